@@ -141,7 +141,9 @@ fn a_static_server_behind_a_lossy_link_is_switched_while_it_runs() {
         let found = done(&format!("attach {which} --cc copa --json"));
         assert!(found.contains("\"error\":null"), "{found}");
         std::thread::sleep(Duration::from_millis(300));
-        shown(&|c| c["algorithm"] == "alcc_copa" && c["before"].is_string());
+        if !controls::slow_machine() {
+            shown(&|c| c["algorithm"] == "alcc_copa" && c["before"].is_string());
+        }
         let back = done(&format!("detach {which}"));
         assert!(back.contains("given back (was alcc_copa)"), "{back}");
         download.join().unwrap();
@@ -233,6 +235,10 @@ impl Drop for Program {
 
 #[test]
 fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
+    if controls::slow_machine() {
+        println!("skipped: needs a machine that is not emulated");
+        return;
+    }
     if support::impossible() {
         return;
     }
@@ -354,6 +360,10 @@ fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
 /// Who closes a socket that is steered by another process is seen to close at once.
 #[test]
 fn a_steered_servers_close_is_seen_at_once() {
+    if controls::slow_machine() {
+        println!("skipped: needs a machine that is not emulated");
+        return;
+    }
     if support::impossible() {
         return;
     }
