@@ -43,6 +43,18 @@ fn done(args: &str) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
+/// Loads the kernel's controls; false, and says so, where this user may not.
+fn loaded() -> bool {
+    let load = alcc("bpf load");
+    let said = String::from_utf8_lossy(&load.stderr);
+    if load.status.code() == Some(2) {
+        println!("skipped: needs the right to load BPF programs: {said}");
+        return false;
+    }
+    assert!(load.status.success(), "{said}");
+    true
+}
+
 /// 12 Mbit/s, 40 ms, a queue of 100 packets, 1 % of the data lost.
 fn lossy() -> alcc_emu::PathSpec {
     let way = |mbps, loss| DirectionSpec {
@@ -80,15 +92,9 @@ fn a_static_server_behind_a_lossy_link_is_switched_while_it_runs() {
         return;
     }
     let _alone = controls::controls_alone();
-    let load = alcc("bpf load");
-    if load.status.code() == Some(2) {
-        println!(
-            "skipped: needs the right to load BPF programs: {}",
-            String::from_utf8_lossy(&load.stderr)
-        );
+    if !loaded() {
         return;
     }
-    assert!(load.status.success());
     let world = World::new(lossy());
     let sum = world.file("data", bytes());
     let Some(program) = static_server(&world.path("")) else {
@@ -243,12 +249,7 @@ fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
         return;
     }
     let _alone = controls::controls_alone();
-    let load = alcc("bpf load");
-    if load.status.code() == Some(2) {
-        println!(
-            "skipped: needs the right to load BPF programs: {}",
-            String::from_utf8_lossy(&load.stderr)
-        );
+    if !loaded() {
         return;
     }
     let Some(cgroup) = alcc_bpf::cgroup_of(std::process::id()) else {
@@ -368,8 +369,7 @@ fn a_steered_servers_close_is_seen_at_once() {
         return;
     }
     let _alone = controls::controls_alone();
-    if alcc("bpf load").status.code() == Some(2) {
-        println!("skipped: needs the right to load BPF programs");
+    if !loaded() {
         return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
