@@ -244,6 +244,7 @@ impl Transmissions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const MSS: Bytes = Bytes::new(1448);
 
@@ -319,5 +320,88 @@ mod tests {
         // Original and probe end together, with one delivery.
         t.sampled(&sample(100, 110, 7, 0));
         assert_eq!((t.returned().len(), t.len()), (10, 0));
+    }
+
+    #[test]
+    fn few_packets_of_a_reading_are_single_and_many_are_few_records() {
+        let records = |count, each| {
+            let mut t = Transmissions::new(ms(0), &sample(0, 0, 0, 0));
+            t.begin_reading(count, each);
+            count.div_ceil(t.longest())
+        };
+        assert_eq!(records(SINGLE, false), SINGLE);
+        assert!(records(SINGLE + 1, false) <= RECORDS);
+        assert!(records(1 << 16, false) <= RECORDS);
+        assert_eq!(
+            records(1 << 16, true),
+            1 << 16,
+            "a receiver module wants each"
+        );
+    }
+
+    /// Each packet of these records: its number, bytes, departure, and RTT if it was measured.
+    fn each(records: &[Packet]) -> Vec<(Pn, Bytes, Time, Option<Span>)> {
+        let packets = |r: &Packet| {
+            let n = r.len.get() / MSS.get();
+            let (last, sent_at, rtt) = (r.pn, r.sent_at, r.rtt);
+            assert!(rtt.is_none() || n == 1, "a measured packet is alone");
+            (0..n).rev().map(move |k| (last - k, MSS, sent_at, rtt))
+        };
+        records.iter().flat_map(packets).collect()
+    }
+
+    proptest! {
+        /// Of each step: how many left before its acknowledgement, how many it delivered, how many
+        /// were lost, whether it measured, how many probes were counted twice.
+        #[test]
+        fn records_of_many_packets_tell_what_single_ones_tell(
+            longest in 2u32..200,
+            steps in prop::collection::vec((0u32..500, 0u32..400, 0u32..40, any::<bool>(), 0u32..3), 1..60),
+        ) {
+            let first = AckSample { delivered: u32::MAX - 50, ..sample(0, 0, 9, 0) };
+            let mut single = Transmissions::new(ms(0), &first);
+            let mut runs = Transmissions::new(ms(0), &first);
+            runs.longest = longest;
+            let (mut told, mut ended) = (0u64, 0u64);
+            for (n, (leave, delivered, lost, measured, twice)) in steps.into_iter().enumerate() {
+                let (left_at, at) = (ms(100 * n as u64 + 50), ms(100 * n as u64 + 100));
+                for t in [&mut single, &mut runs] {
+                    let mut count = leave;
+                    while count > 0 {
+                        let packets = count.min(t.longest());
+                        t.leave(left_at, (packets, MSS), false, Tag::default());
+                        count -= packets;
+                    }
+                }
+                told += u64::from(leave);
+                let lost = lost.min(single.len());
+                let delivered = delivered.min(single.len() - lost);
+                let twice = twice.min(single.len() - lost - delivered);
+                let next = AckSample {
+                    at,
+                    rtt: measured.then(|| Span::from_millis(70)),
+                    delivered: single.last.delivered.wrapping_add(delivered),
+                    lost: single.last.lost.wrapping_add(lost),
+                    in_flight: single.len() - lost - delivered - twice,
+                };
+                prop_assert_eq!(single.left_before(&next), runs.left_before(&next));
+                single.sampled(&next);
+                runs.sampled(&next);
+                ended += u64::from(delivered + lost + twice);
+                prop_assert_eq!(u64::from(runs.len()), told - ended);
+                let inside: u32 = runs.in_flight.iter().map(|run| run.packets).sum();
+                prop_assert_eq!(inside, runs.len());
+                prop_assert_eq!((single.len(), single.total()), (runs.len(), runs.total()));
+                prop_assert_eq!(each(single.returned()), each(runs.returned()));
+                prop_assert_eq!(each(runs.returned()).len(), delivered as usize);
+                prop_assert_eq!(each(single.lost()), each(runs.lost()));
+                prop_assert_eq!(each(runs.lost()).len(), lost as usize);
+                prop_assert_eq!(single.delivery().total(), runs.delivery().total());
+                let rate = |t: &Transmissions| t.delivery().rate(t.returned());
+                prop_assert_eq!(rate(&single), rate(&runs));
+                let flight = |t: &Transmissions| each(&t.in_flight.iter().map(|r| r.record).collect::<Vec<_>>());
+                prop_assert_eq!(flight(&single), flight(&runs));
+            }
+        }
     }
 }
