@@ -54,7 +54,7 @@ impl OverTcp {
         }
         self.tell_timeout(now, tcp);
         if let Some(transmissions) = &self.transmissions {
-            let newest = samples.last().unwrap_or(transmissions.last());
+            let newest = samples.last().unwrap_or_else(|| transmissions.last());
             self.expect(transmissions.left_before(&AckSample {
                 in_flight: tcp.in_flight,
                 ..*newest
