@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the pure parts cost: every algorithm alone, every algorithm above TCP's counters, and the
-//! link models. One packet per millisecond, acknowledged after 40 to 60 ms, which is 12 Mbit/s with
+//! What the pure parts cost: every algorithm alone, every algorithm above TCP's counters and above
+//! a kernel that keeps the limit on a fast path, and the link models. One packet per millisecond, acknowledged after 40 to 60 ms, which is 12 Mbit/s with
 //! a queue that breathes. `ALCC_BENCH_PACKETS`: how many.
 #[path = "support/median.rs"]
 mod median;
@@ -10,7 +10,7 @@ mod table;
 use alcc_cc::{
     Acked, Controller, Delivery, Feed, Kind, Packet, Path, Registry, RttView, Sent, Source, Spec,
 };
-use alcc_flow::{OverTcp, TcpProgress};
+use alcc_flow::{AckSample, OverTcp, TcpProgress};
 use alcc_link::{Dir, Direction, DirectionSpec, Outcome, QueueSpec, RateSpec};
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
@@ -22,6 +22,9 @@ const MSS: Bytes = Bytes::new(1448);
 const FLIGHT: usize = 40;
 /// Of a reading of the kernel's counters, in packets (milliseconds).
 const READING: u64 = 5;
+/// Acknowledgements of a reading at 70 Gbit/s, and packets of each: a segment of 64 kB.
+const FAST_ACKS: u64 = 670;
+const FAST_BURST: u64 = 45;
 
 /// The round-trip times of all packets, the same for everybody.
 fn round_trips(packets: usize) -> Vec<Span> {
@@ -115,6 +118,44 @@ fn over_tcp(cc: Box<dyn Controller>, packets: u64) {
     }
 }
 
+/// A kernel that keeps the limit and tells of each acknowledgement, at 70 Gbit/s: a reading of the
+/// last 32 acknowledgements each 5 ms.
+fn over_kernel(cc: Box<dyn Controller>, packets: u64) {
+    let in_flight = 600;
+    let mut tcp = TcpProgress {
+        mss: MSS,
+        min_rtt: Span::from_micros(50),
+        unsent: MSS,
+        in_flight,
+        ..TcpProgress::default()
+    };
+    let mut sample = AckSample {
+        at: Time::ZERO,
+        rtt: None,
+        delivered: 0,
+        lost: 0,
+        in_flight,
+    };
+    let mut connection = OverTcp::new(cc, Time::ZERO, &tcp, 1);
+    connection.use_samples(&sample);
+    let (gap, mut samples) = (Span::from_nanos(7463), Vec::with_capacity(32));
+    for reading in 0..packets / (FAST_ACKS * FAST_BURST) {
+        samples.clear();
+        for ack in 1..=FAST_ACKS {
+            sample.at = Time::ZERO + gap * (reading * FAST_ACKS + ack);
+            sample.rtt = Some(Span::from_micros(100 + ack % 7));
+            sample.delivered = sample.delivered.wrapping_add(FAST_BURST as u32);
+            if ack + 32 > FAST_ACKS {
+                samples.push(sample);
+            }
+        }
+        tcp.acked += FAST_ACKS * FAST_BURST * MSS.get();
+        tcp.written = tcp.acked + MSS.get() * u64::from(in_flight);
+        connection.progress_sampled(sample.at, &tcp, &samples);
+        black_box((connection.limit(), connection.deadline()));
+    }
+}
+
 fn link(spec: &DirectionSpec, packets: u64) {
     let mut direction = Direction::new(spec, Dir::Down, 1);
     let mut out: Vec<Outcome> = Vec::new();
@@ -170,10 +211,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut specs: Vec<Spec> = registry.iter().map(|a| Spec::named(a.name)).collect();
     specs.sort_by_key(|s| s.name != "fixed");
     let rtts = &round_trips(usize::try_from(packets)?);
-    let (mut single, mut above): (Vec<Case<'_>>, Vec<Case<'_>>) = Default::default();
+    let (mut single, mut above, mut fast): (Vec<Case<'_>>, Vec<Case<'_>>, Vec<Case<'_>>) =
+        Default::default();
     for spec in &specs {
         let cc = registry.build(spec)?;
-        let copy = cc.clone_box();
+        let (copy, other) = (cc.clone_box(), cc.clone_box());
         single.push((
             spec.to_string(),
             Box::new(move || alone(cc.clone_box(), rtts)),
@@ -181,6 +223,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         above.push((
             spec.to_string(),
             Box::new(move || over_tcp(copy.clone_box(), packets)),
+        ));
+        fast.push((
+            spec.to_string(),
+            Box::new(move || over_kernel(other.clone_box(), packets)),
         ));
     }
     table(
@@ -192,6 +238,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         "algorithm over TCP's counters, a reading every 5 packets",
         packets,
         &above,
+    );
+    table(
+        "algorithm above a kernel that keeps the limit, a reading every 30,150 packets",
+        packets,
+        &fast,
     );
 
     let fixed = RateSpec::Fixed(Rate::mbps(12));

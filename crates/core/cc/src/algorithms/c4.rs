@@ -31,7 +31,7 @@
 //!
 //! **Known weakness**: its largest RTT includes a queue of its own making up to 250 ms. On a cellular
 //! link that falls by half within a second it keeps its rate until that queue stands, and longer.
-use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE, window_bytes};
+use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE, segments, window_bytes};
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
     Pn, Rto, Sent, SpecError, Tag,
@@ -428,9 +428,12 @@ impl Controller for C4 {
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.silent = false;
-        self.received += ack.acked.len() as u64;
         for packet in ack.acked {
-            self.loss_rate *= 15.0 / 16.0;
+            let n = segments(packet.len, self.mss);
+            self.received += n;
+            for _ in 0..n {
+                self.loss_rate *= 15.0 / 16.0;
+            }
             if let Some(rtt) = packet.rtt {
                 self.sample(rtt);
             }
@@ -463,7 +466,8 @@ impl Controller for C4 {
         if self.timed_out == Some(cx.now) {
             return;
         }
-        for _ in loss.lost {
+        let n: u64 = loss.lost.iter().map(|p| segments(p.len, self.mss)).sum();
+        for _ in 0..n {
             self.loss_rate = (1.0 + 15.0 * self.loss_rate) / 16.0;
         }
         if self.loss_rate > loss_threshold(self.rate) {

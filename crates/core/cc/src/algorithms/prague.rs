@@ -168,6 +168,7 @@ mod tests {
                 ..crate::RttView::default()
             },
             sent: 0,
+            sent_segments: 0,
         }
     }
 

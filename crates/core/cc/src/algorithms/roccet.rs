@@ -26,7 +26,7 @@
 //! **Known weakness**: its bound is twice the smallest RTT, so a path of 100 ms keeps 100 ms of
 //! queue. While others fill the buffer the smallest RTT is theirs, and the bound rises with it.
 use super::cubic::Curve;
-use crate::parts::{Growth, LossBased, Window};
+use crate::parts::{Growth, LossBased, Window, segments};
 use crate::{AckBatch, Algorithm, Build, Controller, Cx, Event, Options, Packet, SpecError};
 use alcc_units::{Span, Time};
 
@@ -161,7 +161,7 @@ impl Roccet {
     }
 
     fn sent_more_than_received(&self, w: &Window) -> bool {
-        let sent = (w.sent + 1).saturating_sub(self.sent) as f64;
+        let sent = w.sent_segments.saturating_sub(self.sent) as f64;
         sent > self.received - self.received_then + w.cwnd / 100.0
     }
 
@@ -200,7 +200,7 @@ impl Roccet {
         }
         let congested = self.relative > self.bound() && self.sent_more_than_received(w);
         self.look_at = cx.now + self.latest * LOOK_RTTS;
-        (self.sent, self.received_then) = (w.sent + 1, self.received);
+        (self.sent, self.received_then) = (w.sent_segments, self.received);
         if congested {
             let from = w.cwnd;
             w.ssthresh = self.curve.ssthresh(w, w.cwnd);
@@ -225,7 +225,8 @@ impl Growth for Roccet {
                 self.sample(cx.now, rtt);
             }
         }
-        let segments = ack.acked.len() as f64;
+        let count = ack.acked.iter().map(|p| segments(p.len, w.mss));
+        let segments = count.sum::<u64>() as f64;
         self.received += segments;
         self.rate.add(cx.now, segments);
         match self.state {
@@ -280,7 +281,7 @@ impl Growth for Roccet {
         *self = Self {
             curve: self.curve.clone(),
             state: State::Launch(false),
-            sent: w.sent + 1,
+            sent: w.sent_segments,
             look_at: cx.now,
             ..Self::new()
         };

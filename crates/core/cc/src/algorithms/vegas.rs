@@ -190,6 +190,7 @@ mod tests {
             mss: crate::testing::MSS,
             rtt: crate::RttView::default(),
             sent: 0,
+            sent_segments: 0,
         };
         c.sample(Span::from_millis(50));
         c.begin_round(&w);

@@ -145,6 +145,7 @@ mod tests {
             mss: Bytes::new(1460),
             rtt: crate::RttView::default(),
             sent: 0,
+            sent_segments: 0,
         };
         assert_eq!(c.bdp(&w), 2.0);
         c.sample(100e3);

@@ -28,6 +28,8 @@ pub struct Window {
     pub rtt: RttView,
     /// Newest packet number.
     pub sent: Pn,
+    /// Segments sent in total: a packet number may stand for several.
+    pub sent_segments: u64,
 }
 
 impl Window {
@@ -223,6 +225,7 @@ impl<G: Growth> LossBased<G> {
                 mss: Bytes::new(1448),
                 rtt: RttView::default(),
                 sent: 0,
+            sent_segments: 0,
             },
             growth,
             recovering: false,
@@ -317,6 +320,7 @@ impl<G: Growth> Controller for LossBased<G> {
 
     fn on_sent(&mut self, _cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         self.w.sent = sent.pn;
+        self.w.sent_segments += segments(sent.len, self.w.mss);
         Tag::default()
     }
 

@@ -23,6 +23,7 @@ impl OverTcp {
     pub fn use_samples(&mut self, first: &AckSample) {
         let now = self.feed.now();
         self.transmissions = Some(Box::new(Transmissions::new(now, first)));
+        self.expect(first.in_flight);
         self.leave(first.in_flight, now);
     }
 
@@ -52,6 +53,13 @@ impl OverTcp {
             self.feed.mtu(tcp.mss);
         }
         self.tell_timeout(now, tcp);
+        if let Some(transmissions) = &self.transmissions {
+            let newest = samples.last().unwrap_or_else(|| transmissions.last());
+            self.expect(transmissions.left_before(&AckSample {
+                in_flight: tcp.in_flight,
+                ..*newest
+            }));
+        }
         for sample in samples {
             self.take(now, sample, tcp);
         }
@@ -78,10 +86,18 @@ impl OverTcp {
         self.mss * u64::from(packets)
     }
 
+    /// So many packets will have left with this reading. A receiver module wants each of them.
+    fn expect(&mut self, count: u32) {
+        let each = self.feed.has_local_receiver();
+        if let Some(transmissions) = &mut self.transmissions {
+            transmissions.begin_reading(count, each);
+        }
+    }
+
     /// So many packets left at `at`.
-    fn leave(&mut self, count: u32, at: Time) {
+    fn leave(&mut self, mut count: u32, at: Time) {
         let app_limited = self.is_app_limited(&self.seen);
-        for _ in 0..count {
+        while count > 0 {
             let in_flight_before = self.bytes_under_way();
             let Some(transmissions) = &mut self.transmissions else {
                 return;
@@ -90,7 +106,12 @@ impl OverTcp {
                 let heard_at = transmissions.last().at;
                 self.feed.resume(heard_at, self.rtt.view().smoothed);
             }
-            let (pn, len) = (transmissions.next_pn(), self.mss);
+            let packets = count.min(transmissions.longest());
+            count -= packets;
+            let (pn, len) = (
+                transmissions.next_pn() + u64::from(packets - 1),
+                self.mss * u64::from(packets),
+            );
             let tag = self.feed.sent(&Sent {
                 pn,
                 len,
@@ -101,7 +122,7 @@ impl OverTcp {
             if self.feed.has_local_receiver() {
                 self.feed.header(Sending { pn, more: true });
             }
-            transmissions.leaves(at, len, app_limited, tag);
+            transmissions.leave(at, (packets, self.mss), app_limited, tag);
         }
     }
 

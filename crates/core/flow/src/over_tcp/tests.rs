@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
-use crate::AckStamp;
-use alcc_cc::Spec;
+use crate::{AckSample, AckStamp};
 use alcc_cc::conformance::Checked;
+use alcc_cc::{AckBatch, Cx, LossBatch, Spec, Tag};
+use std::sync::{Arc, Mutex};
 
 const MSS: u64 = 1000;
 
@@ -301,4 +302,116 @@ fn what_an_algorithm_says_at_its_start_is_heard() {
     flow.start(&read(0, 0), 1);
     let startup = alcc_cc::Event::Mode { to: "startup" };
     assert_eq!(told.try_recv(), Ok((at(3), startup)));
+}
+
+/// What an algorithm hears, in packets and records.
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    sent: u64,
+    sent_records: u64,
+    acked: u64,
+    acked_records: u64,
+    lost: u64,
+    in_flight: Bytes,
+}
+
+#[derive(Clone, Default)]
+struct Listener(Arc<Mutex<Heard>>);
+
+impl Controller for Listener {
+    fn on_sent(&mut self, _cx: &mut Cx<'_>, sent: &Sent) -> Tag {
+        let mut heard = self.0.lock().expect("one thread");
+        heard.sent += sent.len.get() / 1448;
+        heard.sent_records += 1;
+        Tag::default()
+    }
+
+    fn on_ack(&mut self, _cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        let mut heard = self.0.lock().expect("one thread");
+        heard.acked += ack.acked.iter().map(|p| p.len.get()).sum::<u64>() / 1448;
+        heard.acked_records += ack.acked.len() as u64;
+        heard.in_flight = ack.in_flight;
+    }
+
+    fn on_loss(&mut self, _cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        let lost: u64 = loss.lost.iter().map(|p| p.len.get()).sum();
+        self.0.lock().expect("one thread").lost += lost / 1448;
+    }
+
+    fn allowance(&self) -> Allowance {
+        Allowance::UNLIMITED
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+/// Readings every 5 ms of a kernel that sends and delivers `burst` packets per acknowledgement,
+/// and remembers 32 of those. One in a thousand is lost.
+fn readings_of(burst: u32, acks: u32) -> Heard {
+    let mss = Bytes::new(1448);
+    let mut sample = AckSample {
+        at: at(0),
+        rtt: None,
+        delivered: 0,
+        lost: 0,
+        in_flight: 0,
+    };
+    let mut tcp = TcpProgress {
+        mss,
+        ..TcpProgress::default()
+    };
+    let listener = Listener::default();
+    let mut flow = OverTcp::new(Box::new(listener.clone()), at(0), &tcp, 1);
+    flow.use_samples(&sample);
+    for reading in 1..=20 {
+        let mut samples = Vec::new();
+        for ack in 1..=acks {
+            sample.at =
+                at(5 * reading - 5) + Span::from_millis(5) / u64::from(acks) * u64::from(ack);
+            sample.rtt = Some(Span::from_micros(100));
+            sample.delivered += burst - burst / 1000;
+            sample.lost += burst / 1000;
+            sample.in_flight = burst;
+            samples.push(sample);
+        }
+        tcp.in_flight = burst;
+        tcp.acked = u64::from(sample.delivered) * 1448;
+        tcp.written = tcp.acked + 1448 * u64::from(burst);
+        tcp.unsent = mss;
+        let known = samples.len().saturating_sub(32);
+        flow.progress_sampled(at(5 * reading), &tcp, &samples[known..]);
+    }
+    let heard = *listener.0.lock().expect("one thread");
+    assert_eq!(heard.acked, u64::from(sample.delivered));
+    assert_eq!(heard.lost, u64::from(sample.lost));
+    assert_eq!(heard.sent, heard.acked + heard.lost + u64::from(burst));
+    assert_eq!(heard.in_flight, mss * u64::from(burst));
+    heard
+}
+
+#[test]
+fn each_packet_of_an_ordinary_path_is_told_by_itself() {
+    // 1.1 Gbit/s.
+    let heard = readings_of(2, 240);
+    assert_eq!(heard.sent_records, heard.sent);
+    assert_eq!(heard.acked_records, heard.acked);
+}
+
+#[test]
+fn a_reading_of_a_fast_path_costs_few_records_and_loses_no_packet() {
+    // 70 and 81 Gbit/s: as many acknowledgements as segments of 64 kB, and bunches of them.
+    for (burst, acks) in [(45, 670), (7000, 5)] {
+        let heard = readings_of(burst, acks);
+        assert!(heard.sent > 20 * 30_000, "{} packets", heard.sent);
+        // And one each for an acknowledgement's beginning, its end and the packet it measured.
+        let most = 20 * (256 + 3 * 33);
+        assert!(heard.sent_records <= most, "{} records", heard.sent_records);
+        assert!(
+            heard.acked_records <= most,
+            "{} records",
+            heard.acked_records
+        );
+    }
 }

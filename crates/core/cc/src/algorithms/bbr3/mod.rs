@@ -38,7 +38,8 @@ mod cycle;
 mod tests;
 
 use crate::parts::{
-    AckAggregation, FullPipe, MinRtt, RateSample, first_rate, pacing_rate, quantum, window_bytes,
+    AckAggregation, FullPipe, MinRtt, RateSample, first_rate, pacing_rate, quantum, segments,
+    window_bytes,
 };
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
@@ -391,8 +392,9 @@ impl Controller for Bbr3 {
         let mut next = None;
         for packet in loss.lost {
             self.lost += packet.len;
-            // A hole is a run of packets.
-            if next != Some(packet.pn) {
+            // A hole is a run of packets. A record of several may have the number of its last.
+            let others = segments(packet.len, self.mss).saturating_sub(1);
+            if next.is_none_or(|next| packet.pn.saturating_sub(others) > next) {
                 self.latest.holes = self.latest.holes.saturating_add(1);
             }
             next = packet.pn.checked_add(1);

@@ -248,8 +248,14 @@ impl Controller for Copa {
                 if let Some(event) = self.mode.adapt(cx.now, &self.rtts) {
                     cx.log.event(cx.now, event);
                 }
+                let standing = self.rtts.standing();
                 for _ in 0..n {
+                    let before = self.window;
                     self.step(cx, may_grow);
+                    // A window that is not used stays: at one moment all steps are as the first.
+                    if !may_grow && self.window == before && !standing.is_zero() {
+                        break;
+                    }
                 }
             }
         }

@@ -251,3 +251,86 @@ fn a_record_of_ten_segments_is_ten_steps() {
     assert_eq!(one.window(), 20.0);
     assert_eq!(ten.window(), 20.0);
 }
+
+/// What `on_ack` relies on when it takes a record of many segments in one step.
+#[test]
+fn steps_that_leave_the_window_change_nothing_more_at_that_moment() {
+    let mut left = 0;
+    for (window, standing, v, slow_start, hold) in (0..480).map(|n: u32| {
+        (
+            [2.0, 2.5, 9.0, 400.0, 1e9][(n % 5) as usize],
+            [50, 51, 55, 90][(n / 5 % 4) as usize],
+            [1.0, 8.0, 1e6][(n / 20 % 3) as usize],
+            n / 60 % 2 == 1,
+            n / 120,
+        )
+    }) {
+        let mut c = steady(Settings::TUNED, window, 50, standing);
+        c.slow_start = slow_start;
+        c.velocity.v = v;
+        c.velocity.way = [None, Some(Way::Up), Some(Way::Down)][(hold % 3) as usize];
+        c.velocity.same = hold;
+        let state = |c: &Copa| {
+            let overload = c.overload;
+            format!(
+                "{} {:?} {} {overload:?} {:?}",
+                c.window,
+                c.velocity,
+                c.slow_start,
+                c.allowance()
+            )
+        };
+        let mut cx = Cx {
+            now: Time::from_millis(u64::from(hold) * 40),
+            log: &mut Discard,
+        };
+        c.step(&mut cx, false);
+        if c.window != window {
+            continue;
+        }
+        left += 1;
+        let after = state(&c);
+        for _ in 0..50 {
+            c.step(&mut cx, false);
+        }
+        assert_eq!(state(&c), after);
+    }
+    assert!(left > 100, "{left} cases");
+}
+
+#[test]
+fn a_record_of_segments_is_their_steps_also_where_the_window_is_not_used() {
+    let limited = LimitedBy {
+        app: true,
+        ..LimitedBy::default()
+    };
+    let (mut one, mut many) = (Bench::of("copa"), Bench::of("copa"));
+    for b in [&mut one, &mut many] {
+        b.wait(MS * 200);
+    }
+    for n in 0..400u64 {
+        let rtt = MS * (50 + n * n % 71);
+        for b in [&mut one, &mut many] {
+            b.wait(MS * 7);
+        }
+        let sent = one.now - rtt;
+        let limited = if n % 90 < 40 {
+            LimitedBy::default()
+        } else {
+            limited
+        };
+        let mut singles: Vec<_> = (0..20).map(|_| one.packet(sent, None)).collect();
+        singles.push(one.packet(sent, Some(rtt)));
+        one.ack_batch(&singles, limited);
+        let mut record = many.packet(sent, None);
+        record.len = MSS * 20;
+        let newest = many.packet(sent, Some(rtt));
+        many.ack_batch(&[record, newest], limited);
+        assert_eq!(one.window(), many.window(), "batch {n}");
+        assert_eq!(
+            one.cc.allowance().rate,
+            many.cc.allowance().rate,
+            "batch {n}"
+        );
+    }
+}

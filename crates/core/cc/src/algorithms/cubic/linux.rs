@@ -338,6 +338,7 @@ mod tests {
             mss: Bytes::new(1000),
             rtt: RttView::default(),
             sent: 0,
+            sent_segments: 0,
         }
     }
 

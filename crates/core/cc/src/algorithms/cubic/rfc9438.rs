@@ -155,6 +155,7 @@ mod tests {
             mss: Bytes::new(1000),
             rtt: RttView::default(),
             sent: 0,
+            sent_segments: 0,
         };
         assert_eq!((c.ssthresh(&at(100.0), 100.0), c.plateau), (70.0, 100.0));
         let threshold = c.ssthresh(&at(80.0), 80.0);
