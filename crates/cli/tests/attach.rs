@@ -9,15 +9,33 @@ mod support;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Rate, Span};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use support::World;
 
 const PORT: u16 = 9000;
+/// What happens at all happens within this time, on an emulated machine as well.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// Waits until it is so, and returns what made it so.
+fn wait_for<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = is_so() {
+            return seen;
+        }
+        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
 
 /// Less where it takes long anyway.
 fn bytes() -> usize {
@@ -86,6 +104,78 @@ fn static_server(dir: &Path) -> Option<PathBuf> {
     out.status.success().then_some(program)
 }
 
+/// The static server in a world of its own, whose listening socket can be found.
+struct Served {
+    server: Program,
+    world: World,
+}
+
+impl Served {
+    /// `None`, and said: the machine lacks something. `more`: the server's further arguments.
+    fn start(content: usize, more: &[&str]) -> Option<(Self, String)> {
+        let world = World::new(lossy());
+        let sum = world.file("data", content);
+        let Some(program) = static_server(&world.path("")) else {
+            support::lacks("cc and a static C library");
+            return None;
+        };
+        let mut command = Command::new(program);
+        command.args([PORT.to_string()]).arg(world.path("www/data"));
+        command.args(more);
+        let server = Program(world.outside.spawn(command).unwrap());
+        // The kernel's table of its network namespace: the port, and that somebody listens.
+        let table = format!("/proc/{}/net/tcp", server.0.id());
+        let listens = format!(":{PORT:04X} 00000000:0000 0A");
+        wait_for("the server listens", || {
+            let table = std::fs::read_to_string(&table).unwrap();
+            table.contains(&listens).then_some(())
+        });
+        Some((Self { server, world }, sum))
+    }
+
+    fn end(mut self) {
+        self.server.0.kill().unwrap();
+        self.server.0.wait().unwrap();
+        self.world.end();
+    }
+}
+
+/// A download that lasts until the test has seen enough.
+struct Download {
+    enough: Arc<AtomicBool>,
+    reader: JoinHandle<usize>,
+}
+
+impl Download {
+    fn start(served: &Served) -> Self {
+        let content = std::fs::read(served.world.path("www/data")).unwrap();
+        let mut from = served.world.connect(PORT);
+        let enough = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&enough);
+        let reader = std::thread::spawn(move || {
+            from.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+            let (mut block, mut all) = (vec![0; 65_536], 0);
+            while !stop.load(Ordering::Relaxed) {
+                let n = from.read(&mut block).unwrap();
+                let right = (all..all + n).zip(&block);
+                let right = right
+                    .into_iter()
+                    .all(|(i, b)| content[i % content.len()] == *b);
+                assert!(n > 0 && right, "after {all} bytes they are others");
+                all += n;
+            }
+            all
+        });
+        Self { enough, reader }
+    }
+
+    /// The bytes that came, all of them as they are.
+    fn end(self) -> usize {
+        self.enough.store(true, Ordering::Relaxed);
+        self.reader.join().unwrap()
+    }
+}
+
 #[test]
 fn a_static_server_behind_a_lossy_link_is_switched_while_it_runs() {
     if support::impossible() {
@@ -95,25 +185,18 @@ fn a_static_server_behind_a_lossy_link_is_switched_while_it_runs() {
     if !loaded() {
         return;
     }
-    let world = World::new(lossy());
-    let sum = world.file("data", bytes());
-    let Some(program) = static_server(&world.path("")) else {
-        support::lacks("cc and a static C library");
+    let Some((served, sum)) = Served::start(bytes(), &[]) else {
         return;
     };
-    let mut command = Command::new(program);
-    command.args([PORT.to_string()]).arg(world.path("www/data"));
-    let mut server = Program(world.outside.spawn(command).unwrap());
-    let pid = server.0.id();
+    let pid = served.server.0.id();
     let fetch = || {
         let began = Instant::now();
-        let got = world.fetch(&format!("--retry 5 --retry-connrefused http://$S:{PORT}/"));
+        let got = served.world.fetch(&format!("http://$S:{PORT}/"));
         assert_eq!(got, sum, "the bytes arrive as they are");
         began.elapsed().as_secs_f64()
     };
     // The listener alone matches, and hands its control to what it accepts.
     let switched = |to: &str| done(&format!("attach --pid {pid} --port {PORT} --cc {to}"));
-    std::thread::sleep(Duration::from_millis(200));
     assert!(switched("cubic").contains("1 listening socket switched to cubic"));
     let cubic = fetch();
     assert!(switched("copa").contains("switched to alcc_copa (was cubic)"));
@@ -132,51 +215,64 @@ fn a_static_server_behind_a_lossy_link_is_switched_while_it_runs() {
         status.contains("alcc_copa: loaded, 0 connections here use it"),
         "{status}"
     );
-
-    // In the middle of a download, there and back. A child has the connection.
     done(&format!("detach --pid {pid}"));
-    let cgroup =
-        alcc_bpf::cgroup_of(pid).map(|c| format!("--cgroup {} --port {PORT}", c.display()));
-    let Some(which) = cgroup else {
+    served.end();
+    done("bpf unload");
+    let without = alcc(&format!("attach --pid {} --cc copa", std::process::id()));
+    assert_eq!(without.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&without.stderr).contains("alcc bpf load"));
+}
+
+#[test]
+fn a_download_is_switched_in_the_middle_there_and_back() {
+    if support::impossible() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    if !loaded() {
+        return;
+    }
+    let Some((served, _)) = Served::start(bytes(), &["for-ever"]) else {
+        return;
+    };
+    // A child has the connection.
+    let cgroup = alcc_bpf::cgroup_of(served.server.0.id());
+    let Some(cgroup) = cgroup else {
         println!("skipped: needs cgroup version 2");
         return;
     };
-    std::thread::scope(|threads| {
-        let download = threads.spawn(fetch);
-        std::thread::sleep(Duration::from_millis(700));
-        let found = done(&format!("attach {which} --cc copa --json"));
-        assert!(found.contains("\"error\":null"), "{found}");
-        std::thread::sleep(Duration::from_millis(300));
-        if !controls::slow_machine() {
-            shown(&|c| c["algorithm"] == "alcc_copa" && c["before"].is_string());
-        }
-        let back = done(&format!("detach {which}"));
-        assert!(back.contains("given back (was alcc_copa)"), "{back}");
-        download.join().unwrap();
-    });
+    let which = format!("--cgroup {} --port {PORT}", cgroup.display());
+    let download = Download::start(&served);
+    wait_for("the server has accepted it", || runs(&which));
+    let found = done(&format!("attach {which} --cc copa --json"));
+    assert!(found.contains("\"error\":null"), "{found}");
+    assert!(found.contains("\"peer\":\""), "{found}");
+    shown(&|c| c["algorithm"] == "alcc_copa" && c["before"].is_string());
+    let back = done(&format!("detach {which}"));
+    assert!(
+        back.contains("1 connection given back (was alcc_copa)"),
+        "{back}"
+    );
+    println!("{} bytes", download.end());
+    served.end();
     done("bpf unload");
-    let without = alcc(&format!("attach --pid {pid} --cc copa"));
-    assert_eq!(without.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&without.stderr).contains("alcc bpf load"));
-    server.0.kill().unwrap();
-    server.0.wait().unwrap();
-    world.end();
 }
 
-/// From outside the server's network namespace.
+/// A connection that this is true of, as soon as it carries something. From outside the server's
+/// network namespace.
 fn shown(is_it: &dyn Fn(&serde_json::Value) -> bool) -> serde_json::Value {
-    let text = done("top --once --json");
-    let top: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let mut all = top["connections"].as_array().unwrap().iter();
-    let found = all.find(|c| is_it(c));
-    let found = found.unwrap_or_else(|| panic!("not shown: {top}")).clone();
+    let mut last = String::new();
+    let found = wait_for("a connection in alcc top", || {
+        let top = alcc("top --once --json");
+        last = String::from_utf8(top.stdout).unwrap();
+        // Nothing runs yet: it says so, and has no table.
+        let top: serde_json::Value = serde_json::from_str(&last).ok()?;
+        let found = top["connections"].as_array()?.iter().find(|c| is_it(c))?;
+        let carries =
+            found["rate_mbps"].as_f64() > Some(0.0) && found["rtt_ms"].as_f64() > Some(0.0);
+        carries.then(|| found.clone())
+    });
     assert!(found["cwnd_segments"].as_u64() > Some(0), "{found}");
-    assert!(found["rtt_ms"].as_f64() > Some(30.0), "{found}");
-    assert!(found["rate_mbps"].as_f64() > Some(0.0), "{found}");
-    assert!(
-        found["local"].as_str().unwrap().ends_with(":9000"),
-        "{found}"
-    );
     found
 }
 
@@ -205,16 +301,9 @@ impl Program {
         kill(Pid::from_raw(self.0.id().cast_signed()), signal).unwrap();
     }
 
-    /// Its end, within some seconds.
+    /// Its end, and what it said.
     fn end(mut self) -> (ExitStatus, String) {
-        let until = Instant::now() + Duration::from_secs(20);
-        let status = loop {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < until, "it does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        let status = wait_for("it ends", || self.0.try_wait().unwrap());
         let mut said = String::new();
         self.0
             .stdout
@@ -239,12 +328,25 @@ impl Drop for Program {
     }
 }
 
+/// The control of the one connection of a selection.
+fn runs(which: &str) -> Option<String> {
+    let found = done(&format!("attach {which} --cc cubic --dry-run --json"));
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    let sockets = found["sockets"].as_array().unwrap();
+    let peers = sockets.iter().find(|s| !s["peer"].is_null());
+    peers.map(|s| s["was"].as_str().unwrap().to_owned())
+}
+
+fn becomes(which: &str, name: &str) -> Duration {
+    let began = Instant::now();
+    wait_for(&format!("{which} runs {name}"), || {
+        (runs(which).as_deref() == Some(name)).then_some(())
+    });
+    began.elapsed()
+}
+
 #[test]
 fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
-    if controls::slow_machine() {
-        println!("skipped: needs a machine that is not emulated");
-        return;
-    }
     if support::impossible() {
         return;
     }
@@ -256,94 +358,62 @@ fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
         println!("skipped: needs cgroup version 2");
         return;
     };
-    let world = World::new(lossy());
-    // It must not end before it was killed and given back.
-    let bytes = 2 * bytes();
-    let sum = world.file("data", bytes);
-    let Some(program) = static_server(&world.path("")) else {
-        support::lacks("cc and a static C library");
+    let Some((served, _)) = Served::start(bytes(), &["for-ever"]) else {
         return;
     };
-    let mut command = Command::new(program);
-    command.args([PORT.to_string()]).arg(world.path("www/data"));
-    let mut server = Program(world.outside.spawn(command).unwrap());
-    let fetch = || {
-        let began = Instant::now();
-        let got = world.fetch(&format!("--retry 5 --retry-connrefused http://$S:{PORT}/"));
-        assert_eq!(got, sum, "the bytes arrive as they are");
-        began.elapsed()
-    };
-    std::thread::sleep(Duration::from_millis(200));
     let which = format!("--cgroup {} --port {PORT}", cgroup.display());
     done(&format!("attach {which} --cc cubic"));
-    // The control of the one connection.
-    let runs = || {
-        let found = done(&format!("attach {which} --cc cubic --dry-run --json"));
-        let found: serde_json::Value = serde_json::from_str(&found).unwrap();
-        let sockets = found["sockets"].as_array().unwrap();
-        let peers = sockets.iter().find(|s| !s["peer"].is_null());
-        peers.map(|s| s["was"].as_str().unwrap().to_owned())
-    };
-    let becomes = |name: &str| {
-        let began = Instant::now();
-        while runs().as_deref() != Some(name) {
-            assert!(began.elapsed() < Duration::from_secs(10), "{:?}", runs());
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        began.elapsed()
-    };
-    let cc = "sprout";
-    let during = |act: &dyn Fn()| {
-        std::thread::scope(|threads| {
-            let download = threads.spawn(fetch);
-            std::thread::sleep(Duration::from_millis(900));
-            act();
-            download.join().unwrap()
-        })
+    // Sprout's arithmetic alone takes longer than its time on an emulated machine.
+    let cc = match controls::slow_machine() {
+        true => "ledbat",
+        false => "sprout",
     };
     // Killed: within half a second of acknowledgements the kernel takes over.
-    during(&|| {
-        let steering = Program::start(&format!("attach {which} --cc {cc}"));
-        assert_eq!(runs().as_deref(), Some("alcc_window"));
-        steering.signal(Signal::SIGKILL);
-        println!("{cc} was killed; cubic again after {:?}", becomes("cubic"));
-    });
-    // It ends with what it steers, or gives back when it is asked to end.
-    let steering = std::sync::Mutex::new(None);
-    let took = during(&|| {
-        let other = Program::start(&format!("attach {which} --cc {cc}"));
-        other.signal(Signal::SIGTERM);
-        let (status, said) = other.end();
-        assert!(
-            status.success() && said.contains("1 connection given back"),
-            "{said}"
-        );
-        assert_eq!(runs().as_deref(), Some("cubic"));
-        *steering.lock().unwrap() = Some(Program::start(&format!("attach {which} --cc {cc}")));
-        std::thread::sleep(Duration::from_millis(500));
-        let top = shown(&|c| c["algorithm"] == cc);
-        assert_eq!(
-            (&top["feedback"], &top["enforcement"]),
-            (&"bpf".into(), &"bpf".into())
-        );
-        let second = alcc(&format!("attach {which} --cc {cc}"));
-        let said = String::from_utf8_lossy(&second.stderr);
-        assert_eq!(second.status.code(), Some(1), "{said}");
-        assert!(said.contains("another program steers it"), "{said}");
-    });
-    let (status, said) = steering.into_inner().unwrap().unwrap().end();
+    let download = Download::start(&served);
+    becomes(&which, "cubic");
+    let steering = Program::start(&format!("attach {which} --cc {cc}"));
+    becomes(&which, "alcc_window");
+    steering.signal(Signal::SIGKILL);
+    println!(
+        "{cc} was killed; cubic again after {:?}",
+        becomes(&which, "cubic")
+    );
+    // It gives back when it is asked to end, and ends with what it steers.
+    let other = Program::start(&format!("attach {which} --cc {cc}"));
+    other.signal(Signal::SIGTERM);
+    let (status, said) = other.end();
+    assert!(
+        status.success() && said.contains("1 connection given back"),
+        "{said}"
+    );
+    assert_eq!(runs(&which).as_deref(), Some("cubic"));
+    let steering = Program::start(&format!("attach {which} --cc {cc}"));
+    let top = shown(&|c| c["algorithm"] == cc);
+    assert!(top["local"].as_str().unwrap().ends_with(":9000"), "{top}");
+    assert!(top["rtt_ms"].as_f64() > Some(30.0), "{top}");
+    assert_eq!(
+        (&top["feedback"], &top["enforcement"]),
+        (&"bpf".into(), &"bpf".into())
+    );
+    let second = alcc(&format!("attach {which} --cc {cc}"));
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("another program steers it"), "{said}");
+    println!("{} bytes, most of them by {cc}", download.end());
+    let (status, said) = steering.end();
     assert!(
         status.success() && said.contains("1 connection steered by"),
         "{said}"
     );
-    println!("{bytes} bytes, most of them by {cc}: {took:?}");
     // Those to come, too.
     let steering = Program::start(&format!("attach {which} --cc {cc} --future"));
-    let took = during(&|| assert_eq!(runs().as_deref(), Some("alcc_window")));
-    println!("{bytes} bytes by {cc}: {took:?}");
+    let download = Download::start(&served);
+    becomes(&which, "alcc_window");
+    shown(&|c| c["algorithm"] == cc);
+    println!("{} bytes by {cc}", download.end());
     steering.signal(Signal::SIGTERM);
     assert!(steering.end().0.success());
-    server.0.kill().unwrap();
+    served.end();
     done("bpf unload");
     for (args, word) in [
         (format!("--cc {cc}"), "alcc bpf load"),
@@ -355,16 +425,16 @@ fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
         assert_eq!(refused.status.code(), Some(2), "{said}");
         assert!(said.lines().count() == 1 && said.contains(word), "{said}");
     }
-    world.end();
+}
+
+fn control_of(socket: &TcpStream) -> String {
+    let name = getsockopt(socket, TcpCongestion).unwrap();
+    name.to_string_lossy().trim_end_matches('\0').to_owned()
 }
 
 /// Who closes a socket that is steered by another process is seen to close at once.
 #[test]
 fn a_steered_servers_close_is_seen_at_once() {
-    if controls::slow_machine() {
-        println!("skipped: needs a machine that is not emulated");
-        return;
-    }
     if support::impossible() {
         return;
     }
@@ -372,38 +442,120 @@ fn a_steered_servers_close_is_seen_at_once() {
     if !loaded() {
         return;
     }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    // A descriptor that the steering process kept would be for ever.
+    let most = Duration::from_millis(if controls::slow_machine() {
+        10_000
+    } else {
+        200
+    });
     let pid = std::process::id();
-    let port = address.port();
-    let connect = || {
-        let client = TcpStream::connect(address).unwrap();
-        (client, listener.accept().unwrap().0)
-    };
-    let stays = connect();
-    let steering = Program::start(&format!(
-        "attach --pid {pid} --port {port} --cc fixed:window=20 --future"
-    ));
-    let mut longest = Duration::ZERO;
-    for n in 0..60 {
-        let (mut client, mut server) = connect();
-        server.write_all(&[7; 20_000]).unwrap();
-        client.read_exact(&mut [0; 20_000]).unwrap();
-        // Some of them are steered by then.
-        std::thread::sleep(Duration::from_millis(n * 3));
-        server.write_all(&[7; 20_000]).unwrap();
-        client.read_exact(&mut [0; 20_000]).unwrap();
-        let began = Instant::now();
-        drop(server);
-        assert_eq!(client.read(&mut [0; 10]).unwrap(), 0);
-        longest = longest.max(began.elapsed());
+    for loopback in ["127.0.0.1:0", "[::1]:0"] {
+        let listener = TcpListener::bind(loopback).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = || {
+            let client = TcpStream::connect(address).unwrap();
+            (client, listener.accept().unwrap().0)
+        };
+        let stays = connect();
+        let steering = Program::start(&format!(
+            "attach --pid {pid} --port {} --cc fixed:window=20 --future",
+            address.port()
+        ));
+        let mut longest = Duration::ZERO;
+        for n in 0..30 {
+            let (mut client, mut server) = connect();
+            let mut carry = || {
+                server.write_all(&[7; 20_000]).unwrap();
+                client.read_exact(&mut [0; 20_000]).unwrap();
+            };
+            carry();
+            match n % 3 {
+                // At any moment of being taken.
+                0 => std::thread::sleep(Duration::from_millis(n * 6)),
+                1 => {}
+                _ => wait_for("it is steered", || {
+                    (control_of(&server) == "alcc_window").then_some(())
+                }),
+            }
+            server.write_all(&[7; 20_000]).unwrap();
+            client.read_exact(&mut [0; 20_000]).unwrap();
+            let began = Instant::now();
+            drop(server);
+            assert_eq!(client.read(&mut [0; 10]).unwrap(), 0);
+            longest = longest.max(began.elapsed());
+        }
+        println!("{address}: end of file after {longest:?} at most");
+        assert!(longest < most);
+        steering.signal(Signal::SIGINT);
+        let (status, said) = steering.end();
+        assert!(status.success(), "{said}");
+        drop(stays);
     }
-    println!("end of file after {longest:?} at most");
-    assert!(longest < Duration::from_millis(200));
-    steering.signal(Signal::SIGINT);
-    let (status, said) = steering.end();
-    assert!(status.success(), "{said}");
-    drop(stays);
+    done("bpf unload");
+}
+
+/// A socket that is forked, and then left to the child alone, stays steered; over IPv6 too.
+#[test]
+fn a_steered_socket_goes_to_another_process() {
+    if support::impossible() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    if !loaded() {
+        return;
+    }
+    for loopback in ["127.0.0.1:0", "[::1]:0"] {
+        let listener = TcpListener::bind(loopback).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut client = TcpStream::connect(address).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        setsockopt(&server, TcpCongestion, &"cubic".into()).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let mut block = vec![0; 65_536];
+                // Some 10 MB/s: the machine has other things to do.
+                while !over.load(Ordering::Relaxed) && client.read(&mut block).is_ok_and(|n| n > 0)
+                {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            });
+            server.write_all(&[0; 100_000]).unwrap();
+            let which = format!("--port {}", address.port());
+            let cc = "fixed:window=20";
+            let steering = Program::start(&format!("attach {which} --cc {cc}"));
+            assert_eq!(control_of(&server), "alcc_window");
+            // A child has it, too; it alone writes, and is the last to hold it.
+            let mut child = Command::new("cat");
+            let its = server.try_clone().unwrap();
+            child
+                .arg("/dev/zero")
+                .stdout(std::os::fd::OwnedFd::from(its));
+            let child = Program(child.spawn().unwrap());
+            let steered = || {
+                let seen = shown(&|c| c["algorithm"] == cc && c["feedback"] == "bpf");
+                seen["bytes"].as_u64().unwrap()
+            };
+            let forked = steered();
+            drop(server);
+            // The kernel alone would give it back after half a second; who steers counts its bytes.
+            let count = |least: u64| {
+                wait_for("its bytes are counted", || {
+                    (steered() > least).then(&steered)
+                })
+            };
+            count(count(forked));
+            assert_eq!(runs(&which).as_deref(), Some("alcc_window"));
+            // Whoever has it, it is given back.
+            steering.signal(Signal::SIGTERM);
+            let (status, said) = steering.end();
+            assert!(status.success(), "{said}");
+            assert!(said.contains("1 connection given back"), "{said}");
+            assert_eq!(runs(&which).as_deref(), Some("cubic"));
+            over.store(true, Ordering::Relaxed);
+            drop(child);
+        });
+    }
     done("bpf unload");
 }
 

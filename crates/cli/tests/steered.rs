@@ -112,3 +112,96 @@ fn the_kernel_keeps_the_limit_through_losses() {
     assert_eq!(report["failures"], 0, "{said}");
     world.end();
 }
+
+/// A process of this cgroup; this one is again where it was when this goes.
+struct Within {
+    own: std::path::PathBuf,
+    cgroup: std::path::PathBuf,
+}
+
+impl Within {
+    fn new(cgroup: std::path::PathBuf) -> Self {
+        let own = alcc_bpf::cgroup_of(std::process::id()).unwrap();
+        std::fs::write(cgroup.join("cgroup.procs"), "0").unwrap();
+        Self { own, cgroup }
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.own.join("cgroup.procs"), "0");
+        let _ = std::fs::remove_dir(&self.cgroup);
+    }
+}
+
+/// A program that is preloaded in a container: none of our files, and the kernel keeps the limit.
+#[test]
+fn through_the_door_of_a_container() {
+    if support::impossible() {
+        return;
+    }
+    let _alone = controls_alone();
+    let Some(root) = alcc_bpf::all_cgroups() else {
+        println!("skipped: needs cgroup version 2");
+        return;
+    };
+    let cgroup = root.join(format!("alcc-test-run-{}", std::process::id()));
+    std::fs::create_dir(&cgroup).unwrap();
+    let door = format!("bpf load --door {}", cgroup.display());
+    let load = alcc(&door);
+    if load.status.code() == Some(2) {
+        let said = String::from_utf8_lossy(&load.stderr);
+        println!("skipped: needs the right to load BPF programs: {said}");
+        std::fs::remove_dir(&cgroup).unwrap();
+        return;
+    }
+    let said = |out: &Output| String::from_utf8(out.stdout.clone()).unwrap();
+    let line = format!("door in {}", cgroup.display());
+    assert!(
+        said(&load).contains(&format!("{line} opened\n")),
+        "{load:?}"
+    );
+    let again = said(&alcc(&door));
+    assert!(
+        again.contains(&format!("{line} is open already\n")),
+        "{again}"
+    );
+    let status = said(&alcc("bpf status"));
+    assert!(
+        status.contains(&format!("{line}: a setsockopt there takes ")),
+        "{status}"
+    );
+    let status: serde_json::Value =
+        serde_json::from_str(&said(&alcc("bpf status --json"))).unwrap();
+    assert!(
+        status["doors"][0]["setsockopt_ns"].as_u64() > Some(0),
+        "{status}"
+    );
+    let nowhere = alcc("bpf load --door /sys/fs/cgroup/no-such-cgroup");
+    let why = String::from_utf8_lossy(&nowhere.stderr);
+    assert_eq!(nowhere.status.code(), Some(2), "{why}");
+    assert!(
+        why.contains("no-such-cgroup") && why.lines().count() == 1,
+        "{why}"
+    );
+
+    let world = World::new(lossy(0.01, 0.01));
+    let sum = world.file("f", bytes());
+    {
+        let _within = Within::new(cgroup);
+        // What is loaded cannot be seen from here, but through the door.
+        let hidden = nix::mount::MsFlags::empty();
+        let (none, kind) = (None::<&str>, Some("tmpfs"));
+        nix::mount::mount(Some("none"), "/run/alcc", kind, hidden, none).unwrap();
+        let server = world.serve(Some(&["--cc", "copa", "--enforce", "bpf"]));
+        assert_eq!(world.fetch("http://$S:8080/f"), sum);
+        let (report, said) = server.stop();
+        assert!(said.contains("bpf / bpf"), "{said}");
+        assert_eq!(report["failures"], 0, "{said}");
+        nix::mount::umount("/run/alcc").unwrap();
+    }
+    let unloaded = alcc("bpf unload");
+    assert!(unloaded.status.success(), "{unloaded:?}");
+    assert!(!said(&alcc("bpf status")).contains("door in"));
+    world.end();
+}

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
 use crate::output::print;
-use alcc_bpf::{BpfError, Control, PINS, RESIDENT, Selection};
+use alcc_bpf::{BpfError, Control, Cost, PINS, RESIDENT, Selection};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Put alcc's own congestion controls into the kernel, without a kernel module
 ///
@@ -20,14 +22,27 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     /// Register the congestion controls with the kernel
-    #[command(after_help = "Example:\n  sudo alcc bpf load")]
-    Load(Show),
+    #[command(
+        after_help = "Examples:\n  sudo alcc bpf load\n  sudo alcc bpf load --door /sys/fs/cgroup/system.slice/docker.service"
+    )]
+    Load(Load),
     /// Which are registered, and how many sockets use them
     #[command(after_help = "Example:\n  sudo alcc bpf status --json")]
     Status(Show),
-    /// End the registrations; connections that use them keep them until they end
+    /// End the registrations and close the doors; connections that use a control keep it
     #[command(after_help = "Example:\n  sudo alcc bpf unload")]
     Unload(Show),
+}
+
+#[derive(clap::Args)]
+struct Load {
+    #[command(flatten)]
+    show: Show,
+    /// Let the programs in this folder below /sys/fs/cgroup steer their own sockets by socket
+    /// options: for containers, which cannot open alcc's files. Every socket option costs a little
+    /// more there; 'alcc bpf status' measures how much. May be given several times
+    #[arg(long, value_name = "CGROUP")]
+    door: Vec<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -39,7 +54,7 @@ struct Show {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let text = match &args.what {
-        What::Load(show) => load(show.json),
+        What::Load(args) => load(args),
         What::Status(show) => status(show.json),
         What::Unload(show) => unload(show.json),
     };
@@ -66,9 +81,12 @@ fn algorithm(control: &Control) -> Option<&'static str> {
     resident.map(|r| r.algorithm)
 }
 
-fn load(json: bool) -> Result<String, BpfError> {
+fn load(args: &Load) -> Result<String, BpfError> {
     let loaded = alcc_bpf::load()?;
-    if json {
+    let doors = args.door.iter();
+    let doors = doors.map(|cgroup| Ok((cgroup, alcc_bpf::open_door(cgroup)?)));
+    let doors = doors.collect::<Result<Vec<_>, BpfError>>()?;
+    if args.show.json {
         let controls: Vec<_> = loaded
             .iter()
             .map(|l| {
@@ -77,12 +95,21 @@ fn load(json: bool) -> Result<String, BpfError> {
                 })
             })
             .collect();
-        return Ok(format!("{}\n", serde_json::json!({"loaded": controls})));
+        let doors = doors.iter();
+        let doors: Vec<_> = doors
+            .map(|(cgroup, new)| serde_json::json!({"cgroup": cgroup, "new": new}))
+            .collect();
+        let all = serde_json::json!({"loaded": controls, "doors": doors});
+        return Ok(format!("{all}\n"));
     }
     let mut text = String::new();
     for l in loaded {
         let word = if l.new { "loaded" } else { "is loaded already" };
         let _ = writeln!(text, "{} {word} ({})", l.control.name, l.control.does);
+    }
+    for (cgroup, new) in doors {
+        let word = if new { "opened" } else { "is open already" };
+        let _ = writeln!(text, "door in {} {word}", cgroup.display());
     }
     let _ = writeln!(
         text,
@@ -101,6 +128,9 @@ fn status(json: bool) -> Result<String, BpfError> {
     }
     let used = |control: &str| users.get(control).copied().unwrap_or(0);
     let futures = alcc_bpf::futures();
+    let doors = alcc_bpf::doors().into_iter();
+    let doors = doors.map(|cgroup| (alcc_bpf::door_cost(&cgroup), cgroup));
+    let doors: Vec<_> = doors.collect();
     if json {
         let controls: Vec<_> = alcc_bpf::controls()
             .map(|c| {
@@ -110,8 +140,10 @@ fn status(json: bool) -> Result<String, BpfError> {
                 })
             })
             .collect();
-        let all =
-            serde_json::json!({"controls": controls, "connections": users, "future": futures});
+        let doors: Vec<_> = doors.iter().map(door_as_json).collect();
+        let all = serde_json::json!({
+            "controls": controls, "connections": users, "future": futures, "doors": doors,
+        });
         return Ok(format!("{all}\n"));
     }
     let mut text = String::new();
@@ -127,7 +159,37 @@ fn status(json: bool) -> Result<String, BpfError> {
     for name in futures {
         let _ = writeln!(text, "for connections to come: {name}");
     }
+    for (cost, cgroup) in doors {
+        let _ = writeln!(
+            text,
+            "door in {}: {}",
+            cgroup.display(),
+            what_it_costs(cost)
+        );
+    }
     Ok(text)
+}
+
+fn door_as_json((cost, cgroup): &(Option<Cost>, PathBuf)) -> serde_json::Value {
+    let ns = |of: fn(&Cost) -> Duration| cost.as_ref().map(|cost| of(cost).as_nanos());
+    serde_json::json!({
+        "cgroup": cgroup,
+        "setsockopt_ns": ns(|c| c.set_with), "setsockopt_without_ns": ns(|c| c.set_without),
+        "getsockopt_ns": ns(|c| c.get_with), "getsockopt_without_ns": ns(|c| c.get_without),
+    })
+}
+
+fn what_it_costs(cost: Option<Cost>) -> String {
+    let Some(cost) = cost else {
+        return "what it costs cannot be measured from here".to_owned();
+    };
+    format!(
+        "a setsockopt there takes {} ns (elsewhere {}), a getsockopt {} ns ({})",
+        cost.set_with.as_nanos(),
+        cost.set_without.as_nanos(),
+        cost.get_with.as_nanos(),
+        cost.get_without.as_nanos()
+    )
 }
 
 fn unload(json: bool) -> Result<String, BpfError> {

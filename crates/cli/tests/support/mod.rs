@@ -97,6 +97,14 @@ impl World {
         self.link.stop().unwrap()
     }
 
+    /// A connection from the client's side to this port of the server.
+    #[allow(dead_code, reason = "most tests fetch by curl")]
+    pub(crate) fn connect(&self, port: u16) -> std::net::TcpStream {
+        let to = (self.address, port);
+        let connect = || std::net::TcpStream::connect(to);
+        self.inside.run(connect).unwrap().unwrap()
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

@@ -14,6 +14,9 @@ pub struct Entry {
     pub readme: &'static str,
 }
 
+/// The source of questions of our own.
+const OWN: &str = "this project";
+
 const EXPERIMENTS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/list.rs"));
 
 /// All experiments, by name.
@@ -43,10 +46,10 @@ impl Entry {
         Definition::from_toml(self.toml, &name)
     }
 
-    /// Whether it is about a real application, which the simulator has not.
+    /// Whether it asks what users of a real application notice, which no paper has published.
     pub fn is_application(&self) -> bool {
-        let subject = self.definition().map(|definition| definition.subject);
-        matches!(subject, Ok(Subject::Application(_)))
+        let definition = self.definition();
+        definition.is_ok_and(|d| matches!(d.subject, Subject::Application(_)) && d.source == OWN)
     }
 }
 

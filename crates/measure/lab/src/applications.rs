@@ -5,6 +5,7 @@
 //! emulated link, plainly or below `alcc run`, its client at the other. Both are unmodified.
 mod ftp;
 mod page;
+mod processor;
 mod stage;
 mod video;
 mod vpn;
@@ -37,15 +38,32 @@ pub struct Application {
     pub programs: &'static str,
     /// Its figures besides [`OF_THE_LINK`].
     pub metrics: &'static [&'static str],
-    /// What takes long and needs no link; before the link's time begins.
-    prepare: fn(&Stage<'_>) -> Result<(), LabError>,
-    run: fn(&Stage<'_>) -> Result<Figures, LabError>,
+    how: How,
+}
+
+/// How it is run.
+#[derive(Debug)]
+enum How {
+    /// At both ends of one link.
+    Staged {
+        /// What takes long and needs no link; before the link's time begins.
+        prepare: fn(&Stage<'_>) -> Result<(), LabError>,
+        run: fn(&Stage<'_>) -> Result<Figures, LabError>,
+    },
+    /// In several ways beside each other, each at a link of its own. Nothing of [`OF_THE_LINK`].
+    Beside(fn(&Link, &Scheme, Span, &Tools, &AtomicBool) -> Result<Figures, LabError>),
 }
 
 /// All applications.
-pub static APPLICATIONS: &[Application] = &[ftp::FTP, page::PAGE, video::VIDEO, vpn::VPN];
+pub static APPLICATIONS: &[Application] = &[
+    ftp::FTP,
+    page::PAGE,
+    processor::PROCESSOR,
+    video::VIDEO,
+    vpn::VPN,
+];
 
-/// Figures of every application: the queue before the bottleneck of the downlink, ms, and the share
+/// Figures of every application at one link: the queue before the bottleneck of the downlink, ms, and the share
 /// of packets that were lost there, in the watched time.
 pub const OF_THE_LINK: [&str; 3] = ["queue_delay_mean_ms", "queue_delay_p95_ms", "loss"];
 
@@ -69,6 +87,10 @@ pub fn run(
     tools: &Tools,
     stop: &AtomicBool,
 ) -> Result<Figures, LabError> {
+    let (prepare, act) = match &application.how {
+        How::Beside(run) => return run(link, scheme, duration, tools, stop),
+        How::Staged { prepare, run } => (prepare, run),
+    };
     if scheme.transport.is_some() {
         return Err(LabError::Scheme {
             scheme: scheme.name.clone(),
@@ -99,7 +121,7 @@ pub fn run(
         duration: duration.into(),
         stop,
     };
-    (application.prepare)(&stage)?;
+    prepare(&stage)?;
     let wire = Wire::start(&ends, link, duration, false)?;
     stage.origin = wire.emulator.started();
     let (from, to) = (wire.emulator.outside_addr(), wire.emulator.inside_addr());
@@ -107,7 +129,7 @@ pub fn run(
     let chosen = ends.sender.run(|| route::use_algorithm(from, to, kernel))?;
     chosen.map_err(LabError::os(format!("make the kernel use {kernel}")))?;
     stage.from = from;
-    let mut figures = (application.run)(&stage)?;
+    let mut figures = act(&stage)?;
     let report = wire.emulator.stop()?;
     let hidden = report.down.hidden_drops() + report.up.hidden_drops();
     if hidden > 0 {

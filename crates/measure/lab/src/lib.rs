@@ -24,6 +24,7 @@
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
 //! | [`route`] | the kernel's congestion control per destination |
+//! | [`forms`] | what a download costs the sender by every way to control it |
 //! | [`cpu`] | CPU time of processes and of threads |
 #![forbid(unsafe_code)]
 
@@ -35,6 +36,7 @@ pub mod chart;
 mod client;
 pub mod cpu;
 mod error;
+pub mod forms;
 mod link;
 pub mod live;
 pub mod logged;

@@ -3,8 +3,10 @@
 //! acknowledgement: the user's half of the congestion control `alcc_window`.
 //!
 //! Root has loaded it once (`alcc bpf load`). A socket is steered by whoever holds it: the maps
-//! have sockets as keys, and a key is a descriptor. The kernel gives a socket back to the control
-//! that it had, or to CUBIC, after 0.5 s of acknowledgements without an answer.
+//! have sockets as keys, and a key is a descriptor. Where the maps cannot be had, as in a container,
+//! socket options of our own level do the same if root has opened that door (`--door`). The kernel
+//! gives a socket back to the control that it had, or to CUBIC, after 0.5 s of acknowledgements
+//! without an answer.
 use crate::socket::{Plain, get_option, set_option};
 use alcc_flow::{AckSample, Limit};
 use alcc_units::{Span, Time};
@@ -38,6 +40,9 @@ const NAME_LEN: usize = 16;
 /// Descriptors of our own begin here, if the process may have so many: a program closes and
 /// replaces low ones by their numbers.
 const FAR: c_int = 900;
+
+/// The socket options of `door.bpf.c`.
+mod door;
 
 /// Acknowledgements that the kernel remembers.
 const SAMPLES: usize = 32;
@@ -90,24 +95,42 @@ pub struct AckSamples {
     pub last: Vec<AckSample>,
 }
 
-/// The maps of `alcc_window`.
+/// The way to what `alcc_window` has of sockets.
 #[derive(Debug)]
 pub struct Steered {
-    knobs: OwnedFd,
-    feed: OwnedFd,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Maps { knobs: OwnedFd, feed: OwnedFd },
+    Door,
 }
 
 impl Steered {
-    /// Opens them.
+    /// Opens the maps, or finds the door where they cannot be had.
     ///
     /// # Errors
     /// `NotFound`: nobody has loaded the control. `PermissionDenied`: this process may not use
     /// bpf(2), or not these maps. `InvalidData`: another version of this program has loaded it.
     pub fn open() -> io::Result<Self> {
-        Ok(Self {
-            knobs: map::<Knobs>(KNOBS, 0)?,
-            feed: map::<Feed>(FEED, READ_ONLY)?,
-        })
+        let maps = || {
+            Ok(Way::Maps {
+                knobs: map::<Knobs>(KNOBS, 0)?,
+                feed: map::<Feed>(FEED, READ_ONLY)?,
+            })
+        };
+        let way = maps().or_else(|why| match door::version()? {
+            Some(door::VERSION) => Ok(Way::Door),
+            Some(_) => Err(another_version()),
+            None => Err(why),
+        })?;
+        Ok(Self { way })
+    }
+
+    /// By socket options, and not by the maps.
+    pub fn is_by_door(&self) -> bool {
+        matches!(self.way, Way::Door)
     }
 
     /// Sets the window, the edge of a quota and the pacing rate (`None`: twice the window per round
@@ -126,7 +149,10 @@ impl Steered {
             until: limit.until.map_or(0, |n| n.max(1)),
             rate: limit.rate.map_or(0, |r| r.as_bps() / 8),
         };
-        element(UPDATE, &self.knobs, fd, &mut value, LOCKED)
+        match &self.way {
+            Way::Maps { knobs, .. } => element(UPDATE, knobs, fd, &mut value, LOCKED),
+            Way::Door => door::steer(fd, &value),
+        }
     }
 
     /// Lets the kernel send what a raised limit allows, without waiting for an acknowledgement.
@@ -145,7 +171,10 @@ impl Steered {
     /// `NotFound`: this socket has never chosen it. Others: `fd` is no socket.
     pub fn samples(&self, fd: RawFd) -> io::Result<AckSamples> {
         let mut feed = Feed::default();
-        element(LOOKUP, &self.feed, fd, &mut feed, LOCKED)?;
+        match &self.way {
+            Way::Maps { feed: map, .. } => element(LOOKUP, map, fd, &mut feed, LOCKED)?,
+            Way::Door => door::read(fd, &mut feed)?,
+        }
         let known = feed.acks.min(SAMPLES as u64);
         let sample = |n: u64| {
             let s = feed.samples[n as usize % SAMPLES];
@@ -198,6 +227,13 @@ impl Before {
     }
 }
 
+fn another_version() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "it is another version's: alcc bpf unload, then alcc bpf load",
+    )
+}
+
 /// A pinned map whose values are of type `T`: the kernel copies as many bytes as the map has.
 fn map<T: Plain>(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
@@ -216,10 +252,7 @@ fn map<T: Plain>(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
     };
     bpf(OBJECT_INFO, &attributes)?;
     if info[3] as usize != size_of::<T>() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "it is another version's: alcc bpf unload, then alcc bpf load",
-        ));
+        return Err(another_version());
     }
     // Where descriptors of programs are not.
     // SAFETY: no pointers.

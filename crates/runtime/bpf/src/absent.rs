@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a build without the loader answers.
-use crate::{Attached, BpfError, Control, Counters, Future, Loaded, Selection};
-use std::path::Path;
+use crate::{Attached, BpfError, Control, Cost, Counters, Future, Loaded, Selection};
+use std::path::{Path, PathBuf};
 
 /// Refused: this build has no loader.
 pub fn load() -> Result<Vec<Loaded>, BpfError> {
@@ -56,6 +56,26 @@ pub fn futures() -> Vec<String> {
 /// Refused: this build has no loader.
 pub fn end_futures() -> Result<(), BpfError> {
     Err(BpfError::NotBuilt)
+}
+
+/// Refused: this build has no loader.
+pub fn open_door(_cgroup: &Path) -> Result<bool, BpfError> {
+    Err(BpfError::NotBuilt)
+}
+
+/// None.
+pub fn doors() -> Vec<PathBuf> {
+    Vec::new()
+}
+
+/// Refused: this build has no loader.
+pub fn end_doors() -> Result<(), BpfError> {
+    Err(BpfError::NotBuilt)
+}
+
+/// None: there is no door.
+pub fn door_cost(_cgroup: &Path) -> Option<Cost> {
+    None
 }
 
 /// There is none.

@@ -45,10 +45,12 @@ pub fn loaded() -> Vec<&'static Control> {
     controls().filter(|c| is_loaded(c)).collect()
 }
 
-/// Ends the registrations. Connections that use a control keep it until they end; new ones cannot
+/// Ends the registrations, and all doors. Connections that use a control keep it until they end; new ones cannot
 /// choose it any more. Returns what was ended.
 pub fn unload() -> Result<Vec<&'static Control>, BpfError> {
     libbpf_rs::set_print(None);
+    // They have the maps of a control.
+    crate::door::end_doors()?;
     let ended = loaded();
     for control in &ended {
         let path = pins::pin(&map_pin(control));
@@ -77,7 +79,7 @@ fn map_pin(control: &Control) -> String {
     format!("{}-ops", control.name)
 }
 
-fn is_loaded(control: &Control) -> bool {
+pub(crate) fn is_loaded(control: &Control) -> bool {
     pins::pin(&link_pin(control)).exists() || pins::pin(&map_pin(control)).exists()
 }
 

@@ -20,6 +20,8 @@ mod absent;
 mod attach;
 #[cfg(feature = "loader")]
 mod control;
+#[cfg(feature = "loader")]
+mod door;
 mod error;
 mod namespace;
 #[cfg(feature = "loader")]
@@ -29,16 +31,22 @@ mod selection;
 mod trial;
 
 #[cfg(not(feature = "loader"))]
-pub use absent::{Trial, attach, detach, end_futures, futures, load, loaded, survey, unload};
+pub use absent::{
+    Trial, attach, detach, door_cost, doors, end_doors, end_futures, futures, load, loaded,
+    open_door, survey, unload,
+};
 #[cfg(feature = "loader")]
 pub use attach::{attach, detach, end_futures, futures, survey};
 #[cfg(feature = "loader")]
 pub use control::{load, loaded, unload};
+#[cfg(feature = "loader")]
+pub use door::{door_cost, doors, end_doors, open_door};
 pub use error::BpfError;
 pub use namespace::{namespace_of, within};
 pub use selection::{
     Attached, Counters, Found, Future, Prefix, Selection, Sockets, all_cgroups, cgroup_of,
 };
+use std::time::Duration;
 #[cfg(feature = "loader")]
 pub use trial::Trial;
 
@@ -52,6 +60,19 @@ pub struct Loaded {
     pub control: &'static Control,
     /// Registered just now, and not by an earlier call.
     pub new: bool,
+}
+
+/// What a socket option costs on a socket of a cgroup with a door, and on another. Each per call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cost {
+    /// `setsockopt` without the door.
+    pub set_without: Duration,
+    /// `setsockopt` with it.
+    pub set_with: Duration,
+    /// `getsockopt` without the door.
+    pub get_without: Duration,
+    /// `getsockopt` with it.
+    pub get_with: Duration,
 }
 
 /// A congestion control that the kernel gets from here.

@@ -8,9 +8,15 @@ mod support;
 
 use alcc_bpf::{WINDOW, attach, unload};
 use alcc_sys::Steered;
+use nix::libc;
+use nix::mount::{MsFlags, mount};
 use sockets::{Loaded, Sender, control_of, steer_it, window};
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// Set in the process that has no rights.
 const UNPRIVILEGED: &str = "ALCC_TEST_UNPRIVILEGED";
@@ -95,6 +101,21 @@ fn the_maps_are_nobodys_alone(own: i32) {
     assert!(unload().is_err());
 }
 
+/// This test in a process of its own. It stands where nobody else may read: it is handed over by
+/// its descriptor, which must stay open until it has begun.
+fn again(test: &str) -> (std::fs::File, Command) {
+    let me = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    nix::fcntl::fcntl(
+        &me,
+        nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()),
+    )
+    .unwrap();
+    let mut command = Command::new(format!("/proc/self/fd/{}", me.as_raw_fd()));
+    command.args(["--exact", test, "--nocapture"]);
+    command.env(UNPRIVILEGED, "1");
+    (me, command)
+}
+
 /// One test, because all of it shares the machine's one kernel.
 #[test]
 fn a_window_is_kept_and_given_back() {
@@ -105,20 +126,8 @@ fn a_window_is_kept_and_given_back() {
         return;
     };
 
-    // The program stands where nobody else may read: it is handed over by its descriptor.
-    let me = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
-    nix::fcntl::fcntl(
-        &me,
-        nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()),
-    )
-    .unwrap();
-    let out = std::process::Command::new(format!("/proc/self/fd/{}", me.as_raw_fd()))
-        .args(["--exact", "a_window_is_kept_and_given_back", "--nocapture"])
-        .env(UNPRIVILEGED, "1")
-        .uid(NOBODY)
-        .gid(NOBODY)
-        .output()
-        .unwrap();
+    let (_me, mut command) = again("a_window_is_kept_and_given_back");
+    let out = command.uid(NOBODY).gid(NOBODY).output().unwrap();
     assert!(
         out.status.success(),
         "{}",
@@ -158,4 +167,189 @@ fn a_window_is_kept_and_given_back() {
         std::io::ErrorKind::NotFound
     );
     last.reaches(&steered, 7, 7);
+}
+
+// The door's socket options: `door.bpf.c`.
+const LEVEL: i32 = 0x414c_4343;
+const STEER: i32 = 1;
+const FEED: i32 = 2;
+const VERSION: i32 = 3;
+
+/// The error's number; 0: done.
+fn set(socket: &impl AsRawFd, level: i32, name: i32, len: usize) -> i32 {
+    let value = [0u8; 8192];
+    let fd = socket.as_raw_fd();
+    let len = len as u32;
+    // SAFETY: the value is longer than it is said to be.
+    let rc = unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), len) };
+    errno(rc)
+}
+
+fn get(socket: &impl AsRawFd, level: i32, name: i32, len: usize) -> i32 {
+    let mut value = [0u8; 8192];
+    let fd = socket.as_raw_fd();
+    let mut len = len as u32;
+    // SAFETY: the value is longer than it is said to be.
+    let rc = unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut len) };
+    errno(rc)
+}
+
+fn errno(rc: i32) -> i32 {
+    match rc {
+        0 => 0,
+        _ => std::io::Error::last_os_error().raw_os_error().unwrap(),
+    }
+}
+
+/// What kernels say of levels that they do not know, by the call and the family.
+fn is_unknown(errno: i32) -> bool {
+    [libc::ENOPROTOOPT, libc::EOPNOTSUPP].contains(&errno)
+}
+
+fn nonsense(tcp: &impl AsRawFd) {
+    const STEER_LEN: usize = 24;
+    const FEED_LEN: usize = 784;
+    for len in [0, 1, STEER_LEN - 1, STEER_LEN + 1, 4096, 8192] {
+        assert_eq!(set(tcp, LEVEL, STEER, len), libc::EINVAL, "{len}");
+    }
+    for len in [0, 4, FEED_LEN - 1, FEED_LEN + 1, 8192] {
+        assert_eq!(get(tcp, LEVEL, FEED, len), libc::EINVAL, "{len}");
+    }
+    assert_eq!(get(tcp, LEVEL, VERSION, 8), libc::EINVAL);
+    assert_eq!(get(tcp, LEVEL, FEED, FEED_LEN), 0);
+    for name in [-1, 0, FEED, VERSION, 99] {
+        assert_eq!(
+            set(tcp, LEVEL, name, STEER_LEN),
+            libc::ENOPROTOOPT,
+            "{name}"
+        );
+    }
+    for name in [-1, 0, STEER, 99] {
+        assert_eq!(get(tcp, LEVEL, name, 4), libc::ENOPROTOOPT, "{name}");
+    }
+    let fd = tcp.as_raw_fd();
+    // SAFETY: the kernel is to find that there is nothing at this address.
+    let rc = unsafe { libc::setsockopt(fd, LEVEL, STEER, std::ptr::null(), STEER_LEN as u32) };
+    assert_eq!(errno(rc), libc::EFAULT);
+    // The options of the kernel are what they were, and so are levels that nobody has.
+    assert_eq!(set(tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY, 4), 0);
+    assert!(is_unknown(set(tcp, LEVEL + 1, STEER, STEER_LEN)));
+    assert!(is_unknown(get(tcp, LEVEL + 1, FEED, FEED_LEN)));
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    assert_eq!(set(&udp, LEVEL, STEER, STEER_LEN), libc::ENOPROTOOPT);
+    assert_eq!(get(&udp, LEVEL, FEED, FEED_LEN), libc::ENOPROTOOPT);
+    // A number that is no descriptor of this process names nobody's socket.
+    assert_eq!(set(&12_345, LEVEL, STEER, STEER_LEN), libc::EBADF);
+}
+
+/// What the container does; it says when its sockets are steered, and is told of the unloading.
+fn as_container() {
+    assert!(open_map("knobs", 0).is_err(), "there is a file");
+    let steered = Steered::open().expect("there is a door");
+    assert!(steered.is_by_door());
+    let mut last = None;
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let mut sender = Sender::new(address);
+        let unknown = steered.samples(sender.socket.as_raw_fd()).unwrap_err();
+        assert_eq!(unknown.kind(), std::io::ErrorKind::NotFound);
+        steer_it(&sender.socket);
+        let samples = sender.reaches(&steered, 5, 5);
+        assert!(samples.acks > 0 && !samples.last.is_empty());
+        assert!(samples.last.is_sorted_by_key(|s| s.at), "{samples:?}");
+        assert!(samples.last.iter().any(|s| s.rtt.is_some()), "{samples:?}");
+        sender.reaches(&steered, 8, 8);
+        sender.reaches(&steered, 1, 2);
+        nonsense(&sender.socket);
+        sender.reaches(&steered, 6, 6);
+        last = Some(sender);
+    }
+    println!("steered");
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    // The door has gone; the connection goes on and is given back.
+    let mut sender = last.unwrap();
+    let fd = sender.socket.as_raw_fd();
+    let gone = |error: std::io::Error| error.raw_os_error().is_some_and(is_unknown);
+    assert!(gone(steered.steer(fd, &window(5), 1).unwrap_err()));
+    assert!(gone(steered.samples(fd).unwrap_err()));
+    let back = sender.until(|socket| control_of(socket) != WINDOW.name);
+    assert!(back.is_some());
+    assert_eq!(
+        Steered::open().unwrap_err().kind(),
+        std::io::ErrorKind::NotFound
+    );
+}
+
+/// A cgroup of its own.
+struct Cgroup(PathBuf);
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_container_steers_its_sockets_through_the_door() {
+    if std::env::var_os(UNPRIVILEGED).is_some() {
+        return as_container();
+    }
+    let Some(_loaded) = Loaded::new() else {
+        return;
+    };
+    let Some(root) = alcc_bpf::all_cgroups() else {
+        println!("skipped: needs cgroup version 2");
+        return;
+    };
+    let above = Cgroup(root.join(format!("alcc-test-{}", std::process::id())));
+    std::fs::create_dir(&above.0).unwrap();
+    let cgroup = Cgroup(above.0.join("container"));
+    std::fs::create_dir(&cgroup.0).unwrap();
+    assert!(alcc_bpf::open_door(&cgroup.0).unwrap());
+    assert!(!alcc_bpf::open_door(&cgroup.0).unwrap(), "it is open");
+    alcc_bpf::end_doors().unwrap();
+    assert_eq!(alcc_bpf::doors(), [] as [PathBuf; 0]);
+    // One above it does no harm.
+    for cgroup in [&above, &cgroup] {
+        assert!(alcc_bpf::open_door(&cgroup.0).unwrap());
+    }
+    assert_eq!(alcc_bpf::doors(), [above.0.clone(), cgroup.0.clone()]);
+
+    // In the cgroup, in a mount namespace without our files, without rights.
+    let (_me, mut command) = again("a_container_steers_its_sockets_through_the_door");
+    let procs = cgroup.0.join("cgroup.procs");
+    let procs = std::fs::File::options().write(true).open(procs).unwrap();
+    // SAFETY: system calls alone between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            nix::unistd::write(&procs, b"0")?;
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS)?;
+            let none: Option<&str> = None;
+            let (folder, kind) = ("/run/alcc", Some("tmpfs"));
+            mount(Some("none"), folder, kind, MsFlags::empty(), none)?;
+            nix::unistd::setgroups(&[])?;
+            nix::unistd::setgid(NOBODY.into())?;
+            nix::unistd::setuid(NOBODY.into())?;
+            Ok(())
+        });
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut container = command.spawn().unwrap();
+    let mut said = BufReader::new(container.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.ends_with("steered\n") {
+        let n = said.read_line(&mut line).unwrap();
+        assert!(n > 0, "it has ended: {line}");
+    }
+    // Off for everybody else.
+    let outside = Sender::new("127.0.0.1:0");
+    assert!(is_unknown(set(&outside.socket, LEVEL, STEER, 24)));
+    assert!(is_unknown(get(&outside.socket, LEVEL, VERSION, 4)));
+    let cost = alcc_bpf::door_cost(&cgroup.0).expect("root may go there");
+    println!("{cost:?}");
+    assert!(cost.set_without.as_nanos() > 0 && cost.get_with.as_nanos() > 0);
+    unload().unwrap();
+    drop(container.stdin.take());
+    said.read_to_string(&mut line).unwrap();
+    assert!(container.wait().unwrap().success(), "{line}");
+    assert_eq!(alcc_bpf::doors(), [] as [PathBuf; 0]);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files by FTP: vsftpd and lftp. Each file has a connection of its own.
 use super::stage::{Ready, Stage, noise, nothing};
-use super::{Application, Figures};
+use super::{Application, Figures, How};
 use crate::LabError;
 use std::process::Command;
 use std::time::Duration;
@@ -10,8 +10,10 @@ pub(super) const FTP: Application = Application {
     name: "ftp",
     programs: "vsftpd, lftp",
     metrics: &["small_files_s", "large_file_s", "large_file_mbps"],
-    prepare: nothing,
-    run,
+    how: How::Staged {
+        prepare: nothing,
+        run,
+    },
 };
 
 const PORT: u16 = 8021;

@@ -2,7 +2,7 @@
 //! A web page of forty files: nginx and headless Chromium, which loads it with an empty cache over up
 //! to six connections.
 use super::stage::{Ready, Stage, noise, nothing};
-use super::{Application, Figures};
+use super::{Application, Figures, How};
 use crate::LabError;
 use crate::server::{Listen, PORT, nginx_configuration};
 use std::fmt::Write as _;
@@ -12,8 +12,10 @@ pub(super) const PAGE: Application = Application {
     name: "page",
     programs: "nginx, chromium",
     metrics: &["load_ms", "first_byte_ms", "interactive_ms"],
-    prepare: nothing,
-    run,
+    how: How::Staged {
+        prepare: nothing,
+        run,
+    },
 };
 
 /// Pictures. With the page, the style and the script there are forty files.

@@ -2,7 +2,7 @@
 //! Live video by RTMP: an ffmpeg publishes to nginx beside it, another one plays over the link. A
 //! third one plays beside the server: the delay of a frame is how much later it comes over the link.
 use super::stage::{Ready, Stage};
-use super::{Application, Figures, quantile};
+use super::{Application, Figures, How, quantile};
 use crate::LabError;
 use crate::server::{Listen, nginx_configuration};
 use alcc_emu::Namespace;
@@ -23,8 +23,10 @@ pub(super) const VIDEO: Application = Application {
         "stalls",
         "stalled_s",
     ],
-    prepare: encode,
-    run,
+    how: How::Staged {
+        prepare: encode,
+        run,
+    },
 };
 
 const PORT: u16 = 1935;

@@ -2,7 +2,7 @@
 //! A VPN over TCP: OpenVPN, whose server sends as the scheme says. Inside compete a download over
 //! plain TCP (nginx and curl) and datagrams at a constant rate, such as a call sends.
 use super::stage::{Ready, Stage, nothing};
-use super::{Application, Figures, quantile};
+use super::{Application, Figures, How, quantile};
 use crate::LabError;
 use crate::client::Client;
 use crate::program::Program;
@@ -24,8 +24,10 @@ pub(super) const VPN: Application = Application {
         "datagram_delay_p95_ms",
         "datagram_loss",
     ],
-    prepare: nothing,
-    run,
+    how: How::Staged {
+        prepare: nothing,
+        run,
+    },
 };
 
 const VPN_PORT: u16 = 1194;

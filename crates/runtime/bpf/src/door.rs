@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The door for containers: the maps of `alcc_window` as socket options of the sockets of a cgroup.
+use crate::control::{self, is_loaded};
+use crate::error::BpfError;
+use crate::selection::all_cgroups;
+use crate::{Cost, WINDOW, pins};
+use libbpf_rs::Link;
+use nix::sys::socket::sockopt::TcpNoDelay;
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType};
+use nix::sys::socket::{getsockopt, setsockopt, socket};
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const OBJECT: &[u8] = include_bytes!("../objects/door.bpf.o");
+/// The programs, and what their pins are called.
+const PROGRAMS: [(&str, &str); 2] = [("alcc_door_set", "set"), ("alcc_door_get", "get")];
+const PREFIX: &str = "door-";
+
+/// Opens a door in a cgroup, until [`crate::unload`], [`end_doors`] or a restart of the machine:
+/// programs in it and below it steer their own sockets by socket options. Sockets that were made
+/// before, elsewhere, do not pass there. `false`: it was open already.
+///
+/// # Errors
+/// The controls are not loaded, there is no such cgroup, and what the kernel refuses.
+pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
+    control::ready()?;
+    let attempt = format!("open a door in the cgroup {}", cgroup.display());
+    let failed = |e: &libbpf_rs::Error| BpfError::kernel(attempt.clone(), e);
+    if !is_loaded(&WINDOW) {
+        return Err(BpfError::Kernel {
+            attempt,
+            error: format!("{} is not loaded: run 'alcc bpf load'", WINDOW.name),
+        });
+    }
+    let folder = File::open(cgroup).map_err(|e| BpfError::file("open the cgroup", cgroup, e))?;
+    let number = (folder.metadata())
+        .map_err(|e| BpfError::file("look at the cgroup", cgroup, e))?
+        .ino();
+    let name = |which: &str| format!("{PREFIX}{number}-{which}");
+    if PROGRAMS.iter().all(|(_, w)| pins::pin(&name(w)).exists()) {
+        return Ok(false);
+    }
+    let mut open = control::open(OBJECT).map_err(|e| failed(&e))?;
+    for mut map in open.maps_mut() {
+        if let Some((name, _)) = WINDOW.maps.iter().find(|(name, _)| map.name() == *name) {
+            // That of the control, which is pinned.
+            map.set_pin_path(pins::pin(name)).map_err(|e| failed(&e))?;
+        }
+    }
+    let object = open.load().map_err(|e| failed(&e))?;
+    let mut links: Vec<(String, Link)> = Vec::new();
+    for (program, which) in PROGRAMS {
+        let name = name(which);
+        // Half of a door that was interrupted.
+        pins::end_link(&name)?;
+        let link = crate::attach::program(&object, program)
+            .attach_cgroup(folder.as_raw_fd())
+            .map_err(|e| failed(&e))?;
+        links.push((name, link));
+    }
+    for (name, link) in &mut links {
+        link.pin(pins::pin(name)).map_err(|e| failed(&e))?;
+    }
+    Ok(true)
+}
+
+/// The cgroups with a door, by number.
+fn numbers() -> Vec<u64> {
+    let which = |name: &String| {
+        name.strip_prefix(PREFIX)?
+            .strip_suffix("-set")?
+            .parse()
+            .ok()
+    };
+    pins::names(PREFIX).iter().filter_map(which).collect()
+}
+
+/// The cgroups with a door. One whose folder cannot be found is shown by its number.
+pub fn doors() -> Vec<PathBuf> {
+    let numbers = numbers();
+    let mut found = Vec::new();
+    let mut left: Vec<PathBuf> = if numbers.is_empty() {
+        Vec::new()
+    } else {
+        all_cgroups().into_iter().collect()
+    };
+    while let Some(folder) = left.pop() {
+        let number = fs::metadata(&folder).map(|m| m.ino());
+        if number.is_ok_and(|n| numbers.contains(&n)) {
+            found.push(folder.clone());
+        }
+        let below = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let folders = below.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()));
+        left.extend(folders.map(|e| e.path()));
+    }
+    let named: Vec<_> = (found.iter())
+        .filter_map(|folder| fs::metadata(folder).ok().map(|m| m.ino()))
+        .collect();
+    let gone = numbers.iter().filter(|n| !named.contains(n));
+    let gone = gone.map(|number| PathBuf::from(format!("cgroup {number}")));
+    let mut all: Vec<_> = gone.collect();
+    all.extend(found);
+    all.sort();
+    all
+}
+
+/// Closes all doors. Sockets that were steered through one are given back by the kernel.
+///
+/// # Errors
+/// A pin cannot be removed.
+pub fn end_doors() -> Result<(), BpfError> {
+    (pins::names(PREFIX).iter()).try_for_each(|name| pins::end_link(name))
+}
+
+/// Batches of calls, and calls of each.
+const BATCHES: usize = 9;
+const CALLS: u32 = 1000;
+
+/// What each socket option costs in the cgroup, measured now: this process goes there for a
+/// moment to make a socket, and comes back. `None`: it may not go there, as where a cgroup shares
+/// out memory among those below it.
+pub fn door_cost(cgroup: &Path) -> Option<Cost> {
+    let own = crate::cgroup_of(std::process::id())?;
+    let make = || {
+        let kind = SockType::Stream;
+        let protocol = SockProtocol::Tcp;
+        socket(AddressFamily::Inet, kind, SockFlag::SOCK_CLOEXEC, protocol).ok()
+    };
+    let go = |to: &Path| fs::write(to.join("cgroup.procs"), std::process::id().to_string());
+    // A socket stays in the cgroup in which it was made.
+    let without = make()?;
+    go(cgroup).ok()?;
+    let with = make();
+    go(&own).ok()?;
+    let with = with?;
+    let set = |s: &OwnedFd| setsockopt(s, TcpNoDelay, &true).is_ok();
+    let get = |s: &OwnedFd| getsockopt(s, TcpNoDelay).is_ok();
+    let [set_without, set_with] = compare([&without, &with], set)?;
+    let [get_without, get_with] = compare([&without, &with], get)?;
+    Some(Cost {
+        set_without,
+        set_with,
+        get_without,
+        get_with,
+    })
+}
+
+/// One call of each in turns: the median of the batches.
+fn compare(sockets: [&OwnedFd; 2], call: impl Fn(&OwnedFd) -> bool) -> Option<[Duration; 2]> {
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..BATCHES {
+        for (times, socket) in times.iter_mut().zip(sockets) {
+            let began = Instant::now();
+            for _ in 0..CALLS {
+                call(socket).then_some(())?;
+            }
+            times.push(began.elapsed() / CALLS);
+        }
+    }
+    Some(times.map(|mut times| {
+        times.sort();
+        times[BATCHES / 2]
+    }))
+}
