@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// A server with the C library: a thread for each connection, which sends until the client goes. It writes its port into the
-// file that it is given.
+// A server with the C library: a thread for each connection, which sends until the client goes. It writes its port
+// into the file that it is given.
 #include <alcc.h>
 #include <arpa/inet.h>
 #include <pthread.h>
