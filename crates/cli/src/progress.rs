@@ -35,6 +35,11 @@ impl Bar {
         }
     }
 
+    /// A line above the bar, which stays.
+    pub(crate) fn say(&self, line: &str) {
+        self.bar.suspend(|| note(format_args!("{line}")));
+    }
+
     pub(crate) fn show(&mut self, part: f64, what: &str) {
         if self.bar.is_hidden() {
             if self.said.elapsed() >= MIN_INTERVAL {

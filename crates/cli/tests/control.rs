@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Looking at and steering a server that runs: `alcc ctl`, `top` and `log`, per-port algorithms,
 //! metrics.
+#[path = "support/c_library.rs"]
+mod c_library;
 mod support;
 
 use serde_json::Value;
@@ -467,43 +469,6 @@ fn is_seen_and_steered(run: &str) {
     until(run, "on", |all| all[0]["state"] != "off");
 }
 
-/// A program with the C library: its folder, and the program.
-fn own_socket(dir: &Path) -> Option<PathBuf> {
-    let cc = Command::new("cc").arg("--version").output();
-    if !cc.is_ok_and(|out| out.status.success()) {
-        support::lacks("a C compiler (cc)");
-        return None;
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = Path::new(env!("CARGO_BIN_EXE_alcc")).parent().unwrap();
-    // Not a dependency: it may be there from an earlier build, or not at all.
-    if std::env::var_os("ALCC_BUILT").is_none() {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--locked", "-p", "alcc-capi"]);
-        assert!(cargo.current_dir(&root).status().unwrap().success());
-    }
-    let program = dir.join("own_socket");
-    let out = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(root.join("crates/runtime/capi/include"))
-        .arg(root.join("crates/cli/tests/c/own_socket.c"))
-        .arg(target.join("libalcc.a"))
-        .args([
-            "-lgcc_s",
-            "-lutil",
-            "-lrt",
-            "-lpthread",
-            "-lm",
-            "-ldl",
-            "-o",
-        ])
-        .arg(&program)
-        .output()
-        .unwrap();
-    assert!(out.status.success(), "{}", text(&out.stderr));
-    Some(program)
-}
-
 /// Ended with the test, however that ends.
 struct Running(Child);
 
@@ -535,7 +500,7 @@ fn ended(mut child: Child) {
 #[test]
 fn a_program_with_the_c_library_is_seen_and_steered() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(program) = own_socket(dir.path()) else {
+    let Some(program) = c_library::program("own_socket", dir.path()) else {
         return;
     };
     let child = started(Command::new(program).env("ALCC_CC", "fixed:window=8"));
@@ -550,7 +515,7 @@ fn a_program_with_the_c_library_is_seen_and_steered() {
 #[test]
 fn the_c_library_below_alcc_run_is_controlled_once_and_told_in_the_metrics() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(program) = own_socket(dir.path()) else {
+    let Some(program) = c_library::program("own_socket", dir.path()) else {
         return;
     };
     let (socket, json) = (dir.path().join("metrics.sock"), dir.path().join("j.json"));

@@ -108,6 +108,7 @@ fn an_experiment_has_a_verdict_and_a_page() {
     );
     let index = std::fs::read_to_string(folder.path().join("reproduced/index.html")).unwrap();
     assert!(index.contains("1 reproduced"), "{index}");
+    assert!(index.contains(" s, CPU "), "{index}");
     let csv = std::fs::read_to_string(folder.path().join("reproduced/static.csv")).unwrap();
     let lines: Vec<&str> = csv.lines().collect();
     assert!(
@@ -117,6 +118,27 @@ fn an_experiment_has_a_verdict_and_a_page() {
     );
     assert_eq!(lines.len(), 5);
     assert!(lines[4].starts_with("Cubic,2,cubic,cubic"), "{}", lines[4]);
+    // What is stored already took no time, and what it took is no result.
+    let again = folder.alcc(&[FILE, "--results", "."]);
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(again.status.success() && !said.contains("CPU"), "{said}");
+    let stored = std::fs::read_to_string(folder.path().join("results.json")).unwrap();
+    assert!(
+        stored.contains("static") && !stored.contains("seconds"),
+        "{stored}"
+    );
+}
+
+#[test]
+fn each_experiment_says_what_it_took() {
+    let folder = Folder::with(EXPERIMENT);
+    let output = folder.alcc(&[FILE]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.lines()
+            .any(|line| line.contains("static: ") && line.contains(" s, CPU ")),
+        "{said}"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use alcc_experiment::board::{self, Board, Kind};
 use alcc_experiment::catalogue::Entry;
 use alcc_experiment::definition::Subject;
 use alcc_experiment::judge::Mode;
-use alcc_experiment::page::{self, ExperimentView, Provenance};
+use alcc_experiment::page::{self, ExperimentView, Provenance, Took};
 use alcc_experiment::plan::PlannedRun;
 use alcc_experiment::results::{Entry as StoredResult, Results};
 use alcc_experiment::run::{RunError, Runner, Side};
@@ -24,6 +24,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Run published experiments again and show them beside the published figures
 #[derive(clap::Args)]
@@ -108,6 +109,8 @@ struct Asked {
     definition: Definition,
     plan: Plan,
     runs: Result<Vec<Run>, RunError>,
+    /// If no run was stored before.
+    took: Option<Took>,
 }
 
 impl Asked {
@@ -138,6 +141,7 @@ impl Asked {
             definition,
             plan,
             runs: Ok(Vec::new()),
+            took: None,
         })
     }
 
@@ -240,10 +244,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut bar = Bar::new();
     let mut before = 0;
     for one in &mut all {
+        let (began, cpu) = (Instant::now(), cpu_time());
+        let mut stored = None;
         one.runs = simulate(&runner, &one.id, &one.plan, &args.out, &mut |done| {
+            stored.get_or_insert(done);
             bar.show((before + done) as f64 / total.max(1) as f64, &one.id);
         })?;
         before += one.plan.runs.len();
+        if stored == Some(0) {
+            let took = Took {
+                seconds: began.elapsed().as_secs_f64(),
+                cpu_seconds: cpu_time().saturating_sub(cpu).as_secs_f64(),
+            };
+            bar.say(&format!("{}: {took}", one.id));
+            one.took = Some(took);
+        }
     }
     drop(bar);
     let holds: BTreeMap<&str, bool> = all.iter().map(|a| (a.id.as_str(), a.holds())).collect();
@@ -278,6 +293,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         print(table(&judged, &args.out))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// CPU time of this process, all threads.
+fn cpu_time() -> Duration {
+    use nix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
 }
 
 /// Leaves out the cells that `--cells` does not name.
@@ -526,6 +547,7 @@ fn write_pages(all: &[Asked], judged: &[Judgement], out: &Path) -> Result<(), Fa
             readme: &one.readme,
             judged,
             runs: one.runs.as_ref().unwrap_or(&none),
+            took: one.took,
         })
         .collect();
     for shown in &pages {

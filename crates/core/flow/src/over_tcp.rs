@@ -105,6 +105,8 @@ pub struct OverTcp {
     /// A write was refused or cut short: the program waits for room.
     blocked: bool,
     last_blocked: Option<Time>,
+    /// The program was told then that there is room, and has not come back.
+    woken_at: Option<Time>,
     period: Span,
     /// Active connections of the host, with this one.
     active_flows: u32,
@@ -173,6 +175,7 @@ impl OverTcp {
             repair: None,
             blocked: false,
             last_blocked: None,
+            woken_at: None,
             period: Span::ZERO,
             active_flows: 1,
             counters: Counters::default(),
@@ -204,6 +207,7 @@ impl OverTcp {
     /// until [`OverTcp::is_writable`].
     pub fn room(&mut self, now: Time, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
         let now = self.feed.advance(now);
+        self.woken_at = None;
         if self.is_idle() && self.transmissions.is_none() {
             // The first write after idle: what was due meanwhile counts once, and readings start
             // again.
@@ -323,7 +327,7 @@ impl OverTcp {
         let now = self.feed.advance(now);
         self.last_write = now;
         // Application-limited: not blocked within the last round trip.
-        let patience = self.rtt.view().smoothed.max(Span::from_millis(100));
+        let patience = self.patience();
         let app_limited =
             !self.blocked && self.last_blocked.is_none_or(|at| now.since(at) > patience);
         let feed = &mut self.feed;
@@ -453,7 +457,22 @@ impl OverTcp {
 
     /// The program was told to write again.
     pub fn unblock(&mut self) {
-        self.blocked = false;
+        if std::mem::take(&mut self.blocked) {
+            self.woken_at = Some(self.feed.now());
+        }
+    }
+
+    /// The program waits for room, or was told of room lately and waits for a processor. Then it has
+    /// more to send.
+    fn waits(&self) -> bool {
+        let now = self.feed.now();
+        let lately = |at| now.since(at) <= self.patience();
+        self.blocked || self.woken_at.is_some_and(lately)
+    }
+
+    /// Who was blocked within this time is not limited by the application.
+    fn patience(&self) -> Span {
+        self.rtt.view().smoothed.max(Span::from_millis(100))
     }
 
     /// True while the program waits for room.

@@ -318,10 +318,12 @@ impl Group {
                 .map(|(_, part)| part.in_flight)
                 .sum();
             let part = Bytes::new(all.window.saturating_sub(kept).get() / sharing);
-            let room = all.window.saturating_sub(self.in_flight);
             // Parts are no whole segments: what the roundings leave, anyone may use.
             let part = part + self.mss * ROUNDING;
-            part.min(own.in_flight + room).max(self.mss)
+            // Hosts compare this with what they see in flight, which is less than we were told. So
+            // what all have above the window comes off, or each would replace its own for ever.
+            let most = (own.in_flight + all.window).saturating_sub(self.in_flight);
+            part.min(most).max(self.mss)
         };
         let least = Rate::bps(8_000);
         let rate = all
@@ -514,6 +516,27 @@ mod tests {
         let total: Bytes = sent.iter().copied().sum();
         assert!(total <= all + MSS * 4, "{sent:?} of {all:?}");
         assert!(sent.iter().all(|sent| *sent > Bytes::ZERO), "{sent:?}");
+    }
+
+    /// A host sees what was acknowledged before it tells of it, and sends as much again.
+    #[test]
+    fn members_above_the_window_together_replace_nothing() {
+        let share = share("fixed:window=8");
+        let mut flows: Vec<Feed> = (0..2).map(|_| member(&share)).collect();
+        for pn in 1..=4 {
+            let before = MSS * (pn - 1);
+            flows
+                .iter_mut()
+                .for_each(|flow| send(flow, pn, before, false));
+        }
+        assert_eq!(flows[0].allowance().window, MSS * 4);
+        // Two that have nothing in flight may ask.
+        let mut asking: Vec<Feed> = (0..2).map(|_| member(&share)).collect();
+        for flow in &mut asking {
+            assert_eq!(flow.allowance().window, MSS);
+            send(flow, 1, Bytes::ZERO, false);
+        }
+        assert_eq!(flows[0].allowance().window, MSS * 2);
     }
 
     #[test]

@@ -7,11 +7,15 @@ use alcc_units::{Rate, Span};
 
 /// Throughputs in Mbit/s of these flows on 20 Mbit/s and 40 ms.
 fn throughputs(flows: &[&str]) -> Vec<f64> {
+    throughputs_with(flows, Timing::default())
+}
+
+fn throughputs_with(flows: &[&str], timing: Timing) -> Vec<f64> {
     let link = RateSpec::Fixed(Rate::mbps(20));
     let mut scenario = Scenario::dumbbell(link, Span::from_millis(40), QueueSpec::default());
     scenario.duration = Span::from_secs(20);
     let registry = Registry::builtin();
-    let parse = |flow: &&str| FlowSpec::parse(flow, &registry, Timing::default()).unwrap();
+    let parse = |flow: &&str| FlowSpec::parse(flow, &registry, timing).unwrap();
     scenario.flows = flows.iter().flat_map(parse).collect();
     let report = run(&scenario).unwrap();
     let mbps = |flow: &alcc_sim::FlowReport| flow.throughput.as_mbps_f64();
@@ -29,6 +33,25 @@ fn six_that_share_take_the_part_of_one() {
         assert!((7.0..14.0).contains(&after), "{algorithm}: {sharing:?}");
         let least = sharing.iter().copied().fold(f64::INFINITY, f64::min);
         assert!(least > 0.7, "{algorithm}: {sharing:?}");
+    }
+}
+
+/// On a busy machine a program writes some time after it was told that it may. The other host is as
+/// busy.
+#[test]
+fn six_programs_that_wake_late_take_the_part_of_one() {
+    let late = |ms| Timing {
+        wake: Span::from_millis(ms),
+        ..Timing::default()
+    };
+    for (algorithm, ms) in [("budget", 5), ("budget", 20), ("copa", 5), ("copa", 20)] {
+        let one = format!("{algorithm}/over=cubic");
+        let sharing = throughputs_with(&[&format!("6*{one}/share=host"), &one], late(ms));
+        let all: f64 = sharing.iter().sum();
+        assert!(
+            (0.3..0.7).contains(&(sharing[6] / all)),
+            "{algorithm}, {ms} ms: {sharing:?}"
+        );
     }
 }
 

@@ -30,6 +30,23 @@ pub struct ExperimentView<'a> {
     pub judged: &'a Judgement,
     /// Its runs; none if it could not be run.
     pub runs: &'a [Run],
+    /// What it took, if nothing was taken from an earlier command.
+    pub took: Option<Took>,
+}
+
+/// The time that an experiment took: the machine's business, so on the index alone.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Took {
+    /// By the clock, seconds.
+    pub seconds: f64,
+    /// CPU time of this process, seconds.
+    pub cpu_seconds: f64,
+}
+
+impl std::fmt::Display for Took {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.1} s, CPU {:.1} s", self.seconds, self.cpu_seconds)
+    }
 }
 
 const STYLE: &str = "
@@ -97,7 +114,7 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
             }
             (wide("All experiments", &html! {
                 table {
-                    thead { tr { th scope="col" { "Experiment" } th scope="col" { "Verdict" } th scope="col" { "Published" } th scope="col" { "Here" } th scope="col" { "Why" } } }
+                    thead { tr { th scope="col" { "Experiment" } th scope="col" { "Verdict" } th scope="col" { "Published" } th scope="col" { "Here" } th scope="col" { "Why" } th scope="col" { "Took" } } }
                     tbody {
                         @for shown in all {
                             tr {
@@ -106,6 +123,7 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
                                 td.n { (optional(shown.judged.published)) }
                                 td.n { (optional(shown.judged.ours)) }
                                 td { (shown.judged.why) }
+                                td.n { (shown.took.map_or_else(|| "–".to_owned(), |took| took.to_string())) }
                             }
                         }
                     }

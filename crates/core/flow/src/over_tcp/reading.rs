@@ -214,7 +214,7 @@ impl OverTcp {
         waits: Bytes,
         rtt_error: Span,
     ) {
-        let free = !self.blocked && *self.feed.limited() == LimitedBy::default();
+        let free = !self.waits() && *self.feed.limited() == LimitedBy::default();
         // Less than a segment waits for more of the program's data, not for the kernel's window;
         // and what is paced waits for its time.
         let blocked = tcp.unsent >= self.mss && (tcp.window_full || !self.is_paced());

@@ -415,3 +415,29 @@ fn a_reading_of_a_fast_path_costs_few_records_and_loses_no_packet() {
         );
     }
 }
+
+/// Budget measures what a path delivers only while the application has more to send.
+#[test]
+fn who_was_told_of_room_and_has_not_come_back_is_not_limited_by_the_application() {
+    let mut c = connection("budget");
+    let (all, mut written, mut acked, mut ms) = (Bytes::new(1 << 20), 0, 0, 0);
+    // A packet each millisecond, all of which waited in a queue. The program is always late: it
+    // comes back after the next acknowledgement.
+    for _ in 0..2000 {
+        ms += 1;
+        let queued = Bytes::new(written - acked);
+        let room = c.room(at(ms), all, queued, Bytes::ZERO);
+        c.wrote(at(ms), room);
+        written += room.get();
+        c.unblock();
+        acked = written.min(acked + MSS);
+        c.progress(at(ms), &read(acked, written));
+    }
+    let mut rate = 0.0;
+    c.gauges(&mut |name, value| {
+        if name == "rate_mean_mbps" {
+            rate = value;
+        }
+    });
+    assert!((7.0..9.0).contains(&rate), "{rate} Mbit/s of 8");
+}
