@@ -6,6 +6,7 @@
 mod ftp;
 mod page;
 mod stage;
+mod upload;
 mod video;
 mod vpn;
 
@@ -43,11 +44,21 @@ pub struct Application {
 }
 
 /// All applications.
-pub static APPLICATIONS: &[Application] = &[ftp::FTP, page::PAGE, video::VIDEO, vpn::VPN];
+pub static APPLICATIONS: &[Application] = &[
+    ftp::FTP,
+    page::PAGE,
+    upload::UPLOAD,
+    video::VIDEO,
+    vpn::VPN,
+];
 
 /// Figures of every application: the queue before the bottleneck of the downlink, ms, and the share
 /// of packets that were lost there, in the watched time.
 pub const OF_THE_LINK: [&str; 3] = ["queue_delay_mean_ms", "queue_delay_p95_ms", "loss"];
+
+/// The round trip of the path with the mean queue of the link, ms: for applications whose acknowledgements
+/// meet no queue.
+const ROUND_TRIP: &str = "rtt_mean_ms";
 
 /// The application of this name.
 pub fn find(name: &str) -> Option<&'static Application> {
@@ -95,6 +106,7 @@ pub fn run(
         ends: &ends,
         folder: scratch.path(),
         from: Ipv4Addr::UNSPECIFIED,
+        to: Ipv4Addr::UNSPECIFIED,
         origin: Instant::now(),
         duration: duration.into(),
         stop,
@@ -106,7 +118,7 @@ pub fn run(
     let kernel = &scheme.kernel;
     let chosen = ends.sender.run(|| route::use_algorithm(from, to, kernel))?;
     chosen.map_err(LabError::os(format!("make the kernel use {kernel}")))?;
-    stage.from = from;
+    (stage.from, stage.to) = (from, to);
     let mut figures = (application.run)(&stage)?;
     let report = wire.emulator.stop()?;
     let hidden = report.down.hidden_drops() + report.up.hidden_drops();
@@ -122,6 +134,10 @@ pub fn run(
         .and_then(|meter| meter.finish(|from, to| model.opportunity_bytes(from, to)))
         .ok_or_else(|| stage.failed("no data came to the link"))?;
     let [mean, _, p95] = seen.queue_delay_ms.map_or([None; 3], |ms| ms.map(Some));
+    if let Some(mean) = mean.filter(|_| application.metrics.contains(&ROUND_TRIP)) {
+        let round_trip = mean + link.min_rtt().as_millis_f64();
+        figures.insert(ROUND_TRIP.to_owned(), round_trip);
+    }
     for (name, value) in OF_THE_LINK.into_iter().zip([mean, p95, seen.loss]) {
         figures.extend(value.map(|value| (name.to_owned(), value)));
     }
