@@ -273,7 +273,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let mut stored = applications(&all, &judged);
         // Those that were not asked for stay.
         let before = fs::read_to_string(folder.join("applications.json"));
-        if let Some(before) = before.ok().and_then(|text| Applications::from_json(&text).ok()) {
+        if let Some(before) = before
+            .ok()
+            .and_then(|text| Applications::from_json(&text).ok())
+        {
             stored.keep(before);
         }
         let json = stored.to_json().map_err(Failure::failed)?;

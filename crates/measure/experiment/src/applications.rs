@@ -264,7 +264,9 @@ values = ["cubic", "reno"]
         let mut new = of(&["b", "c"], "new");
         new.keep(of(&["a", "b"], "old"));
         let found = new.experiments.iter();
-        let found: Vec<_> = found.map(|one| (one.id.as_str(), one.why.as_str())).collect();
+        let found: Vec<_> = found
+            .map(|one| (one.id.as_str(), one.why.as_str()))
+            .collect();
         assert_eq!(found, [("a", "old"), ("b", "new"), ("c", "new")]);
     }
 }

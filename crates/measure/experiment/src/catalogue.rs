@@ -16,7 +16,8 @@ pub struct Entry {
     pub readme: &'static str,
 }
 
-const EXPERIMENTS: &[(&str, &str, Option<&str>, &str)] = include!(concat!(env!("OUT_DIR"), "/list.rs"));
+const EXPERIMENTS: &[(&str, &str, Option<&str>, &str)] =
+    include!(concat!(env!("OUT_DIR"), "/list.rs"));
 
 /// All experiments, by name.
 pub fn all() -> impl Iterator<Item = Entry> + Clone {
@@ -94,7 +95,10 @@ mod tests {
     #[test]
     fn every_experiment_is_whole() {
         for entry in all() {
-            for definition in [entry.definition().unwrap(), entry.real_definition().unwrap()] {
+            for definition in [
+                entry.definition().unwrap(),
+                entry.real_definition().unwrap(),
+            ] {
                 Plan::new(&definition).unwrap();
                 assert!(
                     definition.needs.is_some() || !definition.expect.is_empty(),

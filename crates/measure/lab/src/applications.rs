@@ -44,13 +44,8 @@ pub struct Application {
 }
 
 /// All applications.
-pub static APPLICATIONS: &[Application] = &[
-    ftp::FTP,
-    page::PAGE,
-    upload::UPLOAD,
-    video::VIDEO,
-    vpn::VPN,
-];
+pub static APPLICATIONS: &[Application] =
+    &[ftp::FTP, page::PAGE, upload::UPLOAD, video::VIDEO, vpn::VPN];
 
 /// Figures of every application: the queue before the bottleneck of the downlink, ms, and the share
 /// of packets that were lost there, in the watched time.

@@ -135,12 +135,7 @@ impl Stage<'_> {
         self.start_in(&self.ends.sender, command, says)
     }
 
-    fn start_in(
-        &self,
-        end: &Namespace,
-        command: Command,
-        says: &str,
-    ) -> Result<Program, LabError> {
+    fn start_in(&self, end: &Namespace, command: Command, says: &str) -> Result<Program, LabError> {
         let says = self.path(says);
         Program::start(end, command, &self.scheme.name, &says, says.clone())
     }

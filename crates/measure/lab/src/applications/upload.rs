@@ -66,7 +66,11 @@ fn compile(stage: &Stage<'_>) -> Result<(), LabError> {
     let source = stage.write("Upload.java", SOURCE)?;
     let mut command = Command::new(javac);
     command.args(["-encoding", "UTF-8", "-cp"]);
-    command.arg(jar(stage)?).arg("-d").arg(stage.folder).arg(source);
+    command
+        .arg(jar(stage)?)
+        .arg("-d")
+        .arg(stage.folder)
+        .arg(source);
     complete(stage, &mut command, "javac")
 }
 
@@ -158,7 +162,9 @@ fn scp(stage: &Stage<'_>) -> Result<(Command, Command), LabError> {
     server.args(["--user", "--map-user", USER, "--map-group", USER]);
     server.arg(sshd).args(["-D", "-e", "-f"]).arg(configuration);
     let mut client = Command::new(scp);
-    client.args(["-q", "-F", "none", "-P", &PORT.to_string(), "-S"]).arg(ssh);
+    client
+        .args(["-q", "-F", "none", "-P", &PORT.to_string(), "-S"])
+        .arg(ssh);
     client.arg("-i").arg(stage.path("user"));
     for option in [
         "StrictHostKeyChecking=no",
@@ -179,12 +185,25 @@ fn java(stage: &Stage<'_>, algorithm: &str) -> Result<(Command, Command), LabErr
     if !ALGORITHMS.contains(&algorithm) {
         return Err(LabError::Scheme {
             scheme: stage.scheme.name.clone(),
-            why: format!("the Java library has {}, without options", ALGORITHMS.join(", ")),
+            why: format!(
+                "the Java library has {}, without options",
+                ALGORITHMS.join(", ")
+            ),
         });
     }
     let mut server = Command::new(&stage.tools.alcc);
-    server.args(["recv", "--transport", "in-band", "--bind", "0.0.0.0", "--port"]);
-    server.arg(PORT.to_string()).arg("--out").arg(stage.path("got"));
+    server.args([
+        "recv",
+        "--transport",
+        "in-band",
+        "--bind",
+        "0.0.0.0",
+        "--port",
+    ]);
+    server
+        .arg(PORT.to_string())
+        .arg("--out")
+        .arg(stage.path("got"));
     let path = std::env::join_paths([jar(stage)?, stage.folder.to_owned()]);
     let path = path.map_err(|e| stage.failed(format!("name the class path: {e}")))?;
     let mut client = Command::new(stage.find("java", "default-jre-headless")?);
@@ -197,7 +216,9 @@ fn java(stage: &Stage<'_>, algorithm: &str) -> Result<(Command, Command), LabErr
 /// Bytes of whatever is in a folder.
 fn size(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
-    files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+    files
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .sum()
 }
 
 /// Bytes of the file that the receiver has. They must be those that were sent.

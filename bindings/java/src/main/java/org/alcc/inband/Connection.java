@@ -34,13 +34,10 @@ public final class Connection implements Closeable {
     /** Frames of one write to the socket, bytes. */
     private static final int OUTPUT = 64 * 1024 + Session.LEAST_OUTPUT;
     private static final int INPUT = 64 * 1024;
-    /** A writer that reads looks up after this: nobody can wake it. Each time-out costs an exception. */
-    private static final long MAX_LEAD = 20_000_000;
-    /** It does not begin to wait for the socket if something else is due so soon. */
-    private static final long SOON = 3_000_000;
-    /** The reader takes over when nobody has read for so long; sooner if somebody waits for data. */
-    private static final long MAX_UNREAD = 50_000_000;
-    private static final long MAX_UNREAD_WANTED = 20_000_000;
+    /** A writer that reads looks up after this. */
+    private static final long MAX_LEAD = 5_000_000;
+    /** The reader takes over when nobody has read for so long. */
+    private static final long MAX_UNREAD = 20_000_000;
     private static final byte[] NOTHING = new byte[0];
     private static final long NEVER = Long.MAX_VALUE;
 
@@ -67,8 +64,6 @@ public final class Connection implements Closeable {
     /** A thread reads the socket, without the lock. */
     private boolean reading;
     private boolean readerWaits;
-    /** Threads that wait for data of the peer's. */
-    private int wanting;
     private long readAt;
     /** Acknowledgements come all the time: a writer that waits reads them itself, each so often. */
     private boolean streamsOut;
@@ -297,15 +292,7 @@ public final class Connection implements Closeable {
                     return -1;
                 }
                 check();
-                wanting++;
-                if (streamsOut) {
-                    idle.signal();
-                }
-                try {
-                    await(readable, session.deadline());
-                } finally {
-                    wanting--;
-                }
+                await(readable, session.deadline());
                 session.timer(now());
             }
             int n = session.read(now(), into, offset, length);
@@ -491,15 +478,11 @@ public final class Connection implements Closeable {
         lock.unlock();
         int n = 0;
         boolean late = false;
-        boolean looked = true;
         IOException failure = null;
         try {
             late = in.available() > 0;
-            looked = late || until - now > SOON;
-            if (looked) {
-                look(Math.min(until - now, MAX_LEAD));
-                n = in.read(read);
-            }
+            look(Math.min(until - now, MAX_LEAD));
+            n = in.read(read);
         } catch (SocketTimeoutException e) {
             n = 0;
         } catch (IOException e) {
@@ -511,9 +494,7 @@ public final class Connection implements Closeable {
                 idle.signal();
             }
         }
-        if (!looked) {
-            await(writable, until);
-        } else if (!closed && session.error() == null) {
+        if (!closed && session.error() == null) {
             now = now();
             take(n, failure, rested, late ? rested : now);
             // Who wakes for a pause and again for what comes after it gains nothing.
@@ -599,7 +580,7 @@ public final class Connection implements Closeable {
             lock.lock();
             try {
                 while (!closed && streamsOut && session.error() == null) {
-                    long left = readAt + (wanting > 0 ? MAX_UNREAD_WANTED : MAX_UNREAD) - now();
+                    long left = readAt + MAX_UNREAD - now();
                     if (left <= 0) {
                         break;
                     }
