@@ -38,6 +38,16 @@ fn files_by_ftp() {
     between(&figures, "small_files_s", 1.2..=30.0);
 }
 
+/// scp beside the Java library.
+#[test]
+fn an_upload() {
+    let Some(figures) = figures("upload") else {
+        return;
+    };
+    between(&figures, "throughput_mbps", 0.5..=12.0);
+    between(&figures, "rtt_mean_ms", 40.0..=2_000.0);
+}
+
 #[test]
 fn a_page_in_a_browser() {
     let Some(figures) = figures("page") else {

@@ -20,8 +20,13 @@ fn main() -> std::io::Result<()> {
         let file = |name| path.join(name).display().to_string();
         let _ = writeln!(
             list,
-            "(\"{id}\", include_str!({:?}), include_str!({:?})),",
+            "(\"{id}\", include_str!({:?}), {}, include_str!({:?})),",
             file("experiment.toml"),
+            if path.join("emulated.toml").is_file() {
+                format!("Some(include_str!({:?}))", file("emulated.toml"))
+            } else {
+                "None".to_owned()
+            },
             file("README.md")
         );
     }

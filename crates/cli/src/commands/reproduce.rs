@@ -114,7 +114,8 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(word: &str) -> Result<Self, Failure> {
+    /// `real`: in the form for real programs on emulated links, where there is one of its own.
+    fn new(word: &str, real: bool) -> Result<Self, Failure> {
         let (id, definition, readme, hash) = if word.ends_with(".toml") {
             let path = Path::new(word);
             let text = fs::read_to_string(path)
@@ -129,8 +130,13 @@ impl Asked {
             (id.to_string_lossy().into_owned(), definition, readme, hash)
         } else {
             let entry = catalogue::find(word).map_err(Failure::usage)?;
-            let definition = entry.definition().map_err(Failure::usage)?;
-            let hash = alcc_lab::hash_of_text(entry.toml);
+            let (text, definition) = if real {
+                (entry.real(), entry.real_definition())
+            } else {
+                (entry.toml, entry.definition())
+            };
+            let definition = definition.map_err(Failure::usage)?;
+            let hash = alcc_lab::hash_of_text(text);
             (word.to_owned(), definition, entry.readme.to_owned(), hash)
         };
         let plan = Plan::new(&definition).map_err(Failure::usage)?;
@@ -168,7 +174,7 @@ fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
     let mut next = 0;
     while let Some(word) = words.get(next).cloned() {
         next += 1;
-        let one = Asked::new(&word)?;
+        let one = Asked::new(&word, args.emu)?;
         if all.iter().any(|other| other.id == one.id) {
             continue;
         }
@@ -279,7 +285,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         write(folder, &format!("{name}.md"), results.page())?;
     }
     if let Some(folder) = &args.applications {
-        let stored = applications(&all, &judged);
+        let mut stored = applications(&all, &judged);
+        // Those that were not asked for stay.
+        let before = fs::read_to_string(folder.join("applications.json"));
+        if let Some(before) = before
+            .ok()
+            .and_then(|text| Applications::from_json(&text).ok())
+        {
+            stored.keep(before);
+        }
         let json = stored.to_json().map_err(Failure::failed)?;
         write(folder, "applications.json", json)?;
         write(folder, "applications.md", stored.page())?;

@@ -113,14 +113,25 @@ impl Applications {
         Ok(text + "\n")
     }
 
+    /// Takes in the figures of experiments that have none here.
+    pub fn keep(&mut self, before: Self) {
+        for one in before.experiments {
+            if !self.experiments.iter().any(|new| new.id == one.id) {
+                self.experiments.push(one);
+            }
+        }
+        self.experiments.sort_by(|a, b| a.id.cmp(&b.id));
+    }
+
     /// Writes the page: `docs/applications.md`.
     pub fn page(&self) -> String {
         let mut text = format!(
             "# Real applications\n\n\
              What users of unmodified programs notice: their servers run plainly, and under `alcc run`.\n\
+             The upload of `alcc-fig4` is of the Java library, beside scp.\n\
              Generated from `applications.json` beside it. Do not edit: a test compares the two. The command is\n\n\
              ```\nalcc reproduce --emu --full --jobs 1 --applications docs\n```\n\n\
-             The program was {} on {}, with emulated links of the model `lte`. Median of the starts, and\n\
+             The program was {} on {}, with emulated links, of the model `lte` where no trace is named. Median of the starts, and\n\
              their range. Other work was done on the machine meanwhile, so small differences mean nothing.\n\n\
              [Decision 0277](decisions/0277-applications-are-experiments.md) says how each is measured.\n",
             self.by, self.on
@@ -234,5 +245,28 @@ values = ["cubic", "reno"]
         assert!(page.contains("A run failed: It broke."), "{page}");
         let again = Applications::from_json(&stored.to_json().unwrap()).unwrap();
         assert_eq!(again, stored);
+    }
+
+    /// Of two runs that asked for different experiments both stay; the newer one of the same counts.
+    #[test]
+    fn what_was_not_asked_for_stays() {
+        let of = |ids: &[&str], why: &str| Applications {
+            experiments: ids
+                .iter()
+                .map(|id| StoredApplication {
+                    id: (*id).to_owned(),
+                    why: why.to_owned(),
+                    ..StoredApplication::default()
+                })
+                .collect(),
+            ..Applications::default()
+        };
+        let mut new = of(&["b", "c"], "new");
+        new.keep(of(&["a", "b"], "old"));
+        let found = new.experiments.iter();
+        let found: Vec<_> = found
+            .map(|one| (one.id.as_str(), one.why.as_str()))
+            .collect();
+        assert_eq!(found, [("a", "old"), ("b", "new"), ("c", "new")]);
     }
 }

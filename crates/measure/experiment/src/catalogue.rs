@@ -10,6 +10,8 @@ pub struct Entry {
     pub id: &'static str,
     /// Text of `experiment.toml`.
     pub toml: &'static str,
+    /// Text of `emulated.toml`: what stands in its place with real programs on emulated links.
+    pub emulated: Option<&'static str>,
     /// Text of `README.md`: the question, what the paper says, what we see, why it differs.
     pub readme: &'static str,
 }
@@ -17,13 +19,19 @@ pub struct Entry {
 /// The source of questions of our own.
 const OWN: &str = "this project";
 
-const EXPERIMENTS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/list.rs"));
+const EXPERIMENTS: &[(&str, &str, Option<&str>, &str)] =
+    include!(concat!(env!("OUT_DIR"), "/list.rs"));
 
 /// All experiments, by name.
 pub fn all() -> impl Iterator<Item = Entry> + Clone {
     EXPERIMENTS
         .iter()
-        .map(|&(id, toml, readme)| Entry { id, toml, readme })
+        .map(|&(id, toml, emulated, readme)| Entry {
+            id,
+            toml,
+            emulated,
+            readme,
+        })
 }
 
 /// Finds an experiment by name.
@@ -46,6 +54,25 @@ impl Entry {
         Definition::from_toml(self.toml, &name)
     }
 
+    /// Text of its form with real programs, which is mostly the one of the simulator.
+    pub fn real(&self) -> &'static str {
+        self.emulated.unwrap_or(self.toml)
+    }
+
+    /// Parses its form with real programs.
+    ///
+    /// # Errors
+    /// See [`Definition::from_toml`].
+    pub fn real_definition(&self) -> Result<Definition, String> {
+        match self.emulated {
+            None => self.definition(),
+            Some(text) => {
+                let name = format!("experiments/{}/emulated.toml", self.id);
+                Definition::from_toml(text, &name)
+            }
+        }
+    }
+
     /// Whether it asks what users of a real application notice, which no paper has published.
     pub fn is_application(&self) -> bool {
         let definition = self.definition();
@@ -62,15 +89,19 @@ mod tests {
     #[test]
     fn every_experiment_is_whole() {
         for entry in all() {
-            let definition = entry.definition().unwrap();
-            Plan::new(&definition).unwrap();
-            assert!(
-                definition.needs.is_some() || !definition.expect.is_empty(),
-                "{}: expects nothing",
-                entry.id
-            );
-            if let Some(other) = &definition.explained_by {
-                find(other).unwrap();
+            for definition in [
+                entry.definition().unwrap(),
+                entry.real_definition().unwrap(),
+            ] {
+                Plan::new(&definition).unwrap();
+                assert!(
+                    definition.needs.is_some() || !definition.expect.is_empty(),
+                    "{}: expects nothing",
+                    entry.id
+                );
+                if let Some(other) = &definition.explained_by {
+                    find(other).unwrap();
+                }
             }
             let first = entry.readme.lines().next().unwrap_or_default();
             assert!(

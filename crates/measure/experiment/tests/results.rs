@@ -70,7 +70,7 @@ fn the_page_of_the_applications_says_what_is_stored() {
         .iter()
         .map(|e| (e.id.as_str(), e.definition.clone()));
     let here = catalogue::all().filter(|entry| entry.is_application());
-    let here = here.map(|e| (e.id, alcc_lab::hash_of_text(e.toml)));
+    let here = here.map(|e| (e.id, alcc_lab::hash_of_text(e.real())));
     let (found, here): (Vec<_>, Vec<_>) = (found.collect(), here.collect());
     assert_eq!(
         found, here,

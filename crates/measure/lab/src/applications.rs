@@ -7,6 +7,7 @@ mod ftp;
 mod page;
 mod processor;
 mod stage;
+mod upload;
 mod video;
 mod vpn;
 
@@ -59,6 +60,7 @@ pub static APPLICATIONS: &[Application] = &[
     ftp::FTP,
     page::PAGE,
     processor::PROCESSOR,
+    upload::UPLOAD,
     video::VIDEO,
     vpn::VPN,
 ];
@@ -66,6 +68,10 @@ pub static APPLICATIONS: &[Application] = &[
 /// Figures of every application at one link: the queue before the bottleneck of the downlink, ms, and the share
 /// of packets that were lost there, in the watched time.
 pub const OF_THE_LINK: [&str; 3] = ["queue_delay_mean_ms", "queue_delay_p95_ms", "loss"];
+
+/// The round trip of the path with the mean queue of the link, ms: for applications whose acknowledgements
+/// meet no queue.
+const ROUND_TRIP: &str = "rtt_mean_ms";
 
 /// The application of this name.
 pub fn find(name: &str) -> Option<&'static Application> {
@@ -117,6 +123,7 @@ pub fn run(
         ends: &ends,
         folder: scratch.path(),
         from: Ipv4Addr::UNSPECIFIED,
+        to: Ipv4Addr::UNSPECIFIED,
         origin: Instant::now(),
         duration: duration.into(),
         stop,
@@ -128,7 +135,7 @@ pub fn run(
     let kernel = &scheme.kernel;
     let chosen = ends.sender.run(|| route::use_algorithm(from, to, kernel))?;
     chosen.map_err(LabError::os(format!("make the kernel use {kernel}")))?;
-    stage.from = from;
+    (stage.from, stage.to) = (from, to);
     let mut figures = act(&stage)?;
     let report = wire.emulator.stop()?;
     let hidden = report.down.hidden_drops() + report.up.hidden_drops();
@@ -144,6 +151,10 @@ pub fn run(
         .and_then(|meter| meter.finish(|from, to| model.opportunity_bytes(from, to)))
         .ok_or_else(|| stage.failed("no data came to the link"))?;
     let [mean, _, p95] = seen.queue_delay_ms.map_or([None; 3], |ms| ms.map(Some));
+    if let Some(mean) = mean.filter(|_| application.metrics.contains(&ROUND_TRIP)) {
+        let round_trip = mean + link.min_rtt().as_millis_f64();
+        figures.insert(ROUND_TRIP.to_owned(), round_trip);
+    }
     for (name, value) in OF_THE_LINK.into_iter().zip([mean, p95, seen.loss]) {
         figures.extend(value.map(|value| (name.to_owned(), value)));
     }

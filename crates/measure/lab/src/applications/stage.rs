@@ -6,6 +6,7 @@ use crate::program::Program;
 use crate::scheme::Scheme;
 use crate::server::RuntimeReport;
 use crate::tools::{Tools, search};
+use alcc_emu::Namespace;
 use alcc_units::Rng;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -25,6 +26,8 @@ pub(super) struct Stage<'a> {
     pub(super) folder: &'a Path,
     /// The server's address.
     pub(super) from: Ipv4Addr,
+    /// The receiver's address.
+    pub(super) to: Ipv4Addr,
     /// When the link's time began.
     pub(super) origin: Instant,
     /// How long the link is watched.
@@ -124,9 +127,17 @@ impl Stage<'_> {
 
     /// Starts a program where data go to. What it prints goes into the file of this name.
     pub(super) fn start(&self, command: Command, says: &str) -> Result<Program, LabError> {
+        self.start_in(&self.ends.receiver, command, says)
+    }
+
+    /// The same where data come from.
+    pub(super) fn start_sender(&self, command: Command, says: &str) -> Result<Program, LabError> {
+        self.start_in(&self.ends.sender, command, says)
+    }
+
+    fn start_in(&self, end: &Namespace, command: Command, says: &str) -> Result<Program, LabError> {
         let says = self.path(says);
-        let name = &self.scheme.name;
-        Program::start(&self.ends.receiver, command, name, &says, says.clone())
+        Program::start(end, command, &self.scheme.name, &says, says.clone())
     }
 
     /// Runs a client to its end: what it printed, and after what time it ended.

@@ -278,17 +278,11 @@ impl Session {
 
     /// The stream below has ended.
     pub fn on_end(&mut self) {
-        if self.last_received.is_none() {
-            let first = std::mem::take(&mut self.preface);
-            self.fail(if first.is_empty() {
-                Error::Truncated
-            } else {
-                Error::Foreign(first)
-            });
-        } else if self.is_peer_done() {
+        if self.last_received.is_some() && self.is_peer_done() {
             self.carrier_closed = true;
             self.ack_due = None;
         } else {
+            // What there is of a preface may be one of ours: other protocols are known with the first other byte.
             self.fail(Error::Truncated);
         }
     }

@@ -52,9 +52,8 @@ public final class UploadBench {
             double[] plain = run(host, port, null, hash, seconds);
             double[] inband = run(host, port + 1, algorithm, hash, seconds);
             ratios[i] = inband[1] / plain[1];
-            System.out.printf(Locale.ROOT,
-                "plain %.1f Mbit/s %.2f %% of a core, %s %.1f Mbit/s %.2f %%: per byte %.2f%n", plain[0],
-                plain[2], algorithm, inband[0], inband[2], ratios[i]);
+            System.out.printf(Locale.ROOT, "plain %s, %s %s: per byte %.2f%n", told(plain), algorithm, told(inband),
+                ratios[i]);
         }
         Arrays.sort(ratios);
         System.out.printf(Locale.ROOT, "%s beside a plain copy, CPU per byte: median %.2f (%.2f to %.2f)%n", algorithm,
@@ -80,12 +79,23 @@ public final class UploadBench {
         }
     }
 
-    /** Of all threads that live, nanoseconds. The JVM itself tells no more than hundredths of a second. */
-    private static long cpu() throws IOException {
-        long sum = 0;
+    private static String told(double[] run) {
+        return String.format(Locale.ROOT, "%.1f Mbit/s %.2f %% of a core (compiler %.2f) %.0f wake-ups/s", run[0],
+            run[2], run[3], run[4]);
+    }
+
+    /**
+     * Of all threads that live: nanoseconds without the compiler's, those of the compiler, and how often they went to
+     * sleep. The JVM itself tells no more than hundredths of a second. The compiler works on for minutes, as much is
+     * called only some hundred times a second.
+     */
+    private static long[] cpu() throws IOException {
+        long[] sum = new long[3];
         for (File thread : new File("/proc/self/task").listFiles()) {
-            try (BufferedReader file = new BufferedReader(new FileReader(new File(thread, "schedstat")))) {
-                sum += Long.parseLong(file.readLine().split(" ")[0]);
+            try {
+                boolean compiler = first(thread, "comm").contains("Compiler");
+                sum[compiler ? 1 : 0] += Long.parseLong(first(thread, "schedstat").split(" ")[0]);
+                sum[2] += voluntary(thread);
             } catch (FileNotFoundException e) {
                 // It has ended.
             }
@@ -93,7 +103,24 @@ public final class UploadBench {
         return sum;
     }
 
-    /** Mbit/s; CPU nanoseconds per byte; % of a core. */
+    private static String first(File thread, String name) throws IOException {
+        try (BufferedReader file = new BufferedReader(new FileReader(new File(thread, name)))) {
+            return file.readLine();
+        }
+    }
+
+    private static long voluntary(File thread) throws IOException {
+        try (BufferedReader file = new BufferedReader(new FileReader(new File(thread, "status")))) {
+            for (String line = file.readLine(); line != null; line = file.readLine()) {
+                if (line.startsWith("voluntary_ctxt_switches:")) {
+                    return Long.parseLong(line.substring(line.indexOf(':') + 1).trim());
+                }
+            }
+            return 0;
+        }
+    }
+
+    /** Mbit/s; CPU nanoseconds per byte; % of a core; that of the compiler; wake-ups per second. */
     private static double[] run(String host, int port, String algorithm, boolean hash, int seconds) throws Exception {
         byte[] block = new byte[65_536];
         new Random(1).nextBytes(block);
@@ -108,7 +135,7 @@ public final class UploadBench {
                 out.write(block);
             }
             from = System.nanoTime();
-            long cpu = cpu();
+            long[] cpu = cpu();
             long bytes = 0;
             while (System.nanoTime() - from < seconds * 1_000_000_000L) {
                 if (hash) {
@@ -118,11 +145,15 @@ public final class UploadBench {
                 bytes += block.length;
             }
             double took = System.nanoTime() - from;
-            double used = cpu() - cpu;
+            long[] now = cpu();
+            double used = now[0] - cpu[0];
+            double compiled = now[1] - cpu[1];
+            double woken = now[2] - cpu[2];
             if (connection != null) {
                 connection.close();
             }
-            return new double[] {bytes * 8e3 / took, used / bytes, 100 * used / took};
+            return new double[] {bytes * 8e3 / took, used / bytes, 100 * used / took, 100 * compiled / took,
+                woken / took * 1e9};
         }
     }
 

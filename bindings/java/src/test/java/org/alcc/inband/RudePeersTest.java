@@ -16,6 +16,9 @@ import java.net.SocketException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
 import java.util.Random;
 import org.alcc.cc.Fixed;
 import org.junit.Rule;
@@ -108,6 +111,11 @@ public class RudePeersTest {
 
     /** Reading ends with an error of this kind, and so does everything after it; the socket is closed. */
     private static AlccException ends(Ends ends, AlccException.Kind kind) throws IOException {
+        return ends(ends, kind, false);
+    }
+
+    /** With {@code ended} the peer has said its end before, which reading may come to. */
+    private static AlccException ends(Ends ends, AlccException.Kind kind, boolean ended) throws IOException {
         AlccException first = null;
         for (int i = 0; i < 3; i++) {
             try {
@@ -115,7 +123,8 @@ public class RudePeersTest {
                     while (ends.here.getInputStream().read() >= 0) {
                         assertEquals("what came before may be read", 0, i);
                     }
-                    fail("an end instead of an error");
+                    assertTrue("an end instead of an error", ended);
+                    continue;
                 }
                 ends.here.getOutputStream().write(new byte[100_000]);
                 fail("written");
@@ -154,6 +163,51 @@ public class RudePeersTest {
                 // Its socket is gone with unread bytes of the peer's: then what was said last may be lost.
                 assertTrue(kind + ": " + said, said == reason || said == -1);
             }
+        }
+    }
+
+    private static AlccException.Kind kind(Object word) {
+        if ("module".equals(word)) {
+            return AlccException.Kind.RECEIVER_MODULE;
+        }
+        return AlccException.Kind.valueOf(((String) word).toUpperCase(Locale.ROOT));
+    }
+
+    private static void conversation(Map<String, Object> one, boolean opener) throws IOException {
+        String name = one.get("name") + ", opener: " + opener;
+        try (Ends ends = new Ends(opener, settings())) {
+            try {
+                ends.say(Vectors.bytes(one.get("hex")));
+            } catch (SocketException e) {
+                // It was refused before it has said everything.
+            }
+            if (one.get("then").equals("leaves")) {
+                ends.bare.shutdownOutput();
+            }
+            if (one.get("written") != null) {
+                ends.here.getOutputStream().write(new byte[((Long) one.get("written")).intValue()]);
+            }
+            AlccException.Kind kind = kind(one.get("error"));
+            try {
+                ends(ends, kind, one.containsKey("ended"));
+            } catch (AssertionError e) {
+                throw new AssertionError(name + ": " + e.getMessage());
+            }
+            Object wanted = one.get(opener ? "opener_closes" : "acceptor_closes");
+            int said = reason(ends.heard());
+            // Its socket is gone with unread bytes of the peer's: then what was said last may be lost.
+            assertTrue(name + ": " + said, said == (wanted == null ? -1 : (Long) wanted) || said == -1);
+        }
+    }
+
+    /** What Rust's ends are told as well. */
+    @Test
+    public void bothEndsEndAsThePageSays() throws Exception {
+        List<Map<String, Object>> all = Vectors.wireFormat().all("rude");
+        assertTrue(all.size() + "", all.size() >= 28);
+        for (Map<String, Object> one : all) {
+            conversation(one, true);
+            conversation(one, false);
         }
     }
 
