@@ -6,6 +6,7 @@ mod loss_based;
 mod loss_rate;
 mod loss_test;
 mod path_model;
+mod policer;
 mod window;
 mod windowed;
 
@@ -17,6 +18,7 @@ pub use loss_test::{LossTest, Losses};
 pub use path_model::{
     AckAggregation, FullPipe, MinRtt, ProbeRttTimer, RateSample, first_rate, quantum,
 };
+pub use policer::Policer;
 pub use window::{
     Counting, Growth, INITIAL_WINDOW, Kernel, LossBased, MIN_SSTHRESH, UNLIMITED, Window,
 };

@@ -30,6 +30,8 @@ pub enum Losses {
 #[derive(Clone, Debug)]
 pub struct LossTest {
     rate: LossRate,
+    /// A test is due from this share of lost packets on.
+    share: f64,
     not_before: Time,
     pause: u64,
     /// Which of `PARTS`.
@@ -50,17 +52,23 @@ struct Running {
 
 impl Default for LossTest {
     fn default() -> Self {
+        Self::beyond(SHARE)
+    }
+}
+
+impl LossTest {
+    /// A test is due from this share of lost packets on.
+    pub fn beyond(share: f64) -> Self {
         Self {
             rate: LossRate::over(MEMORY),
+            share,
             not_before: Time::ZERO,
             pause: PAUSE,
             part: 0,
             running: None,
         }
     }
-}
 
-impl LossTest {
     /// Counts packets that arrived; what the test under way has found, if it is over.
     pub fn delivered(&mut self, now: Time, sent_at: Time, packets: f64) -> Option<Losses> {
         self.rate.delivered(packets);
@@ -82,7 +90,7 @@ impl LossTest {
 
     /// Enough is lost for a test.
     pub fn is_due(&self, now: Time) -> bool {
-        self.running.is_none() && now >= self.not_before && self.rate.get() > SHARE
+        self.running.is_none() && now >= self.not_before && self.rate.get() > self.share
     }
 
     /// A test is under way.
@@ -97,7 +105,7 @@ impl LossTest {
 
     /// Begins one: what is sent from now on is less.
     pub fn begin(&mut self, now: Time) {
-        let share = self.rate.get().max(SHARE);
+        let share = self.rate.get().max(self.share);
         let packets = (EXPECTED / share).max(LEAST);
         self.running = Some(Running {
             since: now,

@@ -4,7 +4,7 @@ use super::settings::Settings;
 use super::shared::{HeavyLoss, INITIAL, MIN_RTT_OVER, MIN_WINDOW, Mode, Rtts, SILENCE, verdict};
 use super::velocity::{Velocity, Way};
 use crate::parts::{
-    Drained, Drains, WindowedMax, pacing_rate, segments, window_bytes, window_used,
+    Drained, Drains, Policer, WindowedMax, pacing_rate, segments, window_bytes, window_used,
 };
 use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Rto};
 use alcc_units::{Bytes, Span, Time};
@@ -48,6 +48,8 @@ pub(super) struct Copa {
     /// What the path delivered when the drain began. Packets per second.
     drained_rate: f64,
     updated: bool,
+    /// In `tuned`.
+    policer: Option<Policer>,
 }
 
 impl Copa {
@@ -71,6 +73,7 @@ impl Copa {
             drains: Drains::default(),
             drained_rate: 0.0,
             updated: false,
+            policer: s.policer.then(Policer::default),
         }
     }
 
@@ -224,6 +227,7 @@ impl Controller for Copa {
     fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss;
         self.forget_delays(cx.now);
+        self.policer = self.s.policer.then(Policer::default);
         self.mode.forget_delays();
     }
 
@@ -234,6 +238,9 @@ impl Controller for Copa {
         self.last_ack = Some(cx.now);
         self.stand_at_least = ack.rtt_error;
         let may_grow = window_used(ack, self.allowance().window);
+        if let Some(policer) = &mut self.policer {
+            policer.on_ack(cx.now, ack, self.mss);
+        }
         for packet in ack.acked {
             let n = segments(packet.len, self.mss);
             self.losses.seen += n;
@@ -262,6 +269,9 @@ impl Controller for Copa {
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        if let Some(policer) = &mut self.policer {
+            policer.on_loss(cx.now, loss, self.mss);
+        }
         let count = |p: &Packet| segments(p.len, self.mss);
         let n: u64 = loss.lost.iter().map(count).sum();
         self.losses.lost += n;
@@ -309,6 +319,10 @@ impl Controller for Copa {
         let per = self.rtts.standing().as_secs_f64();
         let rate =
             (self.updated && per > 0.0).then(|| pacing_rate(2.0 * self.window / per, self.mss));
+        let rate = match &self.policer {
+            Some(policer) => policer.within(rate, self.mss),
+            None => rate,
+        };
         // A host that wakes a little late must be able to catch up.
         let burst = rate
             .filter(|_| self.s.ack_aggregation)

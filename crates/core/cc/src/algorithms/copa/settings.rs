@@ -22,6 +22,8 @@ pub(super) struct Settings {
     pub(super) drains: bool,
     /// Queueing up to this is none: a host cannot tell it from its own delays.
     pub(super) floor: Span,
+    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and sends what is delivered.
+    pub(super) policer: bool,
 }
 
 impl Settings {
@@ -35,6 +37,7 @@ impl Settings {
         overload_drain: false,
         drains: false,
         floor: Span::ZERO,
+        policer: false,
     };
 
     /// Ours: as the paper, for links that serve in bunches and change their rate. Five packets in the queue
@@ -58,5 +61,6 @@ impl Settings {
         overload_drain: true,
         drains: true,
         floor: Span::from_micros(500),
+        policer: true,
     };
 }

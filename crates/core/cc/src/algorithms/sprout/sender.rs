@@ -4,7 +4,7 @@ use super::model::HORIZON;
 use super::receiver::{Half, TICK};
 use super::settings::Settings;
 use super::wire::{Forecast, HEADER, MAX_BYTES, Sequence};
-use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
+use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE, Policer};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Event, Header, LossBatch, Needs, Path, Receiver, Sending,
     Sent, Tag,
@@ -35,6 +35,8 @@ pub(super) struct Sprout {
     started: bool,
     in_flight: Bytes,
     ping: bool,
+    /// In `tuned`.
+    policer: Option<Policer>,
 }
 
 impl Sprout {
@@ -62,6 +64,7 @@ impl Sprout {
             started: false,
             in_flight: Bytes::ZERO,
             ping: false,
+            policer: settings.policer.then(Policer::default),
         }
     }
 
@@ -74,6 +77,14 @@ impl Sprout {
         let sure = self.forecast.bytes_within(7.0) - self.forecast.bytes_within(3.0);
         let packets = sure / 4.0 / self.mss.get() as f64;
         settings.asked.lookahead + settings.per_rtt * rtt + settings.caution / (1.0 + packets)
+    }
+
+    fn paced_rate(&self) -> Option<Rate> {
+        let rate = self.settings.paced.then_some(self.rate);
+        match &self.policer {
+            Some(policer) => policer.within(rate, self.mss),
+            None => rate,
+        }
     }
 
     /// Bytes that may leave now, not yet rounded.
@@ -174,12 +185,18 @@ impl Controller for Sprout {
         Some(Box::new(Half::new(self.settings, self.mss)))
     }
 
-    fn on_ack(&mut self, _cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        if let Some(policer) = &mut self.policer {
+            policer.on_ack(cx.now, ack, self.mss);
+        }
         self.rtt_min = ack.rtt.min;
         self.in_flight = ack.in_flight;
     }
 
-    fn on_loss(&mut self, _cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+    fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        if let Some(policer) = &mut self.policer {
+            policer.on_loss(cx.now, loss, self.mss);
+        }
         self.in_flight = loss.in_flight;
     }
 
@@ -220,7 +237,7 @@ impl Controller for Sprout {
     fn allowance(&self) -> Allowance {
         Allowance {
             quota: self.quota,
-            rate: self.settings.paced.then_some(self.rate),
+            rate: self.paced_rate(),
             burst: self.mss * 2,
             ping: self.ping,
             ..Allowance::UNLIMITED

@@ -75,6 +75,8 @@ pub(super) struct Settings {
     pub(super) heartbeat: Span,
     /// The bytes of a tick are spread over the tick.
     pub(super) paced: bool,
+    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and sends what is delivered.
+    pub(super) policer: bool,
 }
 
 impl Settings {
@@ -86,6 +88,7 @@ impl Settings {
             caution: 0.0,
             heartbeat: Span::from_millis(50),
             paced: false,
+            policer: false,
         })
     }
 
@@ -101,6 +104,7 @@ impl Settings {
             caution,
             heartbeat: Span::from_millis(20),
             paced: true,
+            policer: true,
         })
     }
 }

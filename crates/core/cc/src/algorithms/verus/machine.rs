@@ -8,6 +8,7 @@ use super::profile::Points;
 use super::release::{epochs_in, release_exact};
 use super::settings::{DECREASE, ExitAt, POINT_WEIGHT, Settings};
 use super::{fit, profile};
+use crate::parts::Policer;
 use crate::{Cx, Event, Packet, Pn};
 use alcc_units::{Bytes, Span, Time};
 
@@ -95,6 +96,8 @@ pub(super) struct Verus {
     /// The application or the peer was the limit since the last epoch.
     pub(super) idle_sender: bool,
     pub(super) company: Company,
+    /// In `tuned`.
+    pub(super) policer: Option<Policer>,
 }
 
 impl Verus {
@@ -131,6 +134,7 @@ impl Verus {
             relearning: false,
             idle_sender: false,
             company: Company::default(),
+            policer: settings.policer.then(Policer::default),
         }
     }
 

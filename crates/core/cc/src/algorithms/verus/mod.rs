@@ -197,6 +197,9 @@ impl Controller for Verus {
             self.newest_rate = rate.as_bps() as f64 / 8e3 / self.mss.get() as f64;
         }
         self.error = ack.rtt_error.as_millis_f64();
+        if let Some(policer) = &mut self.policer {
+            policer.on_ack(cx.now, ack, self.mss);
+        }
         // What waited for a window below ours was not in flight under its label.
         let usable = !(ack.limited.app || self.settings.validate_app_limited && ack.limited.peer);
         for packet in ack.acked {
@@ -212,6 +215,9 @@ impl Controller for Verus {
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
         self.in_flight = loss.in_flight;
+        if let Some(policer) = &mut self.policer {
+            policer.on_loss(cx.now, loss, self.mss);
+        }
         let begins = self.begins(cx, loss);
         let Some(lost) = loss.lost.first().filter(|_| begins) else {
             if self.slow_start {
@@ -291,6 +297,10 @@ impl Controller for Verus {
         };
         Allowance {
             quota: self.quota,
+            rate: self
+                .policer
+                .as_ref()
+                .and_then(|policer| policer.rate(self.mss)),
             ..Allowance::window(window)
         }
     }

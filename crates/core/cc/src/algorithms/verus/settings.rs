@@ -25,6 +25,7 @@
 //! | `stale` | 4 | – | – | ours: D_est's queue over the queue seen that disproves the curve |
 //! | `flight_cap` | 1.25 | – | × W | ours |
 //! | `rate_cap` | yes | no | – | ours: `delivery rate × (D_min + (R-1) like)` |
+//! | `policer` | yes | no | – | ours: see [`Policer`](crate::parts::Policer) |
 //! | `company` | yes | no | – | ours: see `company.rs` |
 //! | a loss that counts leaves | M × in flight, +1 packet and 2 % per RTT × D_min/`like` | – | packets | ours |
 //! | floor under W | 2 to 50 × D_min/`like`, +1 packet per RTT × its square, at most W/16, × M per RTT of intolerable delay | – | packets | ours |
@@ -101,6 +102,8 @@ pub(super) struct Settings {
     pub(super) company: bool,
     /// Equation 5 counts epochs as long as a host with many flows makes them.
     pub(super) measured_epochs: bool,
+    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and sends what is delivered.
+    pub(super) policer: bool,
 }
 
 impl Settings {
@@ -125,6 +128,7 @@ impl Settings {
         validate_app_limited: false,
         company: false,
         measured_epochs: false,
+        policer: false,
     };
 
     /// Ours. Numbers below are the ones to tune.
@@ -148,6 +152,7 @@ impl Settings {
         validate_app_limited: true,
         company: true,
         measured_epochs: true,
+        policer: true,
         ..Self::PAPER
     };
 
