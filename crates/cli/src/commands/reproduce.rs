@@ -278,9 +278,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .collect();
     write_pages(&all, &judged, &args.out)?;
     if let Some(folder) = &args.results {
-        let results = results(&all, &judged, &files);
-        let json = results.to_json().map_err(Failure::failed)?;
+        let mut results = results(&all, &judged, &files);
         let name = results.name();
+        // Those that were not asked for stay.
+        let before = fs::read_to_string(folder.join(format!("{name}.json")));
+        let before = before.ok().and_then(|text| Results::from_json(&text).ok());
+        if let (false, Some(before)) = (args.all, before) {
+            results.keep(before);
+        }
+        let json = results.to_json().map_err(Failure::failed)?;
         write(folder, &format!("{name}.json"), json)?;
         write(folder, &format!("{name}.md"), results.page())?;
     }

@@ -65,6 +65,20 @@ impl Results {
         Ok(text)
     }
 
+    /// Keeps what was stored before of experiments that were not run now.
+    pub fn keep(&mut self, before: Self) {
+        let mut new = std::mem::replace(&mut self.experiments, before.experiments);
+        for old in &mut self.experiments {
+            if let Some(at) = new.iter().position(|one| one.judged.id == old.judged.id) {
+                *old = new.remove(at);
+            }
+        }
+        self.experiments.append(&mut new);
+        for (name, hash) in before.traces {
+            self.traces.entry(name).or_insert(hash);
+        }
+    }
+
     /// They are of real programs on emulated links.
     fn is_emulated(&self) -> bool {
         let emulated = |entry: &Entry| entry.judged.mode == Mode::Emulated.name();
@@ -211,6 +225,23 @@ mod tests {
             }],
             ..Results::default()
         }
+    }
+
+    #[test]
+    fn what_was_not_run_again_is_kept() {
+        let mut before = stored(Mode::Emulated);
+        let mut other = before.experiments[0].clone();
+        other.judged.id = "alcc-fig6".to_owned();
+        before.experiments.push(other);
+        before.traces.insert("a".to_owned(), "old".to_owned());
+        let mut now = stored(Mode::Emulated);
+        now.experiments[0].runs = 5;
+        now.traces.insert("a".to_owned(), "new".to_owned());
+        now.keep(before);
+        let found = now.experiments.iter();
+        let found: Vec<_> = found.map(|one| (&*one.judged.id, one.runs)).collect();
+        assert_eq!(found, [("alcc-fig5", 5), ("alcc-fig6", 1)]);
+        assert_eq!(now.traces["a"], "new");
     }
 
     #[test]

@@ -24,6 +24,10 @@ const DRAIN_GAIN: f64 = 0.75;
 const NEARLY_EMPTY: u64 = 10;
 /// Pacing credit, within two to ten packets.
 const BURST: Span = Span::from_millis(1);
+/// A record of at most so many segments has a step for each, a longer one this many steps. A reading at
+/// 70 Gbit/s has 40,000 segments in some 256 records.
+const EACH_SEGMENT: u64 = 64;
+const STEPS: u64 = 8;
 /// Bunching of ACKs is remembered for so long.
 const BUNCHES_OVER: Span = Span::from_secs(1);
 
@@ -123,14 +127,16 @@ impl Copa {
         cx.log.event(cx.now, event);
     }
 
-    /// One acknowledged segment.
-    fn step(&mut self, cx: &mut Cx<'_>, may_grow: bool) {
+    /// `n` acknowledged segments, between which the window is not looked at again.
+    fn step(&mut self, cx: &mut Cx<'_>, n: u64, may_grow: bool) {
+        #[expect(clippy::cast_precision_loss, reason = "segments of one record")]
+        let n = n as f64;
         self.updated = true;
         let delta = self.mode.delta;
         let way = verdict(self.queue(), delta, SLACK);
         if self.slow_start && way == Way::Up {
             if may_grow {
-                self.window += 1.0;
+                self.window += n;
             }
             return;
         }
@@ -143,10 +149,10 @@ impl Copa {
         if self.rtts.is_below_floor(self.window, delta) {
             self.velocity.calm();
         }
-        let mut step = self.velocity.step(delta * self.window);
+        let mut step = n * self.velocity.step(delta * self.window);
         let overload = way == Way::Down && self.queue() > OVERLOAD / delta;
         if overload && self.s.overload_drain {
-            step = step.max(DRAIN_STEP.min(self.window - self.drained_to(cx.now)));
+            step = step.max((n * DRAIN_STEP).min(self.window - self.drained_to(cx.now)));
         }
         self.window = way.moved(self.window, step, may_grow);
     }
@@ -200,6 +206,13 @@ impl Copa {
             cx.log.event(cx.now, event);
         }
     }
+}
+
+/// How many segments each step stands for: one, and more only where a record holds so many that
+/// a step each would cost more than it tells.
+fn portions(n: u64) -> impl Iterator<Item = u64> {
+    let steps = if n > EACH_SEGMENT { STEPS } else { n };
+    (0..steps).map(move |i| (i + 1) * n / steps - i * n / steps)
 }
 
 impl Controller for Copa {
@@ -256,9 +269,9 @@ impl Controller for Copa {
                     cx.log.event(cx.now, event);
                 }
                 let standing = self.rtts.standing();
-                for _ in 0..n {
+                for n in portions(n) {
                     let before = self.window;
-                    self.step(cx, may_grow);
+                    self.step(cx, n, may_grow);
                     // A window that is not used stays: at one moment all steps are as the first.
                     if !may_grow && self.window == before && !standing.is_zero() {
                         break;

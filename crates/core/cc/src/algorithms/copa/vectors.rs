@@ -18,14 +18,32 @@ fn steady(s: Settings, window: f64, minimum: u64, standing: u64) -> Copa {
 }
 
 fn step(c: &mut Copa) -> f64 {
-    c.step(
-        &mut Cx {
-            now: Time::ZERO,
-            log: &mut Discard,
-        },
-        true,
-    );
+    steps(c, [1])
+}
+
+fn steps(c: &mut Copa, of: impl IntoIterator<Item = u64>) -> f64 {
+    let (now, log) = (Time::ZERO, &mut Discard);
+    let cx = &mut Cx { now, log };
+    of.into_iter().for_each(|n| c.step(cx, n, true));
     c.window
+}
+
+/// Up, down, and up and down at the target of 1200 packets.
+#[test]
+fn a_record_of_many_segments_moves_the_window_as_they_do() {
+    for window in [600.0, 2400.0, 1199.9] {
+        for n in [64, 65, 170, 600, 100_000] {
+            assert_eq!(portions(n).sum::<u64>(), n);
+            let start = steady(Settings::PAPER, window, 50, 51);
+            let single = steps(&mut start.clone(), (0..n).map(|_| 1));
+            let together = steps(&mut start.clone(), portions(n));
+            let moved = (single - window).abs().max(together - window).max(2.0);
+            let off = (together - single).abs();
+            assert!(off < 0.1 * moved, "{window}, {n}: {single}, {together}");
+        }
+    }
+    assert_eq!(portions(64).count(), 64);
+    assert_eq!(portions(65).count(), 8);
 }
 
 fn near(a: f64, b: f64) -> bool {
@@ -284,14 +302,14 @@ fn steps_that_leave_the_window_change_nothing_more_at_that_moment() {
             now: Time::from_millis(u64::from(hold) * 40),
             log: &mut Discard,
         };
-        c.step(&mut cx, false);
+        c.step(&mut cx, 1, false);
         if c.window != window {
             continue;
         }
         left += 1;
         let after = state(&c);
         for _ in 0..50 {
-            c.step(&mut cx, false);
+            c.step(&mut cx, 1, false);
         }
         assert_eq!(state(&c), after);
     }
