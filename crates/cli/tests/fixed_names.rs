@@ -31,7 +31,7 @@ alcc detach
     --port --pid --cgroup --prefix --json
 alcc bpf
 alcc bpf load
-    --json
+    --door --json
 alcc bpf status
     --json
 alcc bpf unload

@@ -54,7 +54,7 @@ const READ_ONLY: u64 = 1 << 3;
 fn bpf(command: i32, attributes: &[u64]) -> std::io::Result<u64> {
     let bytes = size_of_val(attributes);
     // SAFETY: pointer and length are those of the attributes.
-    let rc = unsafe { nix::libc::syscall(nix::libc::SYS_bpf, command, attributes.as_ptr(), bytes) };
+    let rc = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), bytes) };
     u64::try_from(rc).map_err(|_| std::io::Error::last_os_error())
 }
 
