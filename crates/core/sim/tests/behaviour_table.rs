@@ -103,16 +103,19 @@ const RADIOS: [(&str, &[&str]); 4] = [
 ];
 
 /// Who is there before, and how much the queue holds: BDP of 20 Mbit/s and 40 ms.
-const NEIGHBOURS: [(&str, &str, u64); 4] = [
+const NEIGHBOURS: [(&str, &str, u64); 6] = [
     ("Cubic, one BDP", "cubic", 100_000),
+    ("Cubic, two", "cubic", 200_000),
     ("Cubic, five", "cubic", 500_000),
     ("BBR, one BDP", "bbr", 100_000),
+    ("BBR, two", "bbr", 200_000),
     ("BBR, five", "bbr", 500_000),
 ];
 
 /// Starts and phases of several flows are a draw: so many of them.
 const SEEDS: u64 = 3;
 const SEVERAL: u64 = 4;
+const CROWD: u64 = 30;
 const SEVERAL_SECONDS: u64 = 40;
 
 /// The way of one flow.
@@ -152,8 +155,8 @@ impl Way {
 enum Work {
     /// One flow.
     One(String, Box<Way>),
-    /// Several of a kind: what, queue.
-    Several(String, &'static str),
+    /// Several of a kind: what, how many, how far apart, queue.
+    Several(String, u64, &'static str, &'static str),
     /// Who, beside whom, how much the queue holds.
     Beside(String, &'static str, u64),
 }
@@ -162,7 +165,7 @@ impl Work {
     fn cell(&self) -> String {
         match self {
             Self::One(flow, way) => one(flow, way),
-            Self::Several(flow, queue) => several(flow, queue),
+            Self::Several(flow, count, apart, queue) => several(flow, *count, apart, queue),
             Self::Beside(flow, neighbour, bytes) => beside(flow, neighbour, *bytes),
         }
     }
@@ -221,8 +224,8 @@ fn beside(flow: &str, neighbour: &str, bytes: u64) -> String {
 
 /// Mean of Jain's index of single seconds, smallest and largest share of a flow in % of an equal
 /// one.
-fn several(flow: &str, queue: &str) -> String {
-    let flows = format!("{SEVERAL}*{flow}/stagger=1s");
+fn several(flow: &str, count: u64, apart: &str, queue: &str) -> String {
+    let flows = format!("{count}*{flow}/stagger={apart}");
     let (mut jain, mut shares) = (0.0, Vec::new());
     for scenario in seeded(&[&flows], queue) {
         let report = run(&scenario).unwrap();
@@ -232,7 +235,7 @@ fn several(flow: &str, queue: &str) -> String {
             .iter()
             .map(|f| f.throughput.as_mbps_f64())
             .sum();
-        let share = |mbps: f64| 100.0 * mbps * SEVERAL as f64 / all;
+        let share = |mbps: f64| 100.0 * mbps * count as f64 / all;
         shares.extend(
             report
                 .flows
@@ -387,12 +390,20 @@ fn tables() -> Vec<Table> {
         ("drop-tail of one BDP", "droptail:bytes=100000"),
         QUEUES[2],
     ];
-    let several = |flow: &String| queues.map(|(_, queue)| Work::Several(flow.clone(), queue));
+    let several =
+        |flow: &String| queues.map(|(_, queue)| Work::Several(flow.clone(), SEVERAL, "1s", queue));
     tables.push(Table {
         title: "Several flows of one kind",
         text: SEVERAL_TEXT,
         columns: queues.map(|(name, _)| name.to_owned()).into(),
         work: flows().iter().flat_map(several).collect(),
+    });
+    let crowd = |flow: &String| Work::Several(flow.clone(), CROWD, "103.3ms", QUEUES[0].1);
+    tables.push(Table {
+        title: "Thirty flows of one kind",
+        text: CROWD_TEXT,
+        columns: vec![QUEUES[0].0.to_owned()],
+        work: flows().iter().map(crowd).collect(),
     });
     let beside = |flow: &String| {
         NEIGHBOURS.map(|(_, neighbour, bytes)| Work::Beside(flow.clone(), neighbour, bytes))
@@ -416,6 +427,10 @@ after 10 s, then the smallest and the largest share of a flow, of all seeds, in 
 
 Flows of `sprout` starve each other: it was made for a queue of its own. Those of `copa`, `budget` and `verus` share, also in a deep
 drop-tail queue.
+";
+
+const CROWD_TEXT: &str = "\
+The same of thirty flows, each 103.3 ms after the one before.
 ";
 
 const BESIDE_TEXT: &str = "\
