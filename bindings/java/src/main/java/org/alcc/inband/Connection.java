@@ -34,10 +34,11 @@ public final class Connection implements Closeable {
     /** Frames of one write to the socket, bytes. */
     private static final int OUTPUT = 64 * 1024 + Session.LEAST_OUTPUT;
     private static final int INPUT = 64 * 1024;
-    /** A writer that reads looks up after this. */
-    private static final long MAX_LEAD = 5_000_000;
-    /** The reader takes over when nobody has read for so long. */
-    private static final long MAX_UNREAD = 20_000_000;
+    /** A writer that reads looks up after this. Each time-out costs an exception. */
+    private static final long MAX_LEAD = 20_000_000;
+    /** The reader takes over when nobody has read for so long; sooner if somebody waits for data. */
+    private static final long MAX_UNREAD = 50_000_000;
+    private static final long MAX_UNREAD_WANTED = 20_000_000;
     private static final byte[] NOTHING = new byte[0];
     private static final long NEVER = Long.MAX_VALUE;
 
@@ -64,6 +65,8 @@ public final class Connection implements Closeable {
     /** A thread reads the socket, without the lock. */
     private boolean reading;
     private boolean readerWaits;
+    /** Threads that wait for data of the peer's. */
+    private int wanting;
     private long readAt;
     /** Acknowledgements come all the time: a writer that waits reads them itself, each so often. */
     private boolean streamsOut;
@@ -292,7 +295,15 @@ public final class Connection implements Closeable {
                     return -1;
                 }
                 check();
-                await(readable, session.deadline());
+                wanting++;
+                if (streamsOut) {
+                    idle.signal();
+                }
+                try {
+                    await(readable, session.deadline());
+                } finally {
+                    wanting--;
+                }
                 session.timer(now());
             }
             int n = session.read(now(), into, offset, length);
@@ -580,7 +591,7 @@ public final class Connection implements Closeable {
             lock.lock();
             try {
                 while (!closed && streamsOut && session.error() == null) {
-                    long left = readAt + MAX_UNREAD - now();
+                    long left = readAt + (wanting > 0 ? MAX_UNREAD_WANTED : MAX_UNREAD) - now();
                     if (left <= 0) {
                         break;
                     }

@@ -7,8 +7,8 @@ import org.alcc.cc.Controller;
 
 /** What one direction has under way, and the algorithm that decides about it. No I/O and no clock. */
 final class Flow {
-    /** A write becomes no more records than this. */
-    private static final int RECORDS_PER_WRITE = 32;
+    /** A write becomes no more records than this: the algorithm looks at each. */
+    private static final int RECORDS_PER_WRITE = 8;
     /** From here on short records share one, so that memory is bounded. */
     private static final int MAX_RECORDS = 8192;
 
