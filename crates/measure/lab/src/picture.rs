@@ -370,10 +370,9 @@ fn draw(
     for mark in &panel.marks {
         let dots: Vec<[i32; 2]> = mark.dots.iter().map(|d| place(*d)).collect();
         let colour = numbered(mark.number);
-        if panel.ellipses && dots.len() > 2 {
-            if let Some(outline) = ellipse(&dots).map(outline) {
-                page.draw(&Polygon::new(outline, colour.mix(0.2).filled()))?;
-            }
+        let ellipse = ellipse(&dots).filter(|_| panel.ellipses && dots.len() > 2);
+        if let Some(outline) = ellipse.map(outline) {
+            page.draw(&Polygon::new(outline, colour.mix(0.2).filled()))?;
         }
         for [x, y] in dots {
             page.draw(&Circle::new((x, y), fine(dot), colour.mix(0.4).filled()))?;
