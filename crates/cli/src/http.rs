@@ -72,6 +72,20 @@ impl From<TcpListener> for Listener {
     }
 }
 
+/// Nobody can listen there. `option` is who asks for it.
+pub(crate) fn not_listening(
+    at: impl std::fmt::Display,
+    option: &str,
+    error: &std::io::Error,
+) -> Failure {
+    let why = reason(error);
+    let help = match error.kind() {
+        std::io::ErrorKind::AddrInUse => ": stop what listens there, or choose another place",
+        _ => "",
+    };
+    Failure::usage(format!("listen on {at} for {option}: {why}{help}"))
+}
+
 /// What is asked for.
 pub(crate) struct Request {
     pub(crate) method: String,
@@ -156,12 +170,7 @@ impl Server {
     /// Listens, and answers from threads of its own until the program ends. `option` is who asks
     /// for it.
     pub(crate) fn start(place: &Place, option: &str, handler: Handler) -> Result<Self, Failure> {
-        let failed = |what: String| {
-            move |e: std::io::Error| {
-                let why = reason(&e);
-                Failure::usage(format!("listen on {what} for {option}: {why}"))
-            }
-        };
+        let failed = |what: String| move |e: std::io::Error| not_listening(what, option, &e);
         let (listener, path) = match place {
             Place::Address(at) => {
                 let listener = at.open(BACKLOG).map_err(failed(at.to_string()))?;
@@ -177,6 +186,11 @@ impl Server {
                     .is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
                 {
                     drop(std::fs::remove_file(path));
+                }
+                if path.is_dir() {
+                    return Err(failed(path.display().to_string())(
+                        std::io::Error::from_raw_os_error(nix::libc::EISDIR),
+                    ));
                 }
                 let listener =
                     UnixListener::bind(path).map_err(failed(path.display().to_string()))?;

@@ -23,6 +23,7 @@ mod failure;
 mod handover;
 mod holders;
 mod http;
+mod json_out;
 mod kernel_limit;
 mod library;
 mod loader;

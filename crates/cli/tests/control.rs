@@ -298,6 +298,45 @@ fn connections_of_a_killed_process_disappear_and_a_table_goes_into_a_pipe() {
 }
 
 #[test]
+fn a_table_on_a_terminal_fits_and_ends_by_q() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(link(4));
+    let server = world.serve(Some(&["--cc", "verus"]));
+    // A terminal of its own, with no size: 80 columns are assumed.
+    let top = format!(
+        "{} top --run {}",
+        env!("CARGO_BIN_EXE_alcc"),
+        run_of(&server)
+    );
+    let mut terminal = Command::new("script")
+        .args(["-qec", &top, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut shown = Vec::new();
+    let mut output = terminal.stdout.take().unwrap();
+    // What names the key stands above the table's head.
+    while !text(&shown).contains("PEER") {
+        let mut some = [0; 4096];
+        let n = output.read(&mut some).unwrap();
+        assert!(n > 0, "it ended: {}", text(&shown));
+        shown.extend_from_slice(&some[..n]);
+    }
+    let shown = text(&shown).replace("\x1b[H", "").replace("\x1b[K", "");
+    assert!(shown.contains("q ends"), "{shown}");
+    for line in shown.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    terminal.stdin.as_ref().unwrap().write_all(b"xq").unwrap();
+    assert!(terminal.wait().unwrap().success());
+    server.stop();
+}
+
+#[test]
 fn mistakes_of_ctl_are_one_line() {
     let wrong = alcc(&["ctl", "cc", "vrus"]);
     assert_eq!(wrong.status.code(), Some(2));

@@ -128,7 +128,7 @@ fn the_readme_shows_the_stored_comparison() {
         results.summary.groups.iter().all(|g| g.runs >= 5),
         "five runs"
     );
-    let picture = alcc_lab::picture::svg(&results);
+    let picture = alcc_lab::picture::svg(&results).expect("it can be drawn");
     let readme = read("README.md");
     let (before, rest) = readme.split_once(BEGIN).expect("the table's begin");
     let (mark, rest) = rest.split_once('\n').expect("a line");

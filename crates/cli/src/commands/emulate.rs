@@ -18,7 +18,7 @@ use std::process::{Command, ExitCode};
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let spec = args.path_spec()?;
-    let json = Product::named(args.json.as_deref())?;
+    let json = Product::named(args.json.path())?;
     let place = Place::find()?;
     // Before the first thread: one that does not block SIGCHLD too would swallow it.
     let processes = Processes::new()?;
@@ -90,11 +90,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 fn say(why: &EmuError) {
+    note(format_args!("alcc: {}", told(why)));
+}
+
+/// One line, with what would mend it where that is known.
+fn told(why: &EmuError) -> String {
     match why {
-        EmuError::Os { attempt, source } => {
-            note(format_args!("alcc: {attempt}: {}", reason(source)));
-        }
-        why => note(format_args!("alcc: {why}")),
+        EmuError::Os { attempt, source } => format!("{attempt}: {}", reason(source)),
+        why => why.to_string(),
     }
 }
 

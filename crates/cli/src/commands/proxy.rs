@@ -4,6 +4,7 @@ use crate::config::rule_orders;
 use crate::events::Follower;
 use crate::failure::Failure;
 use crate::http::Place;
+use crate::json_out::JsonOut;
 use crate::kernel_limit;
 use crate::metrics::Metrics;
 use crate::output::{Product, folder, note};
@@ -32,7 +33,7 @@ use std::time::Duration;
 /// ends them too.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc proxy --listen :8443 --to 127.0.0.1:443\n  alcc proxy --listen :80 --listen :443 --to [2001:db8::5]:8443 --proxy-protocol v2\n  alcc proxy --listen :8443 --to app.internal:443 --cc copa --json=report.json\n  alcc proxy --listen :8443 --to 127.0.0.1:443 --config alcc.toml"
+    after_help = "Examples:\n  alcc proxy --listen :8443 --to 127.0.0.1:443\n  alcc proxy --listen :80 --listen :443 --to [2001:db8::5]:8443 --proxy-protocol v2\n  alcc proxy --listen :8443 --to app.internal:443 --cc copa --json-out report.json\n  alcc proxy --listen :8443 --to 127.0.0.1:443 --config alcc.toml"
 )]
 pub(crate) struct Args {
     /// Where to listen: :PORT (every address), ADDRESS:PORT or [IPV6]:PORT; may be repeated
@@ -73,9 +74,8 @@ pub(crate) struct Args {
     /// events.jsonl with what the algorithms say
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
-    /// Write a summary to FILE at the end, as one JSON object
-    #[arg(long, value_name = "FILE", require_equals = true)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOut,
     /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a
     /// path
     #[arg(long, value_name = "ADDRESS|PATH")]
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.log {
         folder(path)?;
     }
-    let json = Product::named(args.json.as_deref())?;
+    let json = Product::named(args.json.path())?;
     let (_entry, segment) = enter("proxy", &what(args))?;
     // Before the first thread: all of them leave these signals to us.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);

@@ -3,6 +3,7 @@ use crate::chosen::{Options, Share};
 use crate::events::Follower;
 use crate::failure::Failure;
 use crate::http::Place;
+use crate::json_out::JsonOut;
 use crate::kernel_limit;
 use crate::library;
 use crate::loader;
@@ -31,7 +32,7 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 /// uncontrolled, and a summary when CMD and all its processes have ended.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc run -- nginx\n  alcc run --cc verus:r=4 -- nginx\n  alcc run --cc copa --only 443 --json=report.json -- nginx\n  alcc run --config alcc.toml -- nginx"
+    after_help = "Examples:\n  alcc run -- nginx\n  alcc run --cc verus:r=4 -- nginx\n  alcc run --cc copa --only 443 --json-out report.json -- nginx\n  alcc run --config alcc.toml -- nginx"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -56,9 +57,8 @@ pub(crate) struct Server {
     /// modes, reductions)
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
-    /// Write the report to FILE as one JSON object
-    #[arg(long, value_name = "FILE", require_equals = true)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOut,
     /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a
     /// path
     #[arg(long, value_name = "ADDRESS|PATH")]
@@ -91,7 +91,7 @@ pub(crate) fn serve(
     let triple = settings.triple();
     let library = library::find()?;
     library::check(&library)?;
-    let json = Product::named(args.json.as_deref())?;
+    let json = Product::named(args.json.path())?;
     if let Some(path) = &args.log {
         folder(path)?;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 mod attached;
+mod keys;
 mod web;
 
 use crate::failure::Failure;
@@ -13,6 +14,7 @@ use alcc_observe::{State, StatusRecord};
 use alcc_socket::now;
 use alcc_units::{Rate, Span, Time, positive};
 use attached::{Attached, One};
+use keys::Keys;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -25,8 +27,8 @@ use std::time::Duration;
 ///
 /// One line per connection: the algorithm's window and the kernel's (cwnd), bytes in flight, RTT
 /// and what of it is queueing, the rate at which bytes pass, and how often the gate closed. On a
-/// terminal the table is drawn anew every second; otherwise one table follows the other. Connections
-/// under a control of the kernel ('alcc attach') are shown as the kernel tells of them: root sees
+/// terminal the table is drawn anew every second, and q ends it; otherwise one table follows the
+/// other. Connections under a control of the kernel ('alcc attach') are shown as the kernel tells of them: root sees
 /// those of all containers, others their own machine's.
 #[derive(clap::Args)]
 #[command(
@@ -81,6 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let interval = Duration::from_nanos(args.interval.as_nanos().max(100_000_000));
     let draw = std::io::stdout().is_terminal() && !args.once && !args.json;
+    let keys = Keys::of_terminal(draw);
     let mut before = Before::new();
     let shown = args.web.map(web::Shown::serve).transpose()?;
     // With --run that one alone.
@@ -98,13 +101,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         };
         if std::mem::take(&mut is_first) {
             // A rate needs two scans.
-            nap(interval.min(Duration::from_millis(300)), &stop);
+            if nap(interval.min(Duration::from_millis(300)), &stop, &keys) {
+                return Ok(ExitCode::SUCCESS);
+            }
             continue;
         }
         sort(&mut rows, args.sort);
         if let Some(shown) = &shown {
             shown.set(as_json(&runs, &rows));
-            if nap(interval, &stop) {
+            if nap(interval, &stop, &keys) {
                 return Ok(ExitCode::SUCCESS);
             }
             continue;
@@ -121,20 +126,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             text
         };
         let reader = print(text)?;
-        if args.once || reader == Reader::Gone || nap(interval, &stop) {
+        if args.once || reader == Reader::Gone || nap(interval, &stop, &keys) {
             return Ok(ExitCode::SUCCESS);
         }
     }
 }
 
 /// Sleeps. True if the program should end.
-fn nap(time: Duration, stop: &std::sync::atomic::AtomicBool) -> bool {
+fn nap(time: Duration, stop: &std::sync::atomic::AtomicBool, keys: &Keys) -> bool {
     let until = std::time::Instant::now() + time;
     while let Some(left) = until.checked_duration_since(std::time::Instant::now()) {
-        if stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) || keys.end_within(left.min(Duration::from_millis(50))) {
             return true;
         }
-        std::thread::sleep(left.min(Duration::from_millis(50)));
     }
     stop.load(Ordering::Relaxed)
 }
@@ -231,12 +235,20 @@ fn window(row: &Row, show: fn(u64) -> String) -> String {
     window.map_or_else(|| "-".to_owned(), |w| show(w.get()))
 }
 
+/// A connection whose counters were not read yet has no RTT.
+fn measured(row: &Row, time: Span) -> String {
+    if row.record.now.rtt == Span::ZERO {
+        return "-".to_owned();
+    }
+    format!("{:.1}", time.as_millis_f64())
+}
+
 const PEER: fn(&Row) -> String = |row| row.record.who.remote.to_string();
 const PORT: fn(&Row) -> String = |row| row.record.who.local.port().to_string();
 const CC: fn(&Row) -> String = |row| row.record.who.algorithm.clone();
 const STATE: fn(&Row) -> String = |row| state(row).to_owned();
-const RTT: fn(&Row) -> String = |row| format!("{:.1}", row.record.now.rtt.as_millis_f64());
-const DELAY: fn(&Row) -> String = |row| format!("{:.1}", row.record.now.queueing().as_millis_f64());
+const RTT: fn(&Row) -> String = |row| measured(row, row.record.now.rtt);
+const DELAY: fn(&Row) -> String = |row| measured(row, row.record.now.queueing());
 const RATE: fn(&Row) -> String = |row| format!("{:.2}", row.rate.as_mbps_f64());
 
 /// Everything.
@@ -277,12 +289,29 @@ fn cell(text: String, width: isize) -> String {
     let wide = width.unsigned_abs();
     match width {
         0.. => format!("{text:>wide$}"),
-        _ if text.chars().count() > wide => {
-            let kept: String = text.chars().take(wide - 1).collect();
-            format!("{kept}+")
-        }
-        _ => format!("{text:<wide$}"),
+        _ => format!("{:<wide$}", cut(&text, wide)),
     }
+}
+
+/// A text that may have so many characters; that it was longer is seen.
+fn cut(text: &str, wide: usize) -> String {
+    if text.chars().count() <= wide {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(wide.saturating_sub(1)).collect();
+    format!("{kept}+")
+}
+
+/// A line of a run. A screen with so many columns has less of the program's words, and the figures
+/// as they are.
+fn run_line(who: &str, program: &str, figures: &str, columns: Option<usize>) -> String {
+    /// What is always left of the program.
+    const LEAST: usize = 12;
+    let others = who.chars().count() + figures.chars().count() + 3;
+    let room = columns.map_or(usize::MAX, |columns| {
+        columns.saturating_sub(others).max(LEAST)
+    });
+    format!("{who} {}: {figures}", cut(program, room))
 }
 
 fn line_of(columns: &[Column], text: impl Fn(&Column) -> String) -> String {
@@ -321,15 +350,18 @@ fn table(runs: &[Running], rows: &[Row], screen: Option<Screen>) -> String {
             0 => String::new(),
             n => format!(", {n} not shown"),
         };
-        line(format!(
-            "{} {}{} {}: {} now, {} so far{not_shown}; {:.2} Mbit/s",
-            run.kind,
-            run.id,
-            if run.is_killed() { " (killed)" } else { "" },
-            run.what,
+        let killed = if run.is_killed() { " (killed)" } else { "" };
+        let figures = format!(
+            "{} now, {} so far{not_shown}; {:.2} Mbit/s",
             count(mine.count() as u64, "connection"),
             totals.connections,
             rate.as_mbps_f64()
+        );
+        line(run_line(
+            &format!("{} {}{killed}", run.kind, run.id),
+            &run.what,
+            &figures,
+            screen.map(|screen| screen.columns),
         ));
         for missed in uncontrolled_lines(&run.segment) {
             line(format!("  {missed}"));
@@ -342,6 +374,9 @@ fn table(runs: &[Running], rows: &[Row], screen: Option<Screen>) -> String {
             count(kernel.clone().count() as u64, "connection"),
             total(kernel).as_mbps_f64()
         ));
+    }
+    if screen.is_some() {
+        line("q ends; --sort and --once: 'alcc top --help'".to_owned());
     }
     line(line_of(columns, |c| c.0.to_owned()));
     let room = screen.map_or(usize::MAX, |screen| screen.rows.saturating_sub(used + 1));
@@ -412,5 +447,20 @@ mod tests {
         assert_eq!(cell("budget".into(), -9), "budget   ");
         assert_eq!(cell("budget:delay=40ms".into(), -9), "budget:d+");
         assert_eq!(cell("1234567".into(), 5), "1234567");
+    }
+
+    #[test]
+    fn a_screen_has_less_of_a_long_program() {
+        let figures = "1 connection now, 1 so far; 5.08 Mbit/s";
+        let program = "/usr/sbin/nginx -p /tmp/somewhere/deep -c /tmp/somewhere/deep/nginx.conf";
+        let line = run_line("run 5697", program, figures, Some(80));
+        assert_eq!(line.chars().count(), 79);
+        assert!(line.contains("/usr/sbin/nginx") && line.ends_with(figures));
+        let whole = format!("run 5697 {program}: {figures}");
+        assert_eq!(run_line("run 5697", program, figures, None), whole);
+        assert_eq!(
+            run_line("run 5697", "nginx", figures, Some(20)).find("nginx"),
+            Some(9)
+        );
     }
 }

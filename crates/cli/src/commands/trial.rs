@@ -18,7 +18,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(
-    after_help = "Examples:\n  alcc trial -- nginx\n  alcc trial --share 50% --cc copa --html trial.html -- nginx\n  alcc trial --worse 10% --metrics 127.0.0.1:9101 --json=trial.json -- nginx"
+    after_help = "Examples:\n  alcc trial -- nginx\n  alcc trial --share 50% --cc copa --html trial.html -- nginx\n  alcc trial --worse 10% --metrics 127.0.0.1:9101 --json-out trial.json -- nginx"
 )]
 pub(crate) struct Args {
     /// The share of the clients under the algorithm; IPv6 clients count by their first 64 bits.

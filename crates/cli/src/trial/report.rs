@@ -193,6 +193,7 @@ pub(super) fn json(name: &str, known: &Known) -> serde_json::Value {
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;\
 background:#fff;color:#17212b}table{border-collapse:collapse;width:100%}td,th{padding:.4em .6em;\
 text-align:right;border-bottom:1px solid #ccd3da}td:first-child,th:first-child{text-align:left}\
+div{overflow-x:auto}:focus-visible{outline:3px solid #76808a}\
 @media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}}";
 
 /// One page that works without a network. The bars are the intervals around the changes.
@@ -207,7 +208,7 @@ pub(super) fn html(name: &str, known: &Known) -> String {
     let mut text = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>alcc trial of {name}</title>\
-         <style>{STYLE}</style><p>Trial of {name} on live traffic</p><h1>{headline}</h1>\
+         <style>{STYLE}</style><main><p>Trial of {name} on live traffic</p><h1>{headline}</h1>\
          <p>{name}: {}. Plain TCP: {}.</p>",
         group(&known.treated),
         group(&known.plain)
@@ -220,7 +221,8 @@ pub(super) fn html(name: &str, known: &Known) -> String {
         );
     }
     text.push_str(
-        "<table><tr><th>Metric</th><th>Plain</th><th>Under it</th><th>Change</th>\
+        "<div tabindex=\"0\" role=\"region\" aria-label=\"Both groups; scrolls sideways where it is narrow\">\
+         <table><tr><th>Metric</th><th>Plain</th><th>Under it</th><th>Change</th>\
          <th>99 % interval</th><th>-100 % to +100 %</th><th>Verdict</th></tr>",
     );
     for e in &effects {
@@ -239,8 +241,8 @@ pub(super) fn html(name: &str, known: &Known) -> String {
         );
     }
     text.push_str(
-        "</table><p>Each client counts once. Times and rates are geometric means over clients. \
-         A bar that leaves out the middle is a clear difference.</p></html>",
+        "</table></div><p>Each client counts once. Times and rates are geometric means over clients. \
+         A bar that leaves out the middle is a clear difference.</p></main></html>",
     );
     text
 }

@@ -24,10 +24,11 @@ const CASES: &[(&str, i32)] = &[
         1,
     ),
     ("generate --out FULL/pages", 2),
-    ("run --json=FULL/run.json -- sh -c 'exit 7'", 7),
+    ("run --json-out FULL/run.json -- sh -c 'exit 7'", 7),
     ("run --log FULL -- sh -c 'exit 7'", 7),
+    ("trial --json-out FULL/trial.json -- sh -c 'exit 7'", 7),
     ("trial --html FULL/trial.html -- sh -c 'exit 7'", 7),
-    ("emulate --json=FULL/link.json -- sh -c 'exit 7'", 7),
+    ("emulate --json-out FULL/link.json -- sh -c 'exit 7'", 7),
     (
         "emulate --log FULL/packets -- sh -c 'curl -s -m 1 $ALCC_OUTSIDE:9; exit 7'",
         7,

@@ -4,7 +4,9 @@ use super::ALCC;
 use super::streams::commands;
 use std::ffi::OsStr;
 use std::fs;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -14,14 +16,14 @@ const WRONG: &[(&str, &str)] = &[
     ("nosuch", "'nosuch'"),
     ("smi", "'smi'"),
     ("sim --flwo verus", "'--flow'"),
-    ("sim --seed -1", "want a whole number"),
+    ("sim --seed -1", "'-1': want a whole number"),
     ("sim --seed x", "want a whole number"),
     ("sim --seed 99999999999999999999", "too large"),
     ("sim --duration -1s", "'-1s' is not a length of time"),
     ("sim --duration 10", "such as 20ms"),
     ("sim --duration 0s", "above 0"),
     ("sim --duration 1e99s", "'1e99s'"),
-    ("sim --link -5mbit", "-5mbit"),
+    ("sim --link -5mbit", "'-5mbit' is not a rate"),
     ("sim --link 0mbit", "above 0"),
     ("sim --link 5", "such as 12mbit"),
     ("sim --link nosuch.trace", "scenarios are"),
@@ -85,7 +87,16 @@ const WRONG: &[(&str, &str)] = &[
         "proxy --listen :0 --to 127.0.0.1:1 --share host --cc sprout",
         "sprout cannot share",
     ),
-    ("run --only 99999 -- true", "'99999'"),
+    ("run --json-out /nosuch/x -- touch began", "/nosuch/x"),
+    ("run --json-out dir -- touch began", "it is a folder"),
+    ("run --json-out", "'--json-out <FILE>'"),
+    ("run --log good.trace -- touch began", "name a folder"),
+    ("run --metrics /nosuch/x -- touch began", "/nosuch/x"),
+    ("run --metrics ./dir -- touch began", "is a folder"),
+    (
+        "run --only 99999 -- true",
+        "99999 is no port: write 1 to 65535",
+    ),
     ("run --only 0 -- true", "0 is no port"),
     ("run --only 10.0.0.0/40 -- true", "10.0.0.0/40"),
     ("run --except 0 -- true", "0 is no port"),
@@ -185,6 +196,9 @@ const WRONG: &[(&str, &str)] = &[
     ("trial --worse 20 -- true", "write 20%"),
     ("trial --interval 0s -- true", "above 0"),
     ("trial --html /nosuch/x -- touch began", "/nosuch/x"),
+    ("trial --html dir -- touch began", "it is a folder"),
+    ("trial --json-out /nosuch/x -- touch began", "/nosuch/x"),
+    ("trial --transfers /nosuch/x -- touch began", "/nosuch/x"),
     ("sweep --vary flow", "'flow'"),
     ("sweep --vary nosuch=1,2", "nosuch"),
     ("sweep --starts 0 --vary rtt=20ms,40ms", "at least 1"),
@@ -228,6 +242,8 @@ const WRONG: &[(&str, &str)] = &[
     ("log --duration 0s", "above 0"),
     ("emulate", "<CMD>"),
     ("emulate --delay -5ms -- true", "'-5ms'"),
+    ("emulate --delay 20 -- true", "ms, s, min (or m) or h"),
+    ("emulate --down -5mbit -- true", "'-5mbit' is not a rate"),
     ("emulate --down 0mbit -- true", "above 0"),
     ("emulate --down nosuch -- true", "scenarios are"),
     ("emulate --down bad.trace -- true", "line 2"),
@@ -243,7 +259,30 @@ const WRONG: &[(&str, &str)] = &[
     ("emulate --loss -1% -- true", "'-1%'"),
     ("emulate --step x -- true", "'x'"),
     ("emulate --step 1s:rate=1mbit -- true", "no bottleneck"),
-    ("emulate --json=/nosuch/x -- touch began", "/nosuch/x"),
+    ("emulate --json-out /nosuch/x -- touch began", "/nosuch/x"),
+    ("emulate --json-out dir -- touch began", "it is a folder"),
+    (
+        "emulate --log /nosuch/x -- touch began",
+        "/nosuch/x.down: there is no such file or folder",
+    ),
+    (
+        "proxy --listen :0 --to 127.0.0.1:1 --json-out /nosuch/x",
+        "/nosuch/x",
+    ),
+    (
+        "proxy --listen :0 --to 127.0.0.1:1 --log good.trace",
+        "name a folder",
+    ),
+    ("sim --series /nosuch/x", "/nosuch/x"),
+    ("sim --pcap /nosuch/x", "/nosuch/x"),
+    ("sim --qlog dir", "it is a folder"),
+    ("demo --out good.trace", "name a folder"),
+    ("mdi train --output /nosuch/x", "/nosuch/x"),
+    ("reproduce alcc-fig5 --out good.trace", "name a folder"),
+    (
+        "sweep --vary rtt=20ms,40ms --out good.trace",
+        "name a folder",
+    ),
     ("send", "<HOST>"),
     ("send --size x 127.0.0.1", "'x'"),
     ("send --size -5 127.0.0.1", "'-5'"),
@@ -419,6 +458,50 @@ fn a_wrong_command_line_is_answered_in_one_line() {
         !dir.path().join("began").exists(),
         "CMD was started although its report cannot be written"
     );
+}
+
+/// BUSY is an address where somebody listens, SOCKET a path where somebody does.
+const TAKEN: &[&str] = &[
+    "run --metrics BUSY -- touch began",
+    "run --metrics ./SOCKET -- touch began",
+    "trial --metrics BUSY -- touch began",
+    "proxy --listen BUSY --to 127.0.0.1:1",
+    "proxy --listen :0 --to 127.0.0.1:1 --metrics BUSY",
+    "top --web BUSY",
+    "emulate --control BUSY -- touch began",
+    "recv --bind 127.0.0.1 --port PORT",
+    "recv --bind 127.0.0.1 --port PORT --transport in-band",
+    "trace record --listen BUSY",
+];
+
+#[test]
+fn a_port_that_is_taken_is_named_with_what_helps() {
+    let dir = folder();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = listener.local_addr().unwrap();
+    let _recorder = UdpSocket::bind(busy).unwrap();
+    let _socket = UnixListener::bind(dir.path().join("taken")).unwrap();
+    let wrong: Vec<String> = TAKEN
+        .iter()
+        .filter_map(|line| {
+            let line = line
+                .replace("BUSY", &busy.to_string())
+                .replace("PORT", &busy.port().to_string())
+                .replace("SOCKET", "taken");
+            let output = alcc(dir.path(), line.split_whitespace());
+            let name = if line.contains("taken") {
+                "taken".to_owned()
+            } else {
+                busy.to_string()
+            };
+            let helps = "stop what listens there, or choose another";
+            look(&line, &output, 2, helps).or_else(|| look(&line, &output, 2, &name))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
+    assert!(!dir.path().join("began").exists());
+    // The path is still theirs.
+    assert!(UnixStream::connect(dir.path().join("taken")).is_ok());
 }
 
 #[test]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The pages of `alcc reproduce` and `alcc sweep` in a real browser: on a phone and on a desk, light
+//! The pages of `alcc reproduce` and `alcc sweep`, and reports, in a real browser: on a phone and on a desk, light
 //! and dark, by keyboard, and by the rules of axe-core.
 mod browser;
+mod reports;
 
 use browser::Browser;
 use std::path::{Path, PathBuf};
@@ -238,13 +239,19 @@ fn the_keyboard_reaches_everything_in_order() {
     }
 }
 
+/// `None`, and said, where it was not fetched.
+fn axe() -> Option<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let axe = std::fs::read_to_string(root.join("target/deps/axe/axe.min.js")).ok();
+    if axe.is_none() {
+        println!("skipped: needs axe-core (scripts/setup test fetches it)");
+    }
+    axe
+}
+
 #[test]
 fn axe_finds_nothing() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let Ok(axe) = std::fs::read_to_string(root.join("target/deps/axe/axe.min.js")) else {
-        println!("skipped: needs axe-core (scripts/setup test fetches it)");
-        return;
-    };
+    let Some(axe) = axe() else { return };
     let Some(mut site) = site() else { return };
     let browser = &mut site.browser;
     for page in &site.pages {

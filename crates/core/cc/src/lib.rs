@@ -44,3 +44,7 @@ pub mod model_driven {
         Axis, Bounds, Counting, Counts, Epoch, Grid, Levels, Matrix, MatrixError, Shape, change,
     };
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

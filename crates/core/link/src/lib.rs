@@ -29,3 +29,7 @@ pub use direction::{Dir, Direction, DirectionSpec, RateSpec};
 pub use packet::{DropReason, Ecn, Outcome, Outcomes, Packet};
 pub use queue::{Queue, QueueKind, QueueSpec};
 pub use radio::{RadioKind, RadioSpec};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

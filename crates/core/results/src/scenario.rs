@@ -341,10 +341,7 @@ impl Resolver<'_> {
         }
         let file = self.files.find(&value.text);
         // A text that begins like a number is a rate, unless a file has this name.
-        let number = value
-            .text
-            .starts_with(|c: char| c.is_ascii_digit() || c == '.');
-        if number && file.is_none() {
+        if looks_like_a_rate(&value.text) && file.is_none() {
             let rate: Rate = positive(&value.text)
                 .map_err(|e| value.error(format!("{e}, or name a trace file")))?;
             return Ok((rate.to_string(), RateSpec::Fixed(rate), false, [&[]; 2]));
@@ -355,6 +352,12 @@ impl Resolver<'_> {
         let rate = RateSpec::Trace(opened.trace);
         Ok((opened.name, rate, opened.recorded, opened.radio))
     }
+}
+
+/// Whether a text begins like a number, below zero or not: then it is no name of a trace.
+pub fn looks_like_a_rate(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
 /// Towards the client, and from it.

@@ -517,7 +517,10 @@ mod tests {
         );
         for (text, part) in [
             ("fixed/host=linux-9", "one of linux, linux-3.16,"),
-            ("fixed/rtt=80", "write a number and ns, us, ms, s or min"),
+            (
+                "fixed/rtt=80",
+                "write a number and ns, us, ms, s, min (or m) or h",
+            ),
             ("fixed/rtt=0ms", "longer than 0"),
             ("fixed/dir=left", "dir=up, dir=down or dir=both"),
             ("fixed/links=0", "from 1"),

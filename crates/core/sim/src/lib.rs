@@ -39,3 +39,7 @@ pub use probe::{
 pub use report::{FlowReport, FlowStatus, Gauge, LinkReport, Report, Sample};
 pub use scenario::{LinkSpec, Scenario, SimError};
 pub use source::Source;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

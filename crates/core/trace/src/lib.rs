@@ -30,3 +30,7 @@ pub use predict::{PredictionError, Predictions};
 pub use scenario::{SCENARIOS, Scenario, scenario};
 pub use stats::{Bursts, Distribution, OUTAGE, Stats};
 pub use trace::{MAX_OPPORTUNITIES, OPPORTUNITY, Trace};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

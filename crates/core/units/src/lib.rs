@@ -27,3 +27,7 @@ pub use rate::Rate;
 pub use rng::Rng;
 pub use spec::{OptionDoc, Options, Reader, Spec, SpecError, nearest};
 pub use time::{Span, Time};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

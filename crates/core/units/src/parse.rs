@@ -23,7 +23,7 @@ pub trait Quantity: FromStr<Err = UnitError> + Default + PartialEq {
 
 impl Quantity for Span {
     const WHAT: &'static str = "length of time";
-    const WANT: &'static str = "a number and ns, us, ms, s or min, such as 20ms";
+    const WANT: &'static str = "a number and ns, us, ms, s, min (or m) or h, such as 20ms";
 }
 
 impl Quantity for Rate {
@@ -110,7 +110,6 @@ impl FromStr for Span {
                 ("ms", 1e6),
                 ("s", 1e9),
                 ("min", 60e9),
-                // Not offered, but what many type.
                 ("m", 60e9),
                 ("h", 3600e9),
             ],
@@ -193,7 +192,7 @@ mod tests {
         let error = "20".parse::<Span>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "'20' is not a length of time: write a number and ns, us, ms, s or min, such as 20ms"
+            "'20' is not a length of time: write a number and ns, us, ms, s, min (or m) or h, such as 20ms"
         );
         for bad in ["", "-1ms", "ms", "1e999s", "NaNms", "infs", "10 ms"] {
             assert!(bad.parse::<Span>().is_err(), "{bad}");

@@ -57,3 +57,7 @@ pub use privilege::{Privilege, available, prepare};
 pub use report::{DirectionReport, EmuReport};
 pub use subnet::Subnet;
 pub use veth::veth;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

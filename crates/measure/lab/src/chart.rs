@@ -2,20 +2,33 @@
 //! Charts of pages as SVG. A curve has the class of its scheme instead of a colour, so the page
 //! says how it looks, may hide it, and reads its points.
 use crate::axis::Axis;
+use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;
-use std::fmt::Write as _;
 use std::ops::Range;
 
 /// Units of the drawing for one of the page: places are whole numbers.
-const FINE: u32 = 3;
-const FONT: u32 = 12 * FINE;
-/// The first bytes of the colours that stand for classes; the third is the curve's number.
-const CLASS: &str = "\"#0100";
+pub(crate) const FINE: u32 = 3;
+/// Size of small text.
+pub(crate) const FONT: u32 = 12;
+/// The first bytes of the colours that stand for a number; the third is the number.
+const NUMBERED: &str = "\"#0100";
 /// Number of what has no scheme: the capacity's area.
 const AREA: u8 = 255;
 /// Number of a line at a value that is no measurement.
-const RULE: u8 = 254;
+pub(crate) const RULE: u8 = 254;
+/// Text that is no name of a scheme.
+pub(crate) const SOFT: RGBColor = RGBColor(0x5d, 0x6b, 0x78);
+
+/// Text so many units of the page high: the library divides by 1.24 what it is asked for.
+pub(crate) fn font(size: u32) -> f64 {
+    f64::from(size * FINE) * 1.24
+}
+
+/// What is drawn with it gets its look by its number, see [`dressed`].
+pub(crate) fn numbered(number: usize) -> RGBColor {
+    RGBColor(1, 0, u8::try_from(number).unwrap_or(RULE - 1))
+}
 
 /// How points are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +72,7 @@ pub struct Chart {
 }
 
 /// An axis for the drawing library.
-struct Coordinate {
+pub(crate) struct Coordinate {
     axis: Axis,
     ticks: Vec<(f64, String)>,
 }
@@ -113,32 +126,12 @@ impl Chart {
         let size = (width * FINE, height * FINE);
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let (x, y) = (&self.x, &self.y);
-        let titles = [&self.x_title, &self.y_title].map(|title| u32::from(!title.is_empty()));
-        let mut chart = ChartBuilder::on(&area)
-            .margin_top(8 * FINE)
-            .margin_right(14 * FINE)
-            .x_label_area_size((24 + 18 * titles[0]) * FINE)
-            .y_label_area_size((42 + 16 * titles[1]) * FINE)
-            .build_cartesian_2d(Coordinate::new(x), Coordinate::new(y))
-            .map_err(|e| failed(&e))?;
-        let soft = RGBColor(0x5d, 0x6b, 0x78);
-        let font = ("sans-serif", FONT).into_font().color(&soft);
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(RGBColor(0xe3, 0xe8, 0xed))
-            .axis_style(RGBColor(0xc9, 0xd1, 0xd9))
-            .set_all_tick_mark_size(0)
-            .label_style(font.clone())
-            .axis_desc_style(font)
-            .x_desc(self.x_title.as_str())
-            .y_desc(self.y_title.as_str())
-            .draw()
-            .map_err(|e| failed(&e))?;
+        let chart =
+            axes(&area, [x, y], [&self.x_title, &self.y_title], 8).map_err(|e| failed(&e))?;
         let plotting = chart.plotting_area();
         for curve in &self.curves {
             for piece in curve.pieces(y) {
-                let colour = RGBColor(1, 0, curve.number());
+                let colour = numbered(curve.number().into());
                 let drawn = if curve.shape == Shape::Area {
                     plotting.draw(&Polygon::new(piece, colour.filled()))
                 } else {
@@ -171,10 +164,43 @@ impl Chart {
             escape(&self.y_title),
         );
         let content = svg.split_once('>').map_or("", |(_, content)| content);
-        root.push_str(&classes(content));
+        root.push_str(&dressed(&said_elsewhere(content), class));
         Ok(root)
     }
 }
+
+/// Two axes with their titles in an area, so many units of the page below its upper edge.
+pub(crate) fn axes<'a, DB: DrawingBackend>(
+    area: &DrawingArea<DB, Shift>,
+    [x, y]: [&Axis; 2],
+    [x_title, y_title]: [&str; 2],
+    top: u32,
+) -> Result<Axes<'a, DB>, DrawingAreaErrorKind<DB::ErrorType>> {
+    let titles = [x_title, y_title].map(|title| u32::from(!title.is_empty()));
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(top * FINE)
+        .margin_right(14 * FINE)
+        .margin_left(4 * FINE)
+        .x_label_area_size((24 + 18 * titles[0]) * FINE)
+        .y_label_area_size((42 + 16 * titles[1]) * FINE)
+        .build_cartesian_2d(Coordinate::new(x), Coordinate::new(y))?;
+    let small = ("sans-serif", font(FONT)).into_font().color(&SOFT);
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RGBColor(0xe3, 0xe8, 0xed))
+        .axis_style(RGBColor(0xc9, 0xd1, 0xd9))
+        .set_all_tick_mark_size(0)
+        .label_style(small.clone())
+        .axis_desc_style(small)
+        .x_desc(x_title)
+        .y_desc(y_title)
+        .draw()?;
+    Ok(chart)
+}
+
+/// What [`axes`] makes.
+pub(crate) type Axes<'a, DB> = ChartContext<'a, DB, Cartesian2d<Coordinate, Coordinate>>;
 
 impl Curve {
     fn number(&self) -> u8 {
@@ -229,22 +255,33 @@ const SAID_ELSEWHERE: [&str; 6] = [
     " stroke-width=\"1\"",
 ];
 
-/// The drawing with classes in the place of the colours that stand for them.
-fn classes(svg: &str) -> String {
+/// The drawing without what the page's style says.
+pub(crate) fn said_elsewhere(svg: &str) -> String {
     let said = SAID_ELSEWHERE.iter();
-    let svg = said.fold(svg.to_owned(), |svg, part| svg.replace(part, ""));
-    let mut parts = svg.split(CLASS);
+    said.fold(svg.to_owned(), |svg, part| svg.replace(part, ""))
+}
+
+/// The attribute by which a page knows a number.
+pub(crate) fn class(number: u8, _: &str) -> String {
+    match number {
+        AREA => "class=\"area\"".to_owned(),
+        RULE => "class=\"rule\"".to_owned(),
+        scheme => format!("class=\"k{scheme}\""),
+    }
+}
+
+/// The drawing with attributes in the place of the colours that stand for a number. They are told
+/// the number, and whether it stands for "stroke" or "fill".
+pub(crate) fn dressed(svg: &str, attributes: impl Fn(u8, &str) -> String) -> String {
+    let mut parts = svg.split(NUMBERED);
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (number, rest) = part.split_once('"').unwrap_or((part, ""));
         let number = u8::from_str_radix(number, 16).unwrap_or(RULE);
         // "stroke=" or "fill=".
-        text.truncate(text.rfind(' ').map_or(0, |at| at + 1));
-        let _ = match number {
-            AREA => write!(text, "class=\"area\""),
-            RULE => write!(text, "class=\"rule\""),
-            scheme => write!(text, "class=\"k{scheme}\""),
-        };
+        let at = text.rfind(' ').map_or(0, |at| at + 1);
+        let attribute = text.split_off(at);
+        text.push_str(&attributes(number, attribute.trim_end_matches('=')));
         text.push_str(rest);
     }
     text

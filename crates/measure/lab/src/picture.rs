@@ -4,28 +4,37 @@
 //! scheme's runs, a dot a run, an ellipse one standard deviation of the runs; with several links a
 //! panel over all (large: mean, dot: link) stands above one for each.
 use crate::axis::Axis;
-use crate::chart::escape;
+use crate::chart::{self, FINE, FONT, RULE, SOFT, escape, numbered};
 use crate::palette;
 use crate::report::Look;
 use alcc_results::{Results, Row};
-use std::fmt::Write as _;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-const WIDTH: f64 = 1200.0;
+const WIDTH: u32 = 1200;
 /// Height of the panel over all, and of the only one.
-const LARGE: f64 = 560.0;
-const SMALL: f64 = 300.0;
+const LARGE: u32 = 560;
+const SMALL: u32 = 300;
 /// Small panels in a row.
-const COLUMNS: usize = 3;
-const HEAD: f64 = 84.0;
-/// Around the plot inside a panel: left, right, top, bottom.
-const MARGIN: [f64; 4] = [58.0, 18.0, 34.0, 44.0];
+const COLUMNS: u32 = 3;
+const HEAD: u32 = 84;
+/// Room for a panel's title.
+const TITLE: u32 = 34;
+/// Where the plot begins inside a panel.
+const LEFT: u32 = 62;
+/// Radius of a large mark with a name beside it, of one without, and of a dot.
+const RADII: [u32; 3] = [8, 6, 3];
+const INK: RGBColor = RGBColor(0x17, 0x21, 0x2b);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Failure = Box<dyn std::error::Error>;
 
 /// A scheme in a panel.
 struct Mark<'a> {
     name: &'a str,
-    colour: &'a str,
-    /// Attribute of its elements on a page, which may hide them.
-    class: String,
+    /// Its place in the list of looks.
+    number: usize,
     /// Delay in ms, and what is carried.
     at: [f64; 2],
     dots: Vec<[f64; 2]>,
@@ -42,77 +51,76 @@ struct Panel<'a> {
 }
 
 /// Size of a panel that stands by itself on a page.
-const ALONE: [f64; 2] = [600.0, 396.0];
+const ALONE: (u32, u32) = (600, 396);
 /// The same for the panel over all.
-const OVERALL: [f64; 2] = [1000.0, 440.0];
+const OVERALL: (u32, u32) = (1000, 440);
 
 /// The picture; empty if there are no figures. Of twins it shows the emulated side.
-pub fn svg(results: &Results) -> String {
-    let colours = colours(results);
-    let colour = |name: &str, _: Option<&str>| {
-        let found = colours.iter().find(|(known, _)| *known == name);
-        (
-            found.map_or("#666666", |(_, colour)| *colour),
-            String::new(),
-        )
+///
+/// # Errors
+/// The error of the drawing library.
+pub fn svg(results: &Results) -> Result<String, String> {
+    let looks = palette::looks(results);
+    let number = |name: &str, _: Option<&str>| {
+        let found = looks.iter().position(|(known, _)| *known == name);
+        found.unwrap_or(looks.len())
     };
     let links = links(results);
-    let mut panels: Vec<Panel<'_>> = over_all(results, &links, &colour).into_iter().collect();
+    let mut panels: Vec<Panel<'_>> = over_all(results, &links, &number).into_iter().collect();
     for link in &links {
-        panels.push(one(results, link, links.len() == 1, &colour));
+        panels.push(one(results, link, links.len() == 1, &number));
     }
     panels.retain(|panel| !panel.marks.is_empty());
     if panels.is_empty() {
-        return String::new();
+        return Ok(String::new());
     }
-    page(results, &panels, &colours)
+    page(results, &panels, &looks).map_err(|e| format!("draw the picture: {e}"))
 }
 
 /// The panel of a link for a page.
-pub(crate) fn of_link(results: &Results, link: &str, looks: &[Look]) -> String {
+pub(crate) fn of_link(results: &Results, link: &str, looks: &[Look]) -> Result<String, String> {
     let panel = one(results, link, true, &|name, side| look(looks, name, side));
     alone(&panel, ALONE)
 }
 
 /// The panel over all links for a page; empty if there is one link only.
-pub(crate) fn overall(results: &Results, looks: &[Look]) -> String {
+pub(crate) fn overall(results: &Results, looks: &[Look]) -> Result<String, String> {
     let panel = over_all(results, &links(results), &|name, side| {
         look(looks, name, side)
     });
-    panel.map_or_else(String::new, |panel| alone(&panel, OVERALL))
+    panel.map_or_else(|| Ok(String::new()), |panel| alone(&panel, OVERALL))
 }
 
-/// Colour and class of a side of a scheme.
-fn look<'a>(looks: &[Look], scheme: &str, side: Option<&str>) -> (&'a str, String) {
+/// Number of a side of a scheme.
+fn look(looks: &[Look], scheme: &str, side: Option<&str>) -> usize {
     let found = looks
         .iter()
         .position(|l| l.scheme == scheme && l.side.as_deref() == side);
-    let class = found.map_or_else(String::new, |n| format!(" class=\"k{n}\""));
-    let colour = found
-        .and_then(|n| looks.get(n))
-        .map_or("#666666", |l| l.colour);
-    (colour, class)
+    found.unwrap_or(looks.len())
 }
 
-fn alone(panel: &Panel<'_>, [width, height]: [f64; 2]) -> String {
-    let figures = panel.marks.iter().map(|m| {
-        format!(
-            "{} {:.1} {}, {:.0} ms",
-            m.name, m.at[1], panel.carried, m.at[0]
+fn alone(panel: &Panel<'_>, (width, height): (u32, u32)) -> Result<String, String> {
+    let figures = panel.marks.iter().map(|m| m.says(panel));
+    let figures = figures.collect::<Vec<_>>().join("; ");
+    let label = format!("{}: {figures}", panel.title);
+    let size = (width * FINE, height * FINE);
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+    draw(&area, panel, (0, 0), (width, height))
+        .and_then(|()| Ok(area.present()?))
+        .map_err(|e| format!("draw {label}: {e}"))?;
+    drop(area);
+    let content = svg.split_once('>').map_or("", |(_, content)| content);
+    Ok(format!(
+        "<svg role=\"img\" class=\"plane\" aria-label=\"{}\" viewBox=\"0 0 {} {}\">{}",
+        escape(&label),
+        size.0,
+        size.1,
+        titled(
+            &chart::dressed(&chart::said_elsewhere(content), chart::class),
+            [panel]
         )
-    });
-    let label = format!(
-        "{}: {}",
-        panel.title,
-        figures.collect::<Vec<_>>().join("; ")
-    );
-    let mut text = format!(
-        "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width} {height}\" font-size=\"13\" fill=\"#17212b\">\n",
-        escape(&label)
-    );
-    draw(&mut text, panel, [0.0, 0.0, width, height]);
-    text.push_str("</svg>\n");
-    text
+    ))
 }
 
 fn links(results: &Results) -> Vec<&str> {
@@ -129,15 +137,11 @@ fn is_shown(side: Option<&str>) -> bool {
     side != Some(alcc_results::SIMULATED)
 }
 
-/// Colour and attribute of a side of a scheme.
-type Colours<'a, 'c> = dyn Fn(&str, Option<&str>) -> (&'a str, String) + 'c;
+/// Number of a side of a scheme.
+type Numbers<'c> = dyn Fn(&str, Option<&str>) -> usize + 'c;
 
 /// The panel over several links.
-fn over_all<'a>(
-    results: &'a Results,
-    links: &[&str],
-    colour: &Colours<'a, '_>,
-) -> Option<Panel<'a>> {
+fn over_all<'a>(results: &'a Results, links: &[&str], number: &Numbers<'_>) -> Option<Panel<'a>> {
     if links.len() < 2 {
         return None;
     }
@@ -164,11 +168,9 @@ fn over_all<'a>(
                     factor * group.median(field)?,
                 ])
             };
-            let (colour, class) = colour(&all.scheme, all.side.as_deref());
             Some(Mark {
                 name: &all.scheme,
-                colour,
-                class,
+                number: number(&all.scheme, all.side.as_deref()),
                 at: [
                     *all.fields.get("delay_mean_ms")?,
                     factor * all.fields.get(field)?,
@@ -188,7 +190,7 @@ fn over_all<'a>(
 }
 
 /// The panel of one link.
-fn one<'a>(results: &'a Results, link: &str, labels: bool, colour: &Colours<'a, '_>) -> Panel<'a> {
+fn one<'a>(results: &'a Results, link: &str, labels: bool, number: &Numbers<'_>) -> Panel<'a> {
     let groups = results.summary.groups.iter();
     let marks = groups
         .filter(|g| g.link == link && is_shown(g.side.as_deref()))
@@ -197,11 +199,9 @@ fn one<'a>(results: &'a Results, link: &str, labels: bool, colour: &Colours<'a, 
             let runs = results.flows.iter().filter(|row| {
                 row.link == link && row.scheme == group.scheme && row.side == group.side
             });
-            let (colour, class) = colour(&group.scheme, group.side.as_deref());
             Some(Mark {
                 name: &group.scheme,
-                colour,
-                class,
+                number: number(&group.scheme, group.side.as_deref()),
                 at: [
                     group.median("delay_mean_ms")?,
                     group.median("throughput_mbps")?,
@@ -224,228 +224,283 @@ fn one<'a>(results: &'a Results, link: &str, labels: bool, colour: &Colours<'a, 
     }
 }
 
-/// Every scheme with its colour, in order of appearance.
-fn colours(results: &Results) -> Vec<(&str, &'static str)> {
-    let looks = palette::looks(results).into_iter();
-    looks.map(|(name, look)| (name, look.colour)).collect()
+impl Mark<'_> {
+    /// Its figures.
+    fn says(&self, panel: &Panel<'_>) -> String {
+        let [ms, carried] = self.at;
+        format!("{} {carried:.1} {}, {ms:.0} ms", self.name, panel.carried)
+    }
 }
 
-fn page(results: &Results, panels: &[Panel<'_>], colours: &[(&str, &str)]) -> String {
-    let large = panels[0].labels;
-    let small = panels.len() - usize::from(large);
-    let rows = small.div_ceil(COLUMNS) as f64;
-    let head = HEAD + if large { LARGE } else { 0.0 };
-    let height = head + rows * SMALL + 12.0;
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif\" font-size=\"13\" fill=\"#17212b\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
-    );
+/// From units of the page to those of the drawing.
+fn fine(length: u32) -> i32 {
+    i32::try_from(length * FINE).unwrap_or(i32::MAX)
+}
+
+fn text_style<'a>(size: u32, colour: &RGBColor, bold: bool) -> TextStyle<'a> {
+    let style = if bold {
+        FontStyle::Bold
+    } else {
+        FontStyle::Normal
+    };
+    let font = ("sans-serif", chart::font(size), style).into_font();
+    font.color(colour).pos(Pos::new(HPos::Left, VPos::Bottom))
+}
+
+/// A name is written over the upper edge of its place, so it does not depend on the reader's font.
+fn write(
+    area: &Area<'_>,
+    text: &str,
+    style: TextStyle<'_>,
+    [x, y]: [i32; 2],
+) -> Result<(), Failure> {
+    area.draw(&Text::new(text.to_owned(), (x, y), style))?;
+    Ok(())
+}
+
+fn page(
+    results: &Results,
+    panels: &[Panel<'_>],
+    looks: &[(&str, palette::Look)],
+) -> Result<String, Failure> {
+    let large = panels.first().is_some_and(|panel| panel.labels);
+    let small = u32::try_from(panels.len())? - u32::from(large);
+    let head = HEAD + if large { LARGE } else { 0 };
+    let height = head + small.div_ceil(COLUMNS) * SMALL + 12;
+    let size = (WIDTH * FINE, height * FINE);
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+    area.fill(&WHITE)?;
     let about = &results.about;
-    let _ = writeln!(
-        text,
-        "<text x=\"24\" y=\"32\" font-size=\"20\" font-weight=\"600\">Throughput against delay</text>\n\
-         <text x=\"24\" y=\"52\" fill=\"#5d6b78\">{} · {} · up and right is better · dashed: Pareto front</text>",
-        escape(&about.link),
-        escape(&about.mode)
+    let title = "Throughput against delay";
+    write(
+        &area,
+        title,
+        text_style(20, &INK, true),
+        [fine(24), fine(34)],
+    )?;
+    let how = format!(
+        "{} · {} · up and right is better · dashed: Pareto front",
+        about.link, about.mode
     );
-    legend(&mut text, colours);
-    let each = WIDTH / COLUMNS as f64;
-    for (i, panel) in panels.iter().enumerate() {
-        let frame = if large && i == 0 {
-            [0.0, HEAD, WIDTH, LARGE]
-        } else {
-            let n = i - usize::from(large);
-            let (column, row) = (n % COLUMNS, n / COLUMNS);
-            [column as f64 * each, head + row as f64 * SMALL, each, SMALL]
+    write(
+        &area,
+        &how,
+        text_style(13, &SOFT, false),
+        [fine(24), fine(55)],
+    )?;
+    let mut x = 24;
+    for (number, (name, _)) in looks.iter().enumerate() {
+        let dot = (fine(x + 5), fine(71));
+        area.draw(&Circle::new(dot, fine(5), numbered(number).filled()))?;
+        write(
+            &area,
+            name,
+            text_style(FONT, &INK, false),
+            [fine(x + 15), fine(78)],
+        )?;
+        x += 34 + 7 * u32::try_from(name.chars().count())?;
+    }
+    let each = WIDTH / COLUMNS;
+    for (panel, n) in panels.iter().zip(0..) {
+        let (at, size) = match n {
+            0 if large => ((0, HEAD), (WIDTH, LARGE)),
+            _ => {
+                let n = n - u32::from(large);
+                (
+                    (n % COLUMNS * each, head + n / COLUMNS * SMALL),
+                    (each, SMALL),
+                )
+            }
         };
-        draw(&mut text, panel, frame);
+        draw(&area, panel, at, size)?;
     }
-    text.push_str("</svg>\n");
-    text
+    area.present()?;
+    drop(area);
+    let content = svg.split_once('>').map_or("", |(_, content)| content);
+    let look = |number: u8, attribute: &str| match number {
+        RULE => format!("{attribute}=\"#9aa6b2\" stroke-dasharray=\"15 12\""),
+        _ => {
+            let look = looks.get(usize::from(number));
+            let colour = look.map_or("#666666", |(_, look)| look.colour);
+            format!("{attribute}=\"{colour}\"")
+        }
+    };
+    let family = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
+    let content = content.replace(" font-family=\"sans-serif\"", "");
+    // The library's lines of axes and of the grid are one of its units wide.
+    let content = content.replace(" stroke-width=\"1\"", " stroke-width=\"3\"");
+    Ok(format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{WIDTH}\" height=\"{height}\" \
+         font-family=\"{family}\">{}",
+        size.0,
+        size.1,
+        titled(&chart::dressed(&content, look), panels)
+    ))
 }
 
-fn legend(text: &mut String, colours: &[(&str, &str)]) {
-    let mut x = 24.0;
-    for (name, colour) in colours {
-        let _ = writeln!(
-            text,
-            "<circle cx=\"{:.1}\" cy=\"71\" r=\"5\" fill=\"{colour}\"/><text x=\"{:.1}\" y=\"75\" font-size=\"12.5\">{}</text>",
-            x + 5.0,
-            x + 15.0,
-            escape(name)
-        );
-        x += 34.0 + 7.0 * name.chars().count() as f64;
-    }
-}
-
-fn draw(text: &mut String, panel: &Panel<'_>, [left, top, width, height]: [f64; 4]) {
-    let [l, r, t, b] = MARGIN;
-    let (x0, x1) = (left + l, left + width - r);
-    let (y0, y1) = (top + height - b, top + t);
+/// A panel, at that place of the page, so wide and high.
+fn draw(
+    page: &Area<'_>,
+    panel: &Panel<'_>,
+    (left, top): (u32, u32),
+    (width, height): (u32, u32),
+) -> Result<(), Failure> {
     let points = || {
         let marks = panel.marks.iter();
         marks.flat_map(|m| m.dots.iter().copied().chain([m.at]))
     };
     // More delay is further left.
-    let x = Axis::log(points().map(|p| p[0].max(1e-3)), x1, x0);
-    let y = Axis::linear(points().map(|p| p[1]), y0, y1);
-    let place = |p: [f64; 2]| [x.place_inside(p[0]), y.place(p[1])];
-    let _ = writeln!(
-        text,
-        "<text x=\"{x0:.1}\" y=\"{:.1}\" font-weight=\"600\">{}</text>",
-        y1 - 12.0,
-        escape(&panel.title)
-    );
-    for (value, label) in y.ticks() {
-        let at = y.place(value);
-        let _ = writeln!(
-            text,
-            "<line x1=\"{x0:.1}\" x2=\"{x1:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#eef1f4\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#5d6b78\" font-size=\"12\">{label}</text>",
-            x0 - 8.0,
-            at + 4.0
-        );
-    }
-    for (value, label) in x.ticks() {
-        let at = x.place(value);
-        let _ = writeln!(
-            text,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{y1:.1}\" y2=\"{y0:.1}\" stroke=\"#eef1f4\"/>\
-             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#5d6b78\" font-size=\"12\">{label}</text>",
-            y0 + 17.0
-        );
-    }
-    let _ = writeln!(
-        text,
-        "<path d=\"M{x0:.1} {y1:.1}V{y0:.1}H{x1:.1}\" fill=\"none\" stroke=\"#c9d1d9\"/>\
-         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#5d6b78\" font-size=\"12\">mean one-way delay, ms</text>\
-         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#5d6b78\" font-size=\"12\" transform=\"rotate(-90 {:.1} {:.1})\">{}</text>",
-        (x0 + x1) / 2.0,
-        y0 + 34.0,
-        left + 16.0,
-        (y0 + y1) / 2.0,
-        left + 16.0,
-        (y0 + y1) / 2.0,
-        panel.carried
-    );
-    front(text, panel, &place);
+    let x = Axis::log(points().map(|p| p[0].max(1e-3)), 1.0, 0.0);
+    let y = Axis::linear(points().map(|p| p[1]), 0.0, 1.0);
+    let area = page
+        .clone()
+        .shrink((left * FINE, top * FINE), (width * FINE, height * FINE));
+    let titles = ["mean one-way delay, ms", panel.carried];
+    let axes = chart::axes(&area, [&x, &y], titles, TITLE)?;
+    let plot = axes.plotting_area();
+    let place = |[x, y]: [f64; 2]| {
+        let (x, y) = plot.map_coordinate(&(x, y));
+        [x, y]
+    };
+    let above = [fine(left + LEFT), fine(top + TITLE - 8)];
+    write(page, &panel.title, text_style(13, &INK, true), above)?;
+    front(page, panel, &place)?;
+    let [large, small, dot] = RADII;
     for mark in &panel.marks {
-        let dots: Vec<[f64; 2]> = mark.dots.iter().map(|d| place(*d)).collect();
-        if let Some(([cx, cy], [rx, ry], angle)) =
-            ellipse(&dots).filter(|_| panel.ellipses && dots.len() > 2)
-        {
-            let _ = writeln!(
-                text,
-                "<ellipse cx=\"{cx:.1}\" cy=\"{cy:.1}\" rx=\"{rx:.1}\" ry=\"{ry:.1}\" transform=\"rotate({angle:.1} {cx:.1} {cy:.1})\" \
-                 fill=\"{0}\" fill-opacity=\"0.16\" stroke=\"{0}\" stroke-opacity=\"0.5\"{1}/>",
-                mark.colour, mark.class
-            );
+        let dots: Vec<[i32; 2]> = mark.dots.iter().map(|d| place(*d)).collect();
+        let colour = numbered(mark.number);
+        let ellipse = ellipse(&dots).filter(|_| panel.ellipses && dots.len() > 2);
+        if let Some(outline) = ellipse.map(outline) {
+            page.draw(&Polygon::new(outline, colour.mix(0.2).filled()))?;
         }
-        for [cx, cy] in dots {
-            let _ = writeln!(
-                text,
-                "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"3\" fill=\"{}\" fill-opacity=\"0.4\"{}/>",
-                mark.colour, mark.class
-            );
+        for [x, y] in dots {
+            page.draw(&Circle::new((x, y), fine(dot), colour.mix(0.4).filled()))?;
         }
     }
-    let radius = if panel.labels { 8.0 } else { 5.5 };
+    let radius = if panel.labels { large } else { small };
     for mark in &panel.marks {
-        let [cx, cy] = place(mark.at);
-        let _ = writeln!(
-            text,
-            "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"{radius}\" fill=\"{}\" stroke=\"#ffffff\" stroke-width=\"2\"{}><title>{}: {:.2} {}, {:.0} ms</title></circle>",
-            mark.colour,
-            mark.class,
-            escape(mark.name),
-            mark.at[1],
-            panel.carried,
-            mark.at[0]
-        );
+        let [x, y] = place(mark.at);
+        page.draw(&Circle::new((x, y), fine(radius + 1), WHITE.filled()))?;
+        page.draw(&Circle::new(
+            (x, y),
+            fine(radius),
+            numbered(mark.number).filled(),
+        ))?;
     }
     if panel.labels {
-        labels(text, panel, &place, [x0, x1]);
+        let right = fine(left + width) - 14 * fine(1);
+        labels(page, panel, &place, [fine(left + LEFT), right])?;
     }
+    Ok(())
 }
 
 /// A dashed line along those on the front.
-fn front(text: &mut String, panel: &Panel<'_>, place: &dyn Fn([f64; 2]) -> [f64; 2]) {
-    let mut on_it: Vec<[f64; 2]> = panel
+fn front(
+    page: &Area<'_>,
+    panel: &Panel<'_>,
+    place: &dyn Fn([f64; 2]) -> [i32; 2],
+) -> Result<(), Failure> {
+    let mut on_it: Vec<(i32, i32)> = panel
         .marks
         .iter()
         .filter(|m| m.front)
-        .map(|m| place(m.at))
+        .map(|m| place(m.at).into())
         .collect();
-    on_it.sort_by(|a, b| a[0].total_cmp(&b[0]));
-    let line: Vec<String> = on_it
-        .iter()
-        .map(|[x, y]| format!("{x:.1},{y:.1}"))
-        .collect();
-    let _ = writeln!(
-        text,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"#9aa6b2\" stroke-width=\"1.5\" stroke-dasharray=\"5 4\"/>",
-        line.join(" ")
-    );
+    on_it.sort_unstable();
+    let line = numbered(RULE.into()).stroke_width(FINE + 1);
+    page.draw(&PathElement::new(on_it, line))?;
+    Ok(())
 }
 
 /// A name beside each large mark, where it covers least.
 fn labels(
-    text: &mut String,
+    page: &Area<'_>,
     panel: &Panel<'_>,
-    place: &dyn Fn([f64; 2]) -> [f64; 2],
-    [x0, x1]: [f64; 2],
-) {
+    place: &dyn Fn([f64; 2]) -> [i32; 2],
+    [x0, x1]: [i32; 2],
+) -> Result<(), Failure> {
+    let unit = fine(1);
     // Left, top, right, bottom.
-    let mut taken: Vec<[f64; 4]> = panel
+    let mut taken: Vec<[i32; 4]> = panel
         .marks
         .iter()
         .map(|m| place(m.at))
-        .map(|[x, y]| [x - 9.0, y - 9.0, x + 9.0, y + 9.0])
+        .map(|[x, y]| [x - 9 * unit, y - 9 * unit, x + 9 * unit, y + 9 * unit])
         .collect();
-    let common = |a: &[f64; 4], b: &[f64; 4]| {
+    let common = |a: &[i32; 4], b: &[i32; 4]| {
         let wide = a[2].min(b[2]) - a[0].max(b[0]);
         let high = a[3].min(b[3]) - a[1].max(b[1]);
-        wide.max(0.0) * high.max(0.0)
+        i64::from(wide.max(0)) * i64::from(high.max(0))
     };
     for mark in &panel.marks {
         let [x, y] = place(mark.at);
-        let wide = 7.6 * mark.name.chars().count() as f64;
-        let mut best: Option<(f64, [f64; 4])> = None;
-        for (dx, dy) in [
-            (12.0, -16.0),
-            (12.0, 4.0),
-            (-12.0 - wide, -16.0),
-            (-12.0 - wide, 4.0),
-            (-wide / 2.0, -28.0),
-            (-wide / 2.0, 14.0),
-            (12.0, -34.0),
-            (12.0, 22.0),
-        ] {
-            let place = [x + dx, y + dy, x + dx + wide, y + dy + 14.0];
-            let outside = (x0 - place[0]).max(0.0) + (place[2] - x1).max(0.0);
-            let cost = 50.0 * outside + taken.iter().map(|t| common(t, &place)).sum::<f64>();
-            if best.is_none_or(|(least, _)| cost < least) {
-                best = Some((cost, place));
-            }
-        }
-        let Some((_, place)) = best else { continue };
-        taken.push(place);
-        let _ = writeln!(
-            text,
-            "<text x=\"{:.1}\" y=\"{:.1}\" font-weight=\"600\" fill=\"{}\"{}>{}</text>",
-            place[0],
-            place[1] + 11.0,
-            mark.colour,
-            mark.class,
-            escape(mark.name)
-        );
+        let wide = fine(76 * u32::try_from(mark.name.chars().count())?) / 10;
+        let (right, over) = (12 * unit, -16 * unit);
+        let places = [
+            (right, over),
+            (right, 4 * unit),
+            (-right - wide, over),
+            (-right - wide, 4 * unit),
+            (-wide / 2, -28 * unit),
+            (-wide / 2, 14 * unit),
+            (right, -34 * unit),
+            (right, 22 * unit),
+        ];
+        let places = places.map(|(dx, dy)| [x + dx, y + dy, x + dx + wide, y + dy + 14 * unit]);
+        let cost = |place: &[i32; 4]| {
+            let outside = (x0 - place[0]).max(0) + (place[2] - x1).max(0);
+            let covered = taken.iter().map(|t| common(t, place)).sum::<i64>();
+            i64::from(50 * unit * outside) + covered
+        };
+        let Some(best) = places.into_iter().min_by_key(cost) else {
+            continue;
+        };
+        taken.push(best);
+        let style = text_style(13, &numbered(mark.number), true);
+        write(page, mark.name, style, [best[0], best[3]])?;
     }
+    Ok(())
+}
+
+/// The drawing with the figures of each large mark, for a pointer that rests on it.
+fn titled<'a, 'b: 'a>(svg: &str, panels: impl IntoIterator<Item = &'a Panel<'b>>) -> String {
+    let [large, small, _] = RADII.map(|radius| format!(" r=\"{}\" ", radius * FINE));
+    let mut marks = panels
+        .into_iter()
+        .flat_map(|panel| panel.marks.iter().map(move |mark| mark.says(panel)));
+    let mut text = String::with_capacity(svg.len());
+    for line in svg.lines() {
+        let is_mark =
+            line.starts_with("<circle") && (line.contains(&large) || line.contains(&small));
+        let mark = if is_mark { marks.next() } else { None };
+        match (mark, line.strip_suffix("/>")) {
+            (Some(says), Some(circle)) => {
+                text.extend([circle, "><title>", &escape(&says), "</title></circle>"]);
+            }
+            _ => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Points around an ellipse.
+fn outline(([cx, cy], [a, b], angle): ([f64; 2], [f64; 2], f64)) -> Vec<(i32, i32)> {
+    let (sin, cos) = angle.to_radians().sin_cos();
+    let point = |i: u32| {
+        let (s, c) = (f64::from(i) * std::f64::consts::TAU / 36.0).sin_cos();
+        let (x, y) = (a * c, b * s);
+        let place = [cx + x * cos - y * sin, cy + x * sin + y * cos];
+        place.map(|v| v.round() as i32).into()
+    };
+    (0..36).map(point).collect()
 }
 
 /// One standard deviation around the mean of these points: centre, radii, and angle in degrees of
 /// the first radius. `None` of fewer than two, and of points that are one to the eye.
-fn ellipse(points: &[[f64; 2]]) -> Option<([f64; 2], [f64; 2], f64)> {
+fn ellipse(points: &[[i32; 2]]) -> Option<([f64; 2], [f64; 2], f64)> {
+    let points: Vec<[f64; 2]> = points.iter().map(|p| p.map(f64::from)).collect();
     let n = points.len() as f64;
     if n < 2.0 {
         return None;
@@ -484,11 +539,12 @@ mod tests {
             flows,
             ..Results::default()
         })
+        .unwrap()
     }
 
     /// x and y of the large mark of a scheme, of the first panel that has it.
     fn mark(svg: &str, scheme: &str) -> [f64; 2] {
-        let at = svg.find(&format!("<title>{scheme}: ")).unwrap();
+        let at = svg.find(&format!("<title>{scheme} ")).unwrap();
         let circle = &svg[svg[..at].rfind("<circle").unwrap()..at];
         ["cx=\"", "cy=\""].map(|key| {
             let rest = circle.split_once(key).unwrap().1;
@@ -508,8 +564,15 @@ mod tests {
         assert!(cubic[1] < copa[1], "more throughput is further up");
         assert!(svg.contains("a&lt;b") && !svg.contains("a<b"));
         // The front is cubic and copa: one line with two points.
-        let front = svg.split_once("<polyline points=\"").unwrap().1;
-        assert_eq!(front.split('"').next().unwrap().split(' ').count(), 2);
+        let front = svg
+            .lines()
+            .find(|l| l.contains("stroke-dasharray"))
+            .unwrap();
+        let front = front.split_once("points=\"").unwrap().1;
+        assert_eq!(
+            front.split('"').next().unwrap().trim().split(' ').count(),
+            2
+        );
         assert_eq!(picture(Vec::new()), "");
     }
 
@@ -524,20 +587,20 @@ mod tests {
             }
         }
         let svg = picture(flows);
-        assert_eq!(svg.matches("<polyline").count(), 3);
+        assert_eq!(svg.matches("stroke-dasharray").count(), 3);
         // Cubic's runs spread, bbr's are one point.
-        assert_eq!(svg.matches("<ellipse").count(), 2);
-        assert_eq!(svg.matches("<title>cubic: ").count(), 3);
+        assert_eq!(svg.matches("<polygon").count(), 2);
+        assert_eq!(svg.matches("<title>cubic ").count(), 3);
         assert!(svg.contains("all 2 links"));
     }
 
     #[test]
     fn an_ellipse_of_points_on_a_line() {
         // Along y = x: standard deviation sqrt((8 + 0 + 8) / 2) = 2.83 along it, none across it.
-        let (centre, radii, angle) = ellipse(&[[0.0, 0.0], [2.0, 2.0], [4.0, 4.0]]).unwrap();
+        let (centre, radii, angle) = ellipse(&[[0, 0], [2, 2], [4, 4]]).unwrap();
         assert_eq!(centre, [2.0, 2.0]);
         assert!((radii[0] - 8f64.sqrt()).abs() < 1e-9 && radii[1] == 1.0);
         assert!((angle - 45.0).abs() < 1e-9);
-        assert_eq!(ellipse(&[[1.0, 1.0], [1.0, 1.0]]), None);
+        assert_eq!(ellipse(&[[1, 1], [1, 1]]), None);
     }
 }

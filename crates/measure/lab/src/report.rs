@@ -71,6 +71,7 @@ pub fn html(results: &Results) -> String {
             div class="of-link" data-link=(link) hidden[n > 0] { (drawn.panels(link)) }
         }
     };
+    let overview = charts::drawn(picture::overall(results, &looks));
     let kin = html! {
         @for link in &links { @for (native, charts) in drawn.kin(link) {
             div class="of-kin" data-link=(link) data-native=(native) hidden { (charts) }
@@ -96,7 +97,7 @@ pub fn html(results: &Results) -> String {
             ("classes", &classes(&legend)),
             ("legend", &buttons(&legend).into_string()),
             ("charts", &charts.into_string()),
-            ("overview", &picture::overall(results, &looks)),
+            ("overview", &overview.into_string()),
             ("kin", &kin.into_string()),
             ("results", &json(serde_json::to_string(&text))),
             ("figures", FIGURES),

@@ -55,11 +55,11 @@ impl FromStr for Pattern {
                 "'{text}' is neither a port nor an address range nor a share: write 443, 10.0.0.0/8, 2001:db8::/32 or 10%"
             )
         };
-        if let Ok(port) = text.parse() {
-            if port == 0 {
-                return Err("0 is no port: write 1 to 65535".to_owned());
-            }
-            return Ok(Self::Port(port));
+        if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+            return match text.parse() {
+                Ok(port @ 1..) => Ok(Self::Port(port)),
+                _ => Err(format!("{text} is no port: write 1 to 65535")),
+            };
         }
         if text.contains('%') {
             return text.parse().map(Self::Share);
@@ -94,10 +94,17 @@ mod tests {
 
     #[test]
     fn a_bad_pattern_says_what_to_write() {
-        for bad in ["", "http", "10.0.0.0/33", "10.0.0/8", "70000"] {
+        for bad in ["", "http", "10.0.0.0/33", "10.0.0/8", "+443"] {
             assert!(
                 bad.parse::<Pattern>().unwrap_err().contains("write 443"),
                 "{bad}"
+            );
+        }
+        // One message for all numbers that are no port.
+        for bad in ["0", "000", "70000", "99999999999999999999"] {
+            assert_eq!(
+                bad.parse::<Pattern>().unwrap_err(),
+                format!("{bad} is no port: write 1 to 65535")
             );
         }
     }

@@ -56,3 +56,7 @@ pub use output::Output;
 pub use session::{Session, Stats, When};
 pub use settings::Settings;
 pub use stream::{Info, Stream};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -33,3 +33,7 @@ pub use gauge::Gauge;
 pub use stack::StackController;
 pub use timed_runtime::TimedRuntime;
 pub use transport::Quic;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,11 +3,12 @@ use super::profile::{self, Profile};
 use crate::changes_arg::ChangesArg;
 use crate::failure::Failure;
 use crate::http::Loopback;
+use crate::json_out::JsonOut;
 use crate::trace_arg::load_link_trace;
 use alcc_emu::{Dir, LogSpec, Observer, PacketLog, PathSpec, Silent};
 use alcc_link::log::Header;
 use alcc_link::{Changes, DirectionSpec, QueueSpec, RadioSpec, RateSpec};
-use alcc_results::scenario::probability;
+use alcc_results::scenario::{looks_like_a_rate, probability};
 use alcc_units::{Rate, Span, SpecError, positive};
 use std::ffi::{OsStr, OsString};
 use std::net::Ipv4Addr;
@@ -71,9 +72,8 @@ pub(crate) struct Args {
     /// Write a log of every packet at the bottleneck to FILE.down and FILE.up
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Write the report to FILE as one JSON object
-    #[arg(long, value_name = "FILE", require_equals = true)]
-    pub(super) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) json: JsonOut,
     /// A shell command to run at the other end for the time of CMD; CMD starts as soon as it
     /// listens on a TCP port, or after 1 s
     #[arg(long, value_name = "COMMAND")]
@@ -183,8 +183,7 @@ impl Args {
         };
         let text = name.to_string_lossy();
         // A text that begins like a number is a rate, unless a file has this name.
-        let number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
-        if number && !Path::new(name).exists() {
+        if looks_like_a_rate(&text) && !Path::new(name).exists() {
             return positive::<Rate>(&text)
                 .map(|rate| (RateSpec::Fixed(rate), [&[][..]; 2]))
                 .map_err(|e| Failure::usage(format!("bottleneck: {e}, or name a trace file")));
@@ -232,7 +231,8 @@ impl Args {
     ) -> Result<(Option<PacketLog>, Box<dyn Observer + Send>), Failure> {
         match (self.log_spec(Dir::Down, spec), self.log_spec(Dir::Up, spec)) {
             (Some(down), Some(up)) => {
-                let (log, observer) = PacketLog::create(down, up).map_err(Failure::usage)?;
+                let (log, observer) =
+                    PacketLog::create(down, up).map_err(|why| Failure::usage(super::told(&why)))?;
                 Ok((Some(log), observer))
             }
             _ => Ok((None, Box::new(Silent))),

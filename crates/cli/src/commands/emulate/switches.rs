@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `--control`: the link is changed over HTTP while it works, by tests and by hand.
-use crate::failure::{Failure, reason};
-use crate::http::{Answer, Handler, Loopback, Request, Server};
+use crate::failure::Failure;
+use crate::http::{Answer, Handler, Loopback, Request, Server, not_listening};
 use alcc_emu::{Control, Dir, Namespace, PathSpec};
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_results::scenario::probability;
@@ -56,8 +56,7 @@ pub(super) fn serve(
         let listener = place
             .run(|| TcpListener::bind(address))
             .map_err(Failure::usage)?;
-        let failed =
-            |e| Failure::usage(format!("listen on {address} for --control: {}", reason(&e)));
+        let failed = |e| not_listening(address, "--control", &e);
         let listener = listener.map_err(failed)?;
         // With port 0, the second takes the port that the first has got.
         address = listener.local_addr().map_err(failed)?;

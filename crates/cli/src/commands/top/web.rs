@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc top --web`: the table as a page in a browser, which asks for the JSON of `--json`.
-use crate::failure::{Failure, reason};
-use crate::http::{Answer, Handler, Loopback, Request, Server};
+use crate::failure::Failure;
+use crate::http::{Answer, Handler, Loopback, Request, Server, not_listening};
 use crate::output::note;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ pub(super) struct Shown(Arc<Mutex<serde_json::Value>>);
 impl Shown {
     /// Serves the page until the program ends, and says where.
     pub(super) fn serve(at: Loopback) -> Result<Self, Failure> {
-        let failed = |e| Failure::usage(format!("listen on {} for --web: {}", at.0, reason(&e)));
+        let failed = |e| not_listening(at.0, "--web", &e);
         let listener = TcpListener::bind(at.0).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let none = serde_json::json!({"runs": [], "connections": []});

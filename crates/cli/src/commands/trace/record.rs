@@ -12,6 +12,7 @@ use alcc_record::{Event, Limits, Listener, Mode, RecordError, Recording, Request
 use alcc_units::{Span, Time};
 pub(crate) use args::Args;
 use folder::Folder;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// A sender that was held up for longer may have let the queue run empty.
@@ -25,10 +26,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 fn failure(e: RecordError) -> Failure {
-    if e.is_usage() {
-        Failure::usage(e)
-    } else {
-        Failure::failed(e)
+    match &e {
+        RecordError::Socket { source, .. } if source.kind() == ErrorKind::AddrInUse => {
+            let help = "stop what listens there, or choose another port";
+            Failure::usage(format_args!("{e}: {help}"))
+        }
+        e if e.is_usage() => Failure::usage(e),
+        e => Failure::failed(e),
     }
 }
 

@@ -28,7 +28,15 @@ impl Value {
     }
 
     pub(super) fn parse<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, String> {
-        let want = |e: T::Err| self.error(alcc_units::want_number(&e.to_string()));
+        let want = |e: T::Err| {
+            let why = alcc_units::want_number(&e.to_string());
+            let quoted = format!("'{}'", self.text);
+            if why.contains(&quoted) {
+                self.error(why)
+            } else {
+                self.error(format!("{quoted}: {why}"))
+            }
+        };
         self.text.parse().map_err(want)
     }
 }

@@ -21,13 +21,17 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
         folder.display()
     )))?;
     let page = folder.join("report.html");
+    let drawn = picture::svg(results).map_err(|why| {
+        let attempt = format!("make {}", folder.join("board.svg").display());
+        LabError::os(attempt)(std::io::Error::other(why))
+    })?;
     let json = serde_json::to_string(results).unwrap_or_default();
     for (file, content) in [
         (page.clone(), report::html(results)),
         (folder.join("results.json"), json + "\n"),
         (folder.join("flows.csv"), flows_csv(&results.flows)),
         (folder.join("board.csv"), table::csv(results)),
-        (folder.join("board.svg"), picture::svg(results)),
+        (folder.join("board.svg"), drawn),
     ] {
         write_file(&file, &content)?;
     }

@@ -30,7 +30,7 @@ type Points = Vec<(f64, f64)>;
 /// A series with the number of its class.
 type Shown<'a> = (usize, &'a Series);
 
-fn drawn(svg: Result<String, String>) -> Markup {
+pub(super) fn drawn(svg: Result<String, String>) -> Markup {
     match svg {
         Ok(svg) => html! { (PreEscaped(svg)) },
         Err(why) => html! { p { (why) } },
@@ -123,7 +123,7 @@ impl<'a> Links<'a> {
     /// All panels of a link.
     pub(super) fn panels(&self, link: &str) -> Markup {
         let shown = self.shown(link);
-        let plane = picture::of_link(self.results, link, self.looks);
+        let plane = drawn(picture::of_link(self.results, link, self.looks));
         let repeated = self
             .results
             .summary
@@ -156,7 +156,7 @@ impl<'a> Links<'a> {
                 @if !shown.is_empty() {
                     (panel("Delay distribution", "packets that took no longer than", &html! {}, &self.distribution(link, &shown)))
                 }
-                (panel("Throughput against delay", &plane_note, &html! {}, &html! { div class="plot" { (PreEscaped(plane)) } }))
+                (panel("Throughput against delay", &plane_note, &html! {}, &html! { div class="plot" { (plane) } }))
             }
         }
     }

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use std::path::{Path, PathBuf};
+
+/// Where a command writes its report whose standard output belongs to the program that it runs, or
+/// that serves for weeks. Elsewhere `--json` prints.
+#[derive(clap::Args)]
+pub(crate) struct JsonOut {
+    /// Write a report to FILE at the end, as one JSON object
+    #[arg(long, value_name = "FILE")]
+    json_out: Option<PathBuf>,
+    /// What it was called at first. The equal sign is needed, or `--json ./server` would overwrite
+    /// the server.
+    #[arg(
+        long,
+        value_name = "FILE",
+        hide = true,
+        require_equals = true,
+        conflicts_with = "json_out"
+    )]
+    json: Option<PathBuf>,
+}
+
+impl JsonOut {
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.json_out.as_deref().or(self.json.as_deref())
+    }
+}
