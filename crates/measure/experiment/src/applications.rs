@@ -130,7 +130,7 @@ impl Applications {
              What users of unmodified programs notice: their servers run plainly, and under `alcc run`.\n\
              The upload of `alcc-fig4` is of the Java library, beside scp.\n\
              Generated from `applications.json` beside it. Do not edit: a test compares the two. The command is\n\n\
-             ```\nalcc reproduce --emu --full --jobs 1 --traces DIR --applications docs\n```\n\n\
+             ```\nalcc reproduce --emu --full --jobs 1 --applications docs\n```\n\n\
              The program was {} on {}, with emulated links, of the model `lte` where no trace is named.\n\
              Median of the starts, and their range. Other work was done on the machine meanwhile, so small differences\n\
              mean nothing.\n\n\

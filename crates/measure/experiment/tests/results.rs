@@ -54,7 +54,7 @@ fn the_page_of_the_emulated_ones_says_what_is_stored() {
 
 #[test]
 fn the_page_of_the_applications_says_what_is_stored() {
-    let again = "run: alcc reproduce --emu --full --jobs 1 --traces DIR --applications docs";
+    let again = "run: alcc reproduce --emu --full --jobs 1 --applications docs";
     let text = doc("applications.json");
     let stored = Applications::from_json(&text).unwrap();
     assert!(
