@@ -456,7 +456,7 @@ at-least = 1.0
             (
                 "title =",
                 "application = \"fpt\"\ntitle =",
-                "e.toml: no application 'fpt' (did you mean ftp?): there are ftp, page, upload, video, vpn",
+                "e.toml: no application 'fpt' (did you mean ftp?): there are ftp, page, processor, upload, video, vpn",
             ),
             (
                 "title =",
