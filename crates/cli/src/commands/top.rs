@@ -454,7 +454,7 @@ mod tests {
         let figures = "1 connection now, 1 so far; 5.08 Mbit/s";
         let program = "/usr/sbin/nginx -p /tmp/somewhere/deep -c /tmp/somewhere/deep/nginx.conf";
         let line = run_line("run 5697", program, figures, Some(80));
-        assert_eq!(line.chars().count(), 79);
+        assert_eq!(line.chars().count(), 80);
         assert!(line.contains("/usr/sbin/nginx") && line.ends_with(figures));
         let whole = format!("run 5697 {program}: {figures}");
         assert_eq!(run_line("run 5697", program, figures, None), whole);
