@@ -225,7 +225,7 @@ impl<G: Growth> LossBased<G> {
                 mss: Bytes::new(1448),
                 rtt: RttView::default(),
                 sent: 0,
-            sent_segments: 0,
+                sent_segments: 0,
             },
             growth,
             recovering: false,
