@@ -8,12 +8,11 @@ pub(crate) struct JsonOut {
     /// Write a report to FILE at the end, as one JSON object
     #[arg(long, value_name = "FILE")]
     json_out: Option<PathBuf>,
-    /// What it was called at first. The equal sign is needed, or `--json ./server` would overwrite
-    /// the server.
+    /// The first name of --json-out
+    // The equal sign is needed, or `--json ./server` would overwrite the server.
     #[arg(
         long,
         value_name = "FILE",
-        hide = true,
         require_equals = true,
         conflicts_with = "json_out"
     )]

@@ -16,14 +16,14 @@ alcc demo
     --trace --duration --schemes --seed --out --log --json
 alcc run
     --cc --config --plugin --under --feedback --enforce --only --except --loopback --outbound
-    --seed --log --json --metrics --quiet --share
+    --seed --log --json --json-out --metrics --quiet --share
 alcc trial
     --share --worse --interval --html --transfers --cc --config --plugin --under --feedback --enforce
-    --only --except --loopback --outbound --seed --log --json --metrics --quiet
+    --only --except --loopback --outbound --seed --log --json --json-out --metrics --quiet
 alcc proxy
     --listen --to --proxy-protocol --threads --backlog --connect-timeout --grace --cc --config --plugin
     --under --feedback --enforce --only --except --loopback --outbound --share --queue --seed --log
-    --json --metrics --trial --worse --interval --html --transfers --quiet
+    --json --json-out --metrics --trial --worse --interval --html --transfers --quiet
 alcc attach
     --port --pid --cgroup --prefix --cc --future --dry-run --plugin --json --trial --worse --interval
     --html --transfers --duration --metrics
@@ -52,7 +52,7 @@ alcc log
     --run --out --duration --events --json
 alcc emulate
     --profile --delay --down --up --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
-    --repeat --reorder --seed --log --json --outside --internet --dns --control --quiet
+    --repeat --reorder --seed --log --json --json-out --outside --internet --dns --control --quiet
 alcc sim
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --plugin --duration --seed --start --settle --phase --lateness --jitter --wake --max-events
@@ -281,7 +281,7 @@ ALCC_OPTION_BYTES
 /// Environment variables that the program, the preload library and the C library read or set.
 const ENVIRONMENT: &str = "
 ALCC_CC ALCC_CONTROL ALCC_DEBUG ALCC_EMULATED ALCC_EMULATE_DEVICE ALCC_EMULATE_LEAF ALCC_EMULATE_LEVEL
-ALCC_EMULATE_NET ALCC_ENFORCE ALCC_EXCEPT ALCC_FAULT ALCC_FEEDBACK ALCC_INSIDE ALCC_LOG
+ALCC_EMULATE_NET ALCC_ENFORCE ALCC_EXCEPT ALCC_FAULT ALCC_FEEDBACK ALCC_INSIDE ALCC_JAR ALCC_LOG
 ALCC_LOOPBACK ALCC_NGINX ALCC_ONLY ALCC_OUTBOUND ALCC_OUTSIDE ALCC_PLUGIN ALCC_PRELOAD
 ALCC_QUEUE ALCC_REPORT ALCC_RULES ALCC_SEED ALCC_SHARE ALCC_TRACES ALCC_UNDER
 ";

@@ -128,12 +128,10 @@ impl Applications {
         let mut text = format!(
             "# Real applications\n\n\
              What users of unmodified programs notice: their servers run plainly, and under `alcc run`.\n\
-             The upload of `alcc-fig4` is of the Java library, beside scp.\n\
              Generated from `applications.json` beside it. Do not edit: a test compares the two. The command is\n\n\
              ```\nalcc reproduce --emu --full --jobs 1 --applications docs\n```\n\n\
-             The program was {} on {}, with emulated links, of the model `lte` where no trace is named.\n\
-             Median of the starts, and their range. Other work was done on the machine meanwhile, so small differences\n\
-             mean nothing.\n\n\
+             The program was {} on {}, with emulated links of the model `lte`. Median of the starts, and\n\
+             their range. Other work was done on the machine meanwhile, so small differences mean nothing.\n\n\
              [Decision 0277](decisions/0277-applications-are-experiments.md) says how each is measured.\n",
             self.by, self.on
         );
