@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -244,7 +244,7 @@ impl Program {
     fn go(&self, tortured: &Tortured, env: &[(&str, String)], under: bool) -> (Ended, String) {
         let dir = tempfile::tempdir().unwrap();
         let program = tortured.program.as_ref().unwrap();
-        let port = free_port();
+        let (port, _mine) = free_port();
         let mut command = if under {
             let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
             command.args([
@@ -307,10 +307,16 @@ impl Program {
     }
 }
 
-/// Free a moment ago. The kernel gives them round robin, so that nobody else gets it soon.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
+/// Free a moment ago, and nobody else's of those who ask here as long as the socket lives: two
+/// servers at one port would take each other's clients.
+fn free_port() -> (u16, UdpSocket) {
+    loop {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        if let Ok(mine) = UdpSocket::bind(("127.0.0.1", port)) {
+            return (port, mine);
+        }
+    }
 }
 
 fn appended(path: &Path) -> File {

@@ -105,8 +105,9 @@ pub struct OverTcp {
     /// A write was refused or cut short: the program waits for room.
     blocked: bool,
     last_blocked: Option<Time>,
-    /// The program was told then that there is room, and has not come back.
-    woken_at: Option<Time>,
+    /// The program was told then that there is room, and has not come back; `Time::MAX`: it has. An
+    /// option would take twice the memory.
+    woken_at: Time,
     period: Span,
     /// Active connections of the host, with this one.
     active_flows: u32,
@@ -175,7 +176,7 @@ impl OverTcp {
             repair: None,
             blocked: false,
             last_blocked: None,
-            woken_at: None,
+            woken_at: Time::MAX,
             period: Span::ZERO,
             active_flows: 1,
             counters: Counters::default(),
@@ -207,7 +208,7 @@ impl OverTcp {
     /// until [`OverTcp::is_writable`].
     pub fn room(&mut self, now: Time, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
         let now = self.feed.advance(now);
-        self.woken_at = None;
+        self.woken_at = Time::MAX;
         if self.is_idle() && self.transmissions.is_none() {
             // The first write after idle: what was due meanwhile counts once, and readings start
             // again.
@@ -458,16 +459,15 @@ impl OverTcp {
     /// The program was told to write again.
     pub fn unblock(&mut self) {
         if std::mem::take(&mut self.blocked) {
-            self.woken_at = Some(self.feed.now());
+            self.woken_at = self.feed.now();
         }
     }
 
     /// The program waits for room, or was told of room lately and waits for a processor. Then it has
     /// more to send.
     fn waits(&self) -> bool {
-        let now = self.feed.now();
-        let lately = |at| now.since(at) <= self.patience();
-        self.blocked || self.woken_at.is_some_and(lately)
+        let waited = self.feed.now().since(self.woken_at);
+        self.blocked || self.woken_at != Time::MAX && waited <= self.patience()
     }
 
     /// Who was blocked within this time is not limited by the application.

@@ -85,6 +85,11 @@ impl Policer {
         }
     }
 
+    /// Nobody polices, as far as is known.
+    pub fn is_free(&self) -> bool {
+        self.cap.is_none()
+    }
+
     /// No more than this is to be sent.
     pub fn rate(&self, mss: Bytes) -> Option<Rate> {
         self.cap.map(|packets| pacing_rate(packets, mss))

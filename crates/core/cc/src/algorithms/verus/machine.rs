@@ -96,8 +96,8 @@ pub(super) struct Verus {
     /// The application or the peer was the limit since the last epoch.
     pub(super) idle_sender: bool,
     pub(super) company: Company,
-    /// In `tuned`.
-    pub(super) policer: Option<Policer>,
+    /// In `tuned`. Idle connections that are not policed keep none.
+    pub(super) policer: Option<Box<Policer>>,
 }
 
 impl Verus {
@@ -134,7 +134,7 @@ impl Verus {
             relearning: false,
             idle_sender: false,
             company: Company::default(),
-            policer: settings.policer.then(Policer::default),
+            policer: None,
         }
     }
 

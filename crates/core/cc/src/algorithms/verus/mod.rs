@@ -197,7 +197,8 @@ impl Controller for Verus {
             self.newest_rate = rate.as_bps() as f64 / 8e3 / self.mss.get() as f64;
         }
         self.error = ack.rtt_error.as_millis_f64();
-        if let Some(policer) = &mut self.policer {
+        if self.settings.policer {
+            let policer = self.policer.get_or_insert_default();
             policer.on_ack(cx.now, ack, self.mss);
         }
         // What waited for a window below ours was not in flight under its label.
@@ -215,7 +216,8 @@ impl Controller for Verus {
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
         self.in_flight = loss.in_flight;
-        if let Some(policer) = &mut self.policer {
+        if self.settings.policer {
+            let policer = self.policer.get_or_insert_default();
             policer.on_loss(cx.now, loss, self.mss);
         }
         let begins = self.begins(cx, loss);
@@ -313,6 +315,7 @@ impl Controller for Verus {
 
     fn release_memory(&mut self) {
         self.company.shrink();
+        let _ = self.policer.take_if(|policer| policer.is_free());
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
