@@ -6,7 +6,6 @@ use crate::progress::{Bar, stop_flag};
 use alcc_experiment::applications::{Applications, StoredApplication};
 use alcc_experiment::board::{self, Board, Kind};
 use alcc_experiment::catalogue::Entry;
-use alcc_experiment::definition::Subject;
 use alcc_experiment::judge::Mode;
 use alcc_experiment::page::{self, ExperimentView, Provenance, Took};
 use alcc_experiment::plan::PlannedRun;
@@ -511,8 +510,8 @@ fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder) -> Resul
 
 /// The figures of those that are about applications.
 fn applications(all: &[Asked], judged: &[Judgement]) -> Applications {
-    let is_one = |one: &Asked| matches!(one.definition.subject, Subject::Application(_));
-    let asked = all.iter().zip(judged).filter(|(one, _)| is_one(one));
+    let asked = all.iter().zip(judged);
+    let asked = asked.filter(|(one, _)| one.definition.is_own_application());
     let entries = asked.map(|(one, judged)| {
         let runs = one.runs.as_deref().unwrap_or_default();
         StoredApplication::new(&one.definition, one.hash.clone(), judged, runs)

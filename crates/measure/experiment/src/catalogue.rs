@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The experiments that are built into the program: those of the folder `experiments`.
 use crate::Definition;
-use crate::definition::{Subject, unknown_name};
+use crate::definition::unknown_name;
 
 /// An experiment of the catalogue.
 #[derive(Clone, Copy, Debug)]
@@ -15,9 +15,6 @@ pub struct Entry {
     /// Text of `README.md`: the question, what the paper says, what we see, why it differs.
     pub readme: &'static str,
 }
-
-/// The source of questions of our own.
-const OWN: &str = "this project";
 
 const EXPERIMENTS: &[(&str, &str, Option<&str>, &str)] =
     include!(concat!(env!("OUT_DIR"), "/list.rs"));
@@ -73,10 +70,9 @@ impl Entry {
         }
     }
 
-    /// Whether it asks what users of a real application notice, which no paper has published.
+    /// See [`Definition::is_own_application`].
     pub fn is_application(&self) -> bool {
-        let definition = self.definition();
-        definition.is_ok_and(|d| matches!(d.subject, Subject::Application(_)) && d.source == OWN)
+        self.definition().is_ok_and(|d| d.is_own_application())
     }
 }
 

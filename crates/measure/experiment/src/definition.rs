@@ -237,7 +237,15 @@ impl Axis {
     }
 }
 
+/// The source of questions of our own.
+const OWN: &str = "this project";
+
 impl Definition {
+    /// Whether it asks what users of a real application notice, which no paper has published.
+    pub fn is_own_application(&self) -> bool {
+        matches!(self.subject, Subject::Application(_)) && self.source == OWN
+    }
+
     /// Reads `experiment.toml`. `name` is what errors call it.
     ///
     /// # Errors
