@@ -84,6 +84,18 @@ fn page(segment: &Segment) -> Page {
             t.runtime_cpu_ns as f64 / 1e9,
         ),
         (
+            "alcc_wakeups_total",
+            "counter",
+            "Wake-ups of the runtime's threads at a planned time.",
+            t.wakeups as f64,
+        ),
+        (
+            "alcc_late_wakeups_total",
+            "counter",
+            "Those of them more than 3 ms late: the thread waited for a processor.",
+            t.late_wakeups as f64,
+        ),
+        (
             "alcc_connections_not_shown_total",
             "counter",
             "Connections that found no place in the table.",

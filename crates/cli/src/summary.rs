@@ -186,6 +186,8 @@ impl Summary<'_> {
             "bytes": totals.bytes,
             "readings": totals.readings,
             "runtime_cpu_s": totals.runtime_cpu_ns as f64 / 1e9,
+            "wakeups": totals.wakeups,
+            "late_wakeups": totals.late_wakeups,
             "failures": totals.failures,
             "under_refused": totals.under_refused,
             "uncontrolled": uncontrolled(segment),

@@ -273,6 +273,8 @@ fn conclude(
             "readings": totals.readings,
             "cpu_s": cpu,
             "runtime_cpu_s": totals.runtime_cpu_ns as f64 / 1e9,
+            "wakeups": totals.wakeups,
+            "late_wakeups": totals.late_wakeups,
             "failures": totals.failures,
             "under_refused": totals.under_refused,
         });

@@ -63,6 +63,10 @@ pub struct RuntimeReport {
     pub readings: u64,
     /// CPU time of the runtime's threads, s.
     pub runtime_cpu_s: f64,
+    /// Wake-ups of the runtime's threads at a time that was planned.
+    pub wakeups: u64,
+    /// Those among them that came more than 3 ms late.
+    pub late_wakeups: u64,
     /// Runtimes that failed.
     pub failures: u64,
 }
@@ -133,7 +137,22 @@ impl Server {
     }
 }
 
+/// With more late wake-ups than this part of all, the figures are those of a full machine.
+const MAX_LATE: f64 = 0.05;
+
 impl RuntimeReport {
+    /// What to say of a runtime that often waited for a processor. An algorithm that looks at its
+    /// path late is not the algorithm.
+    pub(crate) fn lateness(&self) -> Option<String> {
+        let part = self.late_wakeups as f64 / self.wakeups.max(1) as f64;
+        (part > MAX_LATE).then(|| {
+            format!(
+                "{:.0} % of the runtime's wake-ups came more than 3 ms late: this machine was full, the row is not to be trusted",
+                part * 100.0
+            )
+        })
+    }
+
     /// What `alcc run` left; `None` if it left nothing that can be read.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let text = fs::read_to_string(path).ok()?;

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// How often CPU time is accounted and the log flushed.
 const ACCOUNTING_INTERVAL: Span = Span::from_millis(200);
+/// A wake-up later than this after the time it was meant for is late. A reading of the counters is
+/// worth less then: at 12 Mbit/s three packets have passed meanwhile.
+pub const LATE: Span = Span::from_millis(3);
 /// Maximum spare capacity that is kept.
 const MAX_SPARE: usize = 256;
 
@@ -53,6 +56,17 @@ impl From<Option<Time>> for Next {
     fn from(at: Option<Time>) -> Self {
         Self { at, readable: None }
     }
+}
+
+/// What a loop's thread did since it told last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Activity {
+    /// CPU time of the thread.
+    pub cpu: Span,
+    /// Wake-ups at a time that was planned.
+    pub wakeups: u64,
+    /// Those among them that came later than [`LATE`]: the thread waited for a processor.
+    pub late_wakeups: u64,
 }
 
 /// What a loop visits.
@@ -113,6 +127,10 @@ struct Work<T: Visit + ?Sized> {
     /// More items than this, and those that are gone are looked for.
     sweep_at: usize,
     cpu: Span,
+    /// When the next wake-up is to be.
+    planned: Option<Time>,
+    /// What has not been told; its CPU time is taken from the thread.
+    untold: Activity,
     accounted: Time,
 }
 
@@ -145,6 +163,8 @@ impl<T: Visit + ?Sized> Driver<T> {
                 local: None,
                 sweep_at: MAX_SPARE,
                 cpu: Span::ZERO,
+                planned: None,
+                untold: Activity::default(),
                 accounted: Time::ZERO,
             }),
         }
@@ -173,17 +193,18 @@ impl<T: Visit + ?Sized> Driver<T> {
     }
 
     /// The thread ends, and another may come: the next one's CPU time begins at zero.
-    pub fn leave(&self, spent: &dyn Fn(Span)) {
+    pub fn leave(&self, tell: &dyn Fn(Activity)) {
         let work = &mut *locked(&self.work);
-        work.account(now(), Some(spent));
+        work.account(now(), Some(tell));
         work.cpu = Span::ZERO;
     }
 
-    /// Visits everything that is due; when the next is. `spent` is told the thread's CPU time from
-    /// time to time, unless the thread is not ours.
-    pub fn run_once(&self, host: &T::Host, spent: Option<&dyn Fn(Span)>) -> Option<Time> {
+    /// Visits everything that is due; when the next is. `tell` hears from time to time what the
+    /// thread did, unless the thread is not ours.
+    pub fn run_once(&self, host: &T::Host, tell: Option<&dyn Fn(Activity)>) -> Option<Time> {
         let work = &mut *locked(&self.work);
         let now = now();
+        work.woke(now);
         self.take_added(work, now);
         let local = work.local.get_or_insert_with(|| T::start(host, now));
         while let Some(&Reverse((at, id))) = work.due.peek()
@@ -216,8 +237,9 @@ impl<T: Visit + ?Sized> Driver<T> {
         let soonest = now + rest.clamp(self.slack.min, self.slack.max);
         let next = work.due.peek().map(|Reverse((at, _))| soonest.max(*at));
         if next.is_none() || now.since(work.accounted) > ACCOUNTING_INTERVAL {
-            work.account(now, spent);
+            work.account(now, tell);
         }
+        work.planned = next;
         next
     }
 
@@ -264,10 +286,21 @@ impl<T: Visit + ?Sized> Driver<T> {
 }
 
 impl<T: Visit + ?Sized> Work<T> {
-    fn account(&mut self, now: Time, spent: Option<&dyn Fn(Span)>) {
-        if let Some(spent) = spent {
+    fn woke(&mut self, now: Time) {
+        if let Some(planned) = self.planned.take_if(|at| *at <= now) {
+            self.untold.wakeups += 1;
+            self.untold.late_wakeups += u64::from(now.since(planned) > LATE);
+        }
+    }
+
+    fn account(&mut self, now: Time, tell: Option<&dyn Fn(Activity)>) {
+        if let Some(tell) = tell {
             let cpu = thread_cpu();
-            spent(cpu.saturating_sub(self.cpu));
+            let untold = std::mem::take(&mut self.untold);
+            tell(Activity {
+                cpu: cpu.saturating_sub(self.cpu),
+                ..untold
+            });
             self.cpu = cpu;
         }
         self.accounted = now;

@@ -14,5 +14,5 @@ mod driver;
 mod shared;
 
 pub use background::{Background, BackgroundTask, next_id, thread};
-pub use driver::{Driver, Next, TimerSlack, Visit};
+pub use driver::{Activity, Driver, LATE, Next, TimerSlack, Visit};
 pub use shared::{Engine, Shared, State};

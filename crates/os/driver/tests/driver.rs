@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The loop visits what is due, and threads that wait for one engine wake each other.
 use alcc_driver::{
-    Background, BackgroundTask, Driver, Engine, Next, Shared, TimerSlack, Visit, next_id,
+    Activity, Background, BackgroundTask, Driver, Engine, LATE, Next, Shared, TimerSlack, Visit,
+    next_id,
 };
 use alcc_sys::now;
 use alcc_units::{Span, Time};
@@ -261,4 +262,35 @@ fn a_resting_item_is_visited_when_something_comes_and_not_before() {
     assert_eq!(item.visits.load(Ordering::Relaxed), 1);
     to.write_all(b"x").unwrap();
     visits(2);
+}
+
+/// A loop that is late because its thread had no processor says how often.
+#[test]
+fn late_wakeups_are_told() {
+    let (driver, host) = (Driver::new(SLACK), Mutex::default());
+    let visits = AtomicUsize::new(0);
+    let most = 2;
+    driver.adopt(
+        Arc::new(Item {
+            id: 1,
+            visits,
+            most,
+        }),
+        Span::ZERO,
+    );
+    let told = Mutex::new((0, 0));
+    let tell = |activity: Activity| {
+        let mut told = told.lock().unwrap();
+        told.0 += activity.wakeups;
+        told.1 += activity.late_wakeups;
+    };
+    // The first visit was planned by nobody. The second comes late, as if the thread had waited.
+    driver.run_once(&host, Some(&tell));
+    let late = Duration::from_nanos((SLACK.max + LATE + Span::from_millis(2)).as_nanos());
+    std::thread::sleep(late);
+    driver.run_once(&host, Some(&tell));
+    // Nothing was planned any more: no wake-up.
+    driver.run_once(&host, Some(&tell));
+    driver.leave(&tell);
+    assert_eq!(*told.lock().unwrap(), (1, 1));
 }

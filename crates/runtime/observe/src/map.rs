@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"alccrep6");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"alccrep7");
 
 /// Offsets and sizes in words of 8 bytes.
 pub(crate) const COUNTERS: usize = 1;

@@ -5,7 +5,7 @@ use crate::map::{COUNTERS, MISSED};
 use crate::segment::Segment;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const COUNTS: usize = 9;
+const COUNTS: usize = 11;
 const FIELDS: usize = COUNTS + 2 * ByReason::LEN;
 const _: () = assert!(COUNTERS + FIELDS <= MISSED);
 
@@ -30,6 +30,10 @@ pub struct Totals {
     pub failures: u64,
     /// Connections for which the kernel refused the congestion control asked for below.
     pub under_refused: u64,
+    /// Wake-ups of the runtime's threads at a time that was planned.
+    pub wakeups: u64,
+    /// Those among them that came more than 3 ms late: the thread waited for a processor.
+    pub late_wakeups: u64,
     /// Bytes of controlled connections that passed without the algorithm's leave; not among
     /// `bytes`.
     pub bypassed_bytes: ByReason,
@@ -95,6 +99,8 @@ impl Totals {
             readings: get(6),
             failures: get(7),
             under_refused: get(8),
+            wakeups: get(9),
+            late_wakeups: get(10),
             bypassed_bytes: ByReason::read(|i| get(COUNTS + i)),
             bypassed_connections: ByReason::read(|i| get(COUNTS + ByReason::LEN + i)),
         }
@@ -111,6 +117,8 @@ impl Totals {
             self.readings,
             self.failures,
             self.under_refused,
+            self.wakeups,
+            self.late_wakeups,
         ];
         let mut fields = [0; FIELDS];
         let by_reason = [self.bypassed_bytes, self.bypassed_connections];
@@ -141,8 +149,10 @@ mod tests {
             readings: 7,
             failures: 8,
             under_refused: 9,
-            bypassed_bytes: ByReason::of(Bypass::NoWakeup, 10),
-            bypassed_connections: ByReason::of(Bypass::NoWakeup, 11),
+            wakeups: 10,
+            late_wakeups: 11,
+            bypassed_bytes: ByReason::of(Bypass::NoWakeup, 12),
+            bypassed_connections: ByReason::of(Bypass::NoWakeup, 13),
         };
         theirs.add(&one);
         ours.add(&Totals {

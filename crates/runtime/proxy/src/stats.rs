@@ -35,6 +35,10 @@ pub struct Totals {
     pub readings: u64,
     /// CPU time of the runtime's threads, ns.
     pub runtime_cpu_ns: u64,
+    /// Wake-ups of the runtime's threads at a time that was planned.
+    pub wakeups: u64,
+    /// Those among them that came more than 3 ms late: the thread waited for a processor.
+    pub late_wakeups: u64,
     /// Connections whose algorithm failed; they went on as plain TCP.
     pub failures: u64,
     /// Ends for which the kernel refused the congestion control asked for below.
@@ -91,6 +95,8 @@ impl Stats {
             controlled_bytes: sum(|t| t.bytes),
             readings: sum(|t| t.readings),
             runtime_cpu_ns: sum(|t| t.runtime_cpu_ns),
+            wakeups: sum(|t| t.wakeups),
+            late_wakeups: sum(|t| t.late_wakeups),
             failures: get(&self.failures),
             under_refused: get(&self.under_refused),
         }

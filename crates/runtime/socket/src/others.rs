@@ -154,9 +154,9 @@ impl Others {
     }
 
     fn run(&self) {
-        let spent = |cpu: Span| self.plane.spent(cpu);
+        let tell = |activity| self.plane.worked(activity);
         loop {
-            let next = self.driver.run_once(self, Some(&spent));
+            let next = self.driver.run_once(self, Some(&tell));
             self.driver.sleep(next);
         }
     }

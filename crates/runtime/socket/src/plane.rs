@@ -2,10 +2,11 @@
 //! What all controlled connections of a runtime share.
 use crate::steering::Maps;
 use alcc_cc::{Controller, Registry, Spec, SpecError};
+use alcc_driver::Activity;
 use alcc_flow::{Share, Shares};
 use alcc_observe::{AtomicTotals, CommandCache, Commands, Log, Segment, Totals};
 use alcc_sys::Before;
-use alcc_units::{Span, Time};
+use alcc_units::Time;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -127,10 +128,12 @@ impl ControlPlane {
         self.counters.add(more);
     }
 
-    /// CPU time of the loop's thread.
-    pub(crate) fn spent(&self, cpu: Span) {
+    /// What the loop's thread did.
+    pub(crate) fn worked(&self, activity: Activity) {
         self.count(&Totals {
-            runtime_cpu_ns: cpu.as_nanos(),
+            runtime_cpu_ns: activity.cpu.as_nanos(),
+            wakeups: activity.wakeups,
+            late_wakeups: activity.late_wakeups,
             ..Totals::default()
         });
     }

@@ -7,7 +7,7 @@ use crate::plane::ControlPlane;
 use crate::service_thread::ServiceThread;
 use crate::{Deployment, ReentrancyGuard, Settings, Socket, kernel};
 use alcc_cc::Registry;
-use alcc_driver::Driver;
+use alcc_driver::{Activity, Driver};
 use alcc_observe::{Peer, Segment, Totals};
 use alcc_units::{Span, Time};
 use std::collections::BTreeMap;
@@ -359,7 +359,7 @@ impl<W: Waker> Runtime<W> {
             }
             self.driver.sleep(next);
         }
-        self.guarded(|| self.driver.leave(&|cpu| self.plane.spent(cpu)));
+        self.guarded(|| self.driver.leave(&|activity| self.plane.worked(activity)));
     }
 
     /// Makes no thread: see [`Runtime::run_inline`]. To be called before the first connection.
@@ -390,9 +390,9 @@ impl<W: Waker> Runtime<W> {
 
     /// Everything that is due; when the next is.
     fn run_once(&self) -> Option<Time> {
-        let spent = |cpu: Span| self.plane.spent(cpu);
+        let tell = |activity| self.plane.worked(activity);
         // In the program's own threads the time is the program's.
-        let spent: Option<&dyn Fn(Span)> = if self.is_inline() { None } else { Some(&spent) };
-        self.driver.run_once(self, spent)
+        let tell: Option<&dyn Fn(Activity)> = if self.is_inline() { None } else { Some(&tell) };
+        self.driver.run_once(self, tell)
     }
 }

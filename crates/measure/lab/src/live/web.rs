@@ -185,6 +185,9 @@ impl Programs for Web {
         if runtime.connections == 0 {
             return Err(self.failed("alcc run controlled no connection"));
         }
+        if let Some(late) = runtime.lateness() {
+            notes.push(format!("{}: {late}", self.scheme.name));
+        }
         row.feedback = runtime.feedback;
         row.enforcement = runtime.enforcement;
         if runtime.failures > 0 {
