@@ -45,7 +45,8 @@ mod original;
 #[cfg(test)]
 mod tests;
 
-use super::verus::release::{epochs_in, release_exact};
+use super::verus::epochs::Epochs;
+use super::verus::release::{epochs_in, release_exact, whole_packets};
 use crate::parts::{segments, window_bytes, window_used};
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc,
@@ -162,9 +163,7 @@ struct Mdi {
     largest: Option<f64>,
     smoothed: f64,
     min_rtt: f64,
-    heard: Time,
-    started: Time,
-    next_epoch: Time,
+    epochs: Epochs,
     quota: Bytes,
     /// Less than a packet that equation 5 released.
     credit: f64,
@@ -187,9 +186,7 @@ impl Mdi {
             largest: None,
             smoothed: 0.0,
             min_rtt: f64::MAX,
-            heard: Time::ZERO,
-            started: Time::ZERO,
-            next_epoch: Time::ZERO,
+            epochs: Epochs::new(EPOCH),
             quota: Bytes::ZERO,
             credit: 0.0,
             in_flight: Bytes::ZERO,
@@ -225,7 +222,7 @@ impl Mdi {
     }
 
     fn epoch(&mut self, now: Time) {
-        let silence = now.since(self.heard).as_millis_f64();
+        let silence = self.epochs.silence(now);
         let sampled = self.largest.take();
         let delay = sampled.unwrap_or_else(|| self.delays[0].max(silence));
         let held = self.slow_start || self.recovering;
@@ -245,10 +242,8 @@ impl Mdi {
     fn release(&mut self) {
         let in_flight = self.in_flight.get() as f64 / self.mss.get().max(1) as f64;
         let epochs = epochs_in(self.smoothed, EPOCH.as_millis_f64());
-        let exact = release_exact(self.window, in_flight, epochs) + self.credit;
-        let whole = libm::floor(exact);
-        self.credit = (exact - whole).clamp(0.0, 1.0);
-        self.quota = self.mss.mul_f64(whole);
+        let exact = release_exact(self.window, in_flight, epochs);
+        self.quota = self.mss.mul_f64(whole_packets(exact, &mut self.credit));
     }
 
     fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, label: Tag) {
@@ -261,11 +256,6 @@ impl Mdi {
         self.quota = Bytes::ZERO;
         let to = self.window;
         cx.log.event(cx.now, Event::Decrease { why, from, to });
-    }
-
-    fn next_on_grid(&self, now: Time) -> Time {
-        let passed = now.since(self.started).as_nanos() / EPOCH.as_nanos();
-        self.started + EPOCH * (passed + 1)
     }
 }
 
@@ -287,8 +277,7 @@ impl Controller for Mdi {
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss.max(Bytes::new(1));
         self.rng = Rng::new(path.seed);
-        (self.started, self.heard) = (cx.now, cx.now);
-        self.next_epoch = self.next_on_grid(cx.now);
+        self.epochs.start(cx.now);
         self.release();
     }
 
@@ -297,12 +286,7 @@ impl Controller for Mdi {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
-        if sent.in_flight_before == Bytes::ZERO {
-            self.heard = cx.now;
-        }
-        if self.next_epoch <= cx.now {
-            self.next_epoch = self.next_on_grid(cx.now);
-        }
+        self.epochs.on_sent(cx.now, sent);
         self.in_flight = sent.in_flight_before + sent.len;
         self.quota = self.quota.saturating_sub(sent.len);
         Tag(self.window as u64)
@@ -310,7 +294,7 @@ impl Controller for Mdi {
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.in_flight = ack.in_flight;
-        self.heard = cx.now;
+        self.epochs.hear(cx.now);
         let unused = ack.limited.app && !window_used(ack, window_bytes(self.window, self.mss));
         self.unused |= unused;
         if !ack.in_recovery {
@@ -352,23 +336,21 @@ impl Controller for Mdi {
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         self.in_flight = rto.in_flight;
-        self.heard = cx.now;
+        self.epochs.hear(cx.now);
         if rto.backoff <= 1 {
             self.reduce(cx, "timeout", rto.oldest.tag);
         }
     }
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, _idle: Span) {
-        self.heard = cx.now;
+        self.epochs.resume(cx.now);
         self.in_flight = Bytes::ZERO;
         self.largest = None;
-        self.next_epoch = self.next_on_grid(cx.now);
         self.release();
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        if cx.now >= self.next_epoch {
-            self.next_epoch = self.next_on_grid(cx.now);
+        if self.epochs.end(cx.now) {
             self.epoch(cx.now);
         }
     }
@@ -382,9 +364,7 @@ impl Controller for Mdi {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        // Idle: `on_sent` re-arms the epoch timer.
-        let idle = self.in_flight == Bytes::ZERO && self.quota >= self.mss;
-        (!idle).then_some(self.next_epoch)
+        self.epochs.timer(self.in_flight, self.quota, self.mss)
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {

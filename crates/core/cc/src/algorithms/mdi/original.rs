@@ -12,7 +12,8 @@
 //! | state never seen | the states before; if none, 1 packet | verus_server |
 //! | window x on loss | 0.7, until the next draw; then 1/w per ACK for ever | verus_server |
 //! | start | 10 packets and 20 ms | verus_server |
-use super::super::verus::release::{epochs_in, release_exact};
+use super::super::verus::epochs::Epochs;
+use super::super::verus::release::{epochs_in, release_exact, whole_packets};
 use super::{DECREASE, EPOCH, MAX_WINDOW, Matrix, START, change};
 use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Rto, Sent, Tag};
 use alcc_units::{Bytes, Rng, Span, Time};
@@ -38,9 +39,7 @@ pub(super) struct Original {
     /// The largest sample of this epoch, ms.
     largest: Option<f64>,
     rtt: f64,
-    heard: Time,
-    started: Time,
-    next_epoch: Time,
+    epochs: Epochs,
     quota: Bytes,
     /// Less than a packet that equation 5 released.
     credit: f64,
@@ -62,9 +61,7 @@ impl Original {
             delays: [FIRST_DELAY; 2],
             largest: None,
             rtt: 0.0,
-            heard: Time::ZERO,
-            started: Time::ZERO,
-            next_epoch: Time::ZERO,
+            epochs: Epochs::new(EPOCH),
             quota: Bytes::ZERO,
             credit: 0.0,
             in_flight: Bytes::ZERO,
@@ -94,7 +91,7 @@ impl Original {
     }
 
     fn epoch(&mut self, now: Time) {
-        let silence = now.since(self.heard).as_millis_f64();
+        let silence = self.epochs.silence(now);
         let sampled = self.largest.take();
         let delay = sampled.unwrap_or_else(|| self.delays[0].max(silence));
         self.window = self.step(delay).clamp(1.0, MAX_WINDOW);
@@ -109,10 +106,8 @@ impl Original {
     fn release(&mut self) {
         let in_flight = self.in_flight.get() as f64 / self.mss.get().max(1) as f64;
         let epochs = epochs_in(self.rtt, EPOCH.as_millis_f64());
-        let exact = release_exact(self.window, in_flight, epochs) + self.credit;
-        let whole = libm::floor(exact);
-        self.credit = (exact - whole).clamp(0.0, 1.0);
-        self.quota = self.mss.mul_f64(whole);
+        let exact = release_exact(self.window, in_flight, epochs);
+        self.quota = self.mss.mul_f64(whole_packets(exact, &mut self.credit));
     }
 
     pub(super) fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, label: Tag) {
@@ -123,11 +118,6 @@ impl Original {
         self.quota = Bytes::ZERO;
         let to = self.window;
         cx.log.event(cx.now, Event::Decrease { why, from, to });
-    }
-
-    fn next_on_grid(&self, now: Time) -> Time {
-        let passed = now.since(self.started).as_nanos() / EPOCH.as_nanos();
-        self.started + EPOCH * (passed + 1)
     }
 }
 
@@ -149,8 +139,7 @@ impl Controller for Original {
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss.max(Bytes::new(1));
         self.rng = Rng::new(path.seed);
-        (self.started, self.heard) = (cx.now, cx.now);
-        self.next_epoch = self.next_on_grid(cx.now);
+        self.epochs.start(cx.now);
         self.release();
     }
 
@@ -159,12 +148,7 @@ impl Controller for Original {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
-        if sent.in_flight_before == Bytes::ZERO {
-            self.heard = cx.now;
-        }
-        if self.next_epoch <= cx.now {
-            self.next_epoch = self.next_on_grid(cx.now);
-        }
+        self.epochs.on_sent(cx.now, sent);
         self.in_flight = sent.in_flight_before + sent.len;
         self.quota = self.quota.saturating_sub(sent.len);
         Tag(self.window as u64)
@@ -172,7 +156,7 @@ impl Controller for Original {
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.in_flight = ack.in_flight;
-        self.heard = cx.now;
+        self.epochs.hear(cx.now);
         for packet in ack.acked {
             if let Some(rtt) = packet.rtt {
                 self.rtt = rtt.as_millis_f64().max(1e-3);
@@ -194,23 +178,21 @@ impl Controller for Original {
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         self.in_flight = rto.in_flight;
-        self.heard = cx.now;
+        self.epochs.hear(cx.now);
         if rto.backoff <= 1 {
             self.reduce(cx, "timeout", rto.oldest.tag);
         }
     }
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, _idle: Span) {
-        self.heard = cx.now;
+        self.epochs.resume(cx.now);
         self.in_flight = Bytes::ZERO;
         self.largest = None;
-        self.next_epoch = self.next_on_grid(cx.now);
         self.release();
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        if cx.now >= self.next_epoch {
-            self.next_epoch = self.next_on_grid(cx.now);
+        if self.epochs.end(cx.now) {
             self.epoch(cx.now);
         }
     }
@@ -223,8 +205,7 @@ impl Controller for Original {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        let idle = self.in_flight == Bytes::ZERO && self.quota >= self.mss;
-        (!idle).then_some(self.next_epoch)
+        self.epochs.timer(self.in_flight, self.quota, self.mss)
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {

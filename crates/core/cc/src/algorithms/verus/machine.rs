@@ -3,9 +3,10 @@
 //! order.
 use super::company::Company;
 use super::curve::Curve;
+use super::epochs::Epochs;
 use super::estimator::{EpochEnd, Estimator, Verdict, plausible};
 use super::profile::Points;
-use super::release::{epochs_in, release_exact};
+use super::release::{epochs_in, release_exact, whole_packets};
 use super::settings::{DECREASE, ExitAt, POINT_WEIGHT, Settings};
 use super::{fit, profile};
 use crate::parts::Policer;
@@ -48,15 +49,11 @@ pub(super) struct Repair {
 pub(super) struct Verus {
     pub(super) settings: Settings,
     pub(super) mss: Bytes,
-    /// Origin of the epoch grid.
-    pub(super) started: Time,
-    pub(super) next_epoch: Time,
+    pub(super) epochs: Epochs,
     /// When the last epoch ended, and how long it was, ms: a host with many flows is late on
     /// purpose.
     pub(super) epoch_at: Time,
     pub(super) lasted: f64,
-    /// Last time something was acknowledged.
-    pub(super) heard: Time,
     pub(super) slow_start: bool,
     pub(super) repair: Option<Repair>,
     pub(super) estimator: Estimator,
@@ -105,11 +102,9 @@ impl Verus {
         Self {
             settings,
             mss: Bytes::new(1),
-            started: Time::ZERO,
-            next_epoch: Time::ZERO,
+            epochs: Epochs::new(settings.epoch),
             epoch_at: Time::ZERO,
             lasted: 0.0,
-            heard: Time::ZERO,
             slow_start: true,
             repair: None,
             estimator: Estimator::new(),
@@ -178,11 +173,10 @@ impl Verus {
     pub(super) fn restart(&mut self, cx: &mut Cx<'_>, why: &'static str) {
         let mut points = std::mem::take(&mut self.points);
         points.clear();
+        self.epochs.hear(cx.now);
         *self = Self {
             mss: self.mss,
-            started: self.started,
-            next_epoch: self.next_epoch,
-            heard: cx.now,
+            epochs: self.epochs,
             in_flight: self.in_flight,
             newest: self.newest,
             session: self.newest + 1,
@@ -238,7 +232,7 @@ impl Verus {
             return window;
         };
         let long = self.settings.long(self.estimator.d_min);
-        let grown = ceiling + long * (1.0 + CEILING_GROWTH * ceiling) / self.epochs() as f64;
+        let grown = ceiling + long * (1.0 + CEILING_GROWTH * ceiling) / self.epochs_in_rtt() as f64;
         let forgotten = grown > f64::from(profile::LARGEST);
         self.ceiling = (!forgotten).then_some(grown);
         window.min(grown)
@@ -247,7 +241,7 @@ impl Verus {
     /// The floor after an epoch: a packet more in a round trip of tolerable delay, M of it left by
     /// an intolerable one. Of unlike round trips, the rates that the floors are grow alike.
     fn move_floor(&mut self, tolerable: Option<bool>) -> f64 {
-        let epochs = self.epochs() as f64;
+        let epochs = self.epochs_in_rtt() as f64;
         let long = self.settings.long(self.estimator.d_min);
         let step = (long * long).min((self.window * FLOOR_STEP).max(1.0));
         self.floor = match tolerable {
@@ -386,7 +380,7 @@ impl Verus {
     }
 
     /// Epochs in a round trip: as long as asked for, or as the host makes them.
-    fn epochs(&self) -> u64 {
+    fn epochs_in_rtt(&self) -> u64 {
         let asked = self.settings.epoch.as_millis_f64();
         let late = self.settings.measured_epochs && self.lasted > LATE * asked;
         epochs_in(self.estimator.rtt(), if late { self.lasted } else { asked })
@@ -396,7 +390,7 @@ impl Verus {
         self.lasted = cx.now.since(self.epoch_at).as_millis_f64();
         self.epoch_at = cx.now;
         let in_flight = self.packets(self.in_flight);
-        let silence = cx.now.since(self.heard).as_millis_f64();
+        let silence = self.epochs.silence(cx.now);
         if self.newest_rate > self.rate {
             self.rate = self.newest_rate;
         } else if !self.company.drains.draining() && self.company.hold.is_none() {
@@ -480,10 +474,9 @@ impl Verus {
 
     /// Equation 5.
     pub(super) fn release(&mut self, in_flight: u64) -> Bytes {
-        let exact = release_exact(self.window, in_flight as f64, self.epochs()) + self.credit;
-        let whole = exact.floor();
-        self.credit = (exact - whole).clamp(0.0, 1.0);
-        self.mss.mul_f64(whole)
+        let epochs = self.epochs_in_rtt();
+        let exact = release_exact(self.window, in_flight as f64, epochs);
+        self.mss.mul_f64(whole_packets(exact, &mut self.credit))
     }
 
     /// The bound on what is in flight, packets.
@@ -497,11 +490,5 @@ impl Verus {
         });
         let cap = by_window.into_iter().chain(by_rate).reduce(f64::min)?;
         Some(cap.max(CAP_FLOOR))
-    }
-
-    pub(super) fn next_on_grid(&self, now: Time) -> Time {
-        let epoch = self.settings.epoch.as_nanos().max(1);
-        let passed = now.since(self.started).as_nanos() / epoch;
-        self.started + self.settings.epoch * (passed + 1)
     }
 }

@@ -41,6 +41,7 @@
 //! seconds. Outages of a second fill the network for a round trip whatever the window is.
 mod company;
 mod curve;
+pub(in crate::algorithms) mod epochs;
 mod estimator;
 mod fit;
 mod machine;
@@ -164,21 +165,13 @@ impl Controller for Verus {
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss.max(Bytes::new(1));
-        self.started = cx.now;
-        self.heard = cx.now;
-        self.next_epoch = self.next_on_grid(cx.now);
+        self.epochs.start(cx.now);
         self.company.drains.start(cx.now);
         self.refill();
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
-        if sent.in_flight_before == Bytes::ZERO {
-            // Silence is counted from here: before, there was nothing to hear.
-            self.heard = cx.now;
-        }
-        if self.next_epoch <= cx.now {
-            self.next_epoch = self.next_on_grid(cx.now);
-        }
+        self.epochs.on_sent(cx.now, sent);
         self.in_flight = sent.in_flight_before + sent.len;
         self.quota = self.quota.saturating_sub(sent.len);
         self.newest = self.newest.max(sent.pn);
@@ -191,7 +184,7 @@ impl Controller for Verus {
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        self.heard = cx.now;
+        self.epochs.hear(cx.now);
         self.idle_sender |= ack.limited.app || ack.limited.peer;
         if let Some(rate) = ack.rate {
             self.newest_rate = rate.as_bps() as f64 / 8e3 / self.mss.get() as f64;
@@ -238,7 +231,7 @@ impl Controller for Verus {
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         self.in_flight = rto.in_flight;
-        self.heard = cx.now;
+        self.epochs.hear(cx.now);
         if !self.company.refilling(rto.oldest.pn) {
             self.reduce(cx, "timeout", &rto.oldest);
         }
@@ -257,12 +250,11 @@ impl Controller for Verus {
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, _idle: Span) {
         // What was learned stays; what was measured last says nothing about now.
-        self.heard = cx.now;
+        self.epochs.resume(cx.now);
         self.epoch_at = cx.now;
         self.in_flight = Bytes::ZERO;
         self.credit = 0.0;
         self.estimator.forget_recent();
-        self.next_epoch = self.next_on_grid(cx.now);
         if self.settings.validate_app_limited {
             self.window = self.window.min(2.0 * self.settings.start_window);
             self.estimator.d_est = self.delay_of(self.window);
@@ -286,8 +278,7 @@ impl Controller for Verus {
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        if cx.now >= self.next_epoch {
-            self.next_epoch = self.next_on_grid(cx.now);
+        if self.epochs.end(cx.now) {
             self.epoch(cx);
         }
     }
@@ -308,9 +299,7 @@ impl Controller for Verus {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        // Idle: `on_sent` re-arms the epoch timer.
-        let idle = self.in_flight == Bytes::ZERO && self.quota >= self.mss;
-        (!idle).then_some(self.next_epoch)
+        self.epochs.timer(self.in_flight, self.quota, self.mss)
     }
 
     fn release_memory(&mut self) {

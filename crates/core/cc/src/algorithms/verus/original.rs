@@ -25,6 +25,7 @@ mod estimator;
 mod tests;
 
 use super::curve::Curve;
+use super::epochs::Epochs;
 use super::fit;
 use super::profile::{self, Points};
 use super::release::{epochs_in, release_whole};
@@ -81,11 +82,7 @@ struct Repair {
 pub(super) struct Original {
     settings: Settings,
     mss: Bytes,
-    /// Origin of the epoch grid.
-    started: Time,
-    next_epoch: Time,
-    /// Last time something was acknowledged.
-    heard: Time,
+    epochs: Epochs,
     slow_start: bool,
     repair: Option<Repair>,
     estimator: Estimator,
@@ -113,9 +110,7 @@ impl Original {
         Self {
             settings,
             mss: Bytes::new(1),
-            started: Time::ZERO,
-            next_epoch: Time::ZERO,
-            heard: Time::ZERO,
+            epochs: Epochs::new(settings.epoch),
             slow_start: true,
             repair: None,
             estimator: Estimator::default(),
@@ -153,11 +148,10 @@ impl Original {
     fn restart(&mut self, cx: &mut Cx<'_>, why: &'static str) {
         let mut points = std::mem::take(&mut self.points);
         points.clear();
+        self.epochs.hear(cx.now);
         *self = Self {
             mss: self.mss,
-            started: self.started,
-            next_epoch: self.next_epoch,
-            heard: cx.now,
+            epochs: self.epochs,
             newest: self.newest,
             session: self.newest + 1,
             points,
@@ -279,7 +273,7 @@ impl Original {
             return;
         }
         let in_flight = self.packets(self.in_flight);
-        let silence = cx.now.since(self.heard).as_millis_f64();
+        let silence = self.epochs.silence(cx.now);
         let frozen = self.repair.is_some_and(|repair| repair.frozen);
         let suppress = self
             .estimator
@@ -302,12 +296,6 @@ impl Original {
             self.mss * release_whole(self.window as u64, in_flight, epochs)
         };
     }
-
-    fn next_on_grid(&self, now: Time) -> Time {
-        let epoch = self.settings.epoch.as_nanos().max(1);
-        let passed = now.since(self.started).as_nanos() / epoch;
-        self.started + self.settings.epoch * (passed + 1)
-    }
 }
 
 impl Controller for Original {
@@ -322,20 +310,12 @@ impl Controller for Original {
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss.max(Bytes::new(1));
-        self.started = cx.now;
-        self.heard = cx.now;
-        self.next_epoch = self.next_on_grid(cx.now);
+        self.epochs.start(cx.now);
         self.refill();
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
-        if sent.in_flight_before == Bytes::ZERO {
-            // Silence is counted from here: before, there was nothing to hear.
-            self.heard = cx.now;
-        }
-        if self.next_epoch <= cx.now {
-            self.next_epoch = self.next_on_grid(cx.now);
-        }
+        self.epochs.on_sent(cx.now, sent);
         self.in_flight = self.in_flight.min(sent.in_flight_before) + sent.len;
         self.quota = self.quota.saturating_sub(sent.len);
         self.newest = self.newest.max(sent.pn);
@@ -344,7 +324,7 @@ impl Controller for Original {
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        self.heard = cx.now;
+        self.epochs.hear(cx.now);
         for packet in ack.acked {
             if packet.pn >= self.session {
                 self.acknowledged(cx, packet, !ack.limited.app);
@@ -398,10 +378,9 @@ impl Controller for Original {
     }
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, _idle: Span) {
-        self.heard = cx.now;
+        self.epochs.resume(cx.now);
         self.in_flight = Bytes::ZERO;
         self.estimator.forget_recent();
-        self.next_epoch = self.next_on_grid(cx.now);
         self.refill();
     }
 
@@ -419,8 +398,7 @@ impl Controller for Original {
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        if cx.now >= self.next_epoch {
-            self.next_epoch = self.next_on_grid(cx.now);
+        if self.epochs.end(cx.now) {
             self.epoch(cx);
         }
     }
@@ -433,8 +411,7 @@ impl Controller for Original {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        let idle = self.in_flight == Bytes::ZERO && self.quota >= self.mss;
-        (!idle).then_some(self.next_epoch)
+        self.epochs.timer(self.in_flight, self.quota, self.mss)
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {

@@ -32,6 +32,15 @@ pub(in crate::algorithms) fn release_exact(window: f64, in_flight: f64, epochs: 
     (window - in_flight * share).max(0.0)
 }
 
+/// What leaves of `exact` packets: whole ones. The rest is owed, and `credit` keeps it for the next
+/// time.
+pub(in crate::algorithms) fn whole_packets(exact: f64, credit: &mut f64) -> f64 {
+    let exact = exact + *credit;
+    let whole = libm::floor(exact);
+    *credit = (exact - whole).clamp(0.0, 1.0);
+    whole
+}
+
 /// Epochs in a round trip, rounded up, at least 1.
 pub(in crate::algorithms) fn epochs_in(rtt_ms: f64, epoch_ms: f64) -> u64 {
     ((rtt_ms / epoch_ms.max(MIN_DELAY)).ceil() as u64).max(1)
