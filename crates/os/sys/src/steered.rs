@@ -76,7 +76,6 @@ struct Feed {
     cwnd: u32,
     acks: u64,
     samples: [Sample; SAMPLES],
-    rest: [u64; 7],
 }
 
 // SAFETY: integers without gaps, for which any bytes will do.

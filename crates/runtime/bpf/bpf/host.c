@@ -183,9 +183,9 @@ int alcc_host_window_is_steered(struct window *w, __u64 now, __u32 beat)
 	return window_is_steered(w, now, beat);
 }
 
-void alcc_host_window_round(struct window *w, __u32 delivered, __u32 in_flight)
+void alcc_host_window_round(struct window *w, __u32 delivered, __u32 in_flight, int tested)
 {
-	window_round(w, delivered, in_flight);
+	window_round(w, delivered, in_flight, tested);
 }
 
 __u32 alcc_host_window_allowed(const struct window *w, __u32 wish, __u32 clamp, int repairing)

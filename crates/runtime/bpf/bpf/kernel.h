@@ -61,6 +61,9 @@ struct tcp_sock {
 	__u32 delivered;
 	__u32 lost;
 	__u32 prior_cwnd;
+	/* When the stack last read the clock, which it does first for each packet: us and ns. */
+	__u64 tcp_mstamp;
+	__u64 tcp_clock_cache;
 };
 
 struct inet_connection_sock {

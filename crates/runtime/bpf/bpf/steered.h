@@ -7,8 +7,6 @@
 
 #include "kernel.h"
 
-#include "window.h"
-
 /* Acknowledgements that are remembered. */
 #define SAMPLES 32
 
@@ -35,12 +33,6 @@ struct feed {
 	__u32 cwnd; /* in force */
 	__u64 acks; /* in total; the newest sample is at (acks - 1) modulo SAMPLES */
 	struct sample samples[SAMPLES];
-	/* From here on the program's own. */
-	struct window window;
-	__u32 wish;
-	__u32 until;
-	__u64 rate;
-	__u64 repairing;
 };
 
 struct {

@@ -11,12 +11,28 @@
 #include "before.h"
 #include "pacing.h"
 #include "steered.h"
+#include "window.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-static __always_inline __u64 now_us(void)
+/*
+ * The program's own, in the stack's private area: what is asked for each transmission and each
+ * acknowledgement must not be looked for first.
+ */
+struct own {
+	struct window window;
+	/* The knobs that are in force. */
+	__u64 rate;
+	__u32 wish;
+	__u32 until;
+	__u32 repairing;
+};
+
+_Static_assert(sizeof(struct own) <= 104, "the stack's private area holds it");
+
+static __always_inline struct own *own_of(struct sock *sk)
 {
-	return bpf_ktime_get_ns() / 1000;
+	return (struct own *)((struct inet_connection_sock *)sk)->icsk_ca_priv;
 }
 
 static __always_inline __u32 in_flight(struct tcp_sock *tp)
@@ -46,15 +62,16 @@ void BPF_PROG(alcc_window_init, struct sock *sk)
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	struct feed *f = bpf_sk_storage_get(&feed, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 
-	if (!f)
-		return;
-	f->wish = 0;
-	f->until = 0;
-	f->rate = 0;
-	f->repairing = 0;
+	struct own *o = own_of(sk);
+
+	o->rate = 0;
+	o->wish = 0;
+	o->until = 0;
+	o->repairing = 0;
+	window_start(&o->window, bpf_ktime_get_ns() / 1000, tp->delivered, tp->snd_cwnd);
 	/* Where the counters stand, for who reads their differences. */
-	note(tp, f, bpf_ktime_get_ns(), 0);
-	window_start(&f->window, now_us(), tp->delivered, tp->snd_cwnd);
+	if (f)
+		note(tp, f, bpf_ktime_get_ns(), 0);
 	tp->snd_ssthresh = 0x7fffffff;
 	/* BBR leaves the stack's own pacing switched on. */
 	if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == ~0UL)
@@ -77,10 +94,7 @@ __u32 BPF_PROG(alcc_window_undo, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(alcc_window_state, struct sock *sk, __u8 new_state)
 {
-	struct feed *f = bpf_sk_storage_get(&feed, sk, 0, 0);
-
-	if (f)
-		f->repairing = new_state >= TCP_CA_RECOVERY;
+	own_of(sk)->repairing = new_state >= TCP_CA_RECOVERY;
 }
 
 static __always_inline void pace(struct sock *sk, __u64 rate)
@@ -98,20 +112,19 @@ static __always_inline void pace(struct sock *sk, __u64 rate)
 	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
 }
 
-static __always_inline void apply(struct sock *sk, struct feed *f, const struct knobs *k)
+static __always_inline void apply(struct sock *sk, struct own *o, const struct knobs *k)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	__u32 until = window_quota_holds(&f->window, now_us(), k->beat) ? k->until : 0;
+	__u32 until = window_quota_holds(&o->window, tp->tcp_mstamp, k->beat) ? k->until : 0;
 
-	f->wish = k->window;
-	f->until = k->until;
-	f->rate = k->rate;
+	o->wish = k->window;
+	o->until = k->until;
+	o->rate = k->rate;
 	if (k->window) {
 		__u32 flight = in_flight(tp);
 		__u32 wish = window_until(k->window, until, flight + tp->delivered + tp->lost, flight);
 
-		tp->snd_cwnd = window_allowed(&f->window, wish, tp->snd_cwnd_clamp, f->repairing);
-		f->cwnd = tp->snd_cwnd;
+		tp->snd_cwnd = window_allowed(&o->window, wish, tp->snd_cwnd_clamp, o->repairing);
 	}
 	pace(sk, k->rate);
 }
@@ -133,26 +146,30 @@ static __always_inline void give_back(struct sock *sk)
 	}
 }
 
+/* The stack has read the clock for this acknowledgement. */
 static __always_inline void control(struct sock *sk, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct own *o = own_of(sk);
 	struct feed *f = bpf_sk_storage_get(&feed, sk, 0, 0);
 	struct knobs *k = bpf_sk_storage_get(&knobs, sk, 0, 0);
-	__u64 now = bpf_ktime_get_ns();
 
 	/* Without memory nobody can steer. */
 	if (!f) {
 		give_back(sk);
 		return;
 	}
-	note(tp, f, now, rs->rtt_us > 0 ? rs->rtt_us : 0);
-	window_round(&f->window, tp->delivered, in_flight(tp));
-	if (!window_is_steered(&f->window, now / 1000, k ? k->beat : 0)) {
+	note(tp, f, tp->tcp_clock_cache, rs->rtt_us > 0 ? rs->rtt_us : 0);
+	window_round(&o->window, tp->delivered, in_flight(tp),
+		     2 * (__u64)rs->prior_in_flight >= tp->snd_cwnd);
+	if (!window_is_steered(&o->window, tp->tcp_mstamp, k ? k->beat : 0)) {
 		give_back(sk);
 		return;
 	}
-	if (k)
-		apply(sk, f, k);
+	if (!k)
+		return;
+	apply(sk, o, k);
+	f->cwnd = tp->snd_cwnd;
 }
 
 SEC("struct_ops")
@@ -169,16 +186,28 @@ void BPF_PROG(alcc_window_control_old, struct sock *sk, const struct rate_sample
 	control(sk, rs);
 }
 
-/* Asked before each transmission: what user space has raised acts at once when it kicks. */
+/*
+ * Asked before each transmission: what user space has raised acts at once when it kicks. Not where
+ * the next acknowledgement is as near as that: there it would be asked most often, for nothing.
+ */
 SEC("struct_ops")
 __u32 BPF_PROG(alcc_window_segments, struct sock *sk)
 {
-	struct feed *f = bpf_sk_storage_get(&feed, sk, 0, 0);
-	struct knobs *k = bpf_sk_storage_get(&knobs, sk, 0, 0);
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct own *o = own_of(sk);
+	struct knobs *k;
+	struct feed *f;
 
-	if (f && k && (k->window != f->wish || k->until != f->until || k->rate != f->rate))
-		apply(sk, f, k);
 	/* The stack's own default. */
+	if (tp->packets_out && tp->srtt_us >> 3 < WINDOW_NEAR)
+		return 2;
+	k = bpf_sk_storage_get(&knobs, sk, 0, 0);
+	if (!k || (k->window == o->wish && k->until == o->until && k->rate == o->rate))
+		return 2;
+	apply(sk, o, k);
+	f = bpf_sk_storage_get(&feed, sk, 0, 0);
+	if (f)
+		f->cwnd = tp->snd_cwnd;
 	return 2;
 }
 

@@ -17,6 +17,9 @@
 /* A quota of who has been silent for so long is old: the window alone holds. */
 #define WINDOW_QUOTA_HOLDS 100000
 
+/* An acknowledgement that comes within such a smoothed RTT is soon enough for a raised window. */
+#define WINDOW_NEAR 500
+
 /*
  * Packets per second at least. The stack waits out the pause after a packet whatever is set in the
  * meantime: at one byte per second that would be half an hour.
@@ -29,7 +32,8 @@ struct window {
 	__u32 beat; /* of the last answer */
 	__u32 round_began; /* packets delivered in total at this round's beginning */
 	__u32 round_ends; /* and at its end */
-	__u32 last_round; /* packets delivered in the last round */
+	__u32 last_round; /* packets delivered in the last round that says how many */
+	__u32 tested; /* the window was what held the sender back, in this round */
 };
 
 /* A connection taken over in mid-life has had `cwnd` delivered, as far as anybody knows. */
@@ -41,6 +45,7 @@ static inline void window_start(struct window *w, __u64 now, __u32 delivered, __
 	w->round_began = delivered;
 	w->round_ends = delivered + cwnd;
 	w->last_round = cwnd;
+	w->tested = 0;
 }
 
 /* With each acknowledgement. Is the window still somebody's? */
@@ -62,12 +67,21 @@ static inline int window_quota_holds(const struct window *w, __u64 now, __u32 be
 	return beat != w->beat || now - w->answered <= WINDOW_QUOTA_HOLDS;
 }
 
-/* A round ends when what was in flight at its beginning has been delivered. */
-static inline void window_round(struct window *w, __u32 delivered, __u32 in_flight)
+/*
+ * A round ends when what was in flight at its beginning has been delivered. Where half of the
+ * window was never used (RFC 9002, section 7.8), the sender was the limit and not the path: few
+ * packets delivered say nothing then.
+ */
+static inline void window_round(struct window *w, __u32 delivered, __u32 in_flight, int tested)
 {
+	__u32 now = delivered - w->round_began;
+
+	w->tested |= tested;
 	if ((__s32)(delivered - w->round_ends) < 0)
 		return;
-	w->last_round = delivered - w->round_began;
+	if (w->tested || now > w->last_round)
+		w->last_round = now;
+	w->tested = 0;
 	w->round_began = delivered;
 	w->round_ends = delivered + in_flight;
 }

@@ -12,12 +12,13 @@ struct Window {
     round_began: u32,
     round_ends: u32,
     last_round: u32,
+    tested: u32,
 }
 
 unsafe extern "C" {
     fn alcc_host_window_start(w: *mut Window, now: u64, delivered: u32, cwnd: u32);
     fn alcc_host_window_is_steered(w: *mut Window, now: u64, beat: u32) -> i32;
-    fn alcc_host_window_round(w: *mut Window, delivered: u32, in_flight: u32);
+    fn alcc_host_window_round(w: *mut Window, delivered: u32, in_flight: u32, tested: i32);
     fn alcc_host_window_quota_holds(w: *const Window, now: u64, beat: u32) -> i32;
     fn alcc_host_window_until(wish: u32, until: u32, sent: u32, in_flight: u32) -> u32;
     fn alcc_host_window_paced(rate: u64, mss: u32) -> u64;
@@ -35,6 +36,7 @@ impl Window {
             round_began: 0,
             round_ends: 0,
             last_round: 0,
+            tested: 0,
         };
         // SAFETY: the structure is the C code's, and nobody else has it.
         unsafe { alcc_host_window_start(&raw mut w, now, delivered, cwnd) };
@@ -48,7 +50,13 @@ impl Window {
 
     fn round(&mut self, delivered: u32, in_flight: u32) {
         // SAFETY: as in `new`.
-        unsafe { alcc_host_window_round(self, delivered, in_flight) }
+        unsafe { alcc_host_window_round(self, delivered, in_flight, 1) }
+    }
+
+    /// With less than half of the window in use.
+    fn idle_round(&mut self, delivered: u32, in_flight: u32) {
+        // SAFETY: as in `new`.
+        unsafe { alcc_host_window_round(self, delivered, in_flight, 0) }
     }
 
     fn allowed(&self, wish: u32, clamp: u32, repairing: bool) -> u32 {
@@ -102,6 +110,28 @@ fn a_wish_is_bounded_by_what_was_delivered() {
         70,
         "the application's own limit"
     );
+}
+
+#[test]
+fn what_the_sender_held_back_bounds_no_window() {
+    let mut w = Window::new(0, 0, 10);
+    w.round(10, 500);
+    w.round(510, 500);
+    assert_eq!(w.allowed(10_000, 0, false), 2_010);
+    // The sender had little to send; a round trip within a machine may be a single segment.
+    w.idle_round(1_010, 45);
+    w.idle_round(1_055, 45);
+    w.idle_round(1_100, 45);
+    assert_eq!(w.allowed(10_000, 0, false), 2_010);
+    // More than before is known at once.
+    w.idle_round(1_145, 600);
+    w.idle_round(1_745, 600);
+    assert_eq!(w.allowed(10_000, 0, false), 2_410);
+    // One moment in which the window was the limit is enough.
+    w.round(1_800, 600);
+    w.idle_round(2_345, 100);
+    w.round(2_445, 100);
+    assert_eq!(w.allowed(10_000, 0, false), 410);
 }
 
 #[test]
