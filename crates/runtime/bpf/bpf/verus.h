@@ -194,6 +194,7 @@ PURE_CALL int verus_acked(struct verus *v, const struct verus_ack *a)
 	rtt = a->rtt < MAX_RTT ? a->rtt : 0;
 	label = verus_label_at(v, a->sent_at);
 	v->heard = a->now;
+	v->used = a->in_flight;
 	v->in_flight = a->in_flight > a->acked ? a->in_flight - a->acked : 0;
 	if (a->idle)
 		v->idle = 1;

@@ -58,6 +58,7 @@ struct verus {
 	__u32 slow_start, relearning, repairing, may_cut, idle, deep, overlooked;
 	__u32 forget_from; /* slots to forget at the next fit; 0: none */
 	__u32 in_flight; /* packets */
+	__u32 used; /* packets in flight before the last acknowledgement */
 	/* For the BPF program: the stack's counter at the last acknowledgement. */
 	__u32 lost;
 	struct drains drains;
@@ -122,7 +123,10 @@ static long verus_label(__u32 i, void *state)
 	return 0;
 }
 
-/* From now on packets leave under this window, or what of it is used. */
+/*
+ * From now on packets leave under this window, or what of it is used. What is acknowledged makes
+ * room for as many packets: the last of them has as many in flight before it as there were.
+ */
 PURE_CALL int verus_note(struct verus *v, __u64 now)
 {
 	__u64 slot = now >> VERUS_SLOT, passed;
@@ -133,7 +137,7 @@ PURE_CALL int verus_note(struct verus *v, __u64 now)
 		return 0;
 	passed = slot - v->slot;
 	label = verus_packets(v);
-	flight = v->in_flight + 1;
+	flight = v->used ? v->used : 1;
 	l.label = v->labels[v->slot & (VERUS_LABELS - 1)];
 	if (passed > 1) {
 		v->slot = slot - 1;

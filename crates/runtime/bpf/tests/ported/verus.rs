@@ -111,6 +111,29 @@ fn on_the_same_acknowledgements_the_windows_stay_together() {
     stay_together("verus", controller::<State>, together);
 }
 
+/// Within a machine one acknowledgement tells of all that was in flight. The window was in use, and
+/// slow start goes on.
+#[test]
+fn an_acknowledgement_of_all_in_flight_lets_slow_start_grow() {
+    let mut state = State::new();
+    for round in 1..=10_u64 {
+        let now = 100 * round;
+        let flight = (state.cwnd() >> 20) as u32;
+        state.acked(&Ack {
+            now,
+            sent_at: now - 50,
+            rtt: 50,
+            segments: flight,
+            in_flight: flight,
+            used: true,
+            idle: false,
+            rate: 0,
+        });
+    }
+    let packets = state.cwnd() >> 20;
+    assert!(packets >= 5_000, "{packets} after ten round trips");
+}
+
 #[test]
 fn alone_on_a_link_it_reaches_what_the_reference_reaches() {
     reaches_the_same("verus", controller::<State>, 0.1, 0.2);
