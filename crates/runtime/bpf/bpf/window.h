@@ -17,8 +17,8 @@
 /* A quota of who has been silent for so long is old: the window alone holds. */
 #define WINDOW_QUOTA_HOLDS 100000
 
-/* An acknowledgement that comes within such a smoothed RTT is soon enough for a raised window. */
-#define WINDOW_NEAR 500
+/* With such a smoothed RTT a raised window waits for an acknowledgement, on the average half of it. */
+#define WINDOW_NEAR 1000
 
 /*
  * Packets per second at least. The stack waits out the pause after a packet whatever is set in the
