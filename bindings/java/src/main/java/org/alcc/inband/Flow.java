@@ -9,6 +9,10 @@ import org.alcc.cc.Controller;
 final class Flow {
     /** A write becomes no more records than this: the algorithm looks at each. */
     private static final int RECORDS_PER_WRITE = 8;
+    /** The mean of what is not heard of, nanoseconds. */
+    private static final double UNHEARD_OVER = 100_000_000;
+    /** Longer than a peer may wait to tell: a pause of this program, not how late it usually is. */
+    private static final long MAX_UNHEARD = 50_000_000;
     /** From here on short records share one, so that memory is bounded. */
     private static final int MAX_RECORDS = 8192;
 
@@ -48,12 +52,19 @@ final class Flow {
     private long exactSmallest;
     private long gateClosed;
 
+    /** Bytes that had arrived and were not heard of, in the mean: the peer told late, or nobody read here. */
+    private double unheard;
+    /** Of what has been heard of since then: bytes times nanoseconds. */
+    private double heardLate;
+    private long heardAt;
+
     Flow(Controller controller, long now, int mss, long seed) {
         this.controller = controller;
         this.now = now;
         this.mss = mss;
         deliveredAt = now;
         ackedAt = now;
+        heardAt = now;
         controller.start(now, mss, seed);
     }
 
@@ -113,11 +124,32 @@ final class Flow {
         return smallest;
     }
 
+    /**
+     * What may be unacknowledged. The algorithm's window is for the path; what has left it, but has not been heard of, is
+     * not in it. An algorithm that takes its window from the rate would else take the lateness of this program, or of
+     * the peer, for a slower path, and send ever less.
+     */
+    private long limit() {
+        long window = controller.window();
+        return window + Math.min((long) unheard, Long.MAX_VALUE - window);
+    }
+
+    /** {@code late}: of bytes just heard of, bytes times nanoseconds that they were in neither the path nor known. */
+    private void heard(double late) {
+        heardLate += late;
+        long span = now - heardAt;
+        if (span > 0) {
+            unheard += Math.min((double) span / UNHEARD_OVER, 1) * (heardLate / span - unheard);
+            heardLate = 0;
+            heardAt = now;
+        }
+    }
+
     /** Whole segments that window and quota let go. */
     private long allowed() {
         timerRan = false;
         long quota = controller.quota() / mss;
-        long window = Math.max(controller.window() / mss, 1);
+        long window = Math.max(limit() / mss, 1);
         long segments = Math.min(Math.max(window - inFlight() / mss, 0), quota);
         return segments > Long.MAX_VALUE / mss ? Long.MAX_VALUE : segments * mss;
     }
@@ -138,7 +170,7 @@ final class Flow {
         }
         gateClosed++;
         blocked = true;
-        boolean window = controller.window() - inFlight() < controller.quota();
+        boolean window = limit() - inFlight() < controller.quota();
         byWindow |= window;
         byQuota |= !window;
         return room;
@@ -188,6 +220,7 @@ final class Flow {
             long tag = controller.sent(now, length, before);
             if (before == 0) {
                 deliveredAt = now;
+                heardAt = now;
             }
             written += length;
             record(length, tag);
@@ -238,11 +271,15 @@ final class Flow {
         long since = deliveredAt;
         long before = inFlight();
         long error = 0;
+        double late = 0;
         boolean app = !blocked && !byWindow && !byQuota && !byPacer;
         batch.begin(before);
         for (int i = 0; i < n; i++) {
             int had = batch.count();
             long then = Math.min(Math.max(times[i], since), now);
+            if (known && positions[i] > acked) {
+                late += (positions[i] - acked) * (double) Math.min(now - then + (then - since) / 2, MAX_UNHEARD);
+            }
             cover(since, then, positions[i], known);
             boolean exact = batch.count() == had + 1 && complete == positions[i];
             if (batch.count() > had && !exact) {
@@ -250,6 +287,7 @@ final class Flow {
             }
             since = then;
         }
+        heard(late);
         int packets = batch.count();
         if (packets > 0) {
             if (known && complete == positions[n - 1]) {

@@ -35,6 +35,8 @@ final class Sending {
     private double tokens = Double.MAX_VALUE;
     private long tokensAt;
     private long pacedUntil = Controller.NONE;
+    /** The last output left data behind. */
+    private boolean backlogged;
     private long sent;
     private final PeerClock clock = new PeerClock();
     private final long[] positions = new long[Ack.MAX_STEPS + 2];
@@ -165,8 +167,10 @@ final class Sending {
             return Long.MAX_VALUE;
         }
         double perNano = rate / 8e9;
+        double gained = (now - tokensAt) * perNano;
         double burst = Math.max(flow.burst(), perNano * PACING_INTERVAL);
-        tokens = Math.min(tokens + (now - tokensAt) * perNano, burst);
+        // Who had more to send and comes late, as it waited for a processor, sends what its pace was meanwhile.
+        tokens = Math.min(tokens + gained, backlogged ? Math.max(burst, gained) : burst);
         tokensAt = now;
         if (tokens >= segment) {
             return (long) tokens;
@@ -178,7 +182,11 @@ final class Sending {
     }
 
     int output(long now, byte[] from, int at, int n, ByteBuffer out, int begin) {
-        int taken = n > 0 && ending != SENT ? frames(now, from, at, n, out, begin) : 0;
+        int taken = 0;
+        if (n > 0 && ending != SENT) {
+            taken = frames(now, from, at, n, out, begin);
+            backlogged = taken < n;
+        }
         if (ending == WANTED && taken == n && out.remaining() > OVERHEAD) {
             int before = out.position();
             FrameWriter.close(out, flow.written(), 0, "");
