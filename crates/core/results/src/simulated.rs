@@ -248,6 +248,8 @@ fn row(
         tcp_cwnd_range: quantile(&mut windows, 95)
             .zip(quantile(&mut windows, 5))
             .map(|(high, low)| high / low),
+        rtx_per_episode: (flow.loss_episodes > 0)
+            .then(|| flow.retransmits as f64 / flow.loss_episodes as f64),
         flow: Some(spec.text.clone()),
         name: spec.name.clone(),
         host: host.map(str::to_owned),

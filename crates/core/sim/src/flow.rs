@@ -213,9 +213,15 @@ impl Flow {
     /// `offered` is what its tight direction offered in that `duration`.
     pub(crate) fn report(&mut self, duration: Span, offered: Bytes) -> FlowReport {
         let (goodput, stats) = self.endpoints.counts();
-        let (retransmits, timeouts, gate_closed, rtt) = match stats {
-            Some(t) => (t.retransmits, t.timeouts, t.gate_closed, t.rtt.summary()),
-            None => (0, 0, 0, Summary::default()),
+        let (retransmits, timeouts, episodes, gate_closed, rtt) = match stats {
+            Some(t) => (
+                t.retransmits,
+                t.timeouts,
+                t.episodes,
+                t.gate_closed,
+                t.rtt.summary(),
+            ),
+            None => (0, 0, 0, 0, Summary::default()),
         };
         let meter = &mut self.meter;
         let share = meter.delivered_bytes.get() as f64 / offered.get() as f64;
@@ -247,6 +253,7 @@ impl Flow {
             rtx_burst: (meter.retransmit_runs.1 > 0)
                 .then(|| meter.retransmit_runs.0 as f64 / meter.retransmit_runs.1 as f64),
             timeouts,
+            loss_episodes: episodes,
             gate_closed,
             completion: self.completed.map(|at| at.since(self.start)),
             active: (self.start, self.stops, self.completed),

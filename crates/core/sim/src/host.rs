@@ -24,6 +24,7 @@ pub(crate) struct SenderStats {
     pub(crate) last_rtt: Option<Span>,
     pub(crate) retransmits: u64,
     pub(crate) timeouts: u64,
+    pub(crate) episodes: u64,
     pub(crate) gate_closed: u64,
 }
 
@@ -38,6 +39,7 @@ impl SenderStats {
     fn count(&mut self, sender: &Sender) {
         let stats = sender.stats();
         (self.retransmits, self.timeouts) = (stats.retransmits, stats.timeouts);
+        self.episodes = stats.episodes;
     }
 }
 

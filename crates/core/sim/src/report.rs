@@ -74,6 +74,8 @@ pub struct FlowReport {
     pub rtx_burst: Option<f64>,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// Loss episodes: what one recovery repairs, or one timeout.
+    pub loss_episodes: u64,
     /// Above TCP: how often a write was refused or cut short.
     pub gate_closed: u64,
     /// A transfer of a given size: from its start until its last byte was delivered to the

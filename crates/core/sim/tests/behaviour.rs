@@ -211,6 +211,13 @@ fn loss_is_repaired() {
         // One in fifty is lost, so one alone is sent again nearly always.
         let burst = flow.rtx_burst.unwrap();
         assert!((1.0..1.3).contains(&burst), "{burst}");
+        // Sent again are no fewer than episodes, and one repairs two losses of a flight at times.
+        let episodes = flow.loss_episodes;
+        assert!(
+            (flow.retransmits / 3..=flow.retransmits).contains(&episodes),
+            "{episodes} {}",
+            flow.retransmits
+        );
         // The stream is complete up to the last window.
         let sent = (flow.packets - flow.retransmits.min(flow.packets)) * 1400;
         assert!(

@@ -97,6 +97,7 @@ impl Sender {
 
     pub(super) fn open_episode(&mut self, cause: Spurious, frto: bool) {
         let timeout = cause == Spurious::Rto;
+        self.stats.episodes += 1;
         self.recovery = Some(Episode {
             recovery_point: self.next,
             pn: self.scoreboard.next_pn(),

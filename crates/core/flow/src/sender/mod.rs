@@ -34,6 +34,8 @@ pub struct SenderStats {
     pub retransmits: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
+    /// Loss episodes: what one recovery repairs, or one expiry of the timer.
+    pub episodes: u64,
     /// Tail loss probes.
     pub tail_probes: u64,
     /// Reductions that turned out to be spurious.
