@@ -75,6 +75,7 @@ impl Args {
                 self.y.clone()
             },
             log_x: false,
+            profile: None,
         }
     }
 }

@@ -38,7 +38,7 @@ pub mod twins;
 pub use distribution::Distribution;
 pub use groups::{Group, Spread};
 pub use pairs::Pair;
-pub use profiles::{FIGURES as PROFILE_FIGURES, Profiles};
+pub use profiles::{DrawnProfile, FIGURES as PROFILE_FIGURES, Profiles};
 pub use results::{About, Results};
 pub use row::{EMULATED, Row, SIMULATED, csv};
 pub use series::{Series, quantiles};

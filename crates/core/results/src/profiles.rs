@@ -4,6 +4,7 @@
 use alcc_cc::ProfilePoint;
 use alcc_sim::{FlowState, Report};
 use alcc_units::{Span, Time};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -60,6 +61,19 @@ impl Snapshot {
     }
 }
 
+/// A profile to be drawn: windows in packets, delays in ms.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DrawnProfile {
+    /// Seconds from the begin of the window.
+    pub at_s: f64,
+    /// The flow's throughput in that second, Mbit/s.
+    pub throughput_mbps: f64,
+    /// What was measured.
+    pub points: Vec<(u32, f64)>,
+    /// What was fitted.
+    pub curve: Vec<(u32, f64)>,
+}
+
 /// The profiles of a run, one snapshot of each flow a second.
 #[derive(Clone, Debug, Default)]
 pub struct Profiles {
@@ -113,6 +127,37 @@ impl Profiles {
             }
         }
         Ok(())
+    }
+
+    /// One of every `each` profiles of the first flow that have a curve, and the last one.
+    pub fn drawn(&self, report: &Report, each: usize) -> Vec<DrawnProfile> {
+        let fitted = self.snapshots.iter().filter(|one| one.flow == 0);
+        let fitted: Vec<&Snapshot> = fitted.filter(|one| one.ends().is_some()).collect();
+        let last = fitted.len().saturating_sub(1);
+        let chosen = fitted.iter().enumerate();
+        let chosen = chosen.filter(|(i, _)| i % each.max(1) == 0 || *i == last);
+        let seconds = report.flows.first().map_or(&[][..], |flow| &flow.seconds);
+        let of = |one: &Snapshot, fitted: bool| {
+            let points = one.points.iter().filter(|point| point.fitted == fitted);
+            // Microseconds are enough to draw, and a third of the text.
+            let rounded = |ms: f64| (ms * 1_000.0).round() / 1_000.0;
+            points
+                .map(|point| (point.window, rounded(point.delay_ms)))
+                .collect()
+        };
+        chosen
+            .map(|(_, one)| {
+                let at = one.at.max(report.started).since(report.started);
+                let second = usize::try_from(at.as_nanos() / INTERVAL.as_nanos()).ok();
+                let bytes = second.and_then(|second| seconds.get(second)).copied();
+                DrawnProfile {
+                    at_s: at.as_secs_f64(),
+                    throughput_mbps: bytes.unwrap_or(0) as f64 * 8e-6,
+                    points: of(one, false),
+                    curve: of(one, true),
+                }
+            })
+            .collect()
     }
 
     /// Figures of the first flow's profile, those of [`FIGURES`] that it has:
@@ -200,6 +245,15 @@ mod tests {
         let figures = profiles.figures(&report);
         assert!(figures["curve_rise"] > 1.2, "{figures:?}");
         assert!((0.0..0.5).contains(&figures["curve_error"]), "{figures:?}");
+        let drawn = profiles.drawn(&report, 5);
+        assert!((2..=4).contains(&drawn.len()), "{}", drawn.len());
+        let last = drawn.last().unwrap();
+        assert!(last.at_s > 8.0 && last.points.len() > 2 && last.curve.len() > 2);
+        assert!(
+            (1.0..12.1).contains(&last.throughput_mbps),
+            "{}",
+            last.throughput_mbps
+        );
         let mut csv = Vec::new();
         profiles.write_csv(&mut csv, &report).unwrap();
         let csv = String::from_utf8(csv).unwrap();

@@ -107,6 +107,18 @@ pub struct Report {
     pub y: Vec<String>,
     /// The horizontal axis is logarithmic.
     pub log_x: bool,
+    /// Learned delay profiles are drawn, too: those of the first flow and the first start.
+    pub profile: Option<ProfileForm>,
+}
+
+/// How learned delay profiles are drawn (Verus).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProfileForm {
+    /// The points and the curve of the last second.
+    Points,
+    /// Every fifth curve, by the throughput of its second.
+    Curves,
 }
 
 /// One statement about cells, with its bound.
@@ -349,9 +361,9 @@ impl Definition {
         self.names(|metric| metric == "below_tcp" || metric.starts_with("tcp_cwnd"))
     }
 
-    /// Whether a metric needs the learned delay profiles.
+    /// Whether a metric or a picture needs the learned delay profiles.
     pub(crate) fn wants_profiles(&self) -> bool {
-        self.names(|metric| PROFILE_FIGURES.contains(&metric))
+        self.report.profile.is_some() || self.names(|metric| PROFILE_FIGURES.contains(&metric))
     }
 
     /// Whether it draws or expects such a metric.

@@ -378,6 +378,7 @@ mod tests {
             flows: mbps.iter().map(row).collect(),
             summary: Some(alcc_results::simulated::Summary::default()),
             channel: BTreeMap::new(),
+            profiles: Vec::new(),
             error: None,
         }
     }

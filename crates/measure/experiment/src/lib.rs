@@ -9,6 +9,7 @@
 //! | [`judge`] | the values of cells, the expectations, the verdict |
 //! | [`channel`] | figures of a trace alone |
 //! | [`picture`] | the figure as SVG |
+//! | [`profile_picture`] | learned delay profiles as SVG |
 //! | [`page`] | the site: an index, and a page for each experiment |
 //! | [`results`] | the stored results with the checksums of their inputs, and their page |
 //! | [`board`] | every algorithm everywhere, and the default that follows |
@@ -27,6 +28,7 @@ pub mod judge;
 pub mod page;
 pub mod picture;
 pub mod plan;
+pub mod profile_picture;
 pub mod results;
 pub mod run;
 pub mod sweep;

@@ -3,8 +3,8 @@
 //! nothing and need no script.
 use crate::definition::{Aggregate, Definition};
 use crate::judge::{Judgement, Outcome, Verdict, number, range, value};
-use crate::picture;
 use crate::run::Run;
+use crate::{picture, profile_picture};
 use alcc_results::Spread;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
@@ -170,6 +170,7 @@ pub fn experiment(shown: &ExperimentView<'_>, provenance: &Provenance) -> Result
             }
         }
         (figures(definition, runs)?)
+        (profiles(definition, runs)?)
         @if !judged.outcomes.is_empty() {
             h2 { "Expected and measured" }
             (wide("Expected and measured", &outcomes(&judged.outcomes)))
@@ -213,6 +214,26 @@ fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
                         span { span aria-hidden="true" style={ "color:" (picture::marker(i).0) } { (picture::marker(i).1) } " " (name) }
                     }
                     span { "Line: from the smallest to the largest of " (definition.starts) " starts." }
+                }
+            }
+        }
+    })
+}
+
+fn profiles(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
+    let pictures = profile_picture::pictures(definition, runs)?;
+    Ok(html! {
+        @if !pictures.is_empty() { h2 { "What was learned: delay over window" } }
+        @for picture in &pictures {
+            figure.profile {
+                div.plot role="region" aria-label={ "Profiles of " (picture.cell) } tabindex="0" {
+                    div role="img" aria-label=(picture.label) { (PreEscaped(&picture.svg)) }
+                }
+                figcaption.legend {
+                    span { (picture.cell) }
+                    @for (colour, sign, meaning) in &picture.legend {
+                        span { span aria-hidden="true" style={ "color:" (colour) } { (sign) } " " (meaning) }
+                    }
                 }
             }
         }

@@ -231,7 +231,7 @@ where
     area.present().map_err(|e| text(&e))
 }
 
-fn colour(series: usize) -> RGBColor {
+pub(crate) fn colour(series: usize) -> RGBColor {
     let hex = marker(series).0;
     let part = |from: usize| {
         let digits = hex.get(from..from + 2).unwrap_or("80");

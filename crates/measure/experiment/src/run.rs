@@ -8,7 +8,7 @@ use alcc_cc::Registry;
 use alcc_lab::twin::Real;
 use alcc_lab::{LabError, Tools, applications, parallel};
 use alcc_results::scenario::{Files, Resolved, Value};
-use alcc_results::{Profiles, Row, simulated};
+use alcc_results::{DrawnProfile, Profiles, Row, simulated};
 use alcc_sim::{FlowState, Probe, run_with};
 use alcc_units::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const MAX_EVENTS: &str = "40000000";
 /// Interval of the samples over time.
 const SAMPLE_INTERVAL: Span = Span::from_millis(20);
+
+/// One of so many learned profiles is drawn, as in figure 7b of the Verus paper.
+const DRAWN_EACH: usize = 5;
 
 /// The result of one run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -42,6 +45,9 @@ pub struct Run {
     /// Figures of a channel, of an application, or of a learned delay profile.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub channel: BTreeMap<String, f64>,
+    /// Learned delay profiles to be drawn, of the first start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<DrawnProfile>,
     /// Why the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -234,6 +240,7 @@ impl Runner<'_> {
                 flows: Vec::new(),
                 summary: None,
                 channel: figures.map_err(|wrong| run_error(recorder, wrong))?,
+                profiles: Vec::new(),
                 error: None,
             });
         }
@@ -261,9 +268,12 @@ impl Runner<'_> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(RunError::Interrupted);
         }
-        let mut learned = BTreeMap::new();
+        let (mut learned, mut drawn) = (BTreeMap::new(), Vec::new());
         if let (Some(profiles), Ok(report)) = (&probe.profiles, &report) {
             learned = profiles.figures(report);
+            if planned.repetition == 1 {
+                drawn = profiles.drawn(report, DRAWN_EACH);
+            }
         }
         let outcome = report.map_err(|e| e.to_string()).map(|report| {
             (
@@ -273,6 +283,7 @@ impl Runner<'_> {
         });
         Ok(Run {
             channel: learned,
+            profiles: drawn,
             ..self.done(planned, outcome)
         })
     }
@@ -345,6 +356,7 @@ impl Runner<'_> {
             flows,
             summary,
             channel: BTreeMap::new(),
+            profiles: Vec::new(),
             error,
         }
     }

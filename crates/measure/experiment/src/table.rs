@@ -254,6 +254,7 @@ values = [{ name = "a, b", scheme = "copa" }]
                 .iter()
                 .map(|(name, v)| ((*name).to_owned(), *v))
                 .collect(),
+            profiles: Vec::new(),
             error: None,
         }
     }

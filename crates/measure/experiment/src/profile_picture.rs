@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Learned delay profiles as the Verus paper draws them: points with the curve through them
+//! (figure 5), or curves over time (figure 7b). Delay in ms over the window in packets.
+use crate::definition::{Definition, ProfileForm};
+use crate::picture::COLOURS;
+use crate::run::Run;
+use alcc_results::DrawnProfile;
+use plotters::prelude::*;
+
+const WIDTH: u32 = 760;
+const HEIGHT: u32 = 380;
+/// Most points of a curve: the eye tells no more apart, and a page is to stay small.
+const CURVE_POINTS: usize = 60;
+/// Most measured points of a picture.
+const POINTS: usize = 400;
+/// Lengths of dash and gap of each third, so that they differ without colour: none is a full line.
+const DASHES: [&str; 3] = ["", "9 4", "2 4"];
+
+/// The profiles of one cell.
+pub struct Picture {
+    /// The names of the cell's choices.
+    pub cell: String,
+    /// What is drawn, for those who cannot see it.
+    pub label: String,
+    /// The drawing.
+    pub svg: String,
+    /// What stands for what: colour, sign, meaning.
+    pub legend: Vec<(&'static str, &'static str, String)>,
+}
+
+/// One curve with its look.
+struct Line<'a> {
+    third: usize,
+    of: &'a DrawnProfile,
+}
+
+/// A picture for each cell with profiles, of its first start.
+///
+/// # Errors
+/// The error of the drawing library.
+pub fn pictures(definition: &Definition, runs: &[Run]) -> Result<Vec<Picture>, String> {
+    let Some(form) = definition.report.profile else {
+        return Ok(Vec::new());
+    };
+    let drawn = runs.iter().filter(|run| !run.profiles.is_empty());
+    drawn.map(|run| picture(form, run)).collect()
+}
+
+fn picture(form: ProfileForm, run: &Run) -> Result<Picture, String> {
+    let cell = run.cell.join(", ");
+    let profiles = run.profiles.as_slice();
+    Ok(match (form, profiles) {
+        (ProfileForm::Points, [.., last]) => {
+            let line = Line { third: 1, of: last };
+            let points = thinned(&last.points, POINTS);
+            let label = format!(
+                "{cell}: {} points and the curve through them after {:.0} s",
+                last.points.len(),
+                last.at_s
+            );
+            Picture {
+                svg: draw(&label, &[line], &points)?,
+                legend: vec![
+                    (COLOURS[0], "●", "measured delay of a window".to_owned()),
+                    (COLOURS[1], "╌", "the curve through them".to_owned()),
+                ],
+                label,
+                cell,
+            }
+        }
+        _ => {
+            let (thirds, bounds) = thirds(profiles);
+            let lines: Vec<Line<'_>> = profiles
+                .iter()
+                .zip(thirds)
+                .map(|(of, third)| Line { third, of })
+                .collect();
+            let label = format!("{cell}: {} curves, one every five seconds", lines.len());
+            let [low, high] = bounds;
+            let names = [
+                format!("seconds below {low:.1} Mbit/s"),
+                format!("seconds from {low:.1} to {high:.1} Mbit/s"),
+                format!("seconds above {high:.1} Mbit/s"),
+            ];
+            let signs = ["─", "╌", "┈"];
+            let looks = COLOURS.into_iter().zip(signs).zip(names);
+            Picture {
+                svg: draw(&label, &lines, &[])?,
+                legend: looks.map(|((c, s), name)| (c, s, name)).collect(),
+                label,
+                cell,
+            }
+        }
+    })
+}
+
+/// By throughput: the lower, the middle or the upper third, and the two bounds between them, Mbit/s.
+fn thirds(profiles: &[DrawnProfile]) -> (Vec<usize>, [f64; 2]) {
+    let mut sorted: Vec<f64> = profiles.iter().map(|one| one.throughput_mbps).collect();
+    sorted.sort_by(f64::total_cmp);
+    let bounds = [1, 2].map(|n| sorted.get(sorted.len() * n / 3).copied().unwrap_or(0.0));
+    let third = |one: &DrawnProfile| bounds.iter().filter(|b| one.throughput_mbps >= **b).count();
+    (profiles.iter().map(third).collect(), bounds)
+}
+
+/// At most so many, evenly chosen, the last one among them.
+fn thinned(points: &[(u32, f64)], most: usize) -> Vec<(f64, f64)> {
+    let each = points.len().div_ceil(most.max(1)).max(1);
+    let last = points.len().saturating_sub(1);
+    let chosen = points.iter().enumerate();
+    let chosen = chosen.filter(|(i, _)| i % each == 0 || *i == last);
+    chosen
+        .map(|(_, &(window, delay))| (f64::from(window), delay))
+        .collect()
+}
+
+fn draw(label: &str, lines: &[Line<'_>], points: &[(f64, f64)]) -> Result<String, String> {
+    let failed = |e: &dyn std::fmt::Display| format!("draw {label}: {e}");
+    let curves: Vec<(usize, Vec<(f64, f64)>)> = lines
+        .iter()
+        .map(|line| (line.third, thinned(&line.of.curve, CURVE_POINTS)))
+        .collect();
+    let all = curves.iter().flat_map(|(_, curve)| curve).chain(points);
+    let (window, delay) = all.fold((1.0_f64, 1.0_f64), |(w, d), p| (w.max(p.0), d.max(p.1)));
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+    let mut chart = ChartBuilder::on(&area)
+        .margin(8)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..window * 1.04, 0.0..delay * 1.04)
+        .map_err(|e| failed(&e))?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RGBColor(128, 128, 128).mix(0.3))
+        .x_label_formatter(&|v| format!("{v:.0}"))
+        .y_label_formatter(&|v| format!("{v:.0}"))
+        .x_desc("sending window, packets")
+        .y_desc("delay, ms")
+        .draw()
+        .map_err(|e| failed(&e))?;
+    let plotting = chart.plotting_area();
+    for &point in points {
+        let dot = Circle::new(point, 3, crate::picture::colour(0).filled());
+        plotting.draw(&dot).map_err(|e| failed(&e))?;
+    }
+    for (third, curve) in curves {
+        let style = crate::picture::colour(third).stroke_width(2);
+        plotting
+            .draw(&PathElement::new(curve, style))
+            .map_err(|e| failed(&e))?;
+    }
+    area.present().map_err(|e| failed(&e))?;
+    drop(chart);
+    drop(area);
+    // The drawing library has no dashes, but many short lines in their place.
+    for (colour, dashes) in COLOURS.iter().zip(DASHES).filter(|(_, d)| !d.is_empty()) {
+        let plain = format!("stroke=\"{}\"", colour.to_uppercase());
+        svg = svg.replace(&plain, &format!("{plain} stroke-dasharray=\"{dashes}\""));
+    }
+    // Text and lines take the colour of the page.
+    Ok(svg.replace("\"#000000\"", "\"currentColor\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(at_s: f64, throughput_mbps: f64) -> DrawnProfile {
+        DrawnProfile {
+            at_s,
+            throughput_mbps,
+            points: (1..=900).map(|w| (w, f64::from(w))).collect(),
+            curve: (1..=900).map(|w| (w, f64::from(w) * 1.1)).collect(),
+        }
+    }
+
+    fn run(profiles: Vec<DrawnProfile>) -> Run {
+        Run {
+            cell: vec!["Verus".to_owned()],
+            repetition: 1,
+            command: String::new(),
+            version: String::new(),
+            flows: Vec::new(),
+            summary: None,
+            channel: Default::default(),
+            profiles,
+            error: None,
+        }
+    }
+
+    #[test]
+    fn points_are_dots_and_the_last_curve_is_dashed() {
+        let run = run(vec![profile(1.0, 1.0), profile(2.0, 1.0)]);
+        let picture = picture(ProfileForm::Points, &run).unwrap();
+        let dots = picture.svg.matches("<circle").count();
+        assert!((300..=POINTS + 1).contains(&dots), "{dots}");
+        assert_eq!(picture.svg.matches("dasharray=\"9 4\"").count(), 1);
+        assert!(picture.label.contains("after 2 s"), "{}", picture.label);
+        assert_eq!(picture.legend.len(), 2);
+    }
+
+    #[test]
+    fn curves_are_told_apart_by_the_throughput_of_their_second() {
+        let all: Vec<_> = [5.0, 1.0, 9.0, 2.0, 6.0, 8.0]
+            .into_iter()
+            .map(|mbps| profile(0.0, mbps))
+            .collect();
+        assert_eq!(thirds(&all), (vec![1, 0, 2, 0, 1, 2], [5.0, 8.0]));
+        let picture = picture(ProfileForm::Curves, &run(all)).unwrap();
+        for colour in &COLOURS[..3] {
+            let upper = colour.to_uppercase();
+            assert!(picture.svg.contains(&upper), "{colour}");
+        }
+        let dotted = picture.svg.matches("dasharray=\"2 4\"").count();
+        assert_eq!(dotted, 2, "curves of the upper third");
+        assert!(picture.svg.len() < 100_000, "{}", picture.svg.len());
+        assert_eq!(picture.legend[0].2, "seconds below 5.0 Mbit/s");
+    }
+
+    #[test]
+    fn without_profiles_there_is_no_picture() {
+        assert_eq!(thinned(&[], 3), Vec::new());
+        let ends = thinned(&[(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)], 2);
+        assert_eq!(ends, [(1.0, 1.0), (3.0, 3.0), (4.0, 4.0)]);
+        assert_eq!(thirds(&[]).0, Vec::<usize>::new());
+    }
+}
