@@ -118,6 +118,7 @@ cpu_s_per_gbit lateness_p99_ms
 /// The fields that a row has where they are known, in the order in which they follow.
 const ROW_IF_KNOWN: &str = "
 throughput_p25_mbps throughput_p75_mbps below_tcp tcp_cwnd_median tcp_cwnd_range
+rtx_per_episode
 jain_1s worst_share_10s fair_after_s
 flow name host links dir start_s stop_s trace_start_s number_of_flows phases error side
 ";
@@ -215,7 +216,8 @@ experiments/verus-fig1 experiments/verus-fig10-droptail experiments/verus-fig10a
 experiments/verus-fig10b experiments/verus-fig10c experiments/verus-fig11a experiments/verus-fig11b
 experiments/verus-fig12 experiments/verus-fig13 experiments/verus-fig13-queue
 experiments/share-host experiments/verus-fig15-change experiments/verus-fig3-turns
-experiments/hsdpa-table2-learned experiments/verus-fig14 experiments/verus-fig15 experiments/verus-fig2 experiments/verus-fig3
+experiments/hsdpa-table2-learned experiments/hsdpa-table2-quiet experiments/hsdpa-fig5-learned
+experiments/verus-fig14 experiments/verus-fig15 experiments/verus-fig2 experiments/verus-fig3
 experiments/verus-fig4a experiments/verus-fig4b experiments/verus-fig5 experiments/verus-fig7a
 experiments/verus-fig7b experiments/verus-fig7b-alone experiments/verus-fig8a experiments/verus-fig8b
 experiments/verus-fig9-shared experiments/verus-fig9a experiments/verus-fig9b
