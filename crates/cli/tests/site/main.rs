@@ -45,6 +45,33 @@ of = { scheme = "fixed:window=2" }
 at-least = 11
 "#;
 
+/// Delay profiles of Verus as figure 5 of its paper draws them, and as figure 7b.
+const LEARNED: &str = r#"title = "What Verus learns"
+source = "this test"
+statement = "Its curve rises."
+starts = 1
+
+[scenario]
+link = "12mbit"
+flow = "{scheme}"
+duration = "40s"
+steps = "every=5s,rate=4mbit..12mbit"
+
+[[sweep]]
+key = "scheme"
+values = [{ name = "Verus", scheme = "verus:profile=original" }, "cubic"]
+
+[report]
+y = ["curve_rise"]
+profile = "FORM"
+
+[[expect]]
+says = "it rises"
+metric = "curve_rise"
+of = { scheme = "Verus" }
+at-least = 1.01
+"#;
+
 /// Widths of a phone and of a desk, in CSS pixels.
 const WIDTHS: [u32; 2] = [390, 1400];
 const TAB: u32 = 9;
@@ -52,7 +79,7 @@ const TAB: u32 = 9;
 struct Site {
     browser: Browser,
     _folder: tempfile::TempDir,
-    /// An index, an experiment, one that was not run, a sweep.
+    /// An index, an experiment, one that was not run, two with delay profiles, a sweep.
     pages: Vec<PathBuf>,
 }
 
@@ -82,10 +109,15 @@ fn site() -> Option<Site> {
     std::fs::create_dir(file.parent().unwrap()).unwrap();
     std::fs::write(&file, EXPERIMENT).unwrap();
     std::fs::write(file.with_file_name("README.md"), "# static\n\nWhy?\n").unwrap();
-    alcc(
-        folder.path(),
-        &["reproduce", "static/experiment.toml", "mdi-rapid"],
-    );
+    for form in ["points", "curves"] {
+        let file = folder.path().join(form).join("experiment.toml");
+        std::fs::create_dir(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, LEARNED.replace("FORM", form)).unwrap();
+    }
+    let files = ["static", "points", "curves"].map(|name| format!("{name}/experiment.toml"));
+    let files = files.iter().map(String::as_str);
+    let words = ["reproduce", "mdi-rapid"].into_iter().chain(files);
+    alcc(folder.path(), &words.collect::<Vec<_>>());
     let sweep = [
         "sweep",
         "--link",
@@ -101,6 +133,8 @@ fn site() -> Option<Site> {
         "reproduced/index",
         "reproduced/static",
         "reproduced/mdi-rapid",
+        "reproduced/points",
+        "reproduced/curves",
         "swept/sweep",
     ];
     let pages = pages.map(|page| folder.path().join(format!("{page}.html")));
@@ -159,6 +193,45 @@ fn pages_fit_and_show_what_they_have() {
     assert_eq!(browser.value(data), "index.html static.csv static.parquet");
     for name in ["static.csv", "static.parquet"] {
         assert!(site.pages[1].with_file_name(name).is_file(), "{name}");
+    }
+}
+
+/// Points and a dashed curve; curves in three colours and three kinds of line. All of them are inside the drawing, large
+/// enough to be seen, and explained.
+#[test]
+fn delay_profiles_are_drawn_as_the_paper_draws_them() {
+    let Some(mut site) = site() else { return };
+    let browser = &mut site.browser;
+    for width in WIDTHS {
+        browser.open(&site.pages[3], width, "light");
+        let number = |browser: &mut Browser, what: &str| browser.value(what).as_f64().unwrap();
+        let points = "document.querySelectorAll('.profile circle').length";
+        assert!(number(browser, points) > 20.0, "at {width}");
+        let dashes = "getComputedStyle(document.querySelector('.profile polyline[stroke-dasharray]')).strokeDasharray";
+        assert_eq!(browser.value(dashes), "9px, 4px");
+        let names = "document.querySelector('.profile .legend').innerText";
+        let names = browser.value(names);
+        assert!(
+            names.as_str().unwrap().contains("the curve through them"),
+            "{names}"
+        );
+
+        browser.open(&site.pages[4], width, "light");
+        let kinds = "JSON.stringify([...new Set([...document.querySelectorAll('.profile polyline')]\
+            .filter(e => parseFloat(getComputedStyle(e).strokeWidth) == 2)\
+            .map(e => getComputedStyle(e).stroke + getComputedStyle(e).strokeDasharray))].length)";
+        assert_eq!(browser.value(kinds), "3", "colours and dashes at {width}");
+        // Cubic learns none.
+        assert_eq!(
+            browser.value("document.querySelectorAll('.profile').length"),
+            1
+        );
+        let outside = "(() => { const box = document.querySelector('.profile svg').getBoundingClientRect();
+            return [...document.querySelectorAll('.profile polyline')].map(e => e.getBoundingClientRect())
+              .filter(r => r.left < box.left || r.right > box.right || r.top < box.top || r.bottom > box.bottom).length; })()";
+        assert_eq!(browser.value(outside), 0, "at {width}");
+        let tall = "document.querySelector('.profile svg').getBoundingClientRect().height";
+        assert!(number(browser, tall) > 300.0, "at {width}");
     }
 }
 

@@ -62,7 +62,7 @@ fn picture(form: ProfileForm, run: &Run) -> Result<Picture, String> {
                 svg: draw(&label, &[line], &points)?,
                 legend: vec![
                     (COLOURS[0], "●", "measured delay of a window".to_owned()),
-                    (COLOURS[1], "╌", "the curve through them".to_owned()),
+                    (COLOURS[1], "╍╍", "the curve through them".to_owned()),
                 ],
                 label,
                 cell,
@@ -82,7 +82,7 @@ fn picture(form: ProfileForm, run: &Run) -> Result<Picture, String> {
                 format!("seconds from {low:.1} to {high:.1} Mbit/s"),
                 format!("seconds above {high:.1} Mbit/s"),
             ];
-            let signs = ["─", "╌", "┈"];
+            let signs = ["━━", "╍╍", "┉┉"];
             let looks = COLOURS.into_iter().zip(signs).zip(names);
             Picture {
                 svg: draw(&label, &lines, &[])?,
