@@ -57,6 +57,11 @@ impl Summary<'_> {
         note(format_args!(
             "alcc: {what} accepted{outbound} TCP connections{loopback}{narrowed}; see 'alcc top'"
         ));
+        if self.settings.share {
+            note(format_args!(
+                "alcc: connections of one process to one address share an allowance; workers that are processes do not share with each other: give the server one, or use 'alcc proxy'"
+            ));
+        }
         if self.starts_elsewhere() {
             note(format_args!(
                 "alcc: {} starts programs that are not under it: use 'alcc proxy', or 'alcc run' inside the container",

@@ -252,6 +252,18 @@ fn the_start_says_what_is_controlled_and_what_is_not() {
     assert_eq!(first(&["--quiet"]), "");
 }
 
+#[test]
+fn the_start_says_that_workers_do_not_share_with_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |options: &[&str]| {
+        let args = [&["run"], options, &["--", "true"]].concat();
+        text(&output(dir.path(), &args).stderr)
+    };
+    let limit = "workers that are processes do not share with each other";
+    assert!(said(&["--share", "host"]).contains(limit));
+    assert!(!said(&[]).contains(limit));
+}
+
 fn http(address: &str, path: &str, headers: &str) -> (String, String) {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\n{headers}\r\n");
