@@ -44,7 +44,8 @@ impl Bar {
         if self.bar.is_hidden() {
             if self.said.elapsed() >= MIN_INTERVAL {
                 self.said = Instant::now();
-                note(format_args!("{:3.0} %  {what}", 100.0 * part));
+                let clock = clock(self.began.elapsed(), part);
+                note(format_args!("{:3.0} %  {clock}  {what}", 100.0 * part));
             }
             return;
         }

@@ -142,18 +142,45 @@ fn each_experiment_says_what_it_took() {
 }
 
 #[test]
+fn without_a_program_an_experiment_is_not_run_and_the_others_go_on() {
+    let folder = Folder::with(EXPERIMENT);
+    let channel = folder.path().join("channel.toml");
+    let text = "title = 'c'\nsource = 's'\nstatement = 'x'\n[channel]\nlink = '{trace}'\n\
+        [[sweep]]\nkey = 'trace'\nvalues = ['ms.trace']\n\
+        [[expect]]\nsays = 'x'\nmetric = 'cv_100ms'\nof = {}\nat-least = 0\n";
+    std::fs::write(&channel, text).unwrap();
+    let trace: Vec<String> = (1..=2_000).map(|ms| ms.to_string()).collect();
+    std::fs::write(folder.path().join("ms.trace"), trace.join("\n") + "\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["reproduce", "--emu", FILE, "channel.toml", "--json"])
+        .envs([("PATH", ""), ("ALCC_NGINX", "/no/such/nginx")])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [real, channel] = [0, 1].map(|i| &json["experiments"][i]);
+    let why = real["why"].as_str().unwrap();
+    assert_eq!(real["verdict"], "not-run", "{json}");
+    assert!(why.starts_with("needs real programs: "), "{why}");
+    assert_ne!(channel["verdict"], "not-run", "{channel}");
+}
+
+#[test]
 fn real_programs_run_the_same_experiment() {
     let folder = Folder::with(&EXPERIMENT.replace("\"cubic\" }", "\"cubic\" }, \"cubic/dir=up\""));
     let output = folder.alcc(&["--emu", FILE, "--json"]);
     let said = String::from_utf8_lossy(&output.stderr);
-    let known = ["find nginx", "find curl", "namespace", "device"];
-    if output.status.code() == Some(2) && known.iter().any(|k| said.contains(k)) {
-        support::lacks::lacks(said.trim());
-        return;
-    }
     assert!(output.status.success(), "{said}");
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let judged = &json["experiments"][0];
+    let why = judged["why"].as_str().unwrap();
+    let known = ["find nginx", "find curl", "namespace", "device"];
+    if judged["verdict"] == "not-run" && known.iter().any(|k| why.contains(k)) {
+        support::lacks::lacks(why);
+        return;
+    }
     assert_eq!(judged["mode"], "emu");
     // One start of two, so it judges nothing; but it has the figure.
     assert_eq!(judged["verdict"], "short", "{judged}");

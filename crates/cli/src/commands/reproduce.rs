@@ -6,6 +6,7 @@ use crate::progress::{Bar, stop_flag};
 use alcc_experiment::applications::{Applications, StoredApplication};
 use alcc_experiment::board::{self, Board, Kind};
 use alcc_experiment::catalogue::Entry;
+use alcc_experiment::definition::Subject;
 use alcc_experiment::judge::Mode;
 use alcc_experiment::page::{self, ExperimentView, Provenance, Took};
 use alcc_experiment::plan::PlannedRun;
@@ -207,14 +208,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let registry = args.plugins.registry()?;
     let files = ScenarioFolder::in_folder(args.traces.as_deref());
     let mode = args.mode();
-    let tools = match mode {
-        Mode::Simulated => None,
-        Mode::Emulated | Mode::Shortened => {
-            alcc_emu::prepare().map_err(Failure::usage)?;
-            let tools = super::compare::tools()?;
-            let plugins = args.plugins.files().to_vec();
-            Some(Tools { plugins, ..tools })
-        }
+    // Without a program or a privilege no flow can be real: then none is run, each says why, and
+    // what needs neither goes on.
+    let (tools, missing) = match mode {
+        Mode::Simulated => (None, None),
+        Mode::Emulated | Mode::Shortened => match real_tools(args) {
+            Ok(tools) => (Some(tools), None),
+            Err(why) => (None, Some(why)),
+        },
     };
     let workers = super::compare::processors() * if mode == Mode::Shortened { 2 } else { 1 };
     let stop = stop_flag()?;
@@ -251,10 +252,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for one in &mut all {
         let (began, cpu) = (Instant::now(), cpu_time());
         let mut stored = None;
-        one.runs = simulate(&runner, &one.id, &one.plan, &args.out, &mut |done| {
-            stored.get_or_insert(done);
-            bar.show((before + done) as f64 / total.max(1) as f64, &one.id);
-        })?;
+        let needed = missing.as_ref();
+        one.runs = match needed.filter(|_| one.definition.subject != Subject::Channel) {
+            Some(why) => Err(RunError::MissingRequirement(why.clone())),
+            None => simulate(&runner, &one.id, &one.plan, &args.out, &mut |done| {
+                stored.get_or_insert(done);
+                bar.show((before + done) as f64 / total.max(1) as f64, &one.id);
+            })?,
+        };
         before += one.plan.runs.len();
         if stored == Some(0) {
             let took = Took {
@@ -312,6 +317,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         print(table(&judged, &args.out))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The programs of `--emu`, or what is missing for them and what helps.
+fn real_tools(args: &Args) -> Result<Tools, String> {
+    let needs = |why: String| format!("real programs: {why}");
+    alcc_emu::prepare().map_err(|e| needs(e.to_string()))?;
+    let tools = super::compare::tools().map_err(|e| needs(e.to_string()))?;
+    let plugins = args.plugins.files().to_vec();
+    Ok(Tools { plugins, ..tools })
 }
 
 /// CPU time of this process, all threads.
