@@ -343,13 +343,18 @@ impl Bottleneck {
         queued
     }
 
-    /// Says which packets the queue has just discarded.
-    #[inline]
+    /// Says which packets the queue has just discarded, if any.
+    #[inline(always)]
     fn tell(&mut self, at: Time, why: DropReason, out: &mut impl Outcomes) {
         if !self.drops.is_empty() {
-            for packet in self.drops.drain(..) {
-                out.tell(Outcome::Dropped { at, packet, why });
-            }
+            self.tell_drops(at, why, out);
+        }
+    }
+
+    #[cold]
+    fn tell_drops(&mut self, at: Time, why: DropReason, out: &mut impl Outcomes) {
+        for packet in self.drops.drain(..) {
+            out.tell(Outcome::Dropped { at, packet, why });
         }
     }
 }

@@ -93,6 +93,9 @@ pub struct Direction {
     clock: Time,
     /// When something has to be done to a packet: asked for far more often than it changes.
     due: Time,
+    /// Nothing is lost at random, nothing changes, and there is no radio link: packets come and go
+    /// at one rate and delay.
+    plain: bool,
     bottleneck: Bottleneck,
     radio: Vec<Box<dyn Radio>>,
     /// The next time at which the bottleneck has to stand still.
@@ -124,7 +127,12 @@ impl Direction {
         let radio: Vec<_> = (spec.radio.iter())
             .map(|radio| radio.radio(seeds.next_u64()))
             .collect();
+        let rates = rates(&spec.rate, changes);
+        let delays = Schedule::new(spec.delay, changes, |s| s.delay);
+        let losses = Schedule::new(spec.loss, changes, |s| s.loss);
+        let steady = rates.is_none() && delays.is_none() && losses.is_none();
         Self {
+            plain: steady && spec.loss <= 0.0 && radio.is_empty(),
             pause: pause(&radio, Time::ZERO),
             radio,
             on_air: VecDeque::new(),
@@ -132,9 +140,9 @@ impl Direction {
             dir,
             delay: spec.delay,
             loss: spec.loss,
-            rates: rates(&spec.rate, changes),
-            delays: Schedule::new(spec.delay, changes, |s| s.delay),
-            losses: Schedule::new(spec.loss, changes, |s| s.loss),
+            rates,
+            delays,
+            losses,
             reorder: changes.reorder,
             clock: Time::ZERO,
             due: Time::MAX,
@@ -191,19 +199,12 @@ impl Direction {
         if self.bottleneck.next() == at {
             self.bottleneck.serve(at, out);
             self.route(at, out);
-        } else if self.next_step() == at {
-            self.step(at, out);
-            self.route(at, out);
-        } else if self.next_pause() == at {
-            self.stand_still(at);
-        } else if self.next_landing() == at {
-            if let Some((_, packet)) = self.on_air.pop_front() {
-                self.land(at, packet, out);
-            }
+        } else if !self.plain && self.next_change() == at {
+            self.change(at, out);
         } else if let Some((_, t)) = self.propagating.pop_front() {
             if self.dir == Dir::Up {
                 out.tell(t.delivered(at));
-            } else if self.lost(at) {
+            } else if !self.plain && self.lost(at) {
                 out.tell(dropped(at, t.packet));
             } else {
                 self.arrive(at, t.packet, out);
@@ -216,8 +217,28 @@ impl Direction {
     #[inline]
     fn next(&self) -> Time {
         let next = self.next_arrival().min(self.bottleneck.next());
-        let next = next.min(self.next_step());
-        next.min(self.next_landing()).min(self.next_pause())
+        if self.plain {
+            return next;
+        }
+        next.min(self.next_change())
+    }
+
+    /// When the rate or the radio link has something to do.
+    fn next_change(&self) -> Time {
+        let next = self.next_step().min(self.next_landing());
+        next.min(self.next_pause())
+    }
+
+    /// Does the first of it.
+    fn change(&mut self, at: Time, out: &mut impl Outcomes) {
+        if self.next_step() == at {
+            self.step(at, out);
+            self.route(at, out);
+        } else if self.next_pause() == at {
+            self.stand_still(at);
+        } else if let Some((_, packet)) = self.on_air.pop_front() {
+            self.land(at, packet, out);
+        }
     }
 
     /// What the bottleneck offers to carry after `from` and up to and including `to`: what
@@ -297,6 +318,16 @@ impl Direction {
             arrived,
             departed,
         };
+        if self.plain {
+            // After all that left before.
+            self.propagating.push_back((now + self.delay, propagating));
+            return;
+        }
+        self.travel_changing(now, propagating);
+    }
+
+    /// The same with a delay that may have changed.
+    fn travel_changing(&mut self, now: Time, propagating: InPropagation) {
         if let Some(delays) = &mut self.delays {
             self.delay = delays.at(now);
         }
@@ -311,7 +342,6 @@ impl Direction {
         }
     }
 
-    #[inline]
     fn lost(&mut self, now: Time) -> bool {
         if let Some(losses) = &mut self.losses {
             self.loss = losses.at(now);
@@ -322,8 +352,15 @@ impl Direction {
     /// A packet reaches the bottleneck.
     #[inline]
     fn arrive(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
-        // Steps that an idle bottleneck has slept through; a busy one has taken them at their
-        // times.
+        if !self.plain {
+            self.wake(now, out);
+        }
+        self.bottleneck.arrive(now, packet, out);
+    }
+
+    /// What an idle bottleneck has slept through.
+    fn wake(&mut self, now: Time, out: &mut impl Outcomes) {
+        // Steps; a busy one has taken them at their times.
         if self.rates.as_ref().is_some_and(|rates| rates.next() <= now) {
             self.step(now, out);
         }
@@ -331,7 +368,6 @@ impl Direction {
         if self.pause.is_some_and(|pause| pause.begin <= now) {
             self.stand_still(now);
         }
-        self.bottleneck.arrive(now, packet, out);
     }
 
     /// The pause that has begun, if it has not ended; later ones are to come.
@@ -377,7 +413,7 @@ impl Direction {
     fn land(&mut self, at: Time, landed: InPropagation, out: &mut impl Outcomes) {
         if self.dir == Dir::Down {
             out.tell(landed.delivered(at));
-        } else if self.lost(at) {
+        } else if !self.plain && self.lost(at) {
             out.tell(dropped(at, landed.packet));
         } else {
             self.travel(at, landed.packet, landed.arrived, landed.departed);

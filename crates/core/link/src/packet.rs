@@ -3,7 +3,10 @@ use alcc_units::{Bytes, Span, Time};
 
 /// Explicit Congestion Notification: the last two bits of an IP packet's traffic class (RFC 3168,
 /// section 5).
+///
+/// As wide as what it lies beside in a [`Packet`]: without padding a packet is copied in whole words.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[repr(u32)]
 pub enum Ecn {
     /// The sender does not understand marks.
     #[default]
@@ -69,7 +72,11 @@ pub enum DropReason {
 /// Every packet that was pushed ends in exactly one `Delivered` or `Dropped`. On its way it gives
 /// one `Arrived` when it reaches the bottleneck and one `Departed` when it leaves it; these two are
 /// for logs and meters.
+///
+/// Its kind lies in a place of its own, not in what a packet cannot be: who makes one knows the
+/// kind, and nothing is asked again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
 pub enum Outcome {
     /// It reached the bottleneck. The queue may refuse it at once: then a `Dropped` follows at the
     /// same time.
