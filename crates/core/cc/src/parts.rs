@@ -35,7 +35,12 @@ pub const MAX_PACING_RATE: Rate = Rate::bps(1_000_000_000_000);
 
 /// How many segments a record stands for: its length over `mss`, rounded, at least 1. At most
 /// 65536, so that loops over segments are bounded.
+#[inline]
 pub fn segments(len: Bytes, mss: Bytes) -> u64 {
+    if len == mss {
+        // Nearly all are, and a division is slow.
+        return 1;
+    }
     let mss = mss.get().max(1);
     (len.get().saturating_add(mss / 2) / mss).clamp(1, 1 << 16)
 }

@@ -39,6 +39,7 @@ pub use wire::{Ack, AckError, Arrival, RANGES, Transmit};
 use alcc_units::Time;
 
 /// The earlier of two times; `None` is never.
+#[inline]
 fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

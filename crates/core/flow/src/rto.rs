@@ -101,6 +101,7 @@ impl RtoEstimator {
     }
 
     /// The RTO with backoff; `None`: no timer.
+    #[inline]
     pub(crate) fn timeout(&self) -> Option<Span> {
         let view = self.rtt.view();
         let sampled = !view.smoothed.is_zero();

@@ -57,6 +57,8 @@ pub struct Simulation<P: Probe = ()> {
     max_at_once: u64,
     /// The time of the last event, and the number of events when it began.
     instant: (Time, u64),
+    /// With fewer events than this there is nothing to look at.
+    look_at: u64,
     /// Everything up to here has happened.
     now: Time,
     over: bool,
@@ -152,6 +154,7 @@ impl<P: Probe> Simulation<P> {
             max_at_once: MAX_AT_ONCE + MAX_AT_ONCE_PER_FLOW * flows.len() as u64,
             traffic: Traffic::new(probe, flows, packets, scenario, first_start),
             instant: (Time::ZERO, 0),
+            look_at: 0,
             now: Time::ZERO,
             over: false,
             outbox: Vec::new(),
@@ -255,12 +258,23 @@ impl<P: Probe> Simulation<P> {
     }
 
     /// One more event: an error if there are too many.
+    #[inline]
     fn count(&mut self, now: Time) -> Result<(), SimError> {
         self.traffic.events += 1;
         let events = self.traffic.events;
         if now > self.instant.0 {
             self.instant = (now, events);
         }
+        if events < self.look_at {
+            return Ok(());
+        }
+        self.look(now)
+    }
+
+    /// Are there too many events, or is it time to show progress?
+    #[cold]
+    fn look(&mut self, now: Time) -> Result<(), SimError> {
+        let events = self.traffic.events;
         if events > self.max_events {
             return Err(SimError::Events { events, at: now });
         }
@@ -276,6 +290,10 @@ impl<P: Probe> Simulation<P> {
         {
             return Err(SimError::Stopped { at: now });
         }
+        // An instant that begins later reaches its limit later: this is never too late.
+        let most = self.max_events.min(self.instant.1 + self.max_at_once);
+        let progress = (events / PROGRESS_INTERVAL + 1) * PROGRESS_INTERVAL;
+        self.look_at = progress.min(most.saturating_add(1));
         Ok(())
     }
 
@@ -301,15 +319,16 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
-    /// A host sends.
+    /// A receiving host sends.
+    #[inline]
     fn push(&mut self, now: Time, number: usize, len: Bytes, content: Content) {
-        let data = matches!(content, Content::Data(_));
-        let id = self.insert(now, number, len, data);
+        let id = self.insert(now, number, len, false);
         *self.traffic.packets.content_mut(id) = content;
         self.leave(now, id);
     }
 
     /// Makes room for a packet that a host sends, and for its content.
+    #[inline]
     fn insert(&mut self, now: Time, number: usize, len: Bytes, data: bool) -> u32 {
         let flow = &self.traffic.flows[number];
         self.traffic.packets.insert(InFlight {
@@ -390,6 +409,7 @@ impl<P: Probe> Simulation<P> {
     }
 
     /// Sends the report of the receiver module, if one is due.
+    #[inline]
     fn report_back(&mut self, now: Time, number: usize) {
         if self.traffic.flows[number].partner.is_none() {
             self.push_report(now, number);

@@ -135,6 +135,7 @@ impl Writes {
 }
 
 /// The earlier of two times; `None` is never.
+#[inline]
 pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -292,6 +292,7 @@ impl Sender {
     }
 
     /// Free space in the send buffer.
+    #[inline]
     fn space(&self) -> Bytes {
         if self.rules.send_buffer.1 == Bytes::ZERO {
             return Bytes::MAX;
