@@ -324,6 +324,10 @@ fn who_is_not_there() {
     assert!(said.contains("/proc/4194304"), "{said}");
     let (status, said) = refused(&mut alcc("attach --cgroup /no/such --cc copa"));
     assert_eq!(status, Some(2), "{said}");
+    assert!(
+        said.contains("/no/such") && said.contains("/sys/fs/cgroup/"),
+        "{said}"
+    );
     let (status, said) = refused(&mut alcc(&format!("attach --port {port} --cc nosuch")));
     assert_ne!(status, Some(0), "{said}");
     done(&format!("attach --port {port} --cc copa"));

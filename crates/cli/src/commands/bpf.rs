@@ -70,7 +70,8 @@ pub(crate) fn failure(error: BpfError) -> Failure {
         | BpfError::NoBtf
         | BpfError::NoJit
         | BpfError::Busy
-        | BpfError::File { .. } => Failure::usage(error),
+        | BpfError::File { .. }
+        | BpfError::NoCgroup { .. } => Failure::usage(error),
         BpfError::NameTaken { .. } | BpfError::Kernel { .. } => Failure::failed(error),
     }
 }

@@ -2,7 +2,7 @@
 //! The door for containers: the maps of `alcc_window` as socket options of the sockets of a cgroup.
 use crate::control::{self, is_loaded};
 use crate::error::BpfError;
-use crate::selection::all_cgroups;
+use crate::selection::{all_cgroups, is_cgroup};
 use crate::{Cost, WINDOW, pins};
 use libbpf_rs::Link;
 use nix::sys::socket::sockopt::TcpNoDelay;
@@ -35,6 +35,7 @@ pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
             error: format!("{} is not loaded: run 'alcc bpf load'", WINDOW.name),
         });
     }
+    is_cgroup(cgroup)?;
     let folder = File::open(cgroup).map_err(|e| BpfError::file("open the cgroup", cgroup, e))?;
     let number = (folder.metadata())
         .map_err(|e| BpfError::file("look at the cgroup", cgroup, e))?

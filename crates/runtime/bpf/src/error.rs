@@ -52,6 +52,17 @@ pub enum BpfError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// No folder of cgroup version 2.
+    #[error(
+        "find the cgroup {}: {error}: give its folder below /sys/fs/cgroup/, as /proc/PID/cgroup of a process in it says",
+        path.display()
+    )]
+    NoCgroup {
+        /// What was taken for one.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
     /// Anything else that the kernel refused.
     #[error("{attempt}: {error}")]
     Kernel {
@@ -65,7 +76,8 @@ pub enum BpfError {
 impl BpfError {
     /// A process has ended, or a folder has gone, while we looked.
     pub fn is_gone(&self) -> bool {
-        matches!(self, Self::File { error, .. } if error.kind() == std::io::ErrorKind::NotFound)
+        matches!(self, Self::File { error, .. } | Self::NoCgroup { error, .. }
+            if error.kind() == std::io::ErrorKind::NotFound)
     }
 
     #[cfg(feature = "loader")]

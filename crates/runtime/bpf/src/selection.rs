@@ -102,6 +102,7 @@ pub struct Future<'a> {
 impl Future<'_> {
     /// The name of its pin, which may have no dot.
     pub(crate) fn name(&self) -> Result<String, BpfError> {
+        is_cgroup(self.cgroup)?;
         let cgroup = fs::metadata(self.cgroup)
             .map_err(|e| BpfError::file("look at the cgroup", self.cgroup, e))?;
         let port = self
@@ -239,11 +240,24 @@ pub fn cgroup_of(pid: u32) -> Option<PathBuf> {
     Some(root.join(path))
 }
 
+/// Else says so: every folder of cgroup version 2 has this file, and no other does.
+pub(crate) fn is_cgroup(folder: &Path) -> Result<(), BpfError> {
+    let found = fs::metadata(folder.join("cgroup.controllers"));
+    found.map_err(|e| no_cgroup(folder, e)).map(drop)
+}
+
+fn no_cgroup(folder: &Path, error: std::io::Error) -> BpfError {
+    let path = folder.to_path_buf();
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => BpfError::file("look at the cgroup", path, error),
+        _ => BpfError::NoCgroup { path, error },
+    }
+}
+
 /// The processes of a cgroup and of those below it.
 fn processes(cgroup: &Path) -> Result<Vec<u32>, BpfError> {
     let file = cgroup.join("cgroup.procs");
-    let text = fs::read_to_string(&file)
-        .map_err(|e| BpfError::file("read the processes of the cgroup", &file, e))?;
+    let text = fs::read_to_string(&file).map_err(|e| no_cgroup(cgroup, e))?;
     let mut pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
     let below = fs::read_dir(cgroup).map_err(|e| BpfError::file("read", cgroup, e))?;
     for entry in below.flatten() {
