@@ -62,8 +62,8 @@ fn a_socket_may_be_closed_while_it_is_steered() {
         return;
     };
     let steered = Steered::open().unwrap();
-    for _ in 0..200 {
-        let mut pair = Pair::new("127.0.0.1:0");
+    for n in 0..200 {
+        let mut pair = Pair::new(["127.0.0.1:0", "[::1]:0"][n % 2]);
         steer_it(&pair.server);
         let fd = pair.server.as_raw_fd();
         pair.carries(1000);
@@ -140,12 +140,12 @@ fn a_socket_goes_to_another_process() {
         return;
     };
     let steered = Steered::open().unwrap();
-    for how in ["inherits", "gets"] {
+    for (how, address) in [("inherits", "[::1]:0"), ("gets", "127.0.0.1:0")] {
         // One that this process goes on steering, and one of its own beside it.
         for stays in [true, false] {
             let mut beside = Sender::new("127.0.0.1:0");
             steer_it(&beside.socket);
-            let mut sender = Sender::new("127.0.0.1:0");
+            let mut sender = Sender::new(address);
             steer_it(&sender.socket);
             sender.reaches(&steered, 5, 5);
             let given = sender.socket.as_fd().try_clone_to_owned().unwrap();
