@@ -113,7 +113,11 @@ struct Served {
 impl Served {
     /// `None`, and said: the machine lacks something. `more`: the server's further arguments.
     fn start(content: usize, more: &[&str]) -> Option<(Self, String)> {
-        let world = World::new(lossy());
+        Self::over(lossy(), content, more)
+    }
+
+    fn over(path: alcc_emu::PathSpec, content: usize, more: &[&str]) -> Option<(Self, String)> {
+        let world = World::new(path);
         let sum = world.file("data", content);
         let Some(program) = static_server(&world.path("")) else {
             support::lacks("cc and a static C library");
@@ -349,10 +353,6 @@ fn becomes(which: &str, name: &str) -> Duration {
 
 #[test]
 fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
-    if controls::slow_machine() {
-        println!("skipped: needs a machine that is not emulated");
-        return;
-    }
     if support::impossible() {
         return;
     }
@@ -369,7 +369,11 @@ fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
     };
     let which = format!("--cgroup {} --port {PORT}", cgroup.display());
     done(&format!("attach {which} --cc cubic"));
-    let cc = "sprout";
+    // Sprout's arithmetic alone takes longer than its time there.
+    let cc = match controls::slow_machine() {
+        true => "fixed:window=40",
+        false => "sprout",
+    };
     // Killed: within half a second of acknowledgements the kernel takes over.
     let download = Download::start(&served);
     becomes(&which, "cubic");
@@ -496,6 +500,54 @@ fn a_steered_servers_close_is_seen_at_once() {
     done("bpf unload");
 }
 
+/// The server closes first, 40 ms away: the client sees the end right after the last byte, whoever
+/// controls the connection.
+#[test]
+fn the_end_of_file_is_not_a_round_trip_late() {
+    if support::impossible() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    if !loaded() {
+        return;
+    }
+    let mut path = lossy();
+    path.down.loss = 0.0;
+    let Some((served, _)) = Served::over(path, 500_000, &[]) else {
+        return;
+    };
+    let pid = served.server.0.id();
+    let late = || {
+        let mut from = served.world.connect(PORT);
+        from.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let (mut block, mut all, mut last) = (vec![0; 65_536], 0, Instant::now());
+        loop {
+            match from.read(&mut block).unwrap() {
+                0 => break,
+                n => (all, last) = (all + n, Instant::now()),
+            }
+        }
+        assert!(all >= 500_000, "{all} bytes");
+        last.elapsed()
+    };
+    let shortest = |who: &str| {
+        let late = (0..3).map(|_| late()).min().unwrap();
+        println!("{who}: the end is {late:?} after the last byte");
+        assert!(late < Duration::from_millis(40) || controls::slow_machine());
+    };
+    shortest("the system's own control");
+    let which = format!("--pid {pid} --port {PORT}");
+    done(&format!("attach {which} --cc copa"));
+    shortest("alcc_copa");
+    done(&format!("detach {which}"));
+    let steering = Program::start(&format!("attach {which} --cc fixed:window=40 --future"));
+    shortest("fixed, by alcc attach");
+    steering.signal(Signal::SIGTERM);
+    assert!(steering.end().0.success());
+    served.end();
+    done("bpf unload");
+}
+
 /// A socket that is forked, and then left to the child alone, stays steered; over IPv6 too.
 #[test]
 fn a_steered_socket_goes_to_another_process() {
@@ -558,6 +610,66 @@ fn a_steered_socket_goes_to_another_process() {
             drop(child);
         });
     }
+    done("bpf unload");
+}
+
+/// The kernel waits half a second of acknowledgements for an answer. An algorithm that needs longer
+/// to start has its sockets nevertheless.
+#[test]
+fn an_algorithm_that_starts_slowly_keeps_its_sockets() {
+    if support::impossible() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let plugin = dir.path().join("slow.so");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let made = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I"])
+        .arg(tests.join("../../runtime/capi/include"))
+        .arg("-o")
+        .args([&plugin, &tests.join("c/slow.c")])
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        println!("skipped: needs cc");
+        return;
+    }
+    let _alone = controls::controls_alone();
+    if !loaded() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    setsockopt(&server, TcpCongestion, &"cubic".into()).unwrap();
+    // Both last as long as the test, also one that fails.
+    std::thread::spawn(move || {
+        let mut block = vec![0; 65_536];
+        while client.read(&mut block).is_ok_and(|n| n > 0) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let mut writes = server.try_clone().unwrap();
+    std::thread::spawn(move || while writes.write_all(&[0; 65_536]).is_ok() {});
+    let steering = Program::start(&format!(
+        "attach --port {} --plugin {} --cc slow",
+        address.port(),
+        plugin.display()
+    ));
+    // By its own window, which the kernel alone would not have.
+    let top = shown(&|c| c["algorithm"] == "slow" && c["cwnd_segments"] == 20);
+    assert_eq!(top["feedback"], "bpf");
+    // Still, after twice the kernel's patience. Who is not let run for so long takes it again.
+    std::thread::sleep(Duration::from_secs(1));
+    wait_for("it is steered", || {
+        (control_of(&server) == "alcc_window").then_some(())
+    });
+    steering.signal(Signal::SIGTERM);
+    let (status, said) = steering.end();
+    assert!(status.success(), "{said}");
+    assert!(said.contains("1 connection given back"), "{said}");
+    assert_eq!(control_of(&server), "cubic");
+    server.shutdown(std::net::Shutdown::Both).unwrap();
     done("bpf unload");
 }
 

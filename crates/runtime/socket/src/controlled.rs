@@ -135,7 +135,13 @@ impl Controlled {
             self.flow.set_log(log);
         }
         self.flow.start(tcp, self.plan.seed_for(self.id));
-        if let Some(first) = first {
+        // An algorithm may need longer to start than the kernel waits for a word of ours.
+        let away = (self.steering.as_ref()).is_some_and(|s| s.was_away(kernel::now()));
+        let again = (away && !steering::holds(fd)).then(|| {
+            self.saved_options.forget_under();
+            self.steer(fd)
+        });
+        if let Some(first) = again.as_ref().map_or(first, Option::as_ref) {
             self.flow.use_samples(first);
         }
         self.set_limit(fd, kernel::now(), tcp);
@@ -150,7 +156,7 @@ impl Controlled {
             let control = alcc_sys::WINDOW_CONTROL;
             self.plane.maps.note(fd)?;
             (self.saved_options.select_under(fd, control)).map_err(io::Error::from_raw_os_error)?;
-            Steering::take(maps, fd)
+            Steering::take(maps, fd, kernel::now())
         });
         if let Some(Err(_)) = &taken {
             self.saved_options.restore(fd);

@@ -60,6 +60,11 @@ impl Maps {
         before.note(fd, &had)
     }
 
+    /// The sockets are other programs', and outlive this process.
+    pub(crate) fn is_of_others(&self) -> bool {
+        self.before.is_some()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +118,7 @@ impl Steering {
     /// Takes a socket that has just selected the control. Its last sample: the counters begin
     /// there.
     #[inline(never)]
-    pub(crate) fn take(maps: Open, fd: RawFd) -> io::Result<(Self, AckSample)> {
+    pub(crate) fn take(maps: Open, fd: RawFd, now: Time) -> io::Result<(Self, AckSample)> {
         let AckSamples { acks, last, .. } = maps.samples(fd)?;
         let first = *last.last().ok_or(io::ErrorKind::NotFound)?;
         let steering = Self {
@@ -121,7 +126,7 @@ impl Steering {
             acks,
             beat: 0,
             limit: Limit::default(),
-            set_at: Time::ZERO,
+            set_at: now,
         };
         Ok((steering, first))
     }
