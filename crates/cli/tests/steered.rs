@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc run` where the kernel keeps the algorithm's window and rate: nginx behind a link that
 //! loses packets.
+#[path = "support/c_library.rs"]
+mod c_library;
 #[path = "../../runtime/bpf/tests/support/mod.rs"]
 mod controls;
 mod support;
 
 use alcc_units::Span;
 use controls::controls_alone;
-use std::process::{Command, Output};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::World;
 
@@ -184,6 +190,15 @@ fn through_the_door_of_a_container() {
         why.contains("no-such-cgroup") && why.lines().count() == 1,
         "{why}"
     );
+    assert!(why.contains("/sys/fs/cgroup/"), "what helps: {why}");
+    // A folder, but no cgroup.
+    let nowhere = alcc("bpf load --door /tmp");
+    let why = String::from_utf8_lossy(&nowhere.stderr);
+    assert_eq!(nowhere.status.code(), Some(2), "{why}");
+    assert!(
+        why.contains("/tmp") && why.contains("/sys/fs/cgroup/") && why.lines().count() == 1,
+        "{why}"
+    );
 
     let world = World::new(lossy(0.01, 0.01));
     let sum = world.file("f", bytes());
@@ -203,5 +218,276 @@ fn through_the_door_of_a_container() {
     let unloaded = alcc("bpf unload");
     assert!(unloaded.status.success(), "{unloaded:?}");
     assert!(!said(&alcc("bpf status")).contains("door in"));
+    world.end();
+}
+
+const NOBODY: u32 = 65_534;
+
+/// A cgroup with a door, and nothing else for who is in it.
+struct Container(std::path::PathBuf);
+
+impl Container {
+    /// `None`, and said: this process may not.
+    fn new() -> Option<Self> {
+        let Some(root) = alcc_bpf::all_cgroups() else {
+            println!("skipped: needs cgroup version 2");
+            return None;
+        };
+        let cgroup = Self(root.join(format!("alcc-test-door-{}", std::process::id())));
+        std::fs::create_dir(&cgroup.0).unwrap();
+        let load = alcc(&format!("bpf load --door {}", cgroup.0.display()));
+        let said = String::from_utf8_lossy(&load.stderr);
+        if load.status.code() == Some(2) {
+            println!("skipped: needs the right to load BPF programs: {said}");
+            return None;
+        }
+        assert!(load.status.success(), "{said}");
+        Some(cgroup)
+    }
+
+    /// In the cgroup, in a mount namespace without our files, without rights.
+    fn start(&self, mut command: Command) -> Running {
+        let procs = self.0.join("cgroup.procs");
+        let procs = std::fs::File::options().write(true).open(procs).unwrap();
+        // SAFETY: system calls alone between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                nix::unistd::write(&procs, b"0")?;
+                nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS)?;
+                let (none, folder, kind) = (None::<&str>, "/run/alcc", Some("tmpfs"));
+                let flags = nix::mount::MsFlags::empty();
+                nix::mount::mount(Some("none"), folder, kind, flags, none)?;
+                nix::unistd::setgroups(&[])?;
+                nix::unistd::setgid(NOBODY.into())?;
+                nix::unistd::setuid(NOBODY.into())?;
+                Ok(())
+            });
+        }
+        Running(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = alcc_bpf::unload();
+        // It is empty a moment after its last process.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where every user may read it.
+fn folder_for_everybody() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(dir.path(), mode).unwrap();
+    dir
+}
+
+/// The connections at this port have the window of a program, and keep it: one that nobody steers
+/// is given back after half a second.
+fn is_steered(port: u16) {
+    let controls = || {
+        let found = alcc(&format!("attach --port {port} --cc cubic --dry-run --json"));
+        let found: serde_json::Value = serde_json::from_slice(&found.stdout).ok()?;
+        let sockets = found["sockets"].as_array()?.clone();
+        let peers = sockets.iter().filter(|s| !s["peer"].is_null());
+        let was = peers.map(|s| s["was"].as_str().unwrap().to_owned());
+        Some(was.collect::<Vec<_>>())
+    };
+    let began = Instant::now();
+    while controls().is_none_or(|c| c != ["alcc_window"]) {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            controls()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(2) {
+        assert_eq!(controls().unwrap(), ["alcc_window"]);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Reads all the time, but not faster than the machine can.
+fn read_slowly(mut from: TcpStream) {
+    std::thread::spawn(move || {
+        let mut block = [0; 16_384];
+        while from.read(&mut block).is_ok_and(|n| n > 0) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+}
+
+#[test]
+fn a_proxy_in_a_container_steers_through_the_door() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    let _alone = controls_alone();
+    let Some(container) = Container::new() else {
+        return;
+    };
+    let dir = folder_for_everybody();
+    let program = dir.path().join("alcc");
+    std::fs::copy(env!("CARGO_BIN_EXE_alcc"), &program).unwrap();
+    for loopback in ["127.0.0.1", "[::1]"] {
+        let server = TcpListener::bind(format!("{loopback}:0")).unwrap();
+        let free = TcpListener::bind(format!("{loopback}:0")).unwrap();
+        let at = free.local_addr().unwrap();
+        drop(free);
+        let mut proxy = Command::new(&program);
+        proxy.args(["proxy", "--loopback", "--cc", "fixed:window=8"]);
+        proxy.args(["--enforce", "bpf", "--listen", &at.to_string()]);
+        proxy.args(["--to", &server.local_addr().unwrap().to_string()]);
+        let _proxy = container.start(proxy);
+        let began = Instant::now();
+        let client = loop {
+            match TcpStream::connect(at) {
+                Ok(client) => break client,
+                Err(e) => assert!(began.elapsed() < Duration::from_secs(60), "{e}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        std::thread::spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            while stream.write_all(&[0; 16_384]).is_ok() {}
+        });
+        read_slowly(client);
+        is_steered(at.port());
+    }
+}
+
+#[test]
+fn the_c_library_in_a_container_steers_through_the_door() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    if controls::slow_machine() {
+        println!("skipped: needs a C compiler");
+        return;
+    }
+    let dir = folder_for_everybody();
+    let Some(program) = c_library::program("own_socket", dir.path()) else {
+        return;
+    };
+    let _alone = controls_alone();
+    let Some(container) = Container::new() else {
+        return;
+    };
+    let mut command = Command::new(program);
+    command.env("ALCC_CC", "fixed:window=8");
+    command.env("ALCC_ENFORCE", "bpf");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = container.start(command);
+    let mut said = String::new();
+    let stdout = running.0.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut said).unwrap();
+    is_steered(said.trim().parse().unwrap());
+    drop(running.0.stdin.take());
+    assert!(running.0.wait().unwrap().success());
+}
+
+/// What `ahead.c` says under `alcc run OPTIONS`: of each part the most that waited unsent, the
+/// option as the program sees it, and as the kernel has it.
+fn ahead(world: &World, program: &Path, options: &[&str], what: &str) -> Vec<[u64; 3]> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    command.arg("run").args(options).arg("--").arg(program);
+    command.args(["9000", what]).stdout(Stdio::piped());
+    let mut server = Running(world.outside.spawn(command).unwrap());
+    let table = format!("/proc/{}/net/tcp", server.0.id());
+    let began = Instant::now();
+    while !std::fs::read_to_string(&table)
+        .unwrap()
+        .contains(":2328 00000000:0000 0A")
+    {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "it does not listen"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut client = world.connect(9000);
+    client.write_all(b"go").unwrap();
+    let reader = std::thread::spawn(move || std::io::copy(&mut client, &mut std::io::sink()));
+    let mut said = String::new();
+    let mut stdout = server.0.stdout.take().unwrap();
+    stdout.read_to_string(&mut said).unwrap();
+    assert!(server.0.wait().unwrap().success(), "{said}");
+    let _ = reader.join();
+    println!("{options:?} {what}: {said}");
+    let numbers = |line: &str| {
+        let numbers: Vec<u64> = line.split(' ').map(|n| n.parse().unwrap()).collect();
+        numbers.try_into().unwrap()
+    };
+    said.lines().map(numbers).collect()
+}
+
+/// Where the kernel keeps the window no write is refused for it: what a program writes ahead is
+/// bounded all the same, unless it says itself how much, and the program sees nothing of that.
+#[test]
+fn what_a_program_writes_ahead_is_bounded() {
+    if support::impossible() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("ahead");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/ahead.c");
+    let made = Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &source])
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        println!("skipped: needs cc");
+        return;
+    }
+    let _alone = controls_alone();
+    let load = alcc("bpf load");
+    if load.status.code() == Some(2) {
+        println!("skipped: needs the right to load BPF programs");
+        return;
+    }
+    let world = World::new(lossy(0.0, 0.0));
+    let options = ["--cc", "fixed:window=100", "--enforce", "bpf"];
+    let parts = ahead(&world, &program, &options, "own");
+    let [ours, own, again] = parts[..] else {
+        panic!("{parts:?}");
+    };
+    // A segment of 64 kB is taken whole.
+    assert!(ours[0] <= 2 * 65_536, "{parts:?}");
+    assert!(own[0] > 2 * ours[0], "{parts:?}");
+    assert!(ours[1] == 0 && ours[2] > 16_384, "{parts:?}");
+    assert_eq!(own[1..], [1 << 20, 1 << 20], "{parts:?}");
+    assert_eq!(again[1], 0, "{parts:?}");
+    // The runtime ends in mid-transfer.
+    let given = [
+        "--cc",
+        "fixed:window=40",
+        "--enforce",
+        "bpf",
+        "--fault",
+        "200",
+    ];
+    let parts = ahead(&world, &program, &given, "given-back");
+    assert_eq!(parts[0][1..], [0, 0], "{parts:?}");
+    assert!(alcc("bpf unload").status.success());
     world.end();
 }

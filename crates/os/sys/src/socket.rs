@@ -179,6 +179,19 @@ pub fn pacing(fd: RawFd) -> Option<u64> {
     Some(rate)
 }
 
+/// With more bytes than these waiting to be sent the socket takes no more (`TCP_NOTSENT_LOWAT`).
+/// 0: the system's own limit, which usually is none. A kernel that refuses leaves it as it is.
+pub fn set_unsent_limit(fd: RawFd, bytes: u32) {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes);
+}
+
+/// The limit that is set, bytes; 0: none.
+pub fn unsent_limit(fd: RawFd) -> Option<u32> {
+    let mut bytes = 0u32;
+    get_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &mut bytes)?;
+    Some(bytes)
+}
+
 /// Selects the kernel's congestion control; the errno on refusal.
 pub fn set_under(fd: RawFd, name: &str) -> Result<(), c_int> {
     let name = CString::new(name).map_err(|_| libc::EINVAL)?;

@@ -7,11 +7,12 @@ use crate::plane::ControlPlane;
 use crate::saved_options::SavedOptions;
 use crate::steering::{self, Steering};
 use crate::triple::{Deployment, Enforcement};
+use crate::unsent_limit::UnsentLimit;
 use alcc_cc::{Controller, Spec, SpecError};
 use alcc_flow::{AckSample, Counters, OverTcp, TcpProgress};
 use alcc_observe::{ByReason, Bypass, Commands, Identity, Log, Peer, Published, State, Totals};
 use alcc_sys::{Reading, Stamps};
-use alcc_units::Time;
+use alcc_units::{Bytes, Rate, Time};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -75,6 +76,7 @@ pub(crate) struct Controlled {
     /// The kernel keeps the limit.
     steering: Option<Box<Steering>>,
     pub(crate) saved_options: SavedOptions,
+    unsent_limit: UnsentLimit,
     /// The last order of `alcc ctl` that was followed.
     applied: u64,
     /// The algorithm by such an order.
@@ -104,6 +106,7 @@ impl Controlled {
             stamps: None,
             steering: None,
             saved_options: SavedOptions::new(socket.reading.pacing, socket.pacing),
+            unsent_limit: UnsentLimit::default(),
             applied: 0,
             commanded: None,
             published: Published::default(),
@@ -250,6 +253,7 @@ impl Controlled {
     pub(crate) fn restore(&mut self, fd: RawFd) {
         self.steering = None;
         self.saved_options.restore(fd);
+        self.unsent_limit.restore(fd);
         self.disable_stamps(fd);
     }
 
@@ -448,9 +452,17 @@ impl Controlled {
     #[inline(never)]
     fn set_limit(&mut self, fd: RawFd, now: Time, tcp: &TcpProgress) {
         let Some(steering) = &mut self.steering else {
+            self.unsent_limit.restore(fd);
             return;
         };
         let limit = self.flow.limit().unwrap_or_default();
+        // The kernel gives the control of other programs' sockets back when we die, and not this.
+        if !self.plane.maps.is_of_others() {
+            let window = Bytes::new(u64::from(limit.window) * tcp.mss.get());
+            let by_window = || Rate::of(window, tcp.smoothed_rtt);
+            let rate = limit.rate.unwrap_or_else(by_window);
+            self.unsent_limit.follow(fd, rate);
+        }
         if steering.set(fd, now, limit, tcp.unsent).is_err() {
             self.release(Some(fd), Mode::Released);
         }

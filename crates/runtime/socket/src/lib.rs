@@ -25,6 +25,7 @@ mod service_thread;
 mod settings;
 mod steering;
 mod triple;
+mod unsent_limit;
 
 use alcc_sys as kernel;
 
@@ -38,3 +39,4 @@ pub use runtime::{Attached, Runtime, note_streams};
 pub use selection::{Rule, Selection};
 pub use settings::{Settings, SettingsError};
 pub use triple::{Deployment, Enforcement, Feedback, Triple, TripleError, pairs};
+pub use unsent_limit::is_own_unsent_limit;

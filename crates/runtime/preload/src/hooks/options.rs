@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Options of a socket that the program and control both have to do with: its error, and its pacing
-//! rate.
+//! Options of a socket that the program and control both have to do with: its error, its pacing
+//! rate, and how much of it may wait.
 use super::read::pending_error;
 use super::{controlled_already, inherited, preserving_errno};
 use crate::process;
 use crate::real::real;
-use alcc_socket::ReentrancyGuard;
+use alcc_socket::{ReentrancyGuard, is_own_unsent_limit};
 use libc::{c_int, c_void, socklen_t};
 
 /// getsockopt(2)
@@ -22,12 +22,19 @@ pub unsafe extern "C-unwind" fn getsockopt(
 ) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
     let rc = unsafe { (real().getsockopt)(fd, level, name, value, len) };
-    if rc != 0 || level != libc::SOL_SOCKET || ReentrancyGuard::is_held() {
+    let unsent = (level, name) == (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
+    if rc != 0 || !(level == libc::SOL_SOCKET || unsent) || ReentrancyGuard::is_held() {
         return rc;
     }
     // SAFETY: the kernel has stored this many bytes there.
     let stored = || unsafe { std::slice::from_raw_parts_mut(value.cast::<u8>(), *len as usize) };
     match name {
+        _ if unsent => {
+            let set = <[u8; 4]>::try_from(&*stored()).map(u32::from_ne_bytes);
+            if set.is_ok_and(is_own_unsent_limit) {
+                put(stored(), &0u32.to_ne_bytes());
+            }
+        }
         libc::SO_ERROR if stored().iter().all(|byte| *byte == 0) => {
             if let Some(why) = preserving_errno(|| pending_error(fd)) {
                 put(stored(), &why.to_ne_bytes());

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How much a program may write ahead of a kernel that keeps the limit (`TCP_NOTSENT_LOWAT`).
+//!
+//! The gate refuses a write for which there is no room in flight. Where the kernel keeps the window
+//! no write is refused, and what is written waits in the socket's buffer: delay that the algorithm
+//! does not see. So the buffer takes little more than what is about to leave. The program meets
+//! what it would meet with a small buffer: a write that waits, or EAGAIN and EPOLLOUT later.
+use crate::kernel;
+use alcc_units::{Rate, Span};
+use std::os::fd::RawFd;
+
+/// What the kernel's documentation and its users recommend, bytes.
+const LEAST: u32 = 16 * 1024;
+/// A program that is told of room at half of the limit has this half of the time to write. On fast
+/// paths more bytes than [`LEAST`].
+const AHEAD: Span = Span::from_millis(8);
+/// A limit of ours is a power of two with these bits below, so it is not taken for the program's own
+/// by whoever has the socket next: a child, or what it starts.
+const MARK: u32 = 0x5A5;
+
+/// This limit, as the kernel has it, is one of ours.
+pub fn is_own_unsent_limit(bytes: u32) -> bool {
+    bytes > LEAST && (bytes ^ MARK).is_power_of_two()
+}
+
+/// Without the mark.
+fn limit(rate: Rate) -> u32 {
+    let ahead = u32::try_from(rate.bytes_in(AHEAD).get()).unwrap_or(u32::MAX);
+    ahead.clamp(LEAST, 1 << 30).next_power_of_two()
+}
+
+/// The limit of one socket.
+#[derive(Default)]
+pub(crate) struct UnsentLimit {
+    /// What we want, without the mark, if the program has none of its own; 0: nothing.
+    wanted: u32,
+}
+
+impl UnsentLimit {
+    /// The socket sends at this rate.
+    pub(crate) fn follow(&mut self, fd: RawFd, rate: Rate) {
+        let limit = limit(rate);
+        // One step down is not worth the calls.
+        if limit == self.wanted || limit * 2 == self.wanted {
+            return;
+        }
+        self.wanted = limit;
+        if kernel::unsent_limit(fd).is_some_and(|set| set == 0 || is_own_unsent_limit(set)) {
+            kernel::set_unsent_limit(fd, limit | MARK);
+        }
+    }
+
+    /// Control ends: the program's own again.
+    pub(crate) fn restore(&mut self, fd: RawFd) {
+        if std::mem::take(&mut self.wanted) != 0
+            && kernel::unsent_limit(fd).is_some_and(is_own_unsent_limit)
+        {
+            kernel::set_unsent_limit(fd, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn it_is_eight_milliseconds_and_sixteen_kilobytes_at_least() {
+        for (mbps, bytes) in [(0, 16), (12, 16), (17, 32), (100, 128), (1000, 1024)] {
+            assert_eq!(limit(Rate::mbps(mbps)), bytes << 10, "{mbps} Mbit/s");
+        }
+        assert_eq!(limit(Rate::MAX), 1 << 30);
+    }
+
+    #[test]
+    fn a_limit_of_ours_is_known_again_and_a_programs_is_not() {
+        for mbps in [0, 12, 100, 10_000, 1_000_000] {
+            assert!(is_own_unsent_limit(limit(Rate::mbps(mbps)) | MARK));
+        }
+        let asked = (0..2000).map(|n| n * 1000).chain((0..32).map(|n| 1 << n));
+        assert!(!asked.chain([u32::MAX]).any(is_own_unsent_limit));
+    }
+
+    #[test]
+    fn what_the_program_has_set_stays() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let fd = socket.as_raw_fd();
+        let is_set = || kernel::unsent_limit(fd).unwrap();
+        let mut ours = UnsentLimit::default();
+        ours.follow(fd, Rate::mbps(1));
+        assert_eq!(is_set(), LEAST | MARK);
+        ours.follow(fd, Rate::mbps(100));
+        assert_eq!(is_set(), 128 << 10 | MARK);
+        ours.follow(fd, Rate::mbps(60));
+        assert_eq!(is_set(), 128 << 10 | MARK, "one step down");
+        ours.follow(fd, Rate::mbps(20));
+        assert_eq!(is_set(), 32 << 10 | MARK);
+        // A child's runtime finds it, and gives it back.
+        let mut childs = UnsentLimit::default();
+        childs.follow(fd, Rate::mbps(1));
+        assert_eq!(is_set(), LEAST | MARK);
+        childs.restore(fd);
+        assert_eq!(is_set(), 0);
+        ours.follow(fd, Rate::mbps(1));
+        kernel::set_unsent_limit(fd, 5000);
+        ours.follow(fd, Rate::mbps(100));
+        assert_eq!(is_set(), 5000);
+        ours.restore(fd);
+        assert_eq!(is_set(), 5000);
+    }
+}
