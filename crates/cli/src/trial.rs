@@ -3,6 +3,7 @@
 //!
 //! Plain connections are read by the same runtime as the others, under a window that nothing
 //! reaches. So both groups are measured alike, and only one of them is held back.
+mod left;
 mod list;
 mod report;
 mod source;
@@ -18,6 +19,7 @@ use alcc_observe::{Pattern, Share};
 use alcc_results::trial::{Effect, Tally, Transfers, effects, harm};
 use alcc_socket::{Rule, now};
 use alcc_units::{Span, Time, positive};
+use left::Left;
 use list::List;
 use source::{Kernel, Readings, Ring, Seen};
 use std::collections::BTreeMap;
@@ -143,6 +145,8 @@ struct Known {
     stopped: Option<Effect>,
     /// Readings that came too fast.
     lost: u64,
+    /// Connections that were closed with bytes in flight and not seen to their end.
+    unseen: u64,
 }
 
 impl Known {
@@ -244,7 +248,12 @@ impl Follower {
             Source::Ring(segment) => {
                 if let Ok(trace) = segment.trace() {
                     let segment = &*segment;
-                    self.run(&mut Ring { segment, trace }, stop, interval);
+                    let mut ring = Ring {
+                        segment,
+                        trace,
+                        left: Left::default(),
+                    };
+                    self.run(&mut ring, stop, interval);
                 }
             }
             Source::Kernel(trial) => self.run(&mut Kernel(trial), stop, interval),
@@ -257,7 +266,10 @@ impl Follower {
             let over = stop.load(Ordering::Acquire);
             let at = now();
             source.take(at, &mut |seen| self.reading(seen));
-            locked(&self.known).lost = source.lost();
+            {
+                let mut known = locked(&self.known);
+                (known.lost, known.unseen) = (source.lost(), source.unseen());
+            }
             if over {
                 return source.end();
             }

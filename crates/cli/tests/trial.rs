@@ -38,6 +38,47 @@ async def main():
 asyncio.run(main())
 "#;
 
+/// The same, and whoever has asked is not waited for: the connection is closed with bytes in flight.
+const CLOSES: &str = r#"
+import asyncio, sys
+clients, size, port = map(int, sys.argv[1:])
+served = 0
+async def serve(reader, writer):
+    global served
+    writer.write(b"x" * size)
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    served += 1
+async def main():
+    server = await asyncio.start_server(serve, "0.0.0.0", port)
+    server.sockets[0].setsockopt(6, 13, b"reno")
+    while served < clients:
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(1)
+asyncio.run(main())
+"#;
+
+/// A thread for each client, which blocks in one long write and closes after it, as with HTTP/1.0.
+const BLOCKS: &str = r#"
+import socketserver, sys, threading, time
+clients, size, port = map(int, sys.argv[1:])
+served = 0
+class Handler(socketserver.BaseRequestHandler):
+    def handle(self):
+        global served
+        self.request.sendall(b"x" * size)
+        served += 1
+class Server(socketserver.ThreadingTCPServer):
+    request_queue_size = 100
+server = Server(("0.0.0.0", port), Handler)
+server.socket.setsockopt(6, 13, b"reno")
+threading.Thread(target=server.serve_forever, daemon=True).start()
+while served < clients:
+    time.sleep(0.02)
+time.sleep(1)
+"#;
+
 /// Every transfer comes from another address.
 const CLIENT: &str = r#"
 import os, socket, sys, time
@@ -66,12 +107,13 @@ for attempt in range(200):
 /// or `None` if this machine makes no namespaces. Reno has no HyStart, so it fills the queue when
 /// it starts.
 fn trial(cc: &str, clients: u32, bytes: u32) -> Option<(Value, String)> {
-    tried(cc, clients, bytes, &Way::Preloaded)
+    tried(cc, clients, bytes, &Way::Preloaded(SERVER))
 }
 
 /// How the server is reached.
 enum Way {
-    Preloaded,
+    /// This server, written in Python.
+    Preloaded(&'static str),
     /// With this library under the program and under alcc.
     Stepped(String),
     Proxy,
@@ -83,7 +125,11 @@ enum Way {
 fn tried(cc: &str, clients: u32, bytes: u32, way: &Way) -> Option<(Value, String)> {
     let dir = tempfile::tempdir().unwrap();
     let place = |name: &str| dir.path().join(name).display().to_string();
-    fs::write(place("server.py"), SERVER).unwrap();
+    let program = match way {
+        Way::Preloaded(program) => program,
+        _ => SERVER,
+    };
+    fs::write(place("server.py"), program).unwrap();
     fs::write(place("client.py"), CLIENT).unwrap();
     // For root the outside is this machine's own network.
     let free = std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap();
@@ -97,7 +143,7 @@ fn tried(cc: &str, clients: u32, bytes: u32, way: &Way) -> Option<(Value, String
     );
     let (server, said) = (place("server.py"), place("said"));
     let outside = match way {
-        Way::Preloaded => format!(
+        Way::Preloaded(_) => format!(
             "exec {ALCC} trial --share 50% --under reno {how} --json={json} -- python3 {server} {clients} {bytes} {port} 2> {said}"
         ),
         Way::Stepped(library) => format!(
@@ -108,8 +154,10 @@ fn tried(cc: &str, clients: u32, bytes: u32, way: &Way) -> Option<(Value, String
             let to = behind.local_addr().unwrap().port();
             drop(behind);
             format!(
-                "{ALCC} proxy --trial 50% --under reno {how} --json={json} --listen :{port} --to 127.0.0.1:{to} 2> {said} & \
-                 python3 {server} {clients} {bytes} {to}; kill $!; wait"
+                "python3 {server} {clients} {bytes} {to} & server=$!; \
+                 until grep -q :{to:04X} /proc/net/tcp; do sleep 0.05; done; \
+                 {ALCC} proxy --trial 50% --under reno {how} --json={json} --listen :{port} --to 127.0.0.1:{to} 2> {said} & \
+                 proxy=$!; wait $server; kill $proxy; wait"
             )
         }
         Way::Attached => format!(
@@ -162,7 +210,7 @@ fn effect<'a>(trial: &'a Value, metric: &str) -> &'a Value {
 
 #[test]
 fn a_shorter_queue_is_found() {
-    let Some((trial, said)) = trial("budget", 50, 600_000) else {
+    let Some((trial, said)) = trial("budget", 50, 1_200_000) else {
         return;
     };
     let counted =
@@ -179,9 +227,54 @@ fn a_shorter_queue_is_found() {
     assert!(said.contains("RTT p95, ms"), "{said}");
 }
 
+/// Bytes that are in flight when the server closes are followed to their end, and so are those that
+/// one long write hands over.
+#[test]
+fn a_transfer_counts_whoever_ends_it_and_however_it_is_written() {
+    for (name, server) in [("closes", CLOSES), ("blocks", BLOCKS)] {
+        let Some((trial, said)) = tried("fixed:window=20", 36, 400_000, &Way::Preloaded(server))
+        else {
+            return;
+        };
+        let counted = |group: &str| trial[group]["transfers"].as_u64().unwrap();
+        let (plain, treated) = (counted("plain"), counted("treated"));
+        assert!(
+            (34..=44).contains(&(plain + treated)),
+            "{name}: {trial}\n{said}"
+        );
+        for group in ["plain", "treated"] {
+            // On a busy machine one may be divided: its server had nothing in flight for a moment.
+            let clients = trial[group]["clients"].as_u64().unwrap();
+            let mean = trial[group]["bytes"].as_u64().unwrap() / clients.max(1);
+            assert!((360_000..=400_001).contains(&mean), "{name}: {trial}");
+        }
+        // At 20 Mbit/s, from the first byte to the last acknowledgement; 20 segments in a round trip
+        // of 40 ms are 6 Mbit/s.
+        let of = |metric: &str, group: &str| effect(&trial, metric)[group].as_f64().unwrap();
+        assert!(
+            (190.0..800.0).contains(&of("time_ms", "plain")),
+            "{name}: {trial}"
+        );
+        assert!(
+            (500.0..1600.0).contains(&of("time_ms", "treated")),
+            "{name}: {trial}"
+        );
+        // What waits in the server's buffer is no RTT.
+        for (group, most) in [("plain", 200.0), ("treated", 80.0)] {
+            let rtt = of("rtt_median_ms", group);
+            assert!((39.0..most).contains(&rtt), "{name}: {trial}");
+        }
+        assert_eq!(
+            effect(&trial, "time_ms")["verdict"],
+            "worse",
+            "{name}: {trial}\n{said}"
+        );
+    }
+}
+
 #[test]
 fn it_is_found_behind_a_proxy_too() {
-    let Some((trial, said)) = tried("budget", 50, 600_000, &Way::Proxy) else {
+    let Some((trial, said)) = tried("budget", 50, 1_200_000, &Way::Proxy) else {
         return;
     };
     let p95 = effect(&trial, "rtt_p95_ms");

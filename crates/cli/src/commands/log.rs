@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output::{Product, Reader, note};
 use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
-use alcc_observe::TraceEntry;
+use alcc_observe::{TraceEntry, Traced};
 use alcc_socket::now;
 use alcc_units::{Bytes, Rate, Span, Time, positive};
 use std::collections::BTreeMap;
@@ -84,7 +84,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 }
             };
             if let Some(readings) = &mut readings {
-                readings.read(|p| and(&mut || line(to, origin, p, peers.of(&run, p))));
+                readings.read(|traced| {
+                    if let Traced::Reading(p) = traced {
+                        and(&mut || line(to, origin, p, peers.of(&run, p)));
+                    }
+                });
                 events.read(|e| note(events::sentence(origin, e)));
             } else if args.json {
                 events.read(|e| and(&mut || writeln!(to, "{}", events::object(origin, e))));

@@ -107,6 +107,13 @@ pub(super) fn table(name: &str, known: &Known) -> String {
             count(known.lost, "reading")
         );
     }
+    if known.unseen > 0 {
+        let _ = write!(
+            text,
+            "\nalcc: {} closed with bytes in flight and then not seen: what they sent last is not in it",
+            count(known.unseen, "connection")
+        );
+    }
     text
 }
 
@@ -187,6 +194,7 @@ pub(super) fn json(name: &str, known: &Known) -> serde_json::Value {
         "algorithm": name, "plain": group(&known.plain), "treated": group(&known.treated),
         "confidence": 0.99, "effects": effects.collect::<Vec<_>>(),
         "stopped": known.stopped.map(|e| e.metric.name()), "readings_lost": known.lost,
+        "connections_unseen": known.unseen,
     })
 }
 

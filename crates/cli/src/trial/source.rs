@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a trial's readings come from: the runtime of the server or of the proxy, or the kernel.
+use super::left::Left;
 use alcc_bpf::Counters;
-use alcc_observe::{Action, Command, Pattern, Segment, Share, TraceReader};
+use alcc_observe::{Action, Command, Pattern, Segment, Share, TraceReader, Traced};
 use alcc_results::trial::Reading;
 use alcc_units::{Bytes, Span, Time};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(super) trait Readings {
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen));
     /// Readings that came too fast.
     fn lost(&self) -> u64;
+    /// Connections that were closed with bytes in flight and not seen to their end.
+    fn unseen(&self) -> u64;
     /// Plain TCP for all clients. `false`: not now, ask again.
     fn give_back(&mut self, share: Share) -> bool;
     /// No more readings.
@@ -43,33 +46,42 @@ pub(super) trait Readings {
 pub(super) struct Ring<'a> {
     pub(super) segment: &'a Segment,
     pub(super) trace: TraceReader<'a>,
+    pub(super) left: Left,
 }
 
 impl Readings for Ring<'_> {
     fn period(&self) -> Duration {
-        Duration::from_millis(20)
+        // Those that were left are read as often as the runtime read them.
+        Duration::from_millis(5)
     }
 
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen)) {
         self.trace.lease(at + LEASE);
-        self.trace.read(|entry| {
-            each(&Seen {
+        let left = &mut self.left;
+        self.trace.read(|traced| match traced {
+            Traced::Reading(entry) => each(&Seen {
                 connection: (entry.pid, entry.id),
                 client: entry.client,
                 reading: Reading {
                     at: entry.at,
                     acked: entry.acked,
                     in_flight: entry.in_flight,
-                    rtt: entry.rtt,
+                    rtt: entry.smoothed,
                     retransmits: entry.retransmits,
                     mss: entry.mss,
                 },
-            });
+            }),
+            Traced::Left(entry) => left.add(entry, each),
         });
+        left.take(at, each);
     }
 
     fn lost(&self) -> u64 {
         self.trace.lost()
+    }
+
+    fn unseen(&self) -> u64 {
+        self.left.unseen()
     }
 
     fn give_back(&mut self, share: Share) -> bool {
@@ -102,6 +114,10 @@ impl Readings for Kernel {
     }
 
     fn lost(&self) -> u64 {
+        0
+    }
+
+    fn unseen(&self) -> u64 {
         0
     }
 

@@ -54,6 +54,13 @@ pub struct TcpProgress {
     pub mss: Bytes,
 }
 
+impl TcpProgress {
+    /// Written and not acknowledged, whether sent or not.
+    pub fn in_buffer(&self) -> Bytes {
+        Bytes::new(self.written.saturating_sub(self.acked))
+    }
+}
+
 /// The kernel's loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Repair {

@@ -6,20 +6,24 @@
 //! With the times at which the other application read them this gives the delay from application to
 //! application, wherever bytes are parked on the way.
 use alcc_results::Distribution;
-use alcc_sys::TcpCounters;
+use alcc_sys::{Reading, TcpCounters};
 use alcc_units::{Span, Time};
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP};
+use netlink_packet_sock_diag::constants::{
+    AF_INET, AF_INET6, IPPROTO_TCP, TCP_CLOSING, TCP_FIN_WAIT1, TCP_FIN_WAIT2, TCP_LAST_ACK,
+    TCP_TIME_WAIT,
+};
 use netlink_packet_sock_diag::inet::nlas::Nla;
 use netlink_packet_sock_diag::inet::{
     ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
 };
+use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
-use netlink_sys::{Socket, SocketAddr};
 use std::io;
+use std::net::SocketAddr;
 
 /// How often a connection is looked at: the error bound of write times.
 pub const PERIOD: Span = Span::from_millis(5);
@@ -45,6 +49,21 @@ pub struct Connection {
     pub congestion: String,
 }
 
+/// What has become of a connection that its program has closed.
+#[derive(Clone, Debug)]
+pub enum Remains {
+    /// The kernel sends what is left.
+    Sends(Box<Reading>),
+    /// The same, and the peer has ended its side: with the last acknowledgement the kernel forgets
+    /// it.
+    SendsLast(Box<Reading>),
+    /// All has been acknowledged.
+    Acknowledged,
+    /// The kernel does not know it: it was reset, or is in another network namespace. Or a program
+    /// still has it open.
+    Unknown,
+}
+
 /// A socket to the kernel's diagnosis. It belongs to the network namespace in which it was opened.
 pub struct SockDiag {
     socket: Socket,
@@ -59,11 +78,62 @@ impl SockDiag {
     pub fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
         socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
+        socket.connect(&netlink_sys::SocketAddr::new(0, 0))?;
         Ok(Self {
             socket,
             buffer: vec![0; 32 * 1024],
         })
+    }
+
+    /// What has become of the connection between these ends whose socket had this number
+    /// (`SO_COOKIE`). One look-up in a table, no walk through it.
+    ///
+    /// # Errors
+    /// What the kernel says, or [`io::ErrorKind::InvalidData`] for an answer that makes no sense.
+    pub fn remains(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        cookie: u64,
+    ) -> io::Result<Remains> {
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST;
+        let request = InetRequest {
+            family: if remote.is_ipv4() { AF_INET } else { AF_INET6 },
+            protocol: IPPROTO_TCP,
+            extensions: ExtensionFlags::INFO,
+            states: StateFlags::all(),
+            socket_id: SocketId {
+                source_port: local.port(),
+                destination_port: remote.port(),
+                source_address: local.ip(),
+                destination_address: remote.ip(),
+                interface_id: 0,
+                cookie: cookie.to_ne_bytes(),
+            },
+        };
+        self.ask(header, request)?;
+        let size = self.socket.recv(&mut &mut self.buffer[..], 0)?;
+        let answer = self.buffer.get(..size).unwrap_or_default();
+        let answer = NetlinkMessage::<SockDiagMessage>::deserialize(answer).map_err(invalid)?;
+        match answer.payload {
+            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
+                Ok(remains(&response))
+            }
+            NetlinkPayload::Error(e) => match e.to_io() {
+                e if e.kind() == io::ErrorKind::NotFound => Ok(Remains::Unknown),
+                e => Err(e),
+            },
+            _ => Err(invalid("an answer of another kind")),
+        }
+    }
+
+    fn ask(&mut self, header: NetlinkHeader, request: InetRequest) -> io::Result<()> {
+        let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).map(drop)
     }
 
     /// All IPv4 connections whose port on our side is `port`.
@@ -82,19 +152,15 @@ impl SockDiag {
             states: StateFlags::ESTABLISHED | StateFlags::FIN_WAIT1 | StateFlags::CLOSE_WAIT,
             socket_id,
         };
-        let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0)?;
+        self.ask(header, request)?;
 
         let mut found = Vec::new();
         loop {
             let size = self.socket.recv(&mut &mut self.buffer[..], 0)?;
             let mut rest = self.buffer.get(..size).unwrap_or_default();
             while !rest.is_empty() {
-                let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
-                    .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+                let message =
+                    NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(invalid)?;
                 match message.payload {
                     NetlinkPayload::Done(_) => return Ok(found),
                     NetlinkPayload::Error(e) => return Err(e.to_io()),
@@ -107,6 +173,23 @@ impl SockDiag {
                 rest = rest.get(length.max(16)..).unwrap_or_default();
             }
         }
+    }
+}
+
+fn invalid(why: impl ToString) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.to_string())
+}
+
+fn remains(response: &InetResponse) -> Remains {
+    let reading = response.nlas.iter().find_map(|attribute| match attribute {
+        Nla::TcpInfo(bytes) => Reading::of(bytes),
+        _ => None,
+    });
+    match (response.header.state, reading) {
+        (TCP_FIN_WAIT1 | TCP_CLOSING, Some(reading)) => Remains::Sends(Box::new(reading)),
+        (TCP_LAST_ACK, Some(reading)) => Remains::SendsLast(Box::new(reading)),
+        (TCP_FIN_WAIT2 | TCP_TIME_WAIT, _) => Remains::Acknowledged,
+        _ => Remains::Unknown,
     }
 }
 

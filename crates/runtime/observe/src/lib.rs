@@ -46,4 +46,4 @@ pub use segment::Segment;
 pub use share::{Share, client_of};
 pub use status::{Identity, State, Status, StatusRecord};
 pub use totals::{AtomicTotals, Totals};
-pub use trace::{TraceEntry, TraceReader};
+pub use trace::{LeftEntry, TraceEntry, TraceReader, Traced};

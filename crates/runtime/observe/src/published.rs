@@ -117,8 +117,16 @@ impl Published {
         fresh
     }
 
-    /// A reading, after the algorithm has acted on it.
-    pub fn reading(&mut self, at: Time, reading: &Reading, flow: &OverTcp, applied: u64) {
+    /// A reading, after the algorithm has acted on it. `under_way`: what the
+    /// kernel has in flight while a write is under way, of which `flow` knows only when it returns.
+    pub fn reading(
+        &mut self,
+        at: Time,
+        reading: &Reading,
+        under_way: Option<Bytes>,
+        flow: &OverTcp,
+        applied: u64,
+    ) {
         let Some(to) = &self.to else { return };
         let (tcp, rtt, allowance) = (&reading.progress, flow.rtt(), flow.allowance());
         let status = Status {
@@ -154,27 +162,48 @@ impl Published {
             groups::observe(&to.segment, to.group, rtt.latest, status.queueing());
         }
         if trace::RING.wanted(&to.segment, at) {
+            let in_flight = under_way.unwrap_or_else(|| tcp.in_buffer());
             let entry = TraceEntry {
                 at,
                 pid: to.pid,
                 id: to.id,
                 client: to.client,
                 acked: tcp.acked,
-                in_flight: status.in_flight,
+                in_flight,
                 unsent: tcp.unsent,
                 window: status.window,
                 cwnd: status.cwnd,
                 ssthresh: status.ssthresh,
                 mss: tcp.mss,
                 rtt: status.rtt,
+                smoothed: tcp.smoothed_rtt,
                 min_rtt: status.min_rtt,
                 pacing: status.pacing,
                 delivery: status.delivery,
                 retransmits: tcp.retransmits,
             };
             trace::write(&to.segment, &entry);
+            if !reading.alive && in_flight > Bytes::ZERO {
+                self.left(at, tcp);
+            }
         }
         (self.retransmits, self.acked, self.last) = (tcp.retransmits, tcp.acked, Some(status));
+    }
+
+    /// Somebody follows the readings.
+    pub fn is_traced(&self, at: Time) -> bool {
+        (self.to.as_ref()).is_some_and(|to| trace::RING.wanted(&to.segment, at))
+    }
+
+    /// The program lets go of it with bytes in flight: whoever follows the readings can ask the
+    /// kernel for the others.
+    pub fn left(&self, at: Time, tcp: &TcpProgress) {
+        if let Some(to) = self.to.as_ref().filter(|_| self.is_traced(at))
+            && let Some(slot) = &to.slot
+        {
+            let who = (to.pid, to.id);
+            trace::write_left(&to.segment, at, who, to.client, slot.index(), tcp);
+        }
     }
 
     /// Plain TCP from now on, or under control again.

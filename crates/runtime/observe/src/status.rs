@@ -128,6 +128,8 @@ const STATUS: usize = ALGORITHM + ALGORITHM_LEN;
 const NUMBERS: usize = 16;
 /// The words that name a connection: both ends, and what controls it.
 pub(crate) const NAMED_LEN: usize = STATUS - LOCAL;
+/// The first of them, which name both ends.
+pub(crate) const ENDS_LEN: usize = FEEDBACK - LOCAL;
 const BYPASSED: usize = STATUS + NUMBERS;
 const FIELDS: usize = SLOT_LEN - 1;
 const _: () = assert!(BYPASSED + ByReason::LEN <= FIELDS);
@@ -331,16 +333,27 @@ pub(crate) fn named(segment: &Segment, index: usize) -> [u64; NAMED_LEN] {
     std::array::from_fn(|i| words[i].load(Ordering::Relaxed))
 }
 
+/// The kernel's number of the socket of the connection at this place, for its own process.
+pub(crate) fn cookie(segment: &Segment, index: usize) -> u64 {
+    words(segment, index)[1 + COOKIE].load(Ordering::Relaxed)
+}
+
 /// What those words say: our end, the other end, the algorithm.
 pub(crate) fn names(w: &[u64]) -> (SocketAddr, SocketAddr, String) {
+    let (local, remote) = ends(w);
+    let algorithm = get_text(&w[ALGORITHM - LOCAL..][..ALGORITHM_LEN]);
+    (local, remote, algorithm)
+}
+
+/// Our end and the other, of the first [`ENDS_LEN`] of those words.
+pub(crate) fn ends(w: &[u64]) -> (SocketAddr, SocketAddr) {
     let ports = w[PORTS - LOCAL];
     let end = |at: usize, port: u64| {
         let (high, low) = (w[at - LOCAL], w[at - LOCAL + 1]);
         let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
         SocketAddr::new(IpAddr::V6(ip).to_canonical(), port as u16)
     };
-    let algorithm = get_text(&w[ALGORITHM - LOCAL..][..ALGORITHM_LEN]);
-    (end(LOCAL, ports >> 16), end(REMOTE, ports), algorithm)
+    (end(LOCAL, ports >> 16), end(REMOTE, ports))
 }
 
 fn record(w: &[u64; FIELDS]) -> Option<StatusRecord> {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The trace ring: the last readings of all processes of a run, for `alcc log`.
+//! The trace ring: the last readings of all processes of a run, for `alcc log` and `alcc trial`.
 use crate::map::{LEASE, TRACE, TRACE_COUNT, TRACE_ENTRY, TRACE_HEAD};
 use crate::ring::{Reader, Record, Ring};
 use crate::segment::Segment;
+use crate::status;
+use alcc_flow::TcpProgress;
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::io;
+use std::net::SocketAddr;
 
 /// One reading of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +22,8 @@ pub struct TraceEntry {
     pub client: u64,
     /// Stream position acknowledged.
     pub acked: u64,
-    /// Written and not acknowledged.
+    /// Written and not acknowledged, as the kernel counts: also what a write under way has put
+    /// there.
     pub in_flight: Bytes,
     /// Written and not sent.
     pub unsent: Bytes,
@@ -31,8 +35,10 @@ pub struct TraceEntry {
     pub ssthresh: Option<u64>,
     /// Segment size.
     pub mss: Bytes,
-    /// Newest RTT sample.
+    /// Newest RTT sample of the algorithm: from the write on, where nothing paces.
     pub rtt: Span,
+    /// The kernel's smoothed RTT, which knows nothing of the time in the send buffer.
+    pub smoothed: Span,
     /// Smallest RTT.
     pub min_rtt: Span,
     /// The algorithm's pacing rate; `None` if it has none.
@@ -41,6 +47,43 @@ pub struct TraceEntry {
     pub delivery: Rate,
     /// Segments sent again so far.
     pub retransmits: u64,
+}
+
+/// A connection that its program has let go of with bytes in flight. The kernel goes on with it, and
+/// tells of it by these names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeftEntry {
+    /// When.
+    pub at: Time,
+    /// The process.
+    pub pid: u32,
+    /// The connection's number within it.
+    pub id: u64,
+    /// The client at the other end: [`crate::client_of`].
+    pub client: u64,
+    /// The kernel's number of the socket (`SO_COOKIE`).
+    pub cookie: u64,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Stream position acknowledged.
+    pub acked: u64,
+    /// Written and not acknowledged.
+    pub in_flight: Bytes,
+    /// Segment size.
+    pub mss: Bytes,
+    /// Segments sent again so far.
+    pub retransmits: u64,
+}
+
+/// What stands in the ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Traced {
+    /// A reading.
+    Reading(TraceEntry),
+    /// The last that the process has to say of a connection.
+    Left(LeftEntry),
 }
 
 pub(crate) static RING: Ring = Ring {
@@ -70,12 +113,50 @@ pub(crate) fn write(segment: &Segment, p: &TraceEntry) {
         p.delivery.as_bps(),
         p.client,
         p.retransmits,
+        p.smoothed.as_nanos(),
     ];
     RING.write(segment, fields);
 }
 
+/// In the time of a record: it is no reading.
+const LEFT: u64 = 1 << 63;
+/// Fields of a record.
+const FIELDS: usize = 16;
+const CLIENT: usize = 13;
+/// Where the names of a connection that was left stand.
+const COOKIE: usize = 2;
+const NAMES: usize = 3;
+const COUNTERS: usize = NAMES + status::ENDS_LEN;
+const _: () = assert!(FIELDS + 2 <= TRACE_ENTRY && COUNTERS + 4 <= CLIENT);
+
+/// Writes that the connection at this place in the table is left.
+pub(crate) fn write_left(
+    segment: &Segment,
+    at: Time,
+    (pid, id): (u32, u64),
+    client: u64,
+    index: usize,
+    tcp: &TcpProgress,
+) {
+    let mut fields = [0; FIELDS];
+    fields[0] = at.as_nanos() | LEFT;
+    fields[1] = u64::from(pid) << 32 | (id & 0xFFFF_FFFF);
+    fields[COOKIE] = status::cookie(segment, index);
+    let names = &status::named(segment, index)[..status::ENDS_LEN];
+    fields[NAMES..][..status::ENDS_LEN].copy_from_slice(names);
+    let counters = [
+        tcp.acked,
+        tcp.in_buffer().get(),
+        tcp.mss.get(),
+        tcp.retransmits,
+    ];
+    fields[COUNTERS..][..4].copy_from_slice(&counters);
+    fields[CLIENT] = client;
+    RING.write(segment, fields);
+}
+
 /// Follows the readings of a run.
-pub type TraceReader<'a> = Reader<'a, TraceEntry>;
+pub type TraceReader<'a> = Reader<'a, Traced>;
 
 impl Segment {
     /// Follows the readings from now on.
@@ -88,10 +169,39 @@ impl Segment {
     }
 }
 
-impl Record for TraceEntry {
+impl Record for Traced {
     fn of(w: &[u64]) -> Option<Self> {
+        Some(if w[0] & LEFT == 0 {
+            Self::Reading(TraceEntry::of(w))
+        } else {
+            Self::Left(LeftEntry::of(w))
+        })
+    }
+}
+
+impl LeftEntry {
+    fn of(w: &[u64]) -> Self {
+        let (local, remote) = status::ends(&w[NAMES..]);
+        Self {
+            at: Time::from_nanos(w[0] & !LEFT),
+            pid: (w[1] >> 32) as u32,
+            id: w[1] & 0xFFFF_FFFF,
+            client: w[CLIENT],
+            cookie: w[COOKIE],
+            local,
+            remote,
+            acked: w[COUNTERS],
+            in_flight: Bytes::new(w[COUNTERS + 1]),
+            mss: Bytes::new(w[COUNTERS + 2]),
+            retransmits: w[COUNTERS + 3],
+        }
+    }
+}
+
+impl TraceEntry {
+    fn of(w: &[u64]) -> Self {
         let limit = |value: u64| (value != u64::MAX).then_some(value);
-        Some(Self {
+        Self {
             at: Time::from_nanos(w[0]),
             pid: (w[1] >> 32) as u32,
             id: w[1] & 0xFFFF_FFFF,
@@ -106,9 +216,10 @@ impl Record for TraceEntry {
             min_rtt: Span::from_nanos(w[10]),
             pacing: limit(w[11]).map(Rate::bps),
             delivery: Rate::bps(w[12]),
-            client: w[13],
+            client: w[CLIENT],
             retransmits: w[14],
-        })
+            smoothed: Span::from_nanos(w[15]),
+        }
     }
 }
 
@@ -116,6 +227,7 @@ impl Record for TraceEntry {
 mod tests {
     use super::*;
     use crate::segment::tests::Scratch;
+    use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
     fn reading(id: u64) -> TraceEntry {
@@ -136,6 +248,7 @@ mod tests {
             pacing: Some(Rate::bps(10)),
             delivery: Rate::bps(11),
             retransmits: 13,
+            smoothed: Span::from_micros(14),
         }
     }
 
@@ -153,15 +266,56 @@ mod tests {
         (0..10).for_each(|id| write(&writer, &reading(id)));
         let mut got = Vec::new();
         trace.read(|p| got.push(*p));
-        assert_eq!(got, (0..10).map(reading).collect::<Vec<_>>());
+        let wanted: Vec<_> = (0..10).map(|id| Traced::Reading(reading(id))).collect();
+        assert_eq!(got, wanted);
         let many = TRACE_COUNT as u64 + 100;
         (0..many).for_each(|id| write(&writer, &reading(id)));
         got.clear();
         trace.read(|p| got.push(*p));
         assert_eq!((got.len(), trace.lost()), (TRACE_COUNT, 100));
-        assert_eq!(got[0], reading(100));
+        assert_eq!(got[0], Traced::Reading(reading(100)));
         trace.end();
         assert!(!RING.wanted(&writer, Time::ZERO));
+    }
+
+    #[test]
+    fn a_connection_that_is_left_has_its_names() {
+        let scratch = Scratch::new();
+        let (writer, reader) = (Arc::new(scratch.create()), scratch.open());
+        let mut trace = reader.trace().unwrap();
+        let who = status::tests::who(3);
+        let slot = status::Slot::take(&writer, &who).unwrap();
+        let tcp = TcpProgress {
+            acked: 40,
+            written: 100,
+            mss: Bytes::new(7),
+            retransmits: 2,
+            ..TcpProgress::default()
+        };
+        write_left(
+            &writer,
+            Time::from_millis(9),
+            (7, 3),
+            12,
+            slot.index(),
+            &tcp,
+        );
+        let mut got = Vec::new();
+        trace.read(|p| got.push(*p));
+        let left = LeftEntry {
+            at: Time::from_millis(9),
+            pid: 7,
+            id: 3,
+            client: 12,
+            cookie: who.cookie,
+            local: who.local,
+            remote: who.remote,
+            acked: 40,
+            in_flight: Bytes::new(60),
+            mss: Bytes::new(7),
+            retransmits: 2,
+        };
+        assert_eq!(got, [Traced::Left(left)]);
     }
 
     #[test]

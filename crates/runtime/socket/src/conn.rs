@@ -82,6 +82,10 @@ pub struct Conn<W> {
 /// A blocking writer wakes at least this often: otherwise it counts as gone.
 const RECHECK_INTERVAL: Span = Span::from_millis(500);
 
+/// While somebody follows the readings, a connection that only a write under way has filled is read
+/// so often.
+const READ_IN_CALLS: Span = Span::from_millis(5);
+
 struct Inner<W> {
     /// The program's descriptors for it that we know; the first is the one we ask by. None: we are
     /// done with it.
@@ -261,6 +265,11 @@ impl<W: Waker> Conn<W> {
         writer.bypass_above = None;
         inner.writers.enter(writer.call());
         writer.over = inner.control.mode == Mode::Over;
+        if inner.control.is_watched_closely(now) {
+            // A call that blocks returns when its last byte is in the buffer: who follows the
+            // readings wants those before that.
+            self.activate(runtime);
+        }
         if inner.is_bypassed() {
             return wanted;
         }
@@ -427,8 +436,11 @@ impl<W: Waker> Conn<W> {
     /// The program is about to close a descriptor: after this we never touch it again.
     pub fn close(&self, runtime: &Arc<Runtime<W>>, fd: RawFd) {
         let inner = &mut *self.lock();
-        if inner.fds == [fd] && runtime.is_shared() && self.is_same_socket(fd) {
-            inner.control.restore(fd);
+        if inner.fds == [fd] && self.is_same_socket(fd) {
+            inner.control.leave(fd, kernel::now());
+            if runtime.is_shared() {
+                inner.control.restore(fd);
+            }
         }
         inner.fds.retain(|known| *known != fd);
         inner.waker.on_close(fd);
@@ -505,7 +517,10 @@ impl<W: Waker> Visit for Conn<W> {
             inner.read(runtime, now, self, log);
         }
         let over = inner.fds.is_empty();
-        let next = inner.control.deadline().filter(|_| !over);
+        let calls = inner.writers.are_in_calls() && inner.control.is_watched_closely(now);
+        let next = (inner.control.deadline())
+            .or_else(|| calls.then_some(now + READ_IN_CALLS))
+            .filter(|_| !over);
         if next.is_none() {
             self.active.store(false, Ordering::Release);
         }

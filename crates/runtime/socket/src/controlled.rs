@@ -375,6 +375,7 @@ impl Controlled {
             self.release(Some(fd), Mode::Released);
             return;
         };
+        let under_way = within.then(|| reading.progress.in_buffer());
         if self.steering.is_some() {
             if !self.is_steered(fd, now, &samples, &reading.progress) {
                 return;
@@ -397,7 +398,7 @@ impl Controlled {
             self.flow.unblock();
         }
         self.report();
-        (self.published).reading(now, &reading, &self.flow, self.applied);
+        (self.published).reading(now, &reading, under_way, &self.flow, self.applied);
         if !reading.alive {
             self.mode = Mode::Over;
         }
@@ -503,6 +504,22 @@ impl Controlled {
         });
         self.published.passed(&more);
         self.reported = now;
+    }
+
+    /// It is read, and somebody follows that.
+    pub(crate) fn is_watched_closely(&self, now: Time) -> bool {
+        self.is_in_charge() && self.published.is_traced(now)
+    }
+
+    /// The program is about to close the last descriptor.
+    pub(crate) fn leave(&self, fd: RawFd, now: Time) {
+        if !self.is_watched_closely(now) {
+            return;
+        }
+        let tcp = kernel::read(fd).map(|reading| reading.progress);
+        if let Some(tcp) = tcp.filter(|tcp| tcp.in_buffer() > Bytes::ZERO) {
+            self.published.left(now, &tcp);
+        }
     }
 
     /// Nobody sees it any more.

@@ -18,7 +18,7 @@ pub struct Reading {
     pub acked: u64,
     /// Written and not acknowledged.
     pub in_flight: Bytes,
-    /// Newest RTT sample; zero: none yet.
+    /// The kernel's smoothed RTT; zero: none yet.
     pub rtt: Span,
     /// Segments sent again so far, and the size of one.
     pub retransmits: u64,

@@ -40,7 +40,12 @@ impl Inner {
                 }
                 self.closing = CloseState::Written;
             }
-            CloseState::Close(_) if drained => self.fd = None,
+            CloseState::Close(_) if drained => {
+                if let Some(fd) = self.raw() {
+                    self.control.leave(fd, now);
+                }
+                self.fd = None;
+            }
             CloseState::Close(until) if until <= now => {
                 self.drop_queue(libc::ETIMEDOUT);
                 self.abort();
