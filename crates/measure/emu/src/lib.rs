@@ -46,6 +46,7 @@ mod report;
 mod store;
 mod subnet;
 mod veth;
+mod wakeup;
 
 pub use alcc_link::Dir;
 pub use emulator::{Control, Emulator, Observer, PathSpec, Silent};

@@ -8,6 +8,7 @@ use crate::histogram::Histogram;
 use crate::offload::{Bundle, Cut, FRAME, HEADER};
 use crate::report::{EmuReport, Meter};
 use crate::store::Store;
+use crate::wakeup::Wakeup;
 use crate::{Dir, Observer};
 use alcc_link::{DirectionSpec, Ecn, Outcome, Packet, RateSpec};
 use alcc_units::{Bytes, Span, Time};
@@ -62,6 +63,7 @@ pub(crate) struct Relay {
     /// What is handed over now: when it was due, and the packet.
     due: Vec<(Time, Packet)>,
     bundle: Bundle,
+    wakeup: Wakeup,
 }
 
 impl Relay {
@@ -90,6 +92,7 @@ impl Relay {
             frame: vec![0; FRAME].into_boxed_slice(),
             due: Vec::with_capacity(4 * BATCH),
             bundle: Bundle::default(),
+            wakeup: Wakeup::default(),
         }
     }
 
@@ -100,8 +103,11 @@ impl Relay {
     /// Carries packets until it is told to stop. `bell` can be read when there are orders.
     pub(crate) fn run(mut self, bell: &OwnedFd, orders: &Receiver<Order>) -> io::Result<EmuReport> {
         let realtime = use_real_time_scheduling();
+        // For whom the last sleep was.
+        let mut slept_for = Time::ZERO;
         loop {
-            let now = self.now();
+            // Awake a little early: what was slept for is due.
+            let now = self.now().max(slept_for);
             for i in 0..2 {
                 self.halves[i].model.advance(now, &mut self.outcomes);
                 self.apply_outcomes(i);
@@ -111,18 +117,29 @@ impl Relay {
                 .iter()
                 .filter_map(|h| h.model.next_event())
                 .min();
-            let wait = next.map(|at| at.since(self.now()));
+            let begun = self.now();
+            let aimed = next.map(|at| self.wakeup.aim(begun, at));
             let mut fds = [
                 PollFd::new(self.outside.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.inside.as_fd(), PollFlags::POLLIN),
                 PollFd::new(bell.as_fd(), PollFlags::POLLIN),
             ];
-            let timeout = wait
-                .map(|w| TimeSpec::nanoseconds(i64::try_from(w.as_nanos()).unwrap_or(i64::MAX)));
+            let timeout = aimed.map(|aimed| {
+                let wait = aimed.since(begun).as_nanos();
+                TimeSpec::nanoseconds(i64::try_from(wait).unwrap_or(i64::MAX))
+            });
+            slept_for = Time::ZERO;
             match ppoll(&mut fds, timeout, None) {
+                Ok(0) => {
+                    if let (Some(next), Some(aimed)) = (next, aimed.filter(|at| *at > begun)) {
+                        self.wakeup.slept(aimed, self.now());
+                        slept_for = next;
+                    }
+                }
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(e.into()),
             }
+            let arrived = self.wakeup.arrival(begun, self.now());
             let ready = [0, 1, 2].map(|i: usize| fds[i].any().unwrap_or(false));
             if ready[2] {
                 // It was ready, so this does not wait.
@@ -135,7 +152,7 @@ impl Relay {
                 }
             }
             for (i, _) in ready[..2].iter().enumerate().filter(|(_, ready)| **ready) {
-                self.receive(i)?;
+                self.receive(i, arrived)?;
             }
         }
     }
@@ -149,9 +166,8 @@ impl Relay {
         }
     }
 
-    /// Reads what waits at the sending end of half `i`.
-    fn receive(&mut self, i: usize) -> io::Result<()> {
-        let now = self.now();
+    /// Reads what waits at the sending end of half `i`, since `now` as far as is known.
+    fn receive(&mut self, i: usize, now: Time) -> io::Result<()> {
         // What was due before these packets came happens before them.
         self.halves[i].model.advance(now, &mut self.outcomes);
         let mut read = 0;
