@@ -86,6 +86,34 @@ mod tests {
         }
     }
 
+    /// As `filter: invert(1) hue-rotate(180deg)` makes it (Filter Effects Module, `feColorMatrix`).
+    fn in_the_dark(colour: &str) -> String {
+        let part = |at: usize| {
+            f64::from(u8::from_str_radix(&colour[at..at + 2], 16).expect("hex digits")) / 255.0
+        };
+        let [r, g, b] = [1, 3, 5].map(|at| 1.0 - part(at));
+        let rows = [
+            [-0.574, 1.43, 0.144],
+            [0.426, 0.43, 0.144],
+            [0.426, 1.43, -0.856],
+        ];
+        let byte = |[x, y, z]: [f64; 3]| {
+            let value = (x * r + y * g + z * b).clamp(0.0, 1.0) * 255.0;
+            format!("{:02x}", value.round() as u8)
+        };
+        format!("#{}", rows.map(byte).concat())
+    }
+
+    #[test]
+    fn every_colour_can_be_read_in_the_dark() {
+        assert_eq!(in_the_dark("#ffffff"), "#000000");
+        for look in KNOWN.iter().map(|(_, look)| look).chain(OTHERS) {
+            // 21 is black against white; contrast() is against white.
+            let against_black = 21.0 / contrast(&in_the_dark(look.colour));
+            assert!(against_black >= 4.5, "{}: {against_black:.2}", look.colour);
+        }
+    }
+
     #[test]
     fn no_two_schemes_of_a_board_look_alike() {
         let names = [

@@ -55,6 +55,9 @@ const ALONE: (u32, u32) = (600, 396);
 /// The same for the panel over all.
 const OVERALL: (u32, u32) = (1000, 440);
 
+/// Where pages are dark the picture is, too. White becomes black, and colours keep their hues.
+const DARK: &str = "@media(prefers-color-scheme:dark){svg{filter:invert(1) hue-rotate(180deg)}}";
+
 /// The picture; empty if there are no figures. Of twins it shows the emulated side.
 ///
 /// # Errors
@@ -332,7 +335,7 @@ fn page(
     let content = content.replace(" stroke-width=\"1\"", " stroke-width=\"3\"");
     Ok(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"{family}\">{}",
+         font-family=\"{family}\"><style>{DARK}</style>{}",
         size.0,
         size.1,
         titled(&chart::dressed(&content, look), panels)
