@@ -128,8 +128,26 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(said.contains("controls accepted TCP connections"), "{said}");
     the_unit_starts_what_was_installed(&system);
+    the_licences_of_others_are_there(&system);
     dpkg("--purge", Path::new("alcc"));
     assert_eq!(files(&system.join("usr")), Vec::<PathBuf>::new());
+}
+
+/// Whoever gets the programs gets the licences of what is linked into them.
+fn the_licences_of_others_are_there(system: &Path) {
+    let file = system.join("usr/share/doc/alcc/third-party-licences.txt.gz");
+    let text = done(Command::new("gzip").arg("-dc").arg(file)).stdout;
+    let text = String::from_utf8_lossy(&text);
+    for crate_of_others in ["clap", "libc", "ring", "serde_json"] {
+        let named = text
+            .lines()
+            .any(|l| l.starts_with(&format!("{crate_of_others} ")));
+        assert!(named, "{crate_of_others}");
+    }
+    // Sources in C that a crate brings with it.
+    let bpf = std::env::var("ALCC_FEATURES").is_ok_and(|features| features.contains("bpf"));
+    assert_eq!(text.contains("libbpf-sys "), bpf);
+    assert!(text.contains("Permission is hereby granted") && text.contains("BoringSSL"));
 }
 
 /// The service that loads the kernel's part, as systemd reads it.

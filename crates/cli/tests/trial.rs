@@ -425,7 +425,7 @@ fn five_hundred_transfers_find_a_fifth_and_do_not_find_nothing() {
     println!("no difference: one is reported in {wrong} of 100 divisions");
     assert!(wrong <= 5, "{wrong} of 100\n{said}");
 
-    let (fifth, said) = trial("fixed:window=232", 500, 600_000).unwrap();
+    let (fifth, said) = trial("fixed:window=157", 500, 600_000).unwrap();
     let p95 = effect(&fifth, "rtt_p95_ms").clone();
     println!("planted: {p95}");
     assert_eq!(p95["verdict"], "better", "{p95}\n{said}");
