@@ -145,7 +145,7 @@ fn the_licences_of_others_are_there(system: &Path) {
         assert!(named, "{crate_of_others}");
     }
     // Sources in C that a crate brings with it.
-    let bpf = std::env::var("ALCC_FEATURES").is_ok_and(|features| features.contains("bpf"));
+    let bpf = cfg!(feature = "bpf");
     assert_eq!(text.contains("libbpf-sys "), bpf);
     assert!(text.contains("Permission is hereby granted") && text.contains("BoringSSL"));
 }
