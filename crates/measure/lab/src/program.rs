@@ -133,32 +133,75 @@ impl Program {
         }
     }
 
-    /// Asks it to end, and orders it and all its children to after [`GRACE`].
+    /// Ends it and all its children: see [`end`].
     pub(crate) fn end(&mut self) {
-        if !self.is_alive() {
-            return;
-        }
-        let everyone = cpu::tree(self.child.id());
-        let to = |process: u32, signal| {
-            // It may have ended meanwhile: that is what we want.
-            let _ = kill(Pid::from_raw(process.cast_signed()), signal);
-        };
-        to(self.child.id(), Signal::SIGTERM);
-        let began = Instant::now();
-        while self.is_alive() && began.elapsed() < GRACE {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        if self.is_alive() {
-            for process in everyone {
-                to(process, Signal::SIGKILL);
-            }
-            let _ = self.child.wait();
-        }
+        end(&mut self.child);
+    }
+}
+
+/// Asks a program to end, and orders it to after [`GRACE`]. Its children end with it, also those
+/// that would outlive it, as vsftpd's sessions do.
+fn end(child: &mut Child) {
+    let is_alive = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+    if !is_alive(child) {
+        return;
+    }
+    let root = child.id();
+    let everyone = cpu::tree(root);
+    let to = |process: u32, signal| {
+        // It may have ended meanwhile: that is what we want.
+        let _ = kill(Pid::from_raw(process.cast_signed()), signal);
+    };
+    to(root, Signal::SIGTERM);
+    let began = Instant::now();
+    while is_alive(child) && began.elapsed() < GRACE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    if is_alive(child) {
+        to(root, Signal::SIGKILL);
+        let _ = child.wait();
+    }
+    for process in everyone.into_iter().filter(|process| *process != root) {
+        to(process, Signal::SIGKILL);
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_that_outlive_their_parent_end_too() {
+        let script = "sleep 300 & trap 'exit 0' TERM; wait";
+        let mut parent = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut everyone = cpu::tree(parent.id());
+        while everyone.len() < 2 {
+            assert!(Instant::now() < until, "the shell has a child");
+            std::thread::sleep(Duration::from_millis(5));
+            everyone = cpu::tree(parent.id());
+        }
+        // The trap is set a moment after the child has come.
+        std::thread::sleep(Duration::from_millis(100));
+        end(&mut parent);
+        let sleeper = Pid::from_raw(everyone[1].cast_signed());
+        while kill(sleeper, None).is_ok() && !is_zombie(everyone[1]) {
+            assert!(Instant::now() < until, "the child is still there");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ended, and its new parent has not asked yet.
+    fn is_zombie(process: u32) -> bool {
+        std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| {
+            stat.rsplit_once(") ")
+                .is_some_and(|(_, rest)| rest.starts_with('Z'))
+        })
     }
 }
