@@ -199,7 +199,7 @@ mod tests {
 
     /// Ended, and its new parent has not asked yet.
     fn is_zombie(process: u32) -> bool {
-        std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| {
+        fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| {
             stat.rsplit_once(") ")
                 .is_some_and(|(_, rest)| rest.starts_with('Z'))
         })
