@@ -23,30 +23,31 @@ pub fn is_own_unsent_limit(bytes: u32) -> bool {
     bytes > LEAST && (bytes ^ MARK).is_power_of_two()
 }
 
-/// Without the mark.
-fn limit(rate: Rate) -> u32 {
+/// The power of two of the limit, without the mark.
+fn exponent(rate: Rate) -> u8 {
     let ahead = u32::try_from(rate.bytes_in(AHEAD).get()).unwrap_or(u32::MAX);
-    ahead.clamp(LEAST, 1 << 30).next_power_of_two()
+    let limit = ahead.clamp(LEAST, 1 << 30).next_power_of_two();
+    limit.trailing_zeros() as u8
 }
 
-/// The limit of one socket.
+/// The limit of one socket. There are thousands of them, so it is a byte.
 #[derive(Default)]
 pub(crate) struct UnsentLimit {
-    /// What we want, without the mark, if the program has none of its own; 0: nothing.
-    wanted: u32,
+    /// What we want, as [`exponent`] has it, if the program has no limit of its own; 0: nothing.
+    wanted: u8,
 }
 
 impl UnsentLimit {
     /// The socket sends at this rate.
     pub(crate) fn follow(&mut self, fd: RawFd, rate: Rate) {
-        let limit = limit(rate);
+        let wanted = exponent(rate);
         // One step down is not worth the calls.
-        if limit == self.wanted || limit * 2 == self.wanted {
+        if wanted == self.wanted || wanted + 1 == self.wanted {
             return;
         }
-        self.wanted = limit;
+        self.wanted = wanted;
         if kernel::unsent_limit(fd).is_some_and(|set| set == 0 || is_own_unsent_limit(set)) {
-            kernel::set_unsent_limit(fd, limit | MARK);
+            kernel::set_unsent_limit(fd, 1 << wanted | MARK);
         }
     }
 
@@ -65,6 +66,10 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+
+    fn limit(rate: Rate) -> u32 {
+        1 << exponent(rate)
+    }
 
     #[test]
     fn it_is_eight_milliseconds_and_sixteen_kilobytes_at_least() {
