@@ -204,7 +204,7 @@ experiments/alcc-fig20 experiments/alcc-fig22 experiments/alcc-fig22-buffer
 experiments/alcc-fig23 experiments/alcc-fig24
 experiments/alcc-fig4 experiments/alcc-fig4-force experiments/alcc-fig5 experiments/alcc-fig6
 experiments/alcc-fig7 experiments/alcc-fig8 experiments/alcc-fig9
-experiments/app-ftp experiments/app-page experiments/app-video experiments/app-vpn experiments/cs244-att
+experiments/app-ftp experiments/app-page experiments/app-video experiments/app-vpn experiments/app-vpn-short experiments/cs244-att
 experiments/cs244-att-starts experiments/cs244-campus experiments/cs244-city experiments/cs244-evdo
 experiments/cs244-highway experiments/cs244-tmobile experiments/cs244-tmobile-down
 experiments/cs244-tmobile-starts experiments/hsdpa-fig2 experiments/hsdpa-fig3

@@ -63,6 +63,7 @@ pub static APPLICATIONS: &[Application] = &[
     upload::UPLOAD,
     video::VIDEO,
     vpn::VPN,
+    vpn::VPN_SHORT,
 ];
 
 /// Figures of every application at one link: the queue before the bottleneck of the downlink, ms, and the share
