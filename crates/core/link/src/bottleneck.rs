@@ -39,20 +39,21 @@ enum Server {
 /// A moment between two nanoseconds: `ns + fraction / rate`. A busy link adds up such moments
 /// without error.
 #[derive(Clone, Copy, Debug)]
-struct Instant {
+pub(crate) struct Instant {
     ns: u64,
     fraction: u64,
 }
 
 /// Bits times nanoseconds per second: what a link of 1 bit/s does in a nanosecond.
-type Work = u128;
+pub(crate) type Work = u128;
 
-fn work(len: Bytes) -> Work {
+#[inline]
+pub(crate) fn work(len: Bytes) -> Work {
     u128::from(len.get()) * 8 * 1_000_000_000
 }
 
 impl Instant {
-    const fn at(time: Time) -> Self {
+    pub(crate) const fn at(time: Time) -> Self {
         Self {
             ns: time.as_nanos(),
             fraction: 0,
@@ -60,7 +61,7 @@ impl Instant {
     }
 
     /// When so much is done that a link of `rate` begins at `self`: never at standstill.
-    fn after(self, work: Work, rate: Rate) -> Self {
+    pub(crate) fn after(self, work: Work, rate: Rate) -> Self {
         let work = work + u128::from(self.fraction);
         let rate = rate.as_bps();
         let (ns, fraction) = match u64::try_from(work) {
@@ -80,6 +81,18 @@ impl Instant {
         }
     }
 
+    /// The moment that is as much later as `other` is after zero.
+    #[inline]
+    pub(crate) fn plus(self, other: Self, rate: Rate) -> Self {
+        let fraction = u128::from(self.fraction) + u128::from(other.fraction);
+        let rate = u128::from(rate.as_bps());
+        let carry = fraction >= rate;
+        Self {
+            ns: (self.ns.saturating_add(other.ns)).saturating_add(u64::from(carry)),
+            fraction: (fraction - if carry { rate } else { 0 }) as u64,
+        }
+    }
+
     /// What a link of `rate` does from `now` until `self`.
     fn work_since(self, now: Time, rate: Rate) -> Work {
         let ns = self.ns.saturating_sub(now.as_nanos());
@@ -87,7 +100,7 @@ impl Instant {
     }
 
     /// The first whole nanosecond at which it has come.
-    const fn time(self) -> Time {
+    pub(crate) const fn time(self) -> Time {
         Time::from_nanos(self.ns.saturating_add((self.fraction > 0) as u64))
     }
 }
@@ -115,10 +128,6 @@ impl Bottleneck {
             left: Vec::new(),
             drops: Vec::new(),
         }
-    }
-
-    pub(crate) fn queue(&self) -> &dyn Queue {
-        &*self.queue
     }
 
     /// How many packets are here, the one being carried included.

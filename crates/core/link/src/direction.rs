@@ -3,7 +3,8 @@ use crate::bottleneck::Bottleneck;
 use crate::changes::{Changes, Schedule};
 use crate::queue::Queued;
 use crate::radio::{Pause, Radio};
-use crate::{DropReason, Outcome, Outcomes, Packet, Queue, QueueSpec, RadioSpec};
+use crate::steady::Steady;
+use crate::{DropReason, Outcome, Outcomes, Packet, QueueSpec, RadioSpec};
 use alcc_trace::{OPPORTUNITY, Trace};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::collections::VecDeque;
@@ -93,9 +94,9 @@ pub struct Direction {
     clock: Time,
     /// When something has to be done to a packet: asked for far more often than it changes.
     due: Time,
-    /// Nothing is lost at random, nothing changes, and there is no radio link: packets come and go
-    /// at one rate and delay.
-    plain: bool,
+    /// Nothing is lost at random, nothing changes, there is no radio link, and the queue only has
+    /// limits: then all of it is here.
+    steady: Option<Steady>,
     bottleneck: Bottleneck,
     radio: Vec<Box<dyn Radio>>,
     /// The next time at which the bottleneck has to stand still.
@@ -130,9 +131,13 @@ impl Direction {
         let rates = rates(&spec.rate, changes);
         let delays = Schedule::new(spec.delay, changes, |s| s.delay);
         let losses = Schedule::new(spec.loss, changes, |s| s.loss);
-        let steady = rates.is_none() && delays.is_none() && losses.is_none();
+        let queue = spec.queue.queue();
+        let changing = rates.is_some() || delays.is_some() || losses.is_some();
+        let limits = queue
+            .drop_tail()
+            .filter(|_| !changing && spec.loss <= 0.0 && radio.is_empty());
         Self {
-            plain: steady && spec.loss <= 0.0 && radio.is_empty(),
+            steady: limits.and_then(|limits| Steady::new(&spec.rate, limits, dir, spec.delay)),
             pause: pause(&radio, Time::ZERO),
             radio,
             on_air: VecDeque::new(),
@@ -146,7 +151,7 @@ impl Direction {
             reorder: changes.reorder,
             clock: Time::ZERO,
             due: Time::MAX,
-            bottleneck: Bottleneck::new(&spec.rate, spec.queue.queue(), queue_rng),
+            bottleneck: Bottleneck::new(&spec.rate, queue, queue_rng),
             propagating: VecDeque::new(),
             rng,
         }
@@ -156,9 +161,10 @@ impl Direction {
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
         self.advance(now, out);
         let now = self.clock;
-        match self.dir {
-            Dir::Down => self.travel(now, packet, now, now),
-            Dir::Up => {
+        match (&mut self.steady, self.dir) {
+            (Some(steady), _) => steady.push(now, packet, out),
+            (None, Dir::Down) => self.travel(now, packet, now, now),
+            (None, Dir::Up) => {
                 self.arrive(now, packet, out);
                 self.route(now, out);
             }
@@ -177,6 +183,11 @@ impl Direction {
     }
 
     fn catch_up(&mut self, out: &mut impl Outcomes) {
+        if let Some(steady) = &mut self.steady {
+            steady.advance(self.clock, out);
+            self.due = steady.next();
+            return;
+        }
         while self.due <= self.clock && self.due < Time::MAX {
             self.happen(self.due, out);
             self.due = self.next();
@@ -191,6 +202,14 @@ impl Direction {
         Some(self.due).filter(|at| *at < Time::MAX)
     }
 
+    /// Not after the next packet is through: what to wait for if nothing else matters as it happens.
+    /// `None` as of [`next_event`](Self::next_event). What comes before is told with it.
+    #[inline]
+    pub fn next_delivery(&self) -> Option<Time> {
+        let next = (self.steady.as_ref()).map_or(self.due, Steady::next_delivery);
+        Some(next).filter(|at| *at < Time::MAX)
+    }
+
     /// The first of what is due at `at`.
     #[inline]
     fn happen(&mut self, at: Time, out: &mut impl Outcomes) {
@@ -199,12 +218,12 @@ impl Direction {
         if self.bottleneck.next() == at {
             self.bottleneck.serve(at, out);
             self.route(at, out);
-        } else if !self.plain && self.next_change() == at {
+        } else if self.next_change() == at {
             self.change(at, out);
         } else if let Some((_, t)) = self.propagating.pop_front() {
             if self.dir == Dir::Up {
                 out.tell(t.delivered(at));
-            } else if !self.plain && self.lost(at) {
+            } else if self.lost(at) {
                 out.tell(dropped(at, t.packet));
             } else {
                 self.arrive(at, t.packet, out);
@@ -216,10 +235,10 @@ impl Direction {
     /// When that is; [`Time::MAX`] means never.
     #[inline]
     fn next(&self) -> Time {
-        let next = self.next_arrival().min(self.bottleneck.next());
-        if self.plain {
-            return next;
+        if let Some(steady) = &self.steady {
+            return steady.next();
         }
+        let next = self.next_arrival().min(self.bottleneck.next());
         next.min(self.next_change())
     }
 
@@ -303,12 +322,8 @@ impl Direction {
 
     /// How many packets are inside: neither delivered nor dropped yet.
     pub fn inside(&self) -> usize {
-        self.bottleneck.inside() + self.on_air.len() + self.propagating.len()
-    }
-
-    /// The queue before the bottleneck, to look at.
-    pub fn queue(&self) -> &dyn Queue {
-        self.bottleneck.queue()
+        let steady = self.steady.as_ref().map_or(0, Steady::inside);
+        steady + self.bottleneck.inside() + self.on_air.len() + self.propagating.len()
     }
 
     #[inline]
@@ -318,16 +333,6 @@ impl Direction {
             arrived,
             departed,
         };
-        if self.plain {
-            // After all that left before.
-            self.propagating.push_back((now + self.delay, propagating));
-            return;
-        }
-        self.travel_changing(now, propagating);
-    }
-
-    /// The same with a delay that may have changed.
-    fn travel_changing(&mut self, now: Time, propagating: InPropagation) {
         if let Some(delays) = &mut self.delays {
             self.delay = delays.at(now);
         }
@@ -352,9 +357,7 @@ impl Direction {
     /// A packet reaches the bottleneck.
     #[inline]
     fn arrive(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
-        if !self.plain {
-            self.wake(now, out);
-        }
+        self.wake(now, out);
         self.bottleneck.arrive(now, packet, out);
     }
 
@@ -413,7 +416,7 @@ impl Direction {
     fn land(&mut self, at: Time, landed: InPropagation, out: &mut impl Outcomes) {
         if self.dir == Dir::Down {
             out.tell(landed.delivered(at));
-        } else if !self.plain && self.lost(at) {
+        } else if self.lost(at) {
             out.tell(dropped(at, landed.packet));
         } else {
             self.travel(at, landed.packet, landed.arrived, landed.departed);

@@ -15,6 +15,8 @@ macro_rules! queues {
 
 queues! { droptail, red, codel, pie, fq_codel, users, policer, shaper }
 
+pub use droptail::Limits;
+
 /// The option of the queues that mark. Only packets whose sender understands marks are marked, so
 /// the default is yes: RFC 7567, section 4.2.1, wants it of every managed queue, and RFC 8290,
 /// section 5.2.6, has it so.
@@ -51,6 +53,11 @@ pub trait Queue: fmt::Debug + Send + Sync {
     /// When the packet to carry next may leave, not before: a time of the past, unless the queue holds packets back.
     fn ready(&self) -> Time {
         Time::ZERO
+    }
+
+    /// Its limits if it knows nothing else: first in, first out, and refused is what does not fit.
+    fn drop_tail(&self) -> Option<Limits> {
+        None
     }
 
     /// How many packets wait.

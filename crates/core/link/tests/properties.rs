@@ -223,6 +223,51 @@ proptest! {
         prop_assert_eq!(case.punctual(), out);
     }
 
+    /// A change that comes when all is over changes nothing, but nobody knows that before.
+    #[test]
+    fn what_is_computed_when_a_packet_comes_is_what_happens_step_by_step(case in case()) {
+        let mut known = case.clone();
+        known.spec.changes = Changes::default();
+        known.spec.loss = 0.0;
+        known.spec.radio = Vec::new();
+        let mut stepped = known.clone();
+        stepped.spec.changes = Changes::of(vec![Step { at: END, loss: Some(0.0), ..Step::default() }]);
+        // What one opportunity carries departs as a whole before it is through, or one by one.
+        let apart = |case: &Case| -> (Vec<_>, Vec<_>) {
+            let outcomes = case.punctual().into_iter();
+            outcomes.partition(|o| matches!(o, Outcome::Delivered { .. }))
+        };
+        prop_assert_eq!(apart(&known), apart(&stepped));
+    }
+
+    /// Who waits for deliveries alone misses none of them, and is told all the rest in its order.
+    #[test]
+    fn deliveries_come_when_they_are_announced(case in case()) {
+        let mut direction = case.direction();
+        let mut out = Vec::new();
+        let on_time = |out: &[Outcome], from: usize, now| {
+            let late = |o: &Outcome| matches!(o, Outcome::Delivered { at, .. } if *at != now);
+            !out[from..].iter().any(late)
+        };
+        for &(at, packet) in &case.pushes {
+            while let Some(next) = direction.next_delivery().filter(|n| *n <= at) {
+                let from = out.len();
+                direction.advance(next, &mut out);
+                prop_assert!(on_time(&out, from, next));
+            }
+            let from = out.len();
+            direction.push(at, packet, &mut out);
+            prop_assert!(on_time(&out, from, at));
+        }
+        while let Some(next) = direction.next_delivery() {
+            let from = out.len();
+            direction.advance(next, &mut out);
+            prop_assert!(on_time(&out, from, next));
+        }
+        direction.advance(END, &mut out);
+        prop_assert_eq!(case.punctual(), out);
+    }
+
     #[test]
     fn packets_are_conserved_at_every_moment(case in case()) {
         let mut direction = case.direction();

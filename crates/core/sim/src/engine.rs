@@ -235,19 +235,18 @@ impl<P: Probe> Simulation<P> {
             let now = first.max(self.instant.0);
             if now > self.traffic.end || now == Time::MAX {
                 self.over |= until >= self.traffic.end;
-                self.now = self.now.max(until.min(self.traffic.end));
-                return Ok(());
+                return self.stop_at(until.min(self.traffic.end));
             }
             if now > until {
-                self.now = self.now.max(until);
-                return Ok(());
+                return self.stop_at(until);
             }
-            self.count(now)?;
             if network == first {
                 self.network.advance(now, index, &mut self.traffic);
             } else if timer == first {
+                self.count(now)?;
                 self.on_timer(now, flow);
             } else {
+                self.count(now)?;
                 self.sample(now);
             }
             while let Some(id) = self.traffic.packets.pop_moved() {
@@ -257,7 +256,14 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
-    /// One more event: an error if there are too many.
+    /// All that happens up to `now` has happened.
+    fn stop_at(&mut self, now: Time) -> Result<(), SimError> {
+        self.now = self.now.max(now);
+        self.network.catch_up(self.now, &mut self.traffic);
+        Ok(())
+    }
+
+    /// One more event: an error if there are too many. What happens inside a link is none.
     #[inline]
     fn count(&mut self, now: Time) -> Result<(), SimError> {
         self.traffic.events += 1;
@@ -555,6 +561,7 @@ impl<P: Probe> Simulation<P> {
     }
 
     fn sample(&mut self, now: Time) {
+        self.network.catch_up(now, &mut self.traffic);
         let traffic = &mut self.traffic;
         let Some((every, start)) = traffic.series.zip(traffic.window) else {
             traffic.sample_at = Time::MAX;

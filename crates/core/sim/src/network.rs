@@ -275,7 +275,7 @@ impl Network {
     pub(crate) fn advance<P: Probe>(&mut self, now: Time, index: usize, traffic: &mut Traffic<P>) {
         if let Some(link) = self.links.get_mut(index) {
             link.advance(now, &mut traffic.over(index));
-            self.due[index] = link.next_event().unwrap_or(Time::MAX);
+            self.due[index] = wake(link, traffic);
             return;
         }
         let line = &mut self.lines[index - self.links.len()];
@@ -287,6 +287,13 @@ impl Network {
         }
         let next = line.in_propagation.front();
         self.due[index] = next.map_or(Time::MAX, |(at, _)| *at);
+    }
+
+    /// Lets all links tell what has happened up to now: somebody looks. All that was due is through.
+    pub(crate) fn catch_up<P: Probe>(&mut self, now: Time, traffic: &mut Traffic<P>) {
+        for (index, link) in self.links.iter_mut().enumerate() {
+            link.advance(now, &mut traffic.over(index));
+        }
     }
 
     /// A packet enters its present hop. If another flow is to carry it: the number of that flow.
@@ -308,7 +315,7 @@ impl Network {
                 };
                 let link = &mut self.links[index];
                 link.push(now, packet, &mut traffic.over(index));
-                self.due[index] = link.next_event().unwrap_or(Time::MAX);
+                self.due[index] = wake(link, traffic);
             }
             Hop::Delay(line) => {
                 let index = self.links.len() + line;
@@ -322,6 +329,17 @@ impl Network {
         }
         None
     }
+}
+
+/// When a link has to be looked at.
+#[inline]
+fn wake<P: Probe>(link: &Direction, traffic: &Traffic<P>) -> Time {
+    let next = if traffic.is_watched() {
+        link.next_event()
+    } else {
+        link.next_delivery()
+    };
+    next.unwrap_or(Time::MAX)
 }
 
 /// Which direction of which link is number `index`.

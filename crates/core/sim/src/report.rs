@@ -16,7 +16,7 @@ pub struct Report {
     pub started: Time,
     /// Its length.
     pub duration: Span,
-    /// How many events the engine handled: its cost.
+    /// How many events the engine handled: timers, packets that left a hop or were lost.
     pub events: u64,
 }
 

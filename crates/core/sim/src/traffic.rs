@@ -29,8 +29,6 @@ pub(crate) struct Traffic<P> {
     /// When the window ends, as far as is known: without a full-size packet it begins with the
     /// first flow.
     pub(crate) end: Time,
-    /// The second of the window, and when it ends.
-    second: (usize, Time),
     pub(crate) series: Option<Span>,
     pub(crate) sample_at: Time,
     pub(crate) sampled_at: Time,
@@ -54,11 +52,17 @@ impl<P: Probe> Traffic<P> {
             window: None,
             duration: scenario.duration,
             end: first_start + scenario.duration,
-            second: (0, Time::MAX),
             series: scenario.series.filter(|every| !every.is_zero()),
             sample_at: Time::MAX,
             sampled_at: Time::ZERO,
         }
+    }
+
+    /// What happens inside a link matters as it happens: the window begins with it, or somebody
+    /// watches. Else it will do to learn of it when a packet is through, or when somebody looks.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.window.is_none() || self.probe.is_enabled()
     }
 
     /// Learns what becomes of packets on direction number `link`.
@@ -109,7 +113,6 @@ impl<P: Probe> Traffic<P> {
     fn begin_window(&mut self, at: Time) {
         self.window = Some(at);
         self.end = at + self.duration;
-        self.second = (0, at + SECOND);
         self.sampled_at = at;
         if let Some(every) = self.series {
             self.sample_at = at + every;
@@ -133,11 +136,11 @@ impl<P: Probe> Traffic<P> {
         }
         packet.departed = true;
         let (flow, len, queued) = (packet.flow, packet.len, packet.queued);
-        while at >= self.second.1 {
-            self.second = (self.second.0 + 1, self.second.1 + SECOND);
-        }
+        // Links tell in turns, not in the order of time.
+        let into = self.window.map_or(Span::ZERO, |begin| at.since(begin));
+        let second = into.as_nanos() / SECOND.as_nanos();
         let meter = &mut self.flows[flow as usize].meter;
-        meter.delivered(at, self.second.0, Bytes::new(len.into()), queued);
+        meter.delivered(at, second as usize, Bytes::new(len.into()), queued);
     }
 }
 

@@ -36,8 +36,22 @@ pub(super) fn bounded(limit: Bytes) -> Box<dyn Queue> {
 pub(super) struct Droptail {
     waiting: VecDeque<Queued>,
     bytes: Bytes,
-    max_bytes: Bytes,
-    max_packets: u64,
+    limits: Limits,
+}
+
+/// What may wait at most: what just fills it is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    bytes: Bytes,
+    packets: u64,
+}
+
+impl Limits {
+    /// True if a packet of `len` may wait behind so many with so many bytes.
+    #[inline]
+    pub(crate) fn fit(&self, packets: usize, bytes: Bytes, len: Bytes) -> bool {
+        bytes + len <= self.bytes && (packets as u64) < self.packets
+    }
 }
 
 impl Droptail {
@@ -53,15 +67,16 @@ impl Droptail {
         Self {
             waiting: VecDeque::new(),
             bytes: Bytes::ZERO,
-            max_bytes,
-            max_packets,
+            limits: Limits {
+                bytes: max_bytes,
+                packets: max_packets,
+            },
         }
     }
 
-    /// True if `packet` may wait: the limits are what may wait at most, so a packet that just fills
-    /// them is taken.
+    /// True if `packet` may wait.
     pub(super) fn fits(&self, packet: &Packet) -> bool {
-        self.bytes + packet.len <= self.max_bytes && (self.waiting.len() as u64) < self.max_packets
+        self.limits.fit(self.waiting.len(), self.bytes, packet.len)
     }
 
     pub(super) fn push(&mut self, arrived: Time, packet: Packet) -> Enqueue {
@@ -92,6 +107,10 @@ impl Queue for Droptail {
 
     fn dequeue(&mut self, _: Time, _: &mut Vec<Packet>) -> Option<Queued> {
         self.pop()
+    }
+
+    fn drop_tail(&self) -> Option<Limits> {
+        Some(self.limits)
     }
 
     fn len(&self) -> usize {

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A direction in which nothing changes and nothing is drawn: one bottleneck, one delay, drop-tail.
+//!
+//! What becomes of a packet is known when it comes: nobody behind it has a say. So its times are
+//! computed once, and there is no server to be woken. Others are told of them as they come.
+use crate::bottleneck::{Instant, work};
+use crate::queue::Limits;
+use crate::{Dir, DropReason, Outcome, Outcomes, Packet, RateSpec};
+use alcc_trace::{OPPORTUNITY, Opportunities};
+use alcc_units::{Bytes, Rate, Span, Time};
+use std::collections::VecDeque;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Steady {
+    dir: Dir,
+    delay: Span,
+    server: Server,
+    limits: Limits,
+    /// Who waited when the last packet came to the queue: when each is begun, and its length.
+    waiting: VecDeque<(Time, Bytes)>,
+    waiting_bytes: Bytes,
+    /// In the order of their coming.
+    inside: VecDeque<Passage>,
+    /// The first so many have the first part of their way behind them, the delay or the bottleneck.
+    halfway: usize,
+    /// When the next one comes halfway, and when the first of those who have is through.
+    next_halfway: Time,
+    next_through: Time,
+}
+
+/// A packet with what becomes of it.
+#[derive(Clone, Copy, Debug)]
+struct Passage {
+    packet: Packet,
+    arrives: Time,
+    departs: Time,
+    /// The queue takes it.
+    taken: bool,
+}
+
+/// When it is done with all that it has taken.
+#[derive(Clone, Debug)]
+enum Server {
+    Unlimited,
+    Fixed {
+        rate: Rate,
+        free: Instant,
+        /// How long one of this length takes: most are of one length, and a division costs more
+        /// than the rest of a packet's way.
+        known: (Bytes, Instant),
+    },
+    Trace {
+        opportunities: Opportunities,
+        /// The opportunity that carries the last packet's end, and what it still has room for.
+        last: Time,
+        room: Bytes,
+    },
+}
+
+impl Server {
+    /// Takes a packet that comes at `at`: when it is begun and when it is done.
+    #[inline]
+    fn take(&mut self, at: Time, len: Bytes) -> (Time, Time) {
+        match self {
+            Self::Unlimited => (at, at),
+            Self::Fixed { rate, free, known } => {
+                let mut begins = free.time();
+                if begins <= at {
+                    (begins, *free) = (at, Instant::at(at));
+                }
+                if known.0 != len {
+                    *known = (len, Instant::at(Time::ZERO).after(work(len), *rate));
+                }
+                // From the exact moment: back to back means no gap at all.
+                *free = free.plus(known.1, *rate);
+                (begins, free.time())
+            }
+            Self::Trace {
+                opportunities,
+                last,
+                room,
+            } => {
+                if *last <= at {
+                    // Those of an idle link pass unused, the one of this very moment included.
+                    let next = opportunities.count_before(at + Span::from_nanos(1));
+                    opportunities.seek(next);
+                    *room = Bytes::ZERO;
+                }
+                let mut advance = || (opportunities.next().unwrap_or(Time::MAX), OPPORTUNITY);
+                if *room == Bytes::ZERO {
+                    (*last, *room) = advance();
+                }
+                let (begins, mut left) = (*last, len);
+                while left > *room {
+                    left -= *room;
+                    (*last, *room) = advance();
+                }
+                *room -= left;
+                (begins, *last)
+            }
+        }
+    }
+}
+
+impl Steady {
+    /// `None` for a link that never moves: what waits there has no time.
+    pub(crate) fn new(rate: &RateSpec, limits: Limits, dir: Dir, delay: Span) -> Option<Self> {
+        let server = match rate {
+            RateSpec::Unlimited => Server::Unlimited,
+            RateSpec::Fixed(Rate::ZERO) => return None,
+            RateSpec::Fixed(rate) => Server::Fixed {
+                rate: *rate,
+                free: Instant::at(Time::ZERO),
+                known: (Bytes::ZERO, Instant::at(Time::ZERO)),
+            },
+            RateSpec::Trace(trace) => Server::Trace {
+                opportunities: trace.cursor(),
+                last: Time::ZERO,
+                room: Bytes::ZERO,
+            },
+        };
+        Some(Self {
+            dir,
+            delay,
+            server,
+            limits,
+            waiting: VecDeque::new(),
+            waiting_bytes: Bytes::ZERO,
+            inside: VecDeque::new(),
+            halfway: 0,
+            next_halfway: Time::MAX,
+            next_through: Time::MAX,
+        })
+    }
+
+    /// How many packets are inside; those that were refused are not.
+    pub(crate) fn inside(&self) -> usize {
+        let told = self.inside.iter().take(self.halfway);
+        self.inside.len() - told.filter(|p| !p.taken).count()
+    }
+
+    /// What becomes of a packet that comes to the queue at `arrives`, later than all before it.
+    #[inline]
+    fn passage(&mut self, arrives: Time, packet: Packet) -> Passage {
+        // The bottleneck goes first: who is begun at this very moment waits no more.
+        while let Some(&(_, len)) = self
+            .waiting
+            .front()
+            .filter(|(begins, _)| *begins <= arrives)
+        {
+            self.waiting.pop_front();
+            self.waiting_bytes -= len;
+        }
+        let mut passage = Passage {
+            packet,
+            arrives,
+            departs: arrives,
+            taken: (self.limits).fit(self.waiting.len(), self.waiting_bytes, packet.len),
+        };
+        if passage.taken {
+            let (begins, departs) = self.server.take(arrives, packet.len);
+            passage.departs = departs;
+            if begins > arrives {
+                self.waiting.push_back((begins, packet.len));
+                self.waiting_bytes += packet.len;
+            }
+        }
+        passage
+    }
+
+    /// A packet enters at `now`. What is due up to then has been told.
+    #[inline]
+    pub(crate) fn push(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
+        let passage = match self.dir {
+            Dir::Down => self.passage(now + self.delay, packet),
+            Dir::Up => self.passage(now, packet),
+        };
+        if self.dir == Dir::Up && !passage.arrives(out) {
+            return;
+        }
+        if self.halfway == self.inside.len() {
+            self.next_halfway = self.half(&passage);
+        }
+        self.inside.push_back(passage);
+    }
+
+    /// When it comes halfway.
+    #[inline]
+    fn half(&self, passage: &Passage) -> Time {
+        match self.dir {
+            Dir::Down => passage.arrives,
+            Dir::Up => passage.departs,
+        }
+    }
+
+    /// When it is through.
+    #[inline]
+    fn through(&self, passage: &Passage) -> Time {
+        match self.dir {
+            Dir::Down => passage.departs,
+            Dir::Up => passage.departs + self.delay,
+        }
+    }
+
+    /// When there is something to tell.
+    #[inline]
+    pub(crate) fn next(&self) -> Time {
+        self.next_halfway.min(self.next_through)
+    }
+
+    /// When the next packet is through.
+    #[inline]
+    pub(crate) fn next_delivery(&self) -> Time {
+        let next = match self.inside.front() {
+            Some(first) if first.taken => Some(first),
+            _ => self.inside.iter().find(|p| p.taken),
+        };
+        next.map_or(Time::MAX, |p| self.through(p))
+    }
+
+    /// Tells what is due up to `now`, in the order of its times. The bottleneck goes first.
+    pub(crate) fn advance(&mut self, now: Time, out: &mut impl Outcomes) {
+        loop {
+            let (halfway, through) = (self.next_halfway, self.next_through);
+            let at = halfway.min(through);
+            if at > now || at == Time::MAX {
+                return;
+            }
+            let is_through = match self.dir {
+                Dir::Down => through == at,
+                Dir::Up => halfway > at,
+            };
+            if is_through {
+                self.leave(out);
+            } else {
+                self.come_halfway(out);
+            }
+        }
+    }
+
+    /// The first of all is through.
+    #[inline]
+    fn leave(&mut self, out: &mut impl Outcomes) {
+        let Some(passage) = self.inside.pop_front() else {
+            return;
+        };
+        self.halfway -= 1;
+        if self.dir == Dir::Down {
+            passage.departs(out);
+        }
+        passage.delivered(self.next_through, out);
+        self.next_through = loop {
+            match self.inside.front() {
+                Some(next) if self.halfway > 0 && next.taken => break self.through(next),
+                Some(_) if self.halfway > 0 => {
+                    self.halfway -= 1;
+                    self.inside.pop_front();
+                }
+                _ => break Time::MAX,
+            }
+        };
+    }
+
+    /// The first of those who have not come halfway does. Who is refused goes no further.
+    #[inline]
+    fn come_halfway(&mut self, out: &mut impl Outcomes) {
+        let Some(passage) = self.inside.get(self.halfway) else {
+            return;
+        };
+        match self.dir {
+            Dir::Down => drop(passage.arrives(out)),
+            Dir::Up => passage.departs(out),
+        }
+        match (self.halfway, passage.taken) {
+            (0, true) => {
+                self.next_through = self.through(passage);
+                self.halfway = 1;
+            }
+            (0, false) => drop(self.inside.pop_front()),
+            (1.., _) => self.halfway += 1,
+        }
+        let next = self.inside.get(self.halfway);
+        self.next_halfway = next.map_or(Time::MAX, |p| self.half(p));
+    }
+}
+
+impl Passage {
+    /// It comes to the queue; true if that takes it.
+    #[inline]
+    fn arrives(&self, out: &mut impl Outcomes) -> bool {
+        let (at, packet) = (self.arrives, self.packet);
+        out.tell(Outcome::Arrived { at, packet });
+        if !self.taken {
+            let why = DropReason::Overflow;
+            out.tell(Outcome::Dropped { at, packet, why });
+        }
+        self.taken
+    }
+
+    #[inline]
+    fn departs(&self, out: &mut impl Outcomes) {
+        out.tell(Outcome::Departed {
+            at: self.departs,
+            packet: self.packet,
+            arrived: self.arrives,
+        });
+    }
+
+    #[inline]
+    fn delivered(&self, at: Time, out: &mut impl Outcomes) {
+        out.tell(Outcome::Delivered {
+            at,
+            packet: self.packet,
+            queue_delay: self.departs.since(self.arrives),
+            arrived: self.arrives,
+        });
+    }
+}
