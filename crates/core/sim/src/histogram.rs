@@ -11,7 +11,6 @@ const EXACT: u32 = 1024;
 const BUCKETS_PER_OCTAVE: u32 = EXACT / 2;
 /// Buckets are made in pages, where durations are found.
 const PAGE: usize = 64;
-const PAGES: usize = (EXACT + 22 * BUCKETS_PER_OCTAVE) as usize / PAGE;
 
 /// Collects durations for a [`Summary`]. Kept in microseconds, at most 71
 /// minutes each.
@@ -66,7 +65,7 @@ impl Durations {
 
     /// Empties `few` into the histogram.
     fn sort_in(&mut self) {
-        let many = self.many.get_or_insert_with(|| Box::new(Histogram::new()));
+        let many = self.many.get_or_insert_default();
         self.few.drain(..).for_each(|value| many.add(value));
     }
 
@@ -99,40 +98,67 @@ impl Durations {
     }
 }
 
-#[derive(Clone, Debug)]
-struct Histogram {
+/// Counts by number, in pages: they are made where something is counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Paged<T> {
     /// Where each page is in `counts`, from 1; 0: not made.
-    pages: [u16; PAGES],
-    counts: Vec<u32>,
+    pages: Vec<u16>,
+    counts: Vec<T>,
 }
 
-impl Histogram {
-    const fn new() -> Self {
-        Self {
-            pages: [0; PAGES],
-            counts: Vec::new(),
-        }
+impl<T: Copy + Default> Paged<T> {
+    /// The count of this number.
+    #[inline]
+    pub(crate) fn at(&mut self, number: usize) -> &mut T {
+        let page = match self.pages.get(number / PAGE) {
+            Some(page) if *page > 0 => *page,
+            _ => self.make(number / PAGE),
+        };
+        &mut self.counts[(usize::from(page) - 1) * PAGE + number % PAGE]
     }
 
-    fn add(&mut self, value: u32) {
-        let bucket = bucket(value);
-        let page = &mut self.pages[bucket / PAGE];
-        if *page == 0 {
-            self.counts.resize(self.counts.len() + PAGE, 0);
-            *page = (self.counts.len() / PAGE) as u16;
+    #[cold]
+    fn make(&mut self, page: usize) -> u16 {
+        if page >= self.pages.len() {
+            self.pages.resize(page + 1, 0);
         }
-        let count = &mut self.counts[(usize::from(*page) - 1) * PAGE + bucket % PAGE];
+        self.counts.resize(self.counts.len() + PAGE, T::default());
+        self.pages[page] = (self.counts.len() / PAGE) as u16;
+        self.pages[page]
+    }
+
+    /// All numbers of the pages that are made, ascending, with their counts.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, T)> {
+        let pages = self.pages.iter().enumerate().filter(|(_, page)| **page > 0);
+        pages.flat_map(|(number, page)| {
+            let counts = &self.counts[(usize::from(*page) - 1) * PAGE..][..PAGE];
+            (number * PAGE..).zip(counts.iter().copied())
+        })
+    }
+
+    /// Bytes of memory.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.pages.capacity() * size_of::<u16>() + self.counts.capacity() * size_of::<T>()
+    }
+}
+
+/// Counts by [`bucket`].
+#[derive(Clone, Debug, Default)]
+struct Histogram(Paged<u32>);
+
+impl Histogram {
+    fn add(&mut self, value: u32) {
+        let count = self.0.at(bucket(value));
         *count = count.saturating_add(1);
     }
 
     fn value_at(&self, rank: u64) -> u32 {
         let mut before = 0;
-        for (number, page) in self.pages.iter().enumerate().filter(|(_, p)| **p > 0) {
-            for i in 0..PAGE {
-                before += u64::from(self.counts[(usize::from(*page) - 1) * PAGE + i]);
-                if before > rank {
-                    return middle((number * PAGE + i) as u32);
-                }
+        for (bucket, count) in self.0.iter() {
+            before += u64::from(count);
+            if before > rank {
+                return middle(bucket as u32);
             }
         }
         0
@@ -184,7 +210,9 @@ mod tests {
                 "{value} {middle}"
             );
         }
-        assert_eq!(bucket(u32::MAX), PAGES * PAGE - 1);
+        let octaves = u32::BITS - EXACT.ilog2();
+        let last = EXACT + octaves * BUCKETS_PER_OCTAVE - 1;
+        assert_eq!(bucket(u32::MAX), last as usize);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::histogram::Durations;
+use crate::histogram::{Durations, Paged};
 use alcc_units::{Bytes, Span, Time};
 
 /// What the network saw of one flow.
@@ -96,9 +96,9 @@ impl Meter {
 /// a millisecond, as its logs are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SignalDelay {
-    /// How many more milliseconds have this value (index) than the one before: the sums of
-    /// `latest`.
-    changes: Vec<i32>,
+    /// How many more milliseconds have this value (its number) than the one before: the sums of
+    /// `latest`. Values may be up to minutes and are few: those around the ends of pauses.
+    changes: Paged<i32>,
     /// Value, change. A flow of few packets and long pauses has nothing else.
     latest: Vec<(u32, i32)>,
     /// First millisecond that is not settled.
@@ -138,32 +138,50 @@ impl SignalDelay {
 
     fn sum_up(&mut self) {
         for (value, change) in self.latest.drain(..) {
-            let value = value as usize;
-            if value >= self.changes.len() {
-                self.changes.resize(value + 1, 0);
-            }
-            self.changes[value] += change;
+            *self.changes.at(value as usize) += change;
         }
     }
 
+    /// Values one after the other that as many milliseconds have, ascending: the first of them, how
+    /// many they are, and how many milliseconds have each.
+    fn runs(&self) -> Vec<(u64, u64, u64)> {
+        let sums = self
+            .changes
+            .iter()
+            .map(|(value, change)| (value as u32, change));
+        let mut changes: Vec<_> = sums.chain(self.latest.iter().copied()).collect();
+        changes.retain(|(_, change)| *change != 0);
+        changes.sort_unstable();
+        let mut count = 0;
+        let runs = changes.windows(2).map(|pair| {
+            let [(first, change), (next, _)] = [pair[0], pair[1]];
+            count += i64::from(change);
+            (u64::from(first), u64::from(next - first), count)
+        });
+        let runs = runs.filter(|(_, values, _)| *values > 0);
+        runs.map(|(first, values, count)| (first, values, count.unsigned_abs()))
+            .collect()
+    }
+
     /// The sorted value number floor(0.95 n), counted from 0.
-    pub(crate) fn p95(&mut self) -> Option<Span> {
-        self.sum_up();
-        let counts = || {
-            self.changes.iter().scan(0i64, |now, change| {
-                *now += i64::from(*change);
-                Some(*now)
-            })
-        };
-        let rank = counts().sum::<i64>() * 95 / 100;
+    pub(crate) fn p95(&self) -> Option<Span> {
+        let runs = self.runs();
+        let all = runs.iter().map(|(_, values, count)| values * count);
+        let rank = all.sum::<u64>() * 95 / 100;
         let mut before = 0;
-        for (ms, count) in counts().enumerate() {
-            before += count;
-            if before > rank {
-                return Some(Span::from_millis(ms as u64));
+        for (first, values, count) in runs {
+            if before + values * count > rank {
+                return Some(Span::from_millis(first + (rank - before) / count));
             }
+            before += values * count;
         }
         None
+    }
+
+    /// Bytes of memory.
+    #[cfg(test)]
+    fn memory(&self) -> usize {
+        self.changes.memory() + self.latest.capacity() * size_of::<(u32, i32)>()
     }
 }
 
@@ -190,10 +208,48 @@ mod tests {
         signal.departed(Time::ZERO, Time::from_millis(1));
         signal.departed(Time::from_millis(10), Time::from_millis(MAX_MS + 50));
         assert_eq!(signal.p95(), Some(Span::from_millis(MAX_MS)));
-        let running = signal.changes.iter().scan(0, |now, change| {
-            *now += change;
-            Some(*now)
-        });
-        assert_eq!(running.sum::<i32>(), 11);
+        let all = signal
+            .runs()
+            .into_iter()
+            .map(|(_, values, count)| values * count);
+        assert_eq!(all.sum::<u64>(), 11);
+    }
+
+    /// Every millisecond by itself.
+    #[test]
+    fn a_signal_is_the_same_few_by_few_and_summed_up() {
+        let mut rng = alcc_units::Rng::new(7);
+        let (mut signal, mut all) = (SignalDelay::default(), Vec::new());
+        let (mut arrived, mut departed, mut next) = (0, 0, None);
+        for n in 1..3_000 {
+            arrived += rng.below(4) * rng.below(400);
+            departed = arrived.max(departed) + rng.below(90);
+            signal.departed(Time::from_millis(arrived), Time::from_millis(departed));
+            let first = *next.get_or_insert(arrived);
+            all.extend((first..=arrived).map(|t| departed - t));
+            next = Some((arrived + 1).max(first));
+            if n % 293 == 0 {
+                all.sort_unstable();
+                let want = Span::from_millis(all[all.len() * 95 / 100]);
+                assert_eq!(signal.p95(), Some(want), "after {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_pauses_take_no_memory() {
+        let after = |packets: u64| {
+            let mut signal = SignalDelay::default();
+            for n in 0..packets {
+                let pause = 1_000 * (n % 59);
+                let at = Time::from_millis(60_000 * n + pause);
+                signal.departed(at, at + Span::from_millis(20));
+            }
+            assert!(signal.p95() > Some(Span::from_secs(50)));
+            signal.memory()
+        };
+        // A table of all milliseconds is 240 kB.
+        assert!(after(50) < 2_000, "{}", after(50));
+        assert!(after(5_000) < 80_000, "{}", after(5_000));
     }
 }
