@@ -97,6 +97,8 @@ pub struct Direction {
     /// Nothing is lost at random, nothing changes, there is no radio link, and the queue only has
     /// limits: then all of it is here.
     steady: Option<Steady>,
+    /// Neither the rate changes nor is there a radio link: asked at every step.
+    plain: bool,
     bottleneck: Bottleneck,
     radio: Vec<Box<dyn Radio>>,
     /// The next time at which the bottleneck has to stand still.
@@ -137,6 +139,7 @@ impl Direction {
             .drop_tail()
             .filter(|_| !changing && spec.loss <= 0.0 && radio.is_empty());
         Self {
+            plain: rates.is_none() && radio.is_empty(),
             steady: limits.and_then(|limits| Steady::new(&spec.rate, limits, dir, spec.delay)),
             pause: pause(&radio, Time::ZERO),
             radio,
@@ -243,7 +246,11 @@ impl Direction {
     }
 
     /// When the rate or the radio link has something to do.
+    #[inline]
     fn next_change(&self) -> Time {
+        if self.plain {
+            return Time::MAX;
+        }
         let next = self.next_step().min(self.next_landing());
         next.min(self.next_pause())
     }
@@ -357,7 +364,9 @@ impl Direction {
     /// A packet reaches the bottleneck.
     #[inline]
     fn arrive(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
-        self.wake(now, out);
+        if !self.plain {
+            self.wake(now, out);
+        }
         self.bottleneck.arrive(now, packet, out);
     }
 
