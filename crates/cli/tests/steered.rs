@@ -6,13 +6,14 @@ mod c_library;
 #[path = "../../runtime/bpf/tests/support/mod.rs"]
 mod controls;
 mod support;
+#[path = "steered/written_ahead.rs"]
+mod written_ahead;
 
 use alcc_units::Span;
 use controls::controls_alone;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::World;
@@ -404,90 +405,4 @@ fn the_c_library_in_a_container_steers_through_the_door() {
     is_steered(said.trim().parse().unwrap());
     drop(running.0.stdin.take());
     assert!(running.0.wait().unwrap().success());
-}
-
-/// What `ahead.c` says under `alcc run OPTIONS`: of each part the most that waited unsent, the
-/// option as the program sees it, and as the kernel has it.
-fn ahead(world: &World, program: &Path, options: &[&str], what: &str) -> Vec<[u64; 3]> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
-    command.arg("run").args(options).arg("--").arg(program);
-    command.args(["9000", what]).stdout(Stdio::piped());
-    let mut server = Running(world.outside.spawn(command).unwrap());
-    let table = format!("/proc/{}/net/tcp", server.0.id());
-    let began = Instant::now();
-    while !std::fs::read_to_string(&table)
-        .unwrap()
-        .contains(":2328 00000000:0000 0A")
-    {
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "it does not listen"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let mut client = world.connect(9000);
-    client.write_all(b"go").unwrap();
-    let reader = std::thread::spawn(move || std::io::copy(&mut client, &mut std::io::sink()));
-    let mut said = String::new();
-    let mut stdout = server.0.stdout.take().unwrap();
-    stdout.read_to_string(&mut said).unwrap();
-    assert!(server.0.wait().unwrap().success(), "{said}");
-    let _ = reader.join();
-    println!("{options:?} {what}: {said}");
-    let numbers = |line: &str| {
-        let numbers: Vec<u64> = line.split(' ').map(|n| n.parse().unwrap()).collect();
-        numbers.try_into().unwrap()
-    };
-    said.lines().map(numbers).collect()
-}
-
-/// Where the kernel keeps the window no write is refused for it: what a program writes ahead is
-/// bounded all the same, unless it says itself how much, and the program sees nothing of that.
-#[test]
-fn what_a_program_writes_ahead_is_bounded() {
-    if support::impossible() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let program = dir.path().join("ahead");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/ahead.c");
-    let made = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&program, &source])
-        .status();
-    if !made.is_ok_and(|status| status.success()) {
-        println!("skipped: needs cc");
-        return;
-    }
-    let _alone = controls_alone();
-    let load = alcc("bpf load");
-    if load.status.code() == Some(2) {
-        println!("skipped: needs the right to load BPF programs");
-        return;
-    }
-    let world = World::new(lossy(0.0, 0.0));
-    let options = ["--cc", "fixed:window=100", "--enforce", "bpf"];
-    let parts = ahead(&world, &program, &options, "own");
-    let [ours, own, again] = parts[..] else {
-        panic!("{parts:?}");
-    };
-    // A segment of 64 kB is taken whole.
-    assert!(ours[0] <= 2 * 65_536, "{parts:?}");
-    assert!(own[0] > 2 * ours[0], "{parts:?}");
-    assert!(ours[1] == 0 && ours[2] > 16_384, "{parts:?}");
-    assert_eq!(own[1..], [1 << 20, 1 << 20], "{parts:?}");
-    assert_eq!(again[1], 0, "{parts:?}");
-    // The runtime ends in mid-transfer.
-    let given = [
-        "--cc",
-        "fixed:window=40",
-        "--enforce",
-        "bpf",
-        "--fault",
-        "200",
-    ];
-    let parts = ahead(&world, &program, &given, "given-back");
-    assert_eq!(parts[0][1..], [0, 0], "{parts:?}");
-    assert!(alcc("bpf unload").status.success());
-    world.end();
 }

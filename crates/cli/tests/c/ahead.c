@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * A server that writes ahead of its one client as much as the kernel takes, without waiting:
+ * A server that writes ahead of its one client, as soon as that has sent two bytes, as much as the kernel takes, without
+ * waiting:
  *   ahead PORT own|given-back
  * own: for two seconds as it is, then two with a TCP_NOTSENT_LOWAT of its own, and two after it took that back.
  * given-back: until the kernel has no limit of anybody's, 60 s at most.
@@ -74,7 +75,7 @@ int main(int argc, char **argv)
     if (bind(listener, (struct sockaddr *)&at, sizeof at) != 0 || listen(listener, 1) != 0)
         return 1;
     int fd = accept(listener, NULL, NULL);
-    if (fd < 0)
+    if (fd < 0 || read(fd, block, 2) != 2)
         return 1;
     if (strcmp(argv[2], "own") != 0) {
         write_ahead(fd, 60, 1);

@@ -8,6 +8,7 @@
 
 #include "before.h"
 #include "share.h"
+#include "unsent.h"
 #include "watched.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -24,6 +25,7 @@ struct selection {
 	__u8 dry_run;
 	__u8 watch; /* note every connection that matches, in the share or not */
 	__u16 per_mille; /* only this share of the clients; 0: all */
+	__u8 bound; /* the control follows a limit of what is written ahead */
 	__u64 salt;
 };
 const volatile struct selection wanted = {};
@@ -55,6 +57,14 @@ static __always_inline void wanted_control(char name[CC_NAME])
 #pragma unroll
 	for (int i = 0; i < CC_NAME; i++)
 		name[i] = wanted.control[i];
+}
+
+static __always_inline void bound_unsent(void *socket)
+{
+	if (wanted.bound)
+		unsent_begin(socket);
+	else
+		unsent_end(socket);
 }
 
 static __always_inline bool prefix_matches(__u16 family, const __be32 peer[4])
@@ -161,6 +171,7 @@ int alcc_attach(struct bpf_iter__tcp *ctx)
 		bpf_seq_write(ctx->meta->seq, &f, sizeof(f));
 		return 0;
 	}
+	bound_unsent(tp);
 	/* The iterator may show a socket twice: what was before its first change counts. */
 	if (was && wanted.restore)
 		was->control[0] = 0;
@@ -225,6 +236,7 @@ int alcc_future(struct bpf_sock_ops *ops)
 			bpf_getsockopt(ops, SOL_TCP, TCP_CONGESTION, was->control, CC_NAME);
 	}
 	wanted_control(name);
-	bpf_setsockopt(ops, SOL_TCP, TCP_CONGESTION, name, CC_NAME);
+	if (!bpf_setsockopt(ops, SOL_TCP, TCP_CONGESTION, name, CC_NAME))
+		bound_unsent(ops);
 	return 1;
 }

@@ -25,6 +25,7 @@ void BPF_PROG(alcc_bic_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	struct bic *b = bic_of(sk);
 
+	unsent_follow(sk);
 	if (!b->repairing)
 		bic_measure(b, sample->pkts_acked);
 }

@@ -7,6 +7,7 @@
 #include "budget.h"
 #include "copa.h"
 #include "share.h"
+#include "unsent_limit.h"
 #include "vegas.h"
 #include "verus.h"
 #include "westwood.h"
@@ -246,4 +247,14 @@ __u64 alcc_host_client_of_v6(__u32 first, __u32 second)
 int alcc_host_in_share(__u64 client, __u64 salt, __u16 per_mille)
 {
 	return in_share(client, salt, per_mille);
+}
+
+int alcc_host_unsent_is_own(__u32 limit)
+{
+	return unsent_is_own(limit);
+}
+
+__u32 alcc_host_unsent_followed(__u32 is, __u64 rate)
+{
+	return unsent_followed(is, rate);
 }

@@ -18,6 +18,7 @@
 #define AF_INET6 10
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
+#define TCP_NOTSENT_LOWAT 25
 #define CC_NAME 16
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -52,6 +53,7 @@ struct tcp_sock {
 	__u32 snd_ssthresh;
 	__u32 srtt_us;
 	__u32 mss_cache;
+	__u32 notsent_lowat;
 	__u32 snd_cwnd_clamp;
 	__u32 snd_nxt;
 	__u32 packets_out;

@@ -4,6 +4,7 @@
 
 #include "pacing.h"
 #include "pure.h"
+#include "unsent.h"
 
 static __always_inline __u64 now_us(void)
 {
@@ -51,12 +52,14 @@ static __always_inline void set_window(struct tcp_sock *tp, __u64 cwnd)
 		      const struct rate_sample *rs)                                                \
 	{                                                                                          \
 		control(sk, rs);                                                                   \
+		unsent_follow(sk);                                                                 \
 	}                                                                                          \
                                                                                                    \
 	SEC("struct_ops")                                                                          \
 	void BPF_PROG(alcc_##name##_control_old, struct sock *sk, const struct rate_sample *rs)    \
 	{                                                                                          \
 		control(sk, rs);                                                                   \
+		unsent_follow(sk);                                                                 \
 	}
 
 /*

@@ -8,6 +8,7 @@
 #include "kernel.h"
 
 #include "growth.h"
+#include "unsent.h"
 
 static __always_inline struct growth growth_of(const struct tcp_sock *tp)
 {

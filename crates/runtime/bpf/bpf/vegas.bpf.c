@@ -25,6 +25,7 @@ void BPF_PROG(alcc_vegas_acked, struct sock *sk, const struct ack_sample *sample
 {
 	int rtt = sample->rtt_us;
 
+	unsent_follow(sk);
 	vegas_sample(vegas_of(sk), rtt > 0 ? rtt : 0);
 }
 

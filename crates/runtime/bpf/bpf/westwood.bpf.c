@@ -40,6 +40,7 @@ void BPF_PROG(alcc_westwood_acked, struct sock *sk, const struct ack_sample *sam
 	__u32 delivered = tp->delivered;
 	int rtt = sample->rtt_us;
 
+	unsent_follow(sk);
 	westwood_measure(w, bpf_ktime_get_ns() / 1000, rtt > 0 ? rtt : 0, delivered - w->delivered);
 	w->delivered = delivered;
 }

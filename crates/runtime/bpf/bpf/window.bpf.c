@@ -11,6 +11,7 @@
 #include "before.h"
 #include "pacing.h"
 #include "steered.h"
+#include "unsent.h"
 #include "window.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -139,6 +140,7 @@ static __always_inline void give_back(struct sock *sk)
 		__builtin_memcpy(name, was->control, CC_NAME);
 		was->control[0] = 0;
 	}
+	unsent_end(sk);
 	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, name, CC_NAME)) {
 		char reno[CC_NAME] = "reno";
 

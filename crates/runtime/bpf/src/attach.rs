@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Selecting a congestion control for sockets of programs that already run.
+use crate::RESIDENT;
 use crate::control::{self, BEFORE};
 use crate::error::BpfError;
 use crate::namespace::within;
@@ -142,6 +143,8 @@ pub(crate) fn rodata(selection: &Selection, by_inode: bool, act: &Act<'_>) -> [u
         // One byte stays zero: the name's end.
         let name = &control.as_bytes()[..control.len().min(NAME_LEN - 1)];
         bytes[..name.len()].copy_from_slice(name);
+        let bounds = RESIDENT.iter().any(|r| r.control.name == *control);
+        bytes[46] = bounds.into();
     }
     bytes[16..18].copy_from_slice(&selection.port.unwrap_or(0).to_ne_bytes());
     if let Some((family, words, len)) = selection.prefix.as_ref().map(Prefix::words) {

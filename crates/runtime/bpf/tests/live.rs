@@ -8,6 +8,10 @@ mod support;
 use alcc_bpf::{Future, Selection, attach, controls, detach, load, survey, unload};
 use sockets::{Loaded, Pair, choose, control_of};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+
+/// What a socket may hold unsent at first: 16 KiB, and the mark of who has set it.
+const FIRST: u32 = 16_384 | 0x5A5;
 
 /// One test, because all of it shares the machine's one kernel.
 #[test]
@@ -87,6 +91,7 @@ fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
     every_algorithm_takes_over_and_gives_back();
     more_than_the_kernels_list_holds_at_once();
     future_connections();
+    what_is_written_ahead_is_bounded();
 
     // A connection that uses the control goes on without its registration.
     let mut last = Pair::new("127.0.0.1:0");
@@ -183,6 +188,7 @@ fn future_connections() {
     future.begin("alcc_copa").unwrap();
     let (control, server, _client) = accepted();
     assert_eq!(control, "alcc_copa");
+    assert_eq!(alcc_sys::unsent_limit(server.as_raw_fd()), Some(FIRST));
     future.begin("alcc_copa").unwrap();
     assert_eq!(
         alcc_bpf::futures().len(),
@@ -195,4 +201,39 @@ fn future_connections() {
     // What was before is known of these, too.
     detach(&selection).unwrap();
     assert_eq!(control_of(&server), plain);
+    assert_eq!(alcc_sys::unsent_limit(server.as_raw_fd()), Some(0));
+}
+
+/// By the controls of algorithms, on what exists and what comes, until they are given back or another
+/// control is chosen. What the program has set itself stays.
+fn what_is_written_ahead_is_bounded() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let mut pair = Pair::new(address);
+        let own = TcpStream::connect(pair.listener.local_addr().unwrap()).unwrap();
+        let (of_its_own, _) = pair.listener.accept().unwrap();
+        alcc_sys::set_unsent_limit(of_its_own.as_raw_fd(), 5000);
+        let limit = |socket: &TcpStream| alcc_sys::unsent_limit(socket.as_raw_fd()).unwrap();
+        for resident in alcc_bpf::RESIDENT {
+            let name = resident.control.name;
+            attach(&pair.only(), name).unwrap();
+            assert_eq!(limit(&pair.server), FIRST, "{name}");
+            pair.carries(3_000_000);
+            // It follows the rate.
+            assert!(limit(&pair.server) > 8 * FIRST, "{name}");
+            let client = TcpStream::connect(pair.listener.local_addr().unwrap()).unwrap();
+            let (later, _) = pair.listener.accept().unwrap();
+            assert!(limit(&later) >= FIRST, "{name}");
+            detach(&pair.only()).unwrap();
+            for given_back in [&pair.server, &later] {
+                assert_eq!(limit(given_back), 0, "{name}");
+            }
+            assert_eq!(limit(&of_its_own), 5000, "{name}");
+            drop(client);
+        }
+        attach(&pair.only(), "alcc_copa").unwrap();
+        attach(&pair.only(), "reno").unwrap();
+        assert_eq!(limit(&pair.server), 0, "nobody follows it");
+        detach(&pair.only()).unwrap();
+        own.shutdown(std::net::Shutdown::Both).unwrap();
+    }
 }

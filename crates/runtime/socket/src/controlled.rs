@@ -442,6 +442,7 @@ impl Controlled {
             return false;
         }
         self.saved_options.forget_under();
+        self.unsent_limit = UnsentLimit::default();
         match self.build(self.cc()) {
             Ok(controller) => self.restart(Some(fd), controller, |_| ()),
             Err(_) => self.release(Some(fd), Mode::Released),
@@ -457,13 +458,10 @@ impl Controlled {
             return;
         };
         let limit = self.flow.limit().unwrap_or_default();
-        // The kernel gives the control of other programs' sockets back when we die, and not this.
-        if !self.plane.maps.is_of_others() {
-            let window = Bytes::new(u64::from(limit.window) * tcp.mss.get());
-            let by_window = || Rate::of(window, tcp.smoothed_rtt);
-            let rate = limit.rate.unwrap_or_else(by_window);
-            self.unsent_limit.follow(fd, rate);
-        }
+        let window = Bytes::new(u64::from(limit.window) * tcp.mss.get());
+        let by_window = || Rate::of(window, tcp.smoothed_rtt);
+        let rate = limit.rate.unwrap_or_else(by_window);
+        self.unsent_limit.follow(fd, rate);
         if steering.set(fd, now, limit, tcp.unsent).is_err() {
             self.release(Some(fd), Mode::Released);
         }

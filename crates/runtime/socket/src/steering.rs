@@ -60,11 +60,6 @@ impl Maps {
         before.note(fd, &had)
     }
 
-    /// The sockets are other programs', and outlive this process.
-    pub(crate) fn is_of_others(&self) -> bool {
-        self.before.is_some()
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
