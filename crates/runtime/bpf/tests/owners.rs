@@ -6,12 +6,13 @@
 mod sockets;
 mod support;
 
+use alcc_bpf::WINDOW;
 use alcc_flow::Limit;
 use alcc_sys::Steered;
 use alcc_units::{Rate, Rng};
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
-use sockets::{Loaded, Pair, Sender, steer_it, window};
-use std::io::{IoSlice, IoSliceMut};
+use sockets::{Loaded, Pair, Sender, control_of, steer_it, window};
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -62,6 +63,13 @@ fn a_socket_may_be_closed_while_it_is_steered() {
         return;
     };
     let steered = Steered::open().unwrap();
+    // What happens to it is nobody else's business: one of the same program, and one of nobody's.
+    let mut beside = Sender::new("[::1]:0");
+    steer_it(&beside.socket);
+    beside.reaches(&steered, 6, 6);
+    let mut unsteered = Pair::new("127.0.0.1:0");
+    let plain = control_of(&unsteered.server);
+    let window_beside = || steered.samples(beside.socket.as_raw_fd()).unwrap().cwnd;
     for n in 0..200 {
         let mut pair = Pair::new(["127.0.0.1:0", "[::1]:0"][n % 2]);
         steer_it(&pair.server);
@@ -85,7 +93,17 @@ fn a_socket_may_be_closed_while_it_is_steered() {
             go_on.store(false, Ordering::Relaxed);
             updates.join().unwrap();
         });
+        // What was meant for the one that is gone would act with the next acknowledgement.
+        (&beside.socket).write_all(&[7; 2000]).unwrap();
+        assert_eq!(window_beside(), 6);
+        assert_eq!(control_of(&beside.socket), WINDOW.name);
+        let again = &window(6);
+        let fd = beside.socket.as_raw_fd();
+        steered.steer(fd, again, 1000 + n as u32).unwrap();
+        assert_eq!(control_of(&unsteered.server), plain);
     }
+    unsteered.carries(100_000);
+    beside.reaches(&steered, 7, 7);
 }
 
 /// In the other process: steers the socket until its window is 9.

@@ -6,15 +6,16 @@
 mod sockets;
 mod support;
 
-use alcc_bpf::{BpfError, RESIDENT, Selection, attach, detach, load, unload};
+use alcc_bpf::{BpfError, RESIDENT, Selection, WINDOW, attach, detach, load, unload};
 use alcc_sys::Steered;
 use nix::libc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::socket::{Backlog, SockaddrStorage, bind, connect, listen};
 use sockets::{Loaded, Pair, Sender, at_port, choose, control_of, steer_it};
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -198,34 +199,16 @@ fn mptcp_connections_carry_on() {
     let Some(_loaded) = Loaded::new() else {
         return;
     };
-    let Some(listener) = mptcp() else {
-        println!("skipped: needs MPTCP");
-        return;
-    };
-    let any = libc::sockaddr_in {
-        sin_family: libc::AF_INET as _,
-        sin_port: 0,
-        sin_addr: libc::in_addr {
-            s_addr: u32::from_ne_bytes([127, 0, 0, 1]),
-        },
-        sin_zero: [0; 8],
-    };
-    let len = size_of_val(&any) as u32;
-    // SAFETY: an address that outlives the call.
-    let bound = unsafe { libc::bind(listener.as_raw_fd(), (&raw const any).cast(), len) };
-    assert_eq!(bound, 0);
-    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(9).unwrap()).unwrap();
-    let address = TcpListener::from(listener.as_fd().try_clone_to_owned().unwrap());
-    let port = address.local_addr().unwrap().port();
-    let to = libc::sockaddr_in {
-        sin_port: port.to_be(),
-        ..any
-    };
-    let client = mptcp().unwrap();
-    // SAFETY: as above.
-    let done = unsafe { libc::connect(client.as_raw_fd(), (&raw const to).cast(), len) };
-    assert_eq!(done, 0);
-    let mut pair = Pair::of(address, client.into());
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let Some(pair) = mptcp_pair(address.parse().unwrap()) else {
+            println!("skipped: needs MPTCP");
+            return;
+        };
+        mptcp_carries_on(pair);
+    }
+}
+
+fn mptcp_carries_on(mut pair: Pair) {
     pair.carries(100_000);
     let found = attach(&pair.only(), COPA).unwrap();
     // The one that listens, and the connection of the one path.
@@ -241,11 +224,27 @@ fn mptcp_connections_carry_on() {
     pair.carries(3_000_000);
 }
 
-fn mptcp() -> Option<std::os::fd::OwnedFd> {
-    // SAFETY: no pointers.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP) };
-    // SAFETY: the kernel has made this descriptor for us.
-    (fd >= 0).then(|| unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
+/// `None`: this kernel has no MPTCP.
+fn mptcp_pair(address: SocketAddr) -> Option<Pair> {
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    let socket = || {
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::socket(family, libc::SOCK_STREAM, libc::IPPROTO_MPTCP) };
+        // SAFETY: the kernel has made this descriptor for us.
+        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    let listener = socket()?;
+    bind(listener.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
+    listen(&listener, Backlog::new(9).unwrap()).unwrap();
+    let listener = TcpListener::from(listener);
+    let client = socket().unwrap();
+    let to = SockaddrStorage::from(listener.local_addr().unwrap());
+    connect(client.as_raw_fd(), &to).unwrap();
+    Some(Pair::of(listener, client.into()))
 }
 
 /// `struct tls12_crypto_info_aes_gcm_128` of linux/tls.h: TLS 1.2, the cipher, then keys.
@@ -267,28 +266,41 @@ fn option(socket: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> std::io
     Err(std::io::Error::last_os_error())
 }
 
-#[test]
-fn connections_of_kernel_tls_carry_on() {
+/// A connection whose server sends by the kernel's TLS. `None`, and said: it has none.
+fn tls_pair(address: &str) -> Option<Pair> {
     const TLS_TX: i32 = 1;
     const TLS_RX: i32 = 2;
-    let Some(_loaded) = Loaded::new() else {
-        return;
-    };
-    let mut pair = Pair::new("[::1]:0");
+    let pair = Pair::new(address);
     for (socket, way) in [(&pair.server, TLS_TX), (&pair.client, TLS_RX)] {
         let done = option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
             .and_then(|()| option(socket, libc::SOL_TLS, way, &tls_keys()));
         if let Err(error) = done {
             println!("skipped: needs the kernel's TLS: {error}");
-            return;
+            return None;
         }
     }
+    Some(pair)
+}
+
+/// Linux 6.1 lets BPF change no option of a socket with kernel TLS.
+fn refuses_tls() -> bool {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    kernel.starts_with("6.1.")
+}
+
+#[test]
+fn connections_of_kernel_tls_carry_on() {
+    let Some(_loaded) = Loaded::new() else {
+        return;
+    };
+    let Some(mut pair) = tls_pair("[::1]:0") else {
+        return;
+    };
     pair.carries(100_000);
     let plain = control_of(&pair.server);
     let found = attach(&pair.only(), COPA).unwrap();
-    // Linux 6.1 lets BPF change nothing of such a socket. It stays as it was.
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let refuses = kernel.starts_with("6.1.");
+    // The connection stays as it was.
+    let refuses = refuses_tls();
     for socket in found.iter().filter(|f| f.peer.is_some()) {
         assert_eq!(socket.error.is_some(), refuses, "{found:?}");
     }
@@ -297,17 +309,51 @@ fn connections_of_kernel_tls_carry_on() {
     pair.carries(3_000_000);
     detach(&pair.only()).unwrap();
     assert_eq!(control_of(&pair.server), plain);
+    assert_eq!(alcc_sys::unsent_limit(pair.server.as_raw_fd()), Some(0));
     pair.carries(100_000);
-    if refuses {
+}
+
+/// One whose window a program sets: what it sets acts. When it is silent, after half a second of
+/// acknowledgements the kernel gives the socket back, where it can; else the window stays, and the
+/// connection goes on until somebody steers again or chooses another control.
+#[test]
+fn a_window_under_kernel_tls_is_set_and_then_left_alone() {
+    let Some(_loaded) = Loaded::new() else {
         return;
-    }
-    // One whose window a program would set, and does not: after half a second of acknowledgements
-    // it has what it had.
-    attach(&pair.only(), alcc_bpf::WINDOW.name).unwrap();
-    assert_eq!(control_of(&pair.server), alcc_bpf::WINDOW.name);
-    let began = Instant::now();
-    while control_of(&pair.server) != plain {
-        assert!(began.elapsed() < Duration::from_secs(60), "not given back");
+    };
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let Some(mut pair) = tls_pair(address) else {
+            return;
+        };
+        choose(&pair.server, "reno").unwrap();
+        let steered = Steered::open().unwrap();
+        let mut beat = 0;
+        for window in [9, 12] {
+            steer_it(&pair.server);
+            let fd = pair.server.as_raw_fd();
+            let began = Instant::now();
+            while steered.samples(fd).unwrap().cwnd != window {
+                assert!(began.elapsed() < Duration::from_secs(60), "{window}");
+                beat += 1;
+                steered.steer(fd, &sockets::window(window), beat).unwrap();
+                pair.carries(20_000);
+            }
+            let began = Instant::now();
+            let mut carried = 0;
+            // More than the kernel's patience, and of traffic enough for that.
+            while began.elapsed() < Duration::from_secs(2) {
+                pair.carries(100_000);
+                carried += 1;
+            }
+            let after = if refuses_tls() { WINDOW.name } else { "cubic" };
+            assert_eq!(control_of(&pair.server), after, "{carried}");
+            if refuses_tls() {
+                assert_eq!(steered.samples(fd).unwrap().cwnd, window);
+            }
+        }
+        // Its program can.
+        choose(&pair.server, "reno").unwrap();
+        assert_eq!(control_of(&pair.server), "reno");
         pair.carries(100_000);
     }
 }
