@@ -107,7 +107,7 @@ impl Bic {
 }
 
 impl Growth for Bic {
-    fn acknowledged(&mut self, _cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
+    fn on_ack(&mut self, _cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
         if !ack.in_recovery {
             let n: u64 = ack.acked.iter().map(|p| segments(p.len, w.mss)).sum();
             self.ratio.add(n, u64::MAX);
@@ -151,7 +151,7 @@ impl Growth for Bic {
         left as f64
     }
 
-    fn timeout(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {
+    fn on_rto(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {
         *self = Self::new(self.old);
     }
 

@@ -75,7 +75,7 @@ impl Prague {
 impl Growth for Prague {
     const PACED: bool = true;
 
-    fn acknowledged(&mut self, cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
         let bytes: u64 = ack.acked.iter().map(|p| p.len.get()).sum();
         let marked = ack.marked.get().min(bytes);
         self.unmarked = 1.0 - marked as f64 / bytes.max(1) as f64;

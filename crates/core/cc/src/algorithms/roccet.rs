@@ -27,7 +27,7 @@
 //! queue. While others fill the buffer the smallest RTT is theirs, and the bound rises with it.
 use super::cubic::Curve;
 use crate::parts::{Growth, LossBased, Window, segments};
-use crate::{AckBatch, Algorithm, Build, Controller, Cx, Event, Options, Packet, SpecError};
+use crate::{AckBatch, Algorithm, Build, Controller, Cx, Event, Options, Packet, Path, SpecError};
 use alcc_units::{Span, Time};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -214,12 +214,12 @@ impl Roccet {
 }
 
 impl Growth for Roccet {
-    fn start(&mut self, cx: &mut Cx<'_>, w: &Window) {
-        self.curve.start(cx, w);
+    fn on_start(&mut self, cx: &mut Cx<'_>, w: &Window, path: &Path) {
+        self.curve.on_start(cx, w, path);
     }
 
-    fn acknowledged(&mut self, cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, used: bool) {
-        self.curve.acknowledged(cx, w, ack, used);
+    fn on_ack(&mut self, cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, used: bool) {
+        self.curve.on_ack(cx, w, ack, used);
         for packet in ack.acked {
             if let Some(rtt) = packet.rtt {
                 self.sample(cx.now, rtt);
@@ -276,8 +276,8 @@ impl Growth for Roccet {
         self.curve.ssthresh(w, flight)
     }
 
-    fn timeout(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
-        self.curve.timeout(cx, w);
+    fn on_rto(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
+        self.curve.on_rto(cx, w);
         *self = Self {
             curve: self.curve.clone(),
             state: State::Launch(false),
@@ -295,8 +295,8 @@ impl Growth for Roccet {
         self.curve.undo(before.curve);
     }
 
-    fn idle(&mut self, cx: &mut Cx<'_>, w: &mut Window, idle: Span, restarted: bool) {
-        self.curve.idle(cx, w, idle, restarted);
+    fn on_idle_restart(&mut self, cx: &mut Cx<'_>, w: &mut Window, idle: Span, restarted: bool) {
+        self.curve.on_idle_restart(cx, w, idle, restarted);
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {

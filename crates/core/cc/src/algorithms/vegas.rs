@@ -113,7 +113,7 @@ impl Vegas {
 }
 
 impl Growth for Vegas {
-    fn acknowledged(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _ack: &AckBatch<'_>, used: bool) {
+    fn on_ack(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _ack: &AckBatch<'_>, used: bool) {
         self.used = used;
     }
 
@@ -151,7 +151,7 @@ impl Growth for Vegas {
         libm::trunc(w.cwnd / 2.0)
     }
 
-    fn timeout(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
+    fn on_rto(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
         self.on_recovery_end(cx, w);
     }
 
@@ -164,7 +164,7 @@ impl Growth for Vegas {
         self.repairing = false;
     }
 
-    fn idle(&mut self, _cx: &mut Cx<'_>, w: &mut Window, _idle: Span, _restarted: bool) {
+    fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, w: &mut Window, _idle: Span, _restarted: bool) {
         self.base = None;
         self.begin_round(w);
     }

@@ -76,7 +76,7 @@ impl Westwood {
 }
 
 impl Growth for Westwood {
-    fn acknowledged(&mut self, cx: &mut Cx<'_>, _w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, _w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
         let since = *self.since.get_or_insert(cx.now);
         let span = cx.now.since(since);
         if span > ack.rtt.latest.max(MIN_SAMPLE) {
@@ -115,7 +115,7 @@ impl Growth for Westwood {
         w.ssthresh = w.cwnd;
     }
 
-    fn timeout(&mut self, _cx: &mut Cx<'_>, w: &mut Window) {
+    fn on_rto(&mut self, _cx: &mut Cx<'_>, w: &mut Window) {
         w.ssthresh = self.bdp(w);
         self.least = None;
     }

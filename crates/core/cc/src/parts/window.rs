@@ -52,18 +52,11 @@ pub trait Growth: Clone + Send + 'static {
     /// It has a [`Growth::pace`].
     const PACED: bool = false;
 
-    /// The flow starts.
-    fn start(&mut self, _cx: &mut Cx<'_>, _w: &Window) {}
+    /// The flow starts. [`Path::seed`] is the seed of its random numbers, if it draws any.
+    fn on_start(&mut self, _cx: &mut Cx<'_>, _w: &Window, _path: &Path) {}
 
     /// Called for each ACK, before its packets. `used`: the window limited the sender.
-    fn acknowledged(
-        &mut self,
-        _cx: &mut Cx<'_>,
-        _w: &mut Window,
-        _ack: &AckBatch<'_>,
-        _used: bool,
-    ) {
-    }
+    fn on_ack(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _ack: &AckBatch<'_>, _used: bool) {}
 
     /// Called for each acknowledged packet before the window grows, also while it may not grow.
     fn on_packet_acked(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _packet: &Packet) {}
@@ -99,7 +92,7 @@ pub trait Growth: Clone + Send + 'static {
 
     /// A timeout: the window is one packet now. Called after [`Growth::ssthresh`], which only a
     /// first timeout calls.
-    fn timeout(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {}
+    fn on_rto(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {}
 
     /// Recovery has ended.
     fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {}
@@ -113,7 +106,14 @@ pub trait Growth: Clone + Send + 'static {
     fn undo(&mut self, _before: Self) {}
 
     /// Sending restarts after `idle`; `restarted`: so long that the window was reduced.
-    fn idle(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _idle: Span, _restarted: bool) {}
+    fn on_idle_restart(
+        &mut self,
+        _cx: &mut Cx<'_>,
+        _w: &mut Window,
+        _idle: Span,
+        _restarted: bool,
+    ) {
+    }
 
     /// For plots, besides window and ssthresh.
     fn gauges(&self, _put: &mut dyn FnMut(&'static str, f64)) {}
@@ -311,7 +311,7 @@ impl<G: Growth> Controller for LossBased<G> {
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.w.mss = path.mss;
-        self.growth.start(cx, &self.w);
+        self.growth.on_start(cx, &self.w, path);
     }
 
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
@@ -338,7 +338,7 @@ impl<G: Growth> Controller for LossBased<G> {
             && ack.in_flight_before * 2 > window;
         let used = ack.advanced && !reduced && (opening || window_used(ack, window));
         let (slow_start, ssthresh) = (self.w.in_slow_start(), self.w.ssthresh);
-        self.growth.acknowledged(cx, &mut self.w, ack, used);
+        self.growth.on_ack(cx, &mut self.w, ack, used);
         for packet in ack.acked {
             self.growth.on_packet_acked(cx, &mut self.w, packet);
             if used && !self.recovering && !self.kernel.counts_ones() {
@@ -379,7 +379,7 @@ impl<G: Growth> Controller for LossBased<G> {
         }
         self.w.cwnd = 1.0;
         self.recovering = false;
-        self.growth.timeout(cx, &mut self.w);
+        self.growth.on_rto(cx, &mut self.w);
         self.decreased(cx, "timeout", from, false);
         cx.log
             .event(cx.now, Event::SlowStartRestart { why: "timeout" });
@@ -410,7 +410,8 @@ impl<G: Growth> Controller for LossBased<G> {
                 restart_window(self.w.cwnd, initial, idle, timeout)
             };
         }
-        self.growth.idle(cx, &mut self.w, idle, restarted);
+        self.growth
+            .on_idle_restart(cx, &mut self.w, idle, restarted);
     }
 
     fn allowance(&self) -> Allowance {

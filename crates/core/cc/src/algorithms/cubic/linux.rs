@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Integers throughout; time in 1/1024 s where the kernel has it so.
 use crate::parts::{AckRatio, Credit, Growth, UNLIMITED, Window, segments};
-use crate::{AckBatch, Cx, Event, Packet, Pn};
+use crate::{AckBatch, Cx, Event, Packet, Path, Pn};
 use alcc_units::{Span, Time};
 
 /// 1024 times C.
@@ -248,11 +248,11 @@ impl Cubic {
 }
 
 impl Growth for Cubic {
-    fn start(&mut self, cx: &mut Cx<'_>, w: &Window) {
+    fn on_start(&mut self, cx: &mut Cx<'_>, w: &Window, _path: &Path) {
         self.hystart_round(cx.now, w.sent);
     }
 
-    fn acknowledged(&mut self, _cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
+    fn on_ack(&mut self, _cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
         if let Some(most) = self.g.max_ratio.filter(|_| !ack.in_recovery) {
             let n: u64 = ack.acked.iter().map(|p| segments(p.len, w.mss)).sum();
             self.ratio.add(n, most);
@@ -307,14 +307,14 @@ impl Growth for Cubic {
     }
 
     /// The kernel forgets the curve and the minimum RTT.
-    fn timeout(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
+    fn on_rto(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
         (self.last_max, self.epoch, self.min_rtt) = (0, None, None);
         self.credit.clear();
         self.ratio = AckRatio::DELAYED;
         self.hystart_round(cx.now, w.sent);
     }
 
-    fn idle(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, idle: Span, _restarted: bool) {
+    fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, idle: Span, _restarted: bool) {
         self.epoch = self.epoch.map(|e| e + idle);
     }
 

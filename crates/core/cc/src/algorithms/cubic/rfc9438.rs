@@ -57,7 +57,7 @@ impl Cubic {
 }
 
 impl Growth for Cubic {
-    fn acknowledged(&mut self, cx: &mut Cx<'_>, _w: &mut Window, _ack: &AckBatch<'_>, used: bool) {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, _w: &mut Window, _ack: &AckBatch<'_>, used: bool) {
         let quiet = cx.now.since(self.last_ack);
         self.last_ack = cx.now;
         if !used {
@@ -98,7 +98,7 @@ impl Growth for Cubic {
         flight * BETA
     }
 
-    fn timeout(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {
+    fn on_rto(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {
         self.epoch = None;
         self.flat = true;
     }
@@ -111,7 +111,7 @@ impl Growth for Cubic {
         };
     }
 
-    fn idle(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, idle: Span, restarted: bool) {
+    fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, idle: Span, restarted: bool) {
         self.epoch = self.epoch.filter(|_| !restarted).map(|e| e + idle);
     }
 
