@@ -243,10 +243,7 @@ fn ported(program: &Program) {
     for folder in ["www", "www/log"] {
         std::fs::create_dir(path(folder)).unwrap();
     }
-    let mut rng = alcc_units::Rng::new(7);
-    let content: Vec<u8> = (0..BYTES / 8)
-        .flat_map(|_| rng.next_u64().to_le_bytes())
-        .collect();
+    let content = alcc_units::Rng::new(7).bytes(BYTES);
     std::fs::write(path("www/f"), &content).unwrap();
     let hash = Command::new("sha256sum")
         .arg(path("www/f"))

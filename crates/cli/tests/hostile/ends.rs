@@ -30,11 +30,7 @@ pub(crate) fn free_port() -> u16 {
 
 /// A file of `len` pseudo-random bytes.
 pub(crate) fn file(folder: &Path, len: usize) -> PathBuf {
-    let mut rng = alcc_units::Rng::new(len as u64);
-    let content: Vec<u8> = (0..len.div_ceil(8))
-        .flat_map(|_| rng.next_u64().to_le_bytes())
-        .take(len)
-        .collect();
+    let content = alcc_units::Rng::new(len as u64).bytes(len);
     let path = folder.join("sent");
     std::fs::write(&path, content).unwrap();
     path

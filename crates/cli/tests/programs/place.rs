@@ -134,11 +134,7 @@ impl Place {
 
     /// Puts a file of pseudo-random bytes on the server; its hash.
     pub(crate) fn file(&self, name: &str, bytes: usize) -> String {
-        let mut rng = alcc_units::Rng::new(bytes as u64);
-        let content: Vec<u8> = (0..bytes.div_ceil(8))
-            .flat_map(|_| rng.next_u64().to_le_bytes())
-            .take(bytes)
-            .collect();
+        let content = alcc_units::Rng::new(bytes as u64).bytes(bytes);
         fs::write(self.path("www").join(name), content).unwrap();
         let sum = self.shell(&format!("sha256sum www/{name}"), name);
         sum.0.split_whitespace().next().unwrap().to_owned()

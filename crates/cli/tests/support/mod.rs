@@ -111,11 +111,7 @@ impl World {
 
     /// Puts a file of pseudo-random bytes on the server.
     pub(crate) fn file(&self, name: &str, bytes: usize) -> String {
-        let mut rng = alcc_units::Rng::new(bytes as u64);
-        let content: Vec<u8> = (0..bytes.div_ceil(8))
-            .flat_map(|_| rng.next_u64().to_le_bytes())
-            .take(bytes)
-            .collect();
+        let content = alcc_units::Rng::new(bytes as u64).bytes(bytes);
         let path = self.path("www").join(name);
         std::fs::write(&path, content).unwrap();
         sha256(&path)

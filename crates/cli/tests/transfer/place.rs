@@ -90,9 +90,7 @@ impl Place {
 
     /// A file of pseudo-random bytes.
     pub(crate) fn file(&self, name: &str, size: usize) -> Vec<u8> {
-        let mut rng = Rng::new(size as u64);
-        let words = (0..size.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes());
-        let content: Vec<u8> = words.take(size).collect();
+        let content = Rng::new(size as u64).bytes(size);
         std::fs::write(self.path(name), &content).unwrap();
         content
     }

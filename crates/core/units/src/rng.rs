@@ -19,6 +19,16 @@ impl Rng {
         z ^ (z >> 31)
     }
 
+    /// The next `n` bytes, as no program can compress them: those of the numbers, little-endian.
+    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(n.next_multiple_of(8));
+        while bytes.len() < n {
+            bytes.extend(self.next_u64().to_le_bytes());
+        }
+        bytes.truncate(n);
+        bytes
+    }
+
     /// A number in `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
@@ -46,6 +56,14 @@ mod tests {
         let mut rng = Rng::new(1_234_567);
         assert_eq!(rng.next_u64(), 6_457_827_717_110_365_317);
         assert_eq!(rng.next_u64(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_numbers() {
+        let mut numbers = Rng::new(7);
+        let [a, b] = [numbers.next_u64(), numbers.next_u64()].map(u64::to_le_bytes);
+        assert_eq!(Rng::new(7).bytes(11), [&a[..], &b[..3]].concat());
+        assert_eq!(Rng::new(7).bytes(0), []);
     }
 
     #[test]

@@ -80,11 +80,7 @@ fn end(stream: &mut dyn Carrier) -> io::Result<usize> {
 }
 
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut rng = alcc_units::Rng::new(seed);
-    (0..bytes.div_ceil(8))
-        .flat_map(|_| rng.next_u64().to_le_bytes())
-        .take(bytes)
-        .collect()
+    alcc_units::Rng::new(seed).bytes(bytes)
 }
 
 /// Takes one connection, in a thread.

@@ -209,7 +209,5 @@ impl Served {
 
 /// Bytes that no program can compress.
 pub(super) fn noise(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut rng = Rng::new(seed);
-    let words = (0..bytes.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes());
-    words.take(bytes).collect()
+    Rng::new(seed).bytes(bytes)
 }
