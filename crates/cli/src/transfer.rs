@@ -37,10 +37,7 @@ impl Series {
 
     /// Adds bytes at the present time, over all flows.
     pub(crate) fn add(&self, bytes: u64, now: u64) {
-        let mut lines = self
-            .inner
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut lines = alcc_sys::lock(&self.inner);
         let reading = lines.counter.add(bytes, now);
         lines.line(reading);
         if now >= lines.flushed + FLUSH_INTERVAL {

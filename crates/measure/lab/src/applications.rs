@@ -13,7 +13,7 @@ mod vpn;
 
 use crate::link::Link;
 use crate::live::programs::Namespaces;
-use crate::live::{lock, wire::Wire};
+use crate::live::wire::Wire;
 use crate::scheme::Scheme;
 use crate::tools::Tools;
 use crate::{LabError, route};
@@ -146,7 +146,7 @@ pub fn run(
         )));
     }
     let model = link.path.model(Dir::Down);
-    let meters = lock(&wire.meters);
+    let meters = alcc_sys::lock(&wire.meters);
     let seen = meters
         .total()
         .and_then(|meter| meter.finish(|from, to| model.opportunity_bytes(from, to)))

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::{Meters, Wire};
 
@@ -81,12 +81,6 @@ pub struct Measured {
     /// How often the sender's threads were woken per second, by scheme; nothing of crowds.
     #[serde(default)]
     pub wakeups_per_s: BTreeMap<String, f64>,
-}
-
-/// A panic in the relay thread surfaces when the emulator is stopped; until then the figures are
-/// readable.
-pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One scheme: its programs, and what is seen of them at the link.
@@ -178,7 +172,7 @@ pub fn run(
     if let Some(crowd) = &experiment.crowd {
         let model = experiment.link.path.model(Dir::Down);
         let total = meters.first().and_then(|meters| {
-            let meters = lock(meters);
+            let meters = alcc_sys::lock(meters);
             meters
                 .total()?
                 .finish(|from, to| model.opportunity_bytes(from, to))
@@ -454,7 +448,7 @@ impl Lane {
         let done = || self.programs.work();
         match self.started {
             None => {
-                let started = lock(&self.meters).started();
+                let started = alcc_sys::lock(&self.meters).started();
                 if started.is_some() {
                     self.work[0] = done();
                     self.started = started;
@@ -483,7 +477,7 @@ impl Lane {
         };
         let link = experiment.link;
         let model = link.path.model(Dir::Down);
-        let seen: Observed = lock(&self.meters)
+        let seen: Observed = alcc_sys::lock(&self.meters)
             .find(emulated, |flow| self.programs.owns(flow))
             .and_then(|meter| meter.finish(|from, to| model.opportunity_bytes(from, to)))
             .ok_or_else(|| failed("no data came to the link"))?;

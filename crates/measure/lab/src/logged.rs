@@ -2,7 +2,7 @@
 //! What the algorithms of a simulated run say of themselves, for the logs that show it.
 use alcc_cc::{Event, EventSink, Log, RttView};
 use alcc_units::Time;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// An algorithm's event.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,7 +30,7 @@ impl Collector {
 
     /// What was told since the last call.
     pub fn take(&self) -> Vec<LoggedEvent> {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = alcc_sys::lock(&self.0);
         std::mem::take(&mut *told)
     }
 }
@@ -53,7 +53,7 @@ impl EventSink for OfFlow {
             event,
             rtt,
         };
-        let mut all = self.to.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = alcc_sys::lock(&self.to.0);
         all.push(told);
     }
 }

@@ -9,7 +9,7 @@ use alcc_cc::model_driven::{Bounds, Counting, Counts, Epoch, Grid, change};
 use alcc_results::scenario::{Files, Resolved, ScenarioOptions, Value};
 use alcc_sim::run;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use watched::{Runs, Watched};
 
 /// What is simulated: each link with each seed.
@@ -90,7 +90,7 @@ pub fn watch(
     };
     flow.controller = Box::new(Watched::new(flow.controller.clone_box(), runs.clone()));
     let report = run(&scenario).map_err(|error| format!("{}: {error}", lesson.link))?;
-    let runs = std::mem::take(&mut *runs.lock().unwrap_or_else(PoisonError::into_inner));
+    let runs = std::mem::take(&mut *alcc_sys::lock(&runs));
     let flow = report.flows.first();
     Ok(Seen {
         throughput_mbps: flow.map_or(0.0, |f| f.throughput.as_mbps_f64()),

@@ -5,7 +5,7 @@ use alcc_units::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::os::fd::RawFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// How often CPU time is accounted and the log flushed.
@@ -134,10 +134,6 @@ struct Work<T: Visit + ?Sized> {
     accounted: Time,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<T: Visit + ?Sized> Driver<T> {
     /// A loop of due times alone. It holds no descriptor.
     pub fn new(slack: TimerSlack) -> Self {
@@ -172,13 +168,13 @@ impl<T: Visit + ?Sized> Driver<T> {
 
     /// Adds an item, first visited after `first`.
     pub fn adopt(&self, item: Arc<T>, first: Span) {
-        locked(&self.inbox).added.push((item, first));
+        alcc_sys::lock(&self.inbox).added.push((item, first));
         self.wake();
     }
 
     /// Wakes the loop.
     pub fn wake(&self) {
-        let before = std::mem::replace(&mut locked(&self.inbox).woken, true);
+        let before = std::mem::replace(&mut alcc_sys::lock(&self.inbox).woken, true);
         match &self.wakeup {
             Wakeup::Condvar(wakeup) => wakeup.notify_one(),
             Wakeup::Epoll(epoll) if !before => epoll.wake(),
@@ -189,12 +185,12 @@ impl<T: Visit + ?Sized> Driver<T> {
     /// Nothing to visit, now or later.
     pub fn is_idle(&self) -> bool {
         let idle = self.work.try_lock().is_ok_and(|w| w.items.is_empty());
-        idle && locked(&self.inbox).added.is_empty()
+        idle && alcc_sys::lock(&self.inbox).added.is_empty()
     }
 
     /// The thread ends, and another may come: the next one's CPU time begins at zero.
     pub fn leave(&self, tell: &dyn Fn(Activity)) {
-        let work = &mut *locked(&self.work);
+        let work = &mut *alcc_sys::lock(&self.work);
         work.account(now(), Some(tell));
         work.cpu = Span::ZERO;
     }
@@ -202,7 +198,7 @@ impl<T: Visit + ?Sized> Driver<T> {
     /// Visits everything that is due; when the next is. `tell` hears from time to time what the
     /// thread did, unless the thread is not ours.
     pub fn run_once(&self, host: &T::Host, tell: Option<&dyn Fn(Activity)>) -> Option<Time> {
-        let work = &mut *locked(&self.work);
+        let work = &mut *alcc_sys::lock(&self.work);
         let now = now();
         work.woke(now);
         self.take_added(work, now);
@@ -244,7 +240,7 @@ impl<T: Visit + ?Sized> Driver<T> {
     }
 
     fn take_added(&self, work: &mut Work<T>, now: Time) {
-        let mut inbox = locked(&self.inbox);
+        let mut inbox = alcc_sys::lock(&self.inbox);
         inbox.woken = false;
         for (what, first) in inbox.added.drain(..) {
             let (id, at) = (what.id(), now + first);
@@ -259,7 +255,7 @@ impl<T: Visit + ?Sized> Driver<T> {
 
     /// Until then, until somebody rings, or until a descriptor is ready.
     pub fn sleep(&self, until: Option<Time>) {
-        let inbox = locked(&self.inbox);
+        let inbox = alcc_sys::lock(&self.inbox);
         if inbox.woken {
             return;
         }
@@ -274,7 +270,7 @@ impl<T: Visit + ?Sized> Driver<T> {
             Wakeup::Epoll(epoll) => {
                 drop(inbox);
                 epoll.wait(until, |id| {
-                    let (work, now) = (&mut *locked(&self.work), now());
+                    let (work, now) = (&mut *alcc_sys::lock(&self.work), now());
                     if let Some(item) = work.items.get_mut(&id) {
                         item.due = Some(now);
                         work.due.push(Reverse((now, id)));

@@ -182,7 +182,7 @@ impl<E: Engine> Shared<E> {
 
     /// The engine, for as long as it is not waited for.
     pub fn lock(&self) -> MutexGuard<'_, State<E>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        alcc_sys::lock(&self.state)
     }
 
     /// Sleeps until there may be something to do, at most until then: for the engine, or until the

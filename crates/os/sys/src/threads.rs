@@ -3,6 +3,7 @@
 use crate::error::errno;
 use std::io;
 use std::mem::zeroed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// Starts a thread that takes no signals: they belong to the program. They are blocked before the
@@ -23,6 +24,12 @@ pub fn spawn<T: Send + 'static>(
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         made
     }
+}
+
+/// Locks `mutex`, also after a panic of a thread that held it. Whoever may panic with a lock held
+/// says so where it catches the panic: the others go on with what is there.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes the timers of the calling thread exact: by default each sleep ends 50 us late.

@@ -8,7 +8,7 @@ use alcc_socket::own::{Options, Runtime, Settings, Stream};
 use libc::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 /// Default time limit for a close to drain.
@@ -135,7 +135,7 @@ fn segment() -> Option<Arc<Segment>> {
     if let Some(path) = std::env::var_os(SEGMENT) {
         return Segment::open(path.as_ref()).ok().map(Arc::new);
     }
-    let mut entered = locked(&ENTERED);
+    let mut entered = alcc_sys::lock(&ENTERED);
     if entered.is_none() {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let made = alcc_observe::Entry::of_library(name.trim_end());
@@ -165,10 +165,6 @@ fn settings() -> Option<Settings> {
     Some(settings)
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Whether the descriptor number of an entry was reused.
 fn disown(known: Known) {
     if let Known::Entry(Entry {
@@ -184,7 +180,7 @@ impl Process {
     /// Adds the algorithm of a plug-in.
     pub(crate) fn load(&self, file: &std::path::Path) -> Result<(), alcc_plugin::PluginError> {
         static LOADING: Mutex<()> = Mutex::new(());
-        let _alone = locked(&LOADING);
+        let _alone = alcc_sys::lock(&LOADING);
         let all = alcc_plugin::with_files(registry(), [file])?;
         REGISTRY.store(Box::into_raw(Box::new(all.clone())), Ordering::Release);
         self.runtime.set_registry(all);
@@ -201,14 +197,14 @@ impl Process {
 
     /// Makes a stream of a new descriptor; the errno if it cannot be one.
     pub(crate) fn take_over(&self, fd: c_int) -> Result<Arc<Stream>, c_int> {
-        let _one = locked(&self.adopting);
+        let _one = alcc_sys::lock(&self.adopting);
         self.make(fd, Entry::pending(Options::default(), None))
     }
 
     /// Makes a stream of a connected socket, unless it is one already; the errno if it cannot be
     /// one.
     pub(crate) fn adopt(&self, fd: c_int) -> Result<Arc<Stream>, c_int> {
-        let _one = locked(&self.adopting);
+        let _one = alcc_sys::lock(&self.adopting);
         let entry = self
             .entry(fd)
             .unwrap_or_else(|| Entry::pending(Options::default(), None));

@@ -6,7 +6,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 const INBOX: Token = Token(usize::MAX);
@@ -47,7 +47,7 @@ impl Stopper {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+        alcc_sys::lock(&self.deadline)
     }
 }
 

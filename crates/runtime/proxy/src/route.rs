@@ -3,7 +3,7 @@
 use crate::Target;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A server that is down must not make us ask the resolver for every client.
@@ -29,12 +29,7 @@ impl Route {
 
     /// All addresses, and which one to try first.
     pub(crate) fn addresses(&self) -> (Arc<[SocketAddr]>, usize) {
-        let addresses = Arc::clone(
-            &self
-                .addresses
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let addresses = Arc::clone(&alcc_sys::lock(&self.addresses));
         (addresses, self.last_good.load(Ordering::Relaxed))
     }
 
@@ -53,10 +48,7 @@ impl Route {
             .name("resolver".to_owned())
             .spawn(move || {
                 if let Ok(found) = route.target.resolve() {
-                    *route
-                        .addresses
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner) = found.into();
+                    *alcc_sys::lock(&route.addresses) = found.into();
                     route.last_good.store(0, Ordering::Relaxed);
                 }
                 std::thread::sleep(MIN_LOOKUP_INTERVAL);

@@ -19,7 +19,7 @@ use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What is read at once, and the most that a direction keeps while the other side does not take it.
@@ -67,7 +67,7 @@ impl Inbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Messages> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+        alcc_sys::lock(&self.messages)
     }
 
     pub(crate) fn hand_over(&self, stream: TcpStream) {

@@ -11,7 +11,7 @@ use alcc_units::{Bytes, Span, Time};
 use libc::c_int;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use writers::{Call, Writers};
 
 /// How the program learns that it may write again. Called with the connection locked.
@@ -131,7 +131,7 @@ impl<W: Waker> Conn<W> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<W>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        alcc_sys::lock(&self.inner)
     }
 
     /// Access to the waker, for the program's own registrations.

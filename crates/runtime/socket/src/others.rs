@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A connection that is switched off asks this often whether it still is.
 const OFF_CHECK: Span = Span::from_millis(200);
@@ -109,10 +109,6 @@ enum Place {
     Done,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn passed(tcp: &TcpProgress) -> u64 {
     tcp.written.saturating_sub(tcp.unsent.get())
 }
@@ -169,9 +165,9 @@ impl Others {
         let socket = holder.socket(cookie).ok_or(TakeError::Gone)?;
         let fd = socket.as_raw_fd();
         let before = kernel::under(fd).ok_or(TakeError::Gone)?;
-        let known = locked(&self.known).get(&cookie).cloned();
+        let known = alcc_sys::lock(&self.known).get(&cookie).cloned();
         if let Some(known) = known {
-            locked(&known.inner).place = Place::At(holder);
+            alcc_sys::lock(&known.inner).place = Place::At(holder);
             self.wake(known);
             return Ok(before);
         }
@@ -179,7 +175,7 @@ impl Others {
             return Err(TakeError::Steered);
         }
         let connection = Arc::new(self.begin(&socket, holder, cookie)?);
-        locked(&self.known).insert(cookie, Arc::clone(&connection));
+        alcc_sys::lock(&self.known).insert(cookie, Arc::clone(&connection));
         self.wake(connection);
         Ok(before)
     }
@@ -243,7 +239,7 @@ impl Others {
 
     /// Somebody has seen the socket, and that so many bytes of it have left.
     pub fn see(&self, cookie: u64, sent: u64) -> Known {
-        let Some(connection) = locked(&self.known).get(&cookie).cloned() else {
+        let Some(connection) = alcc_sys::lock(&self.known).get(&cookie).cloned() else {
             return Known::No;
         };
         let inner = &mut *connection.lock();
@@ -258,7 +254,7 @@ impl Others {
 
     /// There are these sockets and no others: the rest has ended.
     pub fn keep(&self, there: &BTreeSet<u64>) {
-        locked(&self.known).retain(|cookie, connection| {
+        alcc_sys::lock(&self.known).retain(|cookie, connection| {
             let stays = there.contains(cookie);
             if !stays {
                 connection.lock().finish();
@@ -269,14 +265,14 @@ impl Others {
 
     /// How many are under control.
     pub fn count(&self) -> usize {
-        let known = locked(&self.known);
+        let known = alcc_sys::lock(&self.known);
         let steered = |c: &&Arc<Connection>| !matches!(c.lock().place, Place::Done);
         known.values().filter(steered).count()
     }
 
     /// Gives all of them back what they had. How many.
     pub fn give_back(&self) -> usize {
-        let known: Vec<_> = locked(&self.known).values().cloned().collect();
+        let known: Vec<_> = alcc_sys::lock(&self.known).values().cloned().collect();
         known
             .iter()
             .filter(|connection| connection.give_back())
@@ -286,7 +282,7 @@ impl Others {
 
 impl Connection {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        locked(&self.inner)
+        alcc_sys::lock(&self.inner)
     }
 
     /// False if there was nothing to give back.

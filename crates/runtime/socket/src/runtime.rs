@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// So long after its last thread a process may live whose first thread has ended.
 const EXIT_DELAY: Span = Span::from_millis(50);
@@ -63,10 +63,6 @@ pub fn note_streams(segment: &Segment, fd: RawFd) {
     {
         segment.open_account(cookie, reading.progress.written, true);
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<W: Waker> Runtime<W> {
@@ -212,7 +208,7 @@ impl<W: Waker> Runtime<W> {
     }
 
     fn release(&self) {
-        let known: Vec<_> = locked(&self.known)
+        let known: Vec<_> = alcc_sys::lock(&self.known)
             .values()
             .filter_map(Weak::upgrade)
             .collect();
@@ -265,7 +261,7 @@ impl<W: Waker> Runtime<W> {
             return Attached::LeftAlone;
         };
         // One at a time from here: the first has the connection.
-        let _one = locked(&self.attaching);
+        let _one = alcc_sys::lock(&self.attaching);
         let waker = match self.find_known(fd, cookie, waker) {
             Ok(conn) => return Attached::Controlled(conn),
             Err(waker) => waker,
@@ -281,7 +277,7 @@ impl<W: Waker> Runtime<W> {
         let control = Controlled::new(&self.plane, plan, controller, &socket);
         let conn = Arc::new(Conn::new(fd, cookie, control, waker));
         conn.begin(&socket);
-        locked(&self.known).insert(cookie, Arc::downgrade(&conn));
+        alcc_sys::lock(&self.known).insert(cookie, Arc::downgrade(&conn));
         if let Some(segment) = self.plane.segment() {
             segment.open_account(cookie, written, false);
         }
@@ -291,7 +287,9 @@ impl<W: Waker> Runtime<W> {
     /// The connection with this number, if it is known already: `fd` is another descriptor of it.
     /// Else the waker, given back.
     fn find_known(&self, fd: RawFd, cookie: u64, waker: W) -> Result<Arc<Conn<W>>, W> {
-        let known = locked(&self.known).get(&cookie).and_then(Weak::upgrade);
+        let known = alcc_sys::lock(&self.known)
+            .get(&cookie)
+            .and_then(Weak::upgrade);
         match known {
             Some(conn) => conn.add_fd(fd, waker).map(|()| conn),
             None => Err(waker),
@@ -318,7 +316,7 @@ impl<W: Waker> Runtime<W> {
 
     /// The last descriptor of a connection is gone.
     pub(crate) fn forget(&self, conn: &Conn<W>, cookie: u64) {
-        let mut known = locked(&self.known);
+        let mut known = alcc_sys::lock(&self.known);
         if known
             .get(&cookie)
             .is_some_and(|it| std::ptr::eq(it.as_ptr(), conn))

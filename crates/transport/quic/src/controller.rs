@@ -32,7 +32,7 @@ impl Adapter {
     }
 
     fn locked(&self) -> MutexGuard<'_, Host> {
-        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+        alcc_sys::lock(&self.host)
     }
 }
 

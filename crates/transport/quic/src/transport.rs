@@ -12,7 +12,7 @@ use alcc_results::Distribution;
 use noq::rustls::ClientConfig;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// QUIC as a transport.
 pub struct Quic;
@@ -96,7 +96,7 @@ impl Dialer for QuicDialer<'_> {
             let connected = if options.cc.is_some() {
                 let samples = Arc::clone(&rtt);
                 let ours = congestion(options, flow)?.observed(move |rtt| {
-                    let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut samples = alcc_sys::lock(&samples);
                     samples.add(rtt, 1);
                 });
                 Sender::connect(
@@ -174,7 +174,7 @@ impl Outgoing for QuicSender {
 
     fn stats(&mut self) -> Stats {
         let stats = self.sender.stats();
-        let rtt = self.rtt.lock().unwrap_or_else(PoisonError::into_inner);
+        let rtt = alcc_sys::lock(&self.rtt);
         Stats {
             rtt_mean_ms: rtt.mean_ms(),
             rtt_p95_ms: rtt.quantile_ms(0.95),

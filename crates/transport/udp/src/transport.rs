@@ -10,7 +10,7 @@ use alcc_units::Span;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Datagrams as a transport.
 pub struct Udp;
@@ -114,7 +114,7 @@ impl UdpDialer<'_> {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         });
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = alcc_sys::lock(&self.clients);
         if let Some(client) = clients.get(&from) {
             return Ok(Arc::clone(client));
         }

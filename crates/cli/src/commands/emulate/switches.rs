@@ -9,7 +9,7 @@ use alcc_units::{Rate, Span, positive};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Maximum number of changes of a link: each leaves a model behind, of which the report is made.
 const MAX_CHANGES: u32 = 10_000;
@@ -103,7 +103,7 @@ impl Link {
     /// All of it, or nothing.
     fn change(&self, dirs: &[Dir], body: &[u8]) -> Result<(), String> {
         let wish = Wish::read(body)?;
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = alcc_sys::lock(&self.now);
         let (spec, changes) = &mut *now;
         if *changes == MAX_CHANGES {
             return Err(format!(
@@ -124,7 +124,7 @@ impl Link {
     }
 
     fn shown(&self) -> Value {
-        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = alcc_sys::lock(&self.now);
         let [down, up] = &self.names;
         json!({"down": shown(&now.0.down, down), "up": shown(&now.0.up, up), "changes": now.1})
     }

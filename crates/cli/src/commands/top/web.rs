@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::http::{Answer, Handler, Loopback, Request, Server, not_listening};
 use crate::output::note;
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// All of it: it loads nothing from anywhere.
 const PAGE: &str = include_str!("page.html");
@@ -28,7 +28,7 @@ impl Shown {
     }
 
     pub(super) fn set(&self, data: serde_json::Value) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = data;
+        *alcc_sys::lock(&self.0) = data;
     }
 }
 
@@ -38,7 +38,7 @@ fn answer(request: &Request, data: &Mutex<serde_json::Value>) -> Answer {
     }
     match (request.method.as_str(), request.path.as_str()) {
         ("GET", "/") => Answer::new("200 OK", "text/html; charset=utf-8", PAGE.to_owned()),
-        ("GET", "/data") => Answer::json(&data.lock().unwrap_or_else(PoisonError::into_inner)),
+        ("GET", "/data") => Answer::json(&alcc_sys::lock(data)),
         ("GET", path) => Answer::wrong(
             "404 Not Found",
             format_args!("{path}: there are / and /data"),

@@ -19,7 +19,7 @@ use alcc_units::{Span, Time};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -184,7 +184,7 @@ fn send(
 }
 
 fn passed(samples: Arc<Mutex<Samples>>) -> Box<dyn Fn(u64, u64) + Send + Sync> {
-    Box::new(move |bytes, now| lock(&samples).add(bytes, now))
+    Box::new(move |bytes, now| alcc_sys::lock(&samples).add(bytes, now))
 }
 
 impl Programs for Bulk {
@@ -285,8 +285,8 @@ impl Programs for Bulk {
             return Err(self.failed("it left no report"));
         };
         let zero = monotonic(addresses.origin);
-        let writes = lock(&self.writes).since(zero);
-        let reads = lock(&self.reads).since(zero);
+        let writes = alcc_sys::lock(&self.writes).since(zero);
+        let reads = alcc_sys::lock(&self.reads).since(zero);
         let by = |time: Time| {
             let n = reads.partition_point(|(at, _)| *at < time);
             n.checked_sub(1).map_or(0, |i| reads[i].1)
@@ -380,8 +380,4 @@ impl Drop for Bulk {
 fn monotonic(instant: Instant) -> u64 {
     let ago = Span::from(instant.elapsed()).as_nanos();
     alcc_sys::now().as_nanos().saturating_sub(ago)
-}
-
-fn lock(samples: &Mutex<Samples>) -> std::sync::MutexGuard<'_, Samples> {
-    samples.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An emulated link under watch: who is measured on it, and since when.
+use super::BIN;
 use super::programs::Namespaces;
-use super::{BIN, lock};
 use crate::LabError;
 use crate::link::Link;
 use crate::meter::Meter;
@@ -100,7 +100,7 @@ impl Observer for Watch {
         if dir != Dir::Down {
             return;
         }
-        let mut meters = lock(&self.0);
+        let mut meters = alcc_sys::lock(&self.0);
         match *outcome {
             Outcome::Arrived { at, packet } => meters.arrived(at, packet.flow, packet.len),
             Outcome::Departed {

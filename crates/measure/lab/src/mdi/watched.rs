@@ -6,7 +6,7 @@ use alcc_cc::{
     Rto, Sent, Spurious, Tag,
 };
 use alcc_units::{Span, Time};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// As the authors look.
 const EPOCH: Span = Span::from_millis(5);
@@ -80,7 +80,7 @@ impl Watched {
                     window = value.max(1.0);
                 }
             });
-            let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut runs = alcc_sys::lock(&self.runs);
             if self.slow_start.0 || self.last == 0.0 {
                 if runs.last().is_none_or(|run| !run.is_empty()) {
                     runs.push(Vec::new());

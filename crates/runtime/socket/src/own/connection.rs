@@ -17,7 +17,7 @@ use libc::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A blocking send of at least this much is not copied into the queue if the program comes back
 /// quickly.
@@ -111,7 +111,7 @@ impl Connection {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        alcc_sys::lock(&self.inner)
     }
 
     /// Takes what fits; zero if nothing does. `holds`: the caller waits until all is taken, so its

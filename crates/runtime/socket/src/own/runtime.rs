@@ -11,7 +11,7 @@ use alcc_observe::{Segment, Totals};
 use alcc_units::Span;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLockReadGuard};
 use std::time::Duration;
 
 /// Everything that own sockets share: settings, and the thread that reads counters and drains
@@ -49,15 +49,12 @@ impl Runtime {
 
     /// What new streams start from.
     pub fn settings(&self) -> Settings {
-        self.settings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        alcc_sys::lock(&self.settings).clone()
     }
 
     /// Changes what new streams start from.
     pub fn set_settings(&self, change: impl FnOnce(&mut Settings)) {
-        change(&mut self.settings.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut alcc_sys::lock(&self.settings));
     }
 
     /// The algorithms there are.
@@ -108,7 +105,7 @@ impl Runtime {
 
     /// Makes the thread, once.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = alcc_sys::lock(&self.started);
         if !*started {
             let runtime = Arc::clone(self);
             event_loop::thread(move || runtime.run())?;
