@@ -112,11 +112,12 @@ impl FlowResult {
     }
 }
 
+/// Of two at one moment the one that stands first here happens first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
     Report { flow: usize, number: usize },
     Ack { flow: usize, pn: u64 },
-    Half { flow: usize },
+    Module { flow: usize },
     Wake { flow: usize },
     Serve,
 }
@@ -233,135 +234,211 @@ impl Offer {
 
 /// Runs `controllers` beside each other.
 pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<FlowResult> {
-    let mut events = BinaryHeap::new();
-    let mut number = 0u64;
-    let mut server = Server {
-        service: scenario.service.clone(),
-        next: 0,
-        free: Time::ZERO,
-        outage: scenario.outage,
-        other: scenario.other,
-    };
-    let mut queue: VecDeque<(usize, u64, Time)> = (0..scenario.standing)
-        .map(|_| (OTHERS, 0, Time::ZERO))
-        .collect();
-    let mut back = WayBack::new(scenario, controllers.len());
-    let mut offers = vec![Offer::default(); controllers.len()];
-    let mut results = vec![FlowResult::default(); controllers.len()];
-    let mut flows: Vec<Sender> = controllers
-        .into_iter()
-        .enumerate()
-        .map(|(i, cc)| {
-            let mut sender =
-                Sender::new(cc, PACKET, PACKET, scenario.tick, scenario.seed + i as u64);
-            sender.lateness = scenario.lateness;
-            sender
-        })
-        .collect();
-    let mut armed = vec![Time::MAX; flows.len()];
-    let mut halves = vec![Time::MAX; flows.len()];
-    let mut reports: Vec<Report> = Vec::new();
-    let mut push = |events: &mut BinaryHeap<_>, at: Time, what: What| {
-        number += 1;
-        events.push(Reverse((at, what, number)));
-    };
-    for flow in 0..flows.len() {
-        push(&mut events, Time::ZERO, What::Wake { flow });
-    }
-    if !queue.is_empty() {
-        let at = server.departure(Time::ZERO);
-        push(&mut events, at, What::Serve);
-    }
+    let mut run = Run::new(scenario, controllers);
     let end = Time::ZERO + scenario.duration;
-    while let Some(Reverse((now, what, _))) = events.pop() {
+    while let Some(Reverse((now, what, _))) = run.events.pop() {
         if now > end {
             break;
         }
-        // Whose receiver half has something to do.
-        let mut heard = None;
-        let flow = match what {
-            What::Ack { flow, pn } => {
-                flows[flow].arrived(now, pn);
-                Some(flow)
-            }
-            What::Wake { flow } => {
-                if armed[flow] <= now {
-                    armed[flow] = Time::MAX;
-                }
-                Some(flow)
-            }
-            What::Report { flow, number } => {
-                flows[flow].feedback(now, &reports[number]);
-                Some(flow)
-            }
-            What::Half { flow } => {
-                if halves[flow] <= now {
-                    halves[flow] = Time::MAX;
-                }
-                heard = Some(flow);
-                None
-            }
-            What::Serve => {
-                if let Some((flow, pn, since)) = queue.pop_front()
-                    && flow != OTHERS
-                {
-                    results[flow].delivered.push((now, now.since(since)));
-                    push(&mut events, back.arrival(now, flow), What::Ack { flow, pn });
-                    flows[flow].reached(now, pn, PACKET);
-                    heard = Some(flow);
-                }
-                if !queue.is_empty() {
-                    let at = server.departure(now);
-                    push(&mut events, at, What::Serve);
-                }
-                None
+        run.happens(now, what);
+    }
+    run.flows.into_iter().map(|flow| flow.result).collect()
+}
+
+/// One flow of a run.
+struct Flow {
+    sender: Sender,
+    offer: Offer,
+    result: FlowResult,
+    /// The earliest planned wake-up of the sender, and of its receiver module.
+    wakes_at: Time,
+    module_wakes_at: Time,
+}
+
+/// The flows, the bottleneck between them and their receivers, and what is planned.
+struct Run<'a> {
+    scenario: &'a Scenario,
+    events: BinaryHeap<Reverse<(Time, What, u64)>>,
+    /// Events planned so far: what is alike at one moment happens in the order of planning.
+    planned: u64,
+    server: Server,
+    /// Flow, packet number and arrival of what waits at the bottleneck.
+    queue: VecDeque<(usize, u64, Time)>,
+    back: WayBack,
+    flows: Vec<Flow>,
+    reports: Vec<Report>,
+}
+
+impl<'a> Run<'a> {
+    fn new(scenario: &'a Scenario, controllers: Vec<Box<dyn Controller>>) -> Self {
+        let back = WayBack::new(scenario, controllers.len());
+        let flow = |(i, cc)| {
+            let seed = scenario.seed + i as u64;
+            let mut sender = Sender::new(cc, PACKET, PACKET, scenario.tick, seed);
+            sender.lateness = scenario.lateness;
+            Flow {
+                sender,
+                offer: Offer::default(),
+                result: FlowResult::default(),
+                wakes_at: Time::MAX,
+                module_wakes_at: Time::MAX,
             }
         };
-        if let Some(flow) = heard {
-            if let Some(report) = flows[flow].report(now) {
-                let number = reports.len();
-                reports.push(report);
-                let at = back.arrival(now, flow);
-                push(&mut events, at, What::Report { flow, number });
-            }
-            let half = flows[flow].half.as_ref().and_then(|half| half.next_timer());
-            if let Some(next) = half.filter(|next| *next < halves[flow]) {
-                halves[flow] = next;
-                push(&mut events, next, What::Half { flow });
-            }
+        let mut run = Self {
+            scenario,
+            events: BinaryHeap::new(),
+            planned: 0,
+            server: Server {
+                service: scenario.service.clone(),
+                next: 0,
+                free: Time::ZERO,
+                outage: scenario.outage,
+                other: scenario.other,
+            },
+            queue: (0..scenario.standing)
+                .map(|_| (OTHERS, 0, Time::ZERO))
+                .collect(),
+            back,
+            flows: controllers.into_iter().enumerate().map(flow).collect(),
+            reports: Vec::new(),
+        };
+        for flow in 0..run.flows.len() {
+            run.plan(Time::ZERO, What::Wake { flow });
         }
-        let Some(flow) = flow else { continue };
-        flows[flow].wake(now);
-        let offer = &mut offers[flow];
-        offer.check(&flows[flow], &mut results[flow]);
-        loop {
-            let more = scenario.offered.is_none_or(|rate| offer.has(now, rate));
-            if !more {
-                flows[flow].feed.limited().app = true;
-                break;
-            }
-            let Some(pn) = flows[flow].send(now) else {
-                break;
-            };
-            offer.sent += 1;
-            if queue.len() >= scenario.queue {
-                results[flow].dropped += 1;
-                continue;
-            }
-            queue.push_back((flow, pn, now));
-            if queue.len() == 1 {
-                let at = server.departure(now);
-                push(&mut events, at, What::Serve);
-            }
+        if !run.queue.is_empty() {
+            run.plan_service(Time::ZERO);
         }
-        let data = scenario.offered.map_or(now, |rate| offers[flow].due(rate));
-        let next = flows[flow].next_wake(now, data);
-        if next < armed[flow] {
-            armed[flow] = next;
-            push(&mut events, next, What::Wake { flow });
+        run
+    }
+
+    fn plan(&mut self, at: Time, what: What) {
+        self.planned += 1;
+        self.events.push(Reverse((at, what, self.planned)));
+    }
+
+    /// A packet is at the head of the queue.
+    fn plan_service(&mut self, now: Time) {
+        let at = self.server.departure(now);
+        self.plan(at, What::Serve);
+    }
+
+    fn happens(&mut self, now: Time, what: What) {
+        match what {
+            What::Ack { flow, pn } => {
+                self.flows[flow].sender.arrived(now, pn);
+                self.wake(now, flow);
+            }
+            What::Wake { flow } => {
+                let planned = &mut self.flows[flow].wakes_at;
+                if *planned <= now {
+                    *planned = Time::MAX;
+                }
+                self.wake(now, flow);
+            }
+            What::Report { flow, number } => {
+                let report = &self.reports[number];
+                self.flows[flow].sender.feedback(now, report);
+                self.wake(now, flow);
+            }
+            What::Module { flow } => {
+                let planned = &mut self.flows[flow].module_wakes_at;
+                if *planned <= now {
+                    *planned = Time::MAX;
+                }
+                self.wake_module(now, flow);
+            }
+            What::Serve => self.serve(now),
         }
     }
-    results
+
+    /// The packet at the head of the queue leaves the bottleneck and arrives.
+    fn serve(&mut self, now: Time) {
+        let packet = self.queue.pop_front().filter(|(flow, ..)| *flow != OTHERS);
+        if let Some((flow, pn, since)) = packet {
+            let delivered = (now, now.since(since));
+            self.flows[flow].result.delivered.push(delivered);
+            let heard = self.back.arrival(now, flow);
+            self.plan(heard, What::Ack { flow, pn });
+            self.flows[flow].sender.reached(now, pn, PACKET);
+        }
+        if !self.queue.is_empty() {
+            self.plan_service(now);
+        }
+        if let Some((flow, ..)) = packet {
+            self.wake_module(now, flow);
+        }
+    }
+
+    /// The receiver module has something to do: it may report, and says when it wants to be called.
+    fn wake_module(&mut self, now: Time, flow: usize) {
+        if let Some(report) = self.flows[flow].sender.report(now) {
+            let number = self.reports.len();
+            self.reports.push(report);
+            let at = self.back.arrival(now, flow);
+            self.plan(at, What::Report { flow, number });
+        }
+        let Flow {
+            sender,
+            module_wakes_at,
+            ..
+        } = &mut self.flows[flow];
+        let next = sender.half.as_ref().and_then(|half| half.next_timer());
+        if let Some(next) = next.filter(|next| next < module_wakes_at) {
+            *module_wakes_at = next;
+            self.plan(next, What::Module { flow });
+        }
+    }
+
+    /// The sender has something to do: it sends what it may, and says when it wants to be called.
+    fn wake(&mut self, now: Time, flow: usize) {
+        let Flow {
+            sender,
+            offer,
+            result,
+            ..
+        } = &mut self.flows[flow];
+        sender.wake(now);
+        offer.check(sender, result);
+        self.send(now, flow);
+        let offered = self.scenario.offered;
+        let Flow {
+            sender,
+            offer,
+            wakes_at,
+            ..
+        } = &mut self.flows[flow];
+        let next = sender.next_wake(now, offered.map_or(now, |rate| offer.due(rate)));
+        if next < *wakes_at {
+            *wakes_at = next;
+            self.plan(next, What::Wake { flow });
+        }
+    }
+
+    fn send(&mut self, now: Time, flow: usize) {
+        loop {
+            let Flow {
+                sender,
+                offer,
+                result,
+                ..
+            } = &mut self.flows[flow];
+            let offered = self.scenario.offered;
+            if !offered.is_none_or(|rate| offer.has(now, rate)) {
+                sender.feed.limited().app = true;
+                return;
+            }
+            let Some(pn) = sender.send(now) else { return };
+            offer.sent += 1;
+            if self.queue.len() >= self.scenario.queue {
+                result.dropped += 1;
+                continue;
+            }
+            self.queue.push_back((flow, pn, now));
+            if self.queue.len() == 1 {
+                self.plan_service(now);
+            }
+        }
+    }
 }
 
 /// Delivery opportunities up to `duration`.
