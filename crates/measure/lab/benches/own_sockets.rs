@@ -81,6 +81,28 @@ fn listen(place: &Namespace, at: Ipv4Addr) -> Result<(TcpListener, SocketAddr)> 
     Ok((listener, address))
 }
 
+/// A link of this many Mbit/s and 20 ms in both directions.
+fn link(mbps: u64, outside: &Namespace, inside: &Namespace) -> Result<Emulator> {
+    let direction = DirectionSpec {
+        rate: RateSpec::Fixed(Rate::mbps(mbps)),
+        delay: Span::from_millis(20),
+        ..DirectionSpec::default()
+    };
+    let spec = PathSpec {
+        down: direction.clone(),
+        up: direction,
+        seed: 1,
+    };
+    let net = Subnet::default();
+    Ok(Emulator::start(
+        outside,
+        inside,
+        net,
+        spec,
+        Box::new(Silent),
+    )?)
+}
+
 /// CPU seconds of the sender for each Gbit, and the Gbit/s.
 fn one(mode: &str, seconds: u64) -> Result<(f64, f64)> {
     let (outside, inside) = (Namespace::new()?, Namespace::new()?);
@@ -149,18 +171,7 @@ fn pacing() -> Result<()> {
     println!("  asked Mbit/s   mean   p5   p95   largest error   mean error");
     for asked in [1u64, 10, 100] {
         let (outside, inside) = (Namespace::new()?, Namespace::new()?);
-        let net = Subnet::default();
-        let direction = DirectionSpec {
-            rate: RateSpec::Fixed(Rate::mbps(400)),
-            delay: Span::from_millis(20),
-            ..DirectionSpec::default()
-        };
-        let spec = PathSpec {
-            down: direction.clone(),
-            up: direction,
-            seed: 1,
-        };
-        let link = Emulator::start(&outside, &inside, net, spec, Box::new(Silent))?;
+        let link = link(400, &outside, &inside)?;
         let (listener, to) = listen(&inside, link.inside_addr())?;
         let words = ["timestamps", &asked.to_string(), &(seconds + 1).to_string()];
         let mut child = sender(&outside, &words, to)?;
@@ -213,18 +224,7 @@ struct Many {
 
 fn crowd(mode: &str, connections: usize, seconds: u64) -> Result<Many> {
     let (outside, inside) = (Namespace::new()?, Namespace::new()?);
-    let net = Subnet::default();
-    let direction = DirectionSpec {
-        rate: RateSpec::Fixed(Rate::mbps(100)),
-        delay: Span::from_millis(20),
-        ..DirectionSpec::default()
-    };
-    let spec = PathSpec {
-        down: direction.clone(),
-        up: direction,
-        seed: 1,
-    };
-    let link = Emulator::start(&outside, &inside, net, spec, Box::new(Silent))?;
+    let link = link(100, &outside, &inside)?;
     let (listener, to) = listen(&inside, link.inside_addr())?;
     let words = [mode, &connections.to_string(), &seconds.to_string()];
     let mut child = sender(&outside, &words, to)?;

@@ -17,7 +17,7 @@ use alcc_results::{About, EMULATED, Results, SIMULATED, summary, twins};
 use alcc_units::Span;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
@@ -105,11 +105,11 @@ pub fn compare(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Results, LabError> {
-    let keep = plan.keep.as_ref().map(|folder| {
+    let cache = plan.keep.as_ref().map(|folder| {
         let program = program(&plan.backend)?;
         ResultCache::open(folder.join("runs"), program)
     });
-    let keep = keep.transpose()?;
+    let cache = cache.transpose()?;
     let links: Vec<Vec<Link>> = plan.links.iter().map(|l| seeded(plan, l)).collect();
     let runs: Vec<Run<'_>> = links.iter().flat_map(|l| runs(plan, l)).collect();
     // What real programs cannot do is said before anything runs.
@@ -120,70 +120,28 @@ pub fn compare(
             }
         }
     }
-    let keys: Vec<String> = if keep.is_some() {
-        runs.iter().map(|run| key(plan, run)).collect()
-    } else {
-        Vec::new()
-    };
-    let kept = |i: usize| keep.as_ref().and_then(|keep| keep.find(&keys[i]));
-    let mut all: Vec<Option<Measured>> = (0..runs.len()).map(kept).collect();
-    let missing: Vec<usize> = (0..runs.len()).filter(|i| all[*i].is_none()).collect();
-    let mut done = runs.len() - missing.len();
+    let mut finished = Finished::find(plan, &runs, cache.as_ref());
+    let missing = finished.missing();
     let of = runs.len();
-    let mut any = done > 0;
-    let mut finished = |i: usize, measured: Measured| {
-        if let Some(keep) = &keep
-            && measured.rows.iter().all(|row| row.error.is_none())
-        {
-            keep.put(&keys[i], &measured)?;
-        }
-        all[i] = Some(measured);
-        Ok::<(), LabError>(())
-    };
     match &plan.backend {
         Backend::Emulated { tools, log, twin } => {
+            let real = RealPrograms {
+                tools,
+                log: log.as_deref(),
+                twin: twin.as_ref(),
+            };
             for i in missing {
-                let run = &runs[i];
-                let what = name(plan, run);
-                let crowd = run.schemes.iter().find(|scheme| scheme.is_crowd);
-                let real = crowd.map(|scheme| real(plan, run.link, scheme, tools));
-                let real = real.transpose()?;
-                let experiment = Experiment {
-                    link: run.link,
-                    shared: real.as_ref().map(|real| &real.times[..]),
-                    crowd: crowd.map(|scheme| Crowd {
-                        scheme,
-                        settle: plan.settle,
-                    }),
-                    schemes: real.as_ref().map_or(&run.schemes[..], |real| &real.schemes),
-                    duration: plan.duration,
-                    run: run.number,
-                    tools,
-                    log: log
-                        .as_ref()
-                        .map(|log| log.join(&run.link.name).join(run.number.to_string())),
-                };
-                let tried = live::run(&experiment, stop, &mut |part| {
+                let (what, done) = (&name(plan, &runs[i]), finished.done);
+                let measured = real.run(plan, &runs[i], done > 0, stop, &mut |part| {
                     let part = (done as f64 + part) / of as f64;
-                    let what = &what;
                     progress(Progress {
                         done,
                         of,
                         part,
                         what,
                     });
-                });
-                let mut measured = match tried {
-                    // What fails at once fails always; what failed once is a row.
-                    Err(e) if any && !matches!(e, LabError::Stopped) => failed(&experiment, &e),
-                    tried => tried?,
-                };
-                any = true;
-                if let Some(registry) = twin {
-                    twin::add(&mut measured, &experiment, &run.schemes, registry, stop)?;
-                }
-                done += 1;
-                finished(i, measured)?;
+                })?;
+                finished.add(i, measured)?;
             }
         }
         Backend::Simulated {
@@ -206,29 +164,121 @@ pub fn compare(
                 simulated::run(&simulation, stop)
             };
             parallel::each(&missing, *workers, work, |i, measured| {
-                finished(*i, measured?)?;
-                done += 1;
-                let part = done as f64 / of as f64;
-                let what = &name(plan, &runs[*i]);
+                finished.add(*i, measured?)?;
+                let done = finished.done;
                 progress(Progress {
                     done,
                     of,
-                    part,
-                    what,
+                    part: done as f64 / of as f64,
+                    what: &name(plan, &runs[*i]),
                 });
                 Ok::<(), LabError>(())
             })?;
         }
     }
-    let results = gather(plan, &runs, all);
-    if let Some(keep) = &keep {
-        keep.remove_stale();
-        // Measured again the next time; a simulated run would only give the same.
-        if matches!(plan.backend, Backend::Emulated { .. }) {
-            keys.iter().for_each(|key| keep.forget(key));
+    finished.clean_up(plan);
+    Ok(gather(plan, &runs, finished.measured))
+}
+
+/// What has been measured, and the cache in which it is kept, if the plan has one.
+struct Finished<'a> {
+    cache: Option<&'a ResultCache>,
+    /// Of each run, in the cache; none without one.
+    keys: Vec<String>,
+    /// Of each run, once it is done.
+    measured: Vec<Option<Measured>>,
+    /// Runs done, those of an earlier attempt included.
+    done: usize,
+}
+
+impl<'a> Finished<'a> {
+    /// What an earlier attempt has left.
+    fn find(plan: &Plan, runs: &[Run<'_>], cache: Option<&'a ResultCache>) -> Self {
+        let keys: Vec<String> = match cache {
+            Some(_) => runs.iter().map(|run| key(plan, run)).collect(),
+            None => Vec::new(),
+        };
+        let kept = |i: usize| cache.and_then(|cache| cache.find(&keys[i]));
+        let measured: Vec<Option<Measured>> = (0..runs.len()).map(kept).collect();
+        Self {
+            cache,
+            done: measured.iter().flatten().count(),
+            measured,
+            keys,
         }
     }
-    Ok(results)
+
+    fn missing(&self) -> Vec<usize> {
+        let all = 0..self.measured.len();
+        all.filter(|i| self.measured[*i].is_none()).collect()
+    }
+
+    /// Keeps run `i`, unless a part of it failed.
+    fn add(&mut self, i: usize, measured: Measured) -> Result<(), LabError> {
+        if let Some(cache) = self.cache
+            && measured.rows.iter().all(|row| row.error.is_none())
+        {
+            cache.put(&self.keys[i], &measured)?;
+        }
+        self.measured[i] = Some(measured);
+        self.done += 1;
+        Ok(())
+    }
+
+    /// Once all is done. An emulated run is measured again the next time; a simulated one would
+    /// only give the same.
+    fn clean_up(&self, plan: &Plan) {
+        let Some(cache) = self.cache else { return };
+        cache.remove_stale();
+        if matches!(plan.backend, Backend::Emulated { .. }) {
+            self.keys.iter().for_each(|key| cache.forget(key));
+        }
+    }
+}
+
+/// What runs of real programs share; the fields of [`Backend::Emulated`].
+struct RealPrograms<'a> {
+    tools: &'a Tools,
+    log: Option<&'a Path>,
+    twin: Option<&'a Registry>,
+}
+
+impl RealPrograms<'_> {
+    /// One run. If it fails after others have run, that is its result: what fails at once fails
+    /// always.
+    fn run(
+        &self,
+        plan: &Plan,
+        run: &Run<'_>,
+        others_ran: bool,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Measured, LabError> {
+        let crowd = run.schemes.iter().find(|scheme| scheme.is_crowd);
+        let real = crowd.map(|scheme| real(plan, run.link, scheme, self.tools));
+        let real = real.transpose()?;
+        let experiment = Experiment {
+            link: run.link,
+            shared: real.as_ref().map(|real| &real.times[..]),
+            crowd: crowd.map(|scheme| Crowd {
+                scheme,
+                settle: plan.settle,
+            }),
+            schemes: real.as_ref().map_or(&run.schemes[..], |real| &real.schemes),
+            duration: plan.duration,
+            run: run.number,
+            tools: self.tools,
+            log: (self.log).map(|log| log.join(&run.link.name).join(run.number.to_string())),
+        };
+        let mut measured = match live::run(&experiment, stop, progress) {
+            Err(e) if others_ran && !matches!(e, LabError::Stopped) => failed(&experiment, &e),
+            tried => tried?,
+        };
+        if let Some(registry) = self.twin {
+            twin::add(&mut measured, &experiment, &run.schemes, registry, stop)?;
+        }
+        Ok(measured)
+    }
 }
 
 /// The flows of a scheme as real programs.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A way to send, as typed: what comparisons compare, and what runs them asks.
+mod name;
+
 use crate::LabError;
 use alcc_cc::{Registry, Spec};
 use alcc_pipe::About;
 use alcc_results::Row;
 use alcc_sim::{FlowSpec, Timing};
-use alcc_transports::TRANSPORTS;
 use alcc_units::Bytes;
 use std::str::FromStr;
 
@@ -20,8 +22,9 @@ pub enum Side {
 /// A way to send: plain TCP (`cubic`, `bbr`, `reno`); ours above it in an unmodified program
 /// (`alcc-verus`, `alcc-verus:r=4`, `alcc-copa/over=reno`) or between two programs of ours
 /// (`alcc-verus-inband`, `alcc-verus-inband/carrier=tls`); ours without it (`verus-udp`,
-/// `verus-quic`); any TCP with little unsent (`bbr+lowat`, `bbr/lowat=32kB`); and in the simulator ours alone (`verus`, `copa:profile=original`). Several of them
-/// over one link are a scheme, too: `6*budget/stagger=103.3ms`, `budget+cubic@10s`.
+/// `verus-quic`); any TCP with little unsent (`bbr+lowat`, `bbr/lowat=32kB`); and in the simulator
+/// ours alone (`verus`, `copa:profile=original`). Several of them over one link are a scheme, too:
+/// `6*budget/stagger=103.3ms`, `budget+cubic@10s`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
     /// As typed: the row's name.
@@ -34,12 +37,13 @@ pub struct Scheme {
     pub carrier: Option<String>,
     /// The kernel's algorithm, alone or underneath; empty where the kernel has none.
     pub kernel: String,
-    /// How `alcc run` keeps the limit, where the scheme says so: `bpf`; `None`: as it would under a kernel's algorithm that
-    /// is named.
+    /// How `alcc run` keeps the limit, where the scheme says so: `bpf`; `None`: as it would under a
+    /// kernel's algorithm that is named.
     pub enforce: Option<String>,
     /// `tcp_notsent_lowat` of the sending host; `None`: the kernel's default.
     pub notsent_lowat: Option<Bytes>,
-    /// The same as FLOWs of the simulator: `verus:r=4/over=cubic`; none where it has nothing like it.
+    /// The same as FLOWs of the simulator: `verus:r=4/over=cubic`; none where it has nothing like
+    /// it.
     pub flows: Vec<String>,
     /// Several flows over one link. Then only the FLOWs say who sends.
     pub is_crowd: bool,
@@ -49,7 +53,8 @@ pub struct Scheme {
 /// nearly everywhere.
 const UNDER: &str = "cubic";
 
-/// The end of a TCP scheme's name that limits what is unsent, as new users are told to (docs/measurements.md).
+/// The end of a TCP scheme's name that limits what is unsent, as new users are told to
+/// (docs/measurements.md).
 const LOWAT: &str = "+lowat";
 const LOWAT_BYTES: u64 = 16_384;
 
@@ -96,141 +101,9 @@ impl Scheme {
         if let Some(parts) = crowd_of(text) {
             return Self::crowd(text, &parts, registry);
         }
-        let wrong = |why: String| LabError::Scheme {
+        name::read(text, registry, side).map_err(|why| LabError::Scheme {
             scheme: text.to_owned(),
             why,
-        };
-        let Parts {
-            head,
-            over,
-            carrier,
-            lowat,
-            enforce,
-        } = Parts::of(text).map_err(wrong)?;
-        let ours = head.strip_prefix("alcc-");
-        let words = ours.unwrap_or(head);
-        let (name, options) = words.split_once(':').unwrap_or((words, ""));
-        let known = |name: &str| registry.iter().any(|a| a.name == name);
-        let by = TRANSPORTS.of_scheme(name).filter(|_| !known(name));
-        let transport = by.map(|(_, t)| t);
-        let above_tcp = transport.map_or_else(|| ours.is_some(), |t| t.is_above_tcp());
-        if let Some((bare, transport)) = by
-            && transport.is_above_tcp() != ours.is_some()
-        {
-            return Err(wrong(if transport.is_above_tcp() {
-                format!("what runs above TCP is called alcc-: write alcc-{text}")
-            } else {
-                format!(
-                    "it does not run above TCP: write {bare}{}",
-                    transport.suffix
-                )
-            }));
-        }
-        if carrier.is_some() && transport.is_none_or(|t| t.takes.carrier.is_err()) {
-            return Err(wrong(
-                "/carrier= is what in-band goes through: write alcc-A-inband/carrier=tls"
-                    .to_owned(),
-            ));
-        }
-        if !above_tcp && over.is_some() {
-            return Err(wrong(match transport {
-                None => format!("what runs above TCP is called alcc-: write alcc-{text}"),
-                Some(_) => "it does not run above TCP: leave /over= out".to_owned(),
-            }));
-        }
-        let kernel = match transport {
-            _ if above_tcp => over.unwrap_or(UNDER),
-            Some(_) => "",
-            None => head,
-        };
-        if let Some(how) = enforce {
-            let by_run = ours.is_some() && transport.is_none();
-            if how != "bpf" || !by_run || over.is_some() {
-                return Err(wrong(
-                    "/enforce=bpf is of alcc-A without /over=: a window that 'alcc bpf load' keeps"
-                        .to_owned(),
-                ));
-            }
-            if side == Side::Simulated {
-                return Err(wrong(format!(
-                    "the simulator has no window that a program sets: its like is {words} alone"
-                )));
-            }
-        }
-        if lowat.is_some() && kernel.is_empty() {
-            return Err(wrong(
-                "/lowat= is a setting of TCP: leave it out".to_owned(),
-            ));
-        }
-        let notsent_lowat = lowat.map(str::parse).transpose();
-        let notsent_lowat =
-            notsent_lowat.map_err(|e: alcc_units::UnitError| wrong(format!("/lowat=: {e}")))?;
-        let is_word =
-            |w: &str| !w.is_empty() && w.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let build = |words: &str| -> Result<Spec, LabError> {
-            let spec: Spec = words
-                .parse()
-                .map_err(|e: alcc_cc::SpecError| wrong(e.to_string()))?;
-            registry.build(&spec).map_err(|e| wrong(e.to_string()))?;
-            Ok(spec)
-        };
-        let controlled = match (by, ours, side) {
-            (Some((bare, _)), ..) => Some(build(&words.replacen(name, bare, 1))?),
-            (None, Some(words), _) => Some(build(words)?),
-            (None, None, Side::Simulated) => {
-                // What follows a `/` (host=linux-3.16, dir=both) is the simulator's to read.
-                build(head.split('/').next().unwrap_or(head))?;
-                None
-            }
-            (None, None, Side::Emulated) => {
-                if known(name) && (!options.is_empty() || !IN_KERNEL.contains(&name)) {
-                    let options = &head[name.len()..];
-                    return Err(wrong(format!(
-                        "alone it runs in the simulator (--sim); over the kernel's TCP it is alcc-{head}, over datagrams {name}-udp{options}"
-                    )));
-                }
-                None
-            }
-        };
-        let by_kernel = above_tcp || (transport.is_none() && side == Side::Emulated);
-        if by_kernel && !is_word(kernel) {
-            return Err(wrong(if ours.is_some() {
-                format!("'{kernel}' is no congestion control of the kernel")
-            } else {
-                "write a congestion control of the kernel (cubic), alcc-A (alcc-verus:r=4, alcc-copa/over=reno), alcc-A-inband, alcc-A-tcp, A-udp or A-quic".to_owned()
-            }));
-        }
-        let flow = match (&controlled, transport.map(|t| t.simulated)) {
-            (Some(spec), Some(Ok(parts))) => format!("{spec}{parts}"),
-            (_, Some(Err(why))) if side == Side::Simulated => {
-                return Err(wrong(format!("the simulator cannot do that: {why}")));
-            }
-            (_, Some(_)) => String::new(),
-            (Some(_), None) if enforce.is_some() => String::new(),
-            (Some(spec), None) => format!("{spec}/over={kernel}"),
-            (None, None) => head.to_owned(),
-        };
-        let flow = match lowat {
-            Some(lowat) if !flow.is_empty() => format!("{flow}/lowat={lowat}"),
-            _ => flow,
-        };
-        if side == Side::Simulated {
-            FlowSpec::parse(&flow, registry, Timing::default())
-                .map_err(|e| wrong(e.to_string()))?;
-        }
-        Ok(Self {
-            name: text.to_owned(),
-            controlled,
-            transport,
-            carrier: carrier.map(str::to_owned),
-            kernel: kernel.to_owned(),
-            enforce: enforce.map(str::to_owned),
-            notsent_lowat,
-            flows: Some(flow)
-                .filter(|flow| !flow.is_empty())
-                .into_iter()
-                .collect(),
-            is_crowd: false,
         })
     }
 
@@ -397,46 +270,6 @@ fn flow_of(part: &str) -> Result<String, String> {
         None => (ours, String::new()),
     };
     Ok(format!("{count}{words}/over={UNDER}{times}"))
-}
-
-/// A scheme without the parts at its end that both sides know.
-struct Parts<'a> {
-    head: &'a str,
-    over: Option<&'a str>,
-    carrier: Option<&'a str>,
-    lowat: Option<&'a str>,
-    enforce: Option<&'a str>,
-}
-
-impl<'a> Parts<'a> {
-    fn of(text: &'a str) -> Result<Self, String> {
-        let mut parts = Self {
-            head: text,
-            over: None,
-            carrier: None,
-            lowat: None,
-            enforce: None,
-        };
-        // From the end: what stands before may have slashes of its own.
-        while let Some((head, last)) = parts.head.rsplit_once('/') {
-            let (slot, value) = if let Some(value) = last.strip_prefix("over=") {
-                (&mut parts.over, value)
-            } else if let Some(value) = last.strip_prefix("carrier=") {
-                (&mut parts.carrier, value)
-            } else if let Some(value) = last.strip_prefix("lowat=") {
-                (&mut parts.lowat, value)
-            } else if let Some(value) = last.strip_prefix("enforce=") {
-                (&mut parts.enforce, value)
-            } else {
-                break;
-            };
-            if value.is_empty() || slot.replace(value).is_some() {
-                return Err(format!("'/{last}': write it once and with a value"));
-            }
-            parts.head = head;
-        }
-        Ok(parts)
-    }
 }
 
 #[cfg(test)]
