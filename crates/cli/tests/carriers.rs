@@ -8,12 +8,15 @@ mod lacks;
 mod place;
 #[allow(dead_code, reason = "others use the rest of it")]
 mod support;
+#[path = "support/wait.rs"]
+mod wait;
 
 use alcc_emu::Namespace;
 use place::{Ended, Going, Place};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use wait::wait_for;
 
 const INBAND: [&str; 2] = ["--transport", "in-band"];
 const SIZE: usize = 300_001;
@@ -39,14 +42,6 @@ impl Drop for Other {
         let pid = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
         drop(self.0.wait());
-    }
-}
-
-fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !ready() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc recv` and `alcc send` as children of a test.
+use super::port::free_port;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -15,17 +16,6 @@ fn alcc() -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
-}
-
-/// A port that was free a moment ago, for TCP and for UDP.
-pub(crate) fn free_port() -> u16 {
-    loop {
-        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = tcp.local_addr().unwrap();
-        if UdpSocket::bind(at).is_ok() {
-            return at.port();
-        }
-    }
 }
 
 /// A file of `len` pseudo-random bytes.

@@ -3,11 +3,14 @@
 //! sent, or there is one clear line and exit status 1. All of it on loopback.
 mod ends;
 mod middle;
+#[path = "../support/port.rs"]
+mod port;
 
 use alcc_units::Rng;
-use ends::{End, Receiver, file, free_port, send, sending, sent};
+use ends::{End, Receiver, file, send, sending, sent};
 use middle::{Middle, Way};
 use nix::sys::signal::Signal;
+use port::free_port;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};

@@ -2,7 +2,11 @@
 //! What people do wrong, and what goes wrong around the program: a line that helps, the right exit
 //! status, never a panic.
 mod disk;
+#[path = "../support/port.rs"]
+mod port;
 mod streams;
+#[path = "../support/wait.rs"]
+mod wait;
 mod words;
 
 const ALCC: &str = env!("CARGO_BIN_EXE_alcc");

@@ -2,15 +2,16 @@
 //! Every command with standard output and standard error closed, full, and with a reader that has
 //! gone.
 use super::ALCC;
+use super::port::free_port;
+use super::wait::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a standard stream leads to.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -359,14 +360,6 @@ fn words(case: &Case, dir: &Path, port: u16, run: &str) -> Vec<String> {
         .collect()
 }
 
-fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !there() {
-        assert!(Instant::now() < until, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// It blocks SIGTERM, because it waits for it.
 fn awaits_sigterm(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -384,11 +377,6 @@ fn listens(port: u16) -> bool {
         let mut words = line.split_whitespace().skip(1);
         words.next().is_some_and(|local| local.ends_with(&hex)) && words.nth(1) == Some("0A")
     })
-}
-
-fn free_port() -> u16 {
-    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
-    probe.local_addr().unwrap().port()
 }
 
 fn terminate(child: &Child) {

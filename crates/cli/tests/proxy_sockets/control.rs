@@ -16,7 +16,7 @@ fn asked_to_stop_it_lets_connections_finish_and_takes_no_new_ones() {
     let mut client = connect(relay.at[0]);
     client.write_all(b"one").unwrap();
     relay.terminate();
-    eventually("it refuses new connections", || {
+    wait_for("it refuses new connections", || {
         TcpStream::connect(relay.at[0]).is_err()
     });
     client.write_all(b" two").unwrap();
@@ -155,14 +155,14 @@ fn top_shows_its_connections_and_ctl_gives_them_orders() {
         let table = alcc(&["top", "--once", "--json"]);
         table.contains(&peer) && table.contains(what)
     };
-    eventually("top shows it", || shows("fixed:window=2"));
+    wait_for("top shows it", || shows("fixed:window=2"));
     assert!(shows("queue+pacing"));
     alcc(&["ctl", "cc", "fixed:window=3"]);
-    eventually("another algorithm", || shows("fixed:window=3"));
+    wait_for("another algorithm", || shows("fixed:window=3"));
     alcc(&["ctl", "off"]);
-    eventually("off", || shows("\"state\":\"off\""));
+    wait_for("off", || shows("\"state\":\"off\""));
     alcc(&["ctl", "on"]);
-    eventually("on again", || !shows("\"state\":\"off\""));
+    wait_for("on again", || !shows("\"state\":\"off\""));
     done.store(true, Ordering::Relaxed);
     reader.join().unwrap();
     serve.join().unwrap();

@@ -147,7 +147,7 @@ fn a_client_that_reads_slowly_stops_the_server_and_gets_everything() {
     });
     let client = connect(relay.at[0]);
     let mut before = 0;
-    eventually("the server is stopped", || {
+    wait_for("the server is stopped", || {
         std::thread::sleep(Duration::from_millis(500));
         let now = sent.load(Ordering::Relaxed);
         std::mem::replace(&mut before, now) == now && now > 0

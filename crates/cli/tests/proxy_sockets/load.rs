@@ -95,14 +95,14 @@ fn short_connections_leave_nothing_behind() {
         }
     };
     (0..300).for_each(one);
-    eventually("the first are gone", || descriptors() < 40);
+    wait_for("the first are gone", || descriptors() < 40);
     let (before, (mut memory, _)) = (descriptors(), resources(relay.pid()));
     let (mut count, mut grown) = (300, Vec::new());
     // The allocator takes more pages while many are there at once, but not again and again.
     while grown.last().is_none_or(|bytes| *bytes >= 100) && grown.len() < 3 {
         (count..count + COUNT).for_each(one);
         count += COUNT;
-        eventually("all are gone", || descriptors() <= before);
+        wait_for("all are gone", || descriptors() <= before);
         let (after, _) = resources(relay.pid());
         grown.push(after.saturating_sub(memory) / COUNT as u64);
         memory = after;

@@ -3,6 +3,8 @@
 #[path = "../support/relay.rs"]
 #[allow(dead_code, reason = "not every test uses all of it")]
 mod relay;
+#[path = "../support/wait.rs"]
+mod wait;
 
 mod control;
 mod forwarding;
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use wait::wait_for;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -69,14 +72,6 @@ fn slam(stream: TcpStream) {
 fn was_reset(mut stream: &TcpStream) -> bool {
     let read = stream.read_exact(&mut [0; 1]);
     read.is_err_and(|e| e.kind() == ErrorKind::ConnectionReset)
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// From /proc: resident bytes, and CPU time in ticks of 10 ms.

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Controlled connections of a program, over loopback, as the preload library makes them.
+#[path = "../../../cli/tests/support/wait.rs"]
+mod wait;
+
 use alcc_cc::Registry;
 use alcc_observe::{Command, Segment, State, Totals};
 use alcc_socket::{Attached, Conn, Inherited, Runtime, Settings, Wait, Waker, Write};
@@ -9,7 +12,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
-use std::time::{Duration, Instant};
+use wait::wait_for;
 
 struct NoWaker;
 
@@ -102,14 +105,6 @@ fn write(run: &Run, conn: &Arc<Conn<NoWaker>>, socket: &TcpStream, bytes: &[u8])
 
 fn swallow(mut client: TcpStream) {
     std::thread::spawn(move || std::io::copy(&mut client, &mut std::io::sink()));
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 fn pacing(socket: &TcpStream) -> u64 {
@@ -256,7 +251,7 @@ fn the_smaller_pacing_rate_counts_and_the_programs_own_comes_back() {
     write(&run, &conn, &socket, &block);
     run.command("* cc=fixed:window=10");
     write(&run, &conn, &socket, &block);
-    until("the readings end", || pacing(&socket) == 30_000_000);
+    wait_for("the readings end", || pacing(&socket) == 30_000_000);
     assert_eq!(conn.inherited().pacing, Some(30_000_000));
 }
 
@@ -271,7 +266,7 @@ fn a_child_takes_its_parents_rate_for_what_it_is() {
             pace(&socket, own);
         }
         let theirs = parent.control(&socket);
-        until("the parent paces", || {
+        wait_for("the parent paces", || {
             write(&parent, &theirs, &socket, &[7; 10_000]);
             pacing(&socket) != own
         });

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Own sockets over loopback.
+#[path = "../../../cli/tests/support/wait.rs"]
+mod wait;
+
 use alcc_cc::Registry;
 use alcc_observe::{Command, Segment, State};
 use alcc_socket::own::{Options, Runtime, Settings, Stream, Wait};
@@ -9,6 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use wait::wait_for;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -26,14 +30,6 @@ fn pair(runtime: &Arc<Runtime>, options: &Options) -> (Stream, TcpStream) {
 
 fn bytes(n: usize) -> Vec<u8> {
     (0..n).map(|i| (i % 249) as u8).collect()
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 fn read_all(mut peer: TcpStream) -> std::thread::JoinHandle<Vec<u8>> {
@@ -106,7 +102,7 @@ fn time_stamps_give_rtt_samples_and_small_writes_leave_nothing_in_flight() {
     for _ in 0..20 {
         assert_eq!(stream.send(&[7; 100], Wait::No).unwrap(), 100);
     }
-    until("all acknowledged", || {
+    wait_for("all acknowledged", || {
         stream.info().in_flight.get() == 0 && stream.info().sent == 2000
     });
     let info = stream.info();
@@ -173,7 +169,7 @@ fn a_full_queue_refuses_and_notices_follow() {
     let mut got = vec![0; sent];
     peer.read_exact(&mut got).unwrap();
     assert!(got == bytes(sent));
-    until("a notice", || {
+    wait_for("a notice", || {
         called.load(Ordering::SeqCst) > before && writable()
     });
     stream.close_and_wait(PATIENCE).unwrap();
@@ -206,11 +202,11 @@ fn a_reset_peer_is_an_error_that_stays() {
     let (stream, peer) = pair(&runtime, &Options::default());
     let sent = bytes(600_000);
     stream.send(&sent, Wait::No).unwrap();
-    until("the kernel to have some", || {
+    wait_for("the kernel to have some", || {
         stream.info().in_flight.get() > 0
     });
     drop(peer); // with bytes unread: RST
-    until("the error", || stream.error().is_some());
+    wait_for("the error", || stream.error().is_some());
     for _ in 0..3 {
         let why = stream.send(b"x", Wait::Yes(None)).unwrap_err();
         assert!(matches!(
@@ -227,7 +223,7 @@ fn a_peer_that_stops_reading_meets_the_deadline() {
     let runtime = runtime("fixed:window=10");
     let (stream, mut peer) = pair(&runtime, &Options::default());
     let mut queued = 0;
-    until("the queue to stay full", || {
+    wait_for("the queue to stay full", || {
         queued += stream.send(&[1; 65_536], Wait::No).unwrap_or(0);
         std::thread::sleep(Duration::from_millis(20));
         let full = stream.queued() == 1 << 20;
@@ -259,7 +255,7 @@ fn a_failed_algorithm_makes_plain_tcp_and_loses_nothing() {
     let sent = bytes(2_000_000);
     let reader = read_all(peer);
     stream.send(&sent, Wait::Yes(Some(PATIENCE))).unwrap();
-    until("plain", || stream.info().plain);
+    wait_for("plain", || stream.info().plain);
     stream.close_and_wait(PATIENCE).unwrap();
     assert!(reader.join().unwrap() == sent);
 }
@@ -327,16 +323,16 @@ fn orders_are_followed_at_the_next_reading_without_another_send() {
     let sent = bytes(60_000_000);
     assert_eq!(stream.send(&sent, Wait::No).unwrap(), sent.len());
     command("* cc=fixed:window=3");
-    until("another algorithm", || {
+    wait_for("another algorithm", || {
         is(State::Controlled, "fixed:window=3")
     });
     command("* off");
-    until("off", || is(State::Off, "fixed:window=3"));
+    wait_for("off", || is(State::Off, "fixed:window=3"));
     command("* on");
-    until("on", || is(State::Controlled, "fixed:window=3"));
+    wait_for("on", || is(State::Controlled, "fixed:window=3"));
     // What the program chooses holds until there is an order for an algorithm.
     stream.set_cc(&"fixed:window=5".parse().unwrap()).unwrap();
-    until("its own", || is(State::Controlled, "fixed:window=5"));
+    wait_for("its own", || is(State::Controlled, "fixed:window=5"));
     let reader = read_all(peer);
     stream.close_and_wait(PATIENCE).unwrap();
     assert!(reader.join().unwrap() == sent);

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Builds the library and C programs against it, once per test process.
 #![allow(dead_code, reason = "each test file uses its part")]
+#[path = "../../../../cli/tests/support/lacks.rs"]
+mod lacks;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Says "skipped" where something is missing; where nothing may be skipped (CI) it fails instead.
-pub(crate) fn lacks(what: &str) -> bool {
-    println!("skipped: needs {what}");
-    assert!(std::env::var_os("CI").is_none(), "CI must have {what}");
-    true
-}
+pub(crate) use lacks::lacks;
 
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
@@ -67,7 +65,7 @@ pub(crate) fn compile(source: &Path, to: &Path) {
     compile_with(source, to, &[]);
 }
 
-/// And with what else it needs.
+/// The same with what else it needs.
 pub(crate) fn compile_with(source: &Path, to: &Path, flags: &[String]) {
     done(
         Command::new("cc")
