@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The real applications, each for some seconds over a link of 12 Mbit/s and 40 ms, plainly and under
-//! `alcc run`.
+//! The real applications, each for some seconds over a link of 12 Mbit/s and 40 ms, plainly and
+//! under `alcc run`.
 #[path = "support/lacks.rs"]
 mod lacks;
 #[path = "support/reproduced.rs"]

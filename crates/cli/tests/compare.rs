@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The board in the simulator: what it prints, that it does not depend on the number of workers, and that it survives `kill -9`.
+//! The board in the simulator: what it prints, that it does not depend on the number of workers,
+//! and that it survives `kill -9`.
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -90,7 +91,8 @@ fn one_worker_and_three_give_the_same_bytes() {
     let summary = &results["summary"];
     assert_eq!(summary["groups"].as_array().unwrap().len(), 6);
     assert_eq!(summary["overall"].as_array().unwrap().len(), 3);
-    // Endless data into a queue of 2 MB on 12 Mbit/s: nobody can have more than Cubic, so it is on the front.
+    // Endless data into a queue of 2 MB on 12 Mbit/s: nobody can have more than Cubic, so it is on
+    // the front.
     let cubic = &summary["groups"][3];
     assert_eq!(cubic["link"], "12mbit");
     assert_eq!(cubic["front"], true, "{cubic}");
@@ -322,7 +324,8 @@ fn the_emulator_says_what_works_instead_of_a_native_algorithm() {
 fn a_failed_emulated_run_leaves_the_others_alone() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    // nginx may have been unpacked for us beside the build's output, and tests run in their crate's folder.
+    // nginx may have been unpacked for us beside the build's output, and tests run in their crate's
+    // folder.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // A receiver behind a proxy is not possible, which shows only when it starts.
     let arguments = "compare --emu --traces 12mbit --schemes alcc-fixed-inband/carrier=connect:proxy=127.0.0.1:1,cubic --duration 2s --runs 1 --json --out";
@@ -352,6 +355,7 @@ fn a_failed_emulated_run_leaves_the_others_alone() {
         flows[1]
     );
     assert_eq!(results["summary"]["groups"][0]["failed"], 1);
-    // Emulated runs are kept only until the comparison is complete; the failed one is not kept at all.
+    // Emulated runs are kept only until the comparison is complete; the failed one is not kept at
+    // all.
     assert!(kept(&out).is_empty());
 }

@@ -137,8 +137,9 @@ const SIM: &str = "
 ";
 
 /// What `alcc list --json` prints: `KIND/NAME`, for algorithms `KIND/NAME:option` and
-/// `KIND/NAME:profile=PROFILE`, too. A new algorithm, queue, radio link or transport need not be here until
-/// it is released: it is a file or a crate and a name in its registry, and no third place.
+/// `KIND/NAME:profile=PROFILE`, too. A new algorithm, queue, radio link or transport need not be
+/// here until it is released: it is a file or a crate and a name in its registry, and no third
+/// place.
 const LISTED: &str = "
 algorithms/fixed algorithms/fixed:window algorithms/fixed:every
 algorithms/reno algorithms/reno:profile=linux algorithms/reno:profile=linux-3.16

@@ -219,8 +219,8 @@ fn alerts_ask_for_series_that_there_are() {
     }
 }
 
-/// What crates.io asks for, and what a workspace needs to be published crate by crate. The manifests
-/// of the pure floor and of the kernel's controls name no repository yet.
+/// What crates.io asks for, and what a workspace needs to be published crate by crate. The
+/// manifests of the pure floor and of the kernel's controls name no repository yet.
 #[test]
 fn every_crate_can_be_published() {
     let metadata = done(

@@ -99,7 +99,8 @@ impl Place {
                 download.join().unwrap();
             });
         };
-        // A server that is not up yet costs curl a second, and nobody downloads when it is switched.
+        // A server that is not up yet costs curl a second, and nobody downloads when it is
+        // switched.
         fetch();
         during(&|| {
             assert!(running().iter().all(|name| name != "alcc_copa"));

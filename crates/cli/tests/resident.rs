@@ -181,7 +181,8 @@ fn losses_and_timeouts_reach_every_algorithm_in_the_kernel() {
         );
         if name == "westwood" {
             // What the empty path holds, as far as it was used: up to 40 packets. Deaf to the
-            // stack's events it would be half of the window, 15 on the one link and 72 on the other.
+            // stack's events it would be half of the window, 15 on the one link and 72 on the
+            // other.
             for seen in [&lossy, &broken] {
                 assert!(
                     (20..=60).contains(&seen.ssthresh),

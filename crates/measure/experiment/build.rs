@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Lists the experiments of the folder `experiments`, here a link that the package follows, to build them into the program.
+//! Lists the experiments of the folder `experiments`, here a link that the package follows, to
+//! build them into the program.
 use std::fmt::Write as _;
 use std::path::Path;
 

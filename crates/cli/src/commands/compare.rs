@@ -38,8 +38,8 @@ With --emu all schemes of a trace run at the same time on links of their own; wi
 --out keeps every finished run in its folder runs/: an interrupted comparison, started again with the same arguments, goes on where it was.
 Simulated runs stay there and are done again only when the arguments or the program change.";
 
-/// The kernel's algorithms, BBR with one more line of `sysctl`, and ours above TCP: what `alcc run` does by default is among
-/// them.
+/// The kernel's algorithms, BBR with one more line of `sysctl`, and ours above TCP: what `alcc run`
+/// does by default is among them.
 pub(crate) const SCHEMES: &str = "cubic,bbr,bbr+lowat,alcc-verus,alcc-copa,alcc-budget";
 
 /// Compare schemes on traces: each trace, all schemes, several times, in the simulator or with real

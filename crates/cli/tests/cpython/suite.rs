@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 fn patience(module: &str) -> Duration {
     Duration::from_secs(if module == "test_asyncio" { 900 } else { 300 })
 }
-/// And if it does not give up it is killed so much later.
+/// How much later it is killed if it does not give up.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// CPython's network tests except those that need another machine. `network` does not stand for the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is written to a disk that has no room: one line that says so and status 1, and for a program
-//! that runs under alcc its own status.
+//! What is written to a disk that has no room: one line that says so and status 1, and for a
+//! program that runs under alcc its own status.
 use super::ALCC;
 use std::process::Command;
 
@@ -72,7 +72,8 @@ fn a_full_disk_is_said_in_one_line() {
             .filter(|line| line.contains("no space is left"))
             .collect();
         let fault = said.contains("panicked") || said.contains("a fault of alcc");
-        // Of a log that a server's processes write they say nothing: their standard error is not ours.
+        // Of a log that a server's processes write they say nothing: their standard error is not
+        // ours.
         let told = failures.len() == 1 || line.contains("--log FULL --");
         if done.status.code() != Some(*status) || fault || !told {
             wrong.push(format!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The pages of `alcc reproduce` and `alcc sweep`, and reports, in a real browser: on a phone and on a desk, light
-//! and dark, by keyboard, and by the rules of axe-core.
+//! The pages of `alcc reproduce` and `alcc sweep`, and reports, in a real browser: on a phone and
+//! on a desk, light and dark, by keyboard, and by the rules of axe-core.
 mod browser;
 mod reports;
 
@@ -196,8 +196,8 @@ fn pages_fit_and_show_what_they_have() {
     }
 }
 
-/// Points and a dashed curve; curves in three colours and three kinds of line. All of them are inside the drawing, large
-/// enough to be seen, and explained.
+/// Points and a dashed curve; curves in three colours and three kinds of line. All of them are
+/// inside the drawing, large enough to be seen, and explained.
 #[test]
 fn delay_profiles_are_drawn_as_the_paper_draws_them() {
     let Some(mut site) = site() else { return };

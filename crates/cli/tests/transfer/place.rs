@@ -31,7 +31,7 @@ pub(crate) struct Going {
     err: PathBuf,
 }
 
-/// And how it ended.
+/// How it ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// `None`: by a signal.

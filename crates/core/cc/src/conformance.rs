@@ -49,7 +49,7 @@ use operation::Operation;
 
 /// Sequences of operations per profile.
 const SEQUENCES: u64 = 150;
-/// And of calls to a receiver half.
+/// Sequences of calls to a receiver module, per profile.
 const HALF_SEQUENCES: u64 = 30;
 /// Bytes per sequence: about 150 operations.
 const LENGTH: usize = 400;
@@ -113,9 +113,10 @@ fn is_published(spec: &Spec) -> bool {
 /// # Panics
 /// If one of two of a kind gets less than 15 % of both; if jitter of half of the RTT leaves less
 /// than 35 % of the throughput; if a flow that begins behind a full queue has not 90 % of what
-/// another gets; if half of a path that has become slower is not used; if an application of 2 Mbit/s
-/// does not get them, or leaves a window of more than twice what was ever in flight, 3.2 times if it
-/// is paced. Of published forms one of two gets 5 %, and windows are what was published.
+/// another gets; if half of a path that has become slower is not used; if an application of 2
+/// Mbit/s does not get them, or leaves a window of more than twice what was ever in flight, 3.2
+/// times if it is paced. Of published forms one of two gets 5 %, and windows are what was
+/// published.
 pub fn check_lives(algorithm: &Algorithm) {
     for spec in specs(algorithm) {
         let build = || build(algorithm, &spec);

@@ -6,10 +6,10 @@ use alcc_sim::fairness::{self, Share};
 use alcc_units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 
-/// So much later than a phase a flow may begin and still be there all the time: flows begin with a
-/// phase of up to 20 ms.
+/// A flow that begins at most this much later than a phase is there all the time: flows begin with
+/// a random phase of up to 20 ms.
 const LATE: Span = Span::from_millis(100);
-/// The worst share is that of so many seconds in a row.
+/// The worst share is that of this many seconds in a row.
 const LONG: u64 = 10;
 
 /// A part of the window.

@@ -274,8 +274,8 @@ row! {
         tcp_cwnd_median: Option<f64>,
         /// The same: 95th / 5th percentile; 1 if it stays as it is.
         tcp_cwnd_range: Option<f64>,
-        /// Segments sent again for each loss episode, mean. An episode is what one recovery repairs,
-        /// or one timeout.
+        /// Segments sent again for each loss episode, mean. An episode is what one recovery
+        /// repairs, or one timeout.
         rtx_per_episode: Option<f64>,
         /// Several flows: mean of Jain's index of single seconds after the settling time.
         jain_1s: Option<f64>,

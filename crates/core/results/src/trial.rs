@@ -24,7 +24,7 @@ const GUARD_CLIENTS: usize = 20;
 const Z_99: f64 = 2.575_829;
 /// 99.9 % lie within this. The guard looks again and again, so it has to be surer.
 const Z_999: f64 = 3.290_527;
-/// So many points more of all bytes sent again are worse, whatever the bound.
+/// More retransmitted bytes by this many percentage points are worse, whatever the bound.
 const WORSE_RESENT: f64 = 0.02;
 
 /// What is compared.

@@ -5,11 +5,12 @@
 //! $ cargo run --release -p alcc-trace --example oracle -- traces/*/*
 //! ```
 //!
-//! Per millisecond, a sender keeps so much in flight that it is served in the next round trip with a
-//! given probability. It hears of every opportunity one round trip later, used or not. Whoever knew
-//! the next round trip itself would use all of it and never wait. This one knows its distribution: that
-//! of the most similar moments of the same recording, those within two seconds left out. Similar are
-//! moments with nearly the same number of opportunities in the last 40, 120, 400 and 1000 ms.
+//! Per millisecond, a sender keeps so much in flight that it is served in the next round trip with
+//! a given probability. It hears of every opportunity one round trip later, used or not. Whoever
+//! knew the next round trip itself would use all of it and never wait. This one knows its
+//! distribution: that of the most similar moments of the same recording, those within two seconds
+//! left out. Similar are moments with nearly the same number of opportunities in the last 40, 120,
+//! 400 and 1000 ms.
 #![expect(clippy::disallowed_macros, reason = "a program, not the library")]
 
 use alcc_trace::Trace;
@@ -22,7 +23,7 @@ const RTT: usize = 40;
 const DURATION: usize = 60_000;
 /// What a moment is known by: opportunities in so many last ms.
 const PAST: [usize; 4] = [40, 120, 400, 1000];
-/// So many similar moments are asked,
+/// Number of similar moments that are asked,
 const NEIGHBOURS: usize = 100;
 /// of all that are so many ms apart, and not so near.
 const STEP: usize = 5;
@@ -54,7 +55,8 @@ impl Channel {
         PAST.map(|ms| (self.count(now.saturating_sub(ms), now) as f32).sqrt())
     }
 
-    /// For each `STEP` the sorted opportunities of the next round trip and one ms at similar moments.
+    /// For each `STEP` the sorted opportunities of the next round trip and one ms at similar
+    /// moments.
     fn futures(&self) -> Vec<Vec<u32>> {
         let known: Vec<_> = (0..DURATION).step_by(STEP).map(|t| self.past(t)).collect();
         let distance = |a: &[f32; PAST.len()], b: &[f32; PAST.len()]| -> f32 {

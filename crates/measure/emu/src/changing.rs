@@ -17,7 +17,8 @@ pub(crate) struct Changing {
     seed: u64,
     model: Direction,
     since: Time,
-    /// Those before, with their time, and those of their packets that they still carry.
+    /// Former models, each with the time in which it was in use and the packets that it still
+    /// carries.
     before: Vec<Former>,
     /// When packets that waited in a former model had reached its bottleneck.
     arrived: BTreeMap<u64, Time>,

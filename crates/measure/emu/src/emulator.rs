@@ -137,7 +137,7 @@ impl Emulator {
         self.started
     }
 
-    /// To change the link while it works, from any thread.
+    /// A handle that changes the link while it works, from any thread.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
@@ -171,7 +171,8 @@ pub struct Control {
 
 impl Control {
     /// From now on one direction of the link is this. Packets that wait at the bottleneck wait at
-    /// the new one; those behind it go on as they would have. Nothing happens if the link has ended.
+    /// the new one; those behind it go on as they would have. Nothing happens if the link has
+    /// ended.
     pub fn change(&self, dir: Dir, spec: DirectionSpec) {
         self.order(Order::Change(dir, spec));
     }

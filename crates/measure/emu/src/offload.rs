@@ -18,7 +18,7 @@ const MOST_PARTS: usize = 1000;
 const NEEDS_CHECKSUM: u8 = 1;
 /// VIRTIO_NET_HDR_GSO_TCPV4.
 const TCP_V4: u8 = 1;
-/// Of a TCP header: where its flags and its checksum are.
+/// Offsets of the flags and the checksum in a TCP header.
 const FLAGS: usize = 13;
 const CHECKSUM: usize = 16;
 const FIN_PSH: u8 = 0x09;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How late a sleeping thread wakes. On an idle machine, and more so on a virtual one, that is the
-//! greatest part of an emulated link's error, and much the same each time. So it can be allowed for.
+//! greatest part of an emulated link's error, and much the same each time. So it can be allowed
+//! for.
 use alcc_units::{Span, Time};
 
 /// The estimate moves by so much with each sample: towards the median, whatever the outliers.
@@ -15,7 +16,8 @@ pub(crate) struct Wakeup {
 }
 
 impl Wakeup {
-    /// For an event at `next`: until when to sleep, so that the thread is most likely awake by then.
+    /// For an event at `next`: until when to sleep, so that the thread is most likely awake by
+    /// then.
     pub(crate) fn aim(self, now: Time, next: Time) -> Time {
         // A shorter sleep is a light one, and would become none at all.
         if next.since(now) > self.typical * 2 {

@@ -110,7 +110,8 @@ impl Kind {
     }
 }
 
-/// What a new user is told to try first: kernel TCP with two lines of `sysctl` (docs/measurements.md).
+/// What a new user is told to try first: kernel TCP with two lines of `sysctl`
+/// (docs/measurements.md).
 const LITTLE_UNSENT: &str = "bbr/lowat=16384B";
 
 /// Every algorithm of the registry, BBR with little unsent, and the contenders above TCP.
@@ -237,8 +238,8 @@ pub fn cells(kind: Kind, runs: &[Run]) -> Vec<Cell> {
     cells.into_iter().map(one).collect()
 }
 
-/// The cells of kernel TCP in the emulator: rows of `alcc compare --emu`, several runs of each scheme
-/// on each link. Above the kernel's Cubic a scheme is called as in the simulator.
+/// The cells of kernel TCP in the emulator: rows of `alcc compare --emu`, several runs of each
+/// scheme on each link. Above the kernel's Cubic a scheme is called as in the simulator.
 pub fn live(rows: &[Row]) -> Vec<Cell> {
     let scheme = |row: &Row| match &row.under {
         Some(under) => format!("{}/over={under}", row.algorithm),

@@ -107,8 +107,8 @@ impl Plan {
         self
     }
 
-    /// Only the cells whose choice on the axis `key` is one of `names`. A plan without that axis stays
-    /// as it is. False: it has the axis, and none of these choices.
+    /// Only the cells whose choice on the axis `key` is one of `names`. A plan without that axis
+    /// stays as it is. False: it has the axis, and none of these choices.
     pub fn keep_cells(&mut self, key: &str, names: &[&str]) -> bool {
         let Some(axis) = self.axes.iter().position(|axis| axis == key) else {
             return true;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a download costs the sender's processor, by every way to control it: figure 14 of the ALCC
 //! paper. `cargo bench -p alcc-lab --bench forms`, after `alcc bpf load`: plain Cubic, the native
-//! form, in-band, the gate, the window in the kernel and the algorithm in the kernel, all at the same
-//! time, each on an emulated link of its own.
+//! form, in-band, the gate, the window in the kernel and the algorithm in the kernel, all at the
+//! same time, each on an emulated link of its own.
 //!
-//! `ALCC_BENCH_ROUNDS`, `ALCC_BENCH_SECONDS`: how often, how long; `ALCC_BENCH_LINK`: a rate, a trace
-//! file or `synth:NAME`; `ALCC_BENCH_ALGORITHMS`.
+//! `ALCC_BENCH_ROUNDS`, `ALCC_BENCH_SECONDS`: how often, how long; `ALCC_BENCH_LINK`: a rate, a
+//! trace file or `synth:NAME`; `ALCC_BENCH_ALGORITHMS`.
 #[path = "support/median.rs"]
 mod median;
 mod support;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the pure parts cost: every algorithm alone, every algorithm above TCP's counters and above
-//! a kernel that keeps the limit on a fast path, and the link models. One packet per millisecond, acknowledged after 40 to 60 ms, which is 12 Mbit/s with
-//! a queue that breathes. `ALCC_BENCH_PACKETS`: how many.
+//! a kernel that keeps the limit on a fast path, and the link models. One packet per millisecond,
+//! acknowledged after 40 to 60 ms, which is 12 Mbit/s with a queue that breathes.
+//! `ALCC_BENCH_PACKETS`: how many.
 #[path = "support/median.rs"]
 mod median;
 #[path = "support/table.rs"]

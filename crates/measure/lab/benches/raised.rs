@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How soon a raised window acts. `cargo bench -p alcc-lab --bench raised`, after `alcc bpf load`: a
-//! sender with data waiting on an emulated path of 40 ms gets twice its window in the middle of a
+//! How soon a raised window acts. `cargo bench -p alcc-lab --bench raised`, after `alcc bpf load`:
+//! a sender with data waiting on an emulated path of 40 ms gets twice its window in the middle of a
 //! round trip. Read is the time from that order to the first packet more, by the kernel's time
 //! stamps of a capture beside the sender.
 //!

@@ -83,7 +83,7 @@ const NLMSG_DONE: u16 = 3;
 const FLAGS: u16 = 0x301;
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_CONG: u16 = 4;
-/// And what maps have of a socket: in the request, and in the answer.
+/// What maps have of a socket: in the request, and in the answer.
 const INET_DIAG_REQ_SK_BPF_STORAGES: u16 = 2;
 const SK_DIAG_BPF_STORAGE_REQ_MAP_FD: u16 = 1;
 const INET_DIAG_SK_BPF_STORAGES: u16 = 20;
@@ -116,7 +116,8 @@ impl Sockets {
         self.dump_with(None)
     }
 
-    /// And what this map of the kernel, socket storage with a name in it, has of them. Root only.
+    /// Also asks for what this map of the kernel (socket storage with a name in it) has of them. Root
+    /// only.
     ///
     /// # Errors
     /// What the kernel says.

@@ -35,11 +35,11 @@ pub struct Arrival {
 /// The receiving side of one direction.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
-    /// Arrivals from here...
+    /// Arrivals count from this time on,
     pub from: Time,
-    /// ...to here count.
+    /// and before this one.
     pub to: Time,
-    /// Those that count, as they came.
+    /// Arrivals that count, in order of arrival.
     pub kept: Vec<Arrival>,
     /// Copies of packets that had come.
     pub copies: u64,

@@ -14,20 +14,19 @@ const MAX_QUEUE_RTT: Span = Span::from_millis(3000);
 /// A channel that is slower than this share of its recent peak counts as that fast: it will be fast
 /// again sooner than we hear of it.
 const MIN_SHARE_OF_PEAK: f64 = 0.25;
-/// Then sending is slower than what arrives by this factor.
+/// Rate, as a factor of what arrives, while a queue is longer than [`MAX_QUEUE_RTT`].
 const DRAIN_GAIN: f64 = 0.5;
-/// Sending is faster than the channel ever was of late by this factor...
+/// Rate, as a factor of the recent peak, while the queue is long enough.
 const PROBE_GAIN: f64 = 1.25;
-/// ...and by this one while the queue is too short, or its end was not yet found.
+/// The same while the queue is too short, or was never found full.
 const STARTUP_GAIN: f64 = 2.0;
 /// The first rate, bit/s.
 const INITIAL_RATE: f64 = 1e6;
-/// Losing this share of what is sent means that the queue's end is found: then delay does not grow
-/// by what is sent.
+/// With this share lost the queue is taken to be full: sending more does not add delay.
 const MAX_LOSS: f64 = 0.1;
-/// How long that is remembered.
+/// How long a full queue is remembered.
 const MAX_LOSS_MEMORY: Span = Span::from_secs(120);
-/// The time over which that share is taken.
+/// The time over which the lost share is taken.
 const LOSS_WINDOW: Span = Span::from_secs(1);
 /// Silence from the other end after which only a trickle goes out: an outage, or nobody is there.
 pub(crate) const MAX_SILENCE: Span = Span::from_secs(10);

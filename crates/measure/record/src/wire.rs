@@ -23,7 +23,7 @@ pub enum Packet {
     Challenge {
         /// The client's.
         nonce: u64,
-        /// To be sent back.
+        /// The other end sends it back.
         cookie: Cookie,
     },
     /// Client: here is your cookie and what I want.

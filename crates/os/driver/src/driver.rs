@@ -19,18 +19,18 @@ const MAX_SPARE: usize = 256;
 /// How far a loop coalesces timers: what is due meanwhile runs together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimerSlack {
-    /// Minimum time between two wake-ups ...
+    /// Minimum time between two wake-ups with no items.
     pub min: Span,
-    /// ... plus this for each item ...
+    /// What each item adds to that time,
     pub per_item: Span,
-    /// ... up to this.
+    /// and its maximum.
     pub max: Span,
 }
 
-/// When an item wants to be visited again. Neither: not before it is adopted again.
+/// When an item wants to be visited again. With neither field: not before it is adopted again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Next {
-    /// Then.
+    /// At this time.
     pub at: Option<Time>,
     /// When this descriptor is readable or at its end. Only in a loop that watches descriptors.
     pub readable: Option<RawFd>,
@@ -43,7 +43,7 @@ impl Next {
         readable: None,
     };
 
-    /// Then.
+    /// At this time.
     pub const fn at(at: Time) -> Self {
         Self {
             at: Some(at),
@@ -65,7 +65,7 @@ pub struct Activity {
     pub cpu: Span,
     /// Wake-ups at a time that was planned.
     pub wakeups: u64,
-    /// Those among them that came later than [`LATE`]: the thread waited for a processor.
+    /// Wake-ups that came later than [`LATE`]: the thread waited for a processor.
     pub late_wakeups: u64,
 }
 
@@ -85,7 +85,7 @@ pub trait Visit: Send + Sync + 'static {
     /// Does what is due, as one of `active` that the loop serves.
     fn visit(&self, host: &Self::Host, active: usize, local: &mut Self::Local) -> Next;
 
-    /// There is nothing left to visit.
+    /// True if nothing is left to visit.
     fn is_gone(&self) -> bool {
         false
     }

@@ -13,10 +13,10 @@ pub trait Engine: Send + 'static {
     /// What a thread waits for.
     type Want: Copy + PartialEq + Send;
 
-    /// It may have come.
+    /// True if what a thread waits for may have come.
     fn may_have(&self, want: Self::Want) -> bool;
 
-    /// Who waits for this leaves the lead to threads that have something to do.
+    /// True if a thread that waits for this leaves the lead to threads that have something to do.
     fn is_passive(_: Self::Want) -> bool {
         false
     }
@@ -48,9 +48,9 @@ pub struct State<E: Engine> {
 /// The thread that sleeps for all.
 #[derive(Clone, Copy)]
 struct Leader {
-    /// For these events ...
+    /// The events it waits for (`poll`),
     events: i16,
-    /// ... and until then.
+    /// and how long at most.
     until: Time,
     /// It sleeps on the waker, too.
     can_be_woken: bool,
@@ -167,7 +167,7 @@ impl<E: Engine> Shared<E> {
     /// The leader can be woken from its first sleep on.
     ///
     /// # Errors
-    /// There are no descriptors left.
+    /// If no descriptor is left.
     pub fn with_waker(mut self) -> io::Result<Self> {
         let waker = Waker::new().ok_or_else(io::Error::last_os_error)?;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);

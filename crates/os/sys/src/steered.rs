@@ -3,10 +3,10 @@
 //! acknowledgement: the user's half of the congestion control `alcc_window`.
 //!
 //! Root has loaded it once (`alcc bpf load`). A socket is steered by whoever holds it: the maps
-//! have sockets as keys, and a key is a descriptor. Where the maps cannot be had, as in a container,
-//! socket options of our own level do the same if root has opened that door (`--door`). The kernel
-//! gives a socket back to the control that it had, or to CUBIC, after 0.5 s of acknowledgements
-//! without an answer.
+//! have sockets as keys, and a key is a descriptor. Where the maps cannot be had, as in a
+//! container, socket options of our own level do the same if root has opened that door (`--door`).
+//! The kernel gives a socket back to the control that it had, or to CUBIC, after 0.5 s of
+//! acknowledgements without an answer.
 use crate::socket::{Plain, get_option, set_option};
 use alcc_flow::{AckSample, Limit};
 use alcc_units::{Span, Time};
@@ -155,7 +155,7 @@ impl Steered {
     }
 
     /// Lets the kernel send what a raised limit allows, without waiting for an acknowledgement.
-    /// To open a cork that is not there changes nothing else. One that is there holds.
+    /// Opening a cork that is not there changes nothing else. One that is there holds.
     pub fn kick(fd: RawFd) {
         let mut corked: c_int = 0;
         let known = get_option(fd, libc::IPPROTO_TCP, libc::TCP_CORK, &mut corked).is_some();

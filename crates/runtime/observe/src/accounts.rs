@@ -46,8 +46,8 @@ impl Segment {
         }
     }
 
-    /// So many bytes of it pass by us: said before the call, which may take long, and what it did
-    /// not take is taken back after it.
+    /// `bytes` of the stream pass the library. Called before a write, which may take long. A
+    /// negative number afterwards takes back what the write did not take.
     pub fn passed(&self, cookie: u64, bytes: i64) {
         let [owner, passed] = self.account(cookie);
         if owner.load(Ordering::Acquire) >> 1 == cookie {

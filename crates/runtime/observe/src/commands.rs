@@ -158,7 +158,7 @@ impl Segment {
     /// Gives an order to all processes, one caller at a time.
     ///
     /// # Errors
-    /// That the lock cannot be had, or that there are too many commands for single ports.
+    /// If the lock cannot be had, or if there are too many commands for single ports.
     pub fn command(&self, command: Command) -> io::Result<Commands> {
         self.locked(|| {
             let mut commands = self.commands().unwrap_or_default();

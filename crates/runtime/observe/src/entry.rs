@@ -58,7 +58,7 @@ fn base(place: &Path) -> io::Result<()> {
 /// The lock of an entry's folder, free again when the file is closed.
 ///
 /// # Errors
-/// Those of opening; that somebody holds it.
+/// If the file cannot be opened, or if another process holds the lock.
 pub fn lock(folder: &Path) -> io::Result<File> {
     let file = File::create(folder.join("lock"))?;
     // SAFETY: a descriptor and a number.
@@ -130,7 +130,7 @@ impl Entry {
     /// In this place.
     ///
     /// # Errors
-    /// Those of making the folder and what is in it.
+    /// If the folder or a file in it cannot be made.
     pub fn at(place: &Path, name: &str, kind: &str, what: &str) -> io::Result<(Self, Segment)> {
         base(place)?;
         // Under another name until it is locked: whoever looks would take it for one that was left
@@ -164,7 +164,7 @@ impl Entry {
         self.folder.join("report")
     }
 
-    /// Nobody finds it any more.
+    /// Removes it, so that nobody finds it any more.
     pub fn remove(&self) {
         drop(fs::remove_dir_all(&self.folder));
     }

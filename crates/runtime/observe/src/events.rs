@@ -48,7 +48,7 @@ impl Segment {
     /// Follows the events from now on.
     ///
     /// # Errors
-    /// That there is no space for them.
+    /// If there is no space for them.
     pub fn events(&self) -> io::Result<EventReader<'_>> {
         self.allocate(&RING)?;
         Ok(Reader::new(self, &RING))
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(reader.lost(), 0);
     }
 
-    /// Nobody reads, two write: neither waits, and the reader knows how many it has missed.
+    /// Two write while nobody reads: neither waits, and the reader knows how many it has missed.
     #[test]
     fn a_full_ring_drops_the_oldest_and_counts() {
         let scratch = Scratch::new();

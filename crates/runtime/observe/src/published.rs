@@ -91,7 +91,7 @@ impl Published {
         }
     }
 
-    /// So much passed since the last call.
+    /// Adds what passed since the last call.
     pub fn passed(&mut self, more: &Counters) {
         self.bytes += more.bytes;
         self.gate_closed += more.gate_closed;
@@ -105,7 +105,7 @@ impl Published {
         }
     }
 
-    /// So much passed without the algorithm's leave. The reasons that are new.
+    /// Adds what passed without the algorithm's leave. Returns the reasons that are new.
     pub fn bypassed(&mut self, more: ByReason) -> ByReason {
         let mut fresh = ByReason::default();
         for (why, n) in more.iter() {

@@ -29,7 +29,7 @@ impl Segment {
     /// Makes the file, all zero, readable and writable by its owner only.
     ///
     /// # Errors
-    /// Those of opening, sizing and mapping; that there is no space for it.
+    /// If it cannot be opened, sized or mapped, or if there is no space for it.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -46,7 +46,7 @@ impl Segment {
     /// Opens the file of another process, and keeps nothing but the mapping.
     ///
     /// # Errors
-    /// Those of opening and mapping; `InvalidData` if it is no such file.
+    /// If it cannot be opened or mapped; `InvalidData` if it is no such file.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_with(path, false)
     }
@@ -119,7 +119,7 @@ impl Segment {
     /// Runs `f` while no other `alcc` changes the file.
     ///
     /// # Errors
-    /// That the lock cannot be had; those of `f`.
+    /// If the lock cannot be had; else what `f` returns.
     pub(crate) fn locked<T>(&self, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let lock = |how| match &self.file {
             // SAFETY: a descriptor and a number.

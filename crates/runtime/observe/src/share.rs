@@ -29,7 +29,7 @@ impl Share {
         Self { salt, ..self }
     }
 
-    /// Of a thousand clients so many are in it.
+    /// How many of a thousand clients are in it.
     pub fn per_mille(&self) -> u16 {
         self.per_mille
     }

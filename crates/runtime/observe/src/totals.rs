@@ -32,7 +32,7 @@ pub struct Totals {
     pub under_refused: u64,
     /// Wake-ups of the runtime's threads at a time that was planned.
     pub wakeups: u64,
-    /// Those among them that came more than 3 ms late: the thread waited for a processor.
+    /// Wake-ups that came more than 3 ms late: the thread waited for a processor.
     pub late_wakeups: u64,
     /// Bytes of controlled connections that passed without the algorithm's leave; not among
     /// `bytes`.

@@ -21,7 +21,7 @@ impl Listen {
     /// IPv4 where there is no IPv6.
     ///
     /// # Errors
-    /// Those of opening, binding and listening.
+    /// If the socket cannot be opened or bound, or cannot listen.
     pub fn open(self, backlog: i32) -> io::Result<TcpListener> {
         let open = |addr: SocketAddr| -> io::Result<TcpListener> {
             let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;

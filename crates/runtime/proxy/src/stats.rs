@@ -37,7 +37,7 @@ pub struct Totals {
     pub runtime_cpu_ns: u64,
     /// Wake-ups of the runtime's threads at a time that was planned.
     pub wakeups: u64,
-    /// Those among them that came more than 3 ms late: the thread waited for a processor.
+    /// Wake-ups that came more than 3 ms late: the thread waited for a processor.
     pub late_wakeups: u64,
     /// Connections whose algorithm failed; they went on as plain TCP.
     pub failures: u64,

@@ -252,7 +252,7 @@ impl Others {
         Known::Yes
     }
 
-    /// There are these sockets and no others: the rest has ended.
+    /// Tells which sockets still exist: connections of all others have ended.
     pub fn keep(&self, there: &BTreeSet<u64>) {
         alcc_sys::lock(&self.known).retain(|cookie, connection| {
             let stays = there.contains(cookie);

@@ -16,12 +16,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-/// So long after its last thread a process may live whose first thread has ended.
+/// How long a process whose first thread has ended may outlive the last thread of its own.
 const EXIT_DELAY: Span = Span::from_millis(50);
-/// Maximum wait of a call that cannot bear our thread for its end; on an idle machine that takes
-/// 0.1 ms.
+/// Maximum time that a call waits for our thread to end, where it cannot work beside one. On an idle
+/// machine the end takes 0.1 ms.
 const MAX_PAUSE: Span = Span::from_secs(1);
-/// And a fork, which can.
+/// The same for a fork, which works beside one too.
 const MAX_PAUSE_AT_FORK: Span = Span::from_millis(20);
 
 /// Everything that a process knows about its controlled connections.
@@ -29,7 +29,7 @@ pub struct Runtime<W: Waker> {
     settings: Settings,
     pub(crate) plane: Arc<ControlPlane>,
     plan: Arc<Plan>,
-    /// Those of the selection's rules.
+    /// One for each of the selection's rules, in their order.
     rule_plans: Vec<Arc<Plan>>,
     driver: Driver<Conn<W>>,
     /// All connections by the kernel's number of the socket: one connection may have several
@@ -331,7 +331,7 @@ impl<W: Waker> Runtime<W> {
         self.ensure_thread();
     }
 
-    /// There is work: sees to it that there is a thread.
+    /// Makes the thread if there is none: there is work for it.
     fn ensure_thread(self: &Arc<Self>) {
         if let Some(number) = self.service_thread.claim_start() {
             let runtime = Arc::clone(self);

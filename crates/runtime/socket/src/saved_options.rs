@@ -9,9 +9,9 @@ use std::os::fd::RawFd;
 
 /// No limit, as the kernel has it.
 const NONE: u64 = u64::MAX;
-/// So many bits of a rate of ours are the rate, which is exact to 0.8 %; those below say that it is
-/// ours. So it is not taken for the program's own by whoever gets the socket next: a child, or what
-/// it starts. The mark is odd: rates that people ask for are not.
+/// Significant bits of a rate of ours: exact to 0.8 %. The bits below are [`MARK`]'s and say that it
+/// is ours. So whoever gets the socket next (a child, or what it starts) does not take it for the
+/// program's own. The mark is odd, unlike rates that people ask for.
 const EXACT_BITS: u32 = 8;
 const MARK: u64 = 0xA5A5_A5A5_A5A5_A5A5;
 

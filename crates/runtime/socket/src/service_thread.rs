@@ -44,7 +44,7 @@ impl ServiceThread {
         })
     }
 
-    /// To be called by the thread when it begins.
+    /// The thread calls this when it begins.
     pub(crate) fn on_start(&self) {
         // SAFETY: no arguments.
         self.id.store(unsafe { libc::gettid() }, Ordering::SeqCst);

@@ -240,7 +240,7 @@ pub trait Outgoing: Write + Send {
 /// The receiver's end of a flow. `read` waits at most [`MAX_WAIT`] (then `WouldBlock`); 0 is the
 /// sender's orderly end, and an end that is not orderly is an error.
 pub trait Incoming: Read + Send {
-    /// Who sends, for people.
+    /// The sender's address, for people to read.
     fn peer(&self) -> String;
 
     /// Writes an answer of some hundred bytes after the sender's end; false: this transport has no
@@ -256,7 +256,7 @@ pub trait Listening: Send {
     /// For people: `0.0.0.0:9700`.
     fn address(&self) -> String;
 
-    /// Of the certificate that it shows, where there is TLS.
+    /// Fingerprint of the certificate that it shows, where there is TLS.
     fn fingerprint(&self) -> Option<Fingerprint> {
         None
     }
@@ -265,7 +265,7 @@ pub trait Listening: Send {
     /// are bounded: a stranger that says nothing must not keep others out.
     ///
     /// # Errors
-    /// Nobody will come any more.
+    /// No further sender will come.
     fn accept(&mut self) -> io::Result<Option<Box<dyn Incoming>>>;
 }
 

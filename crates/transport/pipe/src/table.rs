@@ -37,7 +37,7 @@ pub struct Takes {
     pub tls: Tls,
 }
 
-/// Whose congestion control `--under` names.
+/// Which congestion control `--under` chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Under {
     /// The kernel's, for TCP: alone or below ours.
@@ -49,7 +49,7 @@ pub enum Under {
         /// All there are.
         names: &'static [&'static str],
     },
-    /// Nobody's, and why.
+    /// None, and why.
     None(&'static str),
 }
 

@@ -2,8 +2,8 @@
 //! The bytes of a stream, between the application and the packets.
 use std::collections::VecDeque;
 
-/// Memory that a buffer keeps when it is empty: what comes in 2 ms at 1 Gbit/s. With less, each read
-/// gives memory back that the next packets take again, with its page faults.
+/// Memory that a buffer keeps when it is empty: what comes in 2 ms at 1 Gbit/s. With less, each
+/// read gives memory back that the next packets take again, with its page faults.
 const KEPT: usize = 1 << 18;
 
 /// Shrinks a buffer from which something was taken: its capacity is at most four times its content,

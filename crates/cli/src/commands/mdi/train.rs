@@ -59,8 +59,8 @@ pub(super) struct Args {
     /// repeated
     #[arg(long, value_name = "FILE")]
     add: Vec<PathBuf>,
-    /// published: the authors' form, once for each level, which mdi:matrix= takes; counts: pairs of states, which --add
-    /// takes; compact: as the built-in table
+    /// published: the authors' form, once for each level, which mdi:matrix= takes; counts: pairs of
+    /// states, which --add takes; compact: as the built-in table
     #[arg(long, value_name = "FORM", default_value = "published", value_parser = ["published", "counts", "compact"])]
     form: String,
     /// A page with the distributions of the changes, to choose a grid by

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Copa: a window that aims at a few packets of its own in the queue. Arun and Balakrishnan, NSDI 2018.
+//! Copa: a window that aims at a few packets of its own in the queue. Arun and Balakrishnan, NSDI
+//! 2018.
 //!
-//! The queueing delay is the smallest RTT of the last moments above the smallest RTT of the last ten seconds. The target rate
-//! is 1/(delta * queueing delay); every acknowledgement moves the window by v/(delta * window) packets towards it, where the
-//! velocity v doubles while the direction holds. The queue empties every few round trips, and that keeps the minimum true.
+//! The queueing delay is the smallest RTT of the last moments above the smallest RTT of the last
+//! ten seconds. The target rate is 1/(delta * queueing delay); every acknowledgement moves the
+//! window by v/(delta * window) packets towards it, where the velocity v doubles while the
+//! direction holds. The queue empties every few round trips, and that keeps the minimum true.
 //!
 //! | constant | `tuned` | `paper` | source |
 //! |---|---|---|---|
@@ -23,12 +25,12 @@
 //! constants.
 //!
 //! **Differs from the paper** (all profiles): v is at most delta * w, so one packet moves the window by one packet at most;
-//! the window does not grow unless it limited the sender; more than 30 % loss takes 30 % off the window (genericCC).
-//! `tuned` besides: see [`settings::Settings::TUNED`].
+//! the window does not grow unless it limited the sender; more than 30 % loss takes 30 % off the
+//! window (genericCC). `tuned` besides: see [`settings::Settings::TUNED`].
 //!
 //! **Known weakness**: an error e of the queueing delay bounds the rate at 1/(delta * e) (Arun et al., SIGCOMM 2022);
-//! `paper` takes a path whose queue never empties for a longer one after ten seconds, `tuned` one whose queue others
-//! hold; `auto` takes a drop of capacity for a competitor.
+//! `paper` takes a path whose queue never empties for a longer one after ten seconds, `tuned` one
+//! whose queue others hold; `auto` takes a drop of capacity for a competitor.
 mod controller;
 mod mvfst;
 mod original;

@@ -18,9 +18,9 @@
 //! | initial window | 10 packets | RFC 6928 |
 //!
 //! **Differs from the draft**: packets are sent as ECT(0), since no queue here is an L4S one, and
-//! marks of a classic queue are still answered by their share; so beside Cubic behind CoDel it takes
-//! more than its part. The virtual RTT holds from the start, not after 500 round trips. A loss
-//! shortly after marks is answered in full. The window is reduced once per window of data.
+//! marks of a classic queue are still answered by their share; so beside Cubic behind CoDel it
+//! takes more than its part. The virtual RTT holds from the start, not after 500 round trips. A
+//! loss shortly after marks is answered in full. The window is reduced once per window of data.
 //!
 //! **Known weakness**: without marks on the path it is Reno, and fills every buffer.
 use crate::parts::{Growth, LossBased, Window};

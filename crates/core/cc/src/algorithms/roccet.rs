@@ -20,8 +20,9 @@
 //! | curve of growth | `cubic` of Linux without HyStart | paper, section on ORBITER |
 //!
 //! **Differs from the module**: RTTs count per acknowledged packet, sent and received in packets,
-//! and a loss while the smallest RTT is looked for takes the small window down, not the old one. The
-//! old window is not restored then. Acknowledgements left over from slow start are not carried over.
+//! and a loss while the smallest RTT is looked for takes the small window down, not the old one.
+//! The old window is not restored then. Acknowledgements left over from slow start are not carried
+//! over.
 //!
 //! **Known weakness**: its bound is twice the smallest RTT, so a path of 100 ms keeps 100 ms of
 //! queue. While others fill the buffer the smallest RTT is theirs, and the bound rises with it.

@@ -4,8 +4,9 @@
 //! ECN-CE" and "Reference Window Update".
 //!
 //! A queue of more than half of the target counts as marks that L4S would set: more of them the
-//! nearer the average is to the target. The window grows by a segment per round trip and, the longer
-//! nothing happened, by a share of itself; it grows slowly near the window of the last congestion.
+//! nearer the average is to the target. The window grows by a segment per round trip and, the
+//! longer nothing happened, by a share of itself; it grows slowly near the window of the last
+//! congestion.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -30,7 +31,8 @@
 //! names, 1.1 and 2, the smaller one holds.
 //!
 //! **Known weakness**: it begins with two packets and has no slow start, so a fast path is filled
-//! after many round trips. Beside a flow that fills the queue it yields down to its smallest window.
+//! after many round trips. Beside a flow that fills the queue it yields down to its smallest
+//! window.
 use crate::parts::{MAX_PACING_RATE, MAX_WINDOW, WindowedMin, rto};
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,

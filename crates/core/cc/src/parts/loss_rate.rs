@@ -3,7 +3,8 @@
 /// Packets over which the rate is averaged.
 const MEMORY: f64 = 128.0;
 
-/// The share of packets that is lost, averaged over the last packets: about 128 unless told otherwise.
+/// The share of packets that is lost, averaged over the last packets: about 128 unless told
+/// otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct LossRate {
     share: f64,

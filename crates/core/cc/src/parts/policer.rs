@@ -3,12 +3,13 @@ use super::{LossTest, Losses, pacing_rate, segments};
 use crate::{AckBatch, LossBatch};
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// From this share of lost packets on. Who is policed loses what is beyond the bucket: a third where the link has half
-/// as much again.
+/// From this share of lost packets on. Who is policed loses what is beyond the bucket: a third
+/// where the link has half as much again.
 const SHARE: f64 = 0.05;
 /// Losses with more queueing than this come from a buffer.
 const WAITING: Span = Span::from_millis(6);
-/// The delivered rate is measured over two round trips, and over so long at least; the larger of the last two counts.
+/// The delivered rate is measured over two round trips, and over so long at least; the larger of
+/// the last two counts.
 const MEASURED_OVER: Span = Span::from_millis(100);
 /// A rate that spared the losses is kept for so many round trips (48 in Linux' BBR),
 const KEPT: u64 = 48;
@@ -17,10 +18,11 @@ const GROWTH: f64 = 0.02;
 /// or until it is so many times what is delivered: nobody polices any more.
 const FREE: f64 = 2.0;
 
-/// Is somebody policing? Then packets are lost although nobody waits, and sending what is delivered loses less.
+/// Is somebody policing? Then packets are lost although nobody waits, and sending what is delivered
+/// loses less.
 ///
-/// The rate is a cap on what its user sends: the delivered rate, once losses without a queue have begun, and for as long
-/// as it spares them.
+/// The rate is a cap on what its user sends: the delivered rate, once losses without a queue have
+/// begun, and for as long as it spares them.
 #[derive(Clone, Debug)]
 pub struct Policer {
     test: LossTest,
@@ -140,8 +142,9 @@ mod tests {
 
     const RTT: Span = Span::from_millis(40);
 
-    /// A sender of a packet per half millisecond, or of its cap, for so many seconds; of each packet `lose` is asked,
-    /// with its time in ms. Returns the share that was lost and the packets that arrived per ms, both of the last second.
+    /// A sender of a packet per half millisecond, or of its cap, for so many seconds; of each
+    /// packet `lose` is asked, with its time in ms. Returns the share that was lost and the packets
+    /// that arrived per ms, both of the last second.
     fn run(
         policer: &mut Policer,
         seconds: u64,

@@ -132,7 +132,8 @@ pub(crate) fn request_at(
     Ok(stream)
 }
 
-/// Whether `scheme` is a control that `alcc bpf load` has loaded, such as `alcc_copa`: plain nginx under it.
+/// Whether `scheme` is a control that `alcc bpf load` has loaded, such as `alcc_copa`: plain nginx
+/// under it.
 pub(crate) fn in_kernel(scheme: &str) -> bool {
     scheme.starts_with("alcc_")
 }
@@ -150,8 +151,8 @@ pub(crate) fn schemes(default: &str) -> Vec<String> {
     named.split(',').map(str::to_owned).collect()
 }
 
-/// All sides of a comparison send with the kernel's Cubic, whatever the machine's default is, or with the control that
-/// is named.
+/// All sides of a comparison send with the kernel's Cubic, whatever the machine's default is, or
+/// with the control that is named.
 #[allow(dead_code, reason = "for those that compare controls")]
 pub(crate) fn under(
     outside: &Namespace,

@@ -177,7 +177,7 @@ impl Connection {
         }
     }
 
-    /// And returns.
+    /// The program returns from a call.
     pub(super) fn leave(&self) {
         self.lock().left_at = Some(kernel::now());
     }

@@ -24,7 +24,7 @@ pub(crate) struct WritableNotifier {
 }
 
 impl WritableNotifier {
-    /// To be read before looking whether there is room; see [`WritableNotifier::wait`].
+    /// Read this before looking whether there is room; see [`WritableNotifier::wait`].
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::SeqCst)
     }

@@ -51,8 +51,8 @@ impl Settings {
     }
 
     /// From environment variables (`ALCC_CC`, `ALCC_FEEDBACK`, `ALCC_ENFORCE`, `ALCC_UNDER`,
-    /// `ALCC_SHARE`, `ALCC_QUEUE`, `ALCC_SEED`, `ALCC_LOG`), checked against `registry`; what is not set is as in
-    /// `default`.
+    /// `ALCC_SHARE`, `ALCC_QUEUE`, `ALCC_SEED`, `ALCC_LOG`), checked against `registry`; what is
+    /// not set is as in `default`.
     ///
     /// # Errors
     /// The variable and what is wrong with it.

@@ -13,13 +13,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-/// Handshakes at once; beyond this strangers are turned away.
+/// Maximum number of handshakes at once; further clients are turned away.
 const MAX_HANDSHAKES: usize = 64;
-/// And beyond this they have to prove their address first.
+/// Handshakes at once from which on clients have to prove their address first (Retry).
 const MAX_UNVALIDATED: usize = 16;
-/// How long one may take, the first byte of the stream included.
+/// Maximum duration of a handshake, up to the first byte of the stream.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const MAX_BACKLOG: usize = 64;
 /// An unacknowledged answer is retransmitted while the sender sends anything, and for this long
 /// after its last packet: an outage at the very end may take some seconds. `MAX_WAIT` in all.

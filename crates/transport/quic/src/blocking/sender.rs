@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 /// What is kept ready for the controller: this much of the rate.
 const READY_TIME: Duration = Duration::from_millis(5);
-/// And at least this many packets; the same for what is best written at once.
+/// Minimum of that, in packets; and of what is best written at once.
 const MIN_READY_PACKETS: u64 = 4;
 const MIN_WRITE_PACKETS: u64 = 2;
 /// Maximum bytes of one write.

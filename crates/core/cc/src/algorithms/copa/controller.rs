@@ -13,8 +13,8 @@ use alcc_units::{Bytes, Span, Time};
 const HOLD: u32 = 3;
 /// At exactly the target the window grows.
 const SLACK: f64 = 1e-12;
-/// Times 1/delta: where "far above the target" begins. A lower one triggers within the ordinary limit
-/// cycle.
+/// Times 1/delta: where "far above the target" begins. A lower one triggers within the ordinary
+/// limit cycle.
 const OVERLOAD: f64 = 5.0;
 /// Packets per packet.
 const DRAIN_STEP: f64 = 0.5;
@@ -24,8 +24,8 @@ const DRAIN_GAIN: f64 = 0.75;
 const NEARLY_EMPTY: u64 = 10;
 /// Pacing credit, within two to ten packets.
 const BURST: Span = Span::from_millis(1);
-/// A record of at most so many segments has a step for each, a longer one this many steps. A reading at
-/// 70 Gbit/s has 40,000 segments in some 256 records.
+/// A record of at most so many segments has a step for each, a longer one this many steps. A
+/// reading at 70 Gbit/s has 40,000 segments in some 256 records.
 const EACH_SEGMENT: u64 = 64;
 const STEPS: u64 = 8;
 /// Bunching of ACKs is remembered for so long.

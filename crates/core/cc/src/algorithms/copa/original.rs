@@ -21,7 +21,8 @@ use crate::{
 };
 use alcc_units::{Bytes, Span, Time};
 
-/// genericCC holds the window still until twice the initial window, less one, has been acknowledged.
+/// genericCC holds the window still until twice the initial window, less one, has been
+/// acknowledged.
 const PROBES: u64 = 19;
 const LOSS_ROUNDS: u64 = 2;
 /// At exactly the target the window shrinks.
@@ -52,8 +53,8 @@ impl Votes {
         self.balance += if way == Way::Up { 1 } else { -1 };
     }
 
-    /// Votes for the present way double the velocity, others turn the way; so does a draw. The first
-    /// way is up.
+    /// Votes for the present way double the velocity, others turn the way; so does a draw. The
+    /// first way is up.
     fn period(&mut self, now: Time) {
         let down = self.way == Some(Way::Down);
         if self.balance * if down { -1 } else { 1 } > 0 {

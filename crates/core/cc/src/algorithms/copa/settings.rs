@@ -10,8 +10,8 @@ pub(super) struct Settings {
     pub(super) max_queue: f64,
     /// Look for competitors that fill the buffer, and take part.
     pub(super) auto: bool,
-    /// The standing RTT's window covers the period at which ACKs come in bunches, and pacing lets a host
-    /// catch up that wakes a little late.
+    /// The standing RTT's window covers the period at which ACKs come in bunches, and pacing lets a
+    /// host catch up that wakes a little late.
     pub(super) ack_aggregation: bool,
     /// Slow start also ends at a loss, and leaves the window that a round trip ago filled the path.
     pub(super) exit_drain: bool,
@@ -22,7 +22,8 @@ pub(super) struct Settings {
     pub(super) drains: bool,
     /// Queueing up to this is none: a host cannot tell it from its own delays.
     pub(super) floor: Span,
-    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and sends what is delivered.
+    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and
+    /// sends what is delivered.
     pub(super) policer: bool,
 }
 
@@ -40,18 +41,18 @@ impl Settings {
         policer: false,
     };
 
-    /// Ours: as the paper, for links that serve in bunches and change their rate. Five packets in the queue
-    /// (delta 0.2) instead of two, because the queue must outlast the gaps between bunches; the standing RTT
-    /// looks over a whole bunch; what slow start or a drop of capacity left in the queue is taken off at
-    /// once, and no more than that; where several flows keep a queue they drain together, so none takes
-    /// it for a longer path. No competitive mode: on a deep buffer of one's own it takes every fade for
-    /// a competitor.
+    /// Ours: as the paper, for links that serve in bunches and change their rate. Five packets in
+    /// the queue (delta 0.2) instead of two, because the queue must outlast the gaps between
+    /// bunches; the standing RTT looks over a whole bunch; what slow start or a drop of capacity
+    /// left in the queue is taken off at once, and no more than that; where several flows keep a
+    /// queue they drain together, so none takes it for a longer path. No competitive mode: on a
+    /// deep buffer of one's own it takes every fade for a competitor.
     ///
-    /// delta is where recorded 3G channels (60 s, 40 ms) give the most throughput at 45 ms one way, with
-    /// some to spare: 0.1 has 51 ms on the worst of five, 0.2 has 42.
+    /// delta is where recorded 3G channels (60 s, 40 ms) give the most throughput at 45 ms one way,
+    /// with some to spare: 0.1 has 51 ms on the worst of five, 0.2 has 42.
     ///
-    /// The floor is ten times what interrupts and scheduling add within a machine. At 66 Mbit/s twice the
-    /// floor is the queue that is wanted anyway, so below that it changes nothing.
+    /// The floor is ten times what interrupts and scheduling add within a machine. At 66 Mbit/s
+    /// twice the floor is the queue that is wanted anyway, so below that it changes nothing.
     pub(super) const TUNED: Self = Self {
         delta: 0.18,
         max_queue: 25.0,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the paper and all programs do alike: section 2's arithmetic, and genericCC's rule for heavy loss.
+//! What the paper and all programs do alike: section 2's arithmetic, and genericCC's rule for heavy
+//! loss.
 use super::velocity::Way;
 use crate::Event;
 use crate::parts::{WindowedMax, WindowedMin};
@@ -55,8 +56,8 @@ impl Rtts {
         self.latest = rtt;
     }
 
-    /// The queueing delay if `now` is the RTT. From the floor to twice the floor it rises from nothing to all of it: so
-    /// flows that meet there still differ by their windows.
+    /// The queueing delay if `now` is the RTT. From the floor to twice the floor it rises from
+    /// nothing to all of it: so flows that meet there still differ by their windows.
     fn queueing(&self, now: Span) -> Span {
         let whole = now - self.minimum();
         whole.min((whole - self.floor) * 2)
@@ -70,7 +71,8 @@ impl Rtts {
         whole <= self.floor.as_secs_f64() && window * whole > wanted
     }
 
-    /// Packets of a window in the queue, if `now` is the RTT: window * queueing delay / standing RTT.
+    /// Packets of a window in the queue, if `now` is the RTT: window * queueing delay / standing
+    /// RTT.
     pub(super) fn queue(&self, window: f64, now: Span) -> f64 {
         let standing = self.standing().as_secs_f64();
         if standing <= 0.0 {
@@ -122,7 +124,8 @@ impl Rtts {
     }
 }
 
-/// Whether a queue of so many packets should grow. `slack`: rounding must not decide at the target itself.
+/// Whether a queue of so many packets should grow. `slack`: rounding must not decide at the target
+/// itself.
 pub(super) fn verdict(queue: f64, delta: f64, slack: f64) -> Way {
     let wanted = 1.0 / delta;
     if queue <= wanted + slack * wanted {

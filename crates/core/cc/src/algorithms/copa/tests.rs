@@ -56,8 +56,8 @@ fn the_limit_cycle_of_the_paper() {
     );
 }
 
-/// A machine's interrupts and scheduling look like a queue. 1 Gbit/s and 0.1 ms hold eight packets; delays of the host
-/// take up to 0.3 ms.
+/// A machine's interrupts and scheduling look like a queue. 1 Gbit/s and 0.1 ms hold eight packets;
+/// delays of the host take up to 0.3 ms.
 #[test]
 fn delays_of_the_hosts_are_no_queue() {
     let used = |spec: &str| {
@@ -92,7 +92,8 @@ fn equal_flows_share_equally_and_delta_weighs() {
     assert!((0.425..=0.575).contains(&weighed), "{weighed}");
 }
 
-/// The targets of this project over recorded channels: utilization of genericCC as measured, and ours at 45 ms at most.
+/// The targets of this project over recorded channels: utilization of genericCC as measured, and
+/// ours at 45 ms at most.
 #[test]
 #[allow(clippy::disallowed_macros, reason = "says that it was skipped")]
 fn recorded_channels() {

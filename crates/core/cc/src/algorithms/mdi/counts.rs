@@ -182,8 +182,8 @@ impl Counts {
         Ok(counts)
     }
 
-    /// The distributions: per level, state and bin of the new change of delay, per bin of the window's;
-    /// all zero where too little was seen.
+    /// The distributions: per level, state and bin of the new change of delay, per bin of the
+    /// window's; all zero where too little was seen.
     fn distributions(&self, shape: Shape) -> impl Iterator<Item = Vec<f64>> {
         self.pairs
             .chunks_exact(self.grid.window.bins)
@@ -209,7 +209,8 @@ impl Counts {
             })
     }
 
-    /// The table in its published form; with levels: what [`Levels::parse`](super::Levels::parse) reads.
+    /// The table in its published form; with levels: what [`Levels::parse`](super::Levels::parse)
+    /// reads.
     pub fn published(&self, shape: Shape) -> String {
         let all: Vec<Vec<f64>> = self.distributions(shape).collect();
         let mut text = self.head();

@@ -50,7 +50,8 @@ impl Bounds {
         format!("{WORD},{}\n", words.join(","))
     }
 
-    /// Reads the lines before what is counted or likely: the bounds, if there are any, and the grid.
+    /// Reads the lines before what is counted or likely: the bounds, if there are any, and the
+    /// grid.
     pub(super) fn head<'a>(
         mut lines: impl Iterator<Item = (usize, &'a str)>,
     ) -> Result<(Self, Grid), MatrixError> {

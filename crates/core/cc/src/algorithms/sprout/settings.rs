@@ -75,7 +75,8 @@ pub(super) struct Settings {
     pub(super) heartbeat: Span,
     /// The bytes of a tick are spread over the tick.
     pub(super) paced: bool,
-    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and sends what is delivered.
+    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and
+    /// sends what is delivered.
     pub(super) policer: bool,
 }
 

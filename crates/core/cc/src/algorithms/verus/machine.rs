@@ -226,7 +226,8 @@ impl Verus {
         self.leave_slow_start(cx, "delay");
     }
 
-    /// The window under the ceiling, which grows by a packet and a little per round trip, and by more on a longer path.
+    /// The window under the ceiling, which grows by a packet and a little per round trip, and by
+    /// more on a longer path.
     fn under_ceiling(&mut self, window: f64) -> f64 {
         let Some(ceiling) = self.ceiling else {
             return window;

@@ -102,7 +102,8 @@ pub(super) struct Settings {
     pub(super) company: bool,
     /// Equation 5 counts epochs as long as a host with many flows makes them.
     pub(super) measured_epochs: bool,
-    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and sends what is delivered.
+    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and
+    /// sends what is delivered.
     pub(super) policer: bool,
 }
 
@@ -156,18 +157,20 @@ impl Settings {
         ..Self::PAPER
     };
 
-    /// The queue that R tolerates, ms. The paper's is R - 1 times D_min, and of unlike round trips the longest then
-    /// keeps the longest queue, and all of the link.
+    /// The queue that R tolerates, ms. The paper's is R - 1 times D_min, and of unlike round trips
+    /// the longest then keeps the longest queue, and all of the link.
     pub(super) fn tolerated(&self, d_min: f64) -> f64 {
         (self.ratio - 1.0) * self.like.unwrap_or(d_min)
     }
 
-    /// How many times as long as the path that others are judged like this one is, and within bounds.
+    /// How many times as long as the path that others are judged like this one is, and within
+    /// bounds.
     pub(super) fn long(&self, rtt: f64) -> f64 {
         self.like.map_or(1.0, |like| (rtt / like).clamp(0.25, 4.0))
     }
 
-    /// The part of the tolerated queue at which the ratio branch of equation 4 begins, at this window in packets.
+    /// The part of the tolerated queue at which the ratio branch of equation 4 begins, at this
+    /// window in packets.
     pub(super) fn soft_part(&self, window: f64) -> f64 {
         if self.company {
             let doublings = libm::log2(window.max(1.0) / self.start_window);
