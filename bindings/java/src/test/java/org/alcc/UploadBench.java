@@ -3,7 +3,9 @@ package org.alcc;
 
 import java.io.BufferedReader;
 import java.io.File;
+import java.io.FileInputStream;
 import java.io.FileNotFoundException;
+import java.io.FileOutputStream;
 import java.io.FileReader;
 import java.io.IOException;
 import java.io.InputStream;
@@ -38,12 +40,20 @@ public final class UploadBench {
             System.out.println("ready");
             Thread.sleep(Long.MAX_VALUE);
         }
+        if (arguments[0].equals("upload")) {
+            upload(arguments[1], Integer.parseInt(arguments[2]), arguments[3], new File(arguments[4]));
+            return;
+        }
         String host = arguments[0];
         int port = Integer.parseInt(arguments[1]);
         int pairs = Integer.parseInt(arguments[2]);
         int seconds = Integer.parseInt(arguments[3]);
         String algorithm = arguments[4];
         boolean hash = Boolean.parseBoolean(arguments[5]);
+        if (System.getenv("WHOLE") != null) {
+            whole(host, port, pairs, algorithm, Integer.parseInt(System.getenv("WHOLE")));
+            return;
+        }
         warm(algorithm);
         run(host, port, null, hash, WARM_SECONDS);
         run(host, port + 1, algorithm, hash, 2 * WARM_SECONDS);
@@ -55,9 +65,80 @@ public final class UploadBench {
             System.out.printf(Locale.ROOT, "plain %s, %s %s: per byte %.2f%n", told(plain), algorithm, told(inband),
                 ratios[i]);
         }
+        conclude(algorithm, ratios);
+    }
+
+    private static void conclude(String algorithm, double[] ratios) {
         Arrays.sort(ratios);
         System.out.printf(Locale.ROOT, "%s beside a plain copy, CPU per byte: median %.2f (%.2f to %.2f)%n", algorithm,
-            ratios[pairs / 2], ratios[0], ratios[pairs - 1]);
+            ratios[ratios.length / 2], ratios[0], ratios[ratios.length - 1]);
+    }
+
+    /** A file of so many megabytes in programs of their own: what a user pays, the JVM's start and compiler as well. */
+    private static void whole(String host, int port, int pairs, String algorithm, int megabytes) throws Exception {
+        File file = File.createTempFile("upload", null);
+        try {
+            byte[] million = new byte[1_000_000];
+            new Random(1).nextBytes(million);
+            try (OutputStream out = new FileOutputStream(file)) {
+                for (int i = 0; i < megabytes; i++) {
+                    out.write(million);
+                }
+            }
+            double[] ratios = new double[pairs];
+            for (int i = 0; i < pairs; i++) {
+                double[] plain = program(host, port, "plain", file);
+                double[] inband = program(host, port + 1, algorithm, file);
+                ratios[i] = inband[0] / plain[0];
+                System.out.printf(Locale.ROOT, "plain %.2f CPU s %.1f Mbit/s, %s %.2f CPU s %.1f Mbit/s: %.2f%n",
+                    plain[0], plain[1], algorithm, inband[0], inband[1], ratios[i]);
+            }
+            conclude(algorithm, ratios);
+        } finally {
+            file.delete();
+        }
+    }
+
+    /** CPU seconds of a program that uploads; Mbit/s by its whole time. */
+    private static double[] program(String host, int port, String how, File file) throws Exception {
+        double before = ofChildren();
+        long from = System.nanoTime();
+        int status = new ProcessBuilder(System.getProperty("java.home") + "/bin/java", "-XX:+UseSerialGC", "-cp",
+            System.getProperty("java.class.path"), UploadBench.class.getName(), "upload", host, "" + port, how,
+            file.getPath()).inheritIO().start().waitFor();
+        if (status != 0) {
+            throw new IOException("the upload by " + how + " failed");
+        }
+        return new double[] {ofChildren() - before, file.length() * 8e3 / (System.nanoTime() - from)};
+    }
+
+    /** User and system time of the programs that have ended, in hundredths of a second. */
+    private static double ofChildren() throws IOException {
+        String stat = first(new File("/proc/self"), "stat");
+        String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
+        return (Long.parseLong(fields[13]) + Long.parseLong(fields[14])) / 100.0;
+    }
+
+    /** A file with its SHA-256, in blocks of 16 KiB. */
+    private static void upload(String host, int port, String how, File file) throws Exception {
+        MessageDigest sha = MessageDigest.getInstance("SHA-256");
+        byte[] block = new byte[16_384];
+        try (InputStream in = new FileInputStream(file); Socket socket = new Socket(host, port)) {
+            Connection connection = how.equals("plain") ? null
+                : Connection.connect(socket, new Settings(controller(how)));
+            OutputStream out = connection == null ? socket.getOutputStream() : connection.getOutputStream();
+            for (int n = in.read(block); n > 0; n = in.read(block)) {
+                sha.update(block, 0, n);
+                out.write(block, 0, n);
+            }
+            out.write(sha.digest());
+            if (connection == null) {
+                socket.shutdownOutput();
+                socket.getInputStream().read();
+            } else if (!connection.finish(30_000)) {
+                throw new IOException("not acknowledged within 30 s");
+            }
+        }
     }
 
     /** At full speed within this program, or the compiler has not done with it after a minute of the link's speed. */

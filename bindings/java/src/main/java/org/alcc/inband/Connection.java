@@ -36,8 +36,8 @@ public final class Connection implements Closeable {
     private static final int INPUT = 64 * 1024;
     /** A writer that reads looks up after this. Each time-out costs an exception. */
     private static final long MAX_LEAD = 20_000_000;
-    /** The reader takes over when nobody has read for so long; sooner if somebody waits for data. */
-    private static final long MAX_UNREAD = 50_000_000;
+    /** The reader takes over when nobody has read for so long; sooner if somebody waits for data, or writers stop. */
+    private static final long MAX_UNREAD = 250_000_000;
     private static final long MAX_UNREAD_WANTED = 20_000_000;
     private static final byte[] NOTHING = new byte[0];
     private static final long NEVER = Long.MAX_VALUE;
@@ -443,6 +443,8 @@ public final class Connection implements Closeable {
      */
     private void take(int n, IOException failure, long since, long heard) {
         long now = now();
+        // Before these acknowledgements: they may tell of all that was under way.
+        boolean upload = session.isUpload(now);
         if (n > 0) {
             session.received(since, heard, now, now, ByteBuffer.wrap(read, 0, n));
         } else if (failure != null) {
@@ -456,8 +458,12 @@ public final class Connection implements Closeable {
             session.acknowledge(now);
         }
         readAt = now;
-        streamsOut = session.isUpload(now) && !(socket instanceof SSLSocket);
+        boolean led = streamsOut;
+        streamsOut = (upload || session.isUpload(now)) && session.isOpen() && !(socket instanceof SSLSocket);
         readInterval = streamsOut ? session.readInterval() : 0;
+        if (led && !streamsOut) {
+            idle.signal();
+        }
     }
 
     /** Lock held, after the answers: who hears of an error may close the connection. */
