@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An algorithm above a TCP connection, or another stream of bytes.
+mod in_band;
 mod reading;
 mod sampled;
 
 pub use sampled::Limit;
 
+use self::in_band::InBand;
 use crate::transmissions::Transmissions;
 use crate::{Ledger, RttEstimator, Rules, room};
 use alcc_cc::{
@@ -91,10 +93,8 @@ pub struct Counters {
 pub struct OverTcp {
     feed: Feed,
     /// The peer acknowledges by in-band frames: it has the receiver module, and its times are
-    /// exact.
-    in_band_acks: bool,
-    /// The smallest RTT of a packet with an exact time. Interpolated samples are never below it.
-    exact_min_rtt: Option<Span>,
+    /// exact. So it is known how late they are heard of.
+    in_band: Option<Box<InBand>>,
     ledger: Ledger,
     /// In place of the ledger, where the kernel keeps the limit and tells of each acknowledgement.
     transmissions: Option<Box<Transmissions>>,
@@ -159,7 +159,7 @@ impl OverTcp {
     /// ([`OverTcp::feedback`]).
     pub fn in_band(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
         let mut new = Self::waiting(cc, now, progress);
-        new.in_band_acks = true;
+        new.in_band = Some(Box::new(InBand::new(now)));
         new.start(progress, seed);
         new
     }
@@ -169,8 +169,7 @@ impl OverTcp {
     pub fn waiting(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress) -> Self {
         Self {
             feed: Feed::new(cc, now),
-            in_band_acks: false,
-            exact_min_rtt: None,
+            in_band: None,
             ledger: Ledger::new(now, progress.written, progress.acked),
             transmissions: None,
             unread: false,
@@ -202,7 +201,7 @@ impl OverTcp {
             rtt_hint: (!progress.min_rtt.is_zero()).then_some(progress.min_rtt),
             seed,
         });
-        if !self.in_band_acks {
+        if self.in_band.is_none() {
             self.feed.use_local_receiver();
         }
         let needs = self.feed.needs();
@@ -277,8 +276,11 @@ impl OverTcp {
     }
 
     /// The part of the queued bytes that is not in flight: SACKed, or lost and not retransmitted.
-    /// As of the last reading, less what was acknowledged since.
+    /// As of the last reading, less what was acknowledged since. In-band: arrived but not heard of.
     fn not_in_flight(&self, queued: Bytes) -> Bytes {
+        if let Some(in_band) = &self.in_band {
+            return in_band.unheard();
+        }
         let hidden = self
             .ledger
             .in_flight()
@@ -300,7 +302,9 @@ impl OverTcp {
     }
 
     fn max_write_ahead(&self, allowance: &Allowance) -> Option<Bytes> {
-        let rate = self.pacing_by(allowance).filter(|_| !self.in_band_acks)?;
+        let rate = self
+            .pacing_by(allowance)
+            .filter(|_| self.in_band.is_none())?;
         let span = self.period.max(self.shared_interval()) * READINGS_AHEAD;
         Some(rate.bytes_in(span).max(self.mss * SEGMENTS_AHEAD))
     }
@@ -338,8 +342,13 @@ impl OverTcp {
         let patience = self.patience();
         let app_limited =
             !self.blocked && self.last_blocked.is_none_or(|at| now.since(at) > patience);
+        if let Some(in_band) = &mut self.in_band
+            && self.ledger.in_flight() == Bytes::ZERO
+        {
+            in_band.begin(now);
+        }
         let feed = &mut self.feed;
-        let headed = feed.has_local_receiver() || self.in_band_acks && feed.needs().header > 0;
+        let headed = feed.has_local_receiver() || self.in_band.is_some() && feed.needs().header > 0;
         let mut header = Header::EMPTY;
         let mut left = len;
         self.ledger.wrote(
@@ -505,7 +514,7 @@ impl OverTcp {
 
     /// The kernel paces at [`OverTcp::pacing_rate`], and unsent data waits for its departure time.
     pub fn is_paced(&self) -> bool {
-        !self.in_band_acks && self.pacing_rate().is_some()
+        self.in_band.is_none() && self.pacing_rate().is_some()
     }
 
     /// Stream position up to which all writes are known.

@@ -39,7 +39,7 @@ impl OverTcp {
     fn acknowledge(&mut self, now: Time, tcp: &TcpProgress, stamps: &[AckStamp]) {
         // With counters, nothing more had arrived at the last reading. A frame has a time of its
         // own.
-        let since = if self.in_band_acks {
+        let since = if self.in_band.is_some() {
             self.ledger.delivery().at()
         } else {
             self.read_at
@@ -54,8 +54,14 @@ impl OverTcp {
         // What the pacer holds back is not in flight.
         let waits = if paced { tcp.unsent } else { Bytes::ZERO };
         let in_flight_before = self.ledger.under_way().saturating_sub(waits);
-        let floor = tcp.min_rtt.max(self.exact_min_rtt.unwrap_or_default());
+        let floor = tcp.min_rtt.max(
+            self.in_band
+                .as_ref()
+                .and_then(|it| it.exact_min_rtt)
+                .unwrap_or_default(),
+        );
         let found = self.found_lost(tcp);
+        self.take_lateness(since, now, stamps);
         let rtt_error = self.ledger.stamped(since, stamps, now, tcp.acked, floor);
         let over = self.is_repaired(tcp);
         let begins = found > 0 && (self.repair.is_none() || over);
@@ -63,12 +69,12 @@ impl OverTcp {
         let lost = found.saturating_mul(self.mss.get());
         self.ledger
             .beyond(since, now, (sacked, lost), begins, floor);
-        if self.in_band_acks
+        if let Some(in_band) = &mut self.in_band
             && let (Some(newest), Some(last)) = (self.ledger.returned().last(), stamps.last())
             && self.ledger.ends_here(last.acked)
         {
             let rtt = last.at.since(newest.sent_at);
-            self.exact_min_rtt = Some(self.exact_min_rtt.map_or(rtt, |min| min.min(rtt)));
+            in_band.exact_min_rtt = Some(in_band.exact_min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
         self.feed.notify_local_receiver(self.ledger.returned());
         // On a path with a shorter RTT than the time between readings, a round trip takes as long
@@ -83,6 +89,20 @@ impl OverTcp {
         self.losses(now, tcp, waits, over);
         self.arrivals(tcp, in_flight_before, waits, rtt_error);
         self.sent_again(now, tcp);
+    }
+
+    /// How late what these stamps tell of is heard of.
+    fn take_lateness(&mut self, mut since: Time, now: Time, stamps: &[AckStamp]) {
+        let Some(in_band) = &mut self.in_band else {
+            return;
+        };
+        let mut acked = self.ledger.acked();
+        for stamp in stamps {
+            let at = stamp.at.max(since).min(now);
+            in_band.arrived(now, stamp.acked.saturating_sub(acked), since, at);
+            (since, acked) = (at, acked.max(stamp.acked));
+        }
+        in_band.heard(now);
     }
 
     /// Shifts the samples of this reading to the mean that the kernel measured. Its smoothed RTT is
@@ -238,7 +258,7 @@ impl OverTcp {
             rate,
             in_recovery: self.repair.is_some(),
             advanced: self.datagrams || tcp.acked > self.seen.acked,
-            source: if self.in_band_acks {
+            source: if self.in_band.is_some() {
                 Source::Wire
             } else {
                 Source::TcpInfo

@@ -81,6 +81,8 @@ pub struct Session {
     flush_due: bool,
     pacer: Pacer,
     paced_until: Option<Time>,
+    /// The last output left data behind then.
+    backlogged_at: Option<Time>,
     ending: Ending,
     ack_interval: Span,
     decoder: Decoder,
@@ -160,6 +162,7 @@ impl Session {
             carrier_closed: false,
             pacer: Pacer::new(now),
             paced_until: None,
+            backlogged_at: None,
             ending: Ending::Open,
             ack_interval: settings.ack_delay,
             decoder: Decoder::default(),

@@ -127,7 +127,11 @@ impl Session {
         let Some(rate) = allowance.rate else {
             return u64::MAX;
         };
-        let burst = allowance.burst.max(rate.bytes_in(MIN_PACING_INTERVAL));
+        // Who had more to send and comes late, as it waited for a processor, sends what its pace was
+        // meanwhile.
+        let waited = self.backlogged_at.map_or(Span::ZERO, |at| now.since(at));
+        let span = MIN_PACING_INTERVAL.max(waited);
+        let burst = allowance.burst.max(rate.bytes_in(span));
         let credit = self.pacer.credit(now, rate, burst).get();
         if credit >= self.mss {
             return credit;
@@ -250,6 +254,7 @@ impl Session {
             flow.wrote(now, Bytes::new(framed));
         }
         self.pacer.spend(Bytes::new(framed));
+        self.backlogged_at = (left > 0).then_some(now);
         taken
     }
 }

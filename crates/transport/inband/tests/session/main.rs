@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sessions in virtual time: over a pipe that delays and cuts, and against peers that break rules.
 mod both_ends;
+mod late;
 mod memory;
 mod peers;
 
