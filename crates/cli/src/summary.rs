@@ -59,7 +59,7 @@ impl Summary<'_> {
         ));
         if self.settings.share {
             note(format_args!(
-                "alcc: connections of one process to one address share an allowance; workers that are processes do not share with each other: give the server one, or use 'alcc proxy'"
+                "alcc: connections to one address share an allowance, in whichever process of this run they are"
             ));
         }
         if self.starts_elsewhere() {

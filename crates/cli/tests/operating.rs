@@ -253,13 +253,13 @@ fn the_start_says_what_is_controlled_and_what_is_not() {
 }
 
 #[test]
-fn the_start_says_that_workers_do_not_share_with_each_other() {
+fn the_start_says_who_shares() {
     let dir = tempfile::tempdir().unwrap();
     let said = |options: &[&str]| {
         let args = [&["run"], options, &["--", "true"]].concat();
         text(&output(dir.path(), &args).stderr)
     };
-    let limit = "workers that are processes do not share with each other";
+    let limit = "share an allowance, in whichever process";
     assert!(said(&["--share", "host"]).contains(limit));
     assert!(!said(&[]).contains(limit));
 }

@@ -6,6 +6,7 @@
 mod c_library;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -28,6 +29,8 @@ fn inside() {
     };
     match words.split(' ').collect::<Vec<_>>()[..] {
         ["serve", port_file] => serve(Path::new(port_file)),
+        ["workers", port_file] => workers(Path::new(port_file)),
+        ["worker", fd] => worker(fd.parse().unwrap()),
         ["download", six, other, number, out] => {
             let rates = download(
                 six.parse().unwrap(),
@@ -46,6 +49,36 @@ fn serve(port_file: &Path) {
     for connection in listener.incoming() {
         let mut connection = connection.unwrap();
         std::thread::spawn(move || while connection.write_all(&[0; 65_536]).is_ok() {});
+    }
+}
+
+/// As a pre-fork server: processes that take connections from one socket, each one at a time.
+fn workers(port_file: &Path) {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let kept = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
+    nix::fcntl::fcntl(&listener, kept).unwrap();
+    let [exe, words @ ..] = inside_me();
+    let mut children: Vec<Child> = (0..8)
+        .map(|_| {
+            let mut command = Command::new(&exe);
+            command.args(&words).stdout(Stdio::null());
+            let worker = format!("worker {}", listener.as_raw_fd());
+            command.env("SHARE_TEST", worker).spawn().unwrap()
+        })
+        .collect();
+    std::fs::write(port_file, port.to_string()).unwrap();
+    for child in &mut children {
+        child.wait().unwrap();
+    }
+}
+
+fn worker(listener: RawFd) {
+    // SAFETY: the parent's listening socket, which nobody else in this process has.
+    let listener = unsafe { TcpListener::from_raw_fd(listener) };
+    for connection in listener.incoming() {
+        let mut connection = connection.unwrap();
+        while connection.write_all(&[0; 65_536]).is_ok() {}
     }
 }
 
@@ -95,6 +128,8 @@ fn inside_me() -> [String; 3] {
 #[derive(Clone, Copy)]
 enum Door<'a> {
     Run,
+    /// Each connection in a process of its own.
+    Workers,
     Proxy,
     /// A program of its own, with the C library.
     Library(&'a Path),
@@ -127,9 +162,14 @@ fn port_in(file: &Path) -> u16 {
 impl Server {
     fn start(door: Door<'_>, dir: &Path, name: &str, cc: &str, options: &[&str]) -> Self {
         let port_file = dir.join(name);
-        let serve = format!("serve {}", port_file.display());
+        let kind = if matches!(door, Door::Workers) {
+            "workers"
+        } else {
+            "serve"
+        };
+        let serve = format!("{kind} {}", port_file.display());
         let children = match door {
-            Door::Run => vec![spawn(
+            Door::Run | Door::Workers => vec![spawn(
                 Command::new(ALCC)
                     .args(["run", "--quiet", "--cc", cc])
                     .args(options)
@@ -247,6 +287,15 @@ fn six_connections_of_a_program_leave_another_what_one_leaves_it() {
     }
     check(Door::Run, "copa");
     check(Door::Run, "budget");
+}
+
+#[test]
+fn six_connections_of_worker_processes_leave_another_what_one_leaves_it() {
+    if impossible() {
+        return;
+    }
+    check(Door::Workers, "copa");
+    check(Door::Workers, "budget");
 }
 
 #[test]

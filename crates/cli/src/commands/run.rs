@@ -37,8 +37,8 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 pub(crate) struct Args {
     #[command(flatten)]
     server: Server,
-    /// Connections of a process to the same address share one allowance, as if they were one
-    /// connection; for algorithms with a window, such as budget or copa
+    /// Connections to the same address share one allowance, as if they were one connection, also
+    /// those of several worker processes; for algorithms with a window, such as budget or copa
     #[arg(long, value_name = "WITH")]
     share: Option<Share>,
 }

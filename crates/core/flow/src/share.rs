@@ -14,6 +14,7 @@
 //! | loss | one episode for all: until a packet arrives that was sent after the reduction | RFC 6582, over all members |
 //! | timeout | counts if no member has heard anything since | ours |
 //! | RTT | one estimate over the samples of all | RFC 6298 |
+//! | processes | those of a server have a copy of the algorithm each, see [`Elsewhere`] | ours |
 //!
 //! **Differs from RFC 3124**: no feedback but the members' own acknowledgements; no weights.
 //!
@@ -22,12 +23,16 @@
 //! below leaves half of a link unused.
 use crate::RttEstimator;
 use alcc_cc::{
-    AckBatch, Acked, Allowance, Controller, Cx, Delivery, Feed, LossBatch, Needs, Packet, Path, Pn,
-    Rto, Sent, Tag,
+    AckBatch, Acked, Allowance, Controller, Cx, Delivery, Feed, LimitedBy, LossBatch, Needs,
+    Packet, Path, Pn, Rto, Sent, Source, Tag,
 };
-use alcc_units::{Bytes, Rate, Time};
+use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+mod elsewhere;
+use elsewhere::Others;
+pub use elsewhere::{Elsewhere, Tally};
 
 /// Segments that a member may exceed its part by, while the whole window has room.
 const ROUNDING: u64 = 2;
@@ -46,6 +51,11 @@ impl Share {
 
     /// For this algorithm, which has not started and must [suit](Self::suits).
     pub fn new(cc: Box<dyn Controller>) -> Self {
+        Self::among(cc, None)
+    }
+
+    /// As [`Share::new`], with members in other processes.
+    pub fn among(cc: Box<dyn Controller>, elsewhere: Option<Box<dyn Elsewhere>>) -> Self {
         Self(Arc::new(Mutex::new(Group {
             needs: cc.needs(),
             feed: Feed::new(cc, Time::ZERO),
@@ -58,16 +68,13 @@ impl Share {
             heard: Time::ZERO,
             members: BTreeMap::new(),
             joined: 0,
+            others: elsewhere.map(Others::new),
         })))
     }
 
     /// Another flow to the same destination.
     pub fn join(&self) -> Box<dyn Controller> {
-        let mut group = self.group();
-        let number = group.joined;
-        group.joined += 1;
-        group.members.insert(number, Part::default());
-        drop(group);
+        let number = self.group().admit();
         Box::new(Member {
             share: self.clone(),
             number,
@@ -75,7 +82,7 @@ impl Share {
     }
 
     fn has_members(&self) -> bool {
-        !self.group().members.is_empty()
+        self.group().own_members() > 0
     }
 
     /// A panic elsewhere left nothing half done that matters more than to go on sending.
@@ -113,8 +120,13 @@ impl<K> Default for Shares<K> {
 
 impl<K: Ord> Shares<K> {
     /// Another flow with this key. Of the first one `cc`, which must [suit](Share::suits), decides
-    /// for all.
-    pub fn join(&mut self, key: K, cc: Box<dyn Controller>) -> Box<dyn Controller> {
+    /// for all, with those that `elsewhere` finds in other processes.
+    pub fn join(
+        &mut self,
+        key: K,
+        cc: Box<dyn Controller>,
+        elsewhere: impl FnOnce() -> Option<Box<dyn Elsewhere>>,
+    ) -> Box<dyn Controller> {
         if self.by_key.len() >= self.enough {
             self.by_key.retain(|_, share| share.has_members());
             self.enough = (2 * self.by_key.len()).max(FEW);
@@ -122,7 +134,7 @@ impl<K: Ord> Shares<K> {
         match self.by_key.get(&key).filter(|share| share.has_members()) {
             Some(share) => share.join(),
             None => {
-                let share = Share::new(cc);
+                let share = Share::among(cc, elsewhere());
                 let first = share.join();
                 self.by_key.insert(key, share);
                 first
@@ -146,29 +158,57 @@ struct Group {
     heard: Time,
     members: BTreeMap<u64, Part>,
     joined: u64,
+    others: Option<Others>,
 }
 
-/// What is known of a member.
+/// What is known of a member, or of all in another process together.
 #[derive(Clone, Default)]
 struct Part {
     /// Its packets in flight by its own numbers, as the algorithm knows them.
     outstanding: BTreeMap<Pn, Packet>,
     in_flight: Bytes,
-    /// It has more to send than it may.
-    backlogged: bool,
+    /// So many have more to send than they may.
+    backlogged: u64,
+}
+
+/// Some packets arrived.
+#[derive(Clone, Copy)]
+struct Arrival {
+    limited: LimitedBy,
+    marked: Bytes,
+    advanced: bool,
+    source: Source,
+    rtt_error: Span,
 }
 
 impl Group {
+    fn admit(&mut self) -> u64 {
+        let number = self.joined;
+        self.joined += 1;
+        self.members.insert(number, Part::default());
+        number
+    }
+
+    /// A member is gone. What it had in flight is nobody's.
+    fn dismiss(&mut self, number: u64) -> Bytes {
+        let part = self.members.remove(&number);
+        let left = part.map_or(Bytes::ZERO, |part| part.in_flight);
+        self.in_flight = self.in_flight.saturating_sub(left);
+        left
+    }
+
     /// Members among which to divide, with `number` as one of them.
     fn sharing(&self, number: u64) -> u64 {
         let others = self.members.iter().filter(|(other, _)| **other != number);
-        1 + others.filter(|(_, part)| part.backlogged).count() as u64
+        1 + others.map(|(_, part)| part.backlogged).sum::<u64>()
     }
 
     /// Tells the algorithm something.
-    fn tell<R>(&mut self, now: Time, event: impl FnOnce(&mut Self, Time) -> R) -> R {
+    fn tell(&mut self, now: Time, event: impl FnOnce(&mut Self, Time)) {
+        self.hear_others(now);
         let now = self.feed.advance(now);
-        event(self, now)
+        event(self, now);
+        self.tell_others(now);
     }
 
     /// Takes these packets of a member out of flight. Those that are not in flight any more, such as
@@ -214,7 +254,7 @@ impl Group {
             return;
         };
         part.in_flight += sent.len;
-        part.backlogged = !sent.app_limited;
+        part.backlogged = u64::from(!sent.app_limited);
         let packet = Packet {
             pn,
             len: sent.len,
@@ -227,9 +267,9 @@ impl Group {
         part.outstanding.insert(sent.pn, packet);
     }
 
-    fn acked(&mut self, now: Time, number: u64, ack: &AckBatch<'_>) {
+    fn acked(&mut self, now: Time, number: u64, packets: &[Packet], how: &Arrival) {
         let before = self.in_flight;
-        let packets = self.take(number, ack.acked);
+        let packets = self.take(number, packets);
         let Some(newest) = packets.last().copied() else {
             return;
         };
@@ -240,17 +280,19 @@ impl Group {
                 self.rtt.sample(rtt);
             }
         }
-        if let Some(part) = self.members.get_mut(&number) {
-            part.backlogged &= !ack.limited.app;
+        if how.limited.app
+            && let Some(part) = self.members.get_mut(&number)
+        {
+            part.backlogged = 0;
         }
         let others = self.sharing(number) > 1;
         let limited = self.feed.limited();
-        limited.window |= ack.limited.window || others && ack.limited.app;
-        limited.quota |= ack.limited.quota;
-        limited.pacer |= ack.limited.pacer;
-        limited.peer |= ack.limited.peer;
-        limited.app |= ack.limited.app && !others;
-        self.feed.marked(ack.marked);
+        limited.window |= how.limited.window || others && how.limited.app;
+        limited.quota |= how.limited.quota;
+        limited.pacer |= how.limited.pacer;
+        limited.peer |= how.limited.peer;
+        limited.app |= how.limited.app && !others;
+        self.feed.marked(how.marked);
         let rtt = self.rtt.view();
         if self.reduced_before.is_some_and(|first| newest.pn >= first) {
             self.reduced_before = None;
@@ -265,14 +307,14 @@ impl Group {
             rtt,
             rate,
             in_recovery: self.reduced_before.is_some(),
-            advanced: ack.advanced,
-            source: ack.source,
-            rtt_error: ack.rtt_error,
+            advanced: how.advanced,
+            source: how.source,
+            rtt_error: how.rtt_error,
         });
     }
 
-    fn lost(&mut self, number: u64, loss: &LossBatch<'_>) {
-        let packets = self.take(number, loss.lost);
+    fn lost(&mut self, number: u64, packets: &[Packet]) {
+        let packets = self.take(number, packets);
         let Some(newest) = packets.last() else {
             return;
         };
@@ -309,12 +351,17 @@ impl Group {
             return all;
         };
         let sharing = self.sharing(number);
+        let elsewhere = self
+            .elsewhere()
+            .filter_map(|other| self.members.get(&other));
+        let elsewhere: u64 = elsewhere.map(|part| part.backlogged).sum();
+        let all = self.on_average(all, sharing - elsewhere);
         let window = if all.window == Bytes::MAX {
             Bytes::MAX
         } else {
             let others = self.members.iter().filter(|(other, _)| **other != number);
             let kept: Bytes = others
-                .filter(|(_, part)| !part.backlogged)
+                .filter(|(_, part)| part.backlogged == 0)
                 .map(|(_, part)| part.in_flight)
                 .sum();
             let part = Bytes::new(all.window.saturating_sub(kept).get() / sharing);
@@ -363,20 +410,46 @@ impl Controller for Member {
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         let number = self.number;
         let mut group = self.share.group();
-        group.tell(cx.now, |group, now| group.sent(now, number, sent));
+        group.tell(cx.now, |group, now| {
+            group.sent(now, number, sent);
+            group.count(|others| others.own.sent += sent.len.get());
+        });
         Tag::default()
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         let number = self.number;
         let mut group = self.share.group();
-        group.tell(cx.now, |group, now| group.acked(now, number, ack));
+        let how = Arrival {
+            limited: ack.limited,
+            marked: ack.marked,
+            advanced: ack.advanced,
+            source: ack.source,
+            rtt_error: ack.rtt_error,
+        };
+        let newest = ack.acked.iter().rev().find_map(|packet| packet.rtt);
+        group.tell(cx.now, |group, now| {
+            let before = group.in_flight;
+            group.acked(now, number, ack.acked, &how);
+            let gone = before.saturating_sub(group.in_flight);
+            group.count(|others| {
+                others.own.acked += gone.get();
+                others.own.rtt = newest.or(others.own.rtt);
+                others.source = how.source;
+                others.rtt_error = how.rtt_error;
+            });
+        });
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
         let number = self.number;
         let mut group = self.share.group();
-        group.tell(cx.now, |group, _| group.lost(number, loss));
+        group.tell(cx.now, |group, _| {
+            let before = group.in_flight;
+            group.lost(number, loss.lost);
+            let gone = before.saturating_sub(group.in_flight);
+            group.count(|others| others.own.lost += gone.get());
+        });
     }
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
@@ -421,12 +494,16 @@ impl Controller for Member {
     /// A copy shares with copies of nobody: it goes on alone from here.
     fn clone_box(&self) -> Box<dyn Controller> {
         let group = self.share.group();
-        let copy = Group {
+        let mut copy = Group {
             feed: group.feed.fork(),
             rtt: group.rtt.clone(),
             members: group.members.clone(),
+            others: None,
             ..*group
         };
+        group.elsewhere().for_each(|number| {
+            copy.dismiss(number);
+        });
         Box::new(Self {
             share: Share(Arc::new(Mutex::new(copy))),
             number: self.number,
@@ -437,160 +514,16 @@ impl Controller for Member {
 impl Drop for Member {
     fn drop(&mut self) {
         let mut group = self.share.group();
-        if let Some(part) = group.members.remove(&self.number) {
-            group.in_flight = group.in_flight.saturating_sub(part.in_flight);
+        let left = group.dismiss(self.number);
+        group.count(|others| others.own.left += left.get());
+        if group.own_members() == 0 {
+            // Nobody joins again.
+            group.others = None;
         }
+        let now = group.feed.advance(Time::ZERO);
+        group.tell_others(now);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use alcc_cc::{Registry, Spec};
-    use alcc_units::Span;
-
-    const MSS: Bytes = Bytes::new(1000);
-
-    fn share(algorithm: &str) -> Share {
-        let spec: Spec = algorithm.parse().unwrap();
-        Share::new(Registry::builtin().build(&spec).unwrap())
-    }
-
-    /// A member as its host has it.
-    fn member(share: &Share) -> Feed {
-        let mut feed = Feed::new(share.join(), Time::ZERO);
-        feed.start(&Path {
-            mss: MSS,
-            rtt_hint: None,
-            seed: 1,
-        });
-        feed
-    }
-
-    fn send(feed: &mut Feed, pn: Pn, in_flight_before: Bytes, app_limited: bool) {
-        feed.sent(&Sent {
-            pn,
-            len: MSS,
-            in_flight_before,
-            kind: alcc_cc::Kind::New,
-            app_limited,
-        });
-    }
-
-    #[test]
-    fn a_window_is_divided_among_those_who_have_data() {
-        let share = share("fixed:window=12");
-        let mut flows = [member(&share), member(&share), member(&share)];
-        let more = MSS * ROUNDING;
-        let alone = flows[0].allowance().window;
-        for flow in &mut flows {
-            send(flow, 1, Bytes::ZERO, false);
-        }
-        let third = Bytes::new(alone.get() / 3);
-        assert_eq!(flows[0].allowance().window, third + more);
-        // One has no more data: what it has in flight stays its own.
-        send(&mut flows[2], 2, MSS, true);
-        let rest = alone.saturating_sub(MSS * 2);
-        let half = Bytes::new(rest.get() / 2);
-        assert_eq!(flows[0].allowance().window, half + more);
-        // One is gone.
-        let [first, second, _] = flows;
-        drop(second);
-        assert_eq!(first.allowance().window, rest);
-    }
-
-    #[test]
-    fn members_together_never_exceed_the_window_but_for_a_segment_each() {
-        let share = share("fixed:window=8");
-        let mut flows: Vec<Feed> = (0..4).map(|_| member(&share)).collect();
-        let all = flows[0].allowance().window;
-        let mut sent = [Bytes::ZERO; 4];
-        for pn in 1..100 {
-            for (flow, sent) in flows.iter_mut().zip(&mut sent) {
-                if *sent + MSS <= flow.allowance().window {
-                    send(flow, pn, *sent, false);
-                    *sent += MSS;
-                }
-            }
-        }
-        let total: Bytes = sent.iter().copied().sum();
-        assert!(total <= all + MSS * 4, "{sent:?} of {all:?}");
-        assert!(sent.iter().all(|sent| *sent > Bytes::ZERO), "{sent:?}");
-    }
-
-    /// A host sees what was acknowledged before it tells of it, and sends as much again.
-    #[test]
-    fn members_above_the_window_together_replace_nothing() {
-        let share = share("fixed:window=8");
-        let mut flows: Vec<Feed> = (0..2).map(|_| member(&share)).collect();
-        for pn in 1..=4 {
-            let before = MSS * (pn - 1);
-            flows
-                .iter_mut()
-                .for_each(|flow| send(flow, pn, before, false));
-        }
-        assert_eq!(flows[0].allowance().window, MSS * 4);
-        // Two that have nothing in flight may ask.
-        let mut asking: Vec<Feed> = (0..2).map(|_| member(&share)).collect();
-        for flow in &mut asking {
-            assert_eq!(flow.allowance().window, MSS);
-            send(flow, 1, Bytes::ZERO, false);
-        }
-        assert_eq!(flows[0].allowance().window, MSS * 2);
-    }
-
-    #[test]
-    fn who_comes_when_all_have_gone_begins_anew() {
-        let mut shares = Shares::new();
-        let mut join = |key: u32| {
-            let spec: Spec = "reno".parse().unwrap();
-            let cc = Registry::builtin().build(&spec).unwrap();
-            let mut feed = Feed::new(shares.join(key, cc), Time::ZERO);
-            feed.start(&Path {
-                mss: MSS,
-                rtt_hint: None,
-                seed: 1,
-            });
-            feed
-        };
-        let (mut a, b, other) = (join(1), join(1), join(2));
-        let first = other.allowance().window;
-        send(&mut a, 1, Bytes::ZERO, false);
-        // A part of one, and all of another.
-        assert!(b.allowance().window < first);
-        drop((a, b));
-        assert_eq!(join(1).allowance().window, first);
-        // Those who have gone are not kept.
-        for key in 10..1_000 {
-            drop(join(key));
-        }
-        assert!(shares.by_key.len() <= FEW, "{}", shares.by_key.len());
-    }
-
-    #[test]
-    fn losses_of_two_members_in_one_flight_are_one_reduction() {
-        let share = share("reno");
-        let (mut a, mut b) = (member(&share), member(&share));
-        let both = a.allowance().window;
-        let mut lost = Vec::new();
-        for flow in [&mut a, &mut b] {
-            send(flow, 1, Bytes::ZERO, false);
-            lost.push(Packet {
-                pn: 1,
-                len: MSS,
-                sent_at: Time::ZERO,
-                tag: Tag::default(),
-                stamp: alcc_cc::Stamp::default(),
-                rtt: None,
-                kind: alcc_cc::Kind::New,
-            });
-        }
-        let rtt = RttEstimator::default().view();
-        a.advance(Time::ZERO + Span::from_millis(50));
-        b.advance(Time::ZERO + Span::from_millis(50));
-        a.lost(&lost[..1], true, Bytes::ZERO, rtt);
-        b.lost(&lost[1..], true, Bytes::ZERO, rtt);
-        drop(b);
-        assert_eq!(a.allowance().window, Bytes::new(both.get() / 2));
-    }
-}
+mod tests;

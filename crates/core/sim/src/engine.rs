@@ -10,6 +10,7 @@ use crate::flow::{Endpoints, Flow, phase_of};
 use crate::host::UDP_HEADER;
 use crate::network::{Content, InFlight, Network, Next, Packets};
 use crate::probe::{FlowState, PacketStep, Probe};
+use crate::processes::Processes;
 use crate::timers::Timers;
 use crate::traffic::Traffic;
 use crate::{FlowStatus, LinkReport, Report, Scenario, SimError};
@@ -106,7 +107,7 @@ impl<P: Probe> Simulation<P> {
         let mut packets = Packets::default();
         let mut flows: Vec<Flow> = Vec::with_capacity(scenario.flows.len());
         let mut phase = Span::ZERO;
-        let mut shares = Shares::new();
+        let (mut shares, mut processes) = (Shares::new(), Processes::default());
         for spec in &scenario.flows {
             let seed = seeds.next_u64();
             // A pair is one program.
@@ -116,7 +117,7 @@ impl<P: Probe> Simulation<P> {
             let cc = spec.controller.clone_box();
             let cc = match &spec.share {
                 None => cc,
-                Some(name) => shares.join(name.as_str(), cc),
+                Some(name) => shares.join(name.as_str(), cc, || processes.join(name)),
             };
             flows.push(Flow::new(
                 scenario,

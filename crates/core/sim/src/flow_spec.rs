@@ -31,7 +31,8 @@ pub struct FlowSpec {
     /// the hosts and the links.
     pub rtt: Option<Span>,
     /// It shares one allowance with the flows that have the same name here ([`alcc_flow::Share`]).
-    /// The first one's controller decides for all.
+    /// The first one's controller decides for all, or with `NAME:PROCESS` for those of its process,
+    /// which hears from the others ([`alcc_flow::Elsewhere`]).
     pub share: Option<String>,
     /// It goes through the byte stream of the flow that has this name, which is a TCP; `None`: over
     /// the links.
@@ -95,7 +96,8 @@ PARTs:
                       the seed, up to 20 ms (or `every`): no two real hosts tick at the same nanosecond
   ecn=on              queues may mark its packets instead of dropping them (ECT, RFC 3168): for algorithms that react
                       to marks, such as reno and cubic; with over=, the TCP
-  share=NAME          one allowance for all flows with this NAME: one algorithm, that of the first, decides for them together
+  share=NAME          one allowance for all flows with this NAME: one algorithm, that of the first, decides for them together;
+                      NAME:PROCESS: those with another PROCESS have a copy of the algorithm in a process of its own
   tunnel=NAME         inside the TCP flow with this name=, as in a VPN over TCP; if that has dir=both, acknowledgements, too
   txqueuelen=100      of a flow that others are in: packets that wait for it, 500 without it
   name=call           what the table and the row call it

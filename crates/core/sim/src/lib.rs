@@ -20,6 +20,7 @@ mod host;
 mod meter;
 mod network;
 mod probe;
+mod processes;
 mod receiver;
 mod report;
 mod scenario;

@@ -36,6 +36,28 @@ fn six_that_share_take_the_part_of_one() {
     }
 }
 
+/// Workers of a server: each has a copy of the algorithm, and sees little.
+#[test]
+fn six_in_several_processes_take_the_part_of_one() {
+    for algorithm in ["budget", "copa", "cubic"] {
+        for processes in [
+            ["a", "a", "b", "b", "c", "d"],
+            ["a", "a", "a", "a", "a", "b"],
+        ] {
+            let one = format!("{algorithm}/over=cubic");
+            let workers = processes.map(|process| format!("{one}/share=host:{process}"));
+            let six: Vec<&str> = workers.iter().map(String::as_str).collect();
+            let beside = throughputs(&[&six[..], &[&one]].concat());
+            let all = format!("{algorithm}, {processes:?}: {beside:?}");
+            assert!((7.0..14.0).contains(&beside[6]), "{all}");
+            let least = beside.iter().copied().fold(f64::INFINITY, f64::min);
+            assert!(least > 0.7, "{all}");
+            let alone = throughputs(&six);
+            assert!(alone.iter().sum::<f64>() > 17.0, "{all}; {alone:?}");
+        }
+    }
+}
+
 /// On a busy machine a program writes some time after it was told that it may. The other host is as
 /// busy.
 #[test]

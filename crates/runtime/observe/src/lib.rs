@@ -9,6 +9,7 @@
 //!        │               ├───────► trace ring ────► alcc log
 //!        │               └───────► event ring ────► alcc log, alcc run --log
 //!    CommandCache ◄────────────── commands ◄─────── alcc ctl
+//!    Sharing ◄──────► places ◄──► Sharing of another process
 //! ```
 //!
 //! Nothing here controls a connection, or asks the kernel about one.
@@ -27,6 +28,7 @@ mod published;
 mod ring;
 mod segment;
 mod share;
+mod sharing;
 mod status;
 mod totals;
 mod trace;
@@ -44,6 +46,7 @@ pub use pattern::Pattern;
 pub use published::Published;
 pub use segment::Segment;
 pub use share::{Share, client_of};
+pub use sharing::Sharing;
 pub use status::{Identity, State, Status, StatusRecord};
 pub use totals::{AtomicTotals, Totals};
 pub use trace::{LeftEntry, TraceEntry, TraceReader, Traced};

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"alccrep7");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"alccrep8");
 
 /// Offsets and sizes in words of 8 bytes.
 pub(crate) const COUNTERS: usize = 1;
@@ -45,12 +45,20 @@ pub(crate) const EVENTS_HEAD: usize = EVENTS_LEASE + 1;
 /// What has passed of each connection: pairs of words.
 pub(crate) const ACCOUNTS: usize = 8192;
 pub(crate) const ACCOUNTS_COUNT: usize = 16_384;
+/// Who shares an allowance: a hash for each place, zero if it is free. One row of them has all that
+/// share.
+pub(crate) const KEYS: usize = ACCOUNTS + 2 * ACCOUNTS_COUNT;
+pub(crate) const KEYS_COUNT: usize = 16_384;
+pub(crate) const KEYS_ROW: usize = 32;
 /// Records of connections.
-pub(crate) const SLOTS: usize = ACCOUNTS + 2 * ACCOUNTS_COUNT;
+pub(crate) const SLOTS: usize = KEYS + KEYS_COUNT;
 pub(crate) const SLOT_LEN: usize = 40;
 pub(crate) const SLOTS_COUNT: usize = 65_536;
+/// What those who share tell each other.
+pub(crate) const TALLIES: usize = SLOTS + SLOT_LEN * SLOTS_COUNT;
+pub(crate) const TALLY_LEN: usize = 16;
 /// The last readings, for `alcc log`.
-pub(crate) const TRACE: usize = SLOTS + SLOT_LEN * SLOTS_COUNT;
+pub(crate) const TRACE: usize = TALLIES + TALLY_LEN * KEYS_COUNT;
 pub(crate) const TRACE_ENTRY: usize = 18;
 pub(crate) const TRACE_COUNT: usize = 65_536;
 /// What algorithms said last, for `alcc log` and `alcc run --log`.

@@ -4,6 +4,7 @@
 use crate::bypass::ByReason;
 use crate::map::{self, SLOT_LEN, SLOTS, SLOTS_COUNT, TAKEN, TAKEN_LEN, get_text, put_text, set};
 use crate::segment::Segment;
+use crate::sharing;
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -323,7 +324,7 @@ impl Segment {
                 freed += 1;
             }
         }
-        freed
+        freed + sharing::reclaim(self, alive)
     }
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What all controlled connections of a runtime share.
+use crate::kernel;
 use crate::steering::Maps;
 use alcc_cc::{Controller, Registry, Spec, SpecError};
 use alcc_driver::Activity;
-use alcc_flow::{Share, Shares};
-use alcc_observe::{AtomicTotals, CommandCache, Commands, Log, Segment, Totals};
+use alcc_flow::{Elsewhere, Share, Shares};
+use alcc_observe::{AtomicTotals, CommandCache, Commands, Log, Segment, Sharing, Totals};
 use alcc_sys::Before;
 use alcc_units::Time;
 use std::net::IpAddr;
@@ -96,7 +97,8 @@ impl ControlPlane {
     }
 
     /// As [`ControlPlane::build`], for a connection to this address. With `share` it has one allowance
-    /// with the others there, if the algorithm can be shared.
+    /// with the others there, in this process and in others of the run, if the algorithm can be
+    /// shared.
     pub(crate) fn build_for(
         &self,
         cc: &Spec,
@@ -109,7 +111,13 @@ impl ControlPlane {
         }
         let shares = self.shares.lock();
         let mut shares = shares.unwrap_or_else(PoisonError::into_inner);
-        Ok(shares.join((to.to_canonical(), cc.to_string()), controller))
+        let (to, name) = (to.to_canonical(), cc.to_string());
+        let elsewhere = || {
+            let segment = self.segment.as_ref()?;
+            let place = Sharing::take(segment, to, &name, kernel::now())?;
+            Some(Box::new(place) as Box<dyn Elsewhere>)
+        };
+        Ok(shares.join((to, name.clone()), controller, elsewhere))
     }
 
     pub(crate) fn segment(&self) -> Option<&Arc<Segment>> {

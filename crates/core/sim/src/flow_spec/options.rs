@@ -117,7 +117,7 @@ impl FlowOptions {
                     _ => return Err("write ecn=on or ecn=off".to_owned()),
                 };
             }
-            "share" => self.share = Some(name(value)?),
+            "share" => self.share = Some(shared(value)?),
             "tunnel" => self.tunnel = Some(name(value)?),
             "txqueuelen" => {
                 let packets = value.parse().ok().filter(|n| (1..=1_000_000).contains(n));
@@ -213,6 +213,14 @@ fn name(value: &str) -> Result<String, String> {
     } else {
         Err(NAME.to_owned())
     }
+}
+
+/// A name, or one with that of a process.
+fn shared(value: &str) -> Result<String, String> {
+    let (all, process) = value.split_once(':').unwrap_or((value, "1"));
+    name(all)?;
+    name(process)?;
+    Ok(value.to_owned())
 }
 
 /// A buffer that holds at least a few packets.
