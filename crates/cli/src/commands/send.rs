@@ -52,6 +52,10 @@ pub(crate) struct Args {
     /// nothing more for so long [default with --resume: 60min]. The receiver needs --resume, too
     #[arg(long, value_name = "TIME", requires = "file", num_args = 0..=1, require_equals = true, default_missing_value = "60min", value_parser = positive::<Span>)]
     resume: Option<Span>,
+    /// Go on with what an earlier program with --resume did not end; it printed this. Of the same
+    /// file
+    #[arg(long, value_name = "SESSION", requires = "resume", value_parser = session)]
+    session: Option<[u8; 16]>,
     /// Write no faster than this, as an application with something to show would [default: as fast
     /// as it goes]
     #[arg(long, value_name = "RATE", value_parser = positive::<Rate>)]
@@ -134,7 +138,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let options = options(args)?;
     let plan = TRANSPORTS.plan(transport, &options)?;
     let (mut headers, contents) = flows(args)?;
-    let session = new_session()?;
+    let session = args.session.map_or_else(new_session, Ok)?;
+    if args.resume.is_some() {
+        let digits: String = session.iter().map(|byte| format!("{byte:02x}")).collect();
+        note(format_args!(
+            "alcc: after an end of this program: the same command with --session {digits}"
+        ));
+    }
     for header in &mut headers {
         (header.session, header.clock) = (session, clock_digest(&session));
     }
@@ -172,7 +182,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                     (Some(patience), Content::File(file)) => {
                         let patience = Duration::from_nanos(patience.as_nanos());
                         let cut = &mut |why: &Failure| note(format_args!("alcc: {why}; goes on"));
-                        resuming::flow(job, header, &file, patience, cut)
+                        let begun = args.session.is_some();
+                        resuming::flow(job, header, &file, begun, patience, cut)
                     }
                     (_, content) => flow(job, header, content),
                 };
@@ -194,6 +205,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let ended: Vec<Sent> = ended.into_iter().map(|(_, sent)| sent).collect();
     let cpu = alcc_sys::process_cpu() - before;
     conclude(args, &to, &plan, &ended, cpu, began.elapsed())
+}
+
+/// 32 hexadecimal digits.
+fn session(text: &str) -> Result<[u8; 16], String> {
+    let digits = text.len() == 32 && text.bytes().all(|c| c.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| digits);
+    let number =
+        number.ok_or("a session is 32 hexadecimal digits, as 'alcc send --resume' prints")?;
+    Ok(number.to_be_bytes())
 }
 
 fn options(args: &Args) -> Result<Options, Failure> {

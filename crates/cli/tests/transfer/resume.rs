@@ -229,3 +229,74 @@ fn what_cannot_resume_is_refused_in_words() {
     recv.kill().unwrap();
     recv.wait().unwrap();
 }
+
+/// Waits for a part of a file of so many bytes.
+fn comes(into: &std::path::Path, least: u64) {
+    let until = Instant::now() + Duration::from_secs(60);
+    let len = |part: std::io::Result<std::fs::DirEntry>| part.unwrap().metadata().unwrap().len();
+    while std::fs::read_dir(into).unwrap().map(len).max() < Some(least) {
+        assert!(Instant::now() < until, "nothing came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A sender in the background.
+fn spawn(port: u16, args: &[&str]) -> Child {
+    Command::new(ALCC)
+        .arg("send")
+        .args(args)
+        .arg(format!("127.0.0.1:{port}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_sender_that_was_killed_goes_on_when_it_is_started_again() {
+    let (folder, content, sent) = file();
+    let into = folder.path().join("into");
+    std::fs::create_dir(&into).unwrap();
+    let out = format!("{}/", into.display());
+    let (mut recv, port) = recv(&folder, &["--transport", "tcp", "--resume", "--out", &out]);
+    let args = ["--transport", "tcp", "--file", &sent, "--resume=30s"];
+    let mut first = spawn(port, &[&args[..], &["--rate", "8mbit"]].concat());
+    comes(&into, 500_000);
+    first.kill().unwrap();
+    let said = text(&first.wait_with_output().unwrap().stderr);
+    let session = said.lines().find_map(|line| line.split_once("--session "));
+    let session = session.expect(&said).1;
+    // Who began again would be cut here.
+    let (port, _) = relay(port, &[(10_000, How::Cut), (SIZE - 200_000, How::Cut)]);
+    let second = send(port, &[&args[..], &["--session", session]].concat());
+    let said = text(&second.stderr);
+    assert!(second.status.success(), "{said}");
+    assert!(!said.contains("goes on"), "{said}");
+    assert!(std::fs::read(into.join("received-1")).unwrap() == content);
+    assert_eq!(std::fs::read_dir(&into).unwrap().count(), 1);
+    recv.kill().unwrap();
+    recv.wait().unwrap();
+}
+
+/// A receiver keeps nothing after its own end, so all of it comes again.
+#[test]
+fn a_receiver_that_was_killed_and_started_again_gets_the_file() {
+    let (folder, content, sent) = file();
+    let into = folder.path().join("into");
+    std::fs::create_dir(&into).unwrap();
+    let out = format!("{}/", into.display());
+    let how = ["--transport", "tcp", "--resume", "--out", &out];
+    let (mut killed, port) = recv(&folder, &how);
+    let args = ["--transport", "tcp", "--file", &sent, "--resume=60s"];
+    let sender = spawn(port, &[&args[..], &["--rate", "8mbit"]].concat());
+    comes(&into, 500_000);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let again = ["recv", "--bind", "127.0.0.1", "--port", &port.to_string()];
+    let mut again = Command::new(ALCC).args(again).args(how).spawn().unwrap();
+    let ended = sender.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    assert!(std::fs::read(into.join("received-1")).unwrap() == content);
+    again.kill().unwrap();
+    again.wait().unwrap();
+}

@@ -16,17 +16,19 @@ const WAITS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)
 const PIECE: usize = 256 * 1024;
 
 /// Sends a file of a known size, and goes on where a connection was cut. Given up when for
-/// `patience` the receiver has got no more of it. `cut` is told why each connection ended.
+/// `patience` the receiver has got no more of it. `cut` is told why each connection ended. `begun`:
+/// an earlier program may have brought some of this session, so the receiver is asked first.
 pub fn flow(
     job: &Job<'_>,
     header: &Header,
     file: &File,
+    begun: bool,
     patience: Duration,
     cut: &mut dyn FnMut(&Failure),
 ) -> Sent {
     let began = now();
     let mut sent = Sent::default();
-    let result = whole(job, header, file, patience, cut, &mut sent);
+    let result = whole(job, header, file, begun, patience, cut, &mut sent);
     sent.took = now() - began;
     sent.complete = sent.complete.map(|_| sent.took);
     sent.failure = result.err().map(|why| why.into_failure(sent.bytes, job));
@@ -37,12 +39,13 @@ fn whole(
     job: &Job<'_>,
     header: &Header,
     file: &File,
+    begun: bool,
     patience: Duration,
     cut: &mut dyn FnMut(&Failure),
     sent: &mut Sent,
 ) -> Result<(), Broken> {
     // What the receiver has, once that is known; and the most of it so far, and since when.
-    let (mut have, mut most, mut moved) = (Some(0), 0, now());
+    let (mut have, mut most, mut moved) = ((!begun).then_some(0), 0, now());
     let mut wait = WAITS[0];
     let mut reached = false;
     loop {

@@ -328,7 +328,7 @@ fn send(cutting: &Cutting, folder: &Path, bytes: usize) -> (Sent, usize, Option<
     };
     let patience = Duration::from_millis(600);
     let header = header(9, bytes as u64, 0);
-    let sent = resuming::flow(&job, &header, &file, patience, &mut |_| {});
+    let sent = resuming::flow(&job, &header, &file, false, patience, &mut |_| {});
     std::fs::remove_file(path).unwrap();
     let kept = std::fs::read(folder.join("received-1")).ok();
     let kept = kept.map(|kept| kept == content);
