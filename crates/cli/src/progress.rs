@@ -12,6 +12,8 @@ pub(crate) struct Bar {
     bar: ProgressBar,
     began: Instant,
     said: Instant,
+    /// The part that an earlier command did.
+    stored: f64,
 }
 
 /// Interval between two lines without a terminal.
@@ -32,7 +34,13 @@ impl Bar {
             bar,
             began,
             said: Instant::now(),
+            stored: 0.0,
         }
+    }
+
+    /// This part was done by an earlier command, and took no time.
+    pub(crate) fn skip(&mut self, part: f64) {
+        self.stored += part;
     }
 
     /// A line above the bar, which stays.
@@ -44,12 +52,13 @@ impl Bar {
         if self.bar.is_hidden() {
             if self.said.elapsed() >= MIN_INTERVAL {
                 self.said = Instant::now();
-                let clock = clock(self.began.elapsed(), part);
+                let clock = clock(self.began.elapsed(), part, self.stored);
                 note(format_args!("{:3.0} %  {clock}  {what}", 100.0 * part));
             }
             return;
         }
-        let what = format!("{}  {what}", clock(self.began.elapsed(), part));
+        let clock = clock(self.began.elapsed(), part, self.stored);
+        let what = format!("{clock}  {what}");
         if self.bar.message() != what {
             self.bar.set_message(what);
         }
@@ -57,22 +66,20 @@ impl Bar {
     }
 }
 
-/// Elapsed time, and the total time at this speed.
-fn clock(elapsed: Duration, part: f64) -> String {
+/// Elapsed time, and the total time at this speed: that of what is not `stored`.
+fn clock(elapsed: Duration, part: f64, stored: f64) -> String {
     let seconds = |s: f64| match s.round() as u64 {
         s if s < 120 => format!("{s} s"),
         s if s < 7_200 => format!("{} min", s / 60),
         s => format!("{} h", s / 3_600),
     };
     let elapsed = elapsed.as_secs_f64();
-    if part < 0.01 {
+    let part = (part.min(1.0) - stored) / (1.0 - stored);
+    // Nothing is left, or nothing is known.
+    if part.is_nan() || part < 0.01 {
         return seconds(elapsed);
     }
-    format!(
-        "{} of about {}",
-        seconds(elapsed),
-        seconds(elapsed / part.min(1.0))
-    )
+    format!("{} of about {}", seconds(elapsed), seconds(elapsed / part))
 }
 
 impl Drop for Bar {
@@ -101,14 +108,18 @@ mod tests {
 
     #[test]
     fn the_clock_counts_from_the_beginning() {
-        for (ms, part, said) in [
-            (3_500, 0.58, "4 s of about 6 s"),
-            (4_000, 1.0, "4 s of about 4 s"),
-            (2_000, 0.0, "2 s"),
-            (60_000, 0.01, "60 s of about 100 min"),
-            (1_800_000, 0.125, "30 min of about 4 h"),
+        for (ms, part, stored, said) in [
+            (3_500, 0.58, 0.0, "4 s of about 6 s"),
+            (4_000, 1.0, 0.0, "4 s of about 4 s"),
+            (2_000, 0.0, 0.0, "2 s"),
+            (60_000, 0.01, 0.0, "60 s of about 100 min"),
+            (1_800_000, 0.125, 0.0, "30 min of about 4 h"),
+            // Nine tenths were there: a twentieth took 50 s, and another is left.
+            (50_000, 0.95, 0.9, "50 s of about 100 s"),
+            (1_000, 0.9, 0.9, "1 s"),
+            (1_000, 1.0, 1.0, "1 s"),
         ] {
-            assert_eq!(clock(Duration::from_millis(ms), part), said);
+            assert_eq!(clock(Duration::from_millis(ms), part, stored), said);
         }
     }
 }

@@ -12,6 +12,7 @@ use alcc_experiment::page::{self, ExperimentView, Provenance, Took};
 use alcc_experiment::plan::PlannedRun;
 use alcc_experiment::results::{Entry as StoredResult, Results};
 use alcc_experiment::run::{RunError, Runner, Side};
+use alcc_experiment::stored;
 use alcc_experiment::table::Table;
 use alcc_experiment::{Definition, Judgement, Plan, Run, StoredRuns, catalogue};
 use alcc_files::ScenarioFolder;
@@ -255,10 +256,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let needed = missing.as_ref();
         one.runs = match needed.filter(|_| one.definition.subject != Subject::Channel) {
             Some(why) => Err(RunError::MissingRequirement(why.clone())),
-            None => simulate(&runner, &one.id, &one.plan, &args.out, &mut |done| {
-                stored.get_or_insert(done);
-                bar.show((before + done) as f64 / total.max(1) as f64, &one.id);
-            })?,
+            None => simulate(
+                &runner,
+                &one.id,
+                &one.plan,
+                &args.out,
+                &mut |done, first| {
+                    if first {
+                        stored = Some(done);
+                        bar.skip(done as f64 / total.max(1) as f64);
+                    }
+                    bar.show((before + done) as f64 / total.max(1) as f64, &one.id);
+                },
+            )?,
         };
         before += one.plan.runs.len();
         if stored == Some(0) {
@@ -282,7 +292,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .collect();
     write_pages(&all, &judged, &args.out)?;
     if let Some(folder) = &args.results {
-        let mut results = results(&all, &judged, &files);
+        let mut results = results(&all, &judged, &files, &build()?);
         let name = results.name();
         // Those that were not asked for stay.
         let before = fs::read_to_string(folder.join(format!("{name}.json")));
@@ -295,7 +305,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         write(folder, &format!("{name}.md"), results.page())?;
     }
     if let Some(folder) = &args.applications {
-        let mut stored = applications(&all, &judged);
+        let mut stored = applications(&all, &judged, &build()?);
         // Those that were not asked for stay.
         let before = fs::read_to_string(folder.join("applications.json"));
         if let Some(before) = before
@@ -395,7 +405,10 @@ fn board(
         let plan = Plan::new(&definition).map_err(Failure::usage)?;
         let id = format!("board-{}", kind.name());
         let part = |done: usize| number as f64 + done as f64 / plan.runs.len().max(1) as f64;
-        let runs = simulate(runner, &id, &plan, out, &mut |done| {
+        let runs = simulate(runner, &id, &plan, out, &mut |done, first| {
+            if first {
+                bar.skip((part(done) - part(0)) / Kind::SIMULATED.len() as f64);
+            }
             bar.show(part(done) / Kind::SIMULATED.len() as f64, &id);
         })?;
         let runs = runs.map_err(|error| match error {
@@ -438,11 +451,22 @@ fn board(
     Ok(ExitCode::SUCCESS)
 }
 
+fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|e| Failure::usage(format!("find our own program, to know its results: {e}")))
+}
+
+/// The build that rows are of.
+fn build() -> Result<String, Failure> {
+    let own = own_program()?;
+    let hash = alcc_lab::hash_of_files([own.as_path()]);
+    Ok(stored::build(&provenance().by, &hash))
+}
+
 /// Identifies what results depend on besides the scenarios. Stored runs of another build or another
 /// folder of traces do not count.
 pub(super) fn program(traces: Option<&Path>, plugins: &Plugins) -> Result<String, Failure> {
-    let own = std::env::current_exe()
-        .map_err(|e| Failure::usage(format!("find our own program, to know its results: {e}")))?;
+    let own = own_program()?;
     let files = std::iter::once(own.as_path());
     let files = files.chain(plugins.files().iter().map(PathBuf::as_path));
     let hash = alcc_lab::hash_of_files(files);
@@ -452,13 +476,14 @@ pub(super) fn program(traces: Option<&Path>, plugins: &Plugins) -> Result<String
     Ok(format!("alcc {version} {hash} {}", traces.display()))
 }
 
-/// The stored and new runs of one experiment, or what is missing for them.
+/// The stored and new runs of one experiment, or what is missing for them. `progress` is told how
+/// many there are, and whether it is the first time: those are of an earlier command.
 pub(super) fn simulate(
     runner: &Runner<'_>,
     id: &str,
     plan: &Plan,
     out: &Path,
-    progress: &mut dyn FnMut(usize),
+    progress: &mut dyn FnMut(usize, bool),
 ) -> Result<Result<Vec<Run>, RunError>, Failure> {
     let path = out.join(format!("{id}.runs.jsonl"));
     let wrong =
@@ -470,7 +495,10 @@ pub(super) fn simulate(
     };
     let options = OpenOptions::new().create(true).append(true).open(&path);
     let mut store = options.map_err(wrong)?;
-    let runs = runner.run(plan, &stored, &mut store, &mut |done, _| progress(done));
+    let mut first = true;
+    let runs = runner.run(plan, &stored, &mut store, &mut |done, _| {
+        progress(done, std::mem::take(&mut first));
+    });
     match runs {
         Err(RunError::Interrupted) => Err(Failure::failed(format!(
             "{id}: stopped: the same command goes on where it was"
@@ -505,12 +533,13 @@ fn traces<'a>(
 }
 
 /// What is stored of all of them.
-fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder) -> Results {
+fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder, build: &str) -> Results {
     let traces = traces(all.iter().flat_map(|one| &one.plan.runs), files);
     let entries = all.iter().zip(judged).map(|(one, judged)| StoredResult {
         definition: one.hash.clone(),
         source: one.definition.source.clone(),
         runs: one.runs.as_ref().map_or(0, Vec::len),
+        by: Some(build.to_owned()),
         judged: judged.clone(),
     });
     let provenance = provenance();
@@ -523,12 +552,15 @@ fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder) -> Resul
 }
 
 /// The figures of those that are about applications.
-fn applications(all: &[Asked], judged: &[Judgement]) -> Applications {
+fn applications(all: &[Asked], judged: &[Judgement], build: &str) -> Applications {
     let asked = all.iter().zip(judged);
     let asked = asked.filter(|(one, _)| one.definition.is_own_application());
     let entries = asked.map(|(one, judged)| {
         let runs = one.runs.as_deref().unwrap_or_default();
-        StoredApplication::new(&one.definition, one.hash.clone(), judged, runs)
+        StoredApplication {
+            by: Some(build.to_owned()),
+            ..StoredApplication::new(&one.definition, one.hash.clone(), judged, runs)
+        }
     });
     let provenance = provenance();
     Applications {

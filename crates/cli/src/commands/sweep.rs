@@ -101,8 +101,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         side: Side::Simulated,
     };
     let mut bar = Bar::new();
-    let runs = simulate(&runner, NAME, &plan, &args.out, &mut |done| {
-        bar.show(done as f64 / plan.runs.len().max(1) as f64, NAME);
+    let runs = simulate(&runner, NAME, &plan, &args.out, &mut |done, first| {
+        let part = done as f64 / plan.runs.len().max(1) as f64;
+        if first {
+            bar.skip(part);
+        }
+        bar.show(part, NAME);
     })?;
     drop(bar);
     let runs = runs.map_err(|unable| Failure::usage(unable.to_string()))?;

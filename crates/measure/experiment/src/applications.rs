@@ -3,6 +3,7 @@
 use crate::definition::{Definition, Subject};
 use crate::judge::{Judgement, metrics, number, range, value};
 use crate::run::Run;
+use crate::stored::{self, Stored};
 use alcc_lab::applications;
 use alcc_results::Spread;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,9 @@ pub struct StoredApplication {
     pub why: String,
     /// Repetitions of each cell.
     pub starts: u32,
+    /// The build of the program, see [`stored::build`]; `None`: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// Names of the axes.
     pub axes: Vec<String>,
     /// The cells in order: the choices, and each figure over the repetitions.
@@ -81,6 +85,7 @@ impl StoredApplication {
             verdict: judged.verdict.name().to_owned(),
             why: judged.why.clone(),
             starts: definition.starts,
+            by: None,
             axes: definition
                 .sweep
                 .iter()
@@ -92,6 +97,16 @@ impl StoredApplication {
                 .collect(),
             errors,
         }
+    }
+}
+
+impl Stored for StoredApplication {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn by(&self) -> Option<&str> {
+        self.by.as_deref()
     }
 }
 
@@ -115,12 +130,7 @@ impl Applications {
 
     /// Takes in the figures of experiments that have none here.
     pub fn keep(&mut self, before: Self) {
-        for one in before.experiments {
-            if !self.experiments.iter().any(|new| new.id == one.id) {
-                self.experiments.push(one);
-            }
-        }
-        self.experiments.sort_by(|a, b| a.id.cmp(&b.id));
+        stored::keep(&mut self.experiments, before.experiments);
     }
 
     /// Writes the page: `docs/applications.md`.
@@ -132,8 +142,11 @@ impl Applications {
              ```\nalcc reproduce --emu --full --jobs 1 --applications docs\n```\n\n\
              The program was {} on {}, with emulated links of the model `lte`. Median of the starts, and\n\
              their range. Other work was done on the machine meanwhile, so small differences mean nothing.\n\n\
-             [Decision 0277](decisions/0277-applications-are-experiments.md) says how each is measured.\n",
-            self.by, self.on
+             [Decision 0277](decisions/0277-applications-are-experiments.md) says how each is measured.\n\
+             {}\n",
+            self.by,
+            self.on,
+            stored::builds(&self.experiments)
         );
         for one in &self.experiments {
             let _ = write!(
@@ -245,28 +258,5 @@ values = ["cubic", "reno"]
         assert!(page.contains("A run failed: It broke."), "{page}");
         let again = Applications::from_json(&stored.to_json().unwrap()).unwrap();
         assert_eq!(again, stored);
-    }
-
-    /// Of two runs that asked for different experiments both stay; the newer one of the same counts.
-    #[test]
-    fn what_was_not_asked_for_stays() {
-        let of = |ids: &[&str], why: &str| Applications {
-            experiments: ids
-                .iter()
-                .map(|id| StoredApplication {
-                    id: (*id).to_owned(),
-                    why: why.to_owned(),
-                    ..StoredApplication::default()
-                })
-                .collect(),
-            ..Applications::default()
-        };
-        let mut new = of(&["b", "c"], "new");
-        new.keep(of(&["a", "b"], "old"));
-        let found = new.experiments.iter();
-        let found: Vec<_> = found
-            .map(|one| (one.id.as_str(), one.why.as_str()))
-            .collect();
-        assert_eq!(found, [("a", "old"), ("b", "new"), ("c", "new")]);
     }
 }

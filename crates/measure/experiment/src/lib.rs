@@ -31,6 +31,7 @@ pub mod plan;
 pub mod profile_picture;
 pub mod results;
 pub mod run;
+pub mod stored;
 pub mod sweep;
 pub mod table;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stored results of experiments with the checksums of their inputs, and the page of them.
 use crate::judge::{Judgement, Mode, Outcome, Verdict, number, range};
+use crate::stored::{self, Stored};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,8 +28,21 @@ pub struct Entry {
     pub source: String,
     /// Number of runs.
     pub runs: usize,
+    /// The build of the program, see [`stored::build`]; `None`: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// The verdict and its values.
     pub judged: Judgement,
+}
+
+impl Stored for Entry {
+    fn id(&self) -> &str {
+        &self.judged.id
+    }
+
+    fn by(&self) -> Option<&str> {
+        self.by.as_deref()
+    }
 }
 
 impl Results {
@@ -67,13 +81,7 @@ impl Results {
 
     /// Keeps what was stored before of experiments that were not run now.
     pub fn keep(&mut self, before: Self) {
-        let mut new = std::mem::replace(&mut self.experiments, before.experiments);
-        for old in &mut self.experiments {
-            if let Some(at) = new.iter().position(|one| one.judged.id == old.judged.id) {
-                *old = new.remove(at);
-            }
-        }
-        self.experiments.append(&mut new);
+        stored::keep(&mut self.experiments, before.experiments);
         for (name, hash) in before.traces {
             self.traces.entry(name).or_insert(hash);
         }
@@ -119,14 +127,16 @@ impl Results {
              Generated from `{name}.json` beside it. Do not edit: a test compares the two. The command is\n\n\
              ```\n{command}\n```\n\n\
              Of {} experiments {} are reproduced, {} differ and another one shows the cause, {} differ, and {} are not run\n\
-             ([verdicts](reproducing.md#verdicts)). The program was {} on {}, {how}.\n\n",
+             ([verdicts](reproducing.md#verdicts)). The program was {} on {}, {how}.\n\
+             {}\n\n",
             self.experiments.len(),
             count(Verdict::Reproduced),
             count(Verdict::DiffersExplained),
             count(Verdict::Differs),
             count(Verdict::NotRun),
             self.by,
-            self.on
+            self.on,
+            stored::builds(&self.experiments)
         );
         text += "| experiment | source | verdict | published | here | runs | why |\n|---|---|---|---|---|---|---|\n";
         for Entry {
@@ -221,6 +231,7 @@ mod tests {
                 definition: String::new(),
                 source: String::new(),
                 runs: 1,
+                by: None,
                 judged,
             }],
             ..Results::default()
@@ -228,20 +239,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_run_again_is_kept() {
-        let mut before = stored(Mode::Emulated);
-        let mut other = before.experiments[0].clone();
-        other.judged.id = "alcc-fig6".to_owned();
-        before.experiments.push(other);
-        before.traces.insert("a".to_owned(), "old".to_owned());
-        let mut now = stored(Mode::Emulated);
-        now.experiments[0].runs = 5;
+    fn traces_of_what_is_kept_are_kept() {
+        let (mut before, mut now) = (stored(Mode::Emulated), stored(Mode::Emulated));
+        before.traces = [("a", "old"), ("b", "old")]
+            .map(|(a, b)| (a.into(), b.into()))
+            .into();
         now.traces.insert("a".to_owned(), "new".to_owned());
         now.keep(before);
-        let found = now.experiments.iter();
-        let found: Vec<_> = found.map(|one| (&*one.judged.id, one.runs)).collect();
-        assert_eq!(found, [("alcc-fig5", 5), ("alcc-fig6", 1)]);
-        assert_eq!(now.traces["a"], "new");
+        assert_eq!(now.experiments.len(), 1);
+        assert_eq!((&*now.traces["a"], &*now.traces["b"]), ("new", "old"));
     }
 
     #[test]

@@ -121,6 +121,10 @@ pub fn run(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Measured, LabError> {
+    experiment
+        .schemes
+        .iter()
+        .try_for_each(Scheme::check_kernel)?;
     let scratch = tempfile::Builder::new()
         .prefix("alcc-")
         .tempdir()

@@ -205,6 +205,23 @@ impl Scheme {
         Some(self.kernel.as_str()).filter(|kernel| !kernel.is_empty())
     }
 
+    /// Checks that this kernel has the congestion control.
+    ///
+    /// # Errors
+    /// [`LabError::Run`] with what helps.
+    pub(crate) fn check_kernel(&self) -> Result<(), LabError> {
+        let Some(kernel) = self.kernel() else {
+            return Ok(());
+        };
+        alcc_pipe::check_under(kernel).map_err(|_| LabError::Run {
+            scheme: self.name.clone(),
+            why: format!(
+                "the kernel has no {kernel}: load its module (modprobe tcp_{kernel}), or boot a kernel built with CONFIG_TCP_CONG_{}",
+                kernel.to_uppercase()
+            ),
+        })
+    }
+
     /// The row's fields that the scheme alone decides. In a preloaded program feedback and
     /// enforcement come from the runtime's own report, and a transport's may be others than the
     /// usual ones.
@@ -275,6 +292,20 @@ fn flow_of(part: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_lacks_is_named_with_what_helps() {
+        let mut scheme = Scheme::parse("alcc-verus/over=bic", &Registry::builtin(), Side::Emulated);
+        let scheme = scheme.as_mut().unwrap();
+        scheme.kernel = "nosuch".to_owned();
+        let error = scheme.check_kernel().unwrap_err().to_string();
+        assert!(
+            error.ends_with("the kernel has no nosuch: load its module (modprobe tcp_nosuch), or boot a kernel built with CONFIG_TCP_CONG_NOSUCH"),
+            "{error}"
+        );
+        scheme.kernel = "reno".to_owned();
+        scheme.check_kernel().unwrap();
+    }
 
     #[test]
     fn between_two_programs_of_ours() {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What rows that are stored beside the documentation have in common: rows of experiments that are
+//! not run again stay, and each says which build it is of.
+use std::collections::BTreeMap;
+
+/// The stored row of one experiment.
+pub trait Stored {
+    /// Name of the experiment.
+    fn id(&self) -> &str;
+
+    /// The build that it is of, see [`build`]; `None`: unknown.
+    fn by(&self) -> Option<&str>;
+}
+
+/// Name and version of the program, and the first twelve digits of its SHA-256: two builds of one
+/// version differ.
+pub fn build(by: &str, sha256: &str) -> String {
+    format!("{by} ({})", &sha256[..sha256.len().min(12)])
+}
+
+/// Takes in rows of experiments that have none here.
+pub fn keep<T: Stored>(rows: &mut Vec<T>, before: Vec<T>) {
+    let new: Vec<T> = (before.into_iter())
+        .filter(|old| !rows.iter().any(|row| row.id() == old.id()))
+        .collect();
+    rows.extend(new);
+    rows.sort_by(|a, b| a.id().cmp(b.id()));
+}
+
+/// A sentence that says of which builds the rows are.
+pub(crate) fn builds<T: Stored>(rows: &[T]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in rows {
+        *counts.entry(row.by().unwrap_or("unknown")).or_default() += 1;
+    }
+    let counts = counts.iter().map(|(by, count)| format!("{by}: {count}"));
+    let counts: Vec<String> = counts.collect();
+    format!(
+        "Rows of each build, with the first digits of the program's SHA-256: {}.",
+        counts.join("; ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(PartialEq, Debug)]
+    struct Row(&'static str, Option<&'static str>);
+
+    impl Stored for Row {
+        fn id(&self) -> &str {
+            self.0
+        }
+
+        fn by(&self) -> Option<&str> {
+            self.1
+        }
+    }
+
+    /// Of two runs that asked for different experiments both stay; the newer one of the same counts.
+    #[test]
+    fn what_was_not_asked_for_stays_with_its_build() {
+        let mut rows = vec![Row("c", Some("new")), Row("b", Some("new"))];
+        keep(&mut rows, vec![Row("b", Some("old")), Row("a", None)]);
+        let found = [Row("a", None), Row("b", Some("new")), Row("c", Some("new"))];
+        assert_eq!(rows, found);
+        assert!(builds(&rows).ends_with("SHA-256: new: 2; unknown: 1."));
+    }
+
+    #[test]
+    fn two_builds_of_one_version_differ() {
+        let sum = "0123456789abcdef";
+        assert_eq!(build("alcc 1.0.0", sum), "alcc 1.0.0 (0123456789ab)");
+        assert_eq!(build("alcc 1.0.0", "01"), "alcc 1.0.0 (01)");
+    }
+}
