@@ -177,11 +177,17 @@ fn on_thread<R: Send>(f: impl FnOnce() -> R + Send) -> Result<R, EmuError> {
     })
 }
 
-/// Gives the calling thread no real-time priority, whatever its maker has. A write to the files of
-/// /proc/sys/net that switch a device tries again and again, inside the kernel, until it has the
-/// routing lock. Under `chrt -f` two such threads kept both cores, and the lock's holder, of the
-/// same priority, never ran again.
+/// Takes a real-time priority from the calling thread, which it has from its maker. A write to the
+/// files of /proc/sys/net that switch a device tries again and again, inside the kernel, until it
+/// has the routing lock. Under `chrt -f` two such threads kept both cores, and the lock's holder, of
+/// the same priority, never ran again. Whoever asked for less than usual (SCHED_BATCH, SCHED_IDLE)
+/// keeps nobody from running, and gets that.
 fn be_ordinary() {
+    // SAFETY: 0 is the calling thread.
+    let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+    if ![libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy) {
+        return;
+    }
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: the parameter is valid, and 0 is the calling thread. Nothing depends on success.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const none) };
@@ -206,5 +212,23 @@ mod tests {
         }
         let inside = on_thread(policy).unwrap();
         assert_eq!((policy(), inside), (libc::SCHED_FIFO, libc::SCHED_OTHER));
+    }
+
+    #[test]
+    fn whoever_asks_for_less_than_usual_gets_it() {
+        let none = libc::sched_param { sched_priority: 0 };
+        for asked in [libc::SCHED_BATCH, libc::SCHED_IDLE] {
+            // A thread of its own: an idle one may not be allowed to become ordinary again.
+            let inside = std::thread::scope(|scope| {
+                let asks = scope.spawn(|| {
+                    // SAFETY: the parameter is valid, and 0 is the calling thread.
+                    let set = unsafe { libc::sched_setscheduler(0, asked, &raw const none) };
+                    assert_eq!(set, 0, "{asked}");
+                    on_thread(policy).unwrap()
+                });
+                asks.join().unwrap()
+            });
+            assert_eq!(inside, asked);
+        }
     }
 }

@@ -7,7 +7,6 @@ use crate::namespace::within;
 use crate::pins;
 use crate::selection::{Attached, Found, Future, Prefix, Selection, Sockets};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, OpenObject};
-use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -210,12 +209,11 @@ impl Future<'_> {
                 &e,
             )
         };
-        let name = self.name()?;
+        let (cgroup, name) = self.open()?;
         let mut open = open(&[FUTURE])?;
         let bytes = rodata(self.selection, false, &Act::Select(control));
         configure(&mut open, &bytes).map_err(failed)?;
         let object = load(open)?;
-        let cgroup = File::open(self.cgroup).map_err(|e| BpfError::file("open", self.cgroup, e))?;
         let mut link: Link = program(&object, FUTURE)
             .attach_cgroup(cgroup.as_raw_fd())
             .map_err(failed)?;
@@ -226,7 +224,7 @@ impl Future<'_> {
 
     /// Ends it. `false`: there was none.
     pub fn end(&self) -> Result<bool, BpfError> {
-        let name = self.name()?;
+        let (_, name) = self.open()?;
         let was = pins::pin(&name).exists();
         pins::end_link(&name)?;
         Ok(was)

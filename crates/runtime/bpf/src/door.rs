@@ -2,13 +2,13 @@
 //! The door for containers: the maps of `alcc_window` as socket options of the sockets of a cgroup.
 use crate::control::{self, is_loaded};
 use crate::error::BpfError;
-use crate::selection::{all_cgroups, is_cgroup};
+use crate::selection::{all_cgroups, open_cgroup};
 use crate::{Cost, WINDOW, pins};
 use libbpf_rs::Link;
 use nix::sys::socket::sockopt::TcpNoDelay;
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType};
 use nix::sys::socket::{getsockopt, setsockopt, socket};
-use std::fs::{self, File};
+use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -35,11 +35,7 @@ pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
             error: format!("{} is not loaded: run 'alcc bpf load'", WINDOW.name),
         });
     }
-    is_cgroup(cgroup)?;
-    let folder = File::open(cgroup).map_err(|e| BpfError::file("open the cgroup", cgroup, e))?;
-    let number = (folder.metadata())
-        .map_err(|e| BpfError::file("look at the cgroup", cgroup, e))?
-        .ino();
+    let (folder, number) = open_cgroup(cgroup)?;
     let name = |which: &str| format!("{PREFIX}{number}-{which}");
     if PROGRAMS.iter().all(|(_, w)| pins::pin(&name(w)).exists()) {
         return Ok(false);

@@ -43,7 +43,7 @@ pub enum BpfError {
         control: &'static str,
     },
     /// A file or folder.
-    #[error("{attempt} {}: {error}", path.display())]
+    #[error("{attempt} {}: {}", path.display(), words(error))]
     File {
         /// What was attempted.
         attempt: &'static str,
@@ -54,8 +54,9 @@ pub enum BpfError {
     },
     /// No folder of cgroup version 2.
     #[error(
-        "find the cgroup {}: {error}: give its folder below /sys/fs/cgroup/, as /proc/PID/cgroup of a process in it says",
-        path.display()
+        "find the cgroup {}: {}: give its folder below /sys/fs/cgroup/, as /proc/PID/cgroup of a process in it says",
+        path.display(),
+        words(error)
     )]
     NoCgroup {
         /// What was taken for one.
@@ -71,6 +72,13 @@ pub enum BpfError {
         /// What the kernel or libbpf said.
         error: String,
     },
+}
+
+/// What the system said, without its number.
+fn words(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_owned()
 }
 
 impl BpfError {

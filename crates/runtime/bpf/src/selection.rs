@@ -2,11 +2,13 @@
 //! Which connections.
 use crate::error::BpfError;
 use alcc_observe::Share;
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -100,11 +102,9 @@ pub struct Future<'a> {
 }
 
 impl Future<'_> {
-    /// The name of its pin, which may have no dot.
-    pub(crate) fn name(&self) -> Result<String, BpfError> {
-        is_cgroup(self.cgroup)?;
-        let cgroup = fs::metadata(self.cgroup)
-            .map_err(|e| BpfError::file("look at the cgroup", self.cgroup, e))?;
+    /// Its cgroup, and the name of its pin, which may have no dot.
+    pub(crate) fn open(&self) -> Result<(File, String), BpfError> {
+        let (cgroup, number) = open_cgroup(self.cgroup)?;
         let port = self
             .selection
             .port
@@ -113,7 +113,7 @@ impl Future<'_> {
             || "any".into(),
             |p| p.to_string().replace(['.', ':', '/'], "_"),
         );
-        Ok(format!("future-{port}-{prefix}-{}", cgroup.ino()))
+        Ok((cgroup, format!("future-{port}-{prefix}-{number}")))
     }
 }
 
@@ -240,16 +240,30 @@ pub fn cgroup_of(pid: u32) -> Option<PathBuf> {
     Some(root.join(path))
 }
 
-/// Else says so: every folder of cgroup version 2 has this file, and no other does.
-pub(crate) fn is_cgroup(folder: &Path) -> Result<(), BpfError> {
-    let found = fs::metadata(folder.join("cgroup.controllers"));
-    found.map_err(|e| no_cgroup(folder, e)).map(drop)
+/// A folder of cgroup version 2, and its number. Looked up once: it cannot become another meanwhile.
+///
+/// # Errors
+/// It is none, or cannot be opened.
+pub(crate) fn open_cgroup(path: &Path) -> Result<(File, u64), BpfError> {
+    let opened = || {
+        let folder = File::options()
+            .read(true)
+            .custom_flags(nix::libc::O_DIRECTORY)
+            .open(path)?;
+        if fstatfs(&folder)?.filesystem_type() != CGROUP2_SUPER_MAGIC {
+            let why = "it is of another file system";
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        let number = folder.metadata()?.ino();
+        Ok((folder, number))
+    };
+    opened().map_err(|e| no_cgroup(path, e))
 }
 
-fn no_cgroup(folder: &Path, error: std::io::Error) -> BpfError {
+fn no_cgroup(folder: &Path, error: Error) -> BpfError {
     let path = folder.to_path_buf();
     match error.kind() {
-        std::io::ErrorKind::PermissionDenied => BpfError::file("look at the cgroup", path, error),
+        ErrorKind::PermissionDenied => BpfError::file("look at the cgroup", path, error),
         _ => BpfError::NoCgroup { path, error },
     }
 }

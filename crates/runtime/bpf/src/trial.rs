@@ -48,7 +48,8 @@ impl Trial {
     /// What the kernel refuses, and another trial of the same selection.
     pub fn begin(selection: &Selection, cgroup: &Path, control: &str) -> Result<Self, BpfError> {
         ready()?;
-        let lock = alone(&Future { selection, cgroup }.name()?)?;
+        let (folder, name) = Future { selection, cgroup }.open()?;
+        let lock = alone(&name)?;
         let failed = |e: libbpf_rs::Error| BpfError::kernel("begin the trial", &e);
         let mut open = open(&[FUTURE, READINGS])?;
         configure(&mut open, &rodata(selection, false, &Act::Watch(control))).map_err(failed)?;
@@ -60,7 +61,6 @@ impl Trial {
         let readings = program(&object, READINGS)
             .attach_iter(watched.as_fd())
             .map_err(failed)?;
-        let folder = File::open(cgroup).map_err(|e| BpfError::file("open", cgroup, e))?;
         let future = program(&object, FUTURE)
             .attach_cgroup(folder.as_raw_fd())
             .map_err(failed)?;
