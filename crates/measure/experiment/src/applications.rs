@@ -233,6 +233,7 @@ values = ["cubic", "reno"]
                 .into_iter()
                 .collect(),
             profiles: Vec::new(),
+            notes: Vec::new(),
             error: seconds.is_none().then(|| "it broke".to_owned()),
         };
         let mut runs = [2.0, 1.0, 4.0].map(|s| run("cubic", Some(s))).to_vec();

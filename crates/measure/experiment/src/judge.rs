@@ -294,6 +294,9 @@ impl Definition {
                 outcomes.len()
             );
         }
+        if let Some(doubts) = runs.ok().and_then(doubts) {
+            why += &format!("; {doubts}");
+        }
         Judgement {
             id: id.to_owned(),
             mode: mode.name().to_owned(),
@@ -322,6 +325,18 @@ impl std::fmt::Display for RunError {
             Self::Interrupted => f.write_str("stopped before its end: the same command goes on"),
         }
     }
+}
+
+/// What is to be said beside the figures of these runs: the first note, and in how many runs there
+/// are some.
+fn doubts(runs: &[Run]) -> Option<String> {
+    let mut noted = runs.iter().filter_map(|run| run.notes.first());
+    let first = noted.next()?;
+    let others = noted.count();
+    Some(match others {
+        0 => format!("of one run: {first}"),
+        n => format!("of {} of {} runs, one: {first}", n + 1, runs.len()),
+    })
 }
 
 fn describe_bound(e: &Expectation) -> String {
@@ -379,6 +394,7 @@ mod tests {
             summary: Some(alcc_results::simulated::Summary::default()),
             channel: BTreeMap::new(),
             profiles: Vec::new(),
+            notes: Vec::new(),
             error: None,
         }
     }
@@ -435,6 +451,18 @@ mod tests {
         let judged = d.judge("id", Mode::Simulated, Err(&missing), |_| true);
         assert_eq!(judged.verdict, Verdict::NotRun);
         assert!(judged.why.contains("--traces"), "{}", judged.why);
+    }
+
+    #[test]
+    fn what_makes_runs_doubtful_stands_beside_the_verdict() {
+        let d = definition("of = { scheme = 'copa' }\nat-least = 1.0");
+        let mut runs = [run("copa", 1, &[2.0]), run("copa", 2, &[2.0])];
+        let why = |runs: &[Run]| d.judge("id", Mode::Emulated, Ok(runs), |_| false).why;
+        assert_eq!(why(&runs), "its expectation holds");
+        runs[1].notes = vec!["copa: late".to_owned(), "copa: and more".to_owned()];
+        assert_eq!(why(&runs), "its expectation holds; of one run: copa: late");
+        runs[0].notes = vec!["copa: later".to_owned()];
+        assert!(why(&runs).ends_with("; of 2 of 2 runs, one: copa: later"));
     }
 
     #[test]

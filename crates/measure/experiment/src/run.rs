@@ -48,6 +48,9 @@ pub struct Run {
     /// Learned delay profiles to be drawn, of the first start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<DrawnProfile>,
+    /// What is to be said beside the figures of real programs: that the machine was full.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Why the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -241,6 +244,7 @@ impl Runner<'_> {
                 summary: None,
                 channel: figures.map_err(|wrong| run_error(recorder, wrong))?,
                 profiles: Vec::new(),
+                notes: Vec::new(),
                 error: None,
             });
         }
@@ -303,7 +307,10 @@ impl Runner<'_> {
             |real: Real| real.emulate(resolved.settle, &resolved.phases, tools, self.stop);
         match real.and_then(emulate) {
             Err(e) => self.not_emulated(planned, e),
-            Ok(outcome) => Ok(self.done(planned, Ok(outcome))),
+            Ok((rows, summary, notes)) => Ok(Run {
+                notes,
+                ..self.done(planned, Ok((rows, summary)))
+            }),
         }
     }
 
@@ -319,8 +326,9 @@ impl Runner<'_> {
             .ok_or_else(|| RunError::InvalidExperiment(format!("no application '{name}'")))?;
         match real.and_then(|real| real.apply(application, tools, self.stop)) {
             Err(e) => self.not_emulated(planned, e),
-            Ok(figures) => Ok(Run {
-                channel: figures,
+            Ok(shown) => Ok(Run {
+                channel: shown.figures,
+                notes: shown.notes,
                 summary: None,
                 ..self.done(planned, Ok(Default::default()))
             }),
@@ -357,6 +365,7 @@ impl Runner<'_> {
             summary,
             channel: BTreeMap::new(),
             profiles: Vec::new(),
+            notes: Vec::new(),
             error,
         }
     }

@@ -20,6 +20,7 @@ use crate::{LabError, route};
 use alcc_emu::{Dir, Namespace};
 use alcc_units::Span;
 use stage::Stage;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -29,6 +30,15 @@ use std::time::Instant;
 
 /// What an application yields, by name.
 pub type Figures = BTreeMap<String, f64>;
+
+/// What an application has shown.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// Its figures.
+    pub figures: Figures,
+    /// What is to be said beside them: as the notes of a comparison, each a line.
+    pub notes: Vec<String>,
+}
 
 /// An application.
 #[derive(Debug)]
@@ -93,9 +103,13 @@ pub fn run(
     duration: Span,
     tools: &Tools,
     stop: &AtomicBool,
-) -> Result<Figures, LabError> {
+) -> Result<Shown, LabError> {
     let (prepare, act) = match &application.how {
-        How::Beside(run) => return run(link, scheme, duration, tools, stop),
+        How::Beside(run) => {
+            let figures = run(link, scheme, duration, tools, stop)?;
+            let notes = Vec::new();
+            return Ok(Shown { figures, notes });
+        }
         How::Staged { prepare, run } => (prepare, run),
     };
     if scheme.transport.is_some() {
@@ -110,7 +124,7 @@ pub fn run(
     let scratch = tempfile::Builder::new()
         .prefix("alcc-")
         .tempdir()
-        .map_err(LabError::os("make a temporary folder"))?;
+        .map_err(LabError::os("make a temporary folder (TMPDIR says where)"))?;
     // Servers give up root before they read.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))
         .map_err(LabError::os("open the temporary folder to servers"))?;
@@ -128,6 +142,7 @@ pub fn run(
         origin: Instant::now(),
         duration: duration.into(),
         stop,
+        notes: RefCell::default(),
     };
     prepare(&stage)?;
     let wire = Wire::start(&ends, link, duration, false)?;
@@ -159,7 +174,13 @@ pub fn run(
     for (name, value) in OF_THE_LINK.into_iter().zip([mean, p95, seen.loss]) {
         figures.extend(value.map(|value| (name.to_owned(), value)));
     }
-    Ok(figures)
+    let notes = stage.notes.take();
+    let notes = notes.into_iter();
+    let notes = notes.map(|note| format!("{}: {note}", scheme.name));
+    Ok(Shown {
+        figures,
+        notes: notes.collect(),
+    })
 }
 
 /// The value below which this share of `values` lies; `None` without values.

@@ -128,7 +128,7 @@ pub fn run(
     let scratch = tempfile::Builder::new()
         .prefix("alcc-")
         .tempdir()
-        .map_err(LabError::os("make a temporary folder"))?;
+        .map_err(LabError::os("make a temporary folder (TMPDIR says where)"))?;
     let files = scratch.path().join("files");
     fs::create_dir(&files)
         .and_then(|()| File::create(files.join(server::FILE)))

@@ -22,6 +22,7 @@ use netlink_packet_sock_diag::inet::{
 };
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 
@@ -136,13 +137,37 @@ impl SockDiag {
         self.socket.send(&bytes, 0).map(drop)
     }
 
+    /// All connections of a family that their programs have closed and the kernel still sends for, by
+    /// number (`SO_COOKIE`). One walk through the kernel's table: for many at a time.
+    ///
+    /// # Errors
+    /// As [`SockDiag::connections`].
+    pub fn closed(&mut self, ipv4: bool) -> io::Result<HashMap<u64, Remains>> {
+        let socket_id = if ipv4 {
+            SocketId::new_v4()
+        } else {
+            SocketId::new_v6()
+        };
+        let request = InetRequest {
+            family: if ipv4 { AF_INET } else { AF_INET6 },
+            protocol: IPPROTO_TCP,
+            extensions: ExtensionFlags::INFO,
+            states: StateFlags::FIN_WAIT1 | StateFlags::CLOSING | StateFlags::LAST_ACK,
+            socket_id,
+        };
+        let mut found = HashMap::new();
+        self.dump(request, |response| {
+            let cookie = u64::from_ne_bytes(response.header.socket_id.cookie);
+            found.insert(cookie, remains(response));
+        })?;
+        Ok(found)
+    }
+
     /// All IPv4 connections whose port on our side is `port`.
     ///
     /// # Errors
     /// What the kernel says, or [`io::ErrorKind::InvalidData`] for an answer that makes no sense.
     pub fn connections(&mut self, port: u16) -> io::Result<Vec<Connection>> {
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
         let mut socket_id = SocketId::new_v4();
         socket_id.source_port = port;
         let request = InetRequest {
@@ -152,9 +177,19 @@ impl SockDiag {
             states: StateFlags::ESTABLISHED | StateFlags::FIN_WAIT1 | StateFlags::CLOSE_WAIT,
             socket_id,
         };
-        self.ask(header, request)?;
-
         let mut found = Vec::new();
+        self.dump(request, |response| found.extend(connection(response, port)))?;
+        Ok(found)
+    }
+
+    fn dump(
+        &mut self,
+        request: InetRequest,
+        mut each: impl FnMut(&InetResponse),
+    ) -> io::Result<()> {
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        self.ask(header, request)?;
         loop {
             let size = self.socket.recv(&mut &mut self.buffer[..], 0)?;
             let mut rest = self.buffer.get(..size).unwrap_or_default();
@@ -162,10 +197,10 @@ impl SockDiag {
                 let message =
                     NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(invalid)?;
                 match message.payload {
-                    NetlinkPayload::Done(_) => return Ok(found),
+                    NetlinkPayload::Done(_) => return Ok(()),
                     NetlinkPayload::Error(e) => return Err(e.to_io()),
                     NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
-                        found.extend(connection(&response, port));
+                        each(&response);
                     }
                     _ => {}
                 }
@@ -315,6 +350,7 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
 
     fn ms(n: u64) -> Time {
         Time::from_millis(n)
@@ -389,5 +425,42 @@ mod tests {
             found[0].rtt.is_some() && found[0].cwnd > 0 && !found[0].congestion.is_empty(),
             "{found:?}"
         );
+    }
+
+    /// A closed connection is seen by its number, in both ways, until its peer has all.
+    #[test]
+    fn a_closed_connection_is_seen_alone_and_among_all() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, remote) = listener.accept().unwrap();
+        let local = server.local_addr().unwrap();
+        let cookie = alcc_sys::cookie(server.as_raw_fd()).unwrap();
+        server.set_nonblocking(true).unwrap();
+        let (mut server, mut written) = (server, 0);
+        while let Ok(n) = server.write(&[7; 65_536]) {
+            written += n;
+        }
+        let Ok(mut diagnosis) = SockDiag::open() else {
+            eprintln!("skipped: needs the kernel's socket diagnosis (INET_DIAG)");
+            return;
+        };
+        assert!(!diagnosis.closed(true).unwrap().contains_key(&cookie));
+        drop(server);
+        let all = diagnosis.closed(true).unwrap();
+        let alone = diagnosis.remains(local, remote, cookie).unwrap();
+        for seen in [all.get(&cookie), Some(&alone)] {
+            let Some(Remains::Sends(reading)) = seen else {
+                panic!("{seen:?}");
+            };
+            assert!(reading.progress.in_buffer().get() > 0, "{reading:?}");
+        }
+        io::copy(
+            &mut Read::by_ref(&mut client).take(written as u64),
+            &mut io::sink(),
+        )
+        .unwrap();
+        while diagnosis.closed(true).unwrap().contains_key(&cookie) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 }

@@ -133,7 +133,7 @@ impl Server {
     /// Ends the server and all its processes, and reads the runtime's report if there is one.
     pub fn stop(mut self) -> Option<RuntimeReport> {
         self.program.end();
-        RuntimeReport::read(&self.folder.join("runtime.json"))
+        RuntimeReport::read(&self.folder.join("runtime.json")).ok()
     }
 }
 
@@ -141,22 +141,49 @@ impl Server {
 const MAX_LATE: f64 = 0.05;
 
 impl RuntimeReport {
+    /// What to say beside the figures of whatever ran under it.
+    ///
+    /// # Errors
+    /// They are those of plain TCP.
+    pub(crate) fn notes(&self) -> Result<Vec<String>, String> {
+        if self.connections == 0 {
+            return Err("alcc run controlled no connection".to_owned());
+        }
+        if self.failures > 0 {
+            return Err(format!(
+                "the runtime failed ({} of its processes) and left the connections to plain TCP",
+                self.failures
+            ));
+        }
+        let mut notes = Vec::from_iter(self.lateness());
+        if self.gate_closed == 0 && self.enforcement.contains("gate") {
+            notes.push(
+                "the gate never closed: the algorithm's window was never the limit".to_owned(),
+            );
+        }
+        Ok(notes)
+    }
+
     /// What to say of a runtime that often waited for a processor. An algorithm that looks at its
     /// path late is not the algorithm.
-    pub(crate) fn lateness(&self) -> Option<String> {
+    fn lateness(&self) -> Option<String> {
         let part = self.late_wakeups as f64 / self.wakeups.max(1) as f64;
         (part > MAX_LATE).then(|| {
             format!(
-                "{:.0} % of the runtime's wake-ups came more than 3 ms late: this machine was full, the row is not to be trusted",
+                "{:.0} % of the runtime's wake-ups came more than 3 ms late: this machine was full, the figures are not to be trusted",
                 part * 100.0
             )
         })
     }
 
-    /// What `alcc run` left; `None` if it left nothing that can be read.
-    pub(crate) fn read(path: &Path) -> Option<Self> {
-        let text = fs::read_to_string(path).ok()?;
-        serde_json::from_str(&text).ok()
+    /// What `alcc run` left.
+    ///
+    /// # Errors
+    /// Nothing that can be read.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let text = fs::read_to_string(path).ok();
+        let report = text.and_then(|text| serde_json::from_str(&text).ok());
+        report.ok_or_else(|| "alcc run left no report".to_owned())
     }
 }
 
@@ -209,4 +236,37 @@ http {{
 }}
 "
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_figures_doubtful_is_said() {
+        let fine = RuntimeReport {
+            connections: 1,
+            enforcement: "gate+pacing".to_owned(),
+            gate_closed: 3,
+            wakeups: 100,
+            late_wakeups: 5,
+            ..RuntimeReport::default()
+        };
+        assert_eq!(fine.notes(), Ok(Vec::new()));
+        let doubtful = RuntimeReport {
+            gate_closed: 0,
+            late_wakeups: 6,
+            ..fine
+        };
+        let notes = doubtful.notes().unwrap();
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes[0].starts_with("6 % of the runtime's wake-ups"));
+        let failed = RuntimeReport {
+            failures: 2,
+            ..doubtful
+        };
+        let why = failed.notes().unwrap_err();
+        assert!(why.contains("failed (2 of its processes)"), "{why}");
+        assert!(RuntimeReport::default().notes().is_err());
+    }
 }

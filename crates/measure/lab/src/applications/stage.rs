@@ -8,6 +8,7 @@ use crate::server::RuntimeReport;
 use crate::tools::{Tools, search};
 use alcc_emu::Namespace;
 use alcc_units::Rng;
+use std::cell::RefCell;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -33,6 +34,8 @@ pub(super) struct Stage<'a> {
     /// How long the link is watched.
     pub(super) duration: Duration,
     pub(super) stop: &'a AtomicBool,
+    /// What is to be said beside the figures.
+    pub(super) notes: RefCell<Vec<String>>,
 }
 
 /// The client asks so long after the link's begin, however long its server took to start: every
@@ -185,25 +188,18 @@ impl Served {
         Err(self.program.failure("the server ended during the run"))
     }
 
-    /// Ends the server. A scheme that is controlled must have controlled something.
+    /// Ends the server. A scheme that is controlled must have controlled something; what else its
+    /// report says stands beside the figures.
     pub(super) fn end(mut self, stage: &Stage<'_>) -> Result<(), LabError> {
         self.check()?;
         self.program.end();
         let Some(report) = &self.report else {
             return Ok(());
         };
-        let runtime =
-            RuntimeReport::read(report).ok_or_else(|| stage.failed("alcc run left no report"))?;
-        match runtime {
-            RuntimeReport { connections: 0, .. } => {
-                Err(stage.failed("alcc run controlled no connection"))
-            }
-            RuntimeReport { failures: 1.., .. } => Err(stage.failed(format!(
-                "the runtime failed {} times and left the connection to plain TCP",
-                runtime.failures
-            ))),
-            _ => Ok(()),
-        }
+        let says = RuntimeReport::read(report).and_then(|runtime| runtime.notes());
+        let says = says.map_err(|why| stage.failed(why))?;
+        stage.notes.borrow_mut().extend(says);
+        Ok(())
     }
 }
 

@@ -182,26 +182,13 @@ impl Programs for Web {
             .runtime
             .take()
             .ok_or_else(|| self.failed("alcc run left no report"))?;
-        if runtime.connections == 0 {
-            return Err(self.failed("alcc run controlled no connection"));
-        }
-        if let Some(late) = runtime.lateness() {
-            notes.push(format!("{}: {late}", self.scheme.name));
-        }
+        let says = runtime.notes().map_err(|why| self.failed(why))?;
+        notes.extend(
+            says.iter()
+                .map(|note| format!("{}: {note}", self.scheme.name)),
+        );
         row.feedback = runtime.feedback;
         row.enforcement = runtime.enforcement;
-        if runtime.failures > 0 {
-            notes.push(format!(
-                "{}: the runtime failed {} times and left the connection to plain TCP",
-                self.scheme.name, runtime.failures
-            ));
-        }
-        if runtime.gate_closed == 0 && row.enforcement.contains("gate") {
-            notes.push(format!(
-                "{}: the gate never closed: the algorithm's window was never the limit",
-                self.scheme.name
-            ));
-        }
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A simulated scenario with real programs: what of it they can do, and both sides of it.
 use crate::LabError;
-use crate::applications::{self, Application, Figures};
+use crate::applications::{self, Application, Shown};
 use crate::link::Link;
 use crate::live::{self, Experiment, Measured, Times};
 use crate::scheme::{IN_KERNEL, Scheme, Side};
@@ -192,7 +192,7 @@ impl Real {
         application: &Application,
         tools: &Tools,
         stop: &AtomicBool,
-    ) -> Result<Figures, LabError> {
+    ) -> Result<Shown, LabError> {
         let [scheme] = &self.schemes[..] else {
             return Err(LabError::Twin {
                 what: format!("{} with {} flows", application.name, self.schemes.len()),
@@ -203,7 +203,8 @@ impl Real {
     }
 
     /// Runs the real programs alone. [`alcc_emu::prepare`] must have succeeded before. Returns a row
-    /// for each flow and what all of them had together; single seconds count from `settle` on.
+    /// for each flow, what all of them had together, and what is to be said beside it; single
+    /// seconds count from `settle` on.
     ///
     /// # Errors
     /// As [`live::run`], and [`LabError::Run`] for the first flow that failed.
@@ -213,8 +214,13 @@ impl Real {
         phases: &[Phase],
         tools: &Tools,
         stop: &AtomicBool,
-    ) -> Result<(Vec<Row>, simulated::Summary), LabError> {
-        let Measured { rows, series, .. } = self.measure(tools, stop, &mut |_| {})?;
+    ) -> Result<(Vec<Row>, simulated::Summary, Vec<String>), LabError> {
+        let Measured {
+            rows,
+            series,
+            notes,
+            ..
+        } = self.measure(tools, stop, &mut |_| {})?;
         let failed = rows.iter().find(|row| row.error.is_some());
         if let Some((row, why)) = failed.and_then(|row| Some((row, row.error.clone()?))) {
             return Err(LabError::Run {
@@ -225,7 +231,7 @@ impl Real {
         let seconds: Vec<Vec<u64>> = series.iter().map(live::seconds).collect();
         let shares = live::shares(&rows, &seconds, &self.times, self.duration);
         let summary = simulated::Summary::of_rows(&rows, &shares, self.duration, settle, phases);
-        Ok((rows, summary))
+        Ok((rows, summary, notes))
     }
 }
 
