@@ -2,7 +2,7 @@
 //! `alcc run --metrics`: the counters of a run in Prometheus' text format.
 use crate::failure::Failure;
 use crate::http::{Answer, Handler, Place, Request, Server};
-use alcc_observe::{BOUNDS_US, ByReason, Group, Histogram, Segment, State};
+use alcc_observe::{BOUNDS_US, ByReason, Group, Histogram, Missed, Segment};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -64,12 +64,6 @@ fn page(segment: &Segment) -> Page {
             "counter",
             "Processes that loaded the library.",
             t.processes as f64,
-        ),
-        (
-            "alcc_left_alone_total",
-            "counter",
-            "TCP connections left alone by the selection.",
-            t.left_alone as f64,
         ),
         (
             "alcc_runtime_failures_total",
@@ -180,6 +174,14 @@ fn page(segment: &Segment) -> Page {
 fn uncontrolled(segment: &Segment, page: &mut Page) {
     let totals = segment.totals();
     let missed: Vec<_> = segment.missed();
+    let name = "alcc_left_alone_total";
+    let help = "TCP connections left alone by the selection, by what leaves them out.";
+    page.metric(name, "counter", help);
+    for why in Missed::ALL.into_iter().filter(|why| why.is_chosen()) {
+        let found = missed.iter().find(|(other, _)| *other == why);
+        let n = found.map_or(0, |(_, n)| n.connections);
+        page.sample(name, &format!("reason=\"{}\"", why.name()), n as f64);
+    }
     let bypassed = |n: &ByReason| -> Vec<_> {
         let all = n.iter().filter(|(_, n)| *n > 0);
         all.map(|(why, n)| (why.name(), n)).collect()
@@ -218,11 +220,7 @@ fn open_now(segment: &Segment, page: &mut Page) {
         } else {
             c.who.local.port()
         };
-        let state = match c.now.state {
-            State::Controlled => "controlled",
-            State::Off => "off",
-            State::Failed => "failed",
-        };
+        let state = c.now.word();
         let sum = now.entry((port, c.who.algorithm, state)).or_default();
         sum.0 += 1;
         sum.1 = sum.1.saturating_add(c.now.in_flight.get());
@@ -305,6 +303,18 @@ mod tests {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text
+    }
+
+    #[test]
+    fn what_is_left_alone_has_its_reason() {
+        let (_dir, segment) = segment();
+        segment.leave_alone(Missed::Loopback);
+        segment.leave_alone(Missed::Loopback);
+        let page = page(&segment).0;
+        for (reason, n) in [("loopback", 2), ("outbound", 0), ("excluded", 0)] {
+            let line = format!("alcc_left_alone_total{{reason=\"{reason}\"}} {n}\n");
+            assert!(page.contains(&line), "{page}");
+        }
     }
 
     #[test]

@@ -19,7 +19,6 @@ use alcc_observe::{Pattern, Share};
 use alcc_results::trial::{Effect, Tally, Transfers, effects, harm};
 use alcc_socket::{Rule, now};
 use alcc_units::{Span, Time, positive};
-use left::Left;
 use list::List;
 use source::{Kernel, Readings, Ring, Seen};
 use std::collections::BTreeMap;
@@ -147,6 +146,8 @@ struct Known {
     lost: u64,
     /// Connections that were closed with bytes in flight and not seen to their end.
     unseen: u64,
+    /// Connections that were closed with bytes in flight while too many others were followed.
+    beyond: u64,
 }
 
 impl Known {
@@ -246,13 +247,7 @@ impl Follower {
     fn follow(self, source: Source, stop: &AtomicBool, interval: Span) {
         match source {
             Source::Ring(segment) => {
-                if let Ok(trace) = segment.trace() {
-                    let segment = &*segment;
-                    let mut ring = Ring {
-                        segment,
-                        trace,
-                        left: Left::default(),
-                    };
+                if let Ok(mut ring) = Ring::new(&segment) {
                     self.run(&mut ring, stop, interval);
                 }
             }
@@ -269,6 +264,7 @@ impl Follower {
             {
                 let mut known = locked(&self.known);
                 (known.lost, known.unseen) = (source.lost(), source.unseen());
+                known.beyond = source.beyond();
             }
             if over {
                 return source.end();
@@ -284,7 +280,7 @@ impl Follower {
                     note(report::line(&self.name, &known));
                 }
             }
-            std::thread::park_timeout(source.period());
+            source.wait();
         }
     }
 

@@ -272,6 +272,34 @@ fn a_transfer_counts_whoever_ends_it_and_however_it_is_written() {
     }
 }
 
+/// Each has its own server, its own clients and its own figures.
+#[test]
+fn two_at_the_same_time_do_not_mix() {
+    let trials = [
+        ("fixed:window=20", SERVER, 36),
+        ("fixed:window=900000", CLOSES, 24),
+    ];
+    let results = std::thread::scope(|scope| {
+        let run = |(cc, server, clients)| tried(cc, clients, 400_000, &Way::Preloaded(server));
+        let [one, other] = trials.map(|trial| scope.spawn(move || run(trial)));
+        [one.join().unwrap(), other.join().unwrap()]
+    });
+    for ((cc, _, clients), result) in trials.into_iter().zip(results) {
+        let Some((trial, said)) = result else { return };
+        let counted = |group: &str| trial[group]["transfers"].as_u64().unwrap();
+        let all = counted("plain") + counted("treated");
+        let clients = u64::from(clients);
+        // As above, one may be divided.
+        assert!(
+            (clients - 2..=clients + 8).contains(&all),
+            "{cc}: {trial}\n{said}"
+        );
+        assert!(said.contains(&format!("trial of {cc} on 50%")), "{said}");
+        let slower = effect(&trial, "time_ms")["verdict"] == "worse";
+        assert!(slower || !cc.ends_with("=20"), "{cc}: {trial}\n{said}");
+    }
+}
+
 #[test]
 fn it_is_found_behind_a_proxy_too() {
     let Some((trial, said)) = tried("budget", 50, 1_200_000, &Way::Proxy) else {

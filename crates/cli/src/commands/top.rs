@@ -10,7 +10,7 @@ use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
 use crate::summary::{uncontrolled, uncontrolled_lines};
 use crate::wording::count;
-use alcc_observe::{State, StatusRecord};
+use alcc_observe::StatusRecord;
 use alcc_socket::now;
 use alcc_units::{Rate, Span, Time, positive};
 use attached::{Attached, One};
@@ -246,7 +246,7 @@ fn measured(row: &Row, time: Span) -> String {
 const PEER: fn(&Row) -> String = |row| row.record.who.remote.to_string();
 const PORT: fn(&Row) -> String = |row| row.record.who.local.port().to_string();
 const CC: fn(&Row) -> String = |row| row.record.who.algorithm.clone();
-const STATE: fn(&Row) -> String = |row| state(row).to_owned();
+const STATE: fn(&Row) -> String = |row| row.record.now.word().to_owned();
 const RTT: fn(&Row) -> String = |row| measured(row, row.record.now.rtt);
 const DELAY: fn(&Row) -> String = |row| measured(row, row.record.now.queueing());
 const RATE: fn(&Row) -> String = |row| format!("{:.2}", row.rate.as_mbps_f64());
@@ -390,15 +390,6 @@ fn table(runs: &[Running], rows: &[Row], screen: Option<Screen>) -> String {
     text
 }
 
-fn state(row: &Row) -> &'static str {
-    match (row.record.now.state, row.record.now.resting) {
-        (State::Off, _) => "off",
-        (State::Failed, _) => "failed",
-        (State::Controlled, true) => "idle",
-        (State::Controlled, false) => "sending",
-    }
-}
-
 fn as_json(runs: &[Running], rows: &[Row]) -> serde_json::Value {
     let now = now();
     let connections = rows.iter().map(|row| {
@@ -406,7 +397,7 @@ fn as_json(runs: &[Running], rows: &[Row]) -> serde_json::Value {
         json!({
             "run": row.run, "pid": row.run.map(|_| who.pid), "before": row.before, "connection": who.id, "cookie": who.cookie,
             "local": who.local.to_string(), "peer": who.remote.to_string(), "outbound": who.outbound,
-            "algorithm": who.algorithm, "feedback": who.feedback, "enforcement": who.enforcement, "state": state(row),
+            "algorithm": who.algorithm, "feedback": who.feedback, "enforcement": who.enforcement, "state": row.record.now.word(),
             "window_bytes": c.window.map(|w| w.get()), "in_flight_bytes": c.in_flight.get(),
             "cwnd_segments": c.cwnd, "ssthresh_segments": c.ssthresh, "mss_bytes": c.mss.get(),
             "rtt_ms": c.rtt.as_millis_f64(), "smoothed_rtt_ms": c.smoothed.as_millis_f64(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A trial as a line, a table, metrics, JSON and a page.
 use super::Known;
+use super::left::MOST;
 use crate::metrics::Page;
 use crate::wording::count;
 use alcc_results::trial::{Effect, Metric, Tally};
@@ -114,6 +115,13 @@ pub(super) fn table(name: &str, known: &Known) -> String {
             count(known.unseen, "connection")
         );
     }
+    if known.beyond > 0 {
+        let _ = write!(
+            text,
+            "\nalcc: {} closed with bytes in flight while {MOST} others were followed: what they sent last is not in it",
+            count(known.beyond, "connection")
+        );
+    }
     text
 }
 
@@ -194,7 +202,7 @@ pub(super) fn json(name: &str, known: &Known) -> serde_json::Value {
         "algorithm": name, "plain": group(&known.plain), "treated": group(&known.treated),
         "confidence": 0.99, "effects": effects.collect::<Vec<_>>(),
         "stopped": known.stopped.map(|e| e.metric.name()), "readings_lost": known.lost,
-        "connections_unseen": known.unseen,
+        "connections_unseen": known.unseen, "connections_not_followed": known.beyond,
     })
 }
 

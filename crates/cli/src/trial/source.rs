@@ -2,7 +2,8 @@
 //! Where a trial's readings come from: the runtime of the server or of the proxy, or the kernel.
 use super::left::Left;
 use alcc_bpf::Counters;
-use alcc_observe::{Action, Command, Pattern, Segment, Share, TraceReader, Traced};
+use alcc_lab::sampler::PERIOD;
+use alcc_observe::{Action, Command, LeftBell, Pattern, Segment, Share, TraceReader, Traced};
 use alcc_results::trial::Reading;
 use alcc_units::{Bytes, Span, Time};
 use std::sync::Arc;
@@ -28,14 +29,16 @@ const LEASE: Span = Span::from_secs(2);
 
 /// A source as the following thread has it.
 pub(super) trait Readings {
-    /// Time between two calls of [`Readings::take`].
-    fn period(&self) -> Duration;
+    /// Waits until it is time for [`Readings::take`], or somebody unparks the thread.
+    fn wait(&mut self);
     /// What has come since the last time.
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen));
     /// Readings that came too fast.
     fn lost(&self) -> u64;
     /// Connections that were closed with bytes in flight and not seen to their end.
     fn unseen(&self) -> u64;
+    /// Those that were not followed, because there were too many.
+    fn beyond(&self) -> u64;
     /// Plain TCP for all clients. `false`: not now, ask again.
     fn give_back(&mut self, share: Share) -> bool;
     /// No more readings.
@@ -44,36 +47,71 @@ pub(super) trait Readings {
 
 /// The ring holds 65536 readings.
 pub(super) struct Ring<'a> {
-    pub(super) segment: &'a Segment,
-    pub(super) trace: TraceReader<'a>,
-    pub(super) left: Left,
+    segment: &'a Segment,
+    trace: TraceReader<'a>,
+    bell: LeftBell<'a>,
+    left: Left,
+    /// Readings at the last look.
+    came: usize,
+}
+
+/// With so many readings at a look the ring is looked at again soon.
+const MANY: usize = 4096;
+/// How often the ring is looked at if few readings come and no closed connection is followed.
+const SELDOM: Duration = Duration::from_millis(50);
+
+impl<'a> Ring<'a> {
+    pub(super) fn new(segment: &'a Segment) -> std::io::Result<Self> {
+        Ok(Self {
+            segment,
+            trace: segment.trace()?,
+            bell: segment.left_bell(),
+            left: Left::default(),
+            came: 0,
+        })
+    }
+
+    /// Until the next look. `None`: nothing hurries, unless a connection is left.
+    fn period(&self) -> Option<Span> {
+        let soon = (self.came >= MANY).then_some(PERIOD);
+        self.left.period().or(soon)
+    }
 }
 
 impl Readings for Ring<'_> {
-    fn period(&self) -> Duration {
-        // Those that were left are read as often as the runtime read them.
-        Duration::from_millis(5)
+    fn wait(&mut self) {
+        match self.period() {
+            Some(period) => std::thread::park_timeout(period.into()),
+            None => self.bell.wait(SELDOM),
+        }
     }
 
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen)) {
         self.trace.lease(at + LEASE);
-        let left = &mut self.left;
-        self.trace.read(|traced| match traced {
-            Traced::Reading(entry) => each(&Seen {
-                connection: (entry.pid, entry.id),
-                client: entry.client,
-                reading: Reading {
-                    at: entry.at,
-                    acked: entry.acked,
-                    in_flight: entry.in_flight,
-                    rtt: entry.smoothed,
-                    retransmits: entry.retransmits,
-                    mss: entry.mss,
-                },
-            }),
-            Traced::Left(entry) => left.add(entry, each),
-        });
+        let Self {
+            trace, left, came, ..
+        } = self;
+        // Who is new here is not closed yet: from the next look on.
         left.take(at, each);
+        *came = 0;
+        trace.read(|traced| {
+            *came += 1;
+            match traced {
+                Traced::Reading(entry) => each(&Seen {
+                    connection: (entry.pid, entry.id),
+                    client: entry.client,
+                    reading: Reading {
+                        at: entry.at,
+                        acked: entry.acked,
+                        in_flight: entry.in_flight,
+                        rtt: entry.smoothed,
+                        retransmits: entry.retransmits,
+                        mss: entry.mss,
+                    },
+                }),
+                Traced::Left(entry) => left.add(entry, each),
+            }
+        });
     }
 
     fn lost(&self) -> u64 {
@@ -82,6 +120,10 @@ impl Readings for Ring<'_> {
 
     fn unseen(&self) -> u64 {
         self.left.unseen()
+    }
+
+    fn beyond(&self) -> u64 {
+        self.left.beyond()
     }
 
     fn give_back(&mut self, share: Share) -> bool {
@@ -102,8 +144,8 @@ impl Readings for Ring<'_> {
 pub(super) struct Kernel(pub(super) Box<alcc_bpf::Trial>);
 
 impl Readings for Kernel {
-    fn period(&self) -> Duration {
-        Duration::from_millis(5)
+    fn wait(&mut self) {
+        std::thread::park_timeout(PERIOD.into());
     }
 
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen)) {
@@ -118,6 +160,10 @@ impl Readings for Kernel {
     }
 
     fn unseen(&self) -> u64 {
+        0
+    }
+
+    fn beyond(&self) -> u64 {
         0
     }
 

@@ -15,6 +15,7 @@
 //! Nothing here controls a connection, or asks the kernel about one.
 
 mod accounts;
+mod bell;
 mod bypass;
 mod commands;
 mod entry;
@@ -49,4 +50,4 @@ pub use share::{Share, client_of};
 pub use sharing::Sharing;
 pub use status::{Identity, State, Status, StatusRecord};
 pub use totals::{AtomicTotals, Totals};
-pub use trace::{LeftEntry, TraceEntry, TraceReader, Traced};
+pub use trace::{LeftBell, LeftEntry, TraceEntry, TraceReader, Traced};

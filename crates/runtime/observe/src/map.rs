@@ -42,6 +42,8 @@ pub(crate) const TRACE_HEAD: usize = LEASE + 1;
 /// The same of the ring of events.
 pub(crate) const EVENTS_LEASE: usize = TRACE_HEAD + 1;
 pub(crate) const EVENTS_HEAD: usize = EVENTS_LEASE + 1;
+/// How many connections were left with bytes in flight: a futex for whoever follows them.
+pub(crate) const LEFT_COUNT: usize = EVENTS_HEAD + 1;
 /// What has passed of each connection: pairs of words.
 pub(crate) const ACCOUNTS: usize = 8192;
 pub(crate) const ACCOUNTS_COUNT: usize = 16_384;
@@ -72,7 +74,7 @@ const _: () = {
     assert!(ACCOUNTS_COUNT.is_power_of_two());
     assert!(COUNTERS + COUNTERS_LEN <= FAILED && FAILED + FAILED_LEN <= ABOUT);
     assert!(ABOUT + ABOUT_LEN <= ORDERS && ORDERS + ORDERS_LEN <= GROUPS);
-    assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && EVENTS_HEAD < ACCOUNTS);
+    assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && LEFT_COUNT < ACCOUNTS);
 };
 
 /// `MADV_POPULATE_WRITE` of linux/mman.h (Linux 5.14).

@@ -92,6 +92,16 @@ impl Status {
     pub fn queueing(&self) -> Span {
         self.rtt.saturating_sub(self.min_rtt)
     }
+
+    /// One word for tables and metrics: `sending`, `idle`, `off` or `failed`.
+    pub fn word(&self) -> &'static str {
+        match (self.state, self.resting) {
+            (State::Off, _) => "off",
+            (State::Failed, _) => "failed",
+            (State::Controlled, true) => "idle",
+            (State::Controlled, false) => "sending",
+        }
+    }
 }
 
 /// A connection in the table.

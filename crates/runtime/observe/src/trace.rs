@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The trace ring: the last readings of all processes of a run, for `alcc log` and `alcc trial`.
-use crate::map::{LEASE, TRACE, TRACE_COUNT, TRACE_ENTRY, TRACE_HEAD};
+use crate::bell;
+use crate::map::{LEASE, LEFT_COUNT, TRACE, TRACE_COUNT, TRACE_ENTRY, TRACE_HEAD};
 use crate::ring::{Reader, Record, Ring};
 use crate::segment::Segment;
 use crate::status;
@@ -8,6 +9,8 @@ use alcc_flow::TcpProgress;
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// One reading of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,6 +156,22 @@ pub(crate) fn write_left(
     fields[COUNTERS..][..4].copy_from_slice(&counters);
     fields[CLIENT] = client;
     RING.write(segment, fields);
+    bell::ring(segment.map().word(LEFT_COUNT));
+}
+
+/// Waits for connections that are left, in whatever process of a run.
+pub struct LeftBell<'a> {
+    segment: &'a Segment,
+    seen: u64,
+}
+
+impl LeftBell<'_> {
+    /// Waits until one more is left than at the end of the last call, `most` at the longest. May
+    /// return early.
+    pub fn wait(&mut self, most: Duration) {
+        let word = self.segment.map().word(LEFT_COUNT);
+        self.seen = bell::wait(word, self.seen, most);
+    }
 }
 
 /// Follows the readings of a run.
@@ -166,6 +185,15 @@ impl Segment {
     pub fn trace(&self) -> io::Result<TraceReader<'_>> {
         self.allocate(&RING)?;
         Ok(Reader::new(self, &RING))
+    }
+
+    /// To wait for connections that are left from now on.
+    pub fn left_bell(&self) -> LeftBell<'_> {
+        let seen = self.map().word(LEFT_COUNT).load(Ordering::Acquire);
+        LeftBell {
+            segment: self,
+            seen,
+        }
     }
 }
 
@@ -228,7 +256,6 @@ mod tests {
     use super::*;
     use crate::segment::tests::Scratch;
     use std::sync::Arc;
-    use std::sync::atomic::Ordering;
 
     fn reading(id: u64) -> TraceEntry {
         TraceEntry {
@@ -283,6 +310,7 @@ mod tests {
         let scratch = Scratch::new();
         let (writer, reader) = (Arc::new(scratch.create()), scratch.open());
         let mut trace = reader.trace().unwrap();
+        let mut bell = reader.left_bell();
         let who = status::tests::who(3);
         let slot = status::Slot::take(&writer, &who).unwrap();
         let tcp = TcpProgress {
@@ -300,6 +328,8 @@ mod tests {
             slot.index(),
             &tcp,
         );
+        // Whoever waits need not.
+        bell.wait(Duration::from_secs(600));
         let mut got = Vec::new();
         trace.read(|p| got.push(*p));
         let left = LeftEntry {
