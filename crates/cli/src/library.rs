@@ -14,7 +14,7 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
             Ok(named)
         } else {
             Err(Failure::usage(format!(
-                "ALCC_PRELOAD names {}, which is not there",
+                "ALCC_PRELOAD names {}, and there is no such file",
                 named.display()
             )))
         };
@@ -45,12 +45,15 @@ pub(crate) fn check(library: &Path) -> Result<(), Failure> {
         .output();
     // If no trial is possible, the library is used.
     let Ok(trial) = trial else { return Ok(()) };
-    if trial.status.success() && trial.stderr.is_empty() {
+    // ERROR: ld.so: object '...' from LD_PRELOAD cannot be preloaded (file too short): ignored. The
+    // caller's LD_PRELOAD may name others of which that is said: they are not ours to judge.
+    let said = String::from_utf8_lossy(&trial.stderr);
+    let ours = library.display().to_string();
+    let refused = said.lines().find(|line| line.contains(&ours));
+    if trial.status.success() && refused.is_none() {
         return Ok(());
     }
-    // ERROR: ld.so: object '...' from LD_PRELOAD cannot be preloaded (file too short): ignored.
-    let said = String::from_utf8_lossy(&trial.stderr);
-    let line = said.lines().next().unwrap_or("it ends");
+    let line = refused.or_else(|| said.lines().next()).unwrap_or("it ends");
     let why = line
         .rsplit_once('(')
         .and_then(|(_, rest)| rest.split(')').next())

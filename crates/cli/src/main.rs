@@ -34,6 +34,7 @@ mod output;
 mod plugin_arg;
 mod progress;
 mod runs;
+mod service;
 mod shared;
 mod summary;
 mod supervise;
@@ -123,7 +124,7 @@ fn main() -> ExitCode {
         Err(said) => said,
     };
     done.unwrap_or_else(|failure| {
-        output::note(format_args!("alcc: {failure}"));
+        output::note(output::one_line(&format!("alcc: {failure}")));
         failure::exit_code(&failure)
     })
 }

@@ -63,6 +63,19 @@ pub(crate) fn print(text: impl Display) -> Result<Reader, Failure> {
     Product::standard().fill(|to| to.write_all(text.to_string().as_bytes()))
 }
 
+/// An error as one line: a name of a file may have line breaks, and worse for terminals.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}
+
 /// Writes one line to standard error, in one piece. Nobody may be able to read it: that changes
 /// nothing.
 pub(crate) fn note(line: impl Display) {

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::output::{note, print};
 use alcc_units::want_number;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -55,23 +55,29 @@ fn answer(error: &clap::Error, words: &[OsString], program: &Command) -> Result<
             }
             Ok(ExitCode::SUCCESS)
         }
-        // Without arguments: the help.
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+        // The program's name alone: the help.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if words.len() < 2 => {
             note(text.to_string().trim_end());
             Ok(ExitCode::from(2))
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            Err(Failure::usage(unfinished(program, words)))
         }
         ErrorKind::InvalidUtf8 => {
             let odd = words.iter().find(|word| word.to_str().is_none());
             let odd = odd.map_or_else(String::new, |word| word.to_string_lossy().into_owned());
             Err(Failure::usage(format!(
-                "'{odd}' is not UTF-8: give the file a name that is"
+                "'{odd}' is not UTF-8: write it in UTF-8, or give the file another name"
             )))
         }
-        _ => Err(Failure::usage(format!(
-            "{}; see '{} --help'",
-            one_line(&text.to_string()),
-            command(program, words)
-        ))),
+        _ => {
+            let (name, _) = command(program, words);
+            let what = match hint(error, &name, words) {
+                Some((word, what)) => format!("{word}: {what}"),
+                None => one_line(&text.to_string()),
+            };
+            Err(Failure::usage(format!("{what}; see '{name} --help'")))
+        }
     }
 }
 
@@ -101,8 +107,87 @@ fn one_line(text: &str) -> String {
     want_number(&line)
 }
 
+/// An option that another command has, or half of what belongs together: command, option, what to
+/// do. clap only says that it is unexpected, or that others are missing.
+const HINTS: &[(&str, &str, &str)] = &[
+    ("sim", "--cc", "a flow names its algorithm: --flow budget"),
+    (
+        "sweep",
+        "--cc",
+        "a flow names its algorithm: --flow budget, or several by --vary 'flow=budget;copa'",
+    ),
+    ("compare", "--cc", "give --schemes cubic,alcc-budget"),
+    ("demo", "--cc", "give --schemes cubic,alcc-budget"),
+    (
+        "emulate",
+        "--cc",
+        "the emulator has no algorithm: give it to the program, as in 'alcc emulate -- alcc send --cc budget'",
+    ),
+    (
+        "reproduce",
+        "--full",
+        "it is for real programs: give --emu --full",
+    ),
+    (
+        "reproduce",
+        "--cells",
+        "it is for real programs: give --emu --cells AXIS=NAME",
+    ),
+    (
+        "reproduce",
+        "--applications",
+        "it is for whole runs of real programs: give --emu --full --applications DIR",
+    ),
+    (
+        "reproduce",
+        "--live",
+        "it is a part of the board: give --board DIR --live FILE",
+    ),
+];
+
+/// What to do instead, if it is a known mistake: an option that the command has not, or one without
+/// those that it needs.
+fn hint(
+    error: &clap::Error,
+    name: &str,
+    words: &[OsString],
+) -> Option<(&'static str, &'static str)> {
+    let ours = words.iter().take_while(|word| *word != "--");
+    let given = |option: &str| {
+        let mut words = ours.clone().filter_map(|word| word.to_str());
+        words.any(|word| word.split('=').next() == Some(option))
+    };
+    let meant = |option: &str, what: &str| match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(unknown)) => unknown == option,
+        Some(ContextValue::Strings(missing)) => {
+            let mut missing = missing.iter().filter_map(|m| m.split(' ').next());
+            given(option) && missing.any(|missing| what.contains(missing))
+        }
+        _ => false,
+    };
+    let command = name.rsplit(' ').next()?;
+    let mut hints = HINTS.iter();
+    let (_, option, what) =
+        hints.find(|(of, option, what)| *of == command && meant(option, what))?;
+    Some((option, what))
+}
+
+/// A command of which only the family was given.
+fn unfinished(program: &Command, words: &[OsString]) -> String {
+    let (name, at) = command(program, words);
+    let below = at.get_subcommands().map(Command::get_name);
+    let below: Vec<_> = below.filter(|name| *name != "help").collect();
+    let (last, others) = below.split_last().unwrap_or((&"a command", &[]));
+    let others = others.join(", ");
+    let list = match others.as_str() {
+        "" => (*last).to_owned(),
+        others => format!("{others} or {last}"),
+    };
+    format!("'{name}' needs a command: {list}; see '{name} --help'")
+}
+
 /// The intended command, as far as it is known: `alcc trace stats`.
-fn command(program: &Command, words: &[OsString]) -> String {
+fn command<'a>(program: &'a Command, words: &[OsString]) -> (String, &'a Command) {
     let (mut name, mut at) = (program.get_name().to_owned(), program);
     for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
         let Some(below) = at.find_subcommand(word) else {
@@ -115,7 +200,7 @@ fn command(program: &Command, words: &[OsString]) -> String {
         at = below;
         name = format!("{name} {word}");
     }
-    name
+    (name, at)
 }
 
 #[cfg(test)]
@@ -140,6 +225,21 @@ mod tests {
         ] {
             assert_eq!(one_line(text), line);
         }
+    }
+
+    #[test]
+    fn a_family_alone_is_told_its_commands() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let program = Command::new("alcc").subcommand(
+            Command::new("bpf")
+                .subcommand(Command::new("load"))
+                .subcommand(Command::new("status"))
+                .subcommand(Command::new("unload")),
+        );
+        assert_eq!(
+            unfinished(&program, &words("alcc bpf")),
+            "'alcc bpf' needs a command: load, status or unload; see 'alcc bpf --help'"
+        );
     }
 
     #[test]

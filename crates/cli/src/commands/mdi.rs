@@ -44,8 +44,8 @@ struct World {
     #[arg(long, value_name = "T", default_value = "40ms")]
     rtt: String,
     /// Simulations at a time [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
 }
 
 impl World {
@@ -72,7 +72,8 @@ impl World {
     }
 
     fn workers(&self) -> usize {
-        self.jobs.unwrap_or_else(super::compare::processors)
+        self.jobs
+            .map_or_else(super::compare::processors, usize::from)
     }
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::chosen::{Chosen, Options, Share};
+use crate::chosen::{Chosen, Share};
 use crate::config::rule_orders;
 use crate::events::Follower;
 use crate::failure::Failure;
-use crate::http::Place;
-use crate::json_out::JsonOut;
 use crate::kernel_limit;
 use crate::metrics::Metrics;
 use crate::output::{Product, folder, note};
 use crate::runs::enter;
+use crate::service::Service;
 use crate::trial::{self, Plan, Source, Watch};
 use crate::wording::{count, megabytes};
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
@@ -18,7 +17,6 @@ use alcc_units::{Span, positive};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +45,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "v1|v2")]
     proxy_protocol: Option<ProxyProtocol>,
     /// Loops that relay, each a thread [default: one per core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Clients that may wait for us to take them; the kernel's net.core.somaxconn limits it
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
     backlog: i32,
@@ -59,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s")]
     grace: Span,
     #[command(flatten)]
-    choice: Options,
+    service: Service,
     /// Connections to the same client address share one allowance, as if they were one connection;
     /// for algorithms with a window, such as budget or copa
     #[arg(long, value_name = "WITH")]
@@ -67,31 +65,12 @@ pub(crate) struct Args {
     /// Bytes that may wait for the algorithm, per connection
     #[arg(long, value_name = "BYTES", default_value = "131072")]
     queue: NonZeroUsize,
-    /// Seed of the algorithms' generators
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Write into this folder: a CSV file with a line per reading of a connection's counters, and
-    /// events.jsonl with what the algorithms say
-    #[arg(long, value_name = "DIR")]
-    log: Option<PathBuf>,
-    #[command(flatten)]
-    json: JsonOut,
-    /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a
-    /// path
-    #[arg(long, value_name = "ADDRESS|PATH")]
-    metrics: Option<Place>,
     #[command(flatten)]
     trial: trial::Args,
-    /// For tests: let the runtime fail after so many readings
-    #[arg(long, value_name = "N", hide = true)]
-    fault: Option<u64>,
-    /// Say nothing at start and end
-    #[arg(long)]
-    quiet: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let mut chosen = args.choice.chosen(args.share)?;
+    let mut chosen = args.service.choice.chosen(args.share)?;
     let options = args.trial.options()?;
     let plan = options
         .as_ref()
@@ -104,10 +83,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             "'under' in a section [[port]] or [[peer]] is for 'alcc run': the proxy takes one for all",
         ));
     }
-    if let Some(path) = &args.log {
+    if let Some(path) = &args.service.log {
         folder(path)?;
     }
-    let json = Product::named(args.json.path())?;
+    let json = Product::named(args.service.json.path())?;
     let (_entry, segment) = enter("proxy", &what(args))?;
     // Before the first thread: all of them leave these signals to us.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
@@ -117,10 +96,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let segment = Arc::new(segment);
     let crowded = |e| Failure::usage(format!("take the sections of the file: {e}"));
     segment.replace(rules).map_err(crowded)?;
-    let events = Follower::start(&segment, args.log.as_deref())?;
+    let events = Follower::start(&segment, args.service.log.as_deref())?;
     let watch = plan.as_ref();
-    let watch =
-        watch.map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), args.quiet));
+    let watch = watch
+        .map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), args.service.quiet));
     let watch = watch.transpose()?;
     let proxy = Proxy::start(
         &config(args, &chosen),
@@ -129,14 +108,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Some(&segment),
     )
     .map_err(|e| start_failure(args, &e))?;
-    let metrics = args.metrics.as_ref();
+    let metrics = args.service.metrics.as_ref();
     let _metrics = metrics
         .map(|place| {
             let more = watch.as_ref().map(Watch::metrics);
             Metrics::start(place, Arc::clone(&segment), more)
         })
         .transpose()?;
-    if !args.quiet {
+    if !args.service.quiet {
         let at: Vec<_> = proxy.addresses().iter().map(ToString::to_string).collect();
         note(format_args!(
             "alcc: relaying {} to {}, {}; at most {} connections at a time",
@@ -148,7 +127,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         ));
     }
     let stopper = proxy.stopper();
-    let (grace, quiet) = (args.grace, args.quiet);
+    let (grace, quiet) = (args.grace, args.service.quiet);
     std::thread::spawn(move || {
         while signals.wait().is_err() {}
         stopper.stop(Duration::from_nanos(grace.as_nanos()));
@@ -183,7 +162,10 @@ fn config(args: &Args, chosen: &Chosen) -> Config {
         listen: args.listen.clone(),
         to: args.to.clone(),
         proxy_protocol: args.proxy_protocol,
-        threads: args.threads.unwrap_or(cores),
+        threads: args
+            .threads
+            .and_then(|n| NonZeroUsize::new(n.into()))
+            .unwrap_or(cores),
         backlog: args.backlog,
         connect_timeout: Duration::from_nanos(args.connect_timeout.as_nanos()),
         // What the sections of the file say is given as orders.
@@ -215,9 +197,9 @@ fn settings(args: &Args, chosen: &Chosen, triple: &Triple) -> Settings {
         under: chosen.under.clone(),
         share: chosen.share,
         queue: args.queue.get(),
-        seed: args.seed,
-        log: args.log.clone(),
-        fault: args.fault,
+        seed: args.service.seed,
+        log: args.service.log.clone(),
+        fault: args.service.fault,
         ..Settings::new(chosen.cc.clone())
     }
 }
@@ -283,7 +265,7 @@ fn conclude(
         }
         file.report(format_args!("{report}"));
     }
-    if args.quiet {
+    if args.service.quiet {
         return;
     }
     note(format_args!(

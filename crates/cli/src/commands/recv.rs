@@ -2,7 +2,7 @@
 use super::send::How;
 use crate::certificate::Showing;
 use crate::failure::Failure;
-use crate::output::{note, print};
+use crate::output::{folder, note, print, will_be_written};
 use crate::progress::stop_flag;
 use crate::transport;
 use alcc_lab::Row;
@@ -193,8 +193,14 @@ fn out(args: &Args) -> Result<Output, Failure> {
     }
     let ends_like_a_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
     match std::fs::metadata(path) {
-        Ok(about) if about.is_dir() => Ok(Output::Folder(path.clone())),
-        Ok(_) if args.overwrite => Ok(Output::File(path.clone())),
+        Ok(about) if about.is_dir() => {
+            folder(path)?;
+            Ok(Output::Folder(path.clone()))
+        }
+        Ok(_) if args.overwrite => {
+            will_be_written(path)?;
+            Ok(Output::File(path.clone()))
+        }
         Ok(_) => Err(Failure::usage(format!(
             "--out {}: it exists: add --overwrite, or choose another name",
             path.display()
@@ -207,6 +213,7 @@ fn out(args: &Args) -> Result<Output, Failure> {
                     path.display()
                 )));
             }
+            will_be_written(path)?;
             Ok(Output::File(path.clone()))
         }
         Err(why) => Err(Failure::usage(format!(

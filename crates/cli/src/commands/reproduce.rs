@@ -66,8 +66,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "AXIS=NAME,...", requires = "emu")]
     cells: Option<String>,
     /// Runs at a time [default: as many as there are cores; shortened runs twice as many]
-    #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
     /// Write results.json, with the checksums of all inputs, and the page results.md into this
     /// folder; with --emu --full emulated.json and emulated.md
     #[arg(long, value_name = "DIR")]
@@ -224,7 +224,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         registry: &registry,
         files: &files,
         version: &program(args.traces.as_deref(), &args.plugins)?,
-        workers: args.jobs.unwrap_or(workers),
+        workers: args.jobs.map_or(workers, usize::from),
         stop: &stop,
         side: tools.as_ref().map_or(Side::Simulated, Side::Emulated),
     };

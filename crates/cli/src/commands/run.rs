@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::chosen::{Options, Share};
+use crate::chosen::Share;
 use crate::events::Follower;
 use crate::failure::Failure;
-use crate::http::Place;
-use crate::json_out::JsonOut;
 use crate::kernel_limit;
 use crate::library;
 use crate::loader;
 use crate::metrics::Metrics;
 use crate::output::{Product, folder};
 use crate::runs::enter;
+use crate::service::Service;
 use crate::summary::Summary;
 use crate::supervise;
 use crate::trial::{self, Plan, Source, Watch};
@@ -17,7 +16,7 @@ use crate::uncontrolled::{Search, Wanted};
 use alcc_cc::{Registry, Spec};
 use alcc_socket::{Deployment, Settings, Triple};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
@@ -48,27 +47,7 @@ pub(crate) struct Args {
 #[group(skip)]
 pub(crate) struct Server {
     #[command(flatten)]
-    choice: Options,
-    /// Seed of the algorithms' generators
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Write into this folder: a CSV file per process with a line per reading of a connection's
-    /// counters, and events.jsonl with what the algorithms say (slow start ended and by what,
-    /// modes, reductions)
-    #[arg(long, value_name = "DIR")]
-    log: Option<PathBuf>,
-    #[command(flatten)]
-    json: JsonOut,
-    /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a
-    /// path
-    #[arg(long, value_name = "ADDRESS|PATH")]
-    metrics: Option<Place>,
-    /// For tests: let the runtime of each process fail after so many readings
-    #[arg(long, value_name = "N", hide = true)]
-    fault: Option<u64>,
-    /// Say nothing on standard error
-    #[arg(long)]
-    quiet: bool,
+    service: Service,
     /// The program and its arguments; whatever stands behind its name is for it
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -84,26 +63,27 @@ pub(crate) fn serve(
     share: Option<Share>,
     trial: Option<&trial::Options>,
 ) -> Result<ExitCode, Failure> {
-    let mut settings = settings(args, share)?;
+    let service = &args.service;
+    let mut settings = settings(service, share)?;
     let plan =
         trial.map(|options| Plan::divide(options, &mut settings.cc, &mut settings.selection.rules));
     let plan = plan.transpose()?;
     let triple = settings.triple();
     let library = library::find()?;
     library::check(&library)?;
-    let json = Product::named(args.json.path())?;
-    if let Some(path) = &args.log {
+    let json = Product::named(service.json.path())?;
+    if let Some(path) = &service.log {
         folder(path)?;
     }
     let (entry, segment) = enter("run", &shell_line(&args.command))?;
     let segment = Arc::new(segment);
     settings.report = Some(entry.file());
-    let events = Follower::start(&segment, args.log.as_deref())?;
+    let events = Follower::start(&segment, service.log.as_deref())?;
     let watch = plan
         .as_ref()
-        .map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), args.quiet))
+        .map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), service.quiet))
         .transpose()?;
-    let metrics = args.metrics.as_ref();
+    let metrics = service.metrics.as_ref();
     let _metrics = metrics
         .map(|place| {
             let more = watch.as_ref().map(Watch::metrics);
@@ -111,14 +91,14 @@ pub(crate) fn serve(
         })
         .transpose()?;
     let mut command = prepared(&args.command, &settings, &library);
-    if let Some(files) = args.choice.plugins.env_value() {
+    if let Some(files) = service.choice.plugins.env_value() {
         command.env(alcc_plugin::ENV, files);
     }
     let summary = Summary {
         command: &args.command,
         settings: &settings,
         triple: &triple,
-        quiet: args.quiet,
+        quiet: service.quiet,
         plan: plan.as_ref(),
     };
     let search = Search::start(Wanted {
@@ -126,7 +106,7 @@ pub(crate) fn serve(
         selection: settings.selection.clone(),
         shared: entry.file(),
         library,
-        quiet: args.quiet,
+        quiet: service.quiet,
     });
     let ended = supervise::run(&mut command, || summary.begin())?;
     let missed = search.finish();
@@ -138,7 +118,7 @@ pub(crate) fn serve(
     Ok(ended)
 }
 
-fn settings(args: &Server, share: Option<Share>) -> Result<Settings, Failure> {
+fn settings(args: &Service, share: Option<Share>) -> Result<Settings, Failure> {
     let chosen = args.choice.chosen(share)?;
     let triple = Triple::choose(
         Deployment::Preloaded,

@@ -52,8 +52,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value = "swept")]
     out: PathBuf,
     /// Simulations at a time [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
     #[command(flatten)]
     plugins: Plugins,
     /// Print one JSON object
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         registry: &registry,
         files: &files,
         version: &program(None, &args.plugins)?,
-        workers: args.jobs.unwrap_or_else(super::compare::processors),
+        workers: args.jobs.map_or_else(super::compare::processors, usize::from),
         stop: &stop,
         side: Side::Simulated,
     };

@@ -15,6 +15,18 @@ use std::process::{Command, Output, Stdio};
 const WRONG: &[(&str, &str)] = &[
     ("nosuch", "'nosuch'"),
     ("smi", "'smi'"),
+    ("bpf", "load, status or unload"),
+    ("ctl", "off, on, reload or cc"),
+    ("ctl --json", "off, on, reload or cc"),
+    ("trace", "stats, convert"),
+    ("mdi", "train or validate"),
+    ("sim --cc budget", "--flow budget"),
+    ("sweep --cc budget --vary rtt=1ms,2ms", "--flow budget"),
+    ("compare --sim --cc budget", "--schemes cubic,alcc-budget"),
+    ("reproduce verus-fig11a --full", "--emu --full"),
+    ("reproduce verus-fig11a --cells a=b", "--emu --cells"),
+    ("reproduce --applications dir", "--emu --full"),
+    ("reproduce --live x", "--board DIR"),
     ("sim --flwo verus", "'--flow'"),
     ("sim --seed -1", "'-1': want a whole number"),
     ("sim --seed x", "want a whole number"),
@@ -121,10 +133,7 @@ const WRONG: &[(&str, &str)] = &[
     ("proxy --listen 1.2.3.4:80 --to 127.0.0.1:1", "1.2.3.4:80"),
     ("proxy --listen :0 --to 127.0.0.1", "host:port"),
     ("proxy --listen :0 --to 127.0.0.1:0", "host:port"),
-    (
-        "proxy --listen :0 --to 127.0.0.1:1 --threads 0",
-        "want at least 1",
-    ),
+    ("proxy --listen :0 --to 127.0.0.1:1 --threads 0", "1..=1024"),
     (
         "proxy --listen :0 --to 127.0.0.1:1 --backlog 0",
         "0 is not in",
@@ -162,6 +171,22 @@ const WRONG: &[(&str, &str)] = &[
         "proxy --listen :0 --to 127.0.0.1:1 --trial 10% --html /nosuch/x",
         "/nosuch/x",
     ),
+    (
+        "proxy --listen :0 --to 127.0.0.1:1 --threads 99999999999",
+        "1..=1024",
+    ),
+    ("reproduce --jobs 0 alcc-fig5", "1..=1024"),
+    ("sweep --jobs 0 --vary rtt=20ms,40ms", "1..=1024"),
+    ("mdi train --jobs 100000", "1..=1024"),
+    (
+        "trace convert good.trace --to rates --bin 100h",
+        "longer than the trace",
+    ),
+    ("run --plugin dir -- true", "dir: "),
+    ("trial --share 10%@x -- true", "'10%@x'"),
+    ("send --size 5parsec 127.0.0.1", "such as 2000000"),
+    ("detach --pid 1 --cc copa", "'--cc'"),
+    ("bpf load --door notes.txt", "notes.txt"),
     ("attach --port 0 --cc copa", "0 is not in"),
     ("attach --port 80 --cc nope", "nope"),
     ("attach --port 80 --cc sprout:nope=1", "no option 'nope'"),
@@ -532,6 +557,8 @@ fn a_file_need_not_have_a_name_in_utf_8() {
             odd,
             word("--to"),
             word("rates"),
+            word("--bin"),
+            word("1ms"),
         ],
         &[
             word("trace"),
@@ -571,6 +598,37 @@ fn a_file_need_not_have_a_name_in_utf_8() {
         look("sim", &output, 2, "caf\u{fffd}.trace' is not UTF-8"),
         None
     );
+}
+
+/// A name may have a line break; an error still is one line.
+#[test]
+fn a_line_break_in_a_word_makes_no_second_line() {
+    let dir = folder();
+    for line in [
+        &["run", "--", "no\nsuch"][..],
+        &["sim", "--flow", "cubic\nreno"],
+        &["sim", "--link", "a\nb"],
+        &["run", "--config", "new\nline", "--", "true"],
+    ] {
+        let output = alcc(dir.path(), line);
+        assert_eq!(look(&line.join(" "), &output, 2, "\\n"), None);
+    }
+}
+
+/// What another library of LD_PRELOAD lacks is not ours.
+#[test]
+fn somebody_elses_library_that_is_missing_is_no_error_of_ours() {
+    let dir = folder();
+    let output = Command::new(ALCC)
+        .args(["run", "--", "true"])
+        .current_dir(dir.path())
+        .env("XDG_RUNTIME_DIR", dir.path().join("runtime"))
+        .env("LD_PRELOAD", "/no-such-library.so")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("alcc: budget controls"), "{said}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::{Deployment, Enforcement, Feedback, Rule, Selection, Triple};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::Pattern;
+use alcc_units::want_number;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -138,14 +139,13 @@ impl Settings {
         registry.build(&cc).map_err(bad(CC))?;
         let auto = |value: Option<String>| value.unwrap_or_else(|| "auto".to_owned());
         let (feedback, enforcement) = (auto(text(FEEDBACK)?), auto(text(ENFORCE)?));
-        let triple = Triple::choose(
-            Deployment::Preloaded,
-            cc.to_string(),
-            (&feedback, &enforcement),
-            // Whoever wrote this has looked. A connection that cannot have it takes the next best.
-            Ok(()),
-        )
-        .map_err(bad(ENFORCE))?;
+        // Whoever wrote this has looked. A connection that cannot have it takes the next best.
+        let choose = |feedback: &str, enforcement: &str| {
+            let pair = (feedback, enforcement);
+            Triple::choose(Deployment::Preloaded, cc.to_string(), pair, Ok(()))
+        };
+        choose(&feedback, "auto").map_err(bad(FEEDBACK))?;
+        let triple = choose(&feedback, &enforcement).map_err(bad(ENFORCE))?;
         let patterns = |variable: &'static str| -> Result<Vec<Pattern>, SettingsError> {
             let list = text(variable)?.unwrap_or_default();
             list.split(',')
@@ -155,7 +155,12 @@ impl Settings {
         };
         let number = |variable: &'static str| -> Result<Option<u64>, SettingsError> {
             text(variable)?
-                .map(|n| n.parse().map_err(bad::<std::num::ParseIntError>(variable)))
+                .map(|n| {
+                    n.parse().map_err(|why: std::num::ParseIntError| {
+                        let why = want_number(&why.to_string());
+                        bad(variable)(format!("'{n}': {why}"))
+                    })
+                })
                 .transpose()
         };
         let rules = text(RULES)?.unwrap_or_default();
@@ -234,5 +239,18 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(wrong.starts_with("ALCC_CC: no algorithm 'vrus'"), "{wrong}");
+        for (variable, value, said) in [
+            (FEEDBACK, "nope", "ALCC_FEEDBACK: feedback 'nope'"),
+            (ENFORCE, "nope", "ALCC_ENFORCE: enforcement 'nope'"),
+            (SEED, "x", "ALCC_SEED: 'x': want a whole number"),
+            (RULES, "garbage", "ALCC_RULES: 'garbage'"),
+        ] {
+            let env = |name: &str| match name {
+                CC => Some("copa".into()),
+                name => (name == variable).then(|| value.into()),
+            };
+            let wrong = Settings::from_env(&registry, env).unwrap_err().to_string();
+            assert!(wrong.starts_with(said), "{wrong}");
+        }
     }
 }

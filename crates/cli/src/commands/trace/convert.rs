@@ -56,6 +56,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let trace = read(args)?;
     match args.to {
         Form::Mahimahi => args.output.write(|to| trace.write(to))?,
+        Form::Rates if args.bin > trace.period() => {
+            return Err(Failure::usage(format!(
+                "convert to rates: --bin {} is longer than the trace, {}: take a shorter one",
+                args.bin,
+                trace.period()
+            )));
+        }
         Form::Rates => args.output.write(|to| trace.write_rates(args.bin, to))?,
         Form::Packets => {
             return Err(Failure::usage(

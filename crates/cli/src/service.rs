@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::chosen::Options;
+use crate::http::Place;
+use crate::json_out::JsonOut;
+use std::path::PathBuf;
+
+// What commands that serve for weeks have in common: 'alcc run', 'alcc trial' and 'alcc proxy'. No
+// doc comment: it would become the command's help.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Service {
+    #[command(flatten)]
+    pub(crate) choice: Options,
+    /// Seed of the algorithms' generators
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write into this folder: a CSV file per process with a line per reading of a connection's
+    /// counters, and events.jsonl with what the algorithms say (slow start ended and by what,
+    /// modes, reductions)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) log: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonOut,
+    /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a
+    /// path
+    #[arg(long, value_name = "ADDRESS|PATH")]
+    pub(crate) metrics: Option<Place>,
+    /// For tests: let each runtime fail after so many readings
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) fault: Option<u64>,
+    /// Say nothing on standard error
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
