@@ -96,7 +96,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         registry: &registry,
         files: &files,
         version: &program(None, &args.plugins)?,
-        workers: args.jobs.map_or_else(super::compare::processors, usize::from),
+        workers: args
+            .jobs
+            .map_or_else(super::compare::processors, usize::from),
         stop: &stop,
         side: Side::Simulated,
     };
