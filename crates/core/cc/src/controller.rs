@@ -438,7 +438,7 @@ pub trait Controller: Send {
     /// What may be sent now.
     fn allowance(&self) -> Allowance;
 
-    /// When [`Controller::on_timer`] wants to be called; `None`: never.
+    /// When [`Controller::on_timer`] wants to be called; `None` or [`Time::MAX`]: never.
     fn next_timer(&self) -> Option<Time> {
         None
     }

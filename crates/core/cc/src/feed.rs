@@ -389,10 +389,12 @@ impl Feed {
         }
     }
 
-    /// When [`Feed::run_timer`] is due.
+    /// When [`Feed::run_timer`] is due. A timer at [`Time::MAX`], where sums of times end, is never due.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
-        self.cc.next_timer().filter(|_| self.started)
+        self.cc
+            .next_timer()
+            .filter(|at| self.started && *at < Time::MAX)
     }
 
     /// When [`Feed::notify_local_receiver`] is due without arrivals.
@@ -453,5 +455,45 @@ mod tests {
         feed.advance(Time::ZERO + due.since(Time::ZERO) / 2);
         feed.feedback(&[]);
         assert!(feed.now() > due, "another instant");
+    }
+
+    #[derive(Clone)]
+    struct TimerAt(Time);
+
+    impl Controller for TimerAt {
+        fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &AckBatch<'_>) {}
+
+        fn on_timer(&mut self, cx: &mut Cx<'_>) {
+            self.0 = cx.now + Span::MAX / 2;
+        }
+
+        fn next_timer(&self) -> Option<Time> {
+            Some(self.0)
+        }
+
+        fn allowance(&self) -> Allowance {
+            Allowance::window(Bytes::new(1448))
+        }
+
+        fn clone_box(&self) -> Box<dyn Controller> {
+            Box::new(self.clone())
+        }
+    }
+
+    #[test]
+    fn a_timer_at_the_end_of_the_clock_is_never_due() {
+        let last = Time::from_nanos(u64::MAX - 1);
+        let mut feed = Feed::new(Box::new(TimerAt(last)), Time::ZERO);
+        feed.start(&Path {
+            mss: Bytes::new(1448),
+            seed: 1,
+            rtt_hint: None,
+        });
+        assert_eq!(feed.next_timer(), Some(last));
+        feed.advance(last);
+        feed.run_timer();
+        assert_eq!(feed.next_timer(), None);
+        feed.advance(Time::MAX);
+        assert!(!feed.is_due(), "of a plan that saturated");
     }
 }

@@ -272,6 +272,9 @@ impl Model {
         s.len = self.mss;
         let mut now = self.now + Span::from_millis(100);
         let end = now + Span::from_secs(60);
+        if end == Time::MAX {
+            return Ok(()); // The clock ends before.
+        }
         let pns: Vec<u64> = s.outstanding.iter().map(|p| p.pn).collect();
         s.acknowledge(now, &pns);
         // What giant records owe the pacer is the host's affair.
