@@ -50,13 +50,18 @@ impl std::fmt::Display for Took {
 }
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --good: #00805c; --bad: #b43c00; }
-body { background: #fff; color: #111; font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1rem; }
-@media (prefers-color-scheme: dark) { :root { --good: #00b383; --bad: #f0690f; } body { background: #121212; color: #eee; } }
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --good: #00805c; --bad: #b43c00; --paper: #fff; --edge: #0005; }
+body { background: var(--paper); color: #111; font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1rem; }
+@media (prefers-color-scheme: dark) { :root { --good: #00b383; --bad: #f0690f; --paper: #121212; --edge: #fff6; } body { color: #eee; } }
 table { border-collapse: collapse; width: 100%; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .5rem; text-align: left; vertical-align: top; }
 td.n { font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap; }
-.wide, .plot { overflow-x: auto; }
+.wide, .plot { overflow-x: auto; background: linear-gradient(to right, var(--paper) 30%, transparent) left, linear-gradient(to left, var(--paper) 30%, transparent) right, linear-gradient(to right, var(--edge), transparent) left, linear-gradient(to left, var(--edge), transparent) right; background-size: 40px 100%, 40px 100%, 14px 100%, 14px 100%; background-repeat: no-repeat; background-attachment: local, local, scroll, scroll; }
+@media (max-width: 40rem) {
+  .index table, .index tbody, .index tr, .index td { display: block; } .index thead { display: none; }
+  .index tr { border-bottom: 1px solid var(--line); padding: .5rem 0; } .index td { border: 0; padding: .1rem 0; text-align: left; }
+  .index td[data-is]::before { content: attr(data-is) ': '; opacity: .8; }
+}
 figure { margin: 1rem 0; } svg { display: block; width: 100%; min-width: 44rem; height: auto; }
 .reproduced::before { content: '✔ '; color: var(--good); } .differs::before { content: '✘ '; color: var(--bad); }
 .differs-explained::before { content: '≈ '; color: var(--bad); } .not-run::before { content: '– '; }
@@ -112,7 +117,7 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
                 (count(Verdict::Differs)) " differ, " (count(Verdict::NotRun)) " not run"
                 @if count(Verdict::Short) > 0 { ", " (count(Verdict::Short)) " too short to judge" } "."
             }
-            (wide("All experiments", &html! {
+            div.index { (wide("All experiments", &html! {
                 table {
                     thead { tr { th scope="col" { "Experiment" } th scope="col" { "Verdict" } th scope="col" { "Published" } th scope="col" { "Here" } th scope="col" { "Why" } th scope="col" { "Took" } } }
                     tbody {
@@ -120,15 +125,15 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
                             tr {
                                 td { a href={ (shown.judged.id) ".html" } { (shown.judged.id) } br; (shown.definition.title) }
                                 td { (verdict(shown.judged.verdict)) }
-                                td.n { (optional(shown.judged.published)) }
-                                td.n { (optional(shown.judged.ours)) }
-                                td { (shown.judged.why) }
-                                td.n { (shown.took.map_or_else(|| "–".to_owned(), |took| took.to_string())) }
+                                td.n data-is="Published" { (optional(shown.judged.published)) }
+                                td.n data-is="Here" { (optional(shown.judged.ours)) }
+                                td data-is="Why" { (shown.judged.why) }
+                                td.n data-is="Took" { (shown.took.map_or_else(|| "–".to_owned(), |took| took.to_string())) }
                             }
                         }
                     }
                 }
-            }))
+            })) }
         },
         provenance,
     )

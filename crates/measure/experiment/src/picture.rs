@@ -134,7 +134,8 @@ fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64, f64) {
         (a.min(v), b.max(v))
     });
     let least = if from_zero { least.min(0.0) } else { least };
-    let room = ((most - least) * 0.08).max(most.abs() * 0.02).max(1e-6);
+    let room = ((most - least) * 0.08).max(most.abs() * 0.02);
+    let room = if room > 0.0 { room } else { 1.0 };
     (
         if least == 0.0 && from_zero {
             0.0
@@ -143,6 +144,17 @@ fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64, f64) {
         },
         most + room,
     )
+}
+
+/// A tick of an axis so wide: neighbours differ in their text, however small or close their values.
+fn tick(value: f64, wide: f64) -> String {
+    let digits = 2 - wide.log10().floor() as i32;
+    let text = format!("{value:.*}", digits.clamp(0, 15) as usize);
+    if !text.contains('.') {
+        return text;
+    }
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0" } else { text }.to_owned()
 }
 
 fn draw(panel: &Panel<'_>) -> Result<String, String> {
@@ -154,23 +166,30 @@ fn draw(panel: &Panel<'_>) -> Result<String, String> {
         let least = x_label.clone().fold(f64::INFINITY, f64::min).max(1e-3);
         let most = x_label.fold(least, f64::max);
         let x = (least / 1.3..most * 1.3).log_scale().base(2.0);
-        chart(panel, &mut svg, x, y)?;
+        chart(panel, &mut svg, x, y, &number)?;
     } else if panel.categories.is_empty() {
         let (from, to) = range(x_label, true);
-        chart(panel, &mut svg, from..to, y)?;
+        chart(panel, &mut svg, from..to, y, &|at| tick(at, to - from))?;
     } else {
         chart(
             panel,
             &mut svg,
             -0.5..panel.categories.len() as f64 - 0.5,
             y,
+            &number,
         )?;
     }
     // Text and lines take the colour of the page.
     Ok(svg.replace("\"#000000\"", "\"currentColor\""))
 }
 
-fn chart<X>(panel: &Panel<'_>, svg: &mut String, x: X, y: (f64, f64)) -> Result<(), String>
+fn chart<X>(
+    panel: &Panel<'_>,
+    svg: &mut String,
+    x: X,
+    y: (f64, f64),
+    x_tick: &dyn Fn(f64) -> String,
+) -> Result<(), String>
 where
     X: AsRangedCoord<Value = f64>,
     X::CoordDescType: ValueFormatter<f64>,
@@ -186,7 +205,7 @@ where
     let categories = &panel.categories;
     let word = |at: &f64| {
         if categories.is_empty() {
-            return number(*at);
+            return x_tick(*at);
         }
         // A tick between two categories has no name.
         let whole = (at - at.round()).abs() < 1e-6 && *at > -0.5;
@@ -205,7 +224,7 @@ where
         .bold_line_style(RGBColor(128, 128, 128).mix(0.3))
         .x_labels(labels)
         .x_label_formatter(&word)
-        .y_label_formatter(&|v| number(*v))
+        .y_label_formatter(&|v| tick(*v, y.1 - y.0))
         .x_desc(panel.x_label)
         .y_desc(panel.metric)
         .draw()
@@ -315,6 +334,39 @@ mod tests {
         let of = |hex| oklab(times(vision, linear(hex)));
         let (a, b) = (of(one), of(other));
         (0..3).map(|i| (a[i] - b[i]).powi(2)).sum::<f64>().sqrt()
+    }
+
+    #[test]
+    fn no_two_ticks_have_the_same_text() {
+        for values in [
+            [0.0, 3e-7],
+            [0.0, 0.0],
+            [0.0, 4e-5],
+            [2e3, 5e5],
+            [1e-12, 2e-12],
+        ] {
+            let points = values.map(|v| Point {
+                series: 0,
+                at: (v, v),
+                spread: (v, v),
+            });
+            let panel = Panel {
+                metric: "loss",
+                x_label: "loss",
+                categories: Vec::new(),
+                log_x: false,
+                points: points.into(),
+            };
+            let svg = draw(&panel).unwrap();
+            let mut texts: Vec<&str> = (svg.lines())
+                .filter(|line| line.parse::<f64>().is_ok())
+                .collect();
+            assert!(texts.len() > 6, "{values:?} {texts:?}");
+            texts.sort_unstable();
+            let twice = |text: &&str| texts.iter().filter(|t| *t == text).count() > 2;
+            // Once on each axis.
+            assert!(!texts.iter().any(twice), "{values:?} {texts:?}");
+        }
     }
 
     #[test]
