@@ -18,11 +18,13 @@ fn forms_of_one_algorithm_run_beside_each_other() {
     let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(arguments.split(' '))
         .arg(folder.path())
+        // Nothing here needs a web server.
+        .env("ALCC_NGINX", "/no/such/nginx")
         .current_dir(root)
         .output()
         .expect("alcc starts");
     let says = String::from_utf8_lossy(&output.stderr).into_owned();
-    let known = ["find nginx", "find curl", "namespace", "device"];
+    let known = ["namespace", "device"];
     if output.status.code() == Some(2) && known.iter().any(|k| says.contains(k)) {
         support::lacks::lacks(says.trim());
         return;

@@ -391,7 +391,7 @@ pub(crate) fn checked(duration: Span) -> Result<Span, Failure> {
 pub(crate) fn tools() -> Result<Tools, Failure> {
     let alcc = std::env::current_exe()
         .map_err(|e| Failure::usage(format!("find our own program: {e}")))?;
-    Tools::find(alcc).map_err(Failure::usage)
+    Ok(Tools::new(alcc))
 }
 
 /// The command line, without what says only how fast to work and where to put the result.

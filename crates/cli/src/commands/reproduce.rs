@@ -334,6 +334,8 @@ fn real_tools(args: &Args) -> Result<Tools, String> {
     let needs = |why: String| format!("real programs: {why}");
     alcc_emu::prepare().map_err(|e| needs(e.to_string()))?;
     let tools = super::compare::tools().map_err(|e| needs(e.to_string()))?;
+    let web = tools.nginx().and_then(|_| tools.curl());
+    web.map_err(|e| needs(e.to_string()))?;
     let plugins = args.plugins.files().to_vec();
     Ok(Tools { plugins, ..tools })
 }

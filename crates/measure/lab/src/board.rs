@@ -114,9 +114,14 @@ pub fn compare(
     let runs: Vec<Run<'_>> = links.iter().flat_map(|l| runs(plan, l)).collect();
     // What real programs cannot do is said before anything runs.
     if let Backend::Emulated { tools, .. } = &plan.backend {
-        for scheme in plan.schemes.iter().filter(|scheme| scheme.is_crowd) {
+        for scheme in &plan.schemes {
+            if !scheme.is_crowd {
+                tools.check(scheme)?;
+                continue;
+            }
             for link in &plan.links {
-                real(plan, link, scheme, tools)?;
+                let flows = real(plan, link, scheme, tools)?.schemes;
+                flows.iter().try_for_each(|flow| tools.check(flow))?;
             }
         }
     }

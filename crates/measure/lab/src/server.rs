@@ -94,7 +94,7 @@ impl Server {
         fs::write(&configuration, nginx_configuration(folder, files, listen))
             .map_err(LabError::os(format!("write {}", configuration.display())))?;
         let report = folder.join("runtime.json");
-        let mut command = tools.below(scheme, &tools.nginx, &report, log);
+        let mut command = tools.below(scheme, &tools.nginx()?, &report, log);
         command.arg("-p").arg(folder).arg("-c").arg(&configuration);
         let says = folder.join("says");
         let mut program = Program::start(

@@ -9,10 +9,6 @@ use std::process::Command;
 /// The programs of an experiment: the distribution's, unmodified, and our own.
 #[derive(Clone)]
 pub struct Tools {
-    /// The server.
-    pub nginx: PathBuf,
-    /// The client.
-    pub curl: PathBuf,
     /// Our program, for `alcc run`.
     pub alcc: PathBuf,
     /// Plug-ins with algorithms, for `alcc run`.
@@ -22,40 +18,58 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Looks for them: `ALCC_NGINX` names the server, else the search path, the sbin folders (often
-    /// not in a user's path) and `target/deps/bin`, where `make setup` puts it. `alcc` is our own
-    /// program.
+    /// With our own program `alcc` and our own algorithms. The others are looked for when a scheme needs them.
+    pub fn new(alcc: PathBuf) -> Self {
+        Self {
+            alcc,
+            plugins: Vec::new(),
+            registry: Registry::builtin(),
+        }
+    }
+
+    /// The server: `ALCC_NGINX` names it, else it is in the search path, in the sbin folders (often not in a
+    /// user's path) or in `target/deps/bin`, where `make setup` puts it.
     ///
     /// # Errors
     /// [`LabError::Missing`] with what would fix it.
-    pub fn find(alcc: PathBuf) -> Result<Self, LabError> {
-        let nginx = match std::env::var_os("ALCC_NGINX").map(PathBuf::from) {
-            Some(named) if is_program(&named) => named,
-            Some(named) => {
-                return Err(LabError::Missing {
-                    program: "nginx",
-                    looked: format!("ALCC_NGINX names {}, which is no program", named.display()),
-                    fix: "name another or unset it".to_owned(),
-                });
-            }
+    pub fn nginx(&self) -> Result<PathBuf, LabError> {
+        match std::env::var_os("ALCC_NGINX").map(PathBuf::from) {
+            Some(named) if is_program(&named) => Ok(named),
+            Some(named) => Err(LabError::Missing {
+                program: "nginx",
+                looked: format!("ALCC_NGINX names {}, which is no program", named.display()),
+                fix: "name another or unset it".to_owned(),
+            }),
             None => search("nginx").ok_or_else(|| LabError::Missing {
                 program: "nginx",
                 looked: "not in PATH, /usr/sbin, /usr/local/sbin or target/deps/bin".to_owned(),
                 fix: "run 'make setup' (it unpacks nginx without starting it), install it, or set ALCC_NGINX".to_owned(),
-            })?,
-        };
-        let curl = search("curl").ok_or_else(|| LabError::Missing {
+            }),
+        }
+    }
+
+    /// The client.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] with what would fix it.
+    pub fn curl(&self) -> Result<PathBuf, LabError> {
+        search("curl").ok_or_else(|| LabError::Missing {
             program: "curl",
             looked: "not in PATH".to_owned(),
             fix: "install it (apt install curl) or run 'make setup'".to_owned(),
-        })?;
-        Ok(Self {
-            nginx,
-            curl,
-            alcc,
-            plugins: Vec::new(),
-            registry: Registry::builtin(),
         })
+    }
+
+    /// Whether the programs of this scheme are here: a transport brings its own.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] with what would fix it.
+    pub fn check(&self, scheme: &Scheme) -> Result<(), LabError> {
+        if scheme.transport.is_none() {
+            self.nginx()?;
+            self.curl()?;
+        }
+        Ok(())
     }
 }
 
@@ -100,8 +114,8 @@ impl Tools {
             .map(|p| p.join("../lib/alcc/libalcc_preload.so"));
         let named = std::env::var_os("ALCC_PRELOAD").map(PathBuf::from);
         [
-            Some(self.nginx.clone()),
-            Some(self.curl.clone()),
+            self.nginx().ok(),
+            self.curl().ok(),
             Some(beside),
             installed,
             named,

@@ -51,7 +51,7 @@ impl World {
         let scratch = tempfile::Builder::new()
             .prefix("alcc-bench-")
             .tempdir_in(std::env::temp_dir())?;
-        let tools = Tools::find(std::path::absolute(alcc)?)?;
+        let tools = Tools::new(std::path::absolute(alcc)?);
         std::fs::create_dir(scratch.path().join("files"))?;
         std::fs::write(scratch.path().join("files").join(FILE), vec![0x5a; size])?;
         Ok(Self {

@@ -34,7 +34,7 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
     let configuration = nginx_configuration(&stage.path("nginx"), &www, Listen::default());
     let configuration = stage.write("nginx.conf", configuration)?;
     let server = stage.serve(
-        &stage.tools.nginx,
+        &stage.tools.nginx()?,
         |command| {
             let folder = stage.path("nginx");
             command.arg("-p").arg(folder).arg("-c").arg(configuration);

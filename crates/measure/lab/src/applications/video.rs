@@ -77,7 +77,8 @@ fn encode(stage: &Stage<'_>) -> Result<(), LabError> {
 
 fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
     let ffmpeg = stage.find("ffmpeg", "ffmpeg")?;
-    let module = module(&stage.tools.nginx).ok_or_else(|| LabError::Missing {
+    let nginx = stage.tools.nginx()?;
+    let module = module(&nginx).ok_or_else(|| LabError::Missing {
         program: MODULE,
         looked: "not in nginx's folder of modules or target/deps/root".to_owned(),
         fix: "install it (apt install --no-install-recommends libnginx-mod-rtmp), or run 'scripts/setup test'".to_owned(),
@@ -93,7 +94,7 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
     );
     let configuration = stage.write("nginx.conf", configuration)?;
     let server = stage.serve(
-        &stage.tools.nginx,
+        &nginx,
         |command| {
             command.arg("-p").arg(&folder).arg("-c").arg(configuration);
         },

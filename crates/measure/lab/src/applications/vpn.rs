@@ -92,7 +92,7 @@ fn run(stage: &Stage<'_>, queue: Option<u32>) -> Result<Figures, LabError> {
     let end = origin + stage.duration;
     let datagrams = Datagrams::start(&stage.ends.sender, &stage.ends.receiver, origin, end)?;
     let server = SocketAddrV4::new(TUNNEL[0], PORT);
-    let download = Client::start(&stage.ends.receiver, &stage.tools.curl, server, origin)?;
+    let download = Client::start(&stage.ends.receiver, &stage.tools.curl()?, server, origin)?;
     stage.wait(end)?;
     let reads = download.stop();
     if !inner.is_alive() {
@@ -132,7 +132,7 @@ fn inner_server(stage: &Stage<'_>) -> Result<Program, LabError> {
         .map_err(LabError::os("make the file to download"))?;
     let configuration = nginx_configuration(&folder, &www, Listen::default());
     let configuration = stage.write("nginx.conf", configuration)?;
-    let mut command = Command::new(&stage.tools.nginx);
+    let mut command = Command::new(stage.tools.nginx()?);
     command.arg("-p").arg(&folder).arg("-c").arg(configuration);
     let name = &stage.scheme.name;
     let says = stage.path("nginx.says");

@@ -50,7 +50,7 @@ impl Web {
             scheme: scheme.clone(),
             sender: context.ends.sender.clone(),
             receiver: context.ends.receiver.clone(),
-            curl: context.tools.curl.clone(),
+            curl: context.tools.curl()?,
             port: listen.port,
             by_route: !context.is_shared || scheme.controlled.is_none(),
             server: Some(server),

@@ -169,6 +169,7 @@ impl Real {
         stop: &AtomicBool,
         progress: &mut dyn FnMut(f64),
     ) -> Result<Measured, LabError> {
+        (self.schemes.iter()).try_for_each(|scheme| tools.check(scheme))?;
         let experiment = Experiment {
             link: &self.link,
             shared: Some(&self.times),
