@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "competition.h"
 #include "drains.h"
 #include "loss_test.h"
 #include "rates.h"
@@ -44,6 +45,7 @@ struct budget {
 	__u32 lost;
 	__u64 round_from;
 	struct loss_test loss_test;
+	struct competition competition;
 	struct drains drains;
 	struct service service;
 };
@@ -64,6 +66,7 @@ PURE void budget_start(struct budget *b, __u64 now, __u32 delay)
 	b->delay = delay;
 	b->starting = 1;
 	drains_start(&b->drains, now);
+	competition_start(&b->competition, now);
 }
 
 /* The window outside of drains. */
@@ -102,6 +105,8 @@ PURE void budget_follow(struct budget *b)
 
 	if (wanted > b->cap)
 		wanted = b->cap;
+	if (!b->drains.draining && wanted < b->competition.window)
+		wanted = b->competition.window;
 	if (wanted > MAX_CWND)
 		wanted = MAX_CWND;
 	b->cwnd = wanted > ONE ? wanted : ONE;
@@ -137,6 +142,18 @@ PURE void budget_found(struct budget *b, int found)
 		b->cap = MAX_CWND;
 }
 
+/* A drain has ended: does a queue of others stand? */
+PURE void budget_drain_ends(struct budget *b, __u64 now)
+{
+	b->refilled = now + b->drains.base + BUDGET_REFILL;
+	competition_drained(&b->competition, &b->drains, now, b->unanswered ? 0 : b->delay,
+			    budget_product(b));
+	b->drains.held = b->competition.kept + 1 >= COMPETITION_DRAINS;
+	/* It ends with a drain, so the next one is due even if the path is seen empty. */
+	if (b->competition.window)
+		b->drains.unsure = 1;
+}
+
 /* Takes the RTT in. True if the packet had waited behind none of ours. */
 PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 {
@@ -151,12 +168,13 @@ PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 		if (b->starting)
 			budget_wait(b, a);
 		starved = b->acked_at && a->now - b->acked_at + DRAINS_GRAIN >= b->queueing;
-		switch (drains_step(&b->drains, a->now, a->sent_at, !b->starting, 1)) {
+		switch (drains_step(&b->drains, a->now, a->sent_at, !b->starting,
+				    competition_every(&b->competition))) {
 		case DRAINS_BEGIN:
 			b->unanswered = 0;
 			break;
 		case DRAINS_END:
-			b->refilled = a->now + b->drains.base + BUDGET_REFILL;
+			budget_drain_ends(b, a->now);
 			break;
 		default:
 			break;
@@ -178,6 +196,7 @@ PURE_CALL int budget_lost(struct budget *b, __u64 now, __u64 sent_at, __u32 lost
 	if (!b)
 		return 0;
 	budget_found(b, loss_test_lost(&b->loss_test, now, sent_at, lost));
+	competition_lost(&b->competition, now, sent_at, BUDGET_SMALLEST);
 	if (!b->starting && loss_test_is_due(&b->loss_test, now)) {
 		loss_test_begin(&b->loss_test, now);
 		cap = packets_in(b->service.mean, b->drains.base) * loss_test_part(&b->loss_test) / 10;
@@ -210,6 +229,7 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 
 	if (!b || !a)
 		return 0;
+	b->competition.delivered += a->acked;
 	base = b->drains.base;
 	rtt = base + b->queueing;
 	budget_found(b, loss_test_delivered(&b->loss_test, a->now, a->sent_at, a->acked));
@@ -222,6 +242,8 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 		return 0;
 	}
 	service_delivered(&b->service, a->now, a->acked, base, rtt, starved);
+	if (a->used)
+		competition_grow(&b->competition, a->acked, b->cwnd);
 	b->doublings = doublings(b->service.mean, BUDGET_FAST);
 	if (b->starting) {
 		if (a->used)

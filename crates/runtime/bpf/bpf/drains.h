@@ -29,6 +29,11 @@ struct drains {
 	__u32 unsure; /* the smallest RTT may be that of a queue */
 	__u32 base; /* the smallest RTT; 0: none yet */
 	__u32 recent; /* that of the last second; 0: none yet */
+	__u32 recent_before; /* of the drain under way: that of the second before it */
+	__u32 lowest; /* and the smallest RTT in it */
+	__u32 before; /* queueing when the last drain began: that of the smallest RTT of a second */
+	__u32 left; /* and what it left; 0 if the smallest RTT rose after it */
+	__u32 held; /* the smallest RTT may not rise: others may keep the queue */
 	struct minimum recent_rtt;
 };
 
@@ -45,6 +50,8 @@ PURE __u32 drains_sample(struct drains *d, __u64 now, __u32 rtt, __u32 same, __u
 
 	if (!d->base || rtt < d->base)
 		d->base = rtt;
+	if (d->draining && rtt < d->lowest)
+		d->lowest = rtt;
 	d->recent = minimum_insert(&d->recent_rtt, now, rtt, DRAINS_RECENT);
 	queueing = rtt - d->base;
 	if (queueing <= same)
@@ -69,6 +76,8 @@ PURE enum drained drains_step(struct drains *d, __u64 now, __u64 sent_at, int ma
 		d->draining = 1;
 		d->since = now;
 		d->was = d->base;
+		d->recent_before = d->recent;
+		d->lowest = MAX_RTT;
 		return DRAINS_BEGIN;
 	}
 	if (sent_at < d->since)
@@ -81,7 +90,10 @@ PURE enum drained drains_step(struct drains *d, __u64 now, __u64 sent_at, int ma
 	d->draining = 0;
 	d->unsure = 0;
 	d->empty_at = now;
-	if (now - d->base_at > DRAINS_MEMORY) {
+	d->before = d->recent_before > d->base ? d->recent_before - d->base : 0;
+	d->left = d->lowest > d->base ? d->lowest - d->base : 0;
+	if (now - d->base_at > DRAINS_MEMORY && !d->held) {
+		d->left = 0;
 		d->base = d->recent;
 		d->base_at = now;
 	}

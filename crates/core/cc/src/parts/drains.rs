@@ -43,6 +43,14 @@ pub struct Drains {
     turn: u64,
     /// Since when, and the smallest RTT then.
     draining: Option<(Time, Span)>,
+    /// Of the drain under way: the smallest RTT of the second before it, and the smallest in it.
+    recent_before: Span,
+    lowest: Span,
+    /// What the last drain began with, and left.
+    before: Span,
+    left: Span,
+    /// The smallest RTT may not rise.
+    held: bool,
 }
 
 impl Drains {
@@ -67,6 +75,22 @@ impl Drains {
         self.draining.is_some()
     }
 
+    /// Queueing when the last drain began: that of the smallest RTT of a second.
+    pub fn before(&self) -> Span {
+        self.before
+    }
+
+    /// Queueing that the last drain left: the least that was seen in it. Zero if the smallest RTT
+    /// rose after it.
+    pub fn left(&self) -> Span {
+        self.left
+    }
+
+    /// While `held`, the smallest RTT does not rise: others may keep the queue.
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
     /// The next multiple of the period begins a drain whatever was seen: the smallest RTT may be
     /// that of a queue.
     pub fn doubt(&mut self) {
@@ -79,6 +103,9 @@ impl Drains {
         let base = self.base.map_or(rtt, |base| base.min(rtt));
         self.base = Some(base);
         self.recent.insert(now, rtt, RECENT);
+        if self.draining() {
+            self.lowest = self.lowest.min(rtt);
+        }
         let queueing = rtt.saturating_sub(base);
         let above = queueing.saturating_sub(error);
         if above <= same {
@@ -99,6 +126,8 @@ impl Drains {
         match self.draining {
             None if may && turned && (self.unsure || now.since(self.empty_at) > PERIOD / 2) => {
                 self.draining = Some((now, base));
+                self.recent_before = self.recent.get().unwrap_or(base);
+                self.lowest = Span::MAX;
                 Some(Drained::Begins)
             }
             Some((since, was)) if sent_at >= since => {
@@ -109,7 +138,10 @@ impl Drains {
                 self.draining = None;
                 self.unsure = false;
                 self.empty_at = now;
-                if now.since(self.base_at) > MEMORY {
+                self.before = self.recent_before.saturating_sub(base);
+                self.left = self.lowest.saturating_sub(base);
+                if now.since(self.base_at) > MEMORY && !self.held {
+                    self.left = Span::ZERO;
                     self.base = self.recent.get();
                     self.base_at = now;
                 }
@@ -206,7 +238,28 @@ mod tests {
         p.until(100, 40);
         p.until(11_990, 90);
         assert_eq!(p.drains.base(), Span::from_millis(40));
+        assert_eq!(p.drains.left(), Span::from_millis(50));
         p.until(12_100, 90);
         assert_eq!(p.drains.base(), Span::from_millis(90));
+        assert_eq!(p.drains.left(), Span::ZERO);
+    }
+
+    #[test]
+    fn the_smallest_rtt_does_not_rise_while_held() {
+        let mut p = path();
+        p.until(100, 40);
+        p.drains.hold(true);
+        p.until(12_100, 90);
+        assert_eq!(p.drains.base(), Span::from_millis(40));
+    }
+
+    #[test]
+    fn what_a_drain_began_with_and_left() {
+        let mut p = path();
+        p.until(100, 40);
+        p.until(3_050, 140);
+        p.until(3_500, 75);
+        let ms = Span::from_millis;
+        assert_eq!((p.drains.before(), p.drains.left()), (ms(100), ms(35)));
     }
 }

@@ -24,6 +24,7 @@ public final class Budget extends Controller {
     private double window = INITIAL;
     private final Service service = new Service();
     private final Drains drains = new Drains();
+    private final Competition competition = new Competition();
     private long refilled;
     private double unanswered;
     private long silentAt = NONE;
@@ -55,6 +56,7 @@ public final class Budget extends Controller {
     public void start(long now, int segment, long seed) {
         mss = segment;
         drains.start(now);
+        competition.start(now);
     }
 
     /** Takes the round trips in. True if the first packet had waited behind none of ours. */
@@ -79,11 +81,16 @@ public final class Budget extends Controller {
                 known = true;
                 starved = ackedAt >= 0 && now - ackedAt + GRAIN >= above;
             }
-            int what = drains.step(now, batch.sentAt(i), !starting);
+            int what = drains.step(now, batch.sentAt(i), !starting, competition.every());
             if (what == Drains.BEGINS) {
                 unanswered = 0;
             } else if (what == Drains.ENDS) {
                 refilled = now + drains.base() + REFILL;
+                competition.drained(now, drains, delay, unanswered > 0, product());
+                drains.hold(competition.suspects());
+                if (competition.window() > 0) {
+                    drains.doubt();
+                }
             }
         }
         ackedAt = now;
@@ -98,6 +105,13 @@ public final class Budget extends Controller {
         if (drains.isDraining()) {
             return Math.max(service.mean() * (base - budget), PACKETS) + unanswered;
         }
+        return Math.max(product(), competition.window());
+    }
+
+    /** The window outside of drains, with no others. */
+    private double product() {
+        double base = drains.base() / 1e9;
+        double budget = delay / 1e9;
         double high = service.high() * (base + budget / 5);
         double mean = service.mean() * (base + budget / 2);
         double doublings = Math.log(Math.max(service.mean() / FAST, 1)) / LOG_2;
@@ -115,6 +129,7 @@ public final class Budget extends Controller {
         for (int i = 0; i < batch.count(); i++) {
             packets += batch.length(i) / (double) mss;
         }
+        competition.delivered(packets);
         long base = drains.base();
         long rtt = base + queueing;
         boolean starved = look(now, batch);
@@ -127,6 +142,9 @@ public final class Budget extends Controller {
             return;
         }
         service.delivered(now, packets, base, rtt, starved);
+        if (batch.isLimitedByWindow()) {
+            competition.grow(packets, window);
+        }
         if (starting) {
             if (Parts.isWindowUsed(batch, Parts.windowBytes(window, mss))) {
                 window = Math.min(window + packets, LARGEST);

@@ -200,7 +200,7 @@ public final class Copa extends Controller {
 
     /** True in a drain, which sets the window. */
     private boolean drain(long now, long sentAt) {
-        int what = drains.step(now, sentAt, !slowStart);
+        int what = drains.step(now, sentAt, !slowStart, 1);
         if (what == Drains.BEGINS) {
             drainedRate = window / Math.max(smoothed, seconds(drains.base()));
         } else if (what == Drains.ENDS) {

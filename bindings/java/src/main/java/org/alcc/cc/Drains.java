@@ -30,6 +30,12 @@ final class Drains {
     private boolean draining;
     private long since;
     private long was;
+    /** Of the drain under way: the smallest of the second before it, and the smallest in it. */
+    private long recentBefore;
+    private long lowest;
+    private long before;
+    private long left;
+    private boolean held;
 
     void start(long now) {
         emptyAt = now;
@@ -50,6 +56,21 @@ final class Drains {
         return draining;
     }
 
+    /** Queueing when the last drain began: that of the smallest round trip of a second. */
+    long before() {
+        return before;
+    }
+
+    /** Queueing that the last drain left; zero if the smallest round trip rose after it. */
+    long left() {
+        return left;
+    }
+
+    /** While {@code held}, the smallest round trip does not rise: others may keep the queue. */
+    void hold(boolean held) {
+        this.held = held;
+    }
+
     void doubt() {
         unsure = true;
     }
@@ -59,6 +80,9 @@ final class Drains {
         base = known ? Math.min(base, rtt) : rtt;
         known = true;
         recent.insert(now, rtt, RECENT);
+        if (draining) {
+            lowest = Math.min(lowest, rtt);
+        }
         long queueing = Math.max(rtt - base, 0);
         long above = Math.max(queueing - error, 0);
         if (above <= same) {
@@ -70,15 +94,20 @@ final class Drains {
         return queueing;
     }
 
-    /** A packet sent at {@code sentAt} is back. No drain begins unless {@code may}. */
-    int step(long now, long sentAt, boolean may) {
-        boolean turned = now / PERIOD != turn;
+    /**
+     * A packet sent at {@code sentAt} is back. No drain begins unless {@code may}, and at every so many multiples of the
+     * period.
+     */
+    int step(long now, long sentAt, boolean may, int every) {
+        boolean turned = now / PERIOD != turn && now / PERIOD % every == 0;
         turn = now / PERIOD;
         if (!draining) {
             if (!may || !turned || !unsure && now - emptyAt <= PERIOD / 2) {
                 return NOTHING;
             }
             begin(now);
+            recentBefore = recent.get();
+            lowest = Long.MAX_VALUE;
             return BEGINS;
         }
         if (sentAt < since) {
@@ -91,7 +120,10 @@ final class Drains {
         draining = false;
         unsure = false;
         emptyAt = now;
-        if (now - baseAt > MEMORY) {
+        before = Math.max(recentBefore - base, 0);
+        left = Math.max(lowest - base, 0);
+        if (now - baseAt > MEMORY && !held) {
+            left = 0;
             base = recent.get();
             known = !recent.isEmpty();
             baseAt = now;

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.cc;
+
+/**
+ * Whether others keep a queue that no drain empties, and the window that competes with them: a packet more per round
+ * trip. Above TCP nobody hears of a loss, so what grows it is only that it was used. Every constant stands with its
+ * reason in {@code crates/core/cc/src/algorithms/budget/competition.rs}.
+ */
+final class Competition {
+    private static final int DRAINS = 4;
+    private static final double LEFT = 0.75;
+    private static final double SIBLINGS = 5;
+    private static final double SLOW = 2;
+    private static final double AS_IT_WAS = 0.85;
+    private static final double STILL = 0.3;
+    private static final int EVERY = 4;
+
+    /** Packets; 0: this flow does not compete. */
+    private double window;
+    private int kept;
+    private double rate;
+    private double delivered;
+    private long drainedAt;
+
+    void start(long now) {
+        drainedAt = now;
+    }
+
+    /** Packets; 0 if nobody else keeps the queue. */
+    double window() {
+        return window;
+    }
+
+    /** Drains are at multiples of the period by this. */
+    int every() {
+        return window > 0 ? EVERY : 1;
+    }
+
+    /** One drain more, or less, and this flow competes. */
+    boolean suspects() {
+        return kept + 1 >= DRAINS;
+    }
+
+    void delivered(double packets) {
+        delivered += packets;
+    }
+
+    /** A drain has ended; {@code lost}: for long nothing came back in it. The window would be {@code product}. */
+    void drained(long now, Drains drains, long delay, boolean lost, double product) {
+        double last = delivered / Math.max((now - drainedAt) / 1e9, 0.1);
+        rate = rate == 0 ? last : (rate + last) / 2;
+        delivered = 0;
+        drainedAt = now;
+        double before = drains.before() / 1e9;
+        double left = drains.left() / 1e9;
+        double budget = delay / 1e9;
+        double siblings = SIBLINGS / Math.max(rate, 1);
+        boolean shown = siblings <= budget * SLOW && left > Math.max(siblings, budget * LEFT);
+        if (lost || !shown || left <= before * (window > 0 ? STILL : AS_IT_WAS)) {
+            kept = 0;
+            window = 0;
+            return;
+        }
+        kept++;
+        if (kept >= DRAINS && window == 0) {
+            window = Math.max(rate * (drains.base() / 1e9 + left), product);
+        }
+    }
+
+    /** {@code packets} of a window that was used are back: of {@code all} that may be in flight. */
+    void grow(double packets, double all) {
+        if (window > 0) {
+            window += packets / Math.max(all, 1);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::parts::Drains;
+use alcc_units::{Span, Time};
+
+/// So many drains in turn left the queue as it was: others keep it.
+const DRAINS: u32 = 4;
+/// What a drain leaves is a queue of others from this part of the budget on.
+const LEFT: f64 = 0.75;
+/// Siblings that drain leave two packets each, which are two at this flow's rate if shares are equal. More is not theirs.
+const SIBLINGS: f64 = 5.0;
+/// If these take longer than so many budgets, the flow is too slow to tell others from siblings.
+const SLOW: f64 = 2.0;
+/// As it was: at least so much of what there was before the drain. Siblings that drain take more away.
+const AS_IT_WAS: f64 = 0.85;
+/// While this flow competes, a part of the queue is its own. A drain that leaves less than this shows nobody else.
+const STILL: f64 = 0.3;
+/// While this flow competes, it drains only at every so many multiples of the period.
+const EVERY: u64 = 4;
+/// What a loss leaves of the window that competes, as Cubic's.
+const BETA: f64 = 0.7;
+
+/// Whether others keep a queue that no drain empties, and the window that competes with them: a packet more per round trip,
+/// and less after a loss.
+#[derive(Clone, Default)]
+pub(super) struct Competition {
+    /// Packets.
+    window: Option<f64>,
+    /// Drains in turn that left the queue as it was.
+    kept: u32,
+    /// Packets per second: the mean from drain to drain, each counting half of the one after it.
+    rate: f64,
+    /// Packets since the last drain.
+    delivered: f64,
+    drained_at: Time,
+    cut_at: Time,
+}
+
+impl Competition {
+    pub(super) fn start(&mut self, now: Time) {
+        self.drained_at = now;
+    }
+
+    /// Packets; while others keep the queue.
+    pub(super) fn window(&self) -> Option<f64> {
+        self.window
+    }
+
+    /// Drains are at multiples of the period by this.
+    pub(super) fn every(&self) -> u64 {
+        if self.window.is_some() { EVERY } else { 1 }
+    }
+
+    /// One drain more, or less, and this flow competes.
+    pub(super) fn suspects(&self) -> bool {
+        self.kept + 1 >= DRAINS
+    }
+
+    pub(super) fn delivered(&mut self, packets: f64) {
+        self.delivered += packets;
+    }
+
+    /// A drain has ended; `lost`: for long nothing came back in it, so others were filling again. The window would be
+    /// `product` packets. True if a competition begins or ends.
+    pub(super) fn drained(
+        &mut self,
+        now: Time,
+        drains: &Drains,
+        delay: Span,
+        lost: bool,
+        product: f64,
+    ) -> bool {
+        let rate = self.delivered / now.since(self.drained_at).as_secs_f64().max(0.1);
+        self.rate = match self.rate {
+            0.0 => rate,
+            known => (known + rate) / 2.0,
+        };
+        (self.delivered, self.drained_at) = (0.0, now);
+        let (before, left) = (drains.before().as_secs_f64(), drains.left().as_secs_f64());
+        let (delay, siblings) = (delay.as_secs_f64(), SIBLINGS / self.rate.max(1.0));
+        let shown = siblings <= delay * SLOW && left > siblings.max(delay * LEFT);
+        let part = if self.window.is_some() {
+            STILL
+        } else {
+            AS_IT_WAS
+        };
+        if lost || !shown || left <= before * part {
+            self.kept = 0;
+            return self.window.take().is_some();
+        }
+        self.kept += 1;
+        if self.kept < DRAINS || self.window.is_some() {
+            return false;
+        }
+        let in_flight = self.rate * (drains.base().as_secs_f64() + left);
+        self.window = Some(in_flight.max(product));
+        true
+    }
+
+    /// `packets` of a window that was used are back: of `all` that may be in flight.
+    pub(super) fn grow(&mut self, packets: f64, all: f64) {
+        if let Some(window) = &mut self.window {
+            *window += packets / all.max(1.0);
+        }
+    }
+
+    /// A packet is lost. Those sent before the last cut say nothing new. No less than `least` is left.
+    pub(super) fn lost(&mut self, now: Time, sent_at: Time, least: f64) {
+        if let Some(window) = self.window.as_mut().filter(|_| sent_at >= self.cut_at) {
+            self.cut_at = now;
+            *window = (*window * BETA).max(least);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Whether others keep a queue that no drain empties, and the window that competes with them:
+ * `Competition` of Budget in `cc`, which says why. Times in microseconds, rates in packets per second
+ * and units of 2^-8.
+ */
+#pragma once
+
+#include "drains.h"
+#include "rates.h"
+
+/* So many drains in turn left the queue as it was. */
+#define COMPETITION_DRAINS 4
+/* What siblings that drain may leave, packets. */
+#define COMPETITION_SIBLINGS 5
+/* While this flow competes, it drains only at every so many multiples of the period. */
+#define COMPETITION_EVERY 4
+/* Higher rates count as this high, so that no product overflows. */
+#define COMPETITION_MAX_RATE (1U << 30)
+
+struct competition {
+	__u64 window; /* 2^-20 packets; 0: this flow does not compete */
+	__u64 drained_at;
+	__u64 cut_at;
+	__u32 kept; /* drains in turn that left the queue as it was */
+	__u32 rate; /* the mean from drain to drain, each counting half of the one after it */
+	__u32 delivered; /* packets since the last drain */
+};
+
+PURE void competition_start(struct competition *c, __u64 now)
+{
+	c->drained_at = now;
+}
+
+PURE __u32 competition_every(const struct competition *c)
+{
+	return c->window ? COMPETITION_EVERY : 1;
+}
+
+PURE void competition_measure(struct competition *c, __u64 now)
+{
+	__u64 span = now - c->drained_at, rate;
+
+	if (span < 100000)
+		span = 100000;
+	rate = ((__u64)c->delivered << 8) * 1000000 / span;
+	if (rate > COMPETITION_MAX_RATE)
+		rate = COMPETITION_MAX_RATE;
+	c->rate = c->rate ? ((__u64)c->rate + rate) / 2 : rate;
+	c->delivered = 0;
+	c->drained_at = now;
+}
+
+/* Does what the last drain left show others? At least three quarters of the budget, more than what
+ * siblings leave (who is too slow cannot tell: that takes two budgets), and 85 % of what there was; 30 % while a part of that is this flow's own. */
+PURE int competition_shows(const struct competition *c, const struct drains *d, __u32 delay)
+{
+	__u64 left = d->left, siblings;
+
+	siblings = COMPETITION_SIBLINGS * 256ULL * 1000000 / (c->rate > 256 ? c->rate : 256);
+	if (siblings > 2ULL * delay || left * 4 <= (__u64)delay * 3 || left <= siblings)
+		return 0;
+	return left * 100 > (__u64)d->before * (c->window ? 30 : 85);
+}
+
+/* A drain has ended; `delay` is 0 if for long nothing came back in it. The window would be `product`. */
+PURE_CALL int competition_drained(struct competition *c, const struct drains *d, __u64 now,
+				  __u32 delay, __u64 product)
+{
+	__u64 in_flight;
+
+	if (!c || !d)
+		return 0;
+	competition_measure(c, now);
+	if (!delay || !competition_shows(c, d, delay)) {
+		c->kept = 0;
+		c->window = 0;
+		return 0;
+	}
+	if (c->kept < COMPETITION_DRAINS)
+		c->kept++;
+	if (c->kept < COMPETITION_DRAINS || c->window)
+		return 0;
+	in_flight = packets_in(c->rate, (__u64)d->base + d->left);
+	c->window = in_flight > product ? in_flight : product;
+	if (c->window > MAX_CWND)
+		c->window = MAX_CWND;
+	return 0;
+}
+
+/* A packet more per round trip of a window that was used, of which `cwnd` may be in flight. */
+PURE void competition_grow(struct competition *c, __u32 acked, __u64 cwnd)
+{
+	if (!c->window || cwnd < ONE)
+		return;
+	c->window += (ONE * acked << 10) / (cwnd >> 10);
+	if (c->window > MAX_CWND)
+		c->window = MAX_CWND;
+}
+
+/* A packet is lost. Those sent before the last cut say nothing new. */
+PURE void competition_lost(struct competition *c, __u64 now, __u64 sent_at, __u64 least)
+{
+	if (!c->window || sent_at < c->cut_at)
+		return;
+	c->cut_at = now;
+	c->window = c->window / 10 * 7;
+	if (c->window < least)
+		c->window = least;
+}
