@@ -19,7 +19,7 @@ public class DrainsTest {
         while (now < until * MS) {
             now += 10 * MS;
             drains.sample(now, rtt * MS, 0, 4 * MS, 10 * MS);
-            int what = drains.step(now, Math.max(now - rtt * MS, 0), true);
+            int what = drains.step(now, Math.max(now - rtt * MS, 0), true, 1);
             if (what != Drains.NOTHING) {
                 String[] words = {"", " begins ", " again ", " ends "};
                 story.append(now / MS).append(words[what]);
