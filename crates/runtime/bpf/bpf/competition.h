@@ -51,16 +51,21 @@ PURE void competition_measure(struct competition *c, __u64 now)
 	c->drained_at = now;
 }
 
-/* Does what the last drain left show others? At least three quarters of the budget, more than what
- * siblings leave (who is too slow cannot tell: that takes two budgets), and 85 % of what there was; 30 % while a part of that is this flow's own. */
+/*
+ * Does what the last drain left show others? More than three quarters of the budget, as before the
+ * drain, and more than siblings leave. Who is so slow that this takes two budgets cannot tell. And 85 %
+ * of what there was; 30 % while a part of that is this flow's own.
+ */
 PURE int competition_shows(const struct competition *c, const struct drains *d, __u32 delay)
 {
-	__u64 left = d->left, siblings;
+	__u64 left = d->left, before = d->before, siblings;
 
 	siblings = COMPETITION_SIBLINGS * 256ULL * 1000000 / (c->rate > 256 ? c->rate : 256);
-	if (siblings > 2ULL * delay || left * 4 <= (__u64)delay * 3 || left <= siblings)
+	if (siblings > 2ULL * delay || left <= siblings)
 		return 0;
-	return left * 100 > (__u64)d->before * (c->window ? 30 : 85);
+	if ((left < before ? left : before) * 4 <= 3ULL * delay)
+		return 0;
+	return left * 100 > before * (c->window ? 30 : 85);
 }
 
 /* A drain has ended; `delay` is 0 if for long nothing came back in it. The window would be `product`. */

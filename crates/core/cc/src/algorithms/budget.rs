@@ -37,7 +37,7 @@
 //! | nothing came back in a drain for | two RTTs, then twice as long each time: two packets more | docs/budget.md |
 //! | after a drain the queue fills again for | 100 ms and the smallest RTT | docs/budget.md |
 //! | the smallest RTT may rise | after a drain, if it was not seen (within a tenth of the budget) for 10 s | 10 s as BBR's |
-//! | others keep the queue | after 4 drains in turn that left three quarters of the budget, 5 packets at the flow's rate, and 0.85 of what there was | docs/budget.md |
+//! | others keep the queue | after 4 drains in turn that found and left three quarters of the budget, left 5 packets at the flow's rate, and 0.85 of what there was | docs/budget.md |
 //! | while it competes | a packet more per RTT, 0.7 after a loss as Cubic, a drain every 12 s; over when one leaves less than 0.3 | docs/budget.md |
 //! | share of losses, over 512 packets, that is tested | 0.4 %: three | docs/budget.md |
 //! | in flight during a test | what is delivered in the smallest RTT; 0.9, 0.8 of it after one that found the path | docs/budget.md |
@@ -513,6 +513,19 @@ mod tests {
         let b = beside_others(11_900);
         // 1000/s * (100 + 20) ms, and two packets.
         assert!((b.window() - 122.0).abs() < 2.0, "{}", b.window());
+    }
+
+    #[test]
+    fn a_queue_that_did_not_stand_before_the_drains_is_none_of_others() {
+        let mut b = Bench::of("budget");
+        acks(&mut b, 100, 100);
+        acks(&mut b, 2900, 125);
+        for _ in 0..4 {
+            acks(&mut b, 400, 160);
+            acks(&mut b, 2600, 125);
+        }
+        // 1000/s * (125 + 20) ms at most, and two packets. A window that competes begins with 160.
+        assert!(b.window() < 150.0, "{}", b.window());
     }
 
     #[test]

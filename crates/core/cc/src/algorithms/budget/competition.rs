@@ -4,8 +4,8 @@ use alcc_units::{Span, Time};
 
 /// So many drains in turn left the queue as it was: others keep it.
 const DRAINS: u32 = 4;
-/// What a drain leaves is a queue of others from this part of the budget on.
-const LEFT: f64 = 0.75;
+/// What stands before a drain and what it leaves is a queue of others from this part of the budget on.
+const STANDS: f64 = 0.75;
 /// Siblings that drain leave two packets each, which are two at this flow's rate if shares are equal. More is not theirs.
 const SIBLINGS: f64 = 5.0;
 /// If these take longer than so many budgets, the flow is too slow to tell others from siblings.
@@ -77,7 +77,8 @@ impl Competition {
         (self.delivered, self.drained_at) = (0.0, now);
         let (before, left) = (drains.before().as_secs_f64(), drains.left().as_secs_f64());
         let (delay, siblings) = (delay.as_secs_f64(), SIBLINGS / self.rate.max(1.0));
-        let shown = siblings <= delay * SLOW && left > siblings.max(delay * LEFT);
+        let stands = left.min(before) > delay * STANDS;
+        let shown = siblings <= delay * SLOW && left > siblings && stands;
         let part = if self.window.is_some() {
             STILL
         } else {

@@ -8,7 +8,7 @@ package org.alcc.cc;
  */
 final class Competition {
     private static final int DRAINS = 4;
-    private static final double LEFT = 0.75;
+    private static final double STANDS = 0.75;
     private static final double SIBLINGS = 5;
     private static final double SLOW = 2;
     private static final double AS_IT_WAS = 0.85;
@@ -55,7 +55,8 @@ final class Competition {
         double left = drains.left() / 1e9;
         double budget = delay / 1e9;
         double siblings = SIBLINGS / Math.max(rate, 1);
-        boolean shown = siblings <= budget * SLOW && left > Math.max(siblings, budget * LEFT);
+        boolean stands = Math.min(left, before) > budget * STANDS;
+        boolean shown = siblings <= budget * SLOW && left > siblings && stands;
         if (lost || !shown || left <= before * (window > 0 ? STILL : AS_IT_WAS)) {
             kept = 0;
             window = 0;
