@@ -60,7 +60,7 @@ alcc sim
 alcc send
     --transport --port --bind --insecure --carrier --stall --series --json --pin --ca --duration
     --size --file --rate --flows --connect-timeout --cc --plugin --under --feedback --enforce
-    --seed --resume
+    --seed --resume --session
 alcc recv
     --transport --port --bind --insecure --carrier --stall --series --json --cert --key --out
     --overwrite --once --count --connections --max-size --resume

@@ -170,6 +170,7 @@ fn wrong_usage_is_two_and_says_what_would_be_right() {
         (&["send", "--bind", "127.0.0.1", "::1"], "--bind"),
         (&["recv", "--out", &there], "--overwrite"),
         (&["recv", "--out", &format!("{none}/")], "first"),
+        (&["recv", "--out", "/proc/1/none"], "/proc/1/none"),
         (
             &["recv", "--out", &there, "--overwrite", "--count", "2"],
             "folder",
@@ -293,7 +294,10 @@ fn files_go_where_the_receiver_says_and_replace_nothing() {
     assert_eq!(place.send(&["--file", &sent]).code, Some(0));
     assert_eq!(recv.end().code, Some(0));
     assert!(std::fs::read(&got).unwrap() == content);
-    let recv = place.recv(&["--out", "/proc/1/none"]);
+    let gone = place.path("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let recv = place.recv(&["--out", &format!("{gone}/got")]);
+    std::fs::remove_dir_all(&gone).unwrap();
     place.send(&["--file", &sent]).fails(1, "send to");
     assert_eq!(recv.end().code, Some(1));
     let mode = std::fs::metadata(&got).unwrap().permissions().mode();
