@@ -83,6 +83,9 @@ fn algorithm(control: &Control) -> Option<&'static str> {
 }
 
 fn load(args: &Load) -> Result<String, BpfError> {
+    args.door
+        .iter()
+        .try_for_each(|cgroup| alcc_bpf::check_door(cgroup))?;
     let loaded = alcc_bpf::load()?;
     let doors = args.door.iter();
     let doors = doors.map(|cgroup| Ok((cgroup, alcc_bpf::open_door(cgroup)?)));

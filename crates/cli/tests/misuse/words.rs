@@ -483,6 +483,10 @@ fn a_wrong_command_line_is_answered_in_one_line() {
         !dir.path().join("began").exists(),
         "CMD was started although its report cannot be written"
     );
+    // No test that loads them runs beside this one.
+    let controls = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let controls = std::fs::read_to_string(controls).unwrap_or_default();
+    assert!(!controls.contains("alcc_"), "left loaded: {controls}");
 }
 
 /// BUSY is an address where somebody listens, SOCKET a path where somebody does.

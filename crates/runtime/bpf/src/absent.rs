@@ -59,6 +59,11 @@ pub fn end_futures() -> Result<(), BpfError> {
 }
 
 /// Refused: this build has no loader.
+pub fn check_door(_cgroup: &Path) -> Result<(), BpfError> {
+    Err(BpfError::NotBuilt)
+}
+
+/// Refused: this build has no loader.
 pub fn open_door(_cgroup: &Path) -> Result<bool, BpfError> {
     Err(BpfError::NotBuilt)
 }

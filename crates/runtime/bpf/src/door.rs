@@ -19,6 +19,14 @@ const OBJECT: &[u8] = include_bytes!("../objects/door.bpf.o");
 const PROGRAMS: [(&str, &str); 2] = [("alcc_door_set", "set"), ("alcc_door_get", "get")];
 const PREFIX: &str = "door-";
 
+/// Whether a door could be opened there: so that nothing is loaded for a wrong name.
+///
+/// # Errors
+/// There is no such cgroup, or nobody may look at it.
+pub fn check_door(cgroup: &Path) -> Result<(), BpfError> {
+    open_cgroup(cgroup).map(drop)
+}
+
 /// Opens a door in a cgroup, until [`crate::unload`], [`end_doors`] or a restart of the machine:
 /// programs in it and below it steer their own sockets by socket options. Sockets that were made
 /// before, elsewhere, do not pass there. `false`: it was open already.

@@ -32,15 +32,15 @@ mod trial;
 
 #[cfg(not(feature = "loader"))]
 pub use absent::{
-    Trial, attach, detach, door_cost, doors, end_doors, end_futures, futures, load, loaded,
-    open_door, survey, unload,
+    Trial, attach, check_door, detach, door_cost, doors, end_doors, end_futures, futures, load,
+    loaded, open_door, survey, unload,
 };
 #[cfg(feature = "loader")]
 pub use attach::{attach, detach, end_futures, futures, survey};
 #[cfg(feature = "loader")]
 pub use control::{load, loaded, unload};
 #[cfg(feature = "loader")]
-pub use door::{door_cost, doors, end_doors, open_door};
+pub use door::{check_door, door_cost, doors, end_doors, open_door};
 pub use error::BpfError;
 pub use namespace::{namespace_of, within};
 pub use selection::{
