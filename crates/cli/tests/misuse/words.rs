@@ -485,7 +485,7 @@ fn a_wrong_command_line_is_answered_in_one_line() {
     );
     // No test that loads them runs beside this one.
     let controls = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let controls = std::fs::read_to_string(controls).unwrap_or_default();
+    let controls = fs::read_to_string(controls).unwrap_or_default();
     assert!(!controls.contains("alcc_"), "left loaded: {controls}");
 }
 
