@@ -161,12 +161,18 @@ fn a_file_survives_cuts_and_ends_that_hang() {
     }
 }
 
-#[test]
-fn a_receiver_ended_by_hand_leaves_no_part_behind() {
-    let (folder, _, sent) = file();
+/// A folder for what is received, and its name as `--out` takes it.
+fn into(folder: &tempfile::TempDir) -> (std::path::PathBuf, String) {
     let into = folder.path().join("into");
     std::fs::create_dir(&into).unwrap();
     let out = format!("{}/", into.display());
+    (into, out)
+}
+
+#[test]
+fn a_receiver_ended_by_hand_leaves_no_part_behind() {
+    let (folder, _, sent) = file();
+    let (into, out) = into(&folder);
     let (recv, port) = recv(&folder, &["--transport", "tcp", "--resume", "--out", &out]);
     let (port, _) = relay(port, &[(1_000_000, How::Cut); 40]);
     let sender = send(port, &["--transport", "tcp", "--file", &sent]);
@@ -255,9 +261,7 @@ fn spawn(port: u16, args: &[&str]) -> Child {
 #[test]
 fn a_sender_that_was_killed_goes_on_when_it_is_started_again() {
     let (folder, content, sent) = file();
-    let into = folder.path().join("into");
-    std::fs::create_dir(&into).unwrap();
-    let out = format!("{}/", into.display());
+    let (into, out) = into(&folder);
     let (mut recv, port) = recv(&folder, &["--transport", "tcp", "--resume", "--out", &out]);
     let args = ["--transport", "tcp", "--file", &sent, "--resume=30s"];
     let mut first = spawn(port, &[&args[..], &["--rate", "8mbit"]].concat());
@@ -282,9 +286,7 @@ fn a_sender_that_was_killed_goes_on_when_it_is_started_again() {
 #[test]
 fn a_receiver_that_was_killed_and_started_again_gets_the_file() {
     let (folder, content, sent) = file();
-    let into = folder.path().join("into");
-    std::fs::create_dir(&into).unwrap();
-    let out = format!("{}/", into.display());
+    let (into, out) = into(&folder);
     let how = ["--transport", "tcp", "--resume", "--out", &out];
     let (mut killed, port) = recv(&folder, &how);
     let args = ["--transport", "tcp", "--file", &sent, "--resume=60s"];

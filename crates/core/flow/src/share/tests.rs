@@ -120,6 +120,19 @@ fn who_comes_when_all_have_gone_begins_anew() {
     assert!(shares.by_key.len() <= FEW, "{}", shares.by_key.len());
 }
 
+/// The first packet that a member has sent.
+fn first() -> Packet {
+    Packet {
+        pn: 1,
+        len: MSS,
+        sent_at: Time::ZERO,
+        tag: Tag::default(),
+        stamp: alcc_cc::Stamp::default(),
+        rtt: None,
+        kind: alcc_cc::Kind::New,
+    }
+}
+
 #[test]
 fn losses_of_two_members_in_one_flight_are_one_reduction() {
     let share = share("reno");
@@ -128,15 +141,7 @@ fn losses_of_two_members_in_one_flight_are_one_reduction() {
     let mut lost = Vec::new();
     for flow in [&mut a, &mut b] {
         send(flow, 1, Bytes::ZERO, false);
-        lost.push(Packet {
-            pn: 1,
-            len: MSS,
-            sent_at: Time::ZERO,
-            tag: Tag::default(),
-            stamp: alcc_cc::Stamp::default(),
-            rtt: None,
-            kind: alcc_cc::Kind::New,
-        });
+        lost.push(first());
     }
     let rtt = RttEstimator::default().view();
     a.advance(Time::ZERO + Span::from_millis(50));
@@ -206,17 +211,8 @@ fn a_loss_in_another_process_is_ours() {
     let both = a.allowance().window;
     send(&mut b, 1, Bytes::ZERO, false);
     send(&mut a, 1, Bytes::ZERO, false);
-    let lost = Packet {
-        pn: 1,
-        len: MSS,
-        sent_at: Time::ZERO,
-        tag: Tag::default(),
-        stamp: alcc_cc::Stamp::default(),
-        rtt: None,
-        kind: alcc_cc::Kind::New,
-    };
     let rtt = RttEstimator::default().view();
-    b.lost(&[lost], true, Bytes::ZERO, rtt);
+    b.lost(&[first()], true, Bytes::ZERO, rtt);
     send(&mut a, 2, MSS, false);
     // The mean of both was; now there is none but ours.
     drop(b);
