@@ -351,11 +351,7 @@ impl Group {
             return all;
         };
         let sharing = self.sharing(number);
-        let elsewhere = self
-            .elsewhere()
-            .filter_map(|other| self.members.get(&other));
-        let elsewhere: u64 = elsewhere.map(|part| part.backlogged).sum();
-        let all = self.on_average(all, sharing - elsewhere);
+        let all = self.on_average(all, sharing - self.backlogged_elsewhere());
         let window = if all.window == Bytes::MAX {
             Bytes::MAX
         } else {

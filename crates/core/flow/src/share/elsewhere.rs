@@ -124,18 +124,26 @@ impl Group {
         others.map(|heard| heard.number)
     }
 
+    /// Members of other processes that have more to send than they may.
+    pub(super) fn backlogged_elsewhere(&self) -> u64 {
+        let parts = self
+            .elsewhere()
+            .filter_map(|other| self.members.get(&other));
+        parts.map(|part| part.backlogged).sum()
+    }
+
     pub(super) fn tell_others(&mut self, now: Time) {
-        let backlogged = |number| self.members.get(&number).map_or(0, |part| part.backlogged);
+        let elsewhere = self.backlogged_elsewhere();
+        let Some(others) = &mut self.others else {
+            return;
+        };
         let all: u64 = self.members.values().map(|part| part.backlogged).sum();
-        let elsewhere: u64 = self.elsewhere().map(backlogged).sum();
-        if let Some(others) = &mut self.others {
-            let allowed = self.feed.allowance();
-            others.own.window = allowed.window;
-            others.own.rate = allowed.rate;
-            others.own.backlogged = all - elsewhere;
-            others.own.at = now;
-            others.door.tell(&others.own);
-        }
+        let allowed = self.feed.allowance();
+        others.own.window = allowed.window;
+        others.own.rate = allowed.rate;
+        others.own.backlogged = all - elsewhere;
+        others.own.at = now;
+        others.door.tell(&others.own);
     }
 
     pub(super) fn hear_others(&mut self, now: Time) {
