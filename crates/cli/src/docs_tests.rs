@@ -327,6 +327,10 @@ fn every_decision_is_listed() {
         );
         numbers.push(number);
     }
+    assert!(
+        !index.contains("## Not assigned"),
+        "a decision does not say its part in the third line (CONTRIBUTING.md)"
+    );
 }
 
 /// Links between our own pages and to our own files lead somewhere.
