@@ -22,19 +22,20 @@ pub(crate) fn links(pid: u32) -> impl Iterator<Item = (RawFd, String)> {
     })
 }
 
-/// Which of these processes have these sockets, by inode.
+/// Which of these processes have these sockets, by inode. All of them: one may have it for a moment
+/// only, as a process that steers it has.
 pub(crate) fn holders<T>(
     wanted: &BTreeMap<u64, T>,
     pids: impl IntoIterator<Item = u32>,
-) -> BTreeMap<u64, Holder> {
-    let mut found = BTreeMap::new();
+) -> BTreeMap<u64, Vec<Holder>> {
+    let mut found: BTreeMap<u64, Vec<Holder>> = BTreeMap::new();
     for pid in pids {
         for (fd, link) in links(pid) {
             let inode = link
                 .strip_prefix("socket:[")
                 .and_then(|rest| rest.strip_suffix(']')?.parse().ok());
             if let Some(inode) = inode.filter(|inode| wanted.contains_key(inode)) {
-                found.entry(inode).or_insert(Holder { pid, fd });
+                found.entry(inode).or_default().push(Holder { pid, fd });
             }
         }
     }
@@ -83,5 +84,28 @@ impl Namespaces {
     /// There are these and no others.
     pub(crate) fn keep(&mut self, there: &BTreeSet<u64>) {
         self.0.retain(|number, _| there.contains(number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+
+    /// Whoever has a socket for a moment hides nobody who has it for longer.
+    #[test]
+    fn all_who_have_a_socket_are_found() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let copy = socket.try_clone().unwrap();
+        let place = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        let inode = std::fs::metadata(place).unwrap().ino();
+        let found = holders(&BTreeMap::from([(inode, ())]), [std::process::id()]);
+        let mut fds: Vec<_> = found[&inode].iter().map(|holder| holder.fd).collect();
+        fds.sort_unstable();
+        let mut both = [socket.as_raw_fd(), copy.as_raw_fd()];
+        both.sort_unstable();
+        assert_eq!(fds, both);
     }
 }

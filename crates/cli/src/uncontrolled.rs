@@ -264,7 +264,7 @@ impl Scan {
     fn examine(&mut self, fresh: &BTreeMap<u64, (TcpSocket, u64)>) {
         let holders = holders(fresh, descendants());
         for (inode, (s, missed)) in fresh {
-            let holder = holders.get(inode);
+            let holder = holders.get(inode).and_then(|all| all.first());
             match holder.and_then(|holder| Some((holder.pid, self.suspect(holder, s)?))) {
                 Some((pid, place)) => self.enter(s, *missed, pid, place),
                 None => drop(self.foreign.insert(s.cookie)),

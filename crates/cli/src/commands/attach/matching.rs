@@ -68,7 +68,7 @@ impl Look {
     }
 
     /// Who has these sockets. Those of processes that this user may not look at are missing.
-    pub(super) fn holders(&self, of: &[TcpSocket]) -> BTreeMap<u64, Holder> {
+    pub(super) fn holders(&self, of: &[TcpSocket]) -> BTreeMap<u64, Vec<Holder>> {
         let wanted = of.iter().map(|s| (u64::from(s.inode), ())).collect();
         match &self.pids {
             Some(pids) => holders(&wanted, pids.iter().copied()),

@@ -23,25 +23,35 @@ pub(super) fn attach(selection: &Selection, control: Option<&str>) -> Result<Vec
     let look = Matching::new(selection).look()?;
     let holders = look.holders(&look.sockets);
     let one = |socket: &TcpSocket| {
-        let holder = holders.get(&u64::from(socket.inode));
-        if holder.is_none() && !look.is_of_any_process() {
+        let holders = holders.get(&u64::from(socket.inode));
+        if holders.is_none() && !look.is_of_any_process() {
             return None;
         }
         let Some(control) = control else {
             return Some(found(socket, None));
         };
-        let switched = match holder {
-            Some(holder) => switch(holder.pid, holder.fd, socket.cookie, control),
-            None => Err(io::Error::from_raw_os_error(nix::libc::EPERM)),
+        let Some(holders) = holders else {
+            let why = io::Error::from_raw_os_error(nix::libc::EPERM);
+            return Some(found(socket, Some(why.to_string())));
         };
-        match switched {
-            Ok(()) => Some(found(socket, None)),
-            // It was closed meanwhile.
-            Err(e) if matches!(e.raw_os_error(), Some(nix::libc::EBADF | nix::libc::ESRCH)) => None,
-            Err(e) => Some(found(socket, Some(e.to_string()))),
-        }
+        // `None`: it was closed meanwhile.
+        holders.iter().find_map(|holder| {
+            match switch(holder.pid, holder.fd, socket.cookie, control) {
+                Ok(()) => Some(found(socket, None)),
+                Err(e) if is_gone(&e) => None,
+                Err(e) => Some(found(socket, Some(e.to_string()))),
+            }
+        })
     };
     Ok(look.sockets.iter().filter_map(one).collect())
+}
+
+/// This process has it no more.
+fn is_gone(why: &io::Error) -> bool {
+    matches!(
+        why.raw_os_error(),
+        Some(nix::libc::EBADF | nix::libc::ESRCH)
+    )
 }
 
 fn switch(pid: u32, fd: i32, cookie: u64, control: &str) -> io::Result<()> {

@@ -160,11 +160,12 @@ impl Steering {
         let holders = look.holders(&wanted);
         let mut all = Vec::new();
         for socket in &wanted {
-            let why = match holders.get(&u64::from(socket.inode)) {
-                Some(holder) => self.take(*holder, socket.cookie).err(),
-                // Another process's, on its way from one to another, or closed.
-                None => Some(TakeError::Gone),
-            };
+            let holders = holders.get(&u64::from(socket.inode));
+            let taken = (holders.into_iter().flatten())
+                .map(|holder| self.take(*holder, socket.cookie))
+                .find(|taken| !matches!(taken, Err(TakeError::Gone)));
+            // Nobody's: another process's, on its way from one to another, or closed.
+            let why = taken.unwrap_or(Err(TakeError::Gone)).err();
             if why.is_some() {
                 self.refused.insert(socket.cookie, now + AGAIN);
             }
