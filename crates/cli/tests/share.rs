@@ -270,12 +270,18 @@ fn impossible() -> bool {
 fn check(door: Door<'_>, cc: &str) {
     let alone = beside(door, cc, 1, &[]);
     let six = beside(door, cc, 6, &[]);
-    let sharing = beside(door, cc, 6, &["--share", "host"]);
-    let all = format!("{cc}: one {alone:?}, six {six:?}, six that share {sharing:?}");
-    // Uncoordinated it is one of seven, and its share varies from start to start: 0.3 to 0.56 of what
-    // it has beside one. What sharing changes is several times that.
+    // From start to start the other has 0.33 to 0.6 of both: of three the middle one counts.
+    let mut starts = [(); 3].map(|()| beside(door, cc, 6, &["--share", "host"]));
+    starts.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let sharing = starts[1];
+    let all = format!("{cc}: one {alone:?}, six {six:?}, six that share {starts:?}");
+    println!("{all}");
+    // Half, give or take. The half is of the same start: a ratio of two starts varies more.
+    for (first, other, _) in [alone, sharing] {
+        assert!(other > 0.7 * (first + other) / 2.0, "{all}");
+    }
+    // Uncoordinated it is one of seven, and up to a third.
     assert!(six.1 < 0.8 * sharing.1, "{all}");
-    assert!(sharing.1 > 0.65 * alone.1, "{all}");
     assert!(sharing.0 + sharing.1 > 15.0, "{all}");
     assert!(sharing.2 < 1.1 * six.2, "{all}");
 }
