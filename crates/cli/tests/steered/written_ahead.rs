@@ -140,7 +140,7 @@ fn what_a_program_writes_ahead_is_bounded() {
         "--enforce",
         "bpf",
         "--fault",
-        "200",
+        "20",
     ];
     let parts = ready.ahead(Some(&given), "given-back", |_| ());
     assert_eq!(parts[0][1..], [0, 0], "{parts:?}");
