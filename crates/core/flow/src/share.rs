@@ -31,8 +31,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod elsewhere;
+mod members;
 use elsewhere::Others;
 pub use elsewhere::{Elsewhere, Tally};
+use members::Members;
 
 /// Segments that a member may exceed its part by, while the whole window has room.
 const ROUNDING: u64 = 2;
@@ -62,19 +64,17 @@ impl Share {
             delivery: Delivery::new(Time::ZERO),
             rtt: RttEstimator::default(),
             next: 1,
-            in_flight: Bytes::ZERO,
             mss: Bytes::new(1),
             reduced_before: None,
             heard: Time::ZERO,
-            members: BTreeMap::new(),
-            joined: 0,
+            members: Members::default(),
             others: elsewhere.map(Others::new),
         })))
     }
 
     /// Another flow to the same destination.
     pub fn join(&self) -> Box<dyn Controller> {
-        let number = self.group().admit();
+        let number = self.group().members.admit();
         Box::new(Member {
             share: self.clone(),
             number,
@@ -151,24 +151,12 @@ struct Group {
     rtt: RttEstimator,
     /// Number of the next packet, over all members.
     next: Pn,
-    in_flight: Bytes,
     mss: Bytes,
     /// In a loss episode: the first packet that was sent after the reduction.
     reduced_before: Option<Pn>,
     heard: Time,
-    members: BTreeMap<u64, Part>,
-    joined: u64,
+    members: Members,
     others: Option<Others>,
-}
-
-/// What is known of a member, or of all in another process together.
-#[derive(Clone, Default)]
-struct Part {
-    /// Its packets in flight by its own numbers, as the algorithm knows them.
-    outstanding: BTreeMap<Pn, Packet>,
-    in_flight: Bytes,
-    /// So many have more to send than they may.
-    backlogged: u64,
 }
 
 /// Some packets arrived.
@@ -182,27 +170,6 @@ struct Arrival {
 }
 
 impl Group {
-    fn admit(&mut self) -> u64 {
-        let number = self.joined;
-        self.joined += 1;
-        self.members.insert(number, Part::default());
-        number
-    }
-
-    /// A member is gone. What it had in flight is nobody's.
-    fn dismiss(&mut self, number: u64) -> Bytes {
-        let part = self.members.remove(&number);
-        let left = part.map_or(Bytes::ZERO, |part| part.in_flight);
-        self.in_flight = self.in_flight.saturating_sub(left);
-        left
-    }
-
-    /// Members among which to divide, with `number` as one of them.
-    fn sharing(&self, number: u64) -> u64 {
-        let others = self.members.iter().filter(|(other, _)| **other != number);
-        1 + others.map(|(_, part)| part.backlogged).sum::<u64>()
-    }
-
     /// Tells the algorithm something.
     fn tell(&mut self, now: Time, event: impl FnOnce(&mut Self, Time)) {
         self.hear_others(now);
@@ -214,35 +181,33 @@ impl Group {
     /// Takes these packets of a member out of flight. Those that are not in flight any more, such as
     /// lost ones that arrive late, are left out.
     fn take(&mut self, number: u64, packets: &[Packet]) -> Vec<Packet> {
-        let Some(part) = self.members.get_mut(&number) else {
-            return Vec::new();
-        };
-        let known = packets.iter().filter_map(|packet| {
-            let sent = part.outstanding.remove(&packet.pn)?;
-            Some(Packet {
-                rtt: packet.rtt,
-                ..sent
-            })
+        let taken = self.members.change(number, |part| {
+            let known = packets.iter().filter_map(|packet| {
+                let sent = part.outstanding.remove(&packet.pn)?;
+                Some(Packet {
+                    rtt: packet.rtt,
+                    ..sent
+                })
+            });
+            let taken: Vec<Packet> = known.collect();
+            let len: Bytes = taken.iter().map(|packet| packet.len).sum();
+            part.in_flight = part.in_flight.saturating_sub(len);
+            taken
         });
-        let taken: Vec<Packet> = known.collect();
-        let len: Bytes = taken.iter().map(|packet| packet.len).sum();
-        part.in_flight = part.in_flight.saturating_sub(len);
-        self.in_flight = self.in_flight.saturating_sub(len);
-        taken
+        taken.unwrap_or_default()
     }
 
     fn sent(&mut self, now: Time, number: u64, sent: &Sent) {
-        if self.in_flight == Bytes::ZERO {
+        let before = self.members.in_flight();
+        if before == Bytes::ZERO {
             let smoothed = self.rtt.view().smoothed;
             self.feed.resume(self.heard, smoothed);
             self.delivery.begin_flight(now);
         }
-        let app_limited = sent.app_limited && self.sharing(number) == 1;
+        let app_limited = sent.app_limited && self.members.sharing(number) == 1;
         let pn = self.next;
         self.next += 1;
-        let before = self.in_flight;
-        self.in_flight += sent.len;
-        let stamp = self.delivery.stamp(self.in_flight, app_limited);
+        let stamp = self.delivery.stamp(before + sent.len, app_limited);
         let tag = self.feed.sent(&Sent {
             pn,
             len: sent.len,
@@ -250,11 +215,6 @@ impl Group {
             kind: sent.kind,
             app_limited,
         });
-        let Some(part) = self.members.get_mut(&number) else {
-            return;
-        };
-        part.in_flight += sent.len;
-        part.backlogged = u64::from(!sent.app_limited);
         let packet = Packet {
             pn,
             len: sent.len,
@@ -264,11 +224,15 @@ impl Group {
             rtt: None,
             kind: sent.kind,
         };
-        part.outstanding.insert(sent.pn, packet);
+        self.members.change(number, |part| {
+            part.in_flight += sent.len;
+            part.backlogged = u64::from(!sent.app_limited);
+            part.outstanding.insert(sent.pn, packet);
+        });
     }
 
     fn acked(&mut self, now: Time, number: u64, packets: &[Packet], how: &Arrival) {
-        let before = self.in_flight;
+        let before = self.members.in_flight();
         let packets = self.take(number, packets);
         let Some(newest) = packets.last().copied() else {
             return;
@@ -280,12 +244,10 @@ impl Group {
                 self.rtt.sample(rtt);
             }
         }
-        if how.limited.app
-            && let Some(part) = self.members.get_mut(&number)
-        {
-            part.backlogged = 0;
+        if how.limited.app {
+            self.members.change(number, |part| part.backlogged = 0);
         }
-        let others = self.sharing(number) > 1;
+        let others = self.members.sharing(number) > 1;
         let limited = self.feed.limited();
         limited.window |= how.limited.window || others && how.limited.app;
         limited.quota |= how.limited.quota;
@@ -296,13 +258,13 @@ impl Group {
         let rtt = self.rtt.view();
         if self.reduced_before.is_some_and(|first| newest.pn >= first) {
             self.reduced_before = None;
-            self.feed.repaired(self.in_flight, rtt);
+            self.feed.repaired(self.members.in_flight(), rtt);
         }
         let rate = self.delivery.rate(&packets);
         self.feed.acked(&Acked {
             packets: &packets,
             in_flight_before: before,
-            in_flight: self.in_flight,
+            in_flight: self.members.in_flight(),
             delivery: &self.delivery,
             rtt,
             rate,
@@ -323,19 +285,19 @@ impl Group {
             self.reduced_before = Some(self.next);
         }
         self.feed
-            .lost(&packets, new, self.in_flight, self.rtt.view());
+            .lost(&packets, new, self.members.in_flight(), self.rtt.view());
     }
 
     fn expired(&mut self, now: Time, number: u64, rto: &Rto) {
         let silence = now.since(self.heard);
-        let Some(part) = self.members.get(&number) else {
+        let Some(part) = self.members.get(number) else {
             return;
         };
         let Some(oldest) = part.outstanding.get(&rto.oldest.pn).copied() else {
             return;
         };
         if silence >= rto.silence {
-            let in_flight = self.in_flight;
+            let in_flight = self.members.in_flight();
             self.feed.expired(&Rto {
                 oldest,
                 in_flight,
@@ -347,25 +309,21 @@ impl Group {
 
     fn allowance(&self, number: u64) -> Allowance {
         let all = self.feed.allowance();
-        let Some(own) = self.members.get(&number) else {
+        let Some(own) = self.members.get(number) else {
             return all;
         };
-        let sharing = self.sharing(number);
+        let sharing = self.members.sharing(number);
         let all = self.on_average(all, sharing - self.backlogged_elsewhere());
         let window = if all.window == Bytes::MAX {
             Bytes::MAX
         } else {
-            let others = self.members.iter().filter(|(other, _)| **other != number);
-            let kept: Bytes = others
-                .filter(|(_, part)| part.backlogged == 0)
-                .map(|(_, part)| part.in_flight)
-                .sum();
+            let kept = self.members.kept_by_others(number);
             let part = Bytes::new(all.window.saturating_sub(kept).get() / sharing);
             // Parts are no whole segments: what the roundings leave, anyone may use.
             let part = part + self.mss * ROUNDING;
             // Hosts compare this with what they see in flight, which is less than we were told. So
             // what all have above the window comes off, or each would replace its own for ever.
-            let most = (own.in_flight + all.window).saturating_sub(self.in_flight);
+            let most = (own.in_flight + all.window).saturating_sub(self.members.in_flight());
             part.min(most).max(self.mss)
         };
         let least = Rate::bps(8_000);
@@ -425,9 +383,9 @@ impl Controller for Member {
         };
         let newest = ack.acked.iter().rev().find_map(|packet| packet.rtt);
         group.tell(cx.now, |group, now| {
-            let before = group.in_flight;
+            let before = group.members.in_flight();
             group.acked(now, number, ack.acked, &how);
-            let gone = before.saturating_sub(group.in_flight);
+            let gone = before.saturating_sub(group.members.in_flight());
             group.count(|others| {
                 others.own.acked += gone.get();
                 others.own.rtt = newest.or(others.own.rtt);
@@ -441,9 +399,9 @@ impl Controller for Member {
         let number = self.number;
         let mut group = self.share.group();
         group.tell(cx.now, |group, _| {
-            let before = group.in_flight;
+            let before = group.members.in_flight();
             group.lost(number, loss.lost);
-            let gone = before.saturating_sub(group.in_flight);
+            let gone = before.saturating_sub(group.members.in_flight());
             group.count(|others| others.own.lost += gone.get());
         });
     }
@@ -498,7 +456,7 @@ impl Controller for Member {
             ..*group
         };
         group.elsewhere().for_each(|number| {
-            copy.dismiss(number);
+            copy.members.dismiss(number);
         });
         Box::new(Self {
             share: Share(Arc::new(Mutex::new(copy))),
@@ -510,7 +468,7 @@ impl Controller for Member {
 impl Drop for Member {
     fn drop(&mut self) {
         let mut group = self.share.group();
-        let left = group.dismiss(self.number);
+        let left = group.members.dismiss(self.number);
         group.count(|others| others.own.left += left.get());
         if group.own_members() == 0 {
             // Nobody joins again.

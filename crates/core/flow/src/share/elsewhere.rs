@@ -126,9 +126,7 @@ impl Group {
 
     /// Members of other processes that have more to send than they may.
     pub(super) fn backlogged_elsewhere(&self) -> u64 {
-        let parts = self
-            .elsewhere()
-            .filter_map(|other| self.members.get(&other));
+        let parts = self.elsewhere().filter_map(|other| self.members.get(other));
         parts.map(|part| part.backlogged).sum()
     }
 
@@ -137,7 +135,7 @@ impl Group {
         let Some(others) = &mut self.others else {
             return;
         };
-        let all: u64 = self.members.values().map(|part| part.backlogged).sum();
+        let all = self.members.backlogged();
         let allowed = self.feed.allowance();
         others.own.window = allowed.window;
         others.own.rate = allowed.rate;
@@ -166,7 +164,7 @@ impl Group {
         known.values_mut().for_each(|heard| heard.present = false);
         for (id, tally) in words {
             let heard = known.entry(id).or_insert_with(|| Heard {
-                number: self.admit(),
+                number: self.members.admit(),
                 next: 1,
                 told: unseen(&tally),
                 word: tally,
@@ -185,7 +183,7 @@ impl Group {
         }
         known.retain(|_, heard| {
             if !heard.present {
-                self.dismiss(heard.number);
+                self.members.dismiss(heard.number);
             }
             heard.present
         });
@@ -227,7 +225,7 @@ impl Group {
             let packet = Sent {
                 pn: heard.next,
                 len,
-                in_flight_before: self.in_flight,
+                in_flight_before: self.members.in_flight(),
                 kind: Kind::New,
                 app_limited: backlogged == 0,
             };
@@ -260,16 +258,15 @@ impl Group {
             self.take(number, &rest);
             heard.told = *tally;
         }
-        if let Some(part) = self.members.get_mut(&number) {
-            part.backlogged = backlogged;
-        }
+        self.members
+            .change(number, |part| part.backlogged = backlogged);
     }
 
     /// The oldest packets of a member in flight, by its own numbers: as many as there are between
     /// what was counted and what was told, which goes on by them.
     fn oldest(&self, number: u64, counted: u64, told: &mut u64) -> Vec<Packet> {
         let mut due = counted.saturating_sub(*told);
-        let part = self.members.get(&number);
+        let part = self.members.get(number);
         let outstanding = part.into_iter().flat_map(|part| &part.outstanding);
         let packets = outstanding.map_while(|(pn, packet)| {
             due = due.checked_sub(packet.len.get())?;
