@@ -21,6 +21,7 @@ mod send_rule;
 mod sender;
 mod share;
 mod transmissions;
+mod unheard;
 mod wire;
 
 pub use ledger::{AckStamp, Ledger};

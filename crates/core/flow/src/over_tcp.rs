@@ -279,7 +279,7 @@ impl OverTcp {
     /// As of the last reading, less what was acknowledged since. In-band: arrived but not heard of.
     fn not_in_flight(&self, queued: Bytes) -> Bytes {
         if let Some(in_band) = &self.in_band {
-            return in_band.unheard();
+            return in_band.unheard.bytes();
         }
         let hidden = self
             .ledger
@@ -345,7 +345,7 @@ impl OverTcp {
         if let Some(in_band) = &mut self.in_band
             && self.ledger.in_flight() == Bytes::ZERO
         {
-            in_band.begin(now);
+            in_band.unheard.begin(now);
         }
         let feed = &mut self.feed;
         let headed = feed.has_local_receiver() || self.in_band.is_some() && feed.needs().header > 0;

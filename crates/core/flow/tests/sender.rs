@@ -2,8 +2,8 @@
 //! The sender by hand: what leaves when, worked out from the RFCs and from Linux.
 use alcc_cc::conformance::Checked;
 use alcc_cc::{Kind, Registry};
-use alcc_flow::rules::{COPA, DATAGRAMS, LINUX, LINUX_2_6_24, LINUX_3_16};
-use alcc_flow::{Ack, AckError, Range, Rules, Sender, Transmit};
+use alcc_flow::rules::{COPA, DATAGRAMS, LINUX, LINUX_2_6_24, LINUX_3_16, UDP};
+use alcc_flow::{Ack, AckError, Arrival, Range, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Span, Time};
 
 const MSS: u64 = 1448;
@@ -450,4 +450,38 @@ fn memory_is_given_back() {
     let ack = numbers(0, &[(0, 5000)]);
     b.sender.on_ack(at(1040), &ack).unwrap();
     assert_eq!(b.sender.remembered(), 0);
+}
+
+/// Packets in flight after each acknowledgement, in the end: the window is 20, a packet arrives each
+/// `gap` ms, and the peer tells of it when the last of `together` has been there for `held` ms.
+fn in_flight_of_twenty(gap: u64, together: u64, held: u64) -> u64 {
+    let mut b = Bench::new("fixed:window=20", &UDP, 20_000);
+    b.send();
+    for round in 0..200 {
+        let since = 1000 + round * gap * together;
+        b.until(since + gap * together + held);
+        let mut ack = Ack::default();
+        ack.window = Bytes::new(1 << 24);
+        ack.sent_at = at(b.now);
+        let first = round * together;
+        ack.push(Range::new(first, first + together));
+        let arrived = |n| Arrival {
+            pn: first + n,
+            at: at(since + gap * (n + 1)),
+        };
+        let arrivals: Vec<_> = (0..together).map(arrived).collect();
+        let sender = &mut b.sender;
+        (sender.on_ack_arrivals(at(b.now), &ack, ack.ranges(), &arrivals)).unwrap();
+        b.send();
+    }
+    b.sender.in_flight().get() / b.sender.rules().mss.get()
+}
+
+#[test]
+fn what_has_arrived_and_cannot_have_been_told_is_not_in_flight() {
+    assert_eq!(in_flight_of_twenty(1, 1, 0), 20, "told at once");
+    // Told each 5 ms: of five packets the first has waited 4 ms, the last 0.
+    assert_eq!(in_flight_of_twenty(1, 5, 0), 22);
+    // Told 5 ms late and a packet each 13 ms: less than half of a packet is none.
+    assert_eq!(in_flight_of_twenty(13, 1, 5), 20);
 }

@@ -99,10 +99,13 @@ impl OverTcp {
         let mut acked = self.ledger.acked();
         for stamp in stamps {
             let at = stamp.at.max(since).min(now);
-            in_band.arrived(now, stamp.acked.saturating_sub(acked), since, at);
+            // They arrived evenly between the two times.
+            let late = now.since(at) + at.since(since) / 2;
+            let len = Bytes::new(stamp.acked.saturating_sub(acked));
+            in_band.unheard.arrived(len, late);
             (since, acked) = (at, acked.max(stamp.acked));
         }
-        in_band.heard(now);
+        in_band.unheard.heard(now);
     }
 
     /// Shifts the samples of this reading to the mean that the kernel measured. Its smoothed RTT is

@@ -84,6 +84,7 @@ impl Sender {
         if !self.acked.is_sorted_by_key(|p| p.pn) {
             self.acked.sort_unstable_by_key(|p| p.pn);
         }
+        self.unheard.heard(now);
         self.measure(now, ack, &outcome);
         let repaired_by_probe = self.check_tail_probe(&outcome);
         let spurious = self.check_spurious(ack, &outcome);
@@ -271,8 +272,12 @@ impl Sender {
                 Some(ack_delays) => ack_delays
                     .binary_search_by_key(&pn, |(pn, _)| *pn)
                     .ok()
-                    .map(|found| rtt.saturating_sub(ack_delays[found].1))
-                    .filter(|rtt| !rtt.is_zero()),
+                    .map(|found| ack_delays[found].1)
+                    .filter(|delay| *delay < rtt)
+                    .map(|delay| {
+                        self.unheard.arrived(packet.len, delay);
+                        rtt.saturating_sub(delay)
+                    }),
             };
             outcome.rtt = packet.rtt.or(outcome.rtt);
             let expected = self.newest.map_or(0, |newest| newest.pn + 1);

@@ -11,6 +11,7 @@ use crate::rate_reduction::RateReduction;
 use crate::rto::RtoEstimator;
 use crate::rules::{AckSemantics, Reduction, Rules};
 use crate::scoreboard::{Scoreboard, SegmentIndex};
+use crate::unheard::Unheard;
 use crate::{Repair, TcpProgress};
 use alcc_cc::{Controller, Feed, Log, Packet, Path, Pn, Recovery, RttView, Spurious};
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -108,6 +109,8 @@ pub struct Sender {
     lost: Vec<Packet>,
     /// ACK delay per packet, ascending; `None` if the receiver does not report it.
     ack_delays: Option<Vec<(Pn, Span)>>,
+    /// By the same delays. Nothing without them.
+    unheard: Unheard,
     scratch: Vec<Range>,
 }
 
@@ -255,6 +258,7 @@ impl Sender {
             acked: Vec::new(),
             lost: Vec::new(),
             ack_delays: rules.arrivals.then(Vec::new),
+            unheard: Unheard::new(now),
             scratch: Vec::new(),
         }
     }

@@ -76,12 +76,14 @@ impl Sender {
         data && paced.is_none() && self.has_room(&allowance) && allowance.quota.get() >= self.mss
     }
 
-    /// Packets in flight, in the unit of the window.
+    /// Packets in flight, in the unit of the window, less those that have arrived and cannot have
+    /// been told yet.
     pub(super) fn packets_in_flight(&self) -> u64 {
         if self.rules.is_stream() {
             self.scoreboard.packets_in_flight()
         } else {
-            self.scoreboard.in_flight().get() / self.mss
+            let in_flight = self.scoreboard.in_flight().get() / self.mss;
+            in_flight.saturating_sub(self.unheard.packets(self.mss))
         }
     }
 
@@ -247,8 +249,12 @@ impl Sender {
     /// Counts a transmission. The retransmission timer starts with the first packet after idle, and
     /// restarts when the oldest one is retransmitted.
     pub(super) fn note_departure(&mut self, now: Time, oldest: bool) {
-        if oldest || self.scoreboard.packets_in_flight() == 0 {
+        let first = self.scoreboard.packets_in_flight() == 0;
+        if oldest || first {
             self.progress_at = now;
+        }
+        if first {
+            self.unheard.begin(now);
         }
         self.stats.transmissions += 1;
         if let Some(reduction) = &mut self.reduction {
