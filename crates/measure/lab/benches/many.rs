@@ -3,6 +3,8 @@
 //! open, 100 of them downloading over one link of 100 Mbit/s, from plain nginx and under `alcc run`
 //! in turns. `ALCC_BENCH_CONNECTIONS`, `ALCC_BENCH_SENDERS`, `ALCC_BENCH_MANY_SECONDS`,
 //! `ALCC_BENCH_MANY_ROUNDS`: how many, how long, how often.
+#[path = "support/descriptors.rs"]
+mod descriptors;
 #[path = "support/median.rs"]
 mod median;
 mod support;
@@ -16,7 +18,6 @@ use alcc_link::{DirectionSpec, RateSpec};
 use alcc_units::{Rate, Span};
 use median::median;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{MsgFlags, recv};
 use std::fs;
 use std::io::{Read, Write};
@@ -261,14 +262,7 @@ fn main() -> Result<()> {
     };
     let rounds = number("ALCC_BENCH_MANY_ROUNDS", 2)?;
     let mut world = World::new(FILE_SIZE)?;
-    let wanted = plan.connections as u64 + 1000;
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    // Servers are started from here and inherit it.
-    if soft < wanted {
-        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted)).map_err(|e| {
-            format!("{wanted} descriptors are needed and {hard} allowed (ulimit -n): {e}")
-        })?;
-    }
+    descriptors::allow(plan.connections as u64 + 1000)?;
     println!(
         "many: {} open connections, {} of them downloading over one link of {MBPS} Mbit/s, RTT 40 ms, for {} s; {rounds} rounds",
         plan.connections,
