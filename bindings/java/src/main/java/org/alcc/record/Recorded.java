@@ -3,6 +3,8 @@ package org.alcc.record;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.nio.BufferUnderflowException;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -157,68 +159,65 @@ public final class Recorded {
      * @return null: it is no recording
      */
     public static Recorded decode(byte[] bytes) {
-        Reader in = new Reader(bytes);
-        Recorded recorded = new Recorded();
-        recorded.from = in.next();
-        recorded.to = in.next();
-        recorded.sent = in.next();
-        recorded.skipped = in.next();
-        recorded.received = in.next();
-        recorded.copies = in.next();
-        recorded.beyond = in.next();
-        recorded.overrun = in.next();
-        for (int i = 0; i < 3; i++) {
-            recorded.late[i] = in.next();
+        try {
+            return read(ByteBuffer.wrap(bytes));
+        } catch (BufferUnderflowException e) {
+            return null;
         }
-        long count = in.next();
+    }
+
+    private static Recorded read(ByteBuffer in) {
+        Recorded recorded = new Recorded();
+        recorded.from = number(in);
+        recorded.to = number(in);
+        recorded.sent = number(in);
+        recorded.skipped = number(in);
+        recorded.received = number(in);
+        recorded.copies = number(in);
+        recorded.beyond = number(in);
+        recorded.overrun = number(in);
+        for (int i = 0; i < 3; i++) {
+            recorded.late[i] = number(in);
+        }
+        long count = number(in);
         // Three numbers of at least a byte each.
-        if (in.wrong || count < 0 || count > MAX_ARRIVALS || count > (bytes.length - in.at) / 3) {
+        if (count < 0 || count > MAX_ARRIVALS || count > in.remaining() / 3) {
             return null;
         }
         long seq = 0;
         long left = 0;
         long came = recorded.from;
         for (long i = 0; i < count; i++) {
-            seq += in.step();
-            left += in.step();
-            came += in.step();
-            if (in.wrong || Session.less(came, recorded.from) || !Session.less(came, recorded.to)) {
+            seq += step(in);
+            left += step(in);
+            came += step(in);
+            if (Session.less(came, recorded.from) || !Session.less(came, recorded.to)) {
                 return null;
             }
             recorded.add(seq, left, came);
         }
-        return in.at == bytes.length ? recorded : null;
+        return in.hasRemaining() ? null : recorded;
     }
 
-    /** Numbers of seven bits a byte. */
-    private static final class Reader {
-        private final byte[] bytes;
-        private int at;
-        private boolean wrong;
-
-        Reader(byte[] bytes) {
-            this.bytes = bytes;
-        }
-
-        long next() {
-            long n = 0;
-            for (int shift = 0; shift < 64 && at < bytes.length; shift += 7) {
-                long part = bytes[at] & 0x7f;
-                if (part << shift >>> shift != part) {
-                    break;
-                }
-                n |= part << shift;
-                if (bytes[at++] >= 0) {
-                    return n;
-                }
+    /** Seven bits a byte. One that goes on beyond 64 bits has no end, as one that was cut. */
+    private static long number(ByteBuffer in) {
+        long n = 0;
+        for (int shift = 0; shift < 64; shift += 7) {
+            byte octet = in.get();
+            long part = octet & 0x7f;
+            if (part << shift >>> shift != part) {
+                break;
             }
-            wrong = true;
-            return 0;
+            n |= part << shift;
+            if (octet >= 0) {
+                return n;
+            }
         }
+        throw new BufferUnderflowException();
+    }
 
-        long step() {
-            long n = next();
-            return n >>> 1 ^ -(n & 1);
-        }
+    private static long step(ByteBuffer in) {
+        long n = number(in);
+        return n >>> 1 ^ -(n & 1);
     }
 }
