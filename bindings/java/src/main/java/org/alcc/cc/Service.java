@@ -16,6 +16,7 @@ final class Service {
     private final float[] packets = new float[KEPT];
     private final float[] samples = new float[SAMPLES];
     private final float[] sorted = new float[SAMPLES];
+    private int known;
     private long bucket;
     private long clock;
     private long at = -1;
@@ -55,15 +56,27 @@ final class Service {
             packets[(int) (i % KEPT)] = delivering;
             delivering = 0;
             float rate = (float) over(i, Math.max(base, rtt / 4));
-            samples[(int) (i % SAMPLES)] = starved ? rate * STARVED : rate;
+            sample((int) (i % SAMPLES), starved ? rate * STARVED : rate);
         }
         starved = false;
         bucket = next;
-        int known = (int) Math.min(next, SAMPLES);
-        System.arraycopy(samples, 0, sorted, 0, known);
-        Arrays.sort(sorted, 0, known);
         high = sorted[Math.min((int) (known * QUANTILE), known - 1)];
         mean = Math.max(over(next - 1, BUCKET * KEPT), over(next - 1, Math.max(rtt, 100_000_000)));
+    }
+
+    /** Takes the place of the oldest, once all places are taken. They stay in order: sorting anew costs more. */
+    private void sample(int place, float rate) {
+        if (known == SAMPLES) {
+            int old = Arrays.binarySearch(sorted, 0, known, samples[place]);
+            known--;
+            System.arraycopy(sorted, old + 1, sorted, old, known - old);
+        }
+        int found = Arrays.binarySearch(sorted, 0, known, rate);
+        int at = found < 0 ? -found - 1 : found;
+        System.arraycopy(sorted, at, sorted, at + 1, known - at);
+        sorted[at] = rate;
+        samples[place] = rate;
+        known++;
     }
 
     /** The rate over the time that ended with bucket {@code last}, or what there was of it. */

@@ -9,6 +9,8 @@ import org.alcc.cc.Controller;
 final class Flow {
     /** A write becomes no more records than this: the algorithm looks at each. */
     private static final int RECORDS_PER_WRITE = 8;
+    /** Nor is one shorter than this part of what is under way: a finer grain of round trips decides nothing. */
+    private static final int RECORDS_PER_FLIGHT = 16;
     /** The mean of what is not heard of, nanoseconds. */
     private static final double UNHEARD_OVER = 100_000_000;
     /** Longer than a peer may wait to tell: a pause of this program, not how late it usually is. */
@@ -213,7 +215,9 @@ final class Flow {
         lastSent = now;
         sentSinceIdle = true;
         long segments = (bytes + mss - 1) / mss;
-        long step = Math.max((segments + RECORDS_PER_WRITE - 1) / RECORDS_PER_WRITE, 1) * mss;
+        long parts = Math.max((segments + RECORDS_PER_WRITE - 1) / RECORDS_PER_WRITE,
+            inFlight() / (RECORDS_PER_FLIGHT * mss));
+        long step = Math.max(parts, 1) * mss;
         for (long left = bytes; left > 0; left -= Math.min(left, step)) {
             long length = Math.min(left, step);
             long before = inFlight();

@@ -34,8 +34,8 @@ public final class FrameWriter {
                 + tag.length + " and " + payload);
         }
         if (tag.length == 0) {
-            head(out, FrameReader.DATA, 4 + payload);
-            out.putInt((int) sequence);
+            // Most frames are these: type, length and sequence in one.
+            out.putLong((long) FrameReader.DATA << 56 | (4L + payload) << 32 | sequence & 0xffffffffL);
         } else {
             head(out, FrameReader.TAGGED, 5 + tag.length + payload);
             out.putInt((int) sequence).put((byte) tag.length).put(tag);
