@@ -6,7 +6,7 @@ mod support;
 mod tbf;
 
 use alcc_emu::{Dir, Namespace, PathSpec, Silent};
-use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
+use alcc_link::{DirectionSpec, DropReason, Outcome, QueueSpec, RateSpec};
 use alcc_units::{Bytes, Rate, Span};
 use std::time::{Duration, Instant};
 use support::{Events, accounted, link, recorded};
@@ -77,6 +77,9 @@ fn main() {
     }
 }
 
+/// So near has the best of many round trips to be.
+const NEAR: Duration = Duration::from_millis(6);
+
 fn delay(ms: u64) -> DirectionSpec {
     DirectionSpec {
         delay: Span::from_millis(ms),
@@ -99,23 +102,24 @@ fn round_trip_is_the_sum_of_both_delays() {
         seed: 1,
     };
     let (outside, inside, link) = link(spec, Box::new(Silent));
-    let best = support::best_round_trip(&outside, &inside, &link, 10);
-    // Never shorter; on a busy machine the best of ten is still near.
-    assert!(best >= Duration::from_millis(40), "{best:?}");
-    assert!(best < Duration::from_millis(46), "{best:?}");
+    // Never shorter; a busy machine is late, but not each time.
+    let sum = Duration::from_millis(40);
+    let (best, tried) = support::best_round_trip(&outside, &inside, &link, sum + NEAR);
+    assert!(best >= sum && best < sum + NEAR, "{best:?} of {tried}");
     let report = link.stop().unwrap();
-    assert_eq!((report.down.delivered, report.up.delivered), (10, 10));
+    assert_eq!((report.down.delivered, report.up.delivered), (tried, tried));
     accounted(&report);
     assert_eq!(report.down.hidden_drops() + report.up.hidden_drops(), 0);
 }
 
 fn a_flood_gets_the_rate_and_the_rest_is_dropped_and_counted() {
+    // 800 ms: as long the machine may do something else, and the link still has something to send.
     let spec = PathSpec {
-        up: fixed(Rate::mbps(12), 30_000),
+        up: fixed(Rate::mbps(12), 1_200_000),
         ..PathSpec::default()
     };
     let (outside, inside, link) = link(spec, Box::new(Silent));
-    let offered = support::flood_up(&outside, &inside, &link, Duration::from_secs(2));
+    let offered = support::flood_up(&outside, &inside, &link, Duration::from_secs(3));
     let report = link.stop().unwrap();
     accounted(&report);
     let up = &report.up;
@@ -124,9 +128,9 @@ fn a_flood_gets_the_rate_and_the_rest_is_dropped_and_counted() {
     let mbps = up.throughput.unwrap().as_mbps_f64();
     assert!((11.76..=12.01).contains(&mbps), "{mbps} Mbit/s");
     assert!((0.98..=1.0005).contains(&up.utilization.unwrap()), "{up:?}");
-    // A full queue of 30,000 bytes at 12 Mbit/s is 20 ms, and one packet more is being carried.
+    // The full queue, and one packet more is being carried.
     let p95 = up.queue_delay_p95.unwrap().as_millis_f64();
-    assert!((15.0..22.0).contains(&p95), "{p95} ms");
+    assert!((600.0..802.0).contains(&p95), "{p95} ms");
 }
 
 fn loss_has_the_asked_probability() {
@@ -142,8 +146,14 @@ fn loss_has_the_asked_probability() {
     let report = link.stop().unwrap();
     accounted(&report);
     assert_eq!(report.up.read + report.up.kernel_dropped, sent);
-    // 5000 draws at 0.1: five standard deviations are 106.
-    assert!((394..=606).contains(&report.up.lost), "{:?}", report.up);
+    // As many draws at 0.1 as were read, which a busy machine makes fewer: five standard deviations.
+    let draws = report.up.read as f64;
+    let off = (report.up.lost as f64 - 0.1 * draws).abs();
+    assert!(
+        draws > 1000.0 && off < 5.0 * (0.09 * draws).sqrt(),
+        "{:?}",
+        report.up
+    );
 }
 
 fn the_pure_model_fed_with_the_recorded_arrivals_gives_the_same_departures() {
@@ -158,10 +168,23 @@ fn the_pure_model_fed_with_the_recorded_arrivals_gives_the_same_departures() {
     };
     let events = Events::default();
     let (outside, inside, link) = link(spec.clone(), Box::new(events.clone()));
-    support::flood_up(&outside, &inside, &link, Duration::from_millis(700));
-    let report = link.stop().unwrap();
+    // Until there is something to compare: a busy machine reads less.
+    let enough = |all: &[Outcome]| {
+        let count = |is: &dyn Fn(&Outcome) -> bool| all.iter().filter(|o| is(o)).count();
+        let gone = |o: &Outcome, for_it: DropReason| matches!(o, Outcome::Dropped { why, .. } if *why == for_it);
+        count(&|o| gone(o, DropReason::Loss)) > 0
+            && count(&|o| gone(o, DropReason::Overflow)) > 0
+            && count(&|o| matches!(o, Outcome::Delivered { .. })) > 100
+    };
+    for _ in 0..10 {
+        support::flood_up(&outside, &inside, &link, Duration::from_millis(700));
+        if enough(&recorded(&events, Dir::Up)) {
+            break;
+        }
+    }
+    link.stop().unwrap();
     let seen = recorded(&events, Dir::Up);
-    assert!(report.up.lost > 0 && report.up.overflowed > 0 && report.up.delivered > 100);
+    assert!(enough(&seen), "{} events", seen.len());
     let twin = support::replay(spec.model(Dir::Up), &seen);
     // The twin runs on after the last event of the live link, which was stopped with packets
     // inside.
@@ -182,12 +205,9 @@ fn links_run_beside_each_other_and_leave_nothing() {
         })
         .collect();
     for (n, (outside, inside, link)) in links.iter().enumerate() {
-        let best = support::best_round_trip(outside, inside, link, 5);
         let want = Duration::from_millis(10 * (n as u64 + 1));
-        assert!(
-            best >= want && best < want + Duration::from_millis(6),
-            "{n}: {best:?}"
-        );
+        let (best, _) = support::best_round_trip(outside, inside, link, want + NEAR);
+        assert!(best >= want && best < want + NEAR, "{n}: {best:?}");
     }
     let inside = links[0].1.clone();
     assert!(support::devices(&inside).contains("alcc0"));
