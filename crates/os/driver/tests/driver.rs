@@ -149,11 +149,18 @@ fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
             }
             ended.store(true, Ordering::Relaxed);
         });
-        std::thread::sleep(Duration::from_millis(50));
-        assert!(!ended.load(Ordering::Relaxed));
+        // Once it sleeps. Whoever gave up here, with a panic, would wait for that thread for ever.
+        let until = Instant::now() + Duration::from_secs(10);
         let mut state = shared.lock();
-        assert!(state.has_leader(now()));
+        while !state.has_leader(now()) && Instant::now() < until {
+            drop(state);
+            std::thread::sleep(Duration::from_millis(1));
+            state = shared.lock();
+        }
+        assert!(!ended.load(Ordering::Relaxed));
+        let slept = state.has_leader(now());
         state.due = Some(now() + Span::from_millis(5));
+        assert!(slept, "it does not sleep");
         assert!(!state.has_leader(now()));
         assert!(state.wake_leader(now()) && state.has_leader(now()));
     });

@@ -357,16 +357,19 @@ fn idle_streams_wake_nobody_whether_somebody_reads_or_not() {
             kept.push((here, there));
         }
     }
-    std::thread::sleep(Duration::from_millis(500));
     let woken = |name| threads(name).iter().map(|(woken, _)| woken).sum::<u64>();
-    let before = ["alcc-inband", "reader"].map(woken);
-    std::thread::sleep(Duration::from_secs(1));
-    let after = ["alcc-inband", "reader"].map(woken);
-    println!("{before:?} {after:?}");
+    let in_a_second = || {
+        let before = ["alcc-inband", "reader"].map(woken);
+        std::thread::sleep(Duration::from_secs(1));
+        let after = ["alcc-inband", "reader"].map(woken);
+        println!("{before:?} {after:?}");
+        [after[0] - before[0], after[1] - before[1]]
+    };
+    // A busy machine takes a while to put them all to sleep. Streams that wake somebody wake him in
+    // every second: it was forty times for each with a reader.
+    let quiet = (0..20).any(|_| in_a_second().iter().all(|&times| times < 10));
+    assert!(quiet);
     assert_eq!(threads("reader").len(), 50);
-    // It was forty times a second for each stream with a reader.
-    assert!(after[0] - before[0] < 10, "{before:?} {after:?}");
-    assert!(after[1] - before[1] < 10, "{before:?} {after:?}");
     // All but those that cannot be blocked: SIGKILL, SIGSTOP, and the two of the C library.
     let blocked = threads("alcc-inband")[0].1;
     let all = !(1u64 << (libc::SIGKILL - 1)) & !(1 << (libc::SIGSTOP - 1)) & !(3 << 31);
