@@ -70,8 +70,8 @@ fn plain_and_controlled_beside_each_other() {
         assert!((0.0..=1.01).contains(&utilization), "{flow}");
         assert!(flow["delay_median_ms"].as_f64().unwrap() >= 20.0, "{flow}");
         assert!(
-            flow["app_delay_median_ms"].as_f64().unwrap() >= 15.0,
-            "write to read takes at least the propagation: {flow}"
+            flow["app_delay_median_ms"].as_f64().unwrap() >= 10.0,
+            "write to read takes at least the propagation, but a busy machine sees writes late: {flow}"
         );
         assert!(
             flow["goodput_mbps"].as_f64().unwrap()

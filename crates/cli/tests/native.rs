@@ -69,8 +69,9 @@ fn forms_of_one_algorithm_run_beside_each_other() {
             number("goodput_mbps") > 0.5 * number("throughput_mbps"),
             "{flow}"
         );
-        // From write to read takes at least the propagation, to the accuracy of write times.
-        assert!(number("app_delay_median_ms") >= 15.0, "{flow}");
+        // From write to read takes at least the propagation of 20 ms, to the accuracy of write times:
+        // a busy machine sees them late.
+        assert!(number("app_delay_median_ms") >= 10.0, "{flow}");
         assert!(number("app_delay_p95_ms") < 1000.0, "{flow}");
     }
     let pairs = results["summary"]["pairs"].as_array().unwrap();

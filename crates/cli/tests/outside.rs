@@ -211,11 +211,23 @@ def megabit():
     return size * 8 / (time.monotonic() - begin) / 1e6
 shown = ask()
 assert shown["down"]["rate"] == "50mbit" and shown["up"]["rate"] == "unlimited", shown
-first = min(round_trip() for _ in range(5))
-fast = megabit()
+until = time.monotonic() + 60
+while True:
+    try:
+        round_trip()
+        break
+    except ConnectionRefusedError:
+        assert time.monotonic() < until, "the server does not come up"
+        time.sleep(0.02)
+first = min(round_trip() for _ in range(20))
+fast = 0
+for _ in range(5):
+    fast = max(fast, megabit())
+    if fast > 9:
+        break
 shown = ask("/", {"delay": "60ms"})
 assert shown["down"]["delay"] == shown["up"]["delay"] == "60ms", shown
-slow = min(round_trip() for _ in range(5))
+slow = min(round_trip() for _ in range(10))
 assert slow - first > 0.09, (first, slow)
 ask("/", {"delay": "5ms"})
 shown = ask("/down", {"rate": "4mbit", "queue": "codel"})

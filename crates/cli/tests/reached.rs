@@ -5,11 +5,14 @@
 mod controls;
 #[allow(dead_code, reason = "nginx runs without alcc here")]
 mod support;
+#[path = "support/wait.rs"]
+mod wait;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 use support::{World, lacks, link, nginx};
+use wait::wait_for;
 
 /// Some 2.7 s.
 const BYTES: usize = 4_000_000;
@@ -94,7 +97,7 @@ impl Place {
         let during = |act: &dyn Fn()| {
             std::thread::scope(|threads| {
                 let download = threads.spawn(fetch);
-                std::thread::sleep(Duration::from_millis(900));
+                wait_for("a connection", || running().len() == 1);
                 act();
                 download.join().unwrap();
             });
@@ -170,12 +173,14 @@ fn a_server_of_io_uring() {
         return;
     }
     let mut server = place.start(&program);
-    std::thread::sleep(Duration::from_millis(200));
-    if server
-        .try_wait()
-        .unwrap()
-        .is_some_and(|s| s.code() == Some(2))
-    {
+    let mut ended = None;
+    let table = format!("/proc/{}/net/tcp", server.id());
+    wait_for("the server to listen or to end", || {
+        ended = server.try_wait().unwrap();
+        let listens = ":2328 00000000:0000 0A";
+        ended.is_some() || std::fs::read_to_string(&table).is_ok_and(|t| t.contains(listens))
+    });
+    if ended.is_some_and(|s| s.code() == Some(2)) {
         println!("skipped: needs io_uring");
         return;
     }

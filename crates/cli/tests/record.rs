@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc trace record` between two namespaces with an emulated link between them, and on loopback.
+#[path = "hostile/middle.rs"]
+#[allow(dead_code, reason = "streams are another test's")]
+mod middle;
+#[path = "support/wait.rs"]
+mod wait;
+
 use alcc_emu::{EmuReport, Emulator, Namespace, PathSpec, Silent, Subnet};
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_trace::{Trace, scenario};
 use alcc_units::{Span, Time};
+use middle::{Middle, Way};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use wait::wait_for;
 
 const ALCC: &str = env!("CARGO_BIN_EXE_alcc");
 
@@ -366,6 +376,27 @@ fn three_receivers_begin_together_and_are_combined() {
     );
 }
 
+/// A relay in front of a listener that counts the full packets of each way: a recording is broken
+/// off when it has gone so far, however long that takes.
+fn counted(listener: &Listener) -> (Middle, Arc<[AtomicU64; 2]>) {
+    let passed = Arc::<[AtomicU64; 2]>::default();
+    let count = Arc::clone(&passed);
+    let to = SocketAddr::from(([127, 0, 0, 1], listener.port));
+    let middle = Middle::udp(to, move |way, datagram| {
+        if datagram.len() > 1000 {
+            count[usize::from(way == Way::Back)].fetch_add(1, Ordering::Relaxed);
+        }
+        vec![datagram]
+    });
+    (middle, passed)
+}
+
+fn wait_for_packets(passed: &[AtomicU64; 2]) {
+    wait_for("packets both ways", || {
+        passed.iter().all(|way| way.load(Ordering::Relaxed) > 500)
+    });
+}
+
 #[test]
 fn a_listener_that_is_killed_leaves_what_had_come() {
     let dir = tempfile::tempdir().unwrap();
@@ -374,7 +405,8 @@ fn a_listener_that_is_killed_leaves_what_had_come() {
         None,
         &["--out", &dir.path().join("there").display().to_string()],
     );
-    let host = format!("127.0.0.1:{}", listener.port);
+    let (middle, passed) = counted(&listener);
+    let host = middle.at.to_string();
     let client = alcc(&[
         &host,
         "--mode",
@@ -388,7 +420,7 @@ fn a_listener_that_is_killed_leaves_what_had_come() {
     ])
     .spawn()
     .unwrap();
-    std::thread::sleep(Duration::from_millis(2500));
+    wait_for_packets(&passed);
     listener.child.kill().unwrap();
     let output = client.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -410,7 +442,8 @@ fn a_client_that_is_interrupted_keeps_its_part_and_the_listener_the_other() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     let listener = Listener::start(None, &["--count", "1", "--out", &path("there")]);
-    let host = format!("127.0.0.1:{}", listener.port);
+    let (middle, passed) = counted(&listener);
+    let host = middle.at.to_string();
     let client = alcc(&[
         &host,
         "--mode",
@@ -426,7 +459,7 @@ fn a_client_that_is_interrupted_keeps_its_part_and_the_listener_the_other() {
     ])
     .spawn()
     .unwrap();
-    std::thread::sleep(Duration::from_millis(2500));
+    wait_for_packets(&passed);
     let pid = nix::unistd::Pid::from_raw(client.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     let output = client.wait_with_output().unwrap();

@@ -3,6 +3,8 @@
 //! and nothing of those that it controlled. On loopback, with programs written for it.
 #[path = "support/lacks.rs"]
 mod lacks;
+#[path = "support/wait.rs"]
+mod wait;
 
 use lacks::lacks;
 use serde_json::Value;
@@ -12,6 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use wait::wait_for;
 
 const BYTES: u64 = 12_000_000;
 
@@ -84,9 +87,10 @@ fn look(pid: u32, socket: &Path) -> Option<(Value, String)> {
     look(pid, socket)
 }
 
-/// Runs a sender under `alcc run` and reads what it sends, for two seconds or so.
+/// Runs a sender under `alcc run` and reads what it sends, for three seconds or so, and longer until
+/// something was seen that is `expected` to pass uncontrolled.
 /// `None`: the kernel does not have what it needs.
-fn run(dir: &Path, program: &Path, how: &str, options: &[&str]) -> Option<Seen> {
+fn run(dir: &Path, program: &Path, how: &str, options: &[&str], expected: bool) -> Option<Seen> {
     let report = dir.join(format!("{how}.json"));
     let socket = dir.join(format!("{how}.sock"));
     let mut looking = None;
@@ -129,6 +133,10 @@ fn run(dir: &Path, program: &Path, how: &str, options: &[&str]) -> Option<Seen> 
                 break;
             }
             std::thread::sleep(Duration::from_millis(40));
+            let looks = || looking.as_ref().is_some_and(|l| !l.is_finished());
+            if expected && total > BYTES * 3 / 4 && looks() {
+                wait_for("what passes uncontrolled", || !looks());
+            }
         }
     }
     let out = child.wait_with_output().unwrap();
@@ -159,7 +167,7 @@ fn what_streams_write_is_reported_and_not_taken_for_controlled() {
         return;
     };
     let streams = |how: &str, why: &str, connections: u64| {
-        let seen = run(dir.path(), &sender, how, &[]).unwrap();
+        let seen = run(dir.path(), &sender, how, &[], true).unwrap();
         let report = &seen.report;
         reported(&seen, "sender", why);
         assert_eq!(report["connections"], connections, "{how}: {report}");
@@ -180,7 +188,7 @@ fn what_streams_write_is_reported_and_not_taken_for_controlled() {
         scope.spawn(|| streams("both", "stdio", 1));
         // What one process sent under control is not missed in another.
         scope.spawn(|| {
-            let seen = run(dir.path(), &sender, "by-a-child", &[]).unwrap();
+            let seen = run(dir.path(), &sender, "by-a-child", &[], false).unwrap();
             let (report, said) = (&seen.report, &seen.said);
             assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
             assert_eq!(report["bytes"], BYTES, "{said}");
@@ -238,7 +246,7 @@ fn what_was_not_controlled_is_reported_with_the_reason_and_nothing_else() {
         lacks("a C compiler");
         return;
     };
-    let seen = run(dir.path(), &sender, "send", &[]).unwrap();
+    let seen = run(dir.path(), &sender, "send", &[], false).unwrap();
     let (report, said) = (&seen.report, &seen.said);
     assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
     assert_eq!(report["connections"], 1, "{said}");
@@ -246,10 +254,16 @@ fn what_was_not_controlled_is_reported_with_the_reason_and_nothing_else() {
 
     match compile(dir.path(), &["-static"]) {
         Some(program) => {
-            let seen = run(dir.path(), &program, "send", &[]).unwrap();
+            let seen = run(dir.path(), &program, "send", &[], true).unwrap();
             reported(&seen, "sender-static", "a static program");
             // What the selection leaves alone is not missed.
-            let out = run(dir.path(), &program, "send", &["--except", "127.0.0.0/8"]);
+            let out = run(
+                dir.path(),
+                &program,
+                "send",
+                &["--except", "127.0.0.0/8"],
+                false,
+            );
             assert_eq!(out.unwrap().report["not_controlled"], serde_json::json!([]));
         }
         None => drop(lacks("a static C library")),
@@ -257,19 +271,19 @@ fn what_was_not_controlled_is_reported_with_the_reason_and_nothing_else() {
     let mptcp = std::fs::read_to_string("/proc/sys/net/mptcp/enabled");
     let mptcp = mptcp.is_ok_and(|on| on.trim() == "1");
     match mptcp
-        .then(|| run(dir.path(), &sender, "mptcp", &[]))
+        .then(|| run(dir.path(), &sender, "mptcp", &[], true))
         .flatten()
     {
         Some(seen) => reported(&seen, "sender", "MPTCP"),
         // No package brings a kernel.
         None => println!("skipped: needs MPTCP in the kernel"),
     }
-    match run(dir.path(), &sender, "uring", &[]) {
+    match run(dir.path(), &sender, "uring", &[], true) {
         Some(seen) => reported(&seen, "sender", "io_uring"),
         None => println!("skipped: needs io_uring in the kernel"),
     }
     // The runtime gives up at its first reading: what follows is plain TCP, and said to be.
-    let seen = run(dir.path(), &sender, "send", &["--fault", "0"]).unwrap();
+    let seen = run(dir.path(), &sender, "send", &["--fault", "0"], true).unwrap();
     reported(&seen, "sender", "the runtime failed");
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// A module that has not ended after this time hangs: Python prints where all its threads are, and
 /// gives up. Longer than what the longest, test_asyncio, takes on a busy machine.
 fn patience(module: &str) -> Duration {
-    Duration::from_secs(if module == "test_asyncio" { 900 } else { 300 })
+    Duration::from_secs(if module == "test_asyncio" { 1800 } else { 600 })
 }
 /// How much later it is killed if it does not give up.
 const GRACE: Duration = Duration::from_secs(20);

@@ -47,15 +47,17 @@ fn a_server_that_has_sent_its_last_still_gets_everything() {
 fn a_reset_of_the_client_reaches_the_server() {
     let (server, at) = listener();
     let relay = Relay::local(at, &[]);
-    let serve = once(server, |mut stream| {
+    let (tell, told) = std::sync::mpsc::channel();
+    let serve = once(server, move |mut stream| {
         let mut hello = [0; 5];
         stream.read_exact(&mut hello).unwrap();
+        tell.send(()).unwrap();
         was_reset(&stream)
     });
     let mut client = connect(relay.at[0]);
     client.write_all(b"hello").unwrap();
     // The server must have read it: a reset may overtake what is not read.
-    std::thread::sleep(Duration::from_millis(200));
+    told.recv_timeout(PATIENCE).unwrap();
     slam(client);
     assert!(serve.join().unwrap());
     assert_eq!(number(&relay.stop().1, "resets"), 1);
@@ -68,7 +70,9 @@ fn a_reset_of_the_server_reaches_the_client_after_what_it_had_sent() {
     let serve = once(server, |mut stream| {
         stream.write_all(&pattern(400_000)).unwrap();
         // Its own reset would throw away what the relay has not acknowledged.
-        std::thread::sleep(Duration::from_millis(500));
+        wait_for("the acknowledgement of all", || {
+            unacknowledged(&stream) == 0
+        });
         slam(stream);
     });
     let mut client = connect(relay.at[0]);

@@ -10,11 +10,13 @@ mod control;
 mod forwarding;
 mod load;
 
+use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Backlog, setsockopt, sockopt};
 use relay::{Relay, number};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -62,11 +64,20 @@ fn rest(mut stream: &TcpStream) -> Vec<u8> {
 
 /// Closes with a reset.
 fn slam(stream: TcpStream) {
-    let linger = nix::libc::linger {
+    let linger = libc::linger {
         l_onoff: 1,
         l_linger: 0,
     };
     setsockopt(&stream, sockopt::Linger, &linger).unwrap();
+}
+
+/// Bytes that the kernel has not sent, or whose acknowledgement has not come.
+fn unacknowledged(stream: &TcpStream) -> i32 {
+    let mut bytes = -1;
+    // SAFETY: a valid out pointer; the descriptor is the stream's.
+    let done = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    assert_eq!(done, 0);
+    bytes
 }
 
 fn was_reset(mut stream: &TcpStream) -> bool {

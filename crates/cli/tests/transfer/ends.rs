@@ -7,13 +7,13 @@ use alcc_link::{Changes, DirectionSpec, RateSpec, Step};
 use alcc_units::{Rate, Time};
 use std::time::Instant;
 
-/// From a second and a half on a sixth is lost, in each direction: not of handshakes, whose end is
-/// another matter.
+/// From five seconds on a sixth is lost, in each direction: not of handshakes, whose end is another
+/// matter. So long a busy machine may take to start all of them.
 fn with_loss() -> PathSpec {
     let with = |spec: DirectionSpec| DirectionSpec {
         changes: Changes {
             steps: vec![Step {
-                at: Time::from_millis(1500),
+                at: Time::from_millis(5000),
                 loss: Some(1.0 / 6.0),
                 ..Step::default()
             }],
@@ -47,17 +47,25 @@ fn both_ends_agree_on_the_end_although_last_packets_are_lost() {
             return;
         };
         let began = Instant::now();
-        let flows: Vec<(Going, Going)> = ways
-            .iter()
-            .enumerate()
-            .map(|(i, way)| {
-                let port = (9700 + i).to_string();
-                let common = [way, &["--port", &port][..]].concat();
-                let recv = place.recv(&[&common[..], &["--once"]].concat());
-                let more = ["--cc", "cubic", "--size", "50k", "--rate", "200kbit"];
-                (recv, place.sending(&[&common[..], &more].concat()))
+        let ports: Vec<String> = (9700..).take(ways.len()).map(|p| p.to_string()).collect();
+        let common = |i: usize| [ways[i], &["--port", &ports[i]]].concat();
+        // All at once, and longer than the path is whole.
+        let receivers: Vec<Going> = (0..ways.len())
+            .map(|i| {
+                let args = [&["recv", "--insecure", "--once"], &common(i)[..]].concat();
+                place.start(&place.inside, &args)
             })
             .collect();
+        receivers.iter().for_each(|r| r.says("listening on "));
+        let flows: Vec<(Going, Going)> = receivers
+            .into_iter()
+            .enumerate()
+            .map(|(i, recv)| {
+                let more = ["--cc", "cubic", "--size", "170k", "--rate", "200kbit"];
+                (recv, place.sending(&[&common(i)[..], &more].concat()))
+            })
+            .collect();
+        println!("all started after {:?}", began.elapsed());
         for ((recv, sending), way) in flows.into_iter().zip(ways) {
             let (sent, received) = (sending.end(), recv.end());
             println!("{way:?}: {:?}", began.elapsed());

@@ -8,6 +8,8 @@ mod lacks;
 mod place;
 mod quic;
 mod resume;
+#[path = "../support/wait.rs"]
+mod wait;
 
 use nix::sys::signal::Signal;
 use place::Place;
@@ -17,6 +19,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use wait::wait_for;
 
 /// Every transport, and plain TCP.
 fn ways() -> Vec<Vec<String>> {
@@ -279,7 +282,9 @@ fn files_go_where_the_receiver_says_and_replace_nothing() {
     let recv = place.recv(&["--out", &folder, "--count", "2", "--max-size", "100k"]);
     assert_eq!(place.send(&["--file", &large]).code, Some(1));
     let slow = place.sending(&["--file", &sent, "--rate", "50kbit"]);
-    std::thread::sleep(Duration::from_millis(300));
+    wait_for("a part of it", || {
+        std::fs::read_dir(&folder).unwrap().count() == 4
+    });
     slow.signal(Signal::SIGINT);
     slow.end().fails(1, "interrupted");
     let ended = recv.end();
@@ -339,12 +344,12 @@ fn strangers_cost_little_and_keep_nobody_out() {
     // All places are taken by peers that say nothing: one more is turned away, until one of them
     // leaves.
     let mut silent: Vec<_> = (0..4).map(|_| connect()).collect();
-    std::thread::sleep(Duration::from_millis(300));
     ends(connect());
     drop(silent.pop());
-    std::thread::sleep(Duration::from_millis(500));
-    let sent = place.send(&["--size", "100k"]);
-    assert_eq!(sent.code, Some(0), "{sent:?}");
+    // When the receiver hears of it is the machine's.
+    wait_for("the place of the one that left", || {
+        place.send(&["--size", "100k"]).code == Some(0)
+    });
     let received = recv.end();
     let summary = &received.json()["summary"];
     assert_eq!(summary["transfers"], 1);
@@ -367,7 +372,12 @@ fn a_signal_ends_both_with_what_is_known() {
         &series[0],
     ];
     let sending = place.sending(&options);
-    std::thread::sleep(Duration::from_millis(900));
+    for file in &series {
+        wait_for("a series", || {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            text.lines().count() > 6
+        });
+    }
     sending.signal(Signal::SIGTERM);
     let sent = sending.end();
     sent.fails(1, "interrupted");
@@ -399,7 +409,8 @@ fn an_application_that_writes_at_a_rate_has_little_delay() {
         .json();
     assert_eq!(recv.end().code, Some(0));
     let row = &sent["flows"][0];
-    let bytes = row["bytes"].as_f64().unwrap();
-    // 2 Mbit/s for a second, whatever the link could.
-    assert!((150_000.0..=260_000.0).contains(&bytes), "{row}");
+    let number = |name: &str| row[name].as_f64().unwrap();
+    // 2 Mbit/s for as long as it took, whatever the link could: a busy machine hears the end late.
+    let mbps = number("bytes") * 8.0 / 1e6 / number("duration_s");
+    assert!((1.2..=2.1).contains(&mbps), "{row}");
 }

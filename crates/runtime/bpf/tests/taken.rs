@@ -161,7 +161,7 @@ fn is_seen_to_close_at_once(address: &str) {
     let go_on = AtomicBool::new(true);
     let times = AtomicU32::new(0);
     let began = Instant::now();
-    let mut longest = Duration::ZERO;
+    let mut took = Vec::new();
     std::thread::scope(|threads| {
         let switching = threads.spawn(|| {
             while go_on.load(Ordering::Relaxed) {
@@ -181,17 +181,20 @@ fn is_seen_to_close_at_once(address: &str) {
             let closed = Instant::now();
             drop(server);
             assert_eq!(client.read(&mut [0; 10]).unwrap(), 0);
-            longest = longest.max(closed.elapsed());
+            took.push(closed.elapsed());
             std::thread::sleep(Duration::from_millis(1));
         }
         go_on.store(false, Ordering::Relaxed);
         switching.join().unwrap();
         let times = times.load(Ordering::Relaxed);
-        println!("end of file after {longest:?} at most, switched {times} times");
-        assert!(times > 0);
+        assert!(times > 0, "switched {times} times");
     });
-    // A round trip here is some microseconds; a descriptor that somebody holds would be for ever.
-    assert!(longest < Duration::from_millis(200) || support::slow_machine());
+    // A round trip here is some microseconds; a descriptor that somebody holds would be for ever, and
+    // one that is held for a while, for each. A busy machine is late now and then.
+    took.sort();
+    let (middle, longest) = (took[took.len() / 2], took[took.len() - 1]);
+    println!("end of file after {middle:?} in the middle, {longest:?} at most");
+    assert!(middle < Duration::from_millis(50) || support::slow_machine());
 }
 
 #[test]

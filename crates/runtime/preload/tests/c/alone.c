@@ -201,11 +201,16 @@ static int fork_alone(void) {
     for (int i = 0; i < 3; i++) {
         put(fd, i * 60000, (i + 1) * 60000);
         while (ioctl(fd, TIOCOUTQ, &unsent) == 0 && unsent > 0) nap(0.01);
-        nap(0.3);
-        pid_t child = fork();
-        if (child == 0) _exit(threads() != 1);
-        reap(child);
-        say("%d threads", threads());
+        // A fork waits for the end of our thread, but not for long: on a busy machine another one may find it gone.
+        int n = 2;
+        for (int tries = 0; tries < 10 && n != 1; tries++) {
+            nap(0.3);
+            pid_t child = fork();
+            if (child == 0) _exit(threads() != 1);
+            reap(child);
+            n = threads();
+        }
+        say("%d threads", n);
     }
     return close(fd);
 }
