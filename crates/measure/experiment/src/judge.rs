@@ -263,6 +263,11 @@ impl Definition {
         });
         let not_run = not_run.or_else(|| omitted.clone().filter(|_| judged == 0));
         let failing = outcomes.iter().filter(is_judged).find(|o| !o.holds);
+        let fail = outcomes.iter().filter(is_judged).filter(|o| !o.holds);
+        let more = match fail.count() {
+            0 | 1 => String::new(),
+            n => format!(", and {} more of {judged}", n - 1),
+        };
         let first = failing.or_else(|| outcomes.iter().find(is_judged));
         let verdict = match (&not_run, failing) {
             (Some(_), _) => Verdict::NotRun,
@@ -280,10 +285,10 @@ impl Definition {
                 n => format!("all {n} expectations hold"),
             },
             (None, Some(outcome), Some(other)) if verdict == Verdict::DiffersExplained => {
-                format!("does not hold: {}; {other} shows why", outcome.says)
+                format!("does not hold: {}{more}; {other} shows why", outcome.says)
             }
             (None, Some(outcome), _) => match outcome.ours {
-                Some(_) => format!("does not hold: {}", outcome.says),
+                Some(_) => format!("does not hold: {}{more}", outcome.says),
                 None => format!("a run failed or has no such value: {}", outcome.says),
             },
         };
@@ -317,7 +322,7 @@ impl std::fmt::Display for RunError {
         match self {
             Self::MissingTrace(trace) => write!(
                 f,
-                "needs the recorded trace {trace}: name the folder of the traces with --traces (docs/traces.md)"
+                "needs the recorded trace {trace}: not in the folder that --traces names, or none is named (docs/traces.md)"
             ),
             Self::MissingRequirement(what) => write!(f, "needs {what}"),
             Self::InvalidExperiment(why) => f.write_str(why),
@@ -463,6 +468,27 @@ mod tests {
         assert_eq!(why(&runs), "its expectation holds; of one run: copa: late");
         runs[0].notes = vec!["copa: later".to_owned()];
         assert!(why(&runs).ends_with("; of 2 of 2 runs, one: copa: later"));
+    }
+
+    #[test]
+    fn what_does_not_hold_is_the_first_and_how_many_more() {
+        let more = |says: &str, most: f64| {
+            format!(
+                "[[expect]]\nsays = '{says}'\nmetric = 'throughput_mbps'\nof = {{}}\nat-most = {most}\n"
+            )
+        };
+        let fails = "of = {}\nat-most = 1.0\n";
+        let why = |rest: &str, explained: bool| {
+            let d = definition(&format!("{fails}{rest}"));
+            let runs = [run("copa", 1, &[2.0])];
+            d.judge("id", Mode::Simulated, Ok(&runs), |_| explained).why
+        };
+        let holds = more("d", 3.0);
+        assert_eq!(why(&holds, false), "does not hold: c");
+        let two = holds + &more("e", 1.0);
+        assert_eq!(why(&two, false), "does not hold: c, and 1 more of 3");
+        let said = "does not hold: c, and 1 more of 3; other shows why";
+        assert_eq!(why(&two, true), said);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::run::Run;
 use crate::{picture, profile_picture};
 use alcc_results::Spread;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The origin of the figures, for the foot of each page.
@@ -34,8 +35,9 @@ pub struct ExperimentView<'a> {
     pub took: Option<Took>,
 }
 
-/// The time that an experiment took: the machine's business, so on the index alone.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// The time that an experiment took: the machine's business, so on the index, and beside the stored
+/// results as one line.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Took {
     /// By the clock, seconds.
     pub seconds: f64,
@@ -65,6 +67,7 @@ td.n { font-variant-numeric: tabular-nums; text-align: right; white-space: nowra
 figure { margin: 1rem 0; } svg { display: block; width: 100%; min-width: 44rem; height: auto; }
 .reproduced::before { content: '✔ '; color: var(--good); } .differs::before { content: '✘ '; color: var(--bad); }
 .differs-explained::before { content: '≈ '; color: var(--bad); } .not-run::before { content: '– '; }
+.reproduced, .differs, .differs-explained, .not-run, .short { white-space: nowrap; }
 pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: auto; padding: .5rem; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 1rem; }
 a { color: inherit; }
@@ -127,7 +130,10 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
                                 td { (verdict(shown.judged.verdict)) }
                                 td.n data-is="Published" { (optional(shown.judged.published)) }
                                 td.n data-is="Here" { (optional(shown.judged.ours)) }
-                                td data-is="Why" { (shown.judged.why) }
+                                td data-is="Why" {
+                                    (shown.judged.why)
+                                    @if let Some(says) = figures_of(shown.judged) { br; "Figures of: " (says) }
+                                }
                                 td.n data-is="Took" { (shown.took.map_or_else(|| "–".to_owned(), |took| took.to_string())) }
                             }
                         }
@@ -137,6 +143,13 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
         },
         provenance,
     )
+}
+
+/// The statement whose figures the index shows, unless the reason names it.
+fn figures_of(judged: &Judgement) -> Option<&str> {
+    let holds = judged.verdict == Verdict::Reproduced;
+    let first = judged.outcomes.iter().find(|one| one.ours.is_some());
+    first.filter(|_| holds).map(|one| one.says.as_str())
 }
 
 fn footer(provenance: &Provenance) -> Markup {
@@ -211,8 +224,8 @@ fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
     Ok(html! {
         @for (metric, svg) in &figures {
             figure {
-                div.plot role="region" aria-label={ (metric) } tabindex="0" {
-                    div role="img" aria-label={ (metric) " of each cell; the table below has the figures" } { (PreEscaped(svg)) }
+                div.plot role="region" aria-label={ (picture::title(metric)) } tabindex="0" {
+                    div role="img" aria-label={ (picture::title(metric)) " of each cell; the table below has the figures" } { (PreEscaped(svg)) }
                 }
                 figcaption.legend {
                     @for (i, name) in legend.iter().enumerate() {

@@ -54,8 +54,8 @@ pub fn legend(definition: &Definition) -> Vec<&str> {
 
 /// Colour and shape of the points of a series, as text.
 pub fn marker(series: usize) -> (&'static str, char) {
-    // Four shapes and six colours, so that neighbours differ in both.
-    let shape = ['●', '▲', '■', '◆'][series % 4];
+    // Five shapes and six colours: neighbours differ in both, and up to five series in shape alone.
+    let shape = ['●', '▲', '■', '◆', '▼'][series % 5];
     (COLOURS[series % COLOURS.len()], shape)
 }
 
@@ -125,6 +125,28 @@ fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel
         categories,
         log_x: definition.report.log_x && x.is_some(),
         points: points.collect(),
+    }
+}
+
+/// The name of a field as the title of an axis: its words, and its unit.
+pub(crate) fn title(field: &str) -> String {
+    match field {
+        "jain" => return "Jain's index".to_owned(),
+        "jain_1s" => return "Jain's index of single seconds".to_owned(),
+        _ => {}
+    }
+    let units = [("_ms", "ms"), ("_mbps", "Mbit/s"), ("_s", "s")];
+    let split = |(end, unit)| Some((field.strip_suffix(end)?, unit));
+    let words = |name: &str| {
+        let name = name.replace('_', " ");
+        match name.strip_prefix("rtt") {
+            Some(rest) => format!("RTT{rest}"),
+            None => name,
+        }
+    };
+    match units.into_iter().find_map(split) {
+        Some((name, unit)) => format!("{}, {unit}", words(name)),
+        None => words(field),
     }
 }
 
@@ -225,8 +247,8 @@ where
         .x_labels(labels)
         .x_label_formatter(&word)
         .y_label_formatter(&|v| tick(*v, y.1 - y.0))
-        .x_desc(panel.x_label)
-        .y_desc(panel.metric)
+        .x_desc(title(panel.x_label))
+        .y_desc(title(panel.metric))
         .draw()
         .map_err(|e| text(&e))?;
     for point in &panel.points {
@@ -243,6 +265,7 @@ where
             '●' => plotting.draw(&Circle::new(point.at, 5, colour)),
             '▲' => plotting.draw(&shape(&[(0, -6), (6, 5), (-6, 5)])),
             '■' => plotting.draw(&shape(&[(-5, -5), (5, -5), (5, 5), (-5, 5)])),
+            '▼' => plotting.draw(&shape(&[(0, 6), (6, -5), (-6, -5)])),
             _ => plotting.draw(&shape(&[(0, -7), (6, 0), (0, 7), (-6, 0)])),
         };
         drawn.map_err(|e| text(&e))?;
@@ -334,6 +357,27 @@ mod tests {
         let of = |hex| oklab(times(vision, linear(hex)));
         let (a, b) = (of(one), of(other));
         (0..3).map(|i| (a[i] - b[i]).powi(2)).sum::<f64>().sqrt()
+    }
+
+    #[test]
+    fn axes_have_words_and_units() {
+        let fields = ["rtt_p95_ms", "throughput_mbps", "jain_1s", "fct_s", "loss"];
+        let titles = [
+            "RTT p95, ms",
+            "throughput, Mbit/s",
+            "Jain's index of single seconds",
+            "fct, s",
+            "loss",
+        ];
+        assert_eq!(fields.map(title), titles);
+    }
+
+    #[test]
+    fn five_series_differ_in_shape_and_twelve_in_shape_or_colour() {
+        use std::collections::BTreeSet;
+        let shapes: BTreeSet<char> = (0..5).map(|i| marker(i).1).collect();
+        let both: BTreeSet<(&str, char)> = (0..12).map(marker).collect();
+        assert_eq!((shapes.len(), both.len()), (5, 12));
     }
 
     #[test]
