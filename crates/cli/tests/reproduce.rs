@@ -118,7 +118,7 @@ fn an_experiment_has_a_verdict_and_a_page() {
     );
     assert_eq!(lines.len(), 5);
     assert!(lines[4].starts_with("Cubic,2,cubic,cubic"), "{}", lines[4]);
-    // What is stored already took no time, and what it took is no result.
+    // What is stored already took no time.
     let again = folder.alcc(&[FILE, "--results", "."]);
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(again.status.success() && !said.contains("CPU"), "{said}");
@@ -132,13 +132,20 @@ fn an_experiment_has_a_verdict_and_a_page() {
 #[test]
 fn each_experiment_says_what_it_took() {
     let folder = Folder::with(EXPERIMENT);
-    let output = folder.alcc(&[FILE]);
+    let output = folder.alcc(&[FILE, "--results", "."]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
         said.lines()
             .any(|line| line.contains("static: ") && line.contains(" s, CPU ")),
         "{said}"
     );
+    let file = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let (stored, page) = (file("results.json"), file("results.md"));
+    assert!(stored.contains("\"took\":{\"seconds\":"), "{stored}");
+    assert!(page.contains("The longest: static, "), "{page}");
+    // A second command has stored runs: it keeps what they took.
+    assert!(folder.alcc(&[FILE, "--results", "."]).status.success());
+    assert_eq!(file("results.json"), stored);
 }
 
 #[test]

@@ -272,9 +272,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         };
         before += one.plan.runs.len();
         if stored == Some(0) {
+            let tenths = |time: Duration| (time.as_secs_f64() * 10.0).round() / 10.0;
             let took = Took {
-                seconds: began.elapsed().as_secs_f64(),
-                cpu_seconds: cpu_time().saturating_sub(cpu).as_secs_f64(),
+                seconds: tenths(began.elapsed()),
+                cpu_seconds: tenths(cpu_time().saturating_sub(cpu)),
             };
             bar.say(&format!("{}: {took}", one.id));
             one.took = Some(took);
@@ -294,11 +295,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.results {
         let mut results = results(&all, &judged, &files, &build()?);
         let name = results.name();
-        // Those that were not asked for stay.
         let before = fs::read_to_string(folder.join(format!("{name}.json")));
         let before = before.ok().and_then(|text| Results::from_json(&text).ok());
-        if let (false, Some(before)) = (args.all, before) {
-            results.keep(before);
+        if let Some(before) = before {
+            results.keep_times(&before);
+            // Those that were not asked for stay.
+            if !args.all {
+                results.keep(before);
+            }
         }
         let json = results.to_json().map_err(Failure::failed)?;
         write(folder, &format!("{name}.json"), json)?;
@@ -537,11 +541,15 @@ fn traces<'a>(
 /// What is stored of all of them.
 fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder, build: &str) -> Results {
     let traces = traces(all.iter().flat_map(|one| &one.plan.runs), files);
+    // Emulation takes the time that it shows, and what did not run takes none.
+    let timed =
+        |one: &Asked, judged: &Judgement| one.runs.is_ok() && judged.mode == Mode::Simulated.name();
     let entries = all.iter().zip(judged).map(|(one, judged)| StoredResult {
         definition: one.hash.clone(),
         source: one.definition.source.clone(),
         runs: one.runs.as_ref().map_or(0, Vec::len),
         by: Some(build.to_owned()),
+        took: one.took.filter(|_| timed(one, judged)),
         judged: judged.clone(),
     });
     let provenance = provenance();

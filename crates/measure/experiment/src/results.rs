@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stored results of experiments with the checksums of their inputs, and the page of them.
 use crate::judge::{Judgement, Mode, Outcome, Verdict, number, range};
+use crate::page::Took;
 use crate::stored::{self, Stored};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,6 +32,9 @@ pub struct Entry {
     /// The build of the program, see [`stored::build`]; `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// What it took on the machine of `on`; `None`: its runs were stored before, so unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took: Option<Took>,
     /// The verdict and its values.
     pub judged: Judgement,
 }
@@ -87,6 +91,34 @@ impl Results {
         }
     }
 
+    /// Runs that are stored take no time: what they took before, by this build, still holds.
+    pub fn keep_times(&mut self, before: &Self) {
+        for entry in self.experiments.iter_mut().filter(|e| e.took.is_none()) {
+            let same = |old: &&Entry| {
+                (old.id(), &old.definition, &old.by) == (entry.id(), &entry.definition, &entry.by)
+            };
+            entry.took = (before.experiments.iter().find(same)).and_then(|old| old.took);
+        }
+    }
+
+    /// What the stored runs took, all and the longest; nothing where no time is stored.
+    fn times(&self) -> String {
+        let took = |entry: &'_ Entry| entry.took.map(|took| (took, entry.id().to_owned()));
+        let all: Vec<(Took, String)> = self.experiments.iter().filter_map(took).collect();
+        let seconds = |(took, _): &(Took, String)| took.cpu_seconds;
+        let Some(longest) = all.iter().max_by(|a, b| seconds(a).total_cmp(&seconds(b))) else {
+            return String::new();
+        };
+        format!(
+            "Simulating {} of them took {:.0} s of CPU time. The longest: {}, {:.1} s of CPU time, {:.1} s by the clock.\n",
+            all.len(),
+            all.iter().map(seconds).sum::<f64>(),
+            longest.1,
+            longest.0.cpu_seconds,
+            longest.0.seconds,
+        )
+    }
+
     /// They are of real programs on emulated links.
     fn is_emulated(&self) -> bool {
         let emulated = |entry: &Entry| entry.judged.mode == Mode::Emulated.name();
@@ -128,7 +160,7 @@ impl Results {
              ```\n{command}\n```\n\n\
              Of {} experiments {} are reproduced, {} differ and another one shows the cause, {} differ, and {} are not run\n\
              ([verdicts](reproducing.md#verdicts)). The program was {} on {}, {how}.\n\
-             {}\n\n",
+             {}\n{}\n",
             self.experiments.len(),
             count(Verdict::Reproduced),
             count(Verdict::DiffersExplained),
@@ -136,7 +168,8 @@ impl Results {
             count(Verdict::NotRun),
             self.by,
             self.on,
-            stored::builds(&self.experiments)
+            stored::builds(&self.experiments),
+            self.times()
         );
         text += "| experiment | source | verdict | published | here | runs | why |\n|---|---|---|---|---|---|---|\n";
         for Entry {
@@ -232,6 +265,7 @@ mod tests {
                 source: String::new(),
                 runs: 1,
                 by: None,
+                took: None,
                 judged,
             }],
             ..Results::default()
@@ -248,6 +282,51 @@ mod tests {
         now.keep(before);
         assert_eq!(now.experiments.len(), 1);
         assert_eq!((&*now.traces["a"], &*now.traces["b"]), ("new", "old"));
+    }
+
+    #[test]
+    fn the_page_names_the_longest_by_cpu_time() {
+        let mut results = stored(Mode::Simulated);
+        assert!(!results.page().contains("longest"), "no time is stored");
+        let quick = results.experiments[0].clone();
+        let took = |seconds, cpu_seconds| {
+            Some(Took {
+                seconds,
+                cpu_seconds,
+            })
+        };
+        let mut slow = quick.clone();
+        slow.judged.id = "slow".to_owned();
+        slow.took = took(30.04, 51.06);
+        results.experiments[0].took = took(99.0, 2.0);
+        results.experiments.push(slow);
+        results.experiments.push(quick);
+        let page = results.page();
+        let said = "Simulating 2 of them took 53 s of CPU time. \
+                    The longest: slow, 51.1 s of CPU time, 30.0 s by the clock.\n\n|";
+        assert!(page.contains(said), "{page}");
+    }
+
+    #[test]
+    fn stored_runs_took_what_they_took_unless_something_changed() {
+        let took = Some(Took {
+            seconds: 1.0,
+            cpu_seconds: 2.0,
+        });
+        let mut before = stored(Mode::Simulated);
+        before.experiments[0].took = took;
+        let mut now = stored(Mode::Simulated);
+        now.keep_times(&before);
+        assert_eq!(now.experiments[0].took, took);
+        for change in [
+            |entry: &mut Entry| entry.by = Some("another".to_owned()),
+            |entry: &mut Entry| entry.definition = "another".to_owned(),
+        ] {
+            let mut now = stored(Mode::Simulated);
+            change(&mut now.experiments[0]);
+            now.keep_times(&before);
+            assert_eq!(now.experiments[0].took, None);
+        }
     }
 
     #[test]

@@ -112,3 +112,14 @@ fn the_stored_results_are_of_these_definitions() {
         "results of experiments that are gone: {REGENERATE}"
     );
 }
+
+/// A minute on two cores: by CPU time, since the clock counts what else the machine did.
+#[test]
+fn no_simulated_experiment_took_longer_than_a_minute_on_two_cores() {
+    let results = Results::from_json(&doc("results.json")).unwrap();
+    for entry in &results.experiments {
+        let took = entry.took.map_or(0.0, |took| took.cpu_seconds);
+        let id = &entry.judged.id;
+        assert!(took <= 120.0, "{id}: {took} s of CPU time; at most 120");
+    }
+}
