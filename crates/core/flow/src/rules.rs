@@ -42,6 +42,7 @@ pub struct Rules {
     /// Segments carry time stamps (RFC 7323).
     pub timestamps: bool,
     /// ACKs carry the receive time of each packet, so RTT samples exclude the ACK delay.
+    /// And what could not be told yet does not count as in flight.
     pub arrivals: bool,
     /// Loss detection.
     pub detection: Detection,
