@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Controllers written in Python, and one whose window is set from outside.
-use crate::errors::{Wrong, error, scenario};
+use crate::errors::{Wrong, error, scenario, shortened};
 use alcc_cc::{
     AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, LossBatch, Needs, OptionDoc,
     Options, Path, Rto,
@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const FIRST_WINDOW: u64 = 10;
 /// Bounds of a pacing rate, as `alcc_cc::Allowance` has them, bit/s.
 const RATES: (f64, f64) = (8e3, 1e12);
+/// Characters of an answer in a message.
+const MAX_ANSWER: usize = 60;
 const WANT: &str = "want a window in bytes (a number from 0 on) or an alcc.Allowance";
 
 /// What a controller allows: an answer of its methods.
@@ -288,9 +290,10 @@ impl PyController {
     /// Takes an answer over; an error is what was found.
     fn take(&mut self, answer: &Bound<'_, PyAny>, now: Time) -> Result<(), String> {
         let found = || {
-            answer
-                .repr()
-                .map_or_else(|_| "an object".to_owned(), |r| r.to_string())
+            answer.repr().map_or_else(
+                |_| "an object".to_owned(),
+                |r| shortened(r.to_string(), MAX_ANSWER),
+            )
         };
         let number = |value: f64| (value.is_finite() && value >= 0.0).then_some(value);
         if let Ok(allowance) = answer.cast::<PyAllowance>() {
@@ -299,16 +302,16 @@ impl PyController {
                 .window_bytes
                 .map(|w| number(w).ok_or(w))
                 .transpose();
-            let window = window.map_err(|w| format!("window_bytes={w}"))?;
+            let window = window.map_err(|w| format!("window_bytes={w:?}"))?;
             let rate = allowance.rate_mbps.map(|r| number(r).ok_or(r)).transpose();
-            let rate = rate.map_err(|r| format!("rate_mbps={r}"))?;
+            let rate = rate.map_err(|r| format!("rate_mbps={r:?}"))?;
             let timer = allowance.timer_s.map(|t| number(t).ok_or(t)).transpose();
-            let timer = timer.map_err(|t| format!("timer_s={t}"))?;
+            let timer = timer.map_err(|t| format!("timer_s={t:?}"))?;
             if let (Some(at), true) = (
                 timer,
                 self.live.as_ref().is_none_or(|l| l.on_timer.is_none()),
             ) {
-                return Err(format!("timer_s={at}, but it has no method on_timer"));
+                return Err(format!("timer_s={at:?}, but it has no method on_timer"));
             }
             self.allowance = Allowance {
                 window: window.map_or(Bytes::MAX, |w| self.window(w)),

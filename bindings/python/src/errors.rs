@@ -9,17 +9,45 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Simulations within the controllers of simulations: deeper ones would use up the stack.
 const MAX_DEPTH: u32 = 8;
 
+/// Characters of a message. A longer one has a value in its middle that nobody reads.
+const MAX_MESSAGE: usize = 1000;
+
 thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
+/// One line that fits on a screen, whatever was found: what was attempted stands first, what helps last.
+fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for c in message.chars() {
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    shortened(line, MAX_MESSAGE)
+}
+
+/// Its beginning and its end, if it has more than so many characters.
+pub(crate) fn shortened(text: String, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text;
+    }
+    let first: String = text.chars().take(most / 2).collect();
+    let last: String = text.chars().skip(count - most / 2).collect();
+    format!("{first} ... {last}")
+}
+
 /// The exception `class` of `alcc._errors`.
 pub(crate) fn error(class: &str, message: impl std::fmt::Display) -> PyErr {
     Python::attach(|py| {
+        let message = one_line(&message.to_string());
         let made = py
             .import("alcc._errors")
-            .and_then(|module| module.getattr(class)?.call1((message.to_string(),)));
+            .and_then(|module| module.getattr(class)?.call1((message,)));
         match made {
             Ok(error) => PyErr::from_value(error),
             Err(error) => error,

@@ -149,6 +149,12 @@ impl Reader<'_> {
             return Ok(());
         }
         if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+            if value.len()? == 0 {
+                let name = key.replace('-', "_");
+                return Err(scenario(format!(
+                    "{name}: found an empty list, expected at least one value: leave {name} out for the default"
+                )));
+            }
             for one in value.try_iter()? {
                 self.one(key, &one?)?;
             }
@@ -192,6 +198,11 @@ impl Reader<'_> {
             trace.name().to_owned()
         } else if let Ok(flag) = value.cast::<PyBool>() {
             if flag.is_true() { "yes" } else { "no" }.to_owned()
+        } else if value.is_instance_of::<PyInt>() && value.extract::<i128>().is_err() {
+            let bits: u64 = value.call_method0("bit_length")?.extract()?;
+            return Err(scenario(format!(
+                "{location}: found a whole number of {bits} bits, expected one of at most 64"
+            )));
         } else if value.is_instance_of::<PyString>()
             || value.is_instance_of::<PyInt>()
             || value.is_instance_of::<PyFloat>()

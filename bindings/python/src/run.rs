@@ -335,9 +335,9 @@ impl Simulation {
 
     /// Goes on for `span`, such as "20ms". False when the simulation is over.
     fn step(&self, py: Python<'_>, span: &str) -> PyResult<bool> {
-        let span: Span = span.parse().map_err(|e: alcc_units::UnitError| {
-            scenario(format!("step: {}", want_number(&e.to_string())))
-        })?;
+        // With none the caller's loop would never end.
+        let span: Span = positive(span)
+            .map_err(|e| scenario(format!("step: {}", want_number(&e.to_string()))))?;
         self.until(py, |now| now + span)
     }
 
@@ -345,7 +345,7 @@ impl Simulation {
     fn run_until(&self, py: Python<'_>, time_s: f64) -> PyResult<bool> {
         if time_s.is_nan() || time_s < 0.0 {
             return Err(scenario(format!(
-                "run_until: {time_s} is no time: want seconds from 0 on"
+                "run_until: {time_s:?} is no time: want seconds from 0 on"
             )));
         }
         self.until(py, |_| Time::ZERO + Span::from_secs_f64(time_s))
@@ -397,7 +397,7 @@ impl Simulation {
         };
         if !(window_bytes.is_finite() && window_bytes >= 0.0) {
             return Err(scenario(format!(
-                "set_window: {window_bytes}: want bytes, a number from 0 on"
+                "set_window: {window_bytes:?}: want bytes, a number from 0 on"
             )));
         }
         window.store((window_bytes as u64).max(1), Ordering::Relaxed);

@@ -114,6 +114,12 @@ class Controllers(unittest.TestCase):
         def recurses(ack):
             return recurses(ack)
 
+        def raises_lines(ack):
+            raise ValueError("one\ntwo\r\n\x1b[31m")
+
+        def raises_much(ack):
+            raise ValueError("mine, " * 100_000)
+
         cases = [
             (raises, "it raised ValueError: mine", ValueError),
             (recurses, "it raised RecursionError", RecursionError),
@@ -126,6 +132,11 @@ class Controllers(unittest.TestCase):
             (lambda ack: True, "it answered True", None),
             (lambda ack: alcc.Allowance(rate_mbps=float("nan")), "rate_mbps=NaN", None),
             (lambda ack: alcc.Allowance(timer_s=9.0), "no method on_timer", None),
+            (lambda ack: alcc.Allowance(timer_s=1e308), "timer_s=1e308, but", None),
+            (lambda ack: 10**400, "it answered 1000", None),
+            (lambda ack: 10**5000, "it answered an object", None),
+            (raises_lines, r"it raised ValueError: one\ntwo\r\n\u{1b}[31m", ValueError),
+            (raises_much, "it raised ValueError: mine, ", ValueError),
         ]
         for answer, words, cause in cases:
             with self.subTest(words):
@@ -134,7 +145,8 @@ class Controllers(unittest.TestCase):
                 message = str(caught.exception)
                 self.assertIn(words, message)
                 self.assertRegex(message, r"Failing\.on_ack at 1\.0\d*s")
-                self.assertNotIn("\n", message)
+                self.assertTrue(message.isprintable())
+                self.assertLess(len(message), 250 if answer is not raises_much else 1010)
                 if cause:
                     self.assertIsInstance(caught.exception.__cause__, cause)
         # And the interpreter lives.

@@ -58,6 +58,54 @@ class Environment(unittest.TestCase):
 
         with self.assertRaisesRegex(alcc.ScenarioError, "did you mean link"):
             self.make(lnik="3mbit")
+        for wrong, words in [
+            ({"step": 20}, 'step: found int, expected a time such as "20ms"'),
+            ({"step": "0ms"}, "step: "),
+            ({"step": "-1ms"}, "step: "),
+            ({"step": "soon"}, "step: "),
+            ({"reward": 5}, "reward: found int, expected a function"),
+            ({"seed": 10**400}, "seed: found a whole number"),
+            ({"flow": ["cubik"]}, "did you mean cubic"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(alcc.ScenarioError, words):
+                from alcc.gym import Env
+
+                Env(**dict({"link": "12mbit", "duration": "5s"}, **wrong))
+
+    def test_steps_before_the_first_reset_and_after_the_end_ask_for_one(self):
+        from gymnasium.error import ResetNeeded
+
+        env = self.make()
+        with self.assertRaisesRegex(ResetNeeded, "call reset first"):
+            env.step([0.0])
+        env.reset(seed=1)
+        while not env.step([0.0])[3]:
+            pass
+        for _ in range(2):
+            with self.assertRaisesRegex(ResetNeeded, "the episode is over: call reset first"):
+                env.step([0.0])
+        env.reset(seed=1)
+        self.assertFalse(env.step([0.0])[3])
+
+    def test_what_is_no_action_changes_nothing(self):
+        import numpy as np
+        from gymnasium.error import InvalidAction
+
+        env = self.make()
+        env.reset(seed=1)
+        before = env.simulation.now_s
+        for wrong in (None, [], "x", [None], 0.5, {}, [float("nan")], np.array([]), ["x" * 9999]):
+            with self.subTest(wrong), self.assertRaisesRegex(InvalidAction, "one number from -1 to 1") as caught:
+                env.step(wrong)
+            self.assertLess(len(str(caught.exception)), 200)
+        with self.assertRaisesRegex(InvalidAction, "one number"):
+            env.step([10**400])
+        self.assertEqual(env.simulation.now_s, before)
+        window = env.step([0.0])[0][4]
+        for beyond, factor in ((1e9, 2), (float("inf"), 2), (-7.0, 0.5)):
+            now = env.step([beyond])[0][4]
+            self.assertAlmostEqual(now, factor * window, places=4)
+            window = now
 
 
 if __name__ == "__main__":

@@ -24,13 +24,22 @@ class Scenarios(unittest.TestCase):
             ({"series": "often"}, "series: 'often' is not"),
             ({"seed": -1}, "seed: "),
             ({"flow": "external"}, "use alcc.Simulation"),
+            ({"flow": []}, "^flow: found an empty list, expected at least one value: leave flow out"),
+            ({"link": ()}, "^link: found an empty list"),
+            ({"queue_up": []}, "^queue_up: found an empty list"),
+            ({"seed": 10**400}, "^seed: found a whole number of 1329 bits, expected one of at most 64"),
+            ({"duration": 10**5000}, "^duration: found a whole number of 16610 bits"),
+            ({"link": [{"rate": "8mbit", "delay": 10**400}]}, "^delay: found a whole number"),
+            ({"flow": "cu\nbic\r\x1b[31m"}, r"flow: .*cu\\nbic"),
+            ({"flow": "x" * 100_000}, "^flow: .* [.][.][.] "),
         ]
         for arguments, words in cases:
             with self.subTest(words):
                 with self.assertRaisesRegex(alcc.ScenarioError, words) as caught:
                     alcc.simulate(**arguments)
                 self.assertIsInstance(caught.exception, ValueError)
-                self.assertNotIn("\n", str(caught.exception))
+                self.assertTrue(str(caught.exception).isprintable())
+                self.assertLess(len(str(caught.exception)), 1010)
         with self.assertRaisesRegex(alcc.ScenarioError, "no such file"):
             alcc.simulate("nowhere.toml")
 
@@ -199,7 +208,25 @@ class Module(unittest.TestCase):
     def test_what_is_missing_is_named_with_its_cure(self):
         code = "import sys; sys.modules['polars'] = None; import alcc; alcc.simulate(duration='1s').flows.to_polars()"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        self.assertIn("to_polars needs polars, which is not installed: pip install 'alcc[polars]'", done.stderr)
+        message = "to_polars needs polars, which is not installed: pip install 'alcc[polars]'"
+        self.assertIn(f"MissingPackageError: {message}", done.stderr)
+        self.assertTrue(issubclass(alcc.MissingPackageError, ImportError))
+        self.assertTrue(issubclass(alcc.MissingPackageError, alcc.Error))
+        self.assertFalse(issubclass(alcc.MissingPackageError, alcc.SimulationError))
+
+    def test_a_module_that_needs_a_package_may_be_tried(self):
+        code = """if True:
+            import sys
+            sys.modules['gymnasium'] = None
+            try:
+                import alcc.gym
+            except ImportError as error:
+                print(error.name, error)
+        """
+        said = subprocess.check_output([sys.executable, "-c", code], text=True)
+        self.assertEqual(
+            said, "gymnasium alcc.gym needs gymnasium, which is not installed: pip install 'alcc[gym]'\n"
+        )
 
     def test_the_stubs_name_every_option(self):
         with open(os.path.join(os.path.dirname(alcc.__file__), "_alcc.pyi")) as file:

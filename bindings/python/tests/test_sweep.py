@@ -54,6 +54,42 @@ class Here(unittest.TestCase):
         rest = alcc.sweep(grid, out=self.out, duration="2s")
         self.assertEqual((len(rest), rest.ran), (5, 4))
 
+    def test_a_grid_that_is_none_says_so(self):
+        for grid, words in [
+            ({}, "empty grid"),
+            ([], "want a dictionary of lists"),
+            (None, "want a dictionary of lists"),
+            (5, "want a dictionary of lists"),
+            ("cubic", "want a dictionary of lists"),
+            ([{"flow": "cubic"}, 3], "want a dictionary of lists"),
+            ({"flow": "cubic"}, "flow: found one value, want a list"),
+            ({"flow": []}, "flow: found an empty list"),
+            ({"flow": ["cubic"], "seed": iter(())}, "seed: found an empty list"),
+            ({3: ["cubic"]}, "an argument named 3"),
+            ([{3: "cubic"}], "an argument named 3"),
+            ({"flow": ["cubic", "cubic"]}, "two cases of the grid are the same"),
+            ({"flow": [object()]}, "a value of type object"),
+        ]:
+            with self.subTest(grid=grid), self.assertRaisesRegex(alcc.ScenarioError, f"^sweep: .*{words}"):
+                alcc.sweep(grid, out=self.out, duration="1s")
+        self.assertEqual(os.listdir(self.out), [])
+
+    def test_values_that_cannot_be_are_rows_with_an_error_of_one_line(self):
+        grid = {"seed": [10**400, 10**5000, -1], "flow": [[], "cu\nbic"]}
+        done = alcc.sweep(grid, out=self.out, duration="1s")
+        self.assertEqual(len(done.errors), 6)
+        for _, why in done.errors:
+            self.assertRegex(why, "^ScenarioError: ")
+            self.assertTrue(why.isprintable())
+            self.assertLess(len(why), 300)
+        self.assertEqual(alcc.sweep(grid, out=self.out, duration="1s").ran, 0)
+
+    def test_a_file_that_was_cut_is_named(self):
+        done = alcc.sweep({"flow": ["cubic"]}, out=self.out, duration="1s")
+        open(done.files[0], "w").close()
+        with self.assertRaisesRegex(alcc.ScenarioError, f"{done.files[0]}: cannot be read .*: remove it"):
+            alcc.sweep({"flow": ["cubic"]}, out=self.out, duration="1s")
+
     def test_a_case_that_fails_is_a_row_and_not_run_again(self):
         grid = {"flow": ["cubic", Once, "cubik"]}
         done = alcc.sweep(grid, out=self.out, duration="2s")

@@ -31,6 +31,7 @@ from alcc._errors import (
     ControllerError,
     Error,
     InternalError,
+    MissingPackageError,
     ScenarioError,
     SimulationError,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "FlowStatus",
     "InternalError",
     "Loss",
+    "MissingPackageError",
     "Path",
     "Result",
     "ScenarioError",

@@ -11,7 +11,11 @@ class ScenarioError(Error, ValueError):
 
 
 class SimulationError(Error, RuntimeError):
-    """A run failed: too many events, a missing package, a simulation that had failed before."""
+    """A run failed: too many events, a simulation that had failed before."""
+
+
+class MissingPackageError(Error, ImportError):
+    """What was called needs a package that is not installed: `name` is the module."""
 
 
 class ControllerError(Error, RuntimeError):

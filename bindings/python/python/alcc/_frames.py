@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """From Arrow tables to data frames, without copies of the numbers."""
-from alcc._errors import SimulationError
+from alcc._errors import MissingPackageError
 
 
 def needed(module, what, extra):
@@ -10,8 +10,9 @@ def needed(module, what, extra):
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise SimulationError(
-            f"{what} needs {error.name or module}, which is not installed: pip install 'alcc[{extra}]'"
+        lacks = error.name or module
+        raise MissingPackageError(
+            f"{what} needs {lacks}, which is not installed: pip install 'alcc[{extra}]'", name=lacks
         ) from error
 
 

@@ -34,12 +34,12 @@ def sweep(grid, *, out, client=None, again=False, **common):
         raise ScenarioError("sweep: two cases of the grid are the same: leave one out")
     todo = {}
     for number, path in enumerate(files):
-        if not os.path.exists(path) or (again and _error(parquet.read_table(path))):
+        if not os.path.exists(path) or (again and _error(_read(parquet, path))):
             todo[number] = cases[number]
     for number, text, error in _runs(todo, client):
         table = table_of_json(text) if error is None else _failed(cases[number], error)
         _write(parquet, table.to_pyarrow(), files[number])
-    return Sweep(cases, files, [parquet.read_table(path) for path in files], len(todo))
+    return Sweep(cases, files, [_read(parquet, path) for path in files], len(todo))
 
 
 class Sweep:
@@ -86,14 +86,29 @@ class Sweep:
 def expand(grid):
     """The cases of a grid."""
     if not isinstance(grid, dict):
-        cases = list(grid)
+        cases = list(grid) if hasattr(grid, "__iter__") else []
         if not cases or not all(isinstance(case, dict) for case in cases):
             raise ScenarioError("sweep: want a dictionary of lists, or a list of dictionaries with a case each")
+        for case in cases:
+            _names(case)
         return cases
+    if not grid:
+        raise ScenarioError("sweep: found an empty grid, want at least one list of values")
+    _names(grid)
     for name, values in grid.items():
         if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
             raise ScenarioError(f"sweep: {name}: found one value, want a list; one for all is an argument of sweep")
-    return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
+    values = [list(of) for of in grid.values()]
+    for name, of in zip(grid, values):
+        if not of:
+            raise ScenarioError(f"sweep: {name}: found an empty list, want at least one value")
+    return [dict(zip(grid, of)) for of in itertools.product(*values)]
+
+
+def _names(case):
+    for name in case:
+        if not isinstance(name, str):
+            raise ScenarioError(f"sweep: found an argument named {name!r:.60}, want texts such as 'link'")
 
 
 def key(case):
@@ -122,7 +137,12 @@ def _plain(value):
     if isinstance(value, str) and os.path.isfile(value):
         with open(value, "rb") as file:
             return ["file", value, hashlib.sha256(file.read()).hexdigest()]
-    return value
+    if isinstance(value, int) and value.bit_length() > 64:
+        # Python writes no number of thousands of digits.
+        return ["integer", hex(value)]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ScenarioError(f"sweep: found a value of type {type(value).__name__}, want texts, numbers, traces or classes")
 
 
 def _run(case):
@@ -130,7 +150,7 @@ def _run(case):
     try:
         return simulate(**case).to_json(), None
     except Exception as error:
-        return None, f"{type(error).__name__}: {error}"
+        return None, f"{type(error).__name__}: {_one_line(error)}"
 
 
 def _runs(todo, client):
@@ -177,13 +197,22 @@ def _failed(case, error):
     return table_of_error(
         link=text("link", ""),
         flow=text("flow", ""),
-        seed=seed if isinstance(seed, int) and seed >= 0 else 0,
+        seed=seed if isinstance(seed, int) and 0 <= seed < 1 << 64 else 0,
         error=error,
     )
 
 
 def _error(table):
     return next((why for why in table["error"].to_pylist() if why), None)
+
+
+def _read(parquet, path):
+    try:
+        return parquet.read_table(path)
+    except (OSError, ValueError) as error:
+        raise ScenarioError(
+            f"sweep: {path}: cannot be read ({_one_line(error)}): remove it, and its case is run again"
+        ) from error
 
 
 def _write(parquet, table, path):

@@ -3,6 +3,7 @@
 import math
 
 from alcc._alcc import Simulation
+from alcc._errors import ScenarioError
 from alcc._frames import needed
 
 gymnasium = needed("gymnasium", "alcc.gym", "gym")
@@ -26,7 +27,8 @@ OBSERVATIONS = (
 class Env(gymnasium.Env):
     """One flow called "external" on a simulated path; further flows are its company.
 
-    action: one number from -1 to 1; the window is multiplied by 2 to this power.
+    action: one number from -1 to 1, beyond that the nearest of these; the window is multiplied by 2
+    to this power.
     observation: OBSERVATIONS, over the step: throughput at the bottleneck in Mbit/s, last and
     smallest round-trip time in ms, lost / sent packets, window and bytes in flight in segments.
     reward: log(throughput) - log(rtt / smallest rtt) - 10 * loss, or what `reward` makes of a
@@ -34,11 +36,18 @@ class Env(gymnasium.Env):
 
     step: simulated time between two actions. The other arguments are those of alcc.simulate;
     `flow` are the other flows. reset(seed=N) is the seed of the scenario.
+
+    Raises ScenarioError for wrong arguments; step raises gymnasium.error.InvalidAction for what is
+    no number, and ResetNeeded before the first reset and after the end of an episode.
     """
 
     metadata = {"render_modes": []}
 
     def __init__(self, *, step="20ms", flow=(), reward=None, **options):
+        if reward is not None and not callable(reward):
+            raise ScenarioError(
+                f"reward: found {type(reward).__name__}, expected a function of a dictionary of the observations"
+            )
         company = [flow] if isinstance(flow, (str, type)) else list(flow)
         self._options = dict(options, flow=["external", *company])
         self._step = step
@@ -49,7 +58,9 @@ class Env(gymnasium.Env):
         self.observation_space = gymnasium.spaces.Box(0.0, most, (len(OBSERVATIONS),), np.float32)
         self._simulation = None
         # A wrong argument is found here and not in the first reset.
-        Simulation(**self._options)
+        if not isinstance(step, str):
+            raise ScenarioError(f'step: found {type(step).__name__}, expected a time such as "20ms"')
+        Simulation(**self._options).step(step)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -65,7 +76,9 @@ class Env(gymnasium.Env):
     def step(self, action):
         if self._simulation is None:
             raise gymnasium.error.ResetNeeded("alcc.gym.Env.step: call reset first")
-        window = self._window * 2.0 ** float(action[0])
+        if self._simulation.is_over:
+            raise gymnasium.error.ResetNeeded("alcc.gym.Env.step: the episode is over: call reset first")
+        window = self._window * 2.0 ** _power(action)
         self._window = min(max(window, WINDOWS[0]), WINDOWS[1])
         self._simulation.set_window(self._window)
         goes_on = self._simulation.step(self._step)
@@ -102,6 +115,20 @@ class Env(gymnasium.Env):
             status.in_flight_bytes / MSS,
         )
         return np.array(values, np.float32), values
+
+
+def _power(action):
+    try:
+        power = float(action[0])
+    except (TypeError, ValueError, LookupError, OverflowError):
+        power = math.nan
+    if math.isnan(power):
+        # It may be what a network gave for many environments: its beginning will do.
+        found = " ".join(repr(action).split())[:60]
+        raise gymnasium.error.InvalidAction(
+            f"alcc.gym.Env.step: found {found}, expected one number from -1 to 1 in an array"
+        )
+    return min(max(power, -1.0), 1.0)
 
 
 def default_reward(seen):
