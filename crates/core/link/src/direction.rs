@@ -164,33 +164,34 @@ impl Direction {
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
         self.advance(now, out);
         let now = self.clock;
-        match (&mut self.steady, self.dir) {
-            (Some(steady), _) => steady.push(now, packet, out),
-            (None, Dir::Down) => self.travel(now, packet, now, now),
-            (None, Dir::Up) => {
+        if let Some(steady) = &mut self.steady {
+            steady.push(now, packet, out);
+            steady.advance(now, out);
+            return;
+        }
+        match self.dir {
+            Dir::Down => self.travel(now, packet, now, now),
+            Dir::Up => {
                 self.arrive(now, packet, out);
                 self.route(now, out);
             }
         }
         self.due = self.next();
-        self.advance(now, out);
+        self.catch_up(out);
     }
 
-    /// Everything that is due up to `now`, in the order of its times.
+    /// Everything that is due up to `now`, in the order of its times. Who is not
+    /// [watching](Outcomes::is_watching) may learn of a packet's way when its end is due.
     #[inline]
     pub fn advance(&mut self, now: Time, out: &mut impl Outcomes) {
         self.clock = self.clock.max(now);
-        if self.due <= self.clock {
-            self.catch_up(out);
+        match &mut self.steady {
+            Some(steady) => steady.advance(self.clock, out),
+            None => self.catch_up(out),
         }
     }
 
     fn catch_up(&mut self, out: &mut impl Outcomes) {
-        if let Some(steady) = &mut self.steady {
-            steady.advance(self.clock, out);
-            self.due = steady.next();
-            return;
-        }
         while self.due <= self.clock && self.due < Time::MAX {
             self.happen(self.due, out);
             self.due = self.next();
@@ -202,11 +203,12 @@ impl Direction {
     /// trace does.
     #[inline]
     pub fn next_event(&self) -> Option<Time> {
-        Some(self.due).filter(|at| *at < Time::MAX)
+        let next = (self.steady.as_ref()).map_or(self.due, Steady::next);
+        Some(next).filter(|at| *at < Time::MAX)
     }
 
     /// Not after the next packet is through: what to wait for if nothing else matters as it happens.
-    /// `None` as of [`next_event`](Self::next_event). What comes before is told with it.
+    /// `None` as of [`next_event`](Self::next_event).
     #[inline]
     pub fn next_delivery(&self) -> Option<Time> {
         let next = (self.steady.as_ref()).map_or(self.due, Steady::next_delivery);
@@ -238,9 +240,6 @@ impl Direction {
     /// When that is; [`Time::MAX`] means never.
     #[inline]
     fn next(&self) -> Time {
-        if let Some(steady) = &self.steady {
-            return steady.next();
-        }
         let next = self.next_arrival().min(self.bottleneck.next());
         next.min(self.next_change())
     }

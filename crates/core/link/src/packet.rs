@@ -122,6 +122,12 @@ pub enum Outcome {
 pub trait Outcomes {
     /// This became of a packet.
     fn tell(&mut self, outcome: Outcome);
+
+    /// It matters that each outcome is told as it happens. If not, those of one packet may be told
+    /// together when it is through or dropped, and drops late; deliveries come as ever.
+    fn is_watching(&self) -> bool {
+        true
+    }
 }
 
 impl Outcomes for Vec<Outcome> {

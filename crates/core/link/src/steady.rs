@@ -21,12 +21,18 @@ pub(crate) struct Steady {
     waiting_bytes: Bytes,
     /// In the order of their coming.
     inside: VecDeque<Passage>,
-    /// The first so many have the first part of their way behind them, the delay or the bottleneck.
+    /// Of the first so many it has been told that they have the first part of their way behind them,
+    /// the delay or the bottleneck.
     halfway: usize,
-    /// When the next one comes halfway, and when the first of those who have is through.
-    next_halfway: Time,
-    next_through: Time,
+    /// When the first of all is through, or refused.
+    first_ends: Time,
+    /// Those inside who are refused, and of whom that has not been told.
+    refused: usize,
 }
+
+/// With more of them than this a host that does not watch is told each by itself: in a storm they
+/// would take memory behind a long queue.
+const MAX_REFUSED: usize = 100;
 
 /// A packet with what becomes of it.
 #[derive(Clone, Copy, Debug)]
@@ -128,8 +134,8 @@ impl Steady {
             waiting_bytes: Bytes::ZERO,
             inside: VecDeque::new(),
             halfway: 0,
-            next_halfway: Time::MAX,
-            next_through: Time::MAX,
+            first_ends: Time::MAX,
+            refused: 0,
         })
     }
 
@@ -178,9 +184,10 @@ impl Steady {
         if self.dir == Dir::Up && !passage.arrives(out) {
             return;
         }
-        if self.halfway == self.inside.len() {
-            self.next_halfway = self.half(&passage);
+        if self.inside.is_empty() {
+            self.first_ends = self.ends(&passage);
         }
+        self.refused += usize::from(!passage.taken);
         self.inside.push_back(passage);
     }
 
@@ -202,35 +209,62 @@ impl Steady {
         }
     }
 
-    /// When there is something to tell.
+    /// When it is through, or refused.
     #[inline]
+    fn ends(&self, passage: &Passage) -> Time {
+        if passage.taken {
+            self.through(passage)
+        } else {
+            passage.arrives
+        }
+    }
+
+    fn next_halfway(&self) -> Time {
+        let next = self.inside.get(self.halfway);
+        next.map_or(Time::MAX, |p| self.half(p))
+    }
+
+    /// When there is something to tell.
     pub(crate) fn next(&self) -> Time {
-        self.next_halfway.min(self.next_through)
+        self.next_halfway().min(self.first_ends)
     }
 
     /// When the next packet is through.
     #[inline]
     pub(crate) fn next_delivery(&self) -> Time {
         let next = match self.inside.front() {
-            Some(first) if first.taken => Some(first),
+            Some(first) if first.taken => return self.first_ends,
             _ => self.inside.iter().find(|p| p.taken),
         };
         next.map_or(Time::MAX, |p| self.through(p))
     }
 
-    /// Tells what is due up to `now`, in the order of its times. The bottleneck goes first.
+    /// Tells what is due up to `now`: asked more often than there is something.
+    #[inline(always)]
     pub(crate) fn advance(&mut self, now: Time, out: &mut impl Outcomes) {
+        if out.is_watching() || self.refused > MAX_REFUSED {
+            self.tell_each(now, out);
+            return;
+        }
+        while self.first_ends <= now && self.first_ends < Time::MAX {
+            self.leave(out);
+        }
+    }
+
+    /// In the order of its times. The bottleneck goes first.
+    #[inline(never)]
+    fn tell_each(&mut self, now: Time, out: &mut impl Outcomes) {
         loop {
-            let (halfway, through) = (self.next_halfway, self.next_through);
-            let at = halfway.min(through);
+            let (halfway, ends) = (self.next_halfway(), self.first_ends);
+            let at = halfway.min(ends);
             if at > now || at == Time::MAX {
                 return;
             }
-            let is_through = match self.dir {
-                Dir::Down => through == at,
+            let leaves = match self.dir {
+                Dir::Down => self.halfway > 0 && ends == at,
                 Dir::Up => halfway > at,
             };
-            if is_through {
+            if leaves {
                 self.leave(out);
             } else {
                 self.come_halfway(out);
@@ -238,49 +272,45 @@ impl Steady {
         }
     }
 
-    /// The first of all is through.
-    #[inline]
+    /// The first of all is through, or refused. What has not been told of its way is told with it.
     fn leave(&mut self, out: &mut impl Outcomes) {
         let Some(passage) = self.inside.pop_front() else {
             return;
         };
-        self.halfway -= 1;
-        if self.dir == Dir::Down {
-            passage.departs(out);
+        let told = self.halfway > 0;
+        self.halfway -= usize::from(told);
+        self.refused -= usize::from(!told && !passage.taken);
+        if self.dir == Dir::Down && !told {
+            passage.arrives(out);
         }
-        passage.delivered(self.next_through, out);
-        self.next_through = loop {
-            match self.inside.front() {
-                Some(next) if self.halfway > 0 && next.taken => break self.through(next),
-                Some(_) if self.halfway > 0 => {
-                    self.halfway -= 1;
-                    self.inside.pop_front();
-                }
-                _ => break Time::MAX,
+        if passage.taken {
+            if self.dir == Dir::Down || !told {
+                passage.departs(out);
             }
-        };
+            passage.delivered(self.first_ends, out);
+        }
+        // Of these it has been told that they were refused.
+        while self.halfway > 0 && self.inside.front().is_some_and(|p| !p.taken) {
+            self.inside.pop_front();
+            self.halfway -= 1;
+        }
+        let first = self.inside.front();
+        self.first_ends = first.map_or(Time::MAX, |p| self.ends(p));
     }
 
     /// The first of those who have not come halfway does. Who is refused goes no further.
-    #[inline]
     fn come_halfway(&mut self, out: &mut impl Outcomes) {
-        let Some(passage) = self.inside.get(self.halfway) else {
-            return;
-        };
-        match self.dir {
-            Dir::Down => drop(passage.arrives(out)),
-            Dir::Up => passage.departs(out),
-        }
-        match (self.halfway, passage.taken) {
-            (0, true) => {
-                self.next_through = self.through(passage);
-                self.halfway = 1;
+        match self.inside.get(self.halfway) {
+            Some(passage) if passage.taken || self.halfway > 0 => {
+                match self.dir {
+                    Dir::Down => drop(passage.arrives(out)),
+                    Dir::Up => passage.departs(out),
+                }
+                self.halfway += 1;
+                self.refused -= usize::from(!passage.taken);
             }
-            (0, false) => drop(self.inside.pop_front()),
-            (1.., _) => self.halfway += 1,
+            _ => self.leave(out),
         }
-        let next = self.inside.get(self.halfway);
-        self.next_halfway = next.map_or(Time::MAX, |p| self.half(p));
     }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What holds for every direction, whatever is pushed into it and however late it is called.
 use alcc_link::{
-    Changes, Dir, Direction, DirectionSpec, Ecn, Outcome, Packet, QueueKind, QueueSpec, RadioKind,
-    RadioSpec, RateSpec, Step,
+    Changes, Dir, Direction, DirectionSpec, Ecn, Outcome, Outcomes, Packet, QueueKind, QueueSpec,
+    RadioKind, RadioSpec, RateSpec, Step,
 };
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -173,15 +173,41 @@ impl Case {
 
 const END: Time = Time::from_millis(1 << 40);
 
+/// Watches only when it looks.
+#[derive(Default)]
+struct Host {
+    told: Vec<Outcome>,
+    looks: bool,
+}
+
+impl Outcomes for Host {
+    fn tell(&mut self, outcome: Outcome) {
+        self.told.push(outcome);
+    }
+
+    fn is_watching(&self) -> bool {
+        self.looks
+    }
+}
+
+fn what(outcome: &Outcome) -> (Time, Packet) {
+    match *outcome {
+        Outcome::Arrived { at, packet }
+        | Outcome::Departed { at, packet, .. }
+        | Outcome::Delivered { at, packet, .. }
+        | Outcome::Dropped { at, packet, .. } => (at, packet),
+    }
+}
+
+/// What became of each, one packet after the other.
+fn by_packet(out: &[Outcome]) -> Vec<Outcome> {
+    let mut out = out.to_vec();
+    out.sort_by_key(|outcome| what(outcome).1.id);
+    out
+}
+
 fn times(out: &[Outcome]) -> Vec<Time> {
-    out.iter()
-        .map(|o| match *o {
-            Outcome::Arrived { at, .. }
-            | Outcome::Departed { at, .. }
-            | Outcome::Delivered { at, .. }
-            | Outcome::Dropped { at, .. } => at,
-        })
-        .collect()
+    out.iter().map(|o| what(o).0).collect()
 }
 
 fn departed(out: &[Outcome]) -> Vec<(Time, Packet)> {
@@ -266,6 +292,43 @@ proptest! {
         }
         direction.advance(END, &mut out);
         prop_assert_eq!(case.punctual(), out);
+    }
+
+    /// Who does not watch learns of deliveries as ever, and of all else when it looks.
+    #[test]
+    fn who_does_not_watch_misses_nothing(case in case()) {
+        let punctual = case.punctual();
+        let mut direction = case.direction();
+        let mut host = Host::default();
+        for &(at, packet) in &case.pushes {
+            while let Some(next) = direction.next_delivery().filter(|n| *n <= at) {
+                direction.advance(next, &mut host);
+            }
+            direction.push(at, packet, &mut host);
+            if packet.len.get().is_multiple_of(3) {
+                host.looks = true;
+                direction.advance(at, &mut host);
+                host.looks = false;
+                prop_assert!(times(&host.told).iter().all(|told| *told <= at));
+                // Who comes next, at this very moment, may still push others out.
+                let over = |out: &[Outcome]| {
+                    let out = out.iter().copied().filter(|o| what(o).0 < at);
+                    by_packet(&out.collect::<Vec<_>>())
+                };
+                prop_assert_eq!(over(&punctual), over(&host.told));
+            }
+        }
+        while let Some(next) = direction.next_delivery() {
+            direction.advance(next, &mut host);
+        }
+        let delivered = |out: &[Outcome]| -> Vec<Outcome> {
+            let out = out.iter().copied();
+            out.filter(|o| matches!(o, Outcome::Delivered { .. })).collect()
+        };
+        prop_assert_eq!(delivered(&punctual), delivered(&host.told));
+        host.looks = true;
+        direction.advance(END, &mut host);
+        prop_assert_eq!(by_packet(&punctual), by_packet(&host.told));
     }
 
     #[test]

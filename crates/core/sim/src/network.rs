@@ -274,7 +274,8 @@ impl Network {
     /// Lets the link or line at `index` work.
     pub(crate) fn advance<P: Probe>(&mut self, now: Time, index: usize, traffic: &mut Traffic<P>) {
         if let Some(link) = self.links.get_mut(index) {
-            link.advance(now, &mut traffic.over(index));
+            let watched = traffic.is_watched();
+            link.advance(now, &mut traffic.over(index, watched));
             self.due[index] = wake(link, traffic);
             return;
         }
@@ -292,7 +293,7 @@ impl Network {
     /// Lets all links tell what has happened up to now: somebody looks. All that was due is through.
     pub(crate) fn catch_up<P: Probe>(&mut self, now: Time, traffic: &mut Traffic<P>) {
         for (index, link) in self.links.iter_mut().enumerate() {
-            link.advance(now, &mut traffic.over(index));
+            link.advance(now, &mut traffic.over(index, true));
         }
     }
 
@@ -314,7 +315,8 @@ impl Network {
                     ecn: packet.ecn,
                 };
                 let link = &mut self.links[index];
-                link.push(now, packet, &mut traffic.over(index));
+                let watched = traffic.is_watched();
+                link.push(now, packet, &mut traffic.over(index, watched));
                 self.due[index] = wake(link, traffic);
             }
             Hop::Delay(line) => {

@@ -65,11 +65,13 @@ impl<P: Probe> Traffic<P> {
         self.window.is_none() || self.probe.is_enabled()
     }
 
-    /// Learns what becomes of packets on direction number `link`.
-    pub(crate) fn over(&mut self, link: usize) -> Over<'_, P> {
+    /// Learns what becomes of packets on direction number `link`: as it happens, or when it will do.
+    #[inline]
+    pub(crate) fn over(&mut self, link: usize, watching: bool) -> Over<'_, P> {
         Over {
             traffic: self,
             link,
+            watching,
         }
     }
 
@@ -148,9 +150,15 @@ impl<P: Probe> Traffic<P> {
 pub(crate) struct Over<'a, P> {
     traffic: &'a mut Traffic<P>,
     link: usize,
+    watching: bool,
 }
 
 impl<P: Probe> Outcomes for Over<'_, P> {
+    #[inline]
+    fn is_watching(&self) -> bool {
+        self.watching
+    }
+
     // Each caller knows which outcome it is: only that branch is left there.
     #[inline(always)]
     fn tell(&mut self, outcome: Outcome) {
