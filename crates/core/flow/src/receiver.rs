@@ -416,10 +416,13 @@ impl Receiver {
         ack.echo = self.echo;
         ack.sent_at = now;
         ack.marked = self.marked;
-        ack.duplicate = self.duplicate.take().filter(|_| stream);
+        let duplicate = self.duplicate.take().filter(|_| stream);
+        if let Some(range) = duplicate {
+            ack.push_duplicate(range);
+        }
         // Time stamps leave room for three SACK blocks; a DSACK takes one of them.
         let places =
-            RANGES - usize::from(stream && self.timestamps) - usize::from(ack.duplicate.is_some());
+            RANGES - usize::from(stream && self.timestamps) - usize::from(duplicate.is_some());
         let bound = if stream { self.cumulative_ack } else { 0 };
         for range in self.recent.iter().take(places) {
             if range.end > bound {
@@ -515,7 +518,7 @@ mod tests {
         let mut r = receiver();
         r.on_data(at(10), &segment(3, 0));
         let ack = r.poll_ack(at(10)).unwrap();
-        assert_eq!(ack.duplicate, Some(Range::new(3 * MSS, 4 * MSS)));
+        assert_eq!(ack.duplicate(), Some(Range::new(3 * MSS, 4 * MSS)));
         assert!(ack.ranges().is_empty());
     }
 

@@ -43,7 +43,10 @@ pub struct Arrival {
 pub const RANGES: usize = 4;
 
 /// An acknowledgement. Untrusted when it comes from a peer.
+///
+/// In this order, so that one without ranges is read without the place for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
 pub struct Ack {
     /// Everything before this has arrived. Datagrams: ignored by the sender.
     pub cumulative_ack: u64,
@@ -55,16 +58,36 @@ pub struct Ack {
     pub sent_at: Time,
     /// Total payload received with an ECN mark.
     pub marked: u64,
-    /// A duplicate (DSACK, RFC 2883).
-    pub duplicate: Option<Range>,
-    ranges: [Range; RANGES],
     count: u8,
+    /// The first range is a duplicate.
+    duplicate: bool,
+    ranges: [Range; RANGES],
 }
 
 impl Ack {
     /// What has arrived: bytes above `cumulative_ack`, or packet numbers, in any order.
+    #[inline]
     pub fn ranges(&self) -> &[Range] {
+        &self.blocks()[usize::from(self.duplicate)..]
+    }
+
+    /// A duplicate (DSACK, RFC 2883).
+    #[inline]
+    pub fn duplicate(&self) -> Option<Range> {
+        self.duplicate.then_some(self.ranges[0])
+    }
+
+    /// As TCP sends it: the duplicate first (RFC 2883, section 4), then the ranges.
+    #[inline]
+    pub fn blocks(&self) -> &[Range] {
         &self.ranges[..usize::from(self.count)]
+    }
+
+    /// This arrived again. It takes the place of a range; false if it is not the first.
+    pub fn push_duplicate(&mut self, range: Range) -> bool {
+        let first = self.count == 0;
+        self.duplicate |= first && self.push(range);
+        first
     }
 
     /// Adds a range; false if it is full.

@@ -201,7 +201,7 @@ fn a_probe_that_repaired_a_loss_costs_one_reduction_and_a_needless_one_none() {
         ack.window = Bytes::new(1 << 20);
         ack.echo = at(if duplicate { 1000 } else { 1122 });
         if duplicate {
-            ack.duplicate = Some(Range::new(9 * MSS, 10 * MSS));
+            ack.push_duplicate(Range::new(9 * MSS, 10 * MSS));
         }
         b.sender.on_ack(at(1170), &ack).unwrap();
         let before = b.gauge("cwnd");

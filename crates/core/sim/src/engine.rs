@@ -423,6 +423,7 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
+    #[inline]
     fn push_report(&mut self, now: Time, number: usize) {
         if let Endpoints::Acked { receiver, .. } = &mut self.traffic.flows[number].endpoints
             && let Some((report, len)) = receiver.report(now)

@@ -44,7 +44,7 @@ pub(crate) struct Flow {
     /// Of the data and of the acknowledgements.
     pub(crate) routes: [u16; 2],
     /// It carries the packets of others.
-    pub(crate) tunnel: Option<Tunnel>,
+    pub(crate) tunnel: Option<Box<Tunnel>>,
     /// What a packet takes from host to host without queueing, if that is always the same.
     pub(crate) propagation: Option<Span>,
     /// The link direction that offers the least.
@@ -114,7 +114,7 @@ impl Flow {
         let propagation = (steady && carrier.is_none()).then_some(least);
         let tunnel = scenario
             .is_carrier(spec)
-            .then(|| Tunnel::new(least, spec.txqueuelen));
+            .then(|| Box::new(Tunnel::new(least, spec.txqueuelen)));
         let mut app = AppModel::new(spec.source, spec.start + phase);
         if tunnel.is_some() {
             // What it writes comes from others.

@@ -11,8 +11,10 @@ use alcc_link::{Dir, Direction, Ecn, Packet};
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::collections::VecDeque;
 
-/// What is inside a packet. The link models know only its number.
+/// What is inside a packet. The link models know only its number. Each is two lines of a cache, and
+/// of most acknowledgements one is read.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) enum Content {
     Data(Transmit),
     Ack(Ack),

@@ -52,6 +52,7 @@ impl Receiver {
 
     /// The algorithm's receiver module has a report to send: its number and
     /// length.
+    #[inline]
     pub(crate) fn report(&mut self, now: Time) -> Option<(u64, Bytes)> {
         let report = self.receiver_module.as_mut()?.report(now)?;
         self.reports.push_back(report);
@@ -130,7 +131,7 @@ impl Receiver {
             let arrivals = self.flow.arrivals().copied().collect();
             self.pending_arrivals.push_back((now, arrivals));
         }
-        let blocks = ack.ranges().len() as u64 + u64::from(ack.duplicate.is_some());
+        let blocks = ack.blocks().len() as u64;
         let option = if self.rules.is_stream() && blocks > 0 {
             Bytes::new(4 + 8 * blocks)
         } else {

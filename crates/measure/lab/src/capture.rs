@@ -132,7 +132,7 @@ impl<W: Write> Capture<W> {
                 (tcp.ack, tcp.acknowledgment_number) = (true, number(ack.cumulative_ack));
                 let window = ack.window.get() >> WINDOW_SCALE;
                 tcp.window_size = u16::try_from(window).unwrap_or(u16::MAX);
-                let blocks: Vec<(u32, u32)> = (ack.duplicate.iter().chain(ack.ranges()))
+                let blocks: Vec<(u32, u32)> = (ack.blocks().iter())
                     .map(|r| (number(r.start), number(r.end)))
                     .collect();
                 stamp(&mut tcp, ack.sent_at, ack.echo, &blocks)?;

@@ -64,7 +64,7 @@ impl Sender {
         self.acked.clear();
         self.lost.clear();
         let mut outcome = AckOutcome {
-            duplicate: ack.duplicate.is_some(),
+            duplicate: ack.duplicate().is_some(),
             highest_arrived: self.highest_arrived,
             answers: (self.rules.timestamps && ack.echo > Time::ZERO).then_some(ack.echo),
             ..AckOutcome::default()

@@ -262,6 +262,7 @@ impl Sender {
         }
     }
 
+    #[inline]
     pub(super) fn transmit(&mut self, now: Time, sent: &Sent, start: u64) -> Transmit {
         let header = if self.has_header {
             let sending = Sending {
