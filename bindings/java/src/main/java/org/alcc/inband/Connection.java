@@ -459,7 +459,9 @@ public final class Connection implements Closeable {
         }
         readAt = now;
         boolean led = streamsOut;
-        streamsOut = (upload || session.isUpload(now)) && session.isOpen() && !(socket instanceof SSLSocket);
+        // Data that has just come would else leave the reading to a writer that may wait in the socket.
+        streamsOut = (upload || session.isUpload(now)) && session.isQuiet(now) && session.isOpen()
+            && !(socket instanceof SSLSocket);
         readInterval = streamsOut ? session.readInterval() : 0;
         if (led && !streamsOut) {
             idle.signal();

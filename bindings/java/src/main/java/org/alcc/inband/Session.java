@@ -306,7 +306,12 @@ public final class Session {
 
     /** So much is under way that its acknowledgements come all the time, and nothing else comes. */
     boolean isUpload(long now) {
-        return isOpen() && sending.isBulk() && receiving.isQuiet(now);
+        return isOpen() && sending.isBulk() && isQuiet(now);
+    }
+
+    /** The peer has sent no data of late. */
+    boolean isQuiet(long now) {
+        return receiving.isQuiet(now);
     }
 
     /** So long they may wait to be read together, nanoseconds. */
