@@ -248,9 +248,8 @@ fn sender(bytes: &[u8]) {
                 for _ in 0..input.byte() % 5 {
                     let start = input.number(1448);
                     let range = Range::new(start, start.saturating_add(input.number(64)));
-                    if input.byte() % 8 == 0 {
-                        ack.duplicate = Some(range);
-                    } else {
+                    let duplicate = input.byte() % 8 == 0;
+                    if !duplicate || !ack.push_duplicate(range) {
                         ack.push(range);
                     }
                 }
