@@ -74,6 +74,22 @@ impl Source<'_> {
         let found = value.get_ref().type_str();
         format!("{location}: {key}: found a value of type {found}, expected {want}")
     }
+
+    /// Whoever writes a list without values does not mean the default.
+    fn not_empty(
+        &self,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        is_empty: bool,
+    ) -> Result<(), String> {
+        if !is_empty {
+            return Ok(());
+        }
+        let location = self.location(value.span().start);
+        Err(format!(
+            "{location}: {key}: found an empty list, expected at least one value: leave {key} out for the default"
+        ))
+    }
 }
 
 /// A field of the options.
@@ -137,11 +153,12 @@ impl Field for Vec<Value> {
         source: &Source<'_>,
     ) -> Result<(), String> {
         let want = "a string or a list of strings";
-        let several = match value.get_ref() {
+        let several: Vec<_> = match value.get_ref() {
             DeValue::Array(several) => several.iter().collect(),
             DeValue::String(_) => vec![value],
             _ => return Err(source.expected(key, value, want)),
         };
+        source.not_empty(key, value, several.is_empty())?;
         for one in several {
             let scalar = source.scalar(key, one);
             self.add(scalar.ok_or_else(|| source.expected(key, one, want))?);
@@ -175,7 +192,9 @@ impl Field for Vec<Link> {
             self.extend(source.scalar(key, value).map(Link::from));
             return Ok(());
         }
-        for one in value.get_ref().as_array().ok_or_else(wrong)? {
+        let several = value.get_ref().as_array().ok_or_else(wrong)?;
+        source.not_empty(key, value, several.is_empty())?;
+        for one in several {
             let table = one.get_ref().as_table().ok_or_else(wrong)?;
             let mut link = Link::default();
             super::file::fill(&mut link, table, source)?;

@@ -160,6 +160,8 @@ fn mistakes_have_a_place_and_what_would_be_right() {
             2,
             ["expected", "a list of strings"],
         ),
+        ("link = \"1mbit\"\nflow = []", 2, ["flow", "leave flow out"]),
+        ("link = []\nflow = \"fixed\"", 1, ["link", "leave link out"]),
         (
             "link = 12\nflow = \"fixed\"",
             1,
