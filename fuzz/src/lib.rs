@@ -11,6 +11,7 @@ mod carrier;
 mod inband;
 mod link;
 mod record;
+mod scenario;
 mod udp;
 
 use alcc_cc::{Cx, Discard, Header, Kind, Path, Registry, Spec, conformance};
@@ -46,6 +47,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("inband_frames", inband::frames),
     ("inband_session", inband::session),
     ("record", record::record),
+    ("scenario", scenario::scenario),
 ];
 
 /// The target of that name.
