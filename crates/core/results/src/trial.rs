@@ -101,15 +101,6 @@ impl Metric {
     }
 }
 
-/// The two groups of clients.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Arm {
-    /// Plain TCP.
-    Plain,
-    /// Under the algorithm.
-    Treated,
-}
-
 /// Sums over one client's transfers.
 #[derive(Clone, Copy, Default, Debug)]
 struct Client {

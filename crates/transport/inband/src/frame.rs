@@ -307,14 +307,6 @@ impl Decoder {
         }
     }
 
-    /// Nothing of a frame has come without its end.
-    pub fn is_between_frames(&self) -> bool {
-        match self.state {
-            State::Collect { .. } => self.have == 0,
-            State::Payload { left } | State::Skip { left } => left == 0,
-        }
-    }
-
     fn begin(&mut self) {
         self.have = 0;
         self.state = State::Collect { need: HEADER_LEN };

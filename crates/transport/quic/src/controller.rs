@@ -16,14 +16,12 @@ const UNPACED: u64 = 125_000_000_000;
 /// algorithm has its turn; hence the lock, which nobody else ever holds.
 pub(crate) struct Adapter {
     host: Mutex<Host>,
-    clock: Option<fn() -> Instant>,
 }
 
 impl Adapter {
-    pub(crate) fn new(host: Host, clock: Option<fn() -> Instant>) -> Self {
+    pub(crate) fn new(host: Host) -> Self {
         Self {
             host: Mutex::new(host),
-            clock,
         }
     }
 
@@ -107,7 +105,7 @@ impl Controller for Adapter {
     /// Asked before each transmission.
     fn metrics(&self) -> ControllerMetrics {
         let mut host = self.locked();
-        host.run(self.clock.map(|clock| clock()));
+        host.run(Some(Instant::now()));
         let next = if host.is_idle() {
             None
         } else {
@@ -132,7 +130,6 @@ impl Controller for Adapter {
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
             host: Mutex::new(self.locked().clone_for_path()),
-            clock: self.clock,
         })
     }
 

@@ -28,7 +28,6 @@ pub struct Congestion {
     needs: Needs,
     seed: u64,
     made: AtomicU64,
-    clock: Option<fn() -> Instant>,
     gauge: Arc<Gauge>,
 }
 
@@ -45,7 +44,6 @@ impl Congestion {
             needs,
             seed: RandomState::new().hash_one(0),
             made: AtomicU64::new(0),
-            clock: Some(Instant::now),
             gauge: Arc::default(),
         })
     }
@@ -54,14 +52,6 @@ impl Congestion {
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
-        self
-    }
-
-    /// Time is what the stack says with its events and nothing else: for programs that drive the
-    /// stack with a clock of their own, as tests do.
-    #[must_use]
-    pub fn without_clock(mut self) -> Self {
-        self.clock = None;
         self
     }
 
@@ -112,9 +102,7 @@ impl ControllerFactory for Congestion {
         };
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let seed = self.seed.wrapping_add(number);
-        Box::new(Adapter::new(
-            Host::new(cc, now, current_mtu, seed, Arc::clone(&self.gauge)),
-            self.clock,
-        ))
+        let host = Host::new(cc, now, current_mtu, seed, Arc::clone(&self.gauge));
+        Box::new(Adapter::new(host))
     }
 }

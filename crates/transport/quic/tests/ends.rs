@@ -3,7 +3,7 @@
 //! and been answered has arrived.
 mod support;
 
-use alcc_quic::blocking::{Listener, Receiver, Sender, Stack};
+use alcc_quic::blocking::{Listener, Receiver};
 use alcc_quic::congestion;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{NAME, tls};
+use support::{accepted, connected, tls};
 
 const TURN: Duration = Duration::from_millis(100);
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -88,12 +88,7 @@ fn transfer(
     let to = path.start(listener.address().unwrap());
     let began = Instant::now();
     let receiver = thread::spawn(move || {
-        let mut receiver = loop {
-            assert!(began.elapsed() < DEADLINE);
-            if let Some(receiver) = listener.accept(TURN).unwrap() {
-                break receiver;
-            }
-        };
+        let mut receiver = accepted(&mut listener, DEADLINE);
         let (mut got, mut piece) = (0, vec![0; 1 << 16]);
         // The length is known: the end of the stream is not waited for.
         while got < LEN {
@@ -107,16 +102,7 @@ fn transfer(
         (began.elapsed(), over)
     });
     let cubic = congestion("cubic").unwrap();
-    let mut sender = Sender::connect(
-        &Stack::start().unwrap(),
-        to,
-        None,
-        NAME,
-        client,
-        &cubic,
-        DEADLINE,
-    )
-    .unwrap();
+    let mut sender = connected(to, client, &cubic, DEADLINE);
     let data = vec![7; LEN];
     let mut left = &data[..];
     while !left.is_empty() {

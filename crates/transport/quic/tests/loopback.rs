@@ -2,13 +2,13 @@
 //! A file through a real socket, by the blocking pipe.
 mod support;
 
-use alcc_quic::blocking::{Listener, Sender, Stack};
+use alcc_quic::blocking::Listener;
 use alcc_quic::congestion;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{NAME, tls};
+use support::{accepted, connected, tls};
 
 const TURN: Duration = Duration::from_millis(100);
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -36,12 +36,7 @@ fn transfer(spec: &str, len: usize) {
     let to = listener.address().unwrap();
     let began = Instant::now();
     let receiver = thread::spawn(move || {
-        let mut receiver = loop {
-            assert!(began.elapsed() < DEADLINE);
-            if let Some(receiver) = listener.accept(TURN).unwrap() {
-                break receiver;
-            }
-        };
+        let mut receiver = accepted(&mut listener, DEADLINE);
         let (mut all, mut piece) = (Vec::new(), vec![0; 1 << 16]);
         loop {
             assert!(began.elapsed() < DEADLINE, "{} bytes came", all.len());
@@ -55,16 +50,7 @@ fn transfer(spec: &str, len: usize) {
         all
     });
     let verus = congestion(spec).unwrap();
-    let mut sender = Sender::connect(
-        &Stack::start().unwrap(),
-        to,
-        None,
-        NAME,
-        client,
-        &verus,
-        DEADLINE,
-    )
-    .unwrap();
+    let mut sender = connected(to, client, &verus, DEADLINE);
     let data = file(len);
     let mut left = &data[..];
     while !left.is_empty() {

@@ -4,14 +4,14 @@ mod support;
 
 use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Path, Registry, Sent, Tag};
 use alcc_quic::Congestion;
-use alcc_quic::blocking::{Listener, Sender, Stack};
+use alcc_quic::blocking::Listener;
 use alcc_units::{Bytes, Span, Time};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::{NAME, tls};
+use support::{connected, tls};
 
 const EPOCH: Span = Span::from_millis(5);
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -98,16 +98,7 @@ fn packets_leave_when_the_algorithms_timer_says_so() {
     });
     let registry = Registry::builtin().with(DRIP);
     let drip = Congestion::new(registry, "drip".parse().unwrap()).unwrap();
-    let mut sender = Sender::connect(
-        &Stack::start().unwrap(),
-        to,
-        None,
-        NAME,
-        client,
-        &Arc::new(drip),
-        DEADLINE,
-    )
-    .unwrap();
+    let mut sender = connected(to, client, &Arc::new(drip), DEADLINE);
     let (began, before) = (Instant::now(), EPOCHS.load(Ordering::Relaxed));
     let data = vec![7; 72_600];
     let mut left = &data[..];

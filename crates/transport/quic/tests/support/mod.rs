@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Both ends of TLS for a test.
+//! Both ends for a test, with their TLS.
+use alcc_quic::Congestion;
+use alcc_quic::blocking::{Listener, Receiver, Sender, Stack};
 use noq::rustls::pki_types::PrivatePkcs8KeyDer;
 use noq::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto, version};
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub(crate) const NAME: &str = "localhost";
 
@@ -28,4 +32,27 @@ pub(crate) fn tls() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     server.alpn_protocols = vec![alcc_quic::blocking::ALPN.to_vec()];
     client.alpn_protocols = vec![alcc_quic::blocking::ALPN.to_vec()];
     (Arc::new(server), Arc::new(client))
+}
+
+/// The connection that comes.
+#[allow(dead_code, reason = "others wait in their own way")]
+pub(crate) fn accepted(listener: &mut Listener, patience: Duration) -> Receiver {
+    let began = Instant::now();
+    loop {
+        assert!(began.elapsed() < patience, "nobody came");
+        if let Some(receiver) = listener.accept(Duration::from_millis(100)).unwrap() {
+            return receiver;
+        }
+    }
+}
+
+/// A connection under `cc`.
+pub(crate) fn connected(
+    to: SocketAddr,
+    client: Arc<ClientConfig>,
+    cc: &Arc<Congestion>,
+    patience: Duration,
+) -> Sender {
+    let stack = Stack::start().unwrap();
+    Sender::connect(&stack, to, None, NAME, client, cc, patience).unwrap()
 }
