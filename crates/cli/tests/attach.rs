@@ -3,18 +3,21 @@
 //! preloading reaches.
 #[path = "../../runtime/bpf/tests/support/mod.rs"]
 mod controls;
+#[path = "support/kernel.rs"]
+mod kernel;
 #[allow(dead_code, reason = "this server is no nginx")]
 mod support;
 
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Rate, Span};
+use kernel::{alcc, bytes, done};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -35,30 +38,6 @@ fn wait_for<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
         assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// Less where it takes long anyway.
-fn bytes() -> usize {
-    if controls::slow_machine() {
-        2_000_000
-    } else {
-        4_000_000
-    }
-}
-
-fn alcc(args: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_alcc"))
-        .args(args.split(' '))
-        .output()
-        .unwrap()
-}
-
-/// What it printed; it must have worked.
-fn done(args: &str) -> String {
-    let out = alcc(args);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "alcc {args}: {said}");
-    String::from_utf8(out.stdout).unwrap()
 }
 
 /// Loads the kernel's controls; false, and says so, where this user may not.

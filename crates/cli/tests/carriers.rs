@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `--carrier`: the in-band form over everything it runs over, through real proxies and tunnels,
 //! over an emulated link; and every wrong peer.
-#[path = "support/lacks.rs"]
-mod lacks;
 #[path = "transfer/place.rs"]
 #[allow(dead_code, reason = "others use the rest of it")]
 mod place;
@@ -16,6 +14,7 @@ use place::{Ended, Going, Place};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use support::lacks;
 use wait::wait_for;
 
 const INBAND: [&str; 2] = ["--transport", "in-band"];
@@ -55,7 +54,7 @@ fn answers(namespace: &Namespace, at: &str) -> bool {
 fn found(program: &str) -> Option<PathBuf> {
     let found = support::find(program);
     if found.is_none() {
-        lacks::lacks(&format!("{program} (run scripts/setup test)"));
+        lacks(&format!("{program} (run scripts/setup test)"));
     }
     found
 }
@@ -95,32 +94,14 @@ fn brings(place: &Place, listening: &[&str], connecting: &[&str]) -> (Ended, End
 fn certificate(place: &Place, name: &str, address: &str) -> (String, String, String) {
     let at = |end: &str| place.path(&format!("{name}.{end}"));
     let (crt, key) = (at("crt"), at("key"));
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-        ])
-        .args([
-            "-keyout",
-            &key,
-            "-out",
-            &crt,
-            "-days",
-            "30",
-            "-subj",
-            &format!("/CN={name}"),
-        ])
-        .args(["-addext", &format!("subjectAltName=IP:{address}")])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(made.success());
+    let address = format!("subjectAltName=IP:{address}");
+    let is = [
+        "-addext",
+        &address,
+        "-addext",
+        "basicConstraints=critical,CA:FALSE",
+    ];
+    support::certificate(crt.as_ref(), key.as_ref(), name, &is);
     let print = Command::new("openssl")
         .args(["x509", "-noout", "-fingerprint", "-sha256", "-in", &crt])
         .output()
@@ -252,7 +233,7 @@ fn behind_a_real_nginx_and_beside_wrong_peers() {
         return;
     }
     let Some(nginx) = support::nginx() else {
-        lacks::lacks("nginx (run scripts/setup)");
+        lacks("nginx (run scripts/setup)");
         return;
     };
     let to = place.receiver().to_string();

@@ -2,39 +2,14 @@
 //! The main job, short: real nginx, real curl, the kernel's TCP, ours above it, on emulated links.
 //!
 //! Figures on a busy machine say little, so only what must hold anyway is checked.
-use serde_json::Value;
-use std::path::Path;
-use std::process::{Command, Output};
+#[path = "support/real.rs"]
+mod real;
 
-fn alcc(arguments: &[&str]) -> Output {
-    // nginx may have been unpacked for us beside the build's output, and tests run in their crate's
-    // folder.
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    Command::new(env!("CARGO_BIN_EXE_alcc"))
-        .args(arguments)
-        .current_dir(root)
-        .output()
-        .expect("alcc starts")
-}
+use serde_json::Value;
+use std::process::Command;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Why it could not run here, if that is the reason.
-fn lacks(output: &Output) -> Option<String> {
-    let says = text(&output.stderr);
-    let known = [
-        "find nginx",
-        "find curl",
-        "namespace",
-        "emulated link's devices",
-        "libalcc_preload",
-    ];
-    let line = says
-        .lines()
-        .find(|line| known.iter().any(|k| line.contains(k)))?;
-    (output.status.code() == Some(2)).then(|| line.to_owned())
 }
 
 #[test]
@@ -42,7 +17,7 @@ fn plain_and_controlled_beside_each_other() {
     let out = tempfile::tempdir().unwrap();
     let folder = out.path().to_str().unwrap();
     let schemes = "cubic,alcc-fixed:window=20";
-    let output = alcc(&[
+    let mut command = real::alcc(&[
         "demo",
         "--duration",
         "4s",
@@ -52,11 +27,9 @@ fn plain_and_controlled_beside_each_other() {
         folder,
         "--json",
     ]);
-    if let Some(why) = lacks(&output) {
-        println!("skipped: needs what '{why}' is about");
+    let Some(output) = real::done(&mut command, real::PROGRAMS) else {
         return;
-    }
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    };
     let results: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let flows = results["flows"].as_array().unwrap();
     let names: Vec<_> = flows
@@ -114,7 +87,7 @@ fn what_is_wrong_is_said_in_one_line_with_status_2() {
         ),
         (vec!["demo", "--duration", "0s"], "--duration"),
     ] {
-        let output = alcc(&arguments);
+        let output = real::alcc(&arguments).output().unwrap();
         let says = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {says}");
         assert!(says.contains(part), "{arguments:?}: {says}");

@@ -4,13 +4,15 @@
 //! end in the middle of a transfer.
 //!
 //! `make soak` runs the long form: `cargo test --test faults -- --ignored --nocapture`.
+#[path = "support/reset.rs"]
+mod reset;
 #[path = "faults/server.rs"]
 mod server;
 #[path = "support/lacks.rs"]
 mod support;
 
 use nix::sys::signal::Signal;
-use nix::sys::socket::{setsockopt, sockopt};
+use reset::reset;
 use server::{Server, Usage, peer};
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
@@ -105,15 +107,6 @@ fn a_thousand_short_connections_leave_nothing_behind() {
 #[ignore = "minutes: make soak"]
 fn ten_thousand_short_connections_leave_nothing_behind() {
     short_connections(10_000);
-}
-
-fn reset(stream: TcpStream) {
-    let at_once = nix::libc::linger {
-        l_onoff: 1,
-        l_linger: 0,
-    };
-    setsockopt(&stream, sockopt::Linger, &at_once).unwrap();
-    drop(stream);
 }
 
 fn storm(n: usize) {

@@ -2,32 +2,20 @@
 //! The in-band form between two namespaces: real programs, a real TCP, an emulated link. Figures on
 //! a busy machine say little, so only what must hold anyway is checked; `make native` shows how far
 //! it is from the native forms.
-mod support {
-    pub(crate) mod lacks;
-}
+#[path = "support/real.rs"]
+mod real;
 
 use serde_json::Value;
-use std::path::Path;
-use std::process::Command;
 
 #[test]
 fn sprout_and_verus_over_tcp_keep_the_queue_short_and_the_link_busy() {
     let folder = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let arguments = "compare --emu --traces 12mbit --schemes alcc-sprout-inband,alcc-verus-inband --duration 6s --runs 1 --json --out";
-    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
-        .args(arguments.split(' '))
-        .arg(folder.path().join("out"))
-        .current_dir(root)
-        .output()
-        .expect("alcc starts");
-    let says = String::from_utf8_lossy(&output.stderr).into_owned();
-    let known = ["find nginx", "find curl", "namespace", "device"];
-    if output.status.code() == Some(2) && known.iter().any(|k| says.contains(k)) {
-        support::lacks::lacks(says.trim());
+    let mut command = real::alcc(&arguments.split(' ').collect::<Vec<_>>());
+    command.arg(folder.path().join("out"));
+    let Some(output) = real::done(&mut command, real::PROGRAMS) else {
         return;
-    }
-    assert!(output.status.success(), "{says}");
+    };
     let results: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let flows = results["flows"].as_array().unwrap();
     assert_eq!(flows.len(), 2, "{results}");

@@ -3,7 +3,10 @@
 //! and the status.
 #[path = "../../runtime/bpf/tests/support/mod.rs"]
 mod controls;
+#[path = "support/kernel.rs"]
+mod kernel;
 
+use kernel::{command as alcc, done};
 use nix::libc;
 use nix::mount::{MsFlags, mount};
 use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
@@ -30,19 +33,6 @@ fn refused(command: &mut Command) -> (Option<i32>, String) {
     let said = String::from_utf8(out.stderr.clone()).unwrap();
     assert_eq!(said.lines().count(), 1, "{command:?}: {out:?}");
     (out.status.code(), said)
-}
-
-fn alcc(args: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
-    command.args(args.split(' '));
-    command
-}
-
-fn done(args: &str) -> String {
-    let out = alcc(args).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "alcc {args}: {said}");
-    String::from_utf8(out.stdout).unwrap()
 }
 
 fn hide(folder: &str) {

@@ -1,35 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table of native forms and those above TCP, very short: `alcc send` and `alcc recv` on
 //! emulated links. Figures on a busy machine say little, so only what must hold anyway is checked.
-mod support {
-    pub(crate) mod lacks;
-}
+#[path = "support/real.rs"]
+mod real;
 
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 #[test]
 fn forms_of_one_algorithm_run_beside_each_other() {
     let folder = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let arguments = "compare --emu --traces 12mbit --schemes copa-udp,alcc-copa-inband --duration 2s --runs 2 --json --out";
-    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
-        .args(arguments.split(' '))
-        .arg(folder.path())
-        // Nothing here needs a web server.
-        .env("ALCC_NGINX", "/no/such/nginx")
-        .current_dir(root)
-        .output()
-        .expect("alcc starts");
-    let says = String::from_utf8_lossy(&output.stderr).into_owned();
-    let known = ["namespace", "device"];
-    if output.status.code() == Some(2) && known.iter().any(|k| says.contains(k)) {
-        support::lacks::lacks(says.trim());
+    let mut command = real::alcc(&arguments.split(' ').collect::<Vec<_>>());
+    command.arg(folder.path());
+    // Nothing here needs a web server.
+    command.env("ALCC_NGINX", "/no/such/nginx");
+    let Some(output) = real::done(&mut command, &["namespace", "device"]) else {
         return;
-    }
-    assert!(output.status.success(), "{says}");
+    };
     let results: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let flows = results["flows"].as_array().unwrap();
     let order: Vec<String> = flows

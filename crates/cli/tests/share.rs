@@ -4,6 +4,8 @@
 //! privileges: says "skipped" where they are not there.
 #[path = "support/c_library.rs"]
 mod c_library;
+#[path = "support/lacks.rs"]
+mod support;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};

@@ -5,34 +5,21 @@
 mod c_library;
 #[path = "../../runtime/bpf/tests/support/mod.rs"]
 mod controls;
+#[path = "support/kernel.rs"]
+mod kernel;
 mod support;
 #[path = "steered/written_ahead.rs"]
 mod written_ahead;
 
 use alcc_units::Span;
 use controls::controls_alone;
+use kernel::{alcc, bytes};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::World;
-
-/// Less where it takes long anyway.
-fn bytes() -> usize {
-    if controls::slow_machine() {
-        2_000_000
-    } else {
-        4_000_000
-    }
-}
-
-fn alcc(args: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_alcc"))
-        .args(args.split(' '))
-        .output()
-        .unwrap()
-}
 
 /// 12 Mbit/s, 40 ms, a queue of 100 packets.
 fn lossy(data: f64, acks: f64) -> alcc_emu::PathSpec {

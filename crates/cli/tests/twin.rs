@@ -2,43 +2,22 @@
 //! One scenario on both sides: real programs on an emulated link, and the simulator. Figures on a
 //! busy machine say little, so only what must hold anyway is checked; `alcc compare --sim --emu`
 //! shows how far the sides are apart.
-mod support {
-    pub(crate) mod lacks;
-}
+#[path = "support/real.rs"]
+mod real;
 
 use serde_json::Value;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-fn alcc(arguments: &str) -> Output {
-    // nginx may have been unpacked for us beside the build's output, and tests run in their crate's
-    // folder.
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    Command::new(env!("CARGO_BIN_EXE_alcc"))
-        .args(arguments.split_whitespace())
-        .current_dir(root)
-        .output()
-        .expect("alcc starts")
+fn alcc(arguments: &str) -> Command {
+    real::alcc(&arguments.split_whitespace().collect::<Vec<_>>())
 }
 
 #[test]
 fn two_flows_on_one_link_have_twins() {
-    let output = alcc(
-        "sim --emu --link 12mbit --up 12mbit --flow fixed:window=20/over=cubic --flow fixed:window=10/over=cubic@1s --duration 4s --json",
-    );
-    let says = String::from_utf8_lossy(&output.stderr).into_owned();
-    let known = [
-        "find nginx",
-        "find curl",
-        "namespace",
-        "device",
-        "libalcc_preload",
-    ];
-    if output.status.code() == Some(2) && known.iter().any(|k| says.contains(k)) {
-        support::lacks::lacks(says.trim());
+    let arguments = "sim --emu --link 12mbit --up 12mbit --flow fixed:window=20/over=cubic --flow fixed:window=10/over=cubic@1s --duration 4s --json";
+    let Some(output) = real::done(&mut alcc(arguments), real::PROGRAMS) else {
         return;
-    }
-    assert!(output.status.success(), "{says}");
+    };
     let results: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let flows = results["flows"].as_array().unwrap();
     let sides: Vec<&str> = flows.iter().map(|f| f["side"].as_str().unwrap()).collect();
@@ -85,7 +64,7 @@ fn what_real_programs_cannot_do_is_refused_by_name() {
         ("--flow cubic/rtt=80ms", "--rtt"),
         ("--flow udp:rate=5mbit", "datagrams"),
     ] {
-        let output = alcc(&format!("sim --emu {arguments}"));
+        let output = alcc(&format!("sim --emu {arguments}")).output().unwrap();
         let says = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{arguments}: {says}");
         assert!(says.contains(part), "{arguments}: {says}");

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The other end: plain sockets of the test itself.
+#[path = "../support/reset.rs"]
+mod reset;
+
 use crate::case::Client;
-use nix::sys::socket::{setsockopt, sockopt};
+use reset::reset;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -71,15 +74,6 @@ pub(crate) fn attend(client: Client, mut stream: TcpStream, gone: &Receiver<()>)
         }
     }
     drain(client, &mut stream)
-}
-
-fn reset(stream: TcpStream) {
-    let at_once = nix::libc::linger {
-        l_onoff: 1,
-        l_linger: 0,
-    };
-    setsockopt(&stream, sockopt::Linger, &at_once).unwrap();
-    drop(stream);
 }
 
 fn drain(client: Client, from: &mut TcpStream) -> End {

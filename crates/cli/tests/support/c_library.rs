@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Programs of this folder's `c`, with the C library.
-#[path = "lacks.rs"]
-mod lacks;
-
-use lacks::lacks;
+use crate::support::lacks;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A world for tests with real programs: the distribution's nginx on one side of an emulated link,
 //! curl on the other.
+mod certificate;
 mod early;
+pub(crate) mod lacks;
 
 use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
 use alcc_link::{DirectionSpec, RateSpec};
 use alcc_units::{Rate, Span};
+pub(crate) use certificate::certificate;
+pub(crate) use lacks::lacks;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-/// Says "skipped" where something is missing; where nothing may be skipped (CI) it fails instead.
-pub(crate) fn lacks(what: &str) -> bool {
-    println!("skipped: needs {what}");
-    assert!(std::env::var_os("CI").is_none(), "CI must have {what}");
-    true
-}
 
 /// True, and said, if this machine cannot run the world.
 pub(crate) fn impossible() -> bool {
@@ -166,28 +163,8 @@ impl World {
     /// Writes nginx's configuration, with these lines at its top.
     pub(crate) fn configure(&self, main: &str) {
         if !self.path("key.pem").exists() {
-            let made = Command::new("openssl")
-                .args([
-                    "req",
-                    "-x509",
-                    "-newkey",
-                    "ec",
-                    "-pkeyopt",
-                    "ec_paramgen_curve:prime256v1",
-                    "-nodes",
-                    "-days",
-                    "2",
-                    "-subj",
-                    "/CN=test",
-                ])
-                .arg("-keyout")
-                .arg(self.path("key.pem"))
-                .arg("-out")
-                .arg(self.path("cert.pem"))
-                .stderr(Stdio::null())
-                .status()
-                .unwrap();
-            assert!(made.success());
+            let (crt, key) = (self.path("cert.pem"), self.path("key.pem"));
+            certificate(&crt, &key, "test", &[]);
         }
         let dir = self.dir.path().display();
         let temp: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -231,23 +208,18 @@ impl World {
             "{curl}: {}",
             String::from_utf8_lossy(&out.stderr)
         );
-        String::from_utf8(out.stdout)
-            .unwrap()
-            .split_whitespace()
-            .next()
-            .unwrap()
-            .to_owned()
+        first_word(out.stdout)
     }
+}
+
+fn first_word(said: Vec<u8>) -> String {
+    let said = String::from_utf8(said).unwrap();
+    said.split_whitespace().next().unwrap().to_owned()
 }
 
 fn sha256(path: &Path) -> String {
     let out = Command::new("sha256sum").arg(path).output().unwrap();
-    String::from_utf8(out.stdout)
-        .unwrap()
-        .split_whitespace()
-        .next()
-        .unwrap()
-        .to_owned()
+    first_word(out.stdout)
 }
 
 /// nginx, under `alcc run` or not.

@@ -14,6 +14,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+/// A window of two segments shuts at nearly every write.
+const RUN: [&str; 6] = [
+    "run",
+    "--quiet",
+    "--loopback",
+    "--cc",
+    "fixed:window=2",
+    "--",
+];
+
 const DEADLINE: Duration = Duration::from_secs(30);
 /// What each client is to get.
 const BYTES: usize = 60_000;
@@ -215,16 +225,8 @@ impl Program {
 
     /// Every error at every part of a write; what went wrong, and the status.
     pub(crate) fn parts(&self) -> (String, Option<i32>) {
-        let run = [
-            "run",
-            "--quiet",
-            "--loopback",
-            "--cc",
-            "fixed:window=2",
-            "--",
-        ];
         let out = Command::new(env!("CARGO_BIN_EXE_alcc"))
-            .args(run)
+            .args(RUN)
             .arg("env")
             .arg(&self.parts)
             .env("LD_PRELOAD", &self.shim)
@@ -247,14 +249,7 @@ impl Program {
         let (port, _mine) = free_port();
         let mut command = if under {
             let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
-            command.args([
-                "run",
-                "--quiet",
-                "--loopback",
-                "--cc",
-                "fixed:window=2",
-                "--",
-            ]);
+            command.args(RUN);
             // For the program alone: alcc itself is not under torture.
             command.arg("env");
             command

@@ -154,6 +154,16 @@ impl Case {
         Direction::new(&self.spec, self.order, self.seed)
     }
 
+    /// Nothing but the rate, and its changes, holds a packet back.
+    fn rate_alone(&self) -> Self {
+        let mut plain = self.clone();
+        plain.spec.queue = QueueSpec::infinite();
+        plain.spec.delay = Span::ZERO;
+        plain.spec.radio = Vec::new();
+        plain.spec.loss = 0.0;
+        plain
+    }
+
     /// Called exactly when it asks to be.
     fn punctual(&self) -> Vec<Outcome> {
         let mut direction = self.direction();
@@ -394,12 +404,8 @@ proptest! {
     #[test]
     fn a_trace_link_is_as_one_that_walks_every_opportunity(case in case()) {
         let RateSpec::Trace(trace) = &case.spec.rate else { return Ok(()) };
-        let mut plain = case.clone();
+        let mut plain = case.rate_alone();
         plain.spec.changes = Changes::default();
-        plain.spec.queue = QueueSpec::infinite();
-        plain.spec.delay = Span::ZERO;
-        plain.spec.radio = Vec::new();
-        plain.spec.loss = 0.0;
         let mut want = Vec::new();
         let mut waiting: Vec<(Packet, u64)> = Vec::new();
         let mut pushes = plain.pushes.iter().peekable();
@@ -427,12 +433,8 @@ proptest! {
     #[test]
     fn a_fixed_link_is_as_the_sum_of_its_packets(case in case()) {
         let RateSpec::Fixed(rate) = case.spec.rate else { return Ok(()) };
-        let mut plain = case.clone();
+        let mut plain = case.rate_alone();
         plain.spec.changes = Changes::default();
-        plain.spec.queue = QueueSpec::infinite();
-        plain.spec.delay = Span::ZERO;
-        plain.spec.radio = Vec::new();
-        plain.spec.loss = 0.0;
         let rate = u128::from(rate.as_bps());
         // in units of 1 / rate ns
         let mut free = 0_u128;
@@ -450,11 +452,7 @@ proptest! {
     #[test]
     fn a_changing_link_is_as_the_sum_of_its_rates(case in case()) {
         let RateSpec::Fixed(rate) = case.spec.rate else { return Ok(()) };
-        let mut plain = case.clone();
-        plain.spec.queue = QueueSpec::infinite();
-        plain.spec.delay = Span::ZERO;
-        plain.spec.radio = Vec::new();
-        plain.spec.loss = 0.0;
+        let mut plain = case.rate_alone();
         for step in &mut plain.spec.changes.steps {
             step.loss = None;
         }

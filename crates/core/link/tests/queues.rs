@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Queues that tell flows apart or draw lots: sequences worked out by hand from the RFCs,
 //! frequencies from the formula.
+mod support;
+
 use alcc_link::queue::Enqueue;
-use alcc_link::{
-    Dir, Direction, DirectionSpec, DropReason, Ecn, Outcome, Packet, Queue, QueueSpec, RateSpec,
-};
-use alcc_trace::Trace;
+use alcc_link::{Direction, DropReason, Ecn, Outcome, Packet, Queue, QueueSpec, RateSpec};
 use alcc_units::{Bytes, Rate, Rng, Time};
+use support::{link, trace};
 
 fn queue(text: &str) -> Box<dyn Queue> {
     text.parse::<QueueSpec>().unwrap().queue()
@@ -42,19 +42,6 @@ fn flows(queue: &mut dyn Queue, n: usize) -> Vec<u32> {
         .map_while(|_| queue.dequeue(Time::ZERO, &mut Vec::new()))
         .map(|q| q.packet.flow)
         .collect()
-}
-
-fn link(rate: RateSpec, queue: &str) -> Direction {
-    let spec = DirectionSpec {
-        rate,
-        queue: queue.parse().unwrap(),
-        ..DirectionSpec::default()
-    };
-    Direction::new(&spec, Dir::Down, 1)
-}
-
-fn trace(ms: &[u32]) -> RateSpec {
-    RateSpec::Trace(Trace::new(ms.to_vec()).unwrap())
 }
 
 fn run(link: &mut Direction, pushes: impl IntoIterator<Item = (u64, Packet)>) -> Vec<Outcome> {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Vectors worked out by hand from what the models promise, not from what they do.
+mod support;
+
 use alcc_link::{
     Changes, Dir, Direction, DirectionSpec, DropReason, Ecn, Outcome, Packet, QueueSpec, RateSpec,
 };
-use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Span, Time};
+use support::{link, trace};
 
 fn packet(id: u64, len: u64) -> Packet {
     Packet {
@@ -17,19 +19,6 @@ fn packet(id: u64, len: u64) -> Packet {
 
 fn us(us: u64) -> Time {
     Time::from_nanos(us * 1000)
-}
-
-fn link(rate: RateSpec, queue: &str) -> Direction {
-    let spec = DirectionSpec {
-        rate,
-        queue: queue.parse().unwrap(),
-        ..DirectionSpec::default()
-    };
-    Direction::new(&spec, Dir::Down, 1)
-}
-
-fn trace(ms: &[u32]) -> RateSpec {
-    RateSpec::Trace(Trace::new(ms.to_vec()).unwrap())
 }
 
 /// (packet, delivered at, queueing delay), in ns.

@@ -106,16 +106,22 @@ impl Engine for Bytes {
     }
 }
 
-#[test]
-fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
-    let (mut to, from) = UnixStream::pair().unwrap();
+/// Where bytes are written, and who counts them.
+fn bytes() -> (UnixStream, Shared<Bytes>) {
+    let (to, from) = UnixStream::pair().unwrap();
     let fd = from.as_raw_fd();
     let engine = Bytes {
         from,
         count: 0,
         due: None,
     };
-    let shared = Shared::new(engine, fd).with_waker().unwrap();
+    (to, Shared::new(engine, fd))
+}
+
+#[test]
+fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
+    let (mut to, shared) = bytes();
+    let shared = shared.with_waker().unwrap();
     let (woken, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for wanted in [1, 2, 3] {
@@ -172,14 +178,7 @@ fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
 #[test]
 fn who_only_waits_is_not_woken_by_what_comes_for_another_thread() {
     const ENOUGH: usize = 1 << 30;
-    let (mut to, from) = UnixStream::pair().unwrap();
-    let fd = from.as_raw_fd();
-    let engine = Bytes {
-        from,
-        count: 0,
-        due: None,
-    };
-    let shared = Shared::new(engine, fd);
+    let (mut to, shared) = bytes();
     let (woken, heard) = (AtomicUsize::new(0), AtomicUsize::new(0));
     // What was found is judged when the other thread has ended: the scope waits for it.
     let (made, then, during) = std::thread::scope(|scope| {

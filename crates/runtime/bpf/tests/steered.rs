@@ -22,6 +22,17 @@ use std::process::{Command, Stdio};
 const UNPRIVILEGED: &str = "ALCC_TEST_UNPRIVILEGED";
 const NOBODY: u32 = 65_534;
 
+/// It is chosen, has the windows that are asked for, and tells of its acknowledgements.
+fn follows(sender: &mut Sender, steered: &Steered) {
+    steer_it(&sender.socket);
+    let samples = sender.reaches(steered, 5, 5);
+    assert!(samples.acks > 0 && !samples.last.is_empty());
+    assert!(samples.last.is_sorted_by_key(|s| s.at), "{samples:?}");
+    assert!(samples.last.iter().any(|s| s.rtt.is_some()), "{samples:?}");
+    sender.reaches(steered, 8, 8);
+    sender.reaches(steered, 1, 2);
+}
+
 fn as_anybody() {
     let steered = Steered::open().expect("every user may");
     let mut sender = Sender::new("127.0.0.1:0");
@@ -29,13 +40,7 @@ fn as_anybody() {
         steered.samples(sender.socket.as_raw_fd()).is_err(),
         "not chosen yet"
     );
-    steer_it(&sender.socket);
-    let samples = sender.reaches(&steered, 5, 5);
-    assert!(samples.acks > 0 && !samples.last.is_empty());
-    assert!(samples.last.is_sorted_by_key(|s| s.at), "{samples:?}");
-    assert!(samples.last.iter().any(|s| s.rtt.is_some()), "{samples:?}");
-    sender.reaches(&steered, 8, 8);
-    sender.reaches(&steered, 1, 2);
+    follows(&mut sender, &steered);
     // What is no socket, and what is no TCP socket.
     let file = std::fs::File::open("/dev/null").unwrap();
     assert!(steered.steer(file.as_raw_fd(), &window(5), 1).is_err());
@@ -258,13 +263,7 @@ fn as_container() {
         let mut sender = Sender::new(address);
         let unknown = steered.samples(sender.socket.as_raw_fd()).unwrap_err();
         assert_eq!(unknown.kind(), std::io::ErrorKind::NotFound);
-        steer_it(&sender.socket);
-        let samples = sender.reaches(&steered, 5, 5);
-        assert!(samples.acks > 0 && !samples.last.is_empty());
-        assert!(samples.last.is_sorted_by_key(|s| s.at), "{samples:?}");
-        assert!(samples.last.iter().any(|s| s.rtt.is_some()), "{samples:?}");
-        sender.reaches(&steered, 8, 8);
-        sender.reaches(&steered, 1, 2);
+        follows(&mut sender, &steered);
         nonsense(&sender.socket);
         sender.reaches(&steered, 6, 6);
         last = Some(sender);

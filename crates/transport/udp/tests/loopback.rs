@@ -39,11 +39,17 @@ fn client() -> Client {
     Client::new(UdpSocket::bind("127.0.0.1:0").expect("a port")).expect("a client")
 }
 
-fn send(stream: &Stream, bytes: &[u8]) {
+/// Waits until it is open; when it began to.
+fn opened(stream: &Stream) -> Instant {
     let begun = Instant::now();
     while !stream.wait_open(TURN).expect("opens") {
         assert!(begun.elapsed() < PATIENCE);
     }
+    begun
+}
+
+fn send(stream: &Stream, bytes: &[u8]) {
+    let begun = opened(stream);
     let mut left = bytes;
     while !left.is_empty() {
         let room = stream.room(TURN).expect("room").min(left.len());
@@ -117,10 +123,7 @@ fn the_rest_of_a_packet_leaves_while_the_application_pauses() {
     let server = server();
     let client = client();
     let stream = connect(&client, server.address(), "cubic", Span::from_secs(20));
-    let begun = Instant::now();
-    while !stream.wait_open(TURN).expect("opens") {
-        assert!(begun.elapsed() < PATIENCE);
-    }
+    opened(&stream);
     let arrived = server.accept(Span::from_secs(20)).expect("a flow");
     let mut buffer = [0; 5000];
     for _ in 0..3 {
@@ -138,10 +141,7 @@ fn a_sender_that_gives_up_is_noticed_and_nobody_there_is_too() {
     let server = server();
     let client = client();
     let stream = connect(&client, server.address(), "cubic", Span::from_secs(20));
-    let begun = Instant::now();
-    while !stream.wait_open(TURN).expect("opens") {
-        assert!(begun.elapsed() < PATIENCE);
-    }
+    opened(&stream);
     let arrived = server.accept(Span::from_secs(20)).expect("a flow");
     assert_eq!(stream.write(b"hello").expect("written"), 5);
     let mut buffer = [0; 100];

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What tests of the kernel's controls type, and how much they send.
+#![allow(dead_code, reason = "each test file uses its part")]
+use crate::controls;
+use std::process::{Command, Output};
+
+pub(crate) fn command(args: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    command.args(args.split(' '));
+    command
+}
+
+pub(crate) fn alcc(args: &str) -> Output {
+    command(args).output().unwrap()
+}
+
+/// What it printed; it must have worked.
+pub(crate) fn done(args: &str) -> String {
+    let out = alcc(args);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "alcc {args}: {said}");
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// Less where it takes long anyway.
+pub(crate) fn bytes() -> usize {
+    if controls::slow_machine() {
+        2_000_000
+    } else {
+        4_000_000
+    }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Commands of alcc that start real programs on emulated links.
+#[path = "lacks.rs"]
+mod lacks;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// What it says of a machine without the programs, the namespaces or the library.
+#[allow(dead_code, reason = "not every test needs a web server")]
+pub(crate) const PROGRAMS: &[&str] = &[
+    "find nginx",
+    "find curl",
+    "namespace",
+    "device",
+    "libalcc_preload",
+];
+
+/// `alcc` with these words, in the project's folder: nginx may have been unpacked for us beside the
+/// build's output, and tests run in their crate's folder.
+pub(crate) fn alcc(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    command.args(words).current_dir(root);
+    command
+}
+
+/// What it printed; it must have worked. `None`, and said, where it names one of `missing`.
+pub(crate) fn done(command: &mut Command, missing: &[&str]) -> Option<Output> {
+    let output = command.output().expect("alcc starts");
+    let says = String::from_utf8_lossy(&output.stderr).into_owned();
+    let found = says
+        .lines()
+        .find(|line| missing.iter().any(|m| line.contains(m)));
+    if let (Some(2), Some(line)) = (output.status.code(), found) {
+        lacks::lacks(line);
+        return None;
+    }
+    assert!(output.status.success(), "{says}");
+    Some(output)
+}
