@@ -37,11 +37,16 @@ impl FromStr for Place {
         if text.contains('/') {
             return Ok(Self::Path(text.into()));
         }
-        text.parse().map(Self::Address).map_err(|_: String| {
-            format!(
+        match text.parse::<Listen>() {
+            // Nobody would know which one the kernel has chosen.
+            Ok(Listen { port: 0, .. }) => Err(format!(
+                "'{text}': port 0 is any port, which nobody would find: choose one, such as :9101"
+            )),
+            Ok(address) => Ok(Self::Address(address)),
+            Err(_) => Err(format!(
                 "'{text}' is no place to listen: write 127.0.0.1:9101, :9101 or a path with a /"
-            )
-        })
+            )),
+        }
     }
 }
 

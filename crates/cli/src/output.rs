@@ -39,7 +39,7 @@ pub(crate) fn folder(path: &Path) -> Result<(), Failure> {
 pub(crate) fn will_be_written(file: &Path) -> Result<(), Failure> {
     let wrong = |e: io::Error| Failure::usage(format!("write {}: {}", file.display(), reason(&e)));
     if file.is_dir() {
-        return Err(wrong(ErrorKind::IsADirectory.into()));
+        return Err(wrong(Errno::EISDIR.into()));
     }
     let around = file.parent().filter(|path| !path.as_os_str().is_empty());
     let place = if file.exists() {

@@ -4,7 +4,7 @@ use crate::loader;
 use crate::output::{Product, note};
 use crate::trial::{PLAIN, Plan};
 use crate::uncontrolled::NotControlled;
-use crate::wording::{count, hint, megabytes};
+use crate::wording::{count, hint, megabytes, note_refused};
 use alcc_observe::{Missed, MissedCount, Segment};
 use alcc_socket::{Settings, Triple};
 use std::ffi::OsString;
@@ -142,13 +142,10 @@ impl Summary<'_> {
                 count(totals.failures, "process")
             ));
         }
-        if totals.under_refused > 0 {
-            note(format_args!(
-                "alcc: {} kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
-                count(totals.under_refused, "connection"),
-                self.settings.under.as_deref().unwrap_or("of its rule")
-            ));
-        }
+        note_refused(
+            totals.under_refused,
+            self.settings.under.as_deref().unwrap_or("of its rule"),
+        );
     }
 
     /// All algorithms in use, the one with most bytes first. Without a connection: the selected

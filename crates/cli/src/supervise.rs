@@ -9,6 +9,19 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+/// Why a program cannot be started, and what would help.
+pub(crate) fn not_started(name: &str, why: &io::Error) -> Failure {
+    Failure::usage(match why.kind() {
+        io::ErrorKind::NotFound => {
+            format!("start {name}: not found: install it, or give its full path")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("start {name}: no permission to run it, or to look into a folder of PATH")
+        }
+        _ => format!("start {name}: {why}"),
+    })
+}
+
 /// Runs the command and waits for it and for every process it leaves behind (a server that goes
 /// into the background becomes our child). Every signal that can be caught, but for SIGCHLD, is
 /// passed on. The exit status is the command's, or 128 and the signal that ended it. `began` is
@@ -23,15 +36,7 @@ pub(crate) fn run(command: &mut Command, began: impl FnOnce()) -> Result<ExitCod
     let handover = Handover::of(command, before)?;
     // SAFETY: the closure makes only calls that are allowed between fork and exec.
     unsafe { command.pre_exec(move || handover.take()) };
-    let child = command.spawn().map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Failure::usage(format!(
-            "start {name}: not found; install it, or give its full path"
-        )),
-        io::ErrorKind::PermissionDenied => {
-            Failure::usage(format!("start {name}: no permission to run it"))
-        }
-        _ => Failure::usage(format!("start {name}: {e}")),
-    })?;
+    let child = command.spawn().map_err(|e| not_started(&name, &e))?;
     began();
     let child = child.id().cast_signed();
     let mut status = None;

@@ -4,8 +4,9 @@ use crate::failure::Failure;
 use crate::output::{note, print};
 use alcc_units::want_number;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, Parser};
-use std::ffi::OsString;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, Parser};
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -13,7 +14,42 @@ use std::process::ExitCode;
 /// mistake, there is nothing to run.
 pub(crate) fn parse<T: Parser>() -> Result<T, Result<ExitCode, Failure>> {
     let words = joined(std::env::args_os().collect());
-    T::try_parse_from(&words).map_err(|error| answer(&error, &words, &T::command()))
+    let program = T::command();
+    let wrong = |error: clap::Error| answer(&error, &words, &program);
+    let matches = program
+        .clone()
+        .try_get_matches_from(&words)
+        .map_err(wrong)?;
+    if let Some(what) = empty(&program, &matches) {
+        let (name, _) = command(&program, &words);
+        let what = format!("{what}; see '{name} --help'");
+        return Err(Err(Failure::usage(what)));
+    }
+    T::from_arg_matches(&matches).map_err(wrong)
+}
+
+/// What is wrong if a value is an empty word: a shell makes such of a variable that is not set, and
+/// no option means anything by it. Of CMD only the name is looked at: its words are its own.
+fn empty(program: &Command, matches: &ArgMatches) -> Option<String> {
+    if let Some((name, below)) = matches.subcommand() {
+        return empty(program.find_subcommand(name)?, below);
+    }
+    program.get_arguments().find_map(|arg| {
+        let id = arg.get_id().as_str();
+        if matches.value_source(id) != Some(ValueSource::CommandLine) {
+            return None;
+        }
+        let of_cmd = arg.is_trailing_var_arg_set() || arg.is_last_set();
+        let ours = if of_cmd { 1 } else { usize::MAX };
+        let mut values = matches.get_raw(id)?.take(ours);
+        values.any(OsStr::is_empty).then(|| {
+            let name = match arg.get_long() {
+                Some(option) => format!("--{option}"),
+                None => id.to_uppercase(),
+            };
+            format!("'{name}' is an empty word: give a value (a shell variable that is not set?)")
+        })
+    })
 }
 
 /// `--seed -1` as `--seed=-1`: no option is a digit, so that the option can say what is wrong with
@@ -206,6 +242,34 @@ fn command<'a>(program: &'a Command, words: &[OsString]) -> (String, &'a Command
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn an_empty_word_is_found_where_it_is_ours() {
+        let program = crate::Cli::command();
+        let found = |line: &str| {
+            let words = line.split(' ');
+            let matches = program.clone().try_get_matches_from(words).unwrap();
+            empty(&program, &matches)
+        };
+        for (line, part) in [
+            ("alcc sim --link ", "'--link' is an empty word"),
+            ("alcc sim --flow=", "'--flow' is an empty word"),
+            ("alcc trace stats  --seed 1", "is an empty word"),
+            ("alcc run --cc budget -- ", "is an empty word"),
+        ] {
+            assert!(found(line).unwrap().contains(part), "{line}");
+        }
+        // What follows the program's name is the program's.
+        for line in [
+            "alcc run -- sh -c ",
+            "alcc run sh -c ",
+            "alcc run sh -c x -- ",
+            "alcc list --json",
+        ] {
+            assert_eq!(found(line), None, "{line}");
+        }
+    }
 
     #[test]
     fn a_mistake_is_one_line() {

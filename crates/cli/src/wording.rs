@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Numbers and remarks as people read them.
+use crate::output::note;
 
 /// "1 connection", "2 connections".
 pub(crate) fn count(n: u64, what: &str) -> String {
@@ -14,6 +15,16 @@ pub(crate) fn count(n: u64, what: &str) -> String {
 /// "12.3 MB".
 pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// Says that so many connections do not have the congestion control that was asked for, if any.
+pub(crate) fn note_refused(connections: u64, under: &str) {
+    if connections > 0 {
+        note(format_args!(
+            "alcc: {} kept the kernel's own congestion control: --under {under} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
+            count(connections, "connection"),
+        ));
+    }
 }
 
 /// The reason and a fix.

@@ -9,11 +9,11 @@ use crate::output::{Product, folder, note};
 use crate::runs::enter;
 use crate::service::Service;
 use crate::trial::{self, Plan, Source, Watch};
-use crate::wording::{count, megabytes};
+use crate::wording::{count, megabytes, note_refused};
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
 use alcc_socket::own::Settings;
 use alcc_socket::{Deployment, Selection, Triple};
-use alcc_units::{Span, positive};
+use alcc_units::{Bytes, Span, positive};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
@@ -63,8 +63,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WITH")]
     share: Option<Share>,
     /// Bytes that may wait for the algorithm, per connection
-    #[arg(long, value_name = "BYTES", default_value = "131072")]
-    queue: NonZeroUsize,
+    #[arg(long, value_name = "BYTES", default_value = "131072", value_parser = positive::<Bytes>)]
+    queue: Bytes,
     #[command(flatten)]
     trial: trial::Args,
 }
@@ -196,7 +196,7 @@ fn settings(args: &Args, chosen: &Chosen, triple: &Triple) -> Settings {
         enforcement: triple.enforcement,
         under: chosen.under.clone(),
         share: chosen.share,
-        queue: args.queue.get(),
+        queue: usize::try_from(args.queue.get()).unwrap_or(usize::MAX),
         seed: args.service.seed,
         log: args.service.log.clone(),
         fault: args.service.fault,
@@ -289,11 +289,8 @@ fn conclude(
             args.to
         ));
     }
-    if totals.under_refused > 0 {
-        note(format_args!(
-            "alcc: {} kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
-            count(totals.under_refused, "connection"),
-            chosen.under.as_deref().unwrap_or_default()
-        ));
-    }
+    note_refused(
+        totals.under_refused,
+        chosen.under.as_deref().unwrap_or_default(),
+    );
 }

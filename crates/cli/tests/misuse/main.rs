@@ -8,5 +8,6 @@ mod streams;
 #[path = "../support/wait.rs"]
 mod wait;
 mod words;
+mod wrong;
 
 const ALCC: &str = env!("CARGO_BIN_EXE_alcc");

@@ -76,7 +76,7 @@ pub enum TraceError {
     },
     /// A rate factor that gives no trace.
     #[error(
-        "scale trace: factor {factor} is not possible: it must be above 0 and leave at most {MAX_OPPORTUNITIES} opportunities"
+        "scale trace: factor {factor:?} is not possible: it must be above 0 and leave at most {MAX_OPPORTUNITIES} opportunities"
     )]
     BadFactor {
         /// The factor.

@@ -63,8 +63,9 @@ impl std::fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-/// What the standard library says of a number that cannot be read, and what a reader needs.
-const NUMBERS: [(&str, &str); 5] = [
+/// What the standard library says of a number or an address that cannot be read, and what a reader
+/// needs.
+const NUMBERS: [(&str, &str); 6] = [
     ("invalid digit found in string", "want a whole number"),
     (
         "cannot parse integer from empty string",
@@ -76,6 +77,10 @@ const NUMBERS: [(&str, &str); 5] = [
     ),
     ("number would be zero for non-zero type", "want at least 1"),
     ("invalid float literal", "want a number"),
+    (
+        "invalid IP address syntax",
+        "want an address such as 192.0.2.1 or 2001:db8::1",
+    ),
 ];
 
 /// An error text in which what the standard library says of numbers tells what to write.
@@ -230,6 +235,8 @@ mod tests {
         let zero = "0".parse::<std::num::NonZeroU16>().unwrap_err();
         assert_eq!(of(&zero), "want at least 1");
         assert_eq!(of(&"x".parse::<f64>().unwrap_err()), "want a number");
+        let name = "localhost".parse::<std::net::IpAddr>().unwrap_err();
+        assert!(of(&name).starts_with("want an address such as 192"));
     }
 
     #[test]

@@ -3,7 +3,7 @@ use crate::LabError;
 use alcc_emu::PathSpec;
 use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec};
 use alcc_results::Row;
-use alcc_results::scenario::random_start;
+use alcc_results::scenario::{random_start, why_not_read};
 use alcc_trace::{SCENARIOS, Scenario, Trace, scenario};
 use alcc_units::{Rate, Span, UnitError, positive};
 use std::fs::{self, File};
@@ -336,7 +336,7 @@ fn recording(file: &Path) -> Result<Trace, LabError> {
         File::open(file).map_err(LabError::os(format!("open the trace {}", file.display())))?;
     Trace::read(BufReader::new(opened)).map_err(|e| LabError::Trace {
         path: file.to_owned(),
-        why: e.to_string(),
+        why: why_not_read(&e),
     })
 }
 

@@ -213,6 +213,13 @@ impl Selection {
                 // A process of a cgroup may end while we look; one that was named may not.
                 Err(error) if self.pid == Some(pid) => {
                     let path = format!("/proc/{pid}");
+                    let error = match error.kind() {
+                        kind @ ErrorKind::NotFound => Error::new(
+                            kind,
+                            "no process has this number: it has ended, or it is a wrong one",
+                        ),
+                        _ => error,
+                    };
                     return Err(BpfError::file("look at the process", path, error));
                 }
                 Err(_) => {}

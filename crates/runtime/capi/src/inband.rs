@@ -205,6 +205,20 @@ fn option(fd: c_int, name: c_int) -> Result<c_int, c_int> {
         .ok_or_else(alcc_sys::errno)
 }
 
+/// Gives back what [`pointer`] gave out. NULL is allowed.
+///
+/// # Safety
+/// It is from there, and nobody uses it any more.
+unsafe fn free<T>(given: *mut T) {
+    boundary(|| {
+        if !given.is_null() {
+            // SAFETY: by contract.
+            drop(unsafe { Box::from_raw(given) });
+        }
+        Ok(0i32)
+    });
+}
+
 /// A pointer, or NULL and errno.
 fn pointer<T>(made: impl FnOnce() -> Result<*mut T, c_int>) -> *mut T {
     // `boundary` wants a number.
@@ -417,13 +431,8 @@ pub unsafe extern "C" fn alcc_inband_get_info(
 /// told that this was no end. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_close(s: *mut alcc_inband) {
-    boundary(|| {
-        if !s.is_null() {
-            // SAFETY: made by `alcc_inband_wrap`, and given back.
-            drop(unsafe { Box::from_raw(s) });
-        }
-        Ok(0i32)
-    });
+    // SAFETY: made by `alcc_inband_wrap`, and given back.
+    unsafe { free(s) }
 }
 
 impl alcc_inband_info {
@@ -654,11 +663,6 @@ pub unsafe extern "C" fn alcc_session_get_info(
 /// Frees it. The peer learns nothing by that: close the stream below. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_free(s: *mut alcc_session) {
-    boundary(|| {
-        if !s.is_null() {
-            // SAFETY: made by `alcc_session_new`, and given back.
-            drop(unsafe { Box::from_raw(s) });
-        }
-        Ok(0i32)
-    });
+    // SAFETY: made by `alcc_session_new`, and given back.
+    unsafe { free(s) }
 }

@@ -46,11 +46,16 @@ impl Base for Unix {
             }
         });
         let listener = listener.map_err(|why| {
-            let fix = match why.kind() {
-                io::ErrorKind::AddrInUse => ": stop what listens there, or choose another path",
-                _ => "",
+            let why = match why.kind() {
+                io::ErrorKind::AddrInUse => {
+                    format!("{why}: stop what listens there, or choose another path")
+                }
+                io::ErrorKind::NotFound => {
+                    "there is no such folder: make it, or choose another path".to_owned()
+                }
+                _ => why.to_string(),
             };
-            Error::Usage(format!("{what}: {why}{fix}"))
+            Error::Usage(format!("{what}: {why}"))
         })?;
         listener.set_nonblocking(true).map_err(Error::io(&what))?;
         Ok(Box::new(BoundPath { listener, path }))

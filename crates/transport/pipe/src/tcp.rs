@@ -39,6 +39,9 @@ pub fn connect(to: &Target, options: &Options, remedy: &str) -> Result<TcpStream
                 "connect to {address}: no answer within {} s: wrong host, or a firewall between?",
                 options.connect_timeout.as_secs_f64()
             ),
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => format!(
+                "connect to {address}: no way leads there: check the address, and the network of this host"
+            ),
             _ => format!("connect to {address}: {why}"),
         }),
         None => Failure::failed(format!("connect to {to}: it has no address")),
@@ -69,7 +72,12 @@ fn connect_to(address: SocketAddr, options: &Options) -> Result<TcpStream, Broke
     if let Some(ip) = options.bind {
         socket
             .bind(&SocketAddr::new(ip, 0).into())
-            .map_err(ours(format!("--bind {ip}")))?;
+            .map_err(|why| match why.kind() {
+                io::ErrorKind::AddrNotAvailable => Broken::Ours(Failure::usage(format!(
+                    "--bind {ip}: it is no address of this host: choose another"
+                ))),
+                _ => ours(format!("--bind {ip}"))(why),
+            })?;
     }
     socket
         .connect_timeout(&address.into(), options.connect_timeout)

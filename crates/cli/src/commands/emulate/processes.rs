@@ -2,7 +2,7 @@
 //! The programs at both ends: signals to them, their end, and what they leave behind.
 use crate::failure::Failure;
 use crate::handover::Handover;
-use crate::supervise::{Change, Exit, change, next_signal, stop_too};
+use crate::supervise::{Change, Exit, change, next_signal, not_started, stop_too};
 use alcc_emu::Namespace;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
@@ -51,15 +51,7 @@ impl Processes {
                 handover.take()
             });
         }
-        let child = command.spawn().map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => {
-                Failure::usage(format!("start {name}: not found: install it or check PATH"))
-            }
-            io::ErrorKind::PermissionDenied => Failure::usage(format!(
-                "start {name}: no permission to run it, or to look into a folder of PATH"
-            )),
-            _ => Failure::usage(format!("start {name}: {e}")),
-        })?;
+        let child = command.spawn().map_err(|e| not_started(&name, &e))?;
         Ok(Pid::from_raw(child.id().cast_signed()))
     }
 

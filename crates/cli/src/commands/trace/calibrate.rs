@@ -45,13 +45,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         args.scenarios.iter().map(find).collect::<Result<_, _>>()?
     };
     let (mut compared, mut text, mut rows) = (0, String::new(), Vec::new());
-    let mut exceeded = Vec::new();
+    let (mut exceeded, mut skipped) = (Vec::new(), Vec::new());
     for scenario in chosen {
         let Some((recording, figures)) = figures(scenario, &args.traces, args.seed)? else {
-            note(format_args!(
-                "skipped: {}: no recording of it",
-                scenario.name
-            ));
+            skipped.push(scenario.name);
             continue;
         };
         compared += 1;
@@ -65,6 +62,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
             "recorded traces in {}: none of the recordings is there (alcc trace synth names them)",
             args.traces.display()
         )));
+    }
+    for name in skipped {
+        note(format_args!("skipped: {name}: no recording of it"));
     }
     if args.json {
         text = format!("{}\n", json!({ "seed": args.seed, "scenarios": rows }));

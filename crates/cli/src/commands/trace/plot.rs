@@ -49,6 +49,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for arg in &args.traces {
         loaded.push(load_link_trace(arg, args.seed)?);
     }
+    let longest = loaded.iter().map(|t| t.trace.period()).max();
+    if let Some(bin) = args.bin.filter(|bin| Some(*bin) > longest) {
+        return Err(Failure::usage(format!(
+            "draw capacity: --bin {bin} is longer than every trace: take a shorter one"
+        )));
+    }
     let figure = if args.predict {
         for LinkTrace { name, trace, .. } in &loaded {
             if trace.predictions(Span::from_millis(100), 1).is_none() {

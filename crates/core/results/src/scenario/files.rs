@@ -65,13 +65,8 @@ pub fn open_trace<R: Read>(
         }
         Err(e) => return Err(format!("open trace {name}: {}", reason(&e))),
     };
-    let trace = Trace::read(BufReader::new(file)).map_err(|e| {
-        let why = match &e {
-            TraceError::Read { source, .. } => reason(source),
-            _ => e.to_string(),
-        };
-        format!("read trace {name}: {why}")
-    })?;
+    let trace = Trace::read(BufReader::new(file))
+        .map_err(|e| format!("read trace {name}: {}", why_not_read(&e)))?;
     let path = Path::new(name);
     let file_name = path.file_name().unwrap_or(path.as_os_str());
     Ok(LinkTrace {
@@ -113,6 +108,14 @@ fn synthetic_names() -> String {
 pub fn random_start(trace: &Trace, seed: u64) -> Span {
     let ms = trace.period().as_nanos() / 1_000_000;
     Span::from_millis(Rng::new(seed ^ 0x0073_7461_7274).below(ms))
+}
+
+/// Why a trace could not be read, and a fix where one is known.
+pub fn why_not_read(error: &TraceError) -> String {
+    match error {
+        TraceError::Read { source, .. } => reason(source),
+        _ => error.to_string(),
+    }
 }
 
 /// Why a file could not be used, and a fix where one is known.
