@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Flows, as programs and as people describe them.
+mod described;
 mod options;
 
 use crate::{Kernel, Source, Timing};
 use alcc_cc::{Controller, Registry, Spec, SpecError};
-use alcc_flow::rules::LINUX;
-use alcc_flow::{Rules, Share};
+use alcc_flow::Rules;
 use alcc_link::Dir;
 use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time};
-use options::FlowOptions;
+use described::Described;
 
 /// A flow: who decides, what it stands on, what it has to send, and which way it goes.
 pub struct FlowSpec {
@@ -158,158 +158,22 @@ pub enum FlowError {
     },
 }
 
-/// The algorithm with its options, of which the last may be a path, and the parts after it: these
-/// are `key=value`.
-fn parts_of(text: &str) -> (&str, impl Iterator<Item = &str>) {
-    let mut end = text.find('/').unwrap_or(text.len());
-    while let Some(next) = text[end..].strip_prefix('/') {
-        let part = next.split('/').next().unwrap_or_default();
-        if !text[..end].contains('=') || part.contains('=') {
-            break;
-        }
-        end += 1 + part.len();
-    }
-    (&text[..end], text[end..].split('/').skip(1))
-}
-
 impl FlowSpec {
     /// Reads [`FLOW_HELP`]'s FLOW, such as `2*verus:r=4/over=cubic@5s`: N equal flows.
     ///
     /// # Errors
     /// [`FlowError`] with what would be right.
     pub fn parse(text: &str, registry: &Registry, timing: Timing) -> Result<Vec<Self>, FlowError> {
-        let (count, rest) = match text.split_once('*') {
-            None => (1, text),
-            Some((number, rest)) => {
-                let count = number.parse().ok().filter(|n| (1..=10_000).contains(n));
-                let count = count.ok_or_else(|| FlowError::Count {
-                    flow: text.to_owned(),
-                    found: number.to_owned(),
-                })?;
-                (count, rest)
-            }
-        };
-        let (rest, times) = match rest.split_once('@') {
-            None => (rest, None),
-            Some((rest, times)) => (rest, Some(times)),
-        };
-        let algorithm = |source| FlowError::Algorithm {
-            flow: text.to_owned(),
-            source: Box::new(source),
-        };
-        let (head, parts) = parts_of(rest);
-        let spec: Spec = head.parse().map_err(algorithm)?;
-        let mut options = FlowOptions::default();
-        for part in parts {
-            options.part(part).map_err(|want| FlowError::Part {
-                flow: text.to_owned(),
-                found: part.to_owned(),
-                want,
-            })?;
-        }
-        if let Some(times) = times {
-            options.times(times).map_err(|want| FlowError::Part {
-                flow: text.to_owned(),
-                found: format!("@{times}"),
-                want,
-            })?;
-        }
-        let kernel = |below: &Spec| {
-            let controller = registry.build(below)?;
-            let rules = rules(controller.as_ref(), options.host);
-            let rules = if rules.is_stream() { rules } else { LINUX };
-            let rules = options.buffers(rules);
-            Ok::<_, SpecError>(Kernel {
-                name: below.name.clone(),
-                controller,
-                rules,
-                timing,
-            })
-        };
-        let flow = |number: u64, back: bool| {
-            let mut source = options.source;
-            let (controller, under) = match &options.over {
-                _ if spec.name == "udp" => (idle(registry)?, udp(&spec, &mut source)?),
-                None => {
-                    let controller = registry.build(&spec)?;
-                    let rules = rules(controller.as_ref(), options.host);
-                    (controller, Under::Native(options.buffers(rules)))
-                }
-                Some(below) => (registry.build(&spec)?, Under::Tcp(kernel(below)?)),
-            };
-            Ok(Self {
-                algorithm: spec.name.clone(),
-                options: spec.options_text(),
-                text: text.to_owned(),
-                name: options.name.clone(),
-                controller,
-                under,
-                source,
-                rtt: options.rtt,
-                dir: if back {
-                    options.dir.back()
-                } else {
-                    options.dir
-                },
-                share: options.share.clone(),
-                tunnel: options.tunnel.clone(),
-                txqueuelen: options.txqueuelen,
-                paired: back,
-                links: options.links,
-                start: options.start + options.stagger * number,
-                phase: options.phase,
-                stop: options.stop_of(number),
-                ecn: options.ecn,
-            })
-        };
-        if let Some(part) = options.buffer_part()
-            && !flow(0, false).map_err(algorithm)?.is_tcp()
-        {
-            return Err(FlowError::Part {
-                flow: text.to_owned(),
-                found: part.to_owned(),
-                want: "only a TCP has it: give over= or host=linux, or leave it out".to_owned(),
-            });
-        }
-        if options.tunnel.is_some() && options.links.is_some() {
-            return Err(FlowError::Part {
-                flow: text.to_owned(),
-                found: "links=".to_owned(),
-                want: "in a tunnel it passes the links of the outer flow: leave it out".to_owned(),
-            });
-        }
-        if options.ecn {
-            let one = flow(0, false).map_err(algorithm)?;
-            if !one.understands_marks() {
-                return Err(FlowError::Part {
-                    flow: text.to_owned(),
-                    found: "ecn=on".to_owned(),
-                    want: format!("{} does not react to marks: leave it out", one.sender()),
-                });
-            }
-        }
-        if options.share.is_some() {
-            let one = flow(0, false).map_err(algorithm)?;
-            let suits = Share::suits(one.controller.as_ref());
-            if !suits || matches!(one.under, Under::Udp { .. }) {
-                return Err(FlowError::Part {
-                    flow: text.to_owned(),
-                    found: "share=".to_owned(),
-                    want: format!(
-                        "{} cannot share: an algorithm with a window, such as budget, copa or cubic, can",
-                        one.algorithm
-                    ),
-                });
-            }
-        }
-        let backs: &[bool] = if options.both {
+        let (count, described) = Described::read(text, registry, timing)?;
+        described.check(&described.flow(0, false)?)?;
+        let backs: &[bool] = if described.options.both {
             &[false, true]
         } else {
             &[false]
         };
         (0..count)
             .flat_map(|number| backs.iter().map(move |back| (number, *back)))
-            .map(|(number, back)| flow(number, back).map_err(algorithm))
+            .map(|(number, back)| described.flow(number, back))
             .collect()
     }
 
@@ -390,8 +254,9 @@ fn udp(spec: &Spec, source: &mut Source) -> Result<Under, SpecError> {
 
 #[cfg(test)]
 mod tests {
+    use super::described::parts_of;
     use super::*;
-    use alcc_flow::rules::DATAGRAMS;
+    use alcc_flow::rules::{DATAGRAMS, LINUX};
 
     fn parse(text: &str) -> Result<Vec<FlowSpec>, String> {
         FlowSpec::parse(text, &Registry::builtin(), Timing::default()).map_err(|e| e.to_string())
