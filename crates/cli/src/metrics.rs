@@ -57,48 +57,56 @@ impl Source {
 /// The page. Names and units as Prometheus recommends: base units, `_total` for counters.
 fn page(segment: &Segment) -> Page {
     let mut page = Page(String::new());
+    processes(segment, &mut page);
+    state(segment, &mut page);
+    uncontrolled(segment, &mut page);
+    groups(segment, &mut page);
+    open_now(segment, &mut page);
+    page
+}
+
+/// Counters of the run as a whole.
+fn processes(segment: &Segment, page: &mut Page) {
     let t = segment.totals();
-    for (name, kind, help, value) in [
+    for (name, help, value) in [
         (
             "alcc_processes_total",
-            "counter",
             "Processes that loaded the library.",
             t.processes as f64,
         ),
         (
             "alcc_runtime_failures_total",
-            "counter",
             "Processes whose runtime failed.",
             t.failures as f64,
         ),
         (
             "alcc_runtime_cpu_seconds_total",
-            "counter",
             "CPU time of the runtime's threads.",
             t.runtime_cpu_ns as f64 / 1e9,
         ),
         (
             "alcc_wakeups_total",
-            "counter",
             "Wake-ups of the runtime's threads at a planned time.",
             t.wakeups as f64,
         ),
         (
             "alcc_late_wakeups_total",
-            "counter",
             "Those of them more than 3 ms late: the thread waited for a processor.",
             t.late_wakeups as f64,
         ),
         (
             "alcc_connections_not_shown_total",
-            "counter",
             "Connections that found no place in the table.",
             segment.not_shown() as f64,
         ),
     ] {
-        page.metric(name, kind, help);
+        page.metric(name, "counter", help);
         page.sample(name, "", value);
     }
+}
+
+/// Which alcc it is, and whether it is on.
+fn state(segment: &Segment, page: &mut Page) {
     page.metric(
         "alcc_build_info",
         "gauge",
@@ -113,7 +121,10 @@ fn page(segment: &Segment) -> Page {
     );
     let orders = segment.commands().unwrap_or_default();
     page.sample("alcc_enabled", "", f64::from(u8::from(!orders.all_off())));
-    uncontrolled(segment, &mut page);
+}
+
+/// Counters and distributions by port and algorithm.
+fn groups(segment: &Segment, page: &mut Page) {
     let groups = segment.groups();
     type Get = fn(&Group) -> u64;
     let counters: [(&str, &str, Get); 5] = [
@@ -166,8 +177,6 @@ fn page(segment: &Segment) -> Page {
             page.histogram(name, &labels(g.port, &g.algorithm), get(g));
         }
     }
-    open_now(segment, &mut page);
-    page
 }
 
 /// Uncontrolled traffic, by reason.

@@ -187,25 +187,7 @@ fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut all = asked(args)?;
-    if args.results.is_some() && args.mode() == Mode::Shortened {
-        return Err(Failure::usage(
-            "--results --emu: shortened runs judge nothing: add --full, or leave --results out",
-        ));
-    }
-    if let Some(cells) = &args.cells {
-        keep_cells(&mut all, cells)?;
-    }
-    if let Some(traces) = args.traces.as_deref().filter(|path| !path.is_dir()) {
-        return Err(Failure::usage(format!(
-            "--traces {}: there is no such folder: docs/traces.md says where the traces are",
-            traces.display()
-        )));
-    }
-    folder(&args.out)?;
-    let generated = [&args.results, &args.board, &args.applications];
-    for into in generated.into_iter().flatten() {
-        folder(into)?;
-    }
+    check(args, &mut all)?;
     let registry = args.plugins.registry()?;
     let files = ScenarioFolder::in_folder(args.traces.as_deref());
     let mode = args.mode();
@@ -229,46 +211,98 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         side: tools.as_ref().map_or(Side::Simulated, Side::Emulated),
     };
     if mode != Mode::Simulated {
-        for one in &mut all {
-            let plan = std::mem::take(&mut one.plan).emulated();
-            one.plan = match mode {
-                Mode::Shortened => plan.shortened(&registry, &files),
-                Mode::Emulated | Mode::Simulated => plan,
-            };
-        }
-        let real_time = (all.iter().map(|a| a.plan.real_time(&registry, &files)))
-            .fold(Span::ZERO, |all, one| all + one);
-        let minutes = real_time.as_secs_f64() / runner.workers.max(1) as f64 / 60.0;
-        note(format_args!(
-            "emulation in real time: about {minutes:.0} minutes"
-        ));
+        become_real(&mut all, mode, &runner, &files);
     }
     if let Some(into) = &args.board {
         let live = args.live.as_deref().map(live).transpose()?;
         return board(&runner, &files, &args.out, live, into);
     }
+    run_all(&mut all, &runner, missing.as_deref(), &args.out)?;
+    let holds: BTreeMap<&str, bool> = all.iter().map(|a| (a.id.as_str(), a.holds())).collect();
+    let explained = |id: &str| holds.get(id).copied().unwrap_or(false);
+    let judged: Vec<Judgement> = all
+        .iter()
+        .map(|one| {
+            let runs = one.runs.as_deref();
+            one.definition.judge(&one.id, mode, runs, explained)
+        })
+        .collect();
+    write_pages(&all, &judged, &args.out)?;
+    store(args, &all, &judged, &files)?;
+    if args.json {
+        let runs = all.iter().filter_map(|one| one.runs.as_ref().ok());
+        let flows: Vec<_> = runs.flatten().flat_map(|run| &run.flows).collect();
+        let json = serde_json::json!({ "experiments": judged, "flows": flows, "summary": {} });
+        print(format_args!("{json}\n"))?;
+    } else {
+        print(table(&judged, &args.out))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sees that the options go together and that there is a place for everything that is written.
+fn check(args: &Args, all: &mut [Asked]) -> Result<(), Failure> {
+    if args.results.is_some() && args.mode() == Mode::Shortened {
+        return Err(Failure::usage(
+            "--results --emu: shortened runs judge nothing: add --full, or leave --results out",
+        ));
+    }
+    if let Some(cells) = &args.cells {
+        keep_cells(all, cells)?;
+    }
+    if let Some(traces) = args.traces.as_deref().filter(|path| !path.is_dir()) {
+        return Err(Failure::usage(format!(
+            "--traces {}: there is no such folder: docs/traces.md says where the traces are",
+            traces.display()
+        )));
+    }
+    folder(&args.out)?;
+    let generated = [&args.results, &args.board, &args.applications];
+    for into in generated.into_iter().flatten() {
+        folder(into)?;
+    }
+    Ok(())
+}
+
+/// The plans of real programs, and says how long they take.
+fn become_real(all: &mut [Asked], mode: Mode, runner: &Runner<'_>, files: &ScenarioFolder) {
+    for one in &mut *all {
+        let plan = std::mem::take(&mut one.plan).emulated();
+        one.plan = match mode {
+            Mode::Shortened => plan.shortened(runner.registry, files),
+            Mode::Emulated | Mode::Simulated => plan,
+        };
+    }
+    let real_time = (all.iter().map(|a| a.plan.real_time(runner.registry, files)))
+        .fold(Span::ZERO, |all, one| all + one);
+    let minutes = real_time.as_secs_f64() / runner.workers.max(1) as f64 / 60.0;
+    note(format_args!(
+        "emulation in real time: about {minutes:.0} minutes"
+    ));
+}
+
+/// Runs them one after the other. `missing`: why no flow can be real.
+fn run_all(
+    all: &mut [Asked],
+    runner: &Runner<'_>,
+    missing: Option<&str>,
+    out: &Path,
+) -> Result<(), Failure> {
     let total: usize = all.iter().map(|one| one.plan.runs.len()).sum();
     let mut bar = Bar::new();
     let mut before = 0;
-    for one in &mut all {
+    for one in all {
         let (began, cpu) = (Instant::now(), cpu_time());
         let mut stored = None;
-        let needed = missing.as_ref();
-        one.runs = match needed.filter(|_| one.definition.subject != Subject::Channel) {
-            Some(why) => Err(RunError::MissingRequirement(why.clone())),
-            None => simulate(
-                &runner,
-                &one.id,
-                &one.plan,
-                &args.out,
-                &mut |done, first| {
-                    if first {
-                        stored = Some(done);
-                        bar.skip(done as f64 / total.max(1) as f64);
-                    }
-                    bar.show((before + done) as f64 / total.max(1) as f64, &one.id);
-                },
-            )?,
+        one.runs = match missing.filter(|_| one.definition.subject != Subject::Channel) {
+            Some(why) => Err(RunError::MissingRequirement(why.to_owned())),
+            None => simulate(runner, &one.id, &one.plan, out, &mut |done, first| {
+                if first {
+                    stored = Some(done);
+                    bar.skip(done as f64 / total.max(1) as f64);
+                }
+                bar.show((before + done) as f64 / total.max(1) as f64, &one.id);
+            })?,
         };
         before += one.plan.runs.len();
         if stored == Some(0) {
@@ -281,19 +315,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             one.took = Some(took);
         }
     }
-    drop(bar);
-    let holds: BTreeMap<&str, bool> = all.iter().map(|a| (a.id.as_str(), a.holds())).collect();
-    let explained = |id: &str| holds.get(id).copied().unwrap_or(false);
-    let judged: Vec<Judgement> = all
-        .iter()
-        .map(|one| {
-            let runs = one.runs.as_deref();
-            one.definition.judge(&one.id, mode, runs, explained)
-        })
-        .collect();
-    write_pages(&all, &judged, &args.out)?;
+    Ok(())
+}
+
+/// Writes what the options want kept beside the pages.
+fn store(
+    args: &Args,
+    all: &[Asked],
+    judged: &[Judgement],
+    files: &ScenarioFolder,
+) -> Result<(), Failure> {
     if let Some(folder) = &args.results {
-        let mut results = results(&all, &judged, &files, &build()?);
+        let mut results = results(all, judged, files, &build()?);
         let name = results.name();
         let before = fs::read_to_string(folder.join(format!("{name}.json")));
         let before = before.ok().and_then(|text| Results::from_json(&text).ok());
@@ -309,7 +342,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         write(folder, &format!("{name}.md"), results.page())?;
     }
     if let Some(folder) = &args.applications {
-        let mut stored = applications(&all, &judged, &build()?);
+        let mut stored = applications(all, judged, &build()?);
         // Those that were not asked for stay.
         let before = fs::read_to_string(folder.join("applications.json"));
         if let Some(before) = before
@@ -322,15 +355,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         write(folder, "applications.json", json)?;
         write(folder, "applications.md", stored.page())?;
     }
-    if args.json {
-        let runs = all.iter().filter_map(|one| one.runs.as_ref().ok());
-        let flows: Vec<_> = runs.flatten().flat_map(|run| &run.flows).collect();
-        let json = serde_json::json!({ "experiments": judged, "flows": flows, "summary": {} });
-        print(format_args!("{json}\n"))?;
-    } else {
-        print(table(&judged, &args.out))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The programs of `--emu`, or what is missing for them and what helps.
