@@ -243,7 +243,7 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 	}
 	service_delivered(&b->service, a->now, a->acked, base, rtt, starved);
 	if (a->used)
-		competition_grow(&b->competition, a->acked, b->cwnd);
+		competition_grow(&b->competition, a->now, a->acked, b->cwnd);
 	b->doublings = doublings(b->service.mean, BUDGET_FAST);
 	if (b->starting) {
 		if (a->used)

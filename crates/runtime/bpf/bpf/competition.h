@@ -15,13 +15,16 @@
 #define COMPETITION_SIBLINGS 5
 /* While this flow competes, it drains only at every so many multiples of the period. */
 #define COMPETITION_EVERY 4
+/* How long without a loss the growth of the window grows, us: then it is 8 packets per round trip. */
+#define COMPETITION_FASTER 7000000
 /* Higher rates count as this high, so that no product overflows. */
 #define COMPETITION_MAX_RATE (1U << 30)
 
 struct competition {
 	__u64 window; /* 2^-20 packets; 0: this flow does not compete */
 	__u64 drained_at;
-	__u64 cut_at;
+	__u64 began_at;
+	__u64 cut_at; /* 0: no loss since it began */
 	__u32 kept; /* drains in turn that left the queue as it was */
 	__u32 rate; /* the mean from drain to drain, each counting half of the one after it */
 	__u32 delivered; /* packets since the last drain */
@@ -90,23 +93,34 @@ PURE_CALL int competition_drained(struct competition *c, const struct drains *d,
 	c->window = in_flight > product ? in_flight : product;
 	if (c->window > MAX_CWND)
 		c->window = MAX_CWND;
+	c->began_at = now;
+	c->cut_at = 0;
 	return 0;
 }
 
-/* A packet more per round trip of a window that was used, of which `cwnd` may be in flight. */
-PURE void competition_grow(struct competition *c, __u32 acked, __u64 cwnd)
+/*
+ * A packet more per round trip of a window that was used, of which `cwnd` may be in flight. After a first
+ * loss it is one more for each second since the last cut.
+ */
+PURE void competition_grow(struct competition *c, __u64 now, __u32 acked, __u64 cwnd)
 {
+	__u64 uncut = c->cut_at ? now - c->cut_at : 0, each;
+
 	if (!c->window || cwnd < ONE)
 		return;
-	c->window += (ONE * acked << 10) / (cwnd >> 10);
+	if (uncut > COMPETITION_FASTER)
+		uncut = COMPETITION_FASTER;
+	/* Units of 2^-10 packets. */
+	each = ((1000000 + uncut) << 10) / 1000000;
+	c->window += ONE * acked * each / (cwnd >> 10);
 	if (c->window > MAX_CWND)
 		c->window = MAX_CWND;
 }
 
-/* A packet is lost. Those sent before the last cut say nothing new. */
+/* A packet is lost. Those sent before the last cut, or before the competition, say nothing new. */
 PURE void competition_lost(struct competition *c, __u64 now, __u64 sent_at, __u64 least)
 {
-	if (!c->window || sent_at < c->cut_at)
+	if (!c->window || sent_at < (c->cut_at ? c->cut_at : c->began_at))
 		return;
 	c->cut_at = now;
 	c->window = c->window / 10 * 7;

@@ -16,7 +16,7 @@
 //! in a drain, its packets or their ACKs were lost: two more may go.
 //!
 //! **Others** that keep a queue are known by drains that lower nothing, four in turn. Then the window competes: a packet more per
-//! round trip, less after a loss, until a drain shows the path empty.
+//! round trip, less after a loss and from then on more with time, until a drain shows the path empty.
 //!
 //! **Losses** say nothing by themselves: a radio link loses at random, a short buffer and a policer because there is too much. So losses
 //! start a test: no more than what is delivered is in flight. If that loses clearly less, the window returns slowly from there; if
@@ -38,7 +38,7 @@
 //! | after a drain the queue fills again for | 100 ms and the smallest RTT | docs/budget.md |
 //! | the smallest RTT may rise | after a drain, if it was not seen (within a tenth of the budget) for 10 s | 10 s as BBR's |
 //! | others keep the queue | after 4 drains in turn that found and left three quarters of the budget, left 5 packets at the flow's rate, and 0.85 of what there was | docs/budget.md |
-//! | while it competes | a packet more per RTT, 0.7 after a loss as Cubic, a drain every 12 s; over when one leaves less than 0.3 | docs/budget.md |
+//! | while it competes | a packet more per RTT, after a first loss one more for each second since the last cut, at most 8 in all; 0.7 after a loss as Cubic, a drain every 12 s; over when one leaves less than 0.3 | docs/budget.md |
 //! | share of losses, over 512 packets, that is tested | 0.4 %: three | docs/budget.md |
 //! | in flight during a test | what is delivered in the smallest RTT; 0.9, 0.8 of it after one that found the path | docs/budget.md |
 //! | a test ends | when 8 losses would have been expected; with at most 2 they were of congestion | Poisson: 1.4 % wrong |
@@ -46,7 +46,7 @@
 //! | after losses of the path the next test waits | 8 times as long as it took, twice as long with each in turn, at most 128 times | docs/budget.md |
 //!
 //! **Known weakness**: the delay is what the budget and the variation of the path make it; where the rate falls to a fraction, what is in
-//! flight waits the longer. Beside Cubic in a buffer of five products its share is an eighth.
+//! flight waits the longer. Beside Cubic in a buffer of five products its share of 40 s is a sixth, of 120 s two fifths.
 mod competition;
 mod service;
 
@@ -292,7 +292,7 @@ impl Controller for Budget {
         }
         self.service.delivered(cx.now, packets, base, rtt, starved);
         if by.window {
-            self.competition.grow(packets, self.window);
+            self.competition.grow(cx.now, packets, self.window);
         }
         if self.starting {
             if window_used(ack, window_bytes(self.window, self.mss)) {
@@ -546,6 +546,72 @@ mod tests {
             }
         }
         assert!((24_000..24_400).contains(&at), "{at}");
+    }
+
+    /// A packet sent at this time is lost.
+    fn lose_one_sent_at(b: &mut Bench, sent_at: Time) {
+        let lost = [b.packet(sent_at, None)];
+        let loss = LossBatch {
+            lost: &lost,
+            new_episode: true,
+            in_flight: Bytes::ZERO,
+            rtt: b.view(),
+        };
+        let (now, log) = (b.now, &mut crate::Discard);
+        b.cc.on_loss(&mut Cx { now, log }, &loss);
+    }
+
+    /// How many packets per round trip the window grows by in the next 200 ms.
+    fn growth(b: &mut Bench) -> f64 {
+        let from = b.window();
+        acks(b, 200, 160);
+        (b.window() - from) * (b.window() + from) / 2.0 / 200.0
+    }
+
+    /// The competition began at 12.16 s. A packet sent so long after that is lost.
+    fn first_loss(sent_after: i64) -> Bench {
+        let mut b = beside_others(15_000);
+        let sent_at = Time::from_millis(12_160_u64.strict_add_signed(sent_after));
+        lose_one_sent_at(&mut b, sent_at);
+        acks(&mut b, 1, 160);
+        b
+    }
+
+    #[test]
+    fn after_its_first_loss_the_window_that_competes_grows_by_time() {
+        let mut b = first_loss(2_000);
+        for (after, want) in [(1_000, 2.1), (3_800, 6.1), (1_800, 8.0), (800, 8.0)] {
+            acks(&mut b, after - 1, 160);
+            let grown = growth(&mut b);
+            assert!((grown - want).abs() < 0.1, "{grown} {want}");
+            acks(&mut b, 1, 160);
+        }
+        lose_one_sent_at(&mut b, Time::from_millis(22_900));
+        acks(&mut b, 1, 160);
+        let grown = growth(&mut b);
+        assert!((grown - 1.1).abs() < 0.1, "from the last cut: {grown}");
+    }
+
+    #[test]
+    fn before_a_first_loss_it_grows_by_a_packet_however_long() {
+        let mut b = beside_others(13_000);
+        for _ in 0..10 {
+            let grown = growth(&mut b);
+            assert!((grown - 1.0).abs() < 0.05, "{grown}");
+            acks(&mut b, 800, 160);
+        }
+    }
+
+    #[test]
+    fn what_was_sent_before_the_competition_and_is_lost_is_no_cut() {
+        let window = beside_others(15_000).window();
+        let mut b = first_loss(-100);
+        assert!((b.window() - window).abs() < 0.1, "{}", b.window());
+        acks(&mut b, 2_000, 160);
+        let grown = growth(&mut b);
+        assert!((grown - 1.0).abs() < 0.05, "{grown}");
+        let cut = first_loss(100).window() / window;
+        assert!((cut - 0.7).abs() < 0.01, "{cut}");
     }
 
     #[test]

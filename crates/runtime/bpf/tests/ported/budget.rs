@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Budget in integers.
-use super::beside::{reaches_the_same, stay_together, within_a_packet};
+use super::beside::{reaches_the_same, stay_together, stays_close_beside_cubic, within_a_packet};
 use super::paced::{Ack, Control, controller};
 
 /// `struct budget_ack`.
@@ -101,4 +101,9 @@ fn on_the_same_acknowledgements_the_windows_stay_within_a_packet() {
 #[test]
 fn alone_on_a_link_it_reaches_what_the_reference_reaches() {
     reaches_the_same("budget", controller::<State>, 0.01, 0.0);
+}
+
+#[test]
+fn the_window_that_competes_stays_close() {
+    stays_close_beside_cubic("budget", controller::<State>());
 }

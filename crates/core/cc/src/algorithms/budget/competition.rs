@@ -18,9 +18,12 @@ const STILL: f64 = 0.3;
 const EVERY: u64 = 4;
 /// What a loss leaves of the window that competes, as Cubic's.
 const BETA: f64 = 0.7;
+/// Packets per round trip that the window grows by at most. A packet alone has no chance in a deep buffer, where round trips
+/// are long and Cubic grows by time.
+const FASTEST: f64 = 8.0;
 
 /// Whether others keep a queue that no drain empties, and the window that competes with them: a packet more per round trip,
-/// and less after a loss.
+/// less after a loss, and from then on more with time.
 #[derive(Clone, Default)]
 pub(super) struct Competition {
     /// Packets.
@@ -32,7 +35,9 @@ pub(super) struct Competition {
     /// Packets since the last drain.
     delivered: f64,
     drained_at: Time,
-    cut_at: Time,
+    began_at: Time,
+    /// The last cut since then. Siblings that are taken for others lose nothing: until a first loss there is no hurry.
+    cut_at: Option<Time>,
 }
 
 impl Competition {
@@ -94,20 +99,25 @@ impl Competition {
         }
         let in_flight = self.rate * (drains.base().as_secs_f64() + left);
         self.window = Some(in_flight.max(product));
+        (self.began_at, self.cut_at) = (now, None);
         true
     }
 
     /// `packets` of a window that was used are back: of `all` that may be in flight.
-    pub(super) fn grow(&mut self, packets: f64, all: f64) {
+    pub(super) fn grow(&mut self, now: Time, packets: f64, all: f64) {
         if let Some(window) = &mut self.window {
-            *window += packets / all.max(1.0);
+            let uncut = self.cut_at.map(|at| now.since(at).as_secs_f64());
+            let each = (1.0 + uncut.unwrap_or_default()).min(FASTEST);
+            *window += each * packets / all.max(1.0);
         }
     }
 
-    /// A packet is lost. Those sent before the last cut say nothing new. No less than `least` is left.
+    /// A packet is lost. Those sent before the last cut say nothing new, nor do those of before the competition. No less
+    /// than `least` is left.
     pub(super) fn lost(&mut self, now: Time, sent_at: Time, least: f64) {
-        if let Some(window) = self.window.as_mut().filter(|_| sent_at >= self.cut_at) {
-            self.cut_at = now;
+        let from = self.cut_at.unwrap_or(self.began_at);
+        if let Some(window) = self.window.as_mut().filter(|_| sent_at >= from) {
+            self.cut_at = Some(now);
             *window = (*window * BETA).max(least);
         }
     }
