@@ -200,7 +200,7 @@ experiments/alcc-fig10 experiments/alcc-fig11 experiments/alcc-fig12 experiments
 experiments/alcc-fig14 experiments/alcc-fig16 experiments/alcc-fig16-buffer experiments/alcc-fig16-steady
 experiments/alcc-fig17
 experiments/alcc-fig17-buffer experiments/alcc-fig18 experiments/alcc-fig18-hystart
-experiments/alcc-fig19 experiments/alcc-fig1a experiments/alcc-fig1b experiments/alcc-fig2
+experiments/alcc-fig19 experiments/alcc-fig19-begin experiments/alcc-fig1a experiments/alcc-fig1b experiments/alcc-fig2
 experiments/alcc-fig20 experiments/alcc-fig22 experiments/alcc-fig22-buffer
 experiments/alcc-fig23 experiments/alcc-fig24
 experiments/alcc-fig4 experiments/alcc-fig4-force experiments/alcc-fig5 experiments/alcc-fig6
@@ -223,7 +223,7 @@ experiments/verus-fig4a experiments/verus-fig4b experiments/verus-fig5 experimen
 experiments/verus-fig7b experiments/verus-fig7b-alone experiments/verus-fig8a experiments/verus-fig8b
 experiments/verus-fig9-shared experiments/verus-fig9a experiments/verus-fig9b
 experiments/verus-sens-delta experiments/verus-sens-eps experiments/verus-sens-upd
-experiments/verus-short experiments/verus-table1
+experiments/verus-short experiments/verus-table1 experiments/verus-table1-together
 links/campus-stationary
 links/campus-pedestrian
 links/city-stationary

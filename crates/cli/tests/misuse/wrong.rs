@@ -223,7 +223,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("detach --pid x", "'x'"),
     ("detach --pid 99999999", "no process has this number"),
     (
-        "attach --cc vegas --pid 99999999",
+        "attach --cc reno --pid 99999999",
         "no process has this number",
     ),
     ("attach --cc copa", "--port"),
