@@ -14,12 +14,10 @@ use std::process::ExitCode;
 /// mistake, there is nothing to run.
 pub(crate) fn parse<T: Parser>() -> Result<T, Result<ExitCode, Failure>> {
     let words = joined(std::env::args_os().collect());
-    let program = T::command();
+    let mut program = T::command();
+    let matches = program.try_get_matches_from_mut(&words);
     let wrong = |error: clap::Error| answer(&error, &words, &program);
-    let matches = program
-        .clone()
-        .try_get_matches_from(&words)
-        .map_err(wrong)?;
+    let matches = matches.map_err(wrong)?;
     if let Some(what) = empty(&program, &matches) {
         let (name, _) = command(&program, &words);
         let what = format!("{what}; see '{name} --help'");

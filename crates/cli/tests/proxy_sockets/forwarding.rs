@@ -58,7 +58,7 @@ fn a_reset_of_the_client_reaches_the_server() {
     client.write_all(b"hello").unwrap();
     // The server must have read it: a reset may overtake what is not read.
     told.recv_timeout(PATIENCE).unwrap();
-    slam(client);
+    reset(client);
     assert!(serve.join().unwrap());
     assert_eq!(number(&relay.stop().1, "resets"), 1);
 }
@@ -73,7 +73,7 @@ fn a_reset_of_the_server_reaches_the_client_after_what_it_had_sent() {
         wait_for("the acknowledgement of all", || {
             unacknowledged(&stream) == 0
         });
-        slam(stream);
+        reset(stream);
     });
     let mut client = connect(relay.at[0]);
     serve.join().unwrap();
@@ -94,7 +94,7 @@ fn a_reset_waits_no_longer_than_it_must_for_a_client_that_does_not_read() {
             .set_write_timeout(Some(Duration::from_millis(500)))
             .unwrap();
         while stream.write(&pattern(100_000)).is_ok() {}
-        slam(stream);
+        reset(stream);
     });
     let client = connect(relay.at[0]);
     serve.join().unwrap();

@@ -70,7 +70,7 @@ fn short_connections_leave_nothing_behind() {
             match i % 3 {
                 0 => drop(rest(&stream)),
                 1 => drop(stream.read(&mut [0; 16])),
-                _ => slam(stream),
+                _ => reset(stream),
             }
         }
     });
@@ -90,7 +90,7 @@ fn short_connections_leave_nothing_behind() {
                 client.write_all(b"bye").unwrap();
                 drop(client);
             }
-            1 => slam(client),
+            1 => reset(client),
             _ => drop(client),
         }
     };

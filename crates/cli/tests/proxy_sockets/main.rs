@@ -3,6 +3,8 @@
 #[path = "../support/relay.rs"]
 #[allow(dead_code, reason = "not every test uses all of it")]
 mod relay;
+#[path = "../support/reset.rs"]
+mod reset;
 #[path = "../support/wait.rs"]
 mod wait;
 
@@ -12,8 +14,9 @@ mod load;
 
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::socket::{Backlog, setsockopt, sockopt};
+use nix::sys::socket::Backlog;
 use relay::{Relay, number};
+use reset::reset;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -60,15 +63,6 @@ fn rest(mut stream: &TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap();
     all
-}
-
-/// Closes with a reset.
-fn slam(stream: TcpStream) {
-    let linger = libc::linger {
-        l_onoff: 1,
-        l_linger: 0,
-    };
-    setsockopt(&stream, sockopt::Linger, &linger).unwrap();
 }
 
 /// Bytes that the kernel has not sent, or whose acknowledgement has not come.

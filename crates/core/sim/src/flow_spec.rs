@@ -165,16 +165,18 @@ impl FlowSpec {
     /// [`FlowError`] with what would be right.
     pub fn parse(text: &str, registry: &Registry, timing: Timing) -> Result<Vec<Self>, FlowError> {
         let (count, described) = Described::read(text, registry, timing)?;
-        described.check(&described.flow(0, false)?)?;
         let backs: &[bool] = if described.options.both {
             &[false, true]
         } else {
             &[false]
         };
-        (0..count)
+        let flows = (0..count)
             .flat_map(|number| backs.iter().map(move |back| (number, *back)))
             .map(|(number, back)| described.flow(number, back))
-            .collect()
+            .collect::<Result<Vec<_>, _>>()?;
+        // All are alike.
+        flows.first().map_or(Ok(()), |one| described.check(one))?;
+        Ok(flows)
     }
 
     /// The stack that sends its packets.

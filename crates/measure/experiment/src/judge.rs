@@ -262,11 +262,11 @@ impl Definition {
             why.unwrap_or("real programs do not show it").to_owned()
         });
         let not_run = not_run.or_else(|| omitted.clone().filter(|_| judged == 0));
-        let failing = outcomes.iter().filter(is_judged).find(|o| !o.holds);
-        let fail = outcomes.iter().filter(is_judged).filter(|o| !o.holds);
-        let more = match fail.count() {
-            0 | 1 => String::new(),
-            n => format!(", and {} more of {judged}", n - 1),
+        let mut all_failing = outcomes.iter().filter(is_judged).filter(|o| !o.holds);
+        let failing = all_failing.next();
+        let more = match all_failing.count() {
+            0 => String::new(),
+            n => format!(", and {n} more of {judged}"),
         };
         let first = failing.or_else(|| outcomes.iter().find(is_judged));
         let verdict = match (&not_run, failing) {

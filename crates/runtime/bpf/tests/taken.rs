@@ -189,12 +189,13 @@ fn is_seen_to_close_at_once(address: &str) {
         let times = times.load(Ordering::Relaxed);
         assert!(times > 0, "switched {times} times");
     });
-    // A round trip here is some microseconds; a descriptor that somebody holds would be for ever, and
-    // one that is held for a while, for each. A busy machine is late now and then.
+    // A round trip here is some microseconds. A descriptor that somebody holds would be for ever; one
+    // that is held for a while shows in many closes. A busy machine is late in a few.
     took.sort();
-    let (middle, longest) = (took[took.len() / 2], took[took.len() - 1]);
-    println!("end of file after {middle:?} in the middle, {longest:?} at most");
-    assert!(middle < Duration::from_millis(50) || support::slow_machine());
+    let (most, longest) = (took[took.len() * 95 / 100], took[took.len() - 1]);
+    println!("end of file after {most:?} at most in 95 of 100 closes, {longest:?} in all");
+    assert!(most < Duration::from_millis(50) || support::slow_machine());
+    assert!(longest < Duration::from_secs(2) || support::slow_machine());
 }
 
 #[test]
