@@ -216,7 +216,7 @@ impl Scheme {
         alcc_pipe::check_under(kernel).map_err(|_| LabError::Run {
             scheme: self.name.clone(),
             why: format!(
-                "the kernel has no {kernel}: load its module (modprobe tcp_{kernel}), or boot a kernel built with CONFIG_TCP_CONG_{}",
+                "the kernel has no {kernel}: load its module (modprobe tcp_{kernel}), or boot a kernel built with CONFIG_TCP_CONG_{}; 'alcc bpf load' adds some of them",
                 kernel.to_uppercase()
             ),
         })

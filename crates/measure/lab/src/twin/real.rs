@@ -319,6 +319,8 @@ fn scheme(flow: &FlowSpec, far: bool, registry: &Registry) -> Result<Scheme, Lab
         }
     };
     let mut scheme = Scheme::parse(&words, registry, Side::Emulated)?;
+    // Debian's kernels have a module for BIC; others have only what BPF adds.
+    scheme.kernel = alcc_pipe::own_or_loaded(&scheme.kernel);
     scheme.notsent_lowat = flow.notsent_lowat();
     scheme.name = name;
     Ok(scheme)
