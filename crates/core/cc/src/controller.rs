@@ -3,28 +3,27 @@
 use crate::{EventSink, Header, Receiver};
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// Packet number. Every transmission gets a new one, also a retransmission, so RTT samples are
+/// Packet number. Every transmission gets a new one, even a retransmission, so RTT samples are
 /// unambiguous.
 pub type Pn = u64;
 
-/// Eight bytes of the controller. [`Controller::on_sent`] returns them; they come back when the
-/// packet is acknowledged or lost (Verus keeps its sending window there).
+/// Eight bytes that belong to the controller. [`Controller::on_sent`] returns them; they come back
+/// when the packet is acknowledged or lost (Verus keeps its sending window there).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tag(pub u64);
 
 /// What a controller allows: how much may be sent, how fast, and whether a probe is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowance {
-    /// Bytes in flight must not exceed this. At least one segment; [`Bytes::MAX`]: no window.
+    /// Upper bound for bytes in flight. At least one segment; [`Bytes::MAX`]: no window.
     pub window: Bytes,
-    /// Bytes that may be released now, whatever is in flight. May be zero; [`Bytes::MAX`]: no
-    /// quota.
+    /// Bytes that may be sent now, whatever is in flight. May be zero; [`Bytes::MAX`]: no quota.
     pub quota: Bytes,
     /// Pacing rate, 8 kbit/s to 1 Tbit/s; `None`: not paced.
     pub rate: Option<Rate>,
     /// Bytes that may be sent back to back.
     pub burst: Bytes,
-    /// One packet, empty if need be, should be sent now, exempt from window and quota.
+    /// One packet, if necessary an empty one, should be sent now, whatever window and quota say.
     pub ping: bool,
 }
 
@@ -51,16 +50,16 @@ impl Allowance {
 pub struct Cx<'a> {
     /// Never decreases from call to call; may be late.
     pub now: Time,
-    /// Where the controller reports what it did.
+    /// Where the controller reports its events.
     pub log: &'a mut dyn EventSink,
 }
 
-/// What is known about the path at the start of a flow or after a route change.
+/// Facts about the path at the start of a flow or after a route change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Path {
     /// Maximum segment size, at least 1 byte.
     pub mss: Bytes,
-    /// An RTT known already, for example from the handshake.
+    /// An RTT that is known already, for example from the handshake.
     pub rtt_hint: Option<Span>,
     /// Seed of the controller's random numbers.
     pub seed: u64,
@@ -71,16 +70,16 @@ pub struct Path {
 pub struct ProfilePoint {
     /// The window, in packets.
     pub window: u32,
-    /// The delay that it leads to, in ms.
+    /// The delay that this window leads to, in ms.
     pub delay_ms: f64,
-    /// It lies on the curve; else it was measured.
+    /// The point is on the curve; otherwise it was measured.
     pub fitted: bool,
 }
 
 /// How the host reduces the rate during loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recovery {
-    /// The window holds at once.
+    /// The window applies at once.
     #[default]
     AtOnce,
     /// Proportional rate reduction (RFC 6937).
@@ -112,27 +111,27 @@ pub enum Stack {
     SproutOriginal,
 }
 
-/// What a controller needs of its host.
+/// What a controller needs from its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
-    /// Delayed or aggregated acknowledgements hurt (Verus, Copa).
+    /// Delayed or aggregated acknowledgements hurt it (Verus, Copa).
     pub per_packet_ack: bool,
-    /// The allowance has a pacing rate.
+    /// Its allowance has a pacing rate.
     pub paced: bool,
     /// It reacts to [`AckBatch::marked`] as to a loss, once per round trip. Its packets may be
     /// marked instead of dropped (ECT).
     pub ecn: bool,
     /// How the host reduces the rate during recovery.
     pub recovery: Recovery,
-    /// Over TCP: how often the counters should be read. Shorter costs wake-ups, longer blurs RTT
-    /// samples.
+    /// Over TCP: how often the counters should be read. A shorter interval costs wake-ups, a longer
+    /// one blurs RTT samples.
     pub feedback_period: Span,
-    /// Bytes per packet for the receiver module, at most 16: [`Controller::header`] never returns
-    /// more.
+    /// Bytes per packet for the receiver module, at most 16: the upper bound of
+    /// [`Controller::header`].
     pub header: u8,
-    /// The stack it was designed for: packets, acknowledgements, loss detection, timers.
+    /// The stack that it was designed for: packets, acknowledgements, loss detection, timers.
     pub stack: Stack,
-    /// It decides by the reports of its receiver module: without [`Controller::receiver`] it cannot
+    /// It decides by the reports of its receiver module. Without [`Controller::receiver`] it cannot
     /// send.
     pub receiver: bool,
 }
@@ -164,7 +163,7 @@ pub enum Kind {
     Probe,
 }
 
-/// A packet that is sent.
+/// A sent packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sent {
     /// Its packet number.
@@ -172,7 +171,7 @@ pub struct Sent {
     /// Its length. Over TCP one record may stand for several segments: divide by the MSS to count
     /// packets.
     pub len: Bytes,
-    /// In flight before it.
+    /// Bytes in flight before it.
     pub in_flight_before: Bytes,
     /// Why it was sent.
     pub kind: Kind,
@@ -180,7 +179,7 @@ pub struct Sent {
     pub app_limited: bool,
 }
 
-/// The packet of the last [`Controller::on_sent`], about to get its header.
+/// The packet of the last [`Controller::on_sent`], which is about to get its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sending {
     /// Its packet number.
@@ -196,9 +195,9 @@ pub struct Stamp {
     pub delivered: Bytes,
     /// When that total was reached.
     pub delivered_at: Time,
-    /// When the first packet of the flight was sent that this packet ends.
+    /// When the first packet of its flight was sent; this packet ends that flight.
     pub first_sent_at: Time,
-    /// In flight, with this packet.
+    /// In flight, including this packet.
     pub in_flight: Bytes,
     /// The application had no more data.
     pub app_limited: bool,
@@ -218,7 +217,7 @@ impl Stamp {
     }
 }
 
-/// A packet that was acknowledged or lost.
+/// An acknowledged or lost packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
     /// Its packet number.
@@ -227,12 +226,12 @@ pub struct Packet {
     pub len: Bytes,
     /// When it was sent.
     pub sent_at: Time,
-    /// What the controller attached.
+    /// The tag that the controller returned for it.
     pub tag: Tag,
     /// State of the connection when it was sent.
     pub stamp: Stamp,
-    /// Time from sending to acknowledgement; `None` on loss, or if ambiguous (it waited above a
-    /// hole).
+    /// Time from sending to acknowledgement. `None` on loss, or if it is ambiguous because the
+    /// packet waited above a hole.
     pub rtt: Option<Span>,
     /// Why it was sent.
     pub kind: Kind,
@@ -247,11 +246,11 @@ pub struct RttView {
     pub smoothed: Span,
     /// Mean deviation, weight 1/4.
     pub variance: Span,
-    /// Smallest ever.
+    /// Smallest sample so far.
     pub min: Span,
 }
 
-/// What limited the sender since the last acknowledgement. A set.
+/// What limited the sender since the last acknowledgement: a set of causes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LimitedBy {
     /// The controller's window.
@@ -262,11 +261,11 @@ pub struct LimitedBy {
     pub pacer: bool,
     /// The application had no more data.
     pub app: bool,
-    /// Something below: the kernel's window, the receiver's window.
+    /// Something below the sender: the kernel's window, the receiver's window.
     pub peer: bool,
 }
 
-/// How acknowledgements are learned.
+/// How the host learns of acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Source {
     /// From acknowledgement packets.
@@ -298,19 +297,19 @@ pub struct AckBatch<'a> {
     pub limited: LimitedBy,
     /// The host is in loss recovery.
     pub in_recovery: bool,
-    /// The oldest outstanding data has arrived. False if all new arrivals lie above a hole of a TCP
-    /// stream: there a kernel's window does not grow.
+    /// The oldest outstanding data has arrived. False if all new arrivals are above a hole of a TCP
+    /// stream; a kernel's window does not grow then.
     pub advanced: bool,
     /// How this was learned.
     pub source: Source,
     /// Bound on the error of the RTT samples; zero on the wire, the tick over TCP.
     pub rtt_error: Span,
     /// Bytes with a CE mark since the last batch (ECN, RFC 3168). Zero on hosts whose packets
-    /// cannot be marked; they are markable where [`Needs::ecn`] is set.
+    /// cannot be marked. They can be marked if [`Needs::ecn`] is set.
     pub marked: Bytes,
 }
 
-/// Lost packets, ascending, never empty. Reported before the acknowledgement that revealed them;
+/// Lost packets, ascending, never empty. Reported before the acknowledgement that revealed them.
 /// [`Feed::lost`](crate::Feed::lost) makes one.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -373,7 +372,7 @@ pub struct RecoveryEnd {
 /// * **Determinism**: the same events give the same allowances, bit for bit, on every platform.
 /// * No allocation that grows with time, no panic, no error: every sequence of events is valid.
 pub trait Controller: Send {
-    /// What the host should arrange.
+    /// What the host should provide.
     fn needs(&self) -> Needs {
         Needs::default()
     }
@@ -403,8 +402,8 @@ pub trait Controller: Send {
     /// Packets were lost.
     fn on_loss(&mut self, _cx: &mut Cx<'_>, _loss: &LossBatch<'_>) {}
 
-    /// The retransmission timer expired. Outstanding packets are reported lost if the host gives
-    /// them up.
+    /// The retransmission timer expired. If the host gives up outstanding packets, it reports them
+    /// lost.
     fn on_rto(&mut self, _cx: &mut Cx<'_>, _rto: &Rto) {}
 
     /// An earlier loss or timeout was spurious.
@@ -413,21 +412,21 @@ pub trait Controller: Send {
     /// Loss recovery has ended.
     fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _end: &RecoveryEnd) {}
 
-    /// A report of the receiver module. Untrusted bytes.
+    /// A report of the receiver module. The bytes are untrusted.
     fn on_feedback(&mut self, _cx: &mut Cx<'_>, _report: &[u8]) {}
 
     /// Sending restarts after `idle` with nothing in flight.
     fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, _idle: Span) {}
 
-    /// Nothing is in flight and nobody waits to send, perhaps for long and for thousands of
+    /// Nothing is in flight and nobody waits to send, perhaps for a long time, and on thousands of
     /// connections. Frees memory that is not needed until then. Changes no answer.
     fn release_memory(&mut self) {}
 
-    /// The packet size has changed, as found by path MTU discovery. The path is the same: what was
-    /// learned of it holds.
+    /// Path MTU discovery has changed the packet size. The path is the same, so what was learned
+    /// about it stays valid.
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, _mss: Bytes) {}
 
-    /// The route has changed: what was learned of the old one may not hold.
+    /// The route has changed: what was learned about the old one may not hold.
     fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.on_mtu(cx, path.mss);
     }
@@ -438,7 +437,7 @@ pub trait Controller: Send {
     /// What may be sent now.
     fn allowance(&self) -> Allowance;
 
-    /// When [`Controller::on_timer`] wants to be called; `None` or [`Time::MAX`]: never.
+    /// When [`Controller::on_timer`] shall be called; `None` or [`Time::MAX`]: never.
     fn next_timer(&self) -> Option<Time> {
         None
     }
@@ -447,7 +446,7 @@ pub trait Controller: Send {
     fn gauges(&self, _put: &mut dyn FnMut(&'static str, f64)) {}
 
     /// What it has learned about the delay of each window: points, then the curve through them.
-    /// Nothing, unless it learns such a profile (Verus).
+    /// Empty unless the algorithm learns such a profile (Verus).
     fn profile(&self, _put: &mut dyn FnMut(ProfilePoint)) {}
 
     /// A complete snapshot.

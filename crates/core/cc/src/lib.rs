@@ -9,7 +9,7 @@
 //! * to write one: copy `algorithms/fixed.rs`, add its name to the line in `algorithms.rs`;
 //! * to choose one by name: [`Registry::builtin`] and [`Spec`] (`verus:r=4,profile=paper`);
 //! * to bring one from another crate: [`Registry::with`];
-//! * one that must know when packets arrive has a receiver module: [`Receiver`].
+//! * an algorithm that must know when packets arrive has a receiver module: [`Receiver`].
 #![forbid(unsafe_code)]
 
 // So that the file of an algorithm reads the same inside and outside of this crate.

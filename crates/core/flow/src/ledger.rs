@@ -13,21 +13,21 @@ use std::collections::VecDeque;
 /// share one, so its memory is bounded whatever a program does.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// What is written and neither arrived nor lost, from `complete` on.
+    /// Written data that has neither arrived nor been lost, from `complete` on.
     records: VecDeque<Record>,
     written: u64,
     /// Acknowledged cumulatively.
     acked: u64,
-    /// Up to here it is known what became of the stream: it arrived, or it is lost. Beyond `acked`
-    /// while a hole is repaired.
+    /// Up to here the fate of the stream is known: it arrived, or it is lost. Beyond `acked` while
+    /// a hole is repaired.
     edge: u64,
     /// Sent up to here, as of the last reading.
     left: u64,
-    /// What arrived since we came.
+    /// Arrivals since the ledger began.
     delivery: Delivery,
-    /// Counted as arrived and then found lost: the next arrivals pay for it.
+    /// Bytes counted as arrived and then found lost: the next arrivals make up for them.
     overcounted: u64,
-    /// Bytes that are lost, of packets whose fate is not known as a whole.
+    /// Lost bytes of packets whose fate is not known as a whole.
     owed: u64,
     acked_at: Time,
     /// End of the last packet whose fate is known as a whole: where the oldest record begins.
@@ -59,8 +59,8 @@ pub struct AckStamp {
     pub at: Time,
 }
 
-/// A packet, without what follows from its neighbours: its length (where the one before it ends)
-/// and its number.
+/// A packet, without the facts that follow from its neighbours: its length (where the one before it
+/// ends) and its number.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     end: u64,
@@ -105,7 +105,7 @@ fn before(at: Time, micros: u32) -> Time {
 
 impl Ledger {
     /// A ledger for a stream of which `written` bytes were written and `acked` acknowledged before
-    /// we came.
+    /// it began.
     pub fn new(now: Time, written: u64, acked: u64) -> Self {
         let acked = acked.min(written);
         let mut ledger = Self {
@@ -139,8 +139,8 @@ impl Ledger {
         Bytes::new(self.written - self.acked)
     }
 
-    /// Bytes that are under way: neither arrived nor lost. What is lost is under way again once it
-    /// is sent again.
+    /// Bytes in flight: neither arrived nor lost. Lost bytes are in flight again once they are sent
+    /// again.
     pub fn under_way(&self) -> Bytes {
         // What was sent again counts whole until all of it is acknowledged.
         Bytes::new(self.written - self.edge + self.again_bytes).min(self.in_flight())
@@ -161,12 +161,12 @@ impl Ledger {
         self.next_pn
     }
 
-    /// Delivered in total since we came.
+    /// Delivered in total since the ledger began.
     pub fn delivered(&self) -> Bytes {
         self.delivery.total()
     }
 
-    /// What was delivered since we came.
+    /// State of the connection now, with the total delivered since the ledger began.
     pub fn delivery(&self) -> &Delivery {
         &self.delivery
     }
@@ -209,7 +209,7 @@ impl Ledger {
         }
     }
 
-    /// The record that takes up what is written, if there are too many.
+    /// The record that new writes join, if there are too many records.
     fn shared(&self) -> Option<usize> {
         let count = self.records.len();
         if (count as u64) < MAX_RECORDS {
@@ -243,8 +243,8 @@ impl Ledger {
         self.records.push_back(record);
     }
 
-    /// The kernel says that the stream is written up to `written`: bytes that went past us become
-    /// one record without an RTT sample.
+    /// The kernel says that the stream is written up to `written`. Bytes that bypassed the ledger
+    /// become one record without an RTT sample.
     pub fn adopt(&mut self, now: Time, written: u64) {
         if written > self.written {
             let len = written - self.written;
@@ -253,8 +253,8 @@ impl Ledger {
         }
     }
 
-    /// The kernel has sent the stream up to `position`. With `paced` what it had held back left
-    /// evenly between `since` and `now`, not when it was written.
+    /// The kernel has sent the stream up to `position`. With `paced`, data that the kernel had held
+    /// back left evenly between `since` and `now`, not when it was written.
     pub fn left(&mut self, since: Time, now: Time, position: u64, paced: bool) {
         let from = self.left.max(self.complete);
         self.left = position;
@@ -285,8 +285,8 @@ impl Ledger {
         self.records.get(first).is_some_and(|r| r.sent_at < since)
     }
 
-    /// Something outstanding was sent again, nobody knows what: acknowledgement times say nothing
-    /// about the path.
+    /// Something outstanding was sent again, and it is unknown what. So acknowledgement times say
+    /// nothing about the path.
     pub fn mark_ambiguous(&mut self) {
         self.ambiguous_to = self.written;
     }
@@ -294,17 +294,17 @@ impl Ledger {
     /// The stream is acknowledged up to `acked`, some time after `since` and not later than `now`.
     /// Returns the packets covered, oldest first.
     ///
-    /// Acknowledgement times between the two readings are taken to be evenly spread over the bytes;
-    /// `floor` is the smallest RTT the path can have. So a sample is wrong by at most
+    /// Acknowledgement times between the two readings are assumed to be evenly spread over the
+    /// bytes. `floor` is the smallest RTT that the path can have. So a sample is wrong by at most
     /// `now - since`.
     pub fn acknowledged(&mut self, since: Time, now: Time, acked: u64, floor: Span) -> &[Packet] {
         self.stamped(since, &[], now, acked, floor);
         &self.returned
     }
 
-    /// As [`Ledger::acknowledged`], when some positions have the time of their acknowledgement,
-    /// ascending: a packet that ends at one has an exact sample, others lie between their
-    /// neighbours. Returns the bound on the error of the samples; the packets are in
+    /// As [`Ledger::acknowledged`], if some positions have the time of their acknowledgement,
+    /// ascending. A packet that ends at one has an exact sample; others are between their
+    /// neighbours. Returns the bound on the error of the samples. The packets are in
     /// [`Ledger::returned`].
     pub fn stamped(
         &mut self,
@@ -353,7 +353,7 @@ impl Ledger {
         }
     }
 
-    /// What was lost has arrived, sent again or not.
+    /// Lost data has arrived, whether or not it was sent again.
     fn settle(&mut self, at: Time) {
         let (acked, mut arrived) = (self.acked, 0);
         let returned = &mut self.returned;
@@ -379,17 +379,17 @@ impl Ledger {
         }
     }
 
-    /// How much of `arrived` has counted already.
+    /// The part of `arrived` that has been counted already.
     fn pay(&mut self, arrived: u64) -> u64 {
         let paid = self.overcounted.min(arrived);
         self.overcounted -= paid;
         paid
     }
 
-    /// Beyond the cumulative acknowledgement `sacked` bytes have arrived, and `lost` bytes more are
-    /// lost than was known. Which of them the kernel does not say: what is lost comes first, as its
-    /// loss is learned from what arrived after it. With `at_least_one` the oldest packet is lost
-    /// whatever its length. The packets are in [`Ledger::returned`] and [`Ledger::lost`].
+    /// Beyond the cumulative acknowledgement `sacked` bytes have arrived, and `lost` more bytes are
+    /// lost than was known. The kernel does not say which. Lost bytes come first, because arrivals
+    /// after a loss reveal it. With `at_least_one` the oldest packet is lost whatever its length.
+    /// The packets are in [`Ledger::returned`] and [`Ledger::lost`].
     pub fn beyond(
         &mut self,
         since: Time,
@@ -419,7 +419,7 @@ impl Ledger {
         }
     }
 
-    /// More is lost than was sent for the first time: it was lost again.
+    /// More is lost than was sent for the first time, so some of it was lost again.
     fn lose_again(&mut self) {
         let mut lost = 0;
         for (end, packet) in &self.again {
@@ -438,7 +438,7 @@ impl Ledger {
         self.owed = 0;
     }
 
-    /// The fate of what lies before `edge` is known: what is owed is lost, and the rest has
+    /// The fate of the data before `edge` is known: the owed bytes are lost, and the rest has
     /// arrived.
     fn cover(&mut self, since: Time, at: Time, edge: u64, floor: Span) {
         // Nothing can be acknowledged sooner than one smallest RTT after it was sent. While that is
@@ -512,8 +512,8 @@ impl Ledger {
         lost.or_else(again).or_else(record)
     }
 
-    /// The kernel has sent `segments` of `mss` again: the oldest of what is lost. `tag` is asked
-    /// for each.
+    /// The kernel has sent `segments` of `mss` again, beginning with the oldest lost data. `tag` is
+    /// called for each.
     pub fn sent_again(
         &mut self,
         now: Time,
@@ -548,8 +548,8 @@ impl Ledger {
         }
     }
 
-    /// Shifts the RTT samples of the last reading so that their mean is `mean` seconds, each only
-    /// as far as it lies between the readings.
+    /// Shifts the RTT samples of the last reading so that their mean is `mean` seconds. Each sample
+    /// stays between the readings.
     pub fn shift_rtt(&mut self, mean: f64, since: Time, now: Time, floor: Span) {
         let samples = self.returned.iter().filter_map(|p| p.rtt);
         let (sum, count) = samples.fold((0.0, 0u32), |(s, n), rtt| (s + rtt.as_secs_f64(), n + 1));
@@ -578,7 +578,7 @@ impl Ledger {
         &self.returned
     }
 
-    /// Gives the memory back: nothing is in flight, perhaps for long. [`Ledger::returned`] is empty
+    /// Frees memory: nothing is in flight, perhaps for a long time. [`Ledger::returned`] is empty
     /// afterwards.
     pub fn release_memory(&mut self) {
         self.records.shrink_to_fit();
@@ -593,8 +593,7 @@ impl Ledger {
     }
 }
 
-/// In the order of the numbers, which a batch has: what was lost again is older than what was lost
-/// just now.
+/// In the order of the numbers, as a batch needs it: data lost again is older than data just lost.
 fn insert(lost: &mut Vec<Packet>, packet: Packet) {
     let at = lost.partition_point(|p| p.pn < packet.pn);
     lost.insert(at, packet);

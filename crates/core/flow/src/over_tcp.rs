@@ -14,7 +14,7 @@ use alcc_cc::{
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// The kernel's state of a connection at one instant: all fields come from one `TCP_INFO`.
+/// The kernel's state of a connection at one instant. All fields come from one `TCP_INFO`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpProgress {
     /// Bytes of the stream acknowledged in total.
@@ -33,10 +33,10 @@ pub struct TcpProgress {
     pub repair: Repair,
     /// Consecutive timeouts for the same data.
     pub backoff: u32,
-    /// Reductions that the kernel has undone as spurious; zero if it does not say.
+    /// Reductions that the kernel has undone as spurious; zero if it does not report them.
     pub undone: u64,
-    /// Slow start threshold in segments, zero if unknown. One that rises during recovery shows an
-    /// undo, too.
+    /// Slow start threshold in segments, zero if unknown. If it rises during recovery, that shows
+    /// an undo, too.
     pub ssthresh: u64,
     /// The kernel's delivery rate sample: its newest, or a larger application-limited one.
     pub delivery_rate: Option<Rate>,
@@ -96,7 +96,7 @@ pub struct OverTcp {
     /// exact. So it is known how late they are heard of.
     in_band: Option<Box<InBand>>,
     ledger: Ledger,
-    /// In place of the ledger, where the kernel keeps the limit and tells of each acknowledgement.
+    /// Replaces the ledger where the kernel keeps the limit and reports each acknowledgement.
     transmissions: Option<Box<Transmissions>>,
     /// Something was written since the last reading.
     unread: bool,
@@ -116,7 +116,7 @@ pub struct OverTcp {
     /// option would take twice the memory.
     woken_at: Time,
     period: Span,
-    /// Active connections of the host, with this one.
+    /// Active connections of the host, including this one.
     active_flows: u32,
     counters: Counters,
 }
@@ -133,14 +133,14 @@ struct Episode {
     reported: u32,
 }
 
-/// A paced connection may hold unsent data for this many readings in the kernel: some readings come
-/// late.
+/// A paced connection may hold unsent data in the kernel for this many readings, because some
+/// readings come late.
 const READINGS_AHEAD: u64 = 3;
 /// And at least this many segments.
 const SEGMENTS_AHEAD: u64 = 3;
 
-/// Up to this many connections are each read as often as their algorithm asks. More share the
-/// readings of this many.
+/// Up to this many connections are each read as often as their algorithm asks. More connections
+/// share the readings of this many.
 const FULL_SERVICE: u32 = 16;
 /// But each is read at least this often per RTT.
 const READINGS_PER_RTT: u64 = 2;
@@ -165,7 +165,7 @@ impl OverTcp {
     }
 
     /// As [`OverTcp::new`], but the algorithm has not started: call [`OverTcp::start`] before
-    /// anything else. A host on a small stack starts it where it needs no stack of its own.
+    /// anything else. A host on a small stack can start it elsewhere.
     pub fn waiting(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress) -> Self {
         Self {
             feed: Feed::new(cc, now),
@@ -189,7 +189,7 @@ impl OverTcp {
         }
     }
 
-    /// The algorithm's events go to `log`. For those of its start, call this before it.
+    /// Sends the algorithm's events to `log`. For events of its start, call this before it.
     pub fn set_log(&mut self, log: Log) {
         self.feed.set_log(log);
     }
@@ -210,8 +210,8 @@ impl OverTcp {
     }
 
     /// How many of `wanted` bytes may be written now. The kernel holds `queued` unacknowledged
-    /// bytes, `unsent` of them not sent yet. With less than `wanted` the connection is blocked
-    /// until [`OverTcp::is_writable`].
+    /// bytes, of which `unsent` are not sent yet. If the answer is less than `wanted`, the
+    /// connection is blocked until [`OverTcp::is_writable`].
     pub fn room(&mut self, now: Time, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
         let now = self.feed.advance(now);
         self.woken_at = Time::MAX;
@@ -250,8 +250,8 @@ impl OverTcp {
 
     /// The limit by window and quota, and the limit by writing ahead of the pacer.
     ///
-    /// TCP never goes below one segment in flight, and programs do not expect that a write of a few
-    /// bytes is refused. Some then wait for something else first (the FTP server in CPython's
+    /// TCP never goes below one segment in flight. Programs do not expect that a write of a few
+    /// bytes is refused: some then wait for something else first (the FTP server in CPython's
     /// tests).
     fn limits(
         &self,
@@ -276,7 +276,8 @@ impl OverTcp {
     }
 
     /// The part of the queued bytes that is not in flight: SACKed, or lost and not retransmitted.
-    /// As of the last reading, less what was acknowledged since. In-band: arrived but not heard of.
+    /// As of the last reading, less the bytes acknowledged since. In-band: arrived but not yet
+    /// reported.
     fn not_in_flight(&self, queued: Bytes) -> Bytes {
         if let Some(in_band) = &self.in_band {
             return in_band.unheard.bytes();
@@ -292,8 +293,8 @@ impl OverTcp {
         hidden.saturating_sub(since)
     }
 
-    /// A paced connection writes ahead what the pacer releases until the next readings. More would
-    /// leave at a later rate, but count as in flight now.
+    /// A paced connection writes ahead what the pacer releases until the next readings. Further
+    /// data would leave at a later rate, but count as in flight now.
     fn write_ahead(&self, allowance: &Allowance, unsent: Bytes) -> Bytes {
         let mss = self.mss.get();
         self.max_write_ahead(allowance).map_or(Bytes::MAX, |most| {
@@ -328,7 +329,7 @@ impl OverTcp {
     }
 
     /// `len` bytes were written, and `more` follow at once. Returns the header for the peer's
-    /// receiver module. If that wants every packet, a frame is at most one segment.
+    /// receiver module. If the module wants every packet, a frame is at most one segment.
     pub fn wrote_framed(&mut self, now: Time, len: Bytes, more: bool) -> Header {
         self.counters.bytes += len.get();
         if self.transmissions.is_some() {
@@ -427,8 +428,8 @@ impl OverTcp {
         Some(due.max(self.read_at + patience))
     }
 
-    /// Sets the number of active connections of the host, with this one. Among many each is read
-    /// less often. A reading then finds several segments acknowledged, and one write fills the
+    /// Sets the number of active connections of the host, including this one. Among many, each is
+    /// read less often. A reading then finds several segments acknowledged, and one write fills the
     /// room.
     pub fn set_active_flows(&mut self, active_flows: usize) {
         self.active_flows = u32::try_from(active_flows).unwrap_or(u32::MAX);
@@ -472,21 +473,21 @@ impl OverTcp {
             >= self.mss * segments
     }
 
-    /// The program was told to write again.
+    /// The program was told that it may write again.
     pub fn unblock(&mut self) {
         if std::mem::take(&mut self.blocked) {
             self.woken_at = self.feed.now();
         }
     }
 
-    /// The program waits for room, or was told of room lately and waits for a processor. Then it has
-    /// more to send.
+    /// The program waits for room, or was told of room recently and waits for a processor. Then it
+    /// has more to send.
     fn waits(&self) -> bool {
         let waited = self.feed.now().since(self.woken_at);
         self.blocked || self.woken_at != Time::MAX && waited <= self.patience()
     }
 
-    /// Who was blocked within this time is not limited by the application.
+    /// A program that was blocked within this time does not limit the connection.
     fn patience(&self) -> Span {
         self.rtt.view().smoothed.max(Span::from_millis(100))
     }
@@ -497,7 +498,7 @@ impl OverTcp {
     }
 
     /// The pacing rate, at least one segment per 20 ms. The kernel fixes the departure of the next
-    /// segment when the rate is set, so a lower rate would stall the connection after it rises
+    /// segment when the rate is set. So a lower rate would stall the connection after it rises
     /// again.
     ///
     /// With a quota there is no pacing rate, for the same reason. The rate that spreads a quota

@@ -18,7 +18,7 @@ impl Pacer {
         }
     }
 
-    /// When a packet of `len` may leave: `None` is now.
+    /// When a packet of `len` may leave; `None` means now.
     pub fn wait(&mut self, now: Time, rate: Rate, burst: Bytes, len: Bytes) -> Option<Time> {
         let per_ns = rate.as_bps() as f64 / 8e9;
         let most = burst.max(len).get() as f64;

@@ -41,8 +41,8 @@ pub struct Rules {
     pub ack_semantics: AckSemantics,
     /// Segments carry time stamps (RFC 7323).
     pub timestamps: bool,
-    /// ACKs carry the receive time of each packet, so RTT samples exclude the ACK delay.
-    /// And what could not be told yet does not count as in flight.
+    /// ACKs carry the receive time of each packet, so RTT samples exclude the ACK delay. Packets
+    /// whose arrival cannot have been reported yet do not count as in flight.
     pub arrivals: bool,
     /// Loss detection.
     pub detection: Detection,

@@ -9,9 +9,9 @@ use alcc_units::Bytes;
 /// and stall the flow. With nothing in flight a window always allows one segment. A quota does not:
 /// zero means stop.
 ///
-/// `unsent` is what the sender holds and has not sent (over TCP: in the kernel). The result fills
-/// up its last segment. Otherwise a partial segment stays behind for up to 200 ms, and its ACK
-/// looks like queueing delay.
+/// `unsent` is the data that the sender holds and has not sent (over TCP: in the kernel). The
+/// result fills up its last segment. Otherwise a partial segment would stay behind for up to 200
+/// ms, and its ACK would look like queueing delay.
 pub fn room(allowance: &Allowance, in_flight: Bytes, unsent: Bytes, mss: Bytes) -> Bytes {
     let mss = mss.get().max(1);
     let quota = allowance.quota.get() / mss;

@@ -44,14 +44,14 @@ const ROUNDING: u64 = 2;
 pub struct Share(Arc<Mutex<Group>>);
 
 impl Share {
-    /// Whether the flows of this algorithm can share. What it allows must be a window or a rate. A
-    /// quota (Verus) is released anew each epoch, often less than a segment for each member. A
-    /// receiver module (Sprout) belongs to one flow.
+    /// Whether the flows of this algorithm can share. Its allowance must be a window or a rate. A
+    /// quota (Verus) is released anew each epoch, and is often less than a segment for each member.
+    /// A receiver module (Sprout) belongs to one flow.
     pub fn suits(cc: &dyn Controller) -> bool {
         !cc.needs().receiver && cc.allowance().quota == Bytes::MAX
     }
 
-    /// For this algorithm, which has not started and must [suit](Self::suits).
+    /// A share for this algorithm, which has not started and must [suit](Self::suits).
     pub fn new(cc: Box<dyn Controller>) -> Self {
         Self::among(cc, None)
     }
@@ -85,7 +85,7 @@ impl Share {
         self.group().own_members() > 0
     }
 
-    /// A panic elsewhere left nothing half done that matters more than to go on sending.
+    /// Takes the lock even after a panic elsewhere: it matters more that sending continues.
     fn group(&self) -> MutexGuard<'_, Group> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,7 +103,7 @@ pub struct Shares<K> {
 const FEW: usize = 64;
 
 impl<K> Shares<K> {
-    /// Nobody yet.
+    /// An empty table.
     pub const fn new() -> Self {
         Self {
             by_key: BTreeMap::new(),
@@ -119,8 +119,8 @@ impl<K> Default for Shares<K> {
 }
 
 impl<K: Ord> Shares<K> {
-    /// Another flow with this key. Of the first one `cc`, which must [suit](Share::suits), decides
-    /// for all, with those that `elsewhere` finds in other processes.
+    /// Another flow with this key. The first flow's `cc`, which must [suit](Share::suits), decides
+    /// for all, together with the members that `elsewhere` finds in other processes.
     pub fn join(
         &mut self,
         key: K,
@@ -178,8 +178,8 @@ impl Group {
         self.tell_others(now);
     }
 
-    /// Takes these packets of a member out of flight. Those that are not in flight any more, such as
-    /// lost ones that arrive late, are left out.
+    /// Takes these packets of a member out of flight. Packets that are not in flight any more, such
+    /// as lost ones that arrive late, are left out.
     fn take(&mut self, number: u64, packets: &[Packet]) -> Vec<Packet> {
         let taken = self.members.change(number, |part| {
             let known = packets.iter().filter_map(|packet| {
@@ -445,7 +445,7 @@ impl Controller for Member {
         self.share.group().feed.controller().profile(put);
     }
 
-    /// A copy shares with copies of nobody: it goes on alone from here.
+    /// A copy shares with nobody: it continues alone from here.
     fn clone_box(&self) -> Box<dyn Controller> {
         let group = self.share.group();
         let mut copy = Group {

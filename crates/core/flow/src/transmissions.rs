@@ -5,8 +5,8 @@ use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 use std::mem::take;
 
-/// What the kernel saw with one acknowledgement. All its counters are those after it, and before
-/// anything that it lets out.
+/// What the kernel saw with one acknowledgement. Its counters are those after the acknowledgement,
+/// and before anything that it lets out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckSample {
     /// When.
@@ -15,7 +15,7 @@ pub struct AckSample {
     pub rtt: Option<Span>,
     /// Packets delivered in total; wraps.
     pub delivered: u32,
-    /// Packets found lost in total, each transmission counted; wraps.
+    /// Packets found lost in total, counting each transmission; wraps.
     pub lost: u32,
     /// Packets.
     pub in_flight: u32,
@@ -52,8 +52,8 @@ const SINGLE: u32 = 512;
 /// What is more becomes about so many records. To tell of one takes 16 ns.
 const RECORDS: u32 = 256;
 
-/// Packets that left together. The record has the number of the last one, so that all parts of it
-/// have different numbers, and none is above the one that the algorithm was told.
+/// Packets that left together. The record has the number of the last one. So all parts of it have
+/// different numbers, and none is above the number that the algorithm was told.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     packets: u32,
@@ -77,7 +77,7 @@ impl Run {
 }
 
 impl Transmissions {
-    /// From `first` on, whose packets in flight left nobody knows when.
+    /// Starts at number `first`. It is not known when the packets in flight left.
     pub(crate) fn new(now: Time, first: &AckSample) -> Self {
         Self {
             in_flight: VecDeque::new(),
@@ -96,8 +96,9 @@ impl Transmissions {
         self.packets
     }
 
-    /// So many packets will be told to leave until the next call, in records of
-    /// [`Transmissions::longest`] packets at most. `each`: all have their own, whatever it costs.
+    /// This many packets will be reported as sent until the next call, in records of at most
+    /// [`Transmissions::longest`] packets. With `each`, every packet has its own record, whatever
+    /// that costs.
     pub(crate) fn begin_reading(&mut self, count: u32, each: bool) {
         self.longest = if each || count <= SINGLE {
             1
@@ -132,7 +133,7 @@ impl Transmissions {
         self.in_flight.front().map(|run| &run.record)
     }
 
-    /// What was delivered since we came.
+    /// State of the connection now, with the total delivered since the start.
     pub(crate) fn delivery(&self) -> &Delivery {
         &self.delivery
     }
@@ -163,7 +164,7 @@ impl Transmissions {
         )
     }
 
-    /// So many packets of `mss` bytes left at `at`: one record, with the number of the last.
+    /// This many packets of `mss` bytes left at `at`: one record, with the number of the last.
     pub(crate) fn leave(
         &mut self,
         at: Time,
@@ -191,7 +192,7 @@ impl Transmissions {
         self.in_flight.push_back(Run { packets, record });
     }
 
-    /// Takes the oldest `count` packets out, as few records as they are.
+    /// Removes the oldest `count` packets, in as few records as they are.
     fn take(&mut self, mut count: u32, mut to: impl FnMut(Packet)) {
         while count > 0
             && let Some(oldest) = self.in_flight.front_mut()
@@ -208,7 +209,8 @@ impl Transmissions {
         }
     }
 
-    /// The next sample, before which all that left has been told ([`Transmissions::left_before`]).
+    /// Takes the next sample. Everything that left before it must have been reported
+    /// ([`Transmissions::left_before`]).
     pub(crate) fn sampled(&mut self, sample: &AckSample) {
         let (delivered, lost) = self.ended(sample);
         let (mut gone, mut arrived) = (take(&mut self.lost), take(&mut self.returned));

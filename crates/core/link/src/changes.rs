@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A path that changes while it works: steps of rate, delay and loss, typed, from a table or drawn
+//! A path that changes while it works: steps of rate, delay and loss, typed, from a table, or drawn
 //! from a seed.
 use alcc_units::{Rate, Rng, Span, Time};
 use std::ops::RangeInclusive;
@@ -7,23 +7,23 @@ use std::str::FromStr;
 
 /// What changes in a direction after its start. The default is nothing.
 ///
-/// A new rate holds from its moment on, also for the packet that is just being carried. A new delay
-/// holds for packets that begin to travel from then on; who began earlier arrives no later than
-/// they do, unless `reorder` is set. A rate on a link that had none, or that followed a trace,
-/// makes it a link of that rate for good.
+/// A new rate applies from its moment on, even to the packet that is just being carried. A new
+/// delay applies to packets that begin to travel from then on. Unless `reorder` is set, packets
+/// that began earlier still arrive no later than they do. A rate on a link that had none, or that
+/// followed a trace, makes it a link of that rate for good.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Changes {
-    /// The steps. Their order does not matter, but for those of one moment, of which the last
-    /// holds.
+    /// The steps. Their order does not matter, except among those of one moment, of which the last
+    /// applies.
     pub steps: Vec<Step>,
-    /// After so long the direction is as at its start, and the steps come again; later steps never
-    /// come. `None`: no repetition.
+    /// After this time the direction is as at its start, and the steps come again; later steps
+    /// never come. `None`: no repetition.
     pub repeat: Option<Span>,
-    /// A delay that shrinks lets packets overtake those before them.
+    /// Packets may overtake those before them when the delay shrinks.
     pub reorder: bool,
 }
 
-/// One change. What is `None` stays as it is.
+/// One change. A field that is `None` leaves its value as it is.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Step {
     /// When, since the start of the direction.
@@ -34,7 +34,7 @@ pub struct Step {
     pub delay: Option<Span>,
     /// Probability of random loss, 0 to 1.
     pub loss: Option<f64>,
-    /// The same on the way back, where that is another one: see [`Changes::back`].
+    /// The same in the reverse direction, if it differs: see [`Changes::back`].
     pub loss_up: Option<f64>,
 }
 
@@ -62,7 +62,7 @@ pub enum ChangesError {
         /// What would do.
         want: &'static str,
     },
-    /// More than a machine should have to keep.
+    /// More steps than a machine should have to keep.
     #[error("{0} steps: there may be 1000000")]
     TooMany(u64),
 }
@@ -134,7 +134,7 @@ impl FromStr for Step {
 }
 
 impl Changes {
-    /// Steps and nothing else.
+    /// Only steps, without repetition.
     pub fn of(steps: Vec<Step>) -> Self {
         Self {
             steps,
@@ -147,7 +147,7 @@ impl Changes {
         self.steps.is_empty()
     }
 
-    /// What holds on the way there: no rates if it has no bottleneck.
+    /// The changes of the forward direction. Without a bottleneck it has no rates.
     #[must_use]
     pub fn there(&self, bottleneck: bool) -> Self {
         let mut there = self.clone();
@@ -157,7 +157,7 @@ impl Changes {
         there
     }
 
-    /// The same on the way back, with its own loss where that is said.
+    /// The changes of the reverse direction, with its own loss if there is one.
     #[must_use]
     pub fn back(&self, bottleneck: bool) -> Self {
         let mut back = self.there(bottleneck);
@@ -222,8 +222,9 @@ impl Changes {
     }
 
     /// Draws outages of a link of `rate` from time 0 until `end`, such as
-    /// `every=60s..180s,length=500ms..2s`: so long from the end of one (or from 0) to the begin of
-    /// the next, and so long each, even between the bounds.
+    /// `every=60s..180s,length=500ms..2s`. `every` is the time from the end of one (or from 0) to
+    /// the beginning of the next, `length` that of each. Both are drawn evenly between their
+    /// bounds.
     ///
     /// # Errors
     /// What is wrong with the text; more than a million steps.
@@ -277,8 +278,8 @@ impl Changes {
     }
 
     /// Draws steps from time 0 until `length`:
-    /// `every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%`, each quantity even between its
-    /// bounds.
+    /// `every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%`. Each quantity is drawn evenly
+    /// between its bounds.
     ///
     /// # Errors
     /// What is wrong with the text; more than a million steps.

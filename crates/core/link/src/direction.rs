@@ -9,7 +9,7 @@ use alcc_trace::{OPPORTUNITY, Trace};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::collections::VecDeque;
 
-/// How fast a bottleneck is.
+/// The rate of a bottleneck.
 #[derive(Clone, Debug, Default)]
 pub enum RateSpec {
     /// Nothing ever waits.
@@ -34,15 +34,15 @@ pub struct DirectionSpec {
     pub queue: QueueSpec,
     /// One-way propagation delay.
     pub delay: Span,
-    /// Probability of random loss, 0 to 1, for every packet by itself.
+    /// Probability of random loss, 0 to 1, independent for every packet.
     pub loss: f64,
-    /// What becomes different on the way.
+    /// What changes over time.
     pub changes: Changes,
     /// What the radio link behind the bottleneck adds, in this order.
     pub radio: Vec<RadioSpec>,
 }
 
-/// Which way a packet goes. A packet meets the parts of a direction in the order of a bottleneck
+/// The direction of a packet. A packet meets the parts of a direction in the order of a bottleneck
 /// shell nested in a delay shell around the client. The radio link comes after the bottleneck.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Dir {
@@ -65,7 +65,7 @@ impl Dir {
         }
     }
 
-    /// As files and fields are called: `down`, `up`.
+    /// Its name in files and fields: `down`, `up`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Down => "down",
@@ -74,12 +74,11 @@ impl Dir {
     }
 }
 
-/// One direction of a path at work.
+/// One direction of a path in operation.
 ///
 /// The host pushes packets, asks when it is worth calling again, and advances. Outcomes carry the
-/// times of the model, so that a host which calls late loses punctuality but not correctness. Time
-/// never goes back: an earlier `now` counts as the latest one. What would happen at [`Time::MAX`]
-/// never happens.
+/// times of the model, so a host that calls late loses punctuality but not correctness. Time never
+/// goes back: an earlier `now` counts as the latest one. Events at [`Time::MAX`] never happen.
 #[derive(Clone, Debug)]
 pub struct Direction {
     spec_rate: RateSpec,
@@ -160,7 +159,7 @@ impl Direction {
         }
     }
 
-    /// A packet enters at `now`, after everything that is due up to `now`.
+    /// A packet enters at `now`, after every event that is due up to `now`.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
         self.advance(now, out);
         let now = self.clock;
@@ -180,8 +179,8 @@ impl Direction {
         self.catch_up(out);
     }
 
-    /// Everything that is due up to `now`, in the order of its times. Who is not
-    /// [watching](Outcomes::is_watching) may learn of a packet's way when its end is due.
+    /// Does everything that is due up to `now`, in the order of its times. A caller that is not
+    /// [watching](Outcomes::is_watching) may learn of a packet's way only when it ends.
     #[inline]
     pub fn advance(&mut self, now: Time, out: &mut impl Outcomes) {
         self.clock = self.clock.max(now);
@@ -198,8 +197,8 @@ impl Direction {
         }
     }
 
-    /// The earliest time at which [`advance`](Self::advance) would do something to a packet; `None`
-    /// if no packet is inside or none will ever get on. An idle link needs no wake-up, whatever its
+    /// The earliest time at which [`advance`](Self::advance) would do something to a packet. `None`
+    /// if no packet is inside or none will ever move. An idle link needs no wake-up, whatever its
     /// trace does.
     #[inline]
     pub fn next_event(&self) -> Option<Time> {
@@ -207,8 +206,8 @@ impl Direction {
         Some(next).filter(|at| *at < Time::MAX)
     }
 
-    /// Not after the next packet is through: what to wait for if nothing else matters as it happens.
-    /// `None` as of [`next_event`](Self::next_event).
+    /// A time not after the next delivery: enough to wait for, if nothing else matters as it
+    /// happens. `None` as for [`next_event`](Self::next_event).
     #[inline]
     pub fn next_delivery(&self) -> Option<Time> {
         let next = (self.steady.as_ref()).map_or(self.due, Steady::next_delivery);
@@ -266,9 +265,9 @@ impl Direction {
         }
     }
 
-    /// What the bottleneck offers to carry after `from` and up to and including `to`: what
-    /// deliveries in that window are a share of. [`Bytes::MAX`] without a bottleneck. It offers
-    /// nothing while the radio link lets nothing pass.
+    /// The bytes that the bottleneck offers to carry after `from` and up to and including `to`. A
+    /// share of capacity is deliveries in that window over these bytes. [`Bytes::MAX`] without a
+    /// bottleneck. It offers nothing while the radio link lets nothing pass.
     pub fn opportunity_bytes(&self, from: Time, to: Time) -> Bytes {
         let open = self.open(from, to);
         let Some(rates) = &self.rates else {
@@ -311,7 +310,7 @@ impl Direction {
         open
     }
 
-    /// The same in these times if the rate were always that of the start.
+    /// The same for these times, as if the rate were always that of the start.
     fn offered(&self, open: &[(Time, Time)]) -> Bytes {
         let spans = || open.iter().map(|(from, to)| to.since(*from));
         match &self.spec_rate {

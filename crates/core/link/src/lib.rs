@@ -2,14 +2,14 @@
 //! What a path does to packets: a queue before a bottleneck, a rate that may follow a trace, delay,
 //! random loss.
 //!
-//! The models are pure: the host says what time it is and which packet comes, and gets [`Outcome`]s
-//! with exact times. The simulator and the real-time emulator run this same code, so that an
-//! emulated run has a simulated twin.
+//! The models are pure: the host gives them the time and the packet, and gets [`Outcome`]s with
+//! exact times. The simulator and the real-time emulator run this same code, so an emulated run has
+//! a simulated twin.
 //!
 //! * [`Direction`]: one direction of a path, built from a [`DirectionSpec`]; [`Changes`]: what
-//!   changes in it on the way;
+//!   changes in it over time;
 //! * [`log`]: a text format for what happened to every packet;
-//! * [`Queue`]: what decides who waits and who is dropped; chosen by name with [`QueueSpec`]
+//! * [`Queue`]: decides which packets wait and which are dropped; chosen by name with [`QueueSpec`]
 //!   (`codel:target=5ms`). To add one: a file `queue/NAME.rs`, its name in the registry line of
 //!   `queue.rs`;
 //! * [`radio`]: delays and pauses of radio links, chosen by name with [`RadioSpec`]

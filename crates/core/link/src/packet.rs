@@ -4,16 +4,17 @@ use alcc_units::{Bytes, Span, Time};
 /// Explicit Congestion Notification: the last two bits of an IP packet's traffic class (RFC 3168,
 /// section 5).
 ///
-/// As wide as what it lies beside in a [`Packet`]: without padding a packet is copied in whole words.
+/// It is as wide as its neighbour in a [`Packet`]: without padding, a packet is copied in whole
+/// words.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u32)]
 pub enum Ecn {
     /// The sender does not understand marks.
     #[default]
     NotEct,
-    /// It does: ECT(1).
+    /// The sender understands marks: ECT(1).
     Ect1,
-    /// It does: ECT(0).
+    /// The sender understands marks: ECT(0).
     Ect0,
     /// Congestion experienced: a queue has marked the packet.
     Ce,
@@ -40,12 +41,12 @@ pub struct Packet {
     pub flow: u32,
     /// Its length in IP bytes: what the bottleneck has to carry.
     pub len: Bytes,
-    /// Whether it may be marked, or is.
+    /// Whether it may be marked, or is marked.
     pub ecn: Ecn,
 }
 
 impl Packet {
-    /// Marks the packet if its sender understands that; `false` if not.
+    /// Marks the packet if its sender understands marks; `false` if it does not.
     pub(crate) fn mark(&mut self) -> bool {
         let capable = self.ecn != Ecn::NotEct;
         if capable {
@@ -66,15 +67,15 @@ pub enum DropReason {
     Aqm,
 }
 
-/// What became of a packet. Times are those of the model, not of the call that learned of it: a
-/// late call tells the same.
+/// The fate of a packet. Times are those of the model, not of the call that learned of it: a late
+/// call reports the same.
 ///
 /// Every packet that was pushed ends in exactly one `Delivered` or `Dropped`. On its way it gives
 /// one `Arrived` when it reaches the bottleneck and one `Departed` when it leaves it; these two are
 /// for logs and meters.
 ///
-/// Its kind lies in a place of its own, not in what a packet cannot be: who makes one knows the
-/// kind, and nothing is asked again.
+/// The kind has a field of its own, not a niche of another one: code that makes an outcome knows
+/// its kind, so nothing has to be tested again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Outcome {
@@ -95,7 +96,7 @@ pub enum Outcome {
         /// When it had reached the bottleneck.
         arrived: Time,
     },
-    /// It is through, delay and all.
+    /// It has passed the whole direction, including the delay.
     Delivered {
         /// When.
         at: Time,
@@ -107,7 +108,7 @@ pub enum Outcome {
         /// When it had reached the bottleneck.
         arrived: Time,
     },
-    /// It is gone.
+    /// It was dropped.
     Dropped {
         /// When.
         at: Time,
@@ -118,13 +119,14 @@ pub enum Outcome {
     },
 }
 
-/// Who is told what becomes of packets: in the order in which it happens, as it happens.
+/// Receives the outcomes of packets, in the order in which they happen, as they happen.
 pub trait Outcomes {
     /// This became of a packet.
     fn tell(&mut self, outcome: Outcome);
 
-    /// It matters that each outcome is told as it happens. If not, those of one packet may be told
-    /// together when it is through or dropped, and drops late; deliveries come as ever.
+    /// Whether each outcome must be reported as it happens. If not, those of one packet may be
+    /// reported together when it is delivered or dropped, and drops late. Deliveries come as
+    /// always.
     fn is_watching(&self) -> bool {
         true
     }

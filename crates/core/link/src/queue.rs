@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Queues by name. A file `queue/NAME.rs` with a constant `QUEUE`, and its name in the line below,
-//! and it exists everywhere: command line, simulator, emulator, conformance suite.
+//! Queues by name. Add a file `queue/NAME.rs` with a constant `QUEUE`, and its name in the line
+//! below. Then the command line, the simulator, the emulator and the conformance suite have it.
 use crate::{DropReason, Packet};
 use alcc_units::{Bytes, OptionDoc, Options, Rng, Spec, SpecError, Time};
 use std::fmt;
@@ -17,9 +17,9 @@ queues! { droptail, red, codel, pie, fq_codel, users, policer, shaper }
 
 pub use droptail::Limits;
 
-/// The option of the queues that mark. Only packets whose sender understands marks are marked, so
-/// the default is yes: RFC 7567, section 4.2.1, wants it of every managed queue, and RFC 8290,
-/// section 5.2.6, has it so.
+/// The option of the queues that mark. They mark only packets whose sender understands marks. So
+/// the default is yes, as RFC 7567, section 4.2.1, wants it of every managed queue, and as RFC
+/// 8290, section 5.2.6, has it.
 const ECN: OptionDoc = OptionDoc {
     name: "ecn",
     default: "yes",
@@ -36,8 +36,8 @@ fn ecn(options: &Options<'_>) -> Result<bool, SpecError> {
 /// Time is an argument and never goes back. A packet that the bottleneck has begun to carry is out
 /// of the queue.
 pub trait Queue: fmt::Debug + Send + Sync {
-    /// A packet arrives: takes it, or says why not. `rng` is for queues that draw lots. Packets
-    /// that have to give way to it go to `drops`; that may be, in the end, the packet itself.
+    /// A packet arrives: takes it, or says why not. `rng` is for queues that draw at random.
+    /// Packets that have to give way to it go to `drops`; in the end that may be the packet itself.
     fn enqueue(
         &mut self,
         now: Time,
@@ -46,16 +46,18 @@ pub trait Queue: fmt::Debug + Send + Sync {
         drops: &mut Vec<Packet>,
     ) -> Enqueue;
 
-    /// The bottleneck is free: the packet to carry next, if any that may leave. Packets that the
-    /// queue discards to find it go to `drops`.
+    /// The bottleneck is free: the packet to carry next, if one may leave. Packets that the queue
+    /// discards to find it go to `drops`.
     fn dequeue(&mut self, now: Time, drops: &mut Vec<Packet>) -> Option<Queued>;
 
-    /// When the packet to carry next may leave, not before: a time of the past, unless the queue holds packets back.
+    /// The earliest time at which the packet to carry next may leave. A time in the past, unless
+    /// the queue holds packets back.
     fn ready(&self) -> Time {
         Time::ZERO
     }
 
-    /// Its limits if it knows nothing else: first in, first out, and refused is what does not fit.
+    /// Its limits, if it has no other rule: first in, first out, and packets that do not fit are
+    /// refused.
     fn drop_tail(&self) -> Option<Limits> {
         None
     }
@@ -93,9 +95,9 @@ pub struct Queued {
 /// The answer to an arriving packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Enqueue {
-    /// It waits now.
+    /// It waits in the queue.
     Taken,
-    /// It does not.
+    /// It was refused.
     Refused(DropReason),
 }
 
@@ -121,8 +123,8 @@ impl QueueKind {
     }
 }
 
-/// Which queue to use: checked, so that making one cannot fail. Reads `droptail:bytes=2000000` and
-/// prints it back.
+/// Which queue to use. It is checked, so making a queue cannot fail. Reads `droptail:bytes=2000000`
+/// and prints it back.
 #[derive(Clone, Debug)]
 pub struct QueueSpec {
     spec: Spec,
@@ -130,7 +132,7 @@ pub struct QueueSpec {
 }
 
 impl QueueSpec {
-    /// A queue from elsewhere under a name of its own; `prototype` is copied for every use.
+    /// A queue of another crate, under a name of its own; `prototype` is copied for every use.
     pub fn new(spec: Spec, prototype: Box<dyn Queue>) -> Self {
         Self { spec, prototype }
     }
@@ -153,14 +155,14 @@ impl QueueSpec {
         self.prototype.duplicate()
     }
 
-    /// What was asked for.
+    /// The specification that was asked for.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 }
 
 impl Default for QueueSpec {
-    /// That of the experiments: drop-tail of 2,000,000 bytes.
+    /// The default of the experiments: drop-tail of 2,000,000 bytes.
     fn default() -> Self {
         Self::droptail(Bytes::new(2_000_000))
     }

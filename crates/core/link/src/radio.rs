@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a radio link adds to a bottleneck, by name: delays of its own, and times at which nothing
-//! passes. A file `radio/NAME.rs` with a constant `RADIO`, and its name in the line below, and it
-//! exists everywhere: command line, simulator, emulator, property tests.
+//! passes. Add a file `radio/NAME.rs` with a constant `RADIO`, and its name in the line below. Then
+//! the command line, the simulator, the emulator and the property tests have it.
 //!
 //! A recorded trace of delivery opportunities does not show these delays: they come after the
 //! moment at which the bottleneck has carried a packet.
@@ -18,7 +18,7 @@ macro_rules! radios {
 
 radios! { harq, rlc, grant, handover, aggregation, leo }
 
-/// A time at which nothing passes: from its begin until its end.
+/// A time at which nothing passes, from its beginning to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pause {
     /// The first moment of it.
@@ -30,7 +30,7 @@ pub struct Pause {
 /// What a radio link adds.
 ///
 /// Packets keep their order and none is lost: radio links repeat what did not arrive, and hold back
-/// what came before it. The caller of [`Radio::through`] sees to the order.
+/// later packets until then. The caller of [`Radio::through`] keeps the order.
 pub trait Radio: fmt::Debug + Send + Sync {
     /// Called once, before everything else: the seed of what is random.
     fn seed(&mut self, seed: u64);
@@ -41,8 +41,7 @@ pub trait Radio: fmt::Debug + Send + Sync {
         at
     }
 
-    /// The first pause that ends after `time`; it depends on nothing but the seed. `None`: there is
-    /// none.
+    /// The first pause that ends after `time`; it depends only on the seed. `None`: there is none.
     fn pause(&self, _time: Time) -> Option<Pause> {
         None
     }
@@ -77,8 +76,8 @@ impl RadioKind {
     }
 }
 
-/// Which to use: checked, so that making one cannot fail. Reads `harq:errors=0.2` and prints it
-/// back.
+/// Which radio link to use. It is checked, so making one cannot fail. Reads `harq:errors=0.2` and
+/// prints it back.
 #[derive(Clone, Debug)]
 pub struct RadioSpec {
     spec: Spec,

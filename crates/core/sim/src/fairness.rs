@@ -4,15 +4,15 @@ use alcc_units::Span;
 
 const SECOND: Span = Span::from_secs(1);
 
-/// A flow as fairness sees it. Times are since the window's begin.
+/// A flow as input of the fairness measures. Times are since the window's beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share<'a> {
-    /// When its application came; zero if it was there before.
+    /// When its application started; zero if it was there before the window.
     pub from: Span,
-    /// When its application was gone or had all; the window's end if it stayed.
+    /// When its application stopped or had received everything; the window's end if it stayed.
     pub to: Span,
     /// IP bytes that the bottleneck delivered in each second of the window. May end early if the
-    /// rest is nothing.
+    /// rest is zero.
     pub seconds: &'a [u64],
 }
 
@@ -21,7 +21,7 @@ impl Share<'_> {
         self.from <= from && to <= self.to
     }
 
-    /// What it got in these whole seconds, bytes.
+    /// Its bytes in these whole seconds.
     fn bytes(&self, from: u64, to: u64) -> f64 {
         let seconds = self.seconds.iter().skip(from as usize);
         seconds.take((to - from) as usize).map(|b| *b as f64).sum()
@@ -39,7 +39,8 @@ pub fn jain(values: impl Iterator<Item = f64>) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (count * squares))
 }
 
-/// What those got that are there from second `from` to second `to`, if they are two or more.
+/// The bytes of the flows that are there from second `from` to second `to`, if they are two or
+/// more.
 fn gots(flows: &[Share<'_>], from: u64, to: u64) -> Option<Vec<f64>> {
     let there = flows
         .iter()
@@ -48,8 +49,8 @@ fn gots(flows: &[Share<'_>], from: u64, to: u64) -> Option<Vec<f64>> {
     (gots.len() >= 2).then_some(gots)
 }
 
-/// Jain's index of each second from `from` to `to`, among the flows that are there all that second,
-/// if there are two or more; the mean of them. `None` if there is no such second.
+/// The mean of Jain's index over the seconds from `from` to `to`. A second counts the flows that
+/// are there all that second, if there are two or more. `None` if there is no such second.
 pub fn jain_of_seconds(flows: &[Share<'_>], from: u64, to: u64) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0.0);
     for second in from..to {
@@ -62,8 +63,9 @@ pub fn jain_of_seconds(flows: &[Share<'_>], from: u64, to: u64) -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-/// The smallest share that any flow has over `length` seconds in a row between `from` and `to`, 1
-/// being an equal one, among those that are there all that time. `None` if there is no such time.
+/// The smallest share of any flow over `length` consecutive seconds between `from` and `to`; 1 is
+/// an equal share. It counts the flows that are there all that time. `None` if there is no such
+/// time.
 pub fn worst_share(flows: &[Share<'_>], from: u64, to: u64, length: u64) -> Option<f64> {
     let shares = (from..(to + 1).saturating_sub(length)).filter_map(|begin| {
         let gots = gots(flows, begin, begin + length)?;
@@ -74,12 +76,12 @@ pub fn worst_share(flows: &[Share<'_>], from: u64, to: u64, length: u64) -> Opti
     shares.min_by(f64::total_cmp)
 }
 
-/// The part of an equal share with which a flow is taken to have its place.
+/// The part of an equal share from which a flow counts as settled.
 const FAIR: f64 = 0.8;
 
-/// How long the slowest flow took from its coming to the end of the first whole second in which it
-/// had 80 % of an equal share. One that never had it counts with its whole stay, and one that is
-/// never beside another does not count. `None` if there is nobody to share with.
+/// The time of the slowest flow, from its start to the end of the first whole second in which it
+/// had 80 % of an equal share. A flow that never had it counts with its whole lifetime. A flow that
+/// is never beside another does not count. `None` if there is nobody to share with.
 pub fn time_to_fair_share(flows: &[Share<'_>]) -> Option<Span> {
     let taken = flows.iter().filter_map(|flow| {
         let first = flow.from.as_nanos().div_ceil(SECOND.as_nanos());
@@ -100,7 +102,7 @@ pub fn time_to_fair_share(flows: &[Share<'_>]) -> Option<Span> {
     taken.max()
 }
 
-/// The whole seconds between comings and goings: begin and end of each stretch in which the same
+/// The whole seconds between starts and stops: beginning and end of each period in which the same
 /// flows are there.
 pub fn phases(flows: &[Share<'_>], window: Span) -> Vec<(u64, u64)> {
     let mut changes: Vec<Span> = flows.iter().flat_map(|flow| [flow.from, flow.to]).collect();

@@ -10,51 +10,50 @@ use alcc_link::Dir;
 use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time};
 use described::Described;
 
-/// A flow: who decides, what it stands on, what it has to send, and which way it goes.
+/// A flow: its algorithm, what carries it, what it sends, and in which direction.
 pub struct FlowSpec {
     /// The algorithm's name.
     pub algorithm: String,
     /// Its options as typed.
     pub options: String,
-    /// All of it as typed; that of N equal flows for each of them.
+    /// The whole text as typed; for N equal flows, the same for each of them.
     pub text: String,
-    /// What its writer calls it: `name=`.
+    /// The name that its writer gives it: `name=`.
     pub name: Option<String>,
-    /// Who decides what may leave: a controller that has not started; the run uses a copy. Nobody
-    /// asks that of a constant rate.
+    /// The controller, which has not started; the run uses a copy. A constant-rate flow does not
+    /// use it.
     pub controller: Box<dyn Controller>,
     /// What carries it.
     pub under: Under,
     /// What the application has to send.
     pub source: Source,
-    /// Round trip without queueing; `None`: that of its links. What is beyond theirs lies between
+    /// Round trip without queueing; `None`: that of its links. The part beyond theirs is between
     /// the hosts and the links.
     pub rtt: Option<Span>,
     /// It shares one allowance with the flows that have the same name here ([`alcc_flow::Share`]).
-    /// The first one's controller decides for all, or with `NAME:PROCESS` for those of its process,
-    /// which hears from the others ([`alcc_flow::Elsewhere`]).
+    /// The first one's controller decides for all. With `NAME:PROCESS` it decides for those of its
+    /// process, and hears from the others ([`alcc_flow::Elsewhere`]).
     pub share: Option<String>,
-    /// It goes through the byte stream of the flow that has this name, which is a TCP; `None`: over
-    /// the links.
+    /// It goes through the byte stream of the flow with this name, which is a TCP; `None`: over the
+    /// links.
     pub tunnel: Option<String>,
     /// Packets that wait before it, if it carries others; `None`: 500.
     pub txqueuelen: Option<usize>,
-    /// Which way the data go.
+    /// The direction of the data.
     pub dir: Dir,
-    /// It goes back from where the flow before it arrives, and each carries the other's reports: at
-    /// the head of a flight, not when they are made (`sproutbt2`, Sprout's own bulk program, is
-    /// such a pair).
+    /// It goes back from where the previous flow arrives, and each carries the other's reports, at
+    /// the head of a flight, not when they are made. (`sproutbt2`, Sprout's own bulk program, is
+    /// such a pair.)
     pub paired: bool,
     /// The links that it passes, first and last, counted from 1; `None`: all.
     pub links: Option<(usize, usize)>,
     /// When it begins, before its [`phase`](Self::phase).
     pub start: Time,
-    /// It begins so much later, and stops so much later; `None`: drawn with the seed, zero for the
-    /// first flow of a scenario. Otherwise the ticks of flows that begin at round times would fall
-    /// on the same nanosecond for ever, and the order in which a simulator goes through them would
-    /// decide who gets what.
+    /// It begins and stops this much later. `None`: drawn with the seed, zero for the first flow of
+    /// a scenario. Otherwise the ticks of flows that begin at round times would always fall on the
+    /// same nanosecond. Then the order in which a simulator handles them would decide the shares.
     pub phase: Option<Span>,
-    /// When its application is gone: what is on its way is still repaired.
+    /// When its application is gone; packets in flight are still repaired.
     pub stop: Option<Time>,
     /// Its packets may be marked instead of dropped (ECT, RFC 3168).
     pub ecn: bool,
@@ -62,9 +61,9 @@ pub struct FlowSpec {
 
 /// What carries an algorithm's packets.
 pub enum Under {
-    /// It sends packets itself, by these rules.
+    /// The algorithm sends packets itself, by these rules.
     Native(Rules),
-    /// It decides what is written to a simulated TCP connection.
+    /// The algorithm decides what is written to a simulated TCP connection.
     Tcp(Kernel),
     /// No algorithm: UDP packets at the rate of the source, whatever happens to them.
     Udp {
@@ -73,7 +72,7 @@ pub enum Under {
     },
 }
 
-/// What FLOW means, for help texts.
+/// The syntax of FLOW, for help texts.
 pub const FLOW_HELP: &str = "\
 A FLOW is [N*]A[/PART]...[@START[-STOP]]: N flows (1 to 10000) of algorithm A with its options, such as 10*cubic/rtt=80ms@5s-30s.
 @START+LENGTH instead: each of the N stops so long after its own start, such as 5*cubic/stagger=30s@0s+240s.
@@ -130,7 +129,7 @@ const UDP: &[OptionDoc] = &[
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// Something after a `/` or the `@` that is not known or has no meaning.
+    /// A part after a `/` or the `@` that is unknown or has no meaning.
     #[error("flow '{flow}': '{found}': {want}")]
     Part {
         /// The flow as typed.
@@ -140,7 +139,7 @@ pub enum FlowError {
         /// What would be right.
         want: String,
     },
-    /// The number before the `*` is none.
+    /// The text before the `*` is not a number.
     #[error("flow '{flow}': '{found}' flows: write a number from 1 to 10000 before the '*'")]
     Count {
         /// The flow as typed.
@@ -187,7 +186,7 @@ impl FlowSpec {
         }
     }
 
-    /// What its TCP may have unsent (`tcp_notsent_lowat`); `None`: no limit, or no TCP.
+    /// How much its TCP may hold unsent (`tcp_notsent_lowat`); `None`: no limit, or no TCP.
     pub fn notsent_lowat(&self) -> Option<Bytes> {
         match &self.under {
             Under::Native(rules) => rules.notsent_lowat,
@@ -212,7 +211,7 @@ impl FlowSpec {
         }
     }
 
-    /// What a reader calls it: `verus`, and `alcc-verus` above TCP.
+    /// Its name in results: `verus`, and `alcc-verus` above TCP.
     pub fn scheme(&self) -> String {
         match self.under {
             Under::Native(_) | Under::Udp { .. } => self.algorithm.clone(),
@@ -221,13 +220,12 @@ impl FlowSpec {
     }
 }
 
-/// The rules that a host keeps: those asked for, or those of the stack that the algorithm was made
-/// for.
+/// The rules of its hosts: those asked for, or those of the stack that the algorithm was made for.
 fn rules(controller: &dyn Controller, asked: Option<&'static Rules>) -> Rules {
     *asked.unwrap_or_else(|| Rules::of(controller.needs().stack))
 }
 
-/// The controller of a flow that has none.
+/// The controller of a flow without an algorithm.
 fn idle(registry: &Registry) -> Result<Box<dyn Controller>, SpecError> {
     registry.build(&Spec::named("fixed"))
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Durations in bounded memory: exact while they are few, then to a 512th of their length.
+//! Durations in bounded memory: exact while they are few, then accurate to a 512th of their length.
 use alcc_units::Span;
 
-/// At most this many are kept as they are. More go into a histogram, whose memory does not grow
-/// with time: all at once, which is quicker with many flows than one by one.
+/// At most this many are stored as they are. More go into a histogram, whose memory does not grow
+/// with time. They go all at once, which is faster with many flows than one by one.
 const MAX_EXACT_COUNT: usize = 1024;
 /// Values below this many microseconds are exact.
 const EXACT: u32 = 1024;
@@ -28,11 +28,11 @@ pub(crate) struct Durations {
 pub struct Summary {
     /// Arithmetic mean, exact.
     pub mean: Span,
-    /// Median: to a microsecond of up to 1024 durations, beyond to 0.1 %.
+    /// Median: to a microsecond for up to 1024 durations, beyond that to 0.1 %.
     pub median: Span,
     /// 95th percentile, as exact as the median.
     pub p95: Span,
-    /// How many there were. With none the others are zero.
+    /// Their number. If it is zero, the other fields are zero, too.
     pub count: u64,
 }
 

@@ -2,8 +2,8 @@
 //! A deterministic simulator of flows over links in a row.
 //!
 //! Describe a [`Scenario`], [`run`] it, read the [`Report`]; or go through it in steps with a
-//! [`Simulation`]. The same scenario gives the same report, bit for bit: time is an integer, events
-//! of one instant have a fixed order, and all chance comes from the scenario's seed.
+//! [`Simulation`]. The same scenario gives the same report, bit for bit. Time is an integer, events
+//! of one instant have a fixed order, and all randomness comes from the scenario's seed.
 //!
 //! The path is the same code that the emulator runs (`alcc-link`), the algorithms are those of
 //! `alcc-cc`, and an algorithm above TCP is the same `alcc_flow::OverTcp` that the runtime uses,

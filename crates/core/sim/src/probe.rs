@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! To watch a run while it goes: packet by packet for captures, flow by flow for logs.
+//! Watching a run: packet by packet for captures, flow by flow for logs.
 use alcc_cc::{Log, ProfilePoint};
 use alcc_flow::Ack;
 use alcc_link::Dir;
 use alcc_units::{Bytes, Time};
 
-/// Watches a run. Every method has an empty body: say only what you want to know. `()` watches
+/// Watches a run. Every method has an empty body: implement only those that you need. `()` watches
 /// nothing and costs nothing.
 pub trait Probe {
-    /// Whether it wants packets and flows at all. Asked often: the same answer each
-    /// time.
+    /// Whether it wants packets and flows at all. Called often; the answer must always be the same.
     fn is_enabled(&self) -> bool {
         true
     }
@@ -21,13 +20,13 @@ pub trait Probe {
     /// wanted to send.
     fn flow(&mut self, _state: &FlowState<'_>) {}
 
-    /// Where the events of that flow's algorithm go. Asked once, before the run.
+    /// The log for the events of that flow's algorithm. Called once, before the run.
     fn log(&mut self, _flow: usize) -> Option<Log> {
         None
     }
 
-    /// Now and then: simulated time has come to `now` and will end at `end`, as far as is known.
-    /// False ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
+    /// Called from time to time: simulated time is `now`, and the run will end at `end`, as far as
+    /// is known. False ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
     fn progress(&mut self, _now: Time, _end: Time) -> bool {
         true
     }
@@ -68,11 +67,11 @@ pub struct PacketEvent {
     pub at: Time,
     /// Number of its flow in the scenario, from 0.
     pub flow: usize,
-    /// Where and what.
+    /// Where it is, and what happened.
     pub what: PacketStep,
     /// Its length in IP bytes.
     pub len: Bytes,
-    /// What is in it.
+    /// Its content.
     pub content: PacketContent,
 }
 
@@ -105,29 +104,29 @@ pub struct LinkDir {
 pub enum PacketContent {
     /// Payload.
     Data {
-        /// Number of the transmission; a segment that is sent again has a new one.
+        /// Number of the transmission; a retransmission has a new one.
         pn: u64,
         /// Where it begins in the stream.
         start: u64,
         /// Bytes of payload.
         len: u64,
-        /// No TCP: a datagram of a constant-rate sender.
+        /// A datagram of a constant-rate sender, without TCP.
         udp: bool,
-        /// A segment of a byte stream, as of TCP; else a datagram.
+        /// A segment of a byte stream such as TCP; otherwise a datagram.
         stream: bool,
-        /// The sender's clock as it left.
+        /// The sender's clock when it left.
         sent_at: Time,
         /// The newest time stamp of the receiver.
         echo: Time,
     },
     /// An acknowledgement.
     Ack {
-        /// Of a byte stream; else of datagrams.
+        /// Of a byte stream; otherwise of datagrams.
         stream: bool,
-        /// What it says.
+        /// Its content.
         ack: Ack,
     },
-    /// What the receiver module of an algorithm says to its sender.
+    /// A report of an algorithm's receiver module to its sender.
     Report,
 }
 
@@ -137,18 +136,18 @@ pub type PutGauge<'a> = &'a mut dyn FnMut(&'static str, f64);
 /// Takes the points of a delay profile.
 pub type PutProfile<'a> = &'a mut dyn FnMut(ProfilePoint);
 
-/// A sender at one moment.
+/// The state of a sender at one moment.
 pub struct FlowState<'a> {
-    /// Now.
+    /// The present time.
     pub at: Time,
     /// Number of the flow in the scenario, from 0.
     pub flow: usize,
-    /// Payload under way.
+    /// Payload in flight.
     pub in_flight: Bytes,
     /// The simulated kernel's window, in segments.
     pub kernel_cwnd: Option<f64>,
-    /// Asks for the algorithm's internal values.
+    /// Visits the algorithm's internal values.
     pub gauges: &'a dyn Fn(PutGauge<'_>),
-    /// Asks for the algorithm's delay profile.
+    /// Visits the algorithm's delay profile.
     pub profile: &'a dyn Fn(PutProfile<'_>),
 }

@@ -4,17 +4,17 @@ use crate::fairness::{self, Share};
 use crate::network::LinkCounters;
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// What a run gave.
+/// The results of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
     /// One per flow, in the order of the scenario.
     pub flows: Vec<FlowReport>,
     /// One per link, in the order of the scenario.
     pub links: Vec<LinkReport>,
-    /// Begin of the window: the first full-size packet at a bottleneck; the first flow's start if
-    /// there was none.
+    /// Beginning of the window: the first full-size packet at a bottleneck, or the first flow's
+    /// start if there was none.
     pub started: Time,
-    /// Its length.
+    /// Length of the window.
     pub duration: Span,
     /// How many events the engine handled: timers, packets that left a hop or were lost.
     pub events: u64,
@@ -29,18 +29,18 @@ pub struct LinkReport {
     pub up: LinkCounters,
     /// What the bottleneck offered in the window towards the receivers; [`Bytes::MAX`] without one.
     pub opportunities_down: Bytes,
-    /// The same back.
+    /// The same in the other direction.
     pub opportunities_up: Bytes,
 }
 
-/// What a run gave for one flow. All figures are of the window. Delays are one way.
+/// The results of one flow. All figures are of the window. Delays are one way.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowReport {
-    /// What a reader calls it.
+    /// Its name in results.
     pub scheme: String,
     /// IP bytes that the bottleneck delivered (in a chain: the last one).
     pub delivered: Bytes,
-    /// The same per time.
+    /// The same as a rate.
     pub throughput: Rate,
     /// Delivered / offered, 0 to 1, of the link that offers the least; `None` without a bottleneck.
     pub utilization: Option<f64>,
@@ -54,7 +54,7 @@ pub struct FlowReport {
     /// nothing was delivered.
     pub signal_delay_p95: Option<Span>,
     /// From the application's write to the delivery at the other application, per segment. For a
-    /// native sender with data without end a write is the first transmission.
+    /// native sender with endless data, the first transmission counts as the write.
     pub app_delay: Summary,
     /// Round trips as the sender saw them.
     pub rtt: Summary,
@@ -70,7 +70,7 @@ pub struct FlowReport {
     pub in_network: u64,
     /// Segments sent again.
     pub retransmits: u64,
-    /// How many of them left in a row, on average; `None` if there were none.
+    /// The mean length of their runs; `None` if there were none.
     pub rtx_burst: Option<f64>,
     /// Retransmission timeouts.
     pub timeouts: u64,
@@ -81,18 +81,19 @@ pub struct FlowReport {
     /// A transfer of a given size: from its start until its last byte was delivered to the
     /// application; `None` if that did not happen.
     pub completion: Option<Span>,
-    /// When it started and when it was to stop, its phase included; when its transfer was complete.
+    /// When it started, and when it was to stop, including its phase; when its transfer was
+    /// complete.
     pub active: (Time, Option<Time>, Option<Time>),
     /// IP bytes that the bottleneck delivered in each second of the window. May end early if the
     /// rest is nothing.
     pub seconds: Vec<u64>,
-    /// It carries others (`tunnel=`): what it delivers is theirs.
+    /// It carries other flows (`tunnel=`): what it delivers belongs to them.
     pub is_carrier: bool,
     /// The time series, if asked for.
     pub series: Vec<Sample>,
 }
 
-/// How a flow stands in the middle of a run. Counts are from the flow's start on.
+/// The state of a flow in the middle of a run. Counts are from the flow's start.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FlowStatus {
     /// The algorithm's window (cwnd); `None` if it has none (its quota or its rate is the limit).
@@ -133,7 +134,7 @@ pub struct Sample {
     pub queue_delay: Option<Span>,
     /// Packets of this flow that it lost.
     pub dropped: u64,
-    /// Payload under way at the end.
+    /// Payload in flight at the end.
     pub in_flight: Bytes,
     /// The algorithm's window; `None` if it has none (its quota or its rate is the limit).
     pub window: Option<Bytes>,
@@ -162,22 +163,22 @@ impl Report {
         fairness::jain(ends.map(|f| f.throughput.as_mbps_f64()))
     }
 
-    /// The same of each whole second of the window from `settled` after its begin, among the flows
-    /// that are there all that second, if there are two or more; the mean of them. `None` if there
-    /// is no such second.
+    /// The mean of Jain's index over the whole seconds of the window, from `settled` after its
+    /// beginning. A second counts the flows that are there all that second, if there are two or
+    /// more. `None` if there is no such second.
     pub fn jain_of_seconds(&self, settled: Span) -> Option<f64> {
         let second = Span::from_secs(1).as_nanos();
         let from = settled.as_nanos().div_ceil(second);
         fairness::jain_of_seconds(&self.shares(), from, self.duration.as_nanos() / second)
     }
 
-    /// Every flow as fairness sees it.
+    /// Every flow as input of the fairness measures.
     pub fn shares(&self) -> Vec<Share<'_>> {
         let share = |flow| self.share(flow);
         self.flows.iter().map(share).collect()
     }
 
-    /// This flow of the report as fairness sees it.
+    /// This flow as input of the fairness measures.
     pub fn share<'a>(&self, flow: &'a FlowReport) -> Share<'a> {
         let (start, stop, completed) = flow.active;
         let end = self.started + self.duration;

@@ -14,15 +14,15 @@ pub struct Scenario {
     pub flows: Vec<FlowSpec>,
     /// Length of the measured window. It begins with the first full-size packet at a bottleneck.
     pub duration: Span,
-    /// Of everything random: loss, queues, algorithms, lateness.
+    /// Seed of everything random: loss, queues, algorithms, lateness.
     pub seed: u64,
-    /// How far apart the samples of the time series are; `None`: no series.
+    /// The interval of the time series; `None`: no series.
     pub series: Option<Span>,
     /// The run fails after this many events.
     pub max_events: u64,
 }
 
-/// A link: what happens in each of its directions.
+/// A link: its two directions.
 #[derive(Clone, Debug, Default)]
 pub struct LinkSpec {
     /// Towards the receivers.
@@ -31,17 +31,17 @@ pub struct LinkSpec {
     pub up: DirectionSpec,
 }
 
-/// What cannot be simulated.
+/// Why a scenario cannot be simulated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
     /// No link.
     #[error("simulate: the scenario has no link: it needs one or more")]
     NoLink,
-    /// Not 1 to 10,000 flows.
+    /// Fewer than one or more than 10,000 flows.
     #[error("simulate {found} flows: there may be 1 to 10000")]
     Flows {
-        /// How many there are.
+        /// Their number.
         found: usize,
     },
     /// The window has no length.
@@ -58,7 +58,7 @@ pub enum SimError {
         from: usize,
         /// From 1.
         to: usize,
-        /// How many links there are.
+        /// The number of links.
         links: usize,
     },
     /// A flow whose RTT is below that of the links.
@@ -68,17 +68,17 @@ pub enum SimError {
     Rtt {
         /// Its number, from 1.
         flow: usize,
-        /// What was asked for.
+        /// The RTT that was asked for.
         rtt: Span,
-        /// What its links take.
+        /// The RTT of its links.
         links: Span,
     },
-    /// A flow inside a flow that cannot be.
+    /// A flow inside another flow, which is not possible here.
     #[error("simulate flow {flow}: tunnel={name}: {why}")]
     Tunnel {
         /// Its number, from 1.
         flow: usize,
-        /// Of the flow that is to carry it.
+        /// Name of the flow that should carry it.
         name: String,
         /// What would be right.
         why: &'static str,
@@ -98,9 +98,9 @@ pub enum SimError {
         "simulate: given up after {events} events at {at} of simulated time: make it shorter or smaller, or raise the limit"
     )]
     Events {
-        /// How many there were.
+        /// The number of events.
         events: u64,
-        /// How far it had come.
+        /// The simulated time that was reached.
         at: Time,
     },
     /// Time stands still.
@@ -108,12 +108,12 @@ pub enum SimError {
         "simulate: {events} events at the one moment {at}: a link of unlimited rate and no delay carries without end: give it a rate or a delay"
     )]
     Standstill {
-        /// How many there were.
+        /// The number of events.
         events: u64,
         /// When.
         at: Time,
     },
-    /// The probe asked for it.
+    /// The probe stopped the run.
     #[error("simulate: stopped at {at} of simulated time")]
     Stopped {
         /// When.
@@ -121,7 +121,7 @@ pub enum SimError {
     },
 }
 
-/// Some ten thousand seconds of work.
+/// Upper bound for the events of a run: some ten thousand seconds of work.
 const MAX_EVENTS: u64 = 10_000_000_000;
 
 impl Scenario {
@@ -137,8 +137,8 @@ impl Scenario {
         }
     }
 
-    /// One bottleneck of this rate behind this queue, half of `rtt` in each direction, nothing else
-    /// in the way back; no flows yet; 60 s, seed 1.
+    /// One bottleneck of this rate behind this queue, half of `rtt` in each direction, no other
+    /// limit in the reverse direction; no flows yet; 60 s, seed 1.
     pub fn dumbbell(rate: RateSpec, rtt: Span, queue: QueueSpec) -> Self {
         let down = DirectionSpec {
             rate,
@@ -153,7 +153,7 @@ impl Scenario {
         Self::one_link(down, up)
     }
 
-    /// And these flows, as people type them: `10*cubic/rtt=80ms@5s`.
+    /// The scenario with these additional flows, as people type them: `10*cubic/rtt=80ms@5s`.
     ///
     /// # Errors
     /// [`FlowError`] with what would be right.
@@ -163,7 +163,7 @@ impl Scenario {
         Ok(self)
     }
 
-    /// What would keep it from being run, if anything.
+    /// Checks whether the scenario can be run.
     ///
     /// # Errors
     /// [`SimError`] with what would be right.
@@ -222,7 +222,8 @@ impl Scenario {
         from.saturating_sub(1)..to.min(self.links.len())
     }
 
-    /// The flows whose streams carry this one: its data, its acknowledgements. `None`: the links do.
+    /// The flows whose streams carry this one: its data, its acknowledgements. `None`: the links
+    /// carry it directly.
     pub(crate) fn carriers(&self, flow: &FlowSpec) -> [Option<usize>; 2] {
         if flow.tunnel.is_none() {
             return [None, None];
@@ -258,8 +259,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// The round trip that a flow's links alone take, without queueing; inside another that of the
-    /// other.
+    /// The round trip of a flow's links alone, without queueing; for a flow inside another, that of
+    /// the other.
     fn propagation(&self, flow: &FlowSpec) -> Span {
         if let [Some(carrier), _] = self.carriers(flow) {
             return self.min_rtt(&self.flows[carrier]);
@@ -275,8 +276,8 @@ impl Scenario {
         flow.rtt.map_or(links, |rtt| rtt.max(links))
     }
 
-    /// What a flow's round trip has beyond its links: before the first and after the last of them,
-    /// half each way.
+    /// The part of a flow's round trip beyond its links: before the first and after the last of
+    /// them, half each way.
     pub(crate) fn access(&self, flow: &FlowSpec) -> Span {
         self.min_rtt(flow).saturating_sub(self.propagation(flow))
     }
@@ -301,7 +302,7 @@ impl Scenario {
     }
 }
 
-/// One flow is to carry the other. Tunnels have no tunnels in them.
+/// Checks that one flow can carry the other. A tunnel cannot contain a tunnel.
 fn carries(outer: &FlowSpec, inner: &FlowSpec) -> bool {
     inner.tunnel.is_some() && outer.tunnel.is_none() && outer.name == inner.tunnel
 }

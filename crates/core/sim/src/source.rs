@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What applications have to send, and when.
+//! What applications send, and when.
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// What an application gives its sender: as much as it takes, unless something below says less.
+/// What an application gives its sender: as much as the sender takes, unless a field limits it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Source {
-    /// Payload in all; `None`: without end.
+    /// Payload in total; `None`: endless.
     pub size: Option<Bytes>,
     /// Limited by the application: it writes this much per time (a constant-rate sender's packets:
     /// IP bytes).
     pub rate: Option<Rate>,
-    /// How far apart the writes of such an application are; zero: 20 ms.
+    /// The interval of such an application's writes; zero: 20 ms.
     pub every: Span,
     /// On for the first span, off for the second, and so on.
     pub on_off: Option<(Span, Span)>,
@@ -42,7 +42,7 @@ pub(crate) struct AppModel {
     stopped: bool,
 }
 
-/// The end of a stream without end.
+/// The end of an endless stream.
 pub(crate) const ENDLESS: u64 = u64::MAX;
 
 impl AppModel {
@@ -86,8 +86,8 @@ impl AppModel {
         }
     }
 
-    /// Runs what is due at `now`. Returns up to where the stream may be sent from now on. What is
-    /// sent already stays sent.
+    /// Runs what is due at `now`. Returns the position up to which the stream may be sent from now
+    /// on. Sent data stays sent.
     pub(crate) fn poll(&mut self, now: Time) -> Option<u64> {
         if self.next() > now {
             return None;

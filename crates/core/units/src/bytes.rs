@@ -8,9 +8,9 @@ use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// Nothing.
+    /// No bytes.
     pub const ZERO: Self = Self(0);
-    /// "No limit" wherever a limit is asked for.
+    /// "No limit", wherever a limit is expected.
     pub const MAX: Self = Self(u64::MAX);
 
     /// A number of bytes.
@@ -18,7 +18,7 @@ impl Bytes {
         Self(n)
     }
 
-    /// The number.
+    /// The number of bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -34,7 +34,7 @@ impl Bytes {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// How many packets of `mss` these bytes are, with fraction; 0 if `mss` is 0.
+    /// These bytes in packets of `mss`, with fraction; 0 if `mss` is 0.
     pub fn packets(self, mss: Self) -> f64 {
         if mss.0 == 0 {
             0.0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The units that every crate of this workspace speaks, and a seeded generator.
+//! The units that every crate of this workspace uses, and a seeded generator.
 //!
 //! All are integers underneath, so that a computation gives the same bits on every platform.
 //! Arithmetic saturates: no input can make it panic or wrap.

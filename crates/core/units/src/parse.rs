@@ -7,17 +7,17 @@ use std::str::FromStr;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnitError {
     what: &'static str,
-    /// It is one, but nothing.
+    /// It could be read, but is zero.
     above: bool,
     found: String,
     want: &'static str,
 }
 
-/// What people type with a unit.
+/// A quantity that people type with a unit.
 pub trait Quantity: FromStr<Err = UnitError> + Default + PartialEq {
-    /// What it is called.
+    /// Its name.
     const WHAT: &'static str;
-    /// How it is written.
+    /// How to write it.
     const WANT: &'static str;
 }
 

@@ -7,17 +7,17 @@ use std::fmt;
 pub struct Rate(u64);
 
 impl Rate {
-    /// Standstill.
+    /// Nothing moves.
     pub const ZERO: Self = Self(0);
-    /// "No limit" wherever a limit is asked for.
+    /// "No limit", wherever a limit is expected.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Bits per second.
+    /// A rate from bits per second.
     pub const fn bps(n: u64) -> Self {
         Self(n)
     }
 
-    /// Megabits (10^6 bits) per second.
+    /// A rate from megabits (10^6 bits) per second.
     pub const fn mbps(n: u64) -> Self {
         Self(n.saturating_mul(1_000_000))
     }
@@ -38,12 +38,12 @@ impl Rate {
         Self(u64::try_from(bits).unwrap_or(u64::MAX))
     }
 
-    /// Bits per second.
+    /// In bits per second.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
-    /// Megabits per second.
+    /// In megabits per second.
     pub fn as_mbps_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }

@@ -6,12 +6,12 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// One option of something that is chosen by name.
+/// One option of something chosen by name.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionDoc {
     /// The name.
     pub name: &'static str,
-    /// The default, as one would type it.
+    /// The default, as a user would type it.
     pub default: &'static str,
     /// Meaning, unit, range.
     pub help: &'static str,
@@ -59,29 +59,29 @@ impl fmt::Display for Spec {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// Not `name:option=value,...`.
+    /// Not of the form `name:option=value,...`.
     #[error("'{0}' is not a name with options: write name or name:option=value,option=value")]
     Syntax(String),
-    /// No such thing.
+    /// No such name.
     #[error("no {kind} '{name}'{}: there are {known}", near(.nearest))]
     Unknown {
-        /// What is chosen: `algorithm`, `queue`.
+        /// The kind of thing: `algorithm`, `queue`.
         kind: &'static str,
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
         /// The most similar name.
         nearest: Option<String>,
-        /// All names.
+        /// All known names.
         known: String,
     },
     /// No such option.
     #[error("{kind} {name} has no option '{option}'{}: it has {known}", near(.nearest))]
     UnknownOption {
-        /// What is chosen: `algorithm`, `queue`.
+        /// The kind of thing: `algorithm`, `queue`.
         kind: &'static str,
         /// Its name.
         name: String,
-        /// What was asked for.
+        /// The option that was asked for.
         option: String,
         /// The most similar option.
         nearest: Option<String>,
@@ -94,25 +94,25 @@ pub enum SpecError {
     /// A value out of range or of the wrong kind.
     #[error("{kind} {name}: {option}={found}: want {want}")]
     Value {
-        /// What is chosen: `algorithm`, `queue`.
+        /// The kind of thing: `algorithm`, `queue`.
         kind: &'static str,
         /// Its name.
         name: String,
         /// The option.
         option: String,
-        /// What was given.
+        /// The given value.
         found: String,
-        /// What would do.
+        /// What would be right.
         want: String,
     },
     /// The chosen thing itself refuses its options.
     #[error("{kind} {name}: {why}")]
     Refused {
-        /// What is chosen: `algorithm`, `queue`.
+        /// The kind of thing: `algorithm`, `queue`.
         kind: &'static str,
         /// Its name.
         name: String,
-        /// What it says.
+        /// Its reason.
         why: String,
     },
 }
@@ -174,7 +174,7 @@ impl FromStr for Spec {
     }
 }
 
-/// Reads the text of a file that an option names, or says in one line why not.
+/// Reads the text of a file that an option names; an error is one line.
 pub type Reader = fn(&str) -> Result<String, String>;
 
 /// The options of one [`Spec`], read by type.
@@ -224,7 +224,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// With what reads files.
+    /// Sets the function that reads files.
     #[must_use]
     pub const fn reading(mut self, read: Option<Reader>) -> Self {
         self.read = read;
@@ -252,7 +252,7 @@ impl<'a> Options<'a> {
         format!("{name}={}", self.text(name).unwrap_or_default())
     }
 
-    /// That what was chosen refuses its options, and why.
+    /// An error: the chosen thing refuses its options, and why.
     pub fn refused(&self, why: String) -> SpecError {
         SpecError::Refused {
             kind: self.kind,
@@ -286,7 +286,7 @@ impl<'a> Options<'a> {
             .unwrap_or_default()
     }
 
-    /// That option `name`, as typed, does not do and what would.
+    /// An error: the value of option `name` is wrong, and what would be right.
     pub fn wrong(&self, name: &str, want: impl Into<String>) -> SpecError {
         SpecError::Value {
             kind: self.kind,
@@ -318,7 +318,8 @@ impl<'a> Options<'a> {
     /// A whole number.
     ///
     /// # Errors
-    /// [`SpecError::Value`] if it is none or out of range; so do all below.
+    /// [`SpecError::Value`] if it is not a number or out of range; the same holds for the methods
+    /// below.
     pub fn whole(
         &self,
         name: &str,
@@ -383,7 +384,7 @@ impl<'a> Options<'a> {
 }
 
 /// The most similar known word, if at most a third of it is wrong: one letter in `copa`, two in
-/// `westwood`. Upper case is no mistake.
+/// `westwood`. Upper and lower case count as equal.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let word = word.to_ascii_lowercase();
     let longer = |k: &str| word.chars().count().max(k.chars().count());
@@ -394,7 +395,8 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<S
         .map(|(_, k)| k.to_owned())
 }
 
-/// Letters to put in, leave out, replace, or exchange with the next one, so that `a` becomes `b`.
+/// The number of letters to insert, leave out, replace, or exchange with the next one, so that `a`
+/// becomes `b`.
 fn edits(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();
     let b: Vec<char> = b.chars().collect();

@@ -42,14 +42,14 @@ impl Time {
         self.0 as f64 / 1e9
     }
 
-    /// The span from `earlier` to `self`; zero if `earlier` is in fact later.
+    /// The span from `earlier` to `self`; zero if `earlier` is later than `self`.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Span {
-    /// No time.
+    /// An empty span.
     pub const ZERO: Self = Self(0);
     /// Longer than every run.
     pub const MAX: Self = Self(u64::MAX);
@@ -84,22 +84,22 @@ impl Span {
         Self((s * 1e9) as u64)
     }
 
-    /// Nanoseconds.
+    /// In nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Whole microseconds, rounded down.
+    /// In whole microseconds, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// Milliseconds with fraction.
+    /// In milliseconds, with fraction.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// Seconds with fraction.
+    /// In seconds, with fraction.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }

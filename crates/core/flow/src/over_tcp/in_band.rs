@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is known of a flow whose peer acknowledges by in-band frames, with exact times.
+//! Knowledge about a flow whose peer acknowledges by in-band frames, with exact times.
 use crate::unheard::Unheard;
 use alcc_units::{Span, Time};
 

@@ -91,7 +91,7 @@ impl OverTcp {
         self.sent_again(now, tcp);
     }
 
-    /// How late what these stamps tell of is heard of.
+    /// The delay between the events in these stamps and this reading of them.
     fn take_lateness(&mut self, mut since: Time, now: Time, stamps: &[AckStamp]) {
         let Some(in_band) = &mut self.in_band else {
             return;
@@ -229,7 +229,7 @@ impl OverTcp {
         anew.then(|| tcp.backoff.max(1) + repairing)
     }
 
-    /// Tells what has arrived.
+    /// Reports what has arrived.
     fn arrivals(
         &mut self,
         tcp: &TcpProgress,
@@ -270,7 +270,7 @@ impl OverTcp {
         });
     }
 
-    /// What the kernel has sent again since the last reading.
+    /// The retransmissions of the kernel since the last reading.
     fn sent_again(&mut self, now: Time, tcp: &TcpProgress) {
         let segments = tcp.retransmits.saturating_sub(self.seen.retransmits);
         if segments == 0 {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A connection whose kernel keeps the algorithm's limit, and tells of each acknowledgement.
+//! A connection whose kernel keeps the algorithm's limit, and reports each acknowledgement.
 use super::{Episode, OverTcp, Repair, TcpProgress};
 use crate::transmissions::{AckSample, Transmissions};
 use alcc_cc::{Acked, Kind, LimitedBy, Rto, Sending, Sent, Source};
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// What the kernel is to keep until it hears of another.
+/// The limit that the kernel shall keep until the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limit {
     /// Packets in flight.
     pub window: u32,
-    /// No more transmissions in total than so many, as [`AckSample`] counts them; wraps.
+    /// Upper bound for the total number of transmissions, as [`AckSample`] counts them; wraps.
     pub until: Option<u32>,
     /// Pacing rate.
     pub rate: Option<Rate>,
 }
 
 impl OverTcp {
-    /// From now on the kernel keeps [`OverTcp::limit`] by itself and tells of each acknowledgement.
+    /// From now on the kernel keeps [`OverTcp::limit`] by itself and reports each acknowledgement.
     /// Nothing is ever refused here, and readings go to [`OverTcp::progress_sampled`]. `first` is
     /// the kernel's last sample. Call this right after [`OverTcp::start`].
     pub fn use_samples(&mut self, first: &AckSample) {
@@ -27,7 +27,7 @@ impl OverTcp {
         self.leave(first.in_flight, now);
     }
 
-    /// What the kernel should keep now; `None` if it is not the kernel that does.
+    /// The limit that the kernel should keep now; `None` if the kernel does not keep one.
     pub fn limit(&self) -> Option<Limit> {
         let sent = self.transmissions.as_ref()?.total();
         let allowance = self.feed.allowance();
@@ -86,7 +86,7 @@ impl OverTcp {
         self.mss * u64::from(packets)
     }
 
-    /// So many packets will have left with this reading. A receiver module wants each of them.
+    /// This many packets will have left with this reading. A receiver module wants each of them.
     fn expect(&mut self, count: u32) {
         let each = self.feed.has_local_receiver();
         if let Some(transmissions) = &mut self.transmissions {
@@ -94,7 +94,7 @@ impl OverTcp {
         }
     }
 
-    /// So many packets left at `at`.
+    /// This many packets left at `at`.
     fn leave(&mut self, mut count: u32, at: Time) {
         let app_limited = self.is_app_limited(&self.seen);
         while count > 0 {
@@ -168,7 +168,7 @@ impl OverTcp {
         }
     }
 
-    /// What has left since the last sample. The counters are newer than it.
+    /// The packets that left since the last sample. The counters are newer than the sample.
     fn take_departures(&mut self, now: Time, tcp: &TcpProgress) {
         let Some(transmissions) = &self.transmissions else {
             return;
@@ -178,7 +178,7 @@ impl OverTcp {
         self.leave(more, left_at);
     }
 
-    /// An episode is the losses of one flight: it ends with a packet that was sent in it.
+    /// An episode is the losses of one flight. It ends with a packet sent in the episode.
     fn losses_by_number(&mut self) {
         let in_flight = self.bytes_under_way();
         let Some(transmissions) = &self.transmissions else {

@@ -287,7 +287,8 @@ impl Sender {
         taken
     }
 
-    /// What a write may bring now: free space in the send buffer, and no more unsent than the rules allow.
+    /// How much may be written now: free space in the send buffer, but not more unsent data than
+    /// the rules allow.
     #[inline]
     pub fn free(&self) -> Bytes {
         let lowat = self.rules.notsent_lowat;
@@ -311,8 +312,8 @@ impl Sender {
         (self.written.max(self.next) - self.cumulative_ack).saturating_add(heads)
     }
 
-    /// A third of the send buffer is free, and less than half of what may be unsent is: the kernel would wake a waiting
-    /// program.
+    /// True if a third of the send buffer is free and less than half of the permitted unsent data
+    /// waits. The kernel would then wake a waiting program.
     #[inline]
     pub fn is_writable(&self) -> bool {
         let lowat = self.rules.notsent_lowat;
@@ -359,7 +360,7 @@ impl Sender {
     }
 
     /// The application has more data than it has written, and writes it as soon as there is room.
-    /// Then an empty buffer does not mean application-limited, and a partial packet waits to be
+    /// So an empty buffer does not mean application-limited, and a partial packet waits to be
     /// filled.
     pub fn set_more(&mut self, more: bool) {
         self.more = more;

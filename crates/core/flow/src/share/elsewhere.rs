@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Members in other processes. Each process has a copy of the algorithm. It tells the others what
-//! its members did, as counters, and its copy hears from them what theirs did. So every copy sees
-//! the packets of all. What is divided among all is the mean of what the copies allow: a process
-//! whose copy allows least would else be left with nothing, see little and err more.
+//! Members in other processes. Each process has a copy of the algorithm. It reports to the others,
+//! as counters, what its members did. Its copy hears what the others' members did. So every copy
+//! sees the packets of all. The mean of what the copies allow is divided among all. Otherwise a
+//! process whose copy allows least would get nothing, see little and err more.
 //!
-//! Nobody waits for anybody: who dies is no longer heard.
+//! No process waits for another. A process that dies is no longer heard.
 use super::{Arrival, Group};
 use alcc_cc::{Allowance, Kind, LimitedBy, Packet, Pn, Sent, Source};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::BTreeMap;
 
-/// What the members in one process did together. Bytes count from when it began.
+/// Totals of the members in one process. Bytes count from when it began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// When this was told.
+    /// When this was reported.
     pub at: Time,
     /// Left.
     pub sent: u64,
@@ -41,13 +41,13 @@ impl Tally {
     }
 }
 
-/// How processes tell each other. Numbers that come from others need not be true.
+/// How processes report to each other. Numbers from other processes may be wrong.
 pub trait Elsewhere: Send {
     /// Tells the others.
     fn tell(&mut self, own: &Tally);
 
-    /// What each other process told last, with a number that stays its own. Those that have told
-    /// nothing for long are left out.
+    /// The last report of each other process, with a number that stays its own. Processes that have
+    /// not reported for long are left out.
     fn hear(&mut self, now: Time, put: &mut dyn FnMut(u64, Tally));
 }
 
