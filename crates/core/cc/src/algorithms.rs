@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The registry: one name per algorithm. A file `algorithms/NAME.rs` (or a folder) with a constant
-//! `ALGORITHM`, and its name here (a hyphen in the name is an underscore here), and it exists
-//! everywhere: command line, simulator, runtime, conformance suite, documentation.
+//! The registry: one name per algorithm. Add a file `algorithms/NAME.rs` (or a folder) with a
+//! constant `ALGORITHM`, and its name here (a hyphen in the name is an underscore here). Then the
+//! command line, the simulator, the runtime, the conformance suite and the documentation have it.
 
 macro_rules! algorithms {
     ($($name:ident),* $(,)?) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every algorithm has to keep, checked. An algorithm of another crate is checked by one line
-//! in a test of that crate:
+//! Checks of the contract that every algorithm must keep. One line in a test of another crate
+//! checks that crate's algorithm:
 //!
 //! ```
 //! # let registry = alcc_cc::Registry::builtin();
@@ -53,7 +53,7 @@ const SEQUENCES: u64 = 150;
 const HALF_SEQUENCES: u64 = 30;
 /// Bytes per sequence: about 150 operations.
 const LENGTH: usize = 400;
-/// Operations between looks at the costly properties.
+/// Operations between checks of the costly properties.
 const LOOK_EVERY: usize = 16;
 
 /// The default of an algorithm and each of its profiles.
@@ -102,18 +102,18 @@ pub fn check_contract(algorithm: &Algorithm) {
     check_paths(algorithm);
 }
 
-/// A form that does what was published, whatever that is.
+/// A published form may do what was published, whatever that is.
 fn is_published(spec: &Spec) -> bool {
     let mut options = spec.options.iter();
     options.any(|(_, value)| value == "paper" || value == "original")
 }
 
-/// What a flow meets in its life, for every profile of `algorithm`.
+/// Whole connections, for every profile of `algorithm`.
 ///
 /// # Panics
-/// If one of two of a kind gets less than 15 % of both; if jitter of half of the RTT leaves less
+/// If one of two equal flows gets less than 15 % of both; if jitter of half of the RTT leaves less
 /// than 35 % of the throughput; if a flow that begins behind a full queue has not 90 % of what
-/// another gets; if half of a path that has become slower is not used; if an application of 2
+/// another gets; if half of a path that has become slower is not used. If an application of 2
 /// Mbit/s does not get them, or leaves a window of more than twice what was ever in flight, 3.2
 /// times if it is paced. Of published forms one of two gets 5 %, and windows are what was
 /// published.
@@ -126,8 +126,8 @@ pub fn check_lives(algorithm: &Algorithm) {
     }
 }
 
-/// Whether at least half of a path is used when its RTT has become twice as long, and nobody says
-/// so. Those that compare with the smallest RTT of minutes take the longer way for a queue.
+/// Whether at least half of a path is used when its RTT has silently become twice as long.
+/// Algorithms that compare with the smallest RTT of minutes take the longer path for a queue.
 pub fn uses_longer_route(algorithm: &Algorithm) -> bool {
     let uses = |spec: &Spec| life::longer_route(&|| build(algorithm, spec)) >= 0.5;
     specs(algorithm).iter().all(uses)
@@ -137,9 +137,9 @@ pub fn uses_longer_route(algorithm: &Algorithm) -> bool {
 /// window they may add to.
 const UNUSED_ROUNDS: u32 = 2_500;
 
-/// What nothing has tested says nothing about the path: after an hour of small answers no window is
-/// there that would leave as one burst. Published forms (`profile=paper`, `original`) do what was
-/// published: Verus' and MDI's windows grow with every epoch.
+/// An untested window says nothing about the path: after an hour of small answers, no window may
+/// leave as one burst. Published forms (`profile=paper`, `original`) do what was published: the
+/// windows of Verus and MDI grow with every epoch.
 ///
 /// # Panics
 /// If more may leave at once than twice the larger of the first window and what was ever in flight.
@@ -206,7 +206,7 @@ pub fn run_seed(algorithm: &Algorithm, spec: &Spec, seed: u64) {
     }
 }
 
-/// The sequence of operations that `bytes` stand for; the first byte chooses the profile. For fuzz
+/// The sequence of operations that `bytes` encode; the first byte chooses the profile. For fuzz
 /// targets.
 ///
 /// # Panics

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What algorithms say about themselves: logs show it, and tests read it instead of private fields.
+//! Events that algorithms report: logs show them, and tests read them instead of private fields.
 use crate::RttView;
 use alcc_units::Time;
 use std::fmt;
 
-/// Something an algorithm did that a reader of its log wants to know. `S` is its words: an
-/// algorithm's are constants, those read from a log are strings.
+/// An event of an algorithm for readers of its log. `S` is the type of its words: constants from an
+/// algorithm, strings from a log.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Event<S = &'static str> {
@@ -98,7 +98,7 @@ impl<S> Event<S> {
         }
     }
 
-    /// What [`Event::into_parts`] took apart; `None` for what it does not make.
+    /// The inverse of [`Event::into_parts`]; `None` for parts that it does not make.
     pub fn from_parts((kind, word, [a, b]): EventParts<S>) -> Option<Self> {
         let word = || word;
         Some(match kind {
@@ -146,7 +146,7 @@ pub trait EventSink {
     }
 }
 
-/// Throws events away.
+/// Discards events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Discard;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every host owes an algorithm, once.
+//! The duties of every host towards an algorithm, in one place.
 //!
 //! A *host* runs an algorithm above something that sends: a TCP socket, a datagram sender, a QUIC
 //! stack, a simulated kernel. It speaks to the algorithm only through a [`Feed`]. So all hosts keep
@@ -76,7 +76,7 @@ pub struct Feed {
     /// Round-trip times of the last batch.
     rtt: RttView,
     now: Time,
-    /// How far this instant has got.
+    /// The step that this instant has reached.
     step: Cell<Step>,
     started: bool,
     local: Option<LocalReceiver>,
@@ -102,7 +102,7 @@ pub struct Acked<'a> {
     pub in_flight_before: Bytes,
     /// In flight after them.
     pub in_flight: Bytes,
-    /// Including these packets.
+    /// Total delivered, including these packets.
     pub delivery: &'a Delivery,
     /// RTT estimate.
     pub rtt: RttView,
@@ -145,8 +145,8 @@ impl Feed {
         self.log = Some(log);
     }
 
-    /// Runs the algorithm's receiver module here, if it has one: the peer knows nothing of it, and
-    /// acknowledgements stand for arrivals.
+    /// Runs the algorithm's receiver module here, if it has one. The peer does not know the
+    /// algorithm, and acknowledgements stand for arrivals.
     pub fn use_local_receiver(&mut self) {
         self.local = LocalReceiver::of(self.cc.as_ref());
     }
@@ -174,8 +174,8 @@ impl Feed {
         self.now
     }
 
-    /// The next event stands at `step` of the order. If the order is past it, a new instant begins.
-    /// A timer may overtake kernel time stamps, and one datagram may carry what belongs before the
+    /// The next event is at `step` of the order. If the order is past it, a new instant begins. A
+    /// timer may overtake kernel time stamps, and one datagram may carry events from before the
     /// last one.
     fn at(&mut self, step: Step) {
         if self.step.get() > step {
@@ -272,8 +272,8 @@ impl Feed {
         self.tell(|cc, cx| cc.on_rto(cx, rto));
     }
 
-    /// An episode has ended. The algorithm is told when due: before the losses of a new episode,
-    /// otherwise after the ACK.
+    /// An episode has ended. The algorithm is told when this is due: before the losses of a new
+    /// episode, otherwise after the ACK.
     pub fn repaired(&mut self, in_flight: Bytes, rtt: RttView) {
         self.repaired = Some(RecoveryEnd { in_flight, rtt });
     }
@@ -409,7 +409,7 @@ impl Feed {
         self.cc.allowance()
     }
 
-    /// What the algorithm needs of its host.
+    /// What the algorithm needs from its host.
     pub fn needs(&self) -> Needs {
         self.cc.needs()
     }

@@ -24,11 +24,11 @@ pub struct Octets<const N: usize> {
 /// What a packet carries from the controller to the receiver module.
 pub type Header = Octets<16>;
 
-/// What the receiver module tells the controller.
+/// A message of the receiver module to the controller.
 pub type Report = Octets<64>;
 
 impl<const N: usize> Octets<N> {
-    /// Nothing.
+    /// No bytes.
     pub const EMPTY: Self = Self {
         bytes: [0; N],
         len: 0,
@@ -72,7 +72,7 @@ pub trait Receiver: Send {
     /// and its header from the controller. Duplicates are not passed on.
     fn on_packet(&mut self, now: Time, pn: Pn, len: Bytes, header: &[u8]);
 
-    /// When [`Receiver::on_timer`] wants to be called; `None`: not before the next packet.
+    /// When [`Receiver::on_timer`] shall be called; `None`: not before the next packet.
     fn next_timer(&self) -> Option<Time> {
         None
     }
@@ -80,9 +80,9 @@ pub trait Receiver: Send {
     /// [`Receiver::next_timer`] is due.
     fn on_timer(&mut self, _now: Time) {}
 
-    /// A report for the controller, at most once each. Asked after every packet and timer. It goes
-    /// to [`crate::Controller::on_feedback`] as soon as possible, and may be lost: only the newest
-    /// counts.
+    /// A report for the controller, at most once each. Called after every packet and timer. The
+    /// report goes to [`crate::Controller::on_feedback`] as soon as possible, and may be lost: only
+    /// the newest counts.
     fn report(&mut self, now: Time) -> Option<Report>;
 
     /// A complete snapshot.

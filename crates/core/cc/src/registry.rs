@@ -5,14 +5,14 @@ pub use alcc_units::{OptionDoc, Options, Reader, Spec, SpecError};
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 
-/// The default algorithm: fair to its like and under random loss, with short queues
+/// The default algorithm: fair among its own flows and under random loss, with short queues
 /// (docs/budget.md).
 pub const DEFAULT: &str = "budget";
 
-/// What [`Build`] returns: a controller, or which option is wrong.
+/// The result of [`Build`]: a controller, or the wrong option.
 pub type Built = Result<Box<dyn Controller>, SpecError>;
 
-/// Makes a controller out of options.
+/// How to make a controller from options.
 #[derive(Clone)]
 pub enum Build {
     /// A function of this program.
@@ -54,13 +54,13 @@ pub struct Algorithm {
 #[derive(Clone)]
 pub struct Registry {
     algorithms: Vec<Algorithm>,
-    /// Names that a peer may not ask for.
+    /// Algorithm names that a peer may not ask for.
     local: Vec<&'static str>,
     read: Option<Reader>,
 }
 
 impl Registry {
-    /// Those of this crate.
+    /// The algorithms of this crate.
     pub fn builtin() -> Self {
         Self {
             algorithms: algorithms::BUILTIN.to_vec(),
@@ -112,10 +112,10 @@ impl Registry {
         self.algorithms.iter()
     }
 
-    /// A controller as asked for.
+    /// A controller for `spec`.
     ///
     /// # Errors
-    /// [`SpecError`] for an unknown name or option and for a value that does not do.
+    /// [`SpecError`] for an unknown name or option, and for an invalid value.
     pub fn build(&self, spec: &Spec) -> Built {
         let names = self.algorithms.iter().map(|a| a.name);
         let algorithm = self

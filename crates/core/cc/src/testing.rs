@@ -168,8 +168,8 @@ impl Bench {
         }
     }
 
-    /// The mean window of the rounds in which the second half of so many packets is acknowledged,
-    /// when one is lost after each `period` and repaired at once.
+    /// The mean window of the rounds in which the second half of `packets` is acknowledged, if one
+    /// packet is lost after each `period` and repaired at once.
     pub(crate) fn mean_window_when_one_is_lost_in(&mut self, period: u64, packets: u64) -> u64 {
         let (mut acked, mut since, mut rounds, mut sum) = (0, 0, 0.0, 0.0);
         while acked < packets {

@@ -6,13 +6,14 @@ const MEAN_OVER: Span = Span::from_millis(100);
 /// Longer than a peer may wait to tell: a pause, not how late news usually is.
 const MAX_LATE: Span = Span::from_millis(50);
 
-/// Bytes that had arrived but were not heard of, in the mean: the peer told late, or nobody read
-/// here. They are not in the path. An algorithm that takes its window from the rate would else take
-/// the lateness of this program, or of the peer, for a slower path, and send ever less.
+/// Mean number of bytes that had arrived but were not reported: the peer reported late, or nobody
+/// read here. They are not in the path. Otherwise an algorithm that takes its window from the rate
+/// would take the lateness of this program, or of the peer, for a slower path, and would send ever
+/// less.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unheard {
     mean: f64,
-    /// Of what was heard of since the last look: bytes times seconds.
+    /// Of the bytes reported since the last look: bytes times seconds.
     late: f64,
     at: Time,
 }

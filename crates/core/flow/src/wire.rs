@@ -44,7 +44,7 @@ pub const RANGES: usize = 4;
 
 /// An acknowledgement. Untrusted when it comes from a peer.
 ///
-/// In this order, so that one without ranges is read without the place for them.
+/// The fields are in this order, so that one without ranges is read without the place for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Ack {

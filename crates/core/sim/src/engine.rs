@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The event loop.
 //!
-//! What can happen next is due in the network or is a timer of a flow. Each place of the network
+//! The next event is due in the network or is a timer of a flow. Each place of the network
 //! and each flow has one entry, so that a step costs little with one packet in flight and with a
-//! million. Flows may be thousands and stand in a heap.
+//! million. There may be thousands of flows, so they are in a heap.
 pub(crate) mod tunnel;
 
 use crate::flow::{Endpoints, Flow, phase_of};
@@ -183,7 +183,7 @@ impl<P: Probe> Simulation<P> {
         self.over
     }
 
-    /// How flow number `number`, from 0, stands now; `None` if there is none.
+    /// The present state of flow number `number`, from 0; `None` if there is none.
     pub fn flow(&mut self, number: usize) -> Option<FlowStatus> {
         self.traffic.flows.get_mut(number).map(Flow::status)
     }

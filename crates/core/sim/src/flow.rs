@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One flow of a run: its application, its two hosts, and what is measured of it.
+//! One flow of a run: its application, its two hosts, and its measurements.
 use crate::engine::tunnel::Tunnel;
 use crate::histogram::Summary;
 use crate::host::native::Native;
@@ -66,7 +66,7 @@ pub(crate) fn phase_of(spec: &FlowSpec, seed: u64, first: bool) -> Span {
 }
 
 impl Endpoints {
-    /// Payload that reached the receiving application, and what the sender did.
+    /// Payload that reached the receiving application, and the sender's statistics.
     fn counts(&mut self) -> (u64, Option<&mut SenderStats>) {
         match self {
             Self::Acked { host, receiver } => (receiver.cumulative_ack(), Some(host.stats())),

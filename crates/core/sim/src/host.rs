@@ -64,7 +64,7 @@ pub(crate) trait Host: Send {
     /// sent already stays sent: less means that nothing new may leave.
     fn on_write(&mut self, now: Time, upto: u64);
 
-    /// An acknowledgement, and what it tells of arrivals if the rules have that.
+    /// An acknowledgement, with receive times if the rules have them.
     fn on_ack(&mut self, now: Time, ack: &Ack, arrivals: &[Arrival]);
 
     /// The algorithm's receiver module.
@@ -78,7 +78,7 @@ pub(crate) trait Host: Send {
     /// Runs expired timers. A no-op when called early.
     fn on_timer(&mut self, now: Time);
 
-    /// Sends what may leave now, into `out`.
+    /// Sends the packets that may leave now, into `out`.
     fn send(&mut self, now: Time, out: &mut Vec<Transmit>);
 
     /// When `on_timer` wants to be called; later than the last call.

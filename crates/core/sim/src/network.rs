@@ -22,8 +22,8 @@ pub(crate) enum Content {
     Report(u64),
 }
 
-/// A packet in flight: what every step needs. Its content lies elsewhere, so that all of these are
-/// close together.
+/// A packet in flight: the fields that every step needs. Its content is elsewhere, so that all
+/// packets are close together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
     pub(crate) sent: Time,
@@ -292,7 +292,8 @@ impl Network {
         self.due[index] = next.map_or(Time::MAX, |(at, _)| *at);
     }
 
-    /// Lets all links tell what has happened up to now: somebody looks. All that was due is through.
+    /// Makes all links report everything up to now, because somebody looks. Everything due has been
+    /// done.
     pub(crate) fn catch_up<P: Probe>(&mut self, now: Time, traffic: &mut Traffic<P>) {
         for (index, link) in self.links.iter_mut().enumerate() {
             link.advance(now, &mut traffic.over(index, true));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Processes of one host that share allowances: what each tells the others is heard at once.
+//! Processes of one host that share allowances. Each hears the others' reports at once.
 use alcc_flow::{Elsewhere, Tally};
 use alcc_units::Time;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The last word of each process, by the name of what is shared.
+/// The last report of each process, by the name of the share.
 #[derive(Default)]
 pub(crate) struct Processes(BTreeMap<String, Arc<Mutex<Vec<Tally>>>>);
 

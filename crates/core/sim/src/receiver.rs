@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receiving host of one flow: `alcc_flow::Receiver`, the algorithm's receiver module, and what
-//! the meter wants to know.
+//! The receiving host of one flow: `alcc_flow::Receiver`, the algorithm's receiver module, and
+//! values for the meter.
 use crate::meter::Meter;
 use alcc_cc::Report;
 use alcc_flow::rules::{AckRule, AckSemantics};
@@ -14,10 +14,10 @@ pub(crate) struct Receiver {
     rules: Rules,
     /// The algorithm's receiver module.
     receiver_module: Option<Box<dyn alcc_cc::Receiver>>,
-    /// Its reports under way; the first is number `first_report`.
+    /// Its reports in flight; the first is number `first_report`.
     reports: VecDeque<Report>,
     first_report: u64,
-    /// What acknowledgements under way tell of arrivals, by when they left.
+    /// Receive times carried by acknowledgements in flight, by their departure.
     pending_arrivals: VecDeque<(Time, Vec<Arrival>)>,
 }
 
@@ -67,8 +67,8 @@ impl Receiver {
         self.reports.drain(..=index as usize).next_back()
     }
 
-    /// What an acknowledgement that has reached the sender tells of arrivals. Those that were to
-    /// come before it are lost.
+    /// The receive times of an acknowledgement that has reached the sender. Acknowledgements due
+    /// before it are lost.
     pub(crate) fn take_arrivals(&mut self, ack: &Ack) -> Vec<Arrival> {
         while let Some((left, _)) = self.pending_arrivals.front()
             && *left <= ack.sent_at

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What crosses the links: packets in flight, the flows that they belong to, and what is counted of
-//! them.
+//! Everything on the links: packets in flight, their flows, and the counts.
 //!
-//! The links are not in it, so that a link at work can tell what becomes of its packets as it
-//! happens.
+//! The links are not in it, so a link can report outcomes of its packets while it works.
 use crate::Scenario;
 use crate::flow::{Endpoints, Flow};
 use crate::network::{Content, LinkCounters, Packets, link_dir};
@@ -65,7 +63,8 @@ impl<P: Probe> Traffic<P> {
         self.window.is_none() || self.probe.is_enabled()
     }
 
-    /// Learns what becomes of packets on direction number `link`: as it happens, or when it will do.
+    /// Receives outcomes of packets on direction number `link`: as they happen, or later if that is
+    /// enough.
     #[inline]
     pub(crate) fn over(&mut self, link: usize, watching: bool) -> Over<'_, P> {
         Over {
@@ -146,7 +145,7 @@ impl<P: Probe> Traffic<P> {
     }
 }
 
-/// A direction of a link with what crosses it.
+/// A direction of a link, with the packets on it.
 pub(crate) struct Over<'a, P> {
     traffic: &'a mut Traffic<P>,
     link: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Drop-tail: a queue with a limit in bytes, in packets, in both or in neither; what does not fit
-//! is dropped at arrival.
+//! Drop-tail: a queue with a limit in bytes, in packets, in both or in neither. A packet that does
+//! not fit is dropped at arrival.
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::{DropReason, Packet};
 use alcc_units::{Bytes, OptionDoc, Options, Rng, SpecError, Time};
@@ -39,7 +39,7 @@ pub(super) struct Droptail {
     limits: Limits,
 }
 
-/// What may wait at most: what just fills it is taken.
+/// The limits. A packet that just fills a limit is accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     bytes: Bytes,
@@ -47,7 +47,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// True if a packet of `len` may wait behind so many with so many bytes.
+    /// True if a packet of `len` may wait behind this many packets and bytes.
     #[inline]
     pub(crate) fn fit(&self, packets: usize, bytes: Bytes, len: Bytes) -> bool {
         bytes + len <= self.bytes && (packets as u64) < self.packets
@@ -88,7 +88,7 @@ impl Droptail {
         Enqueue::Taken
     }
 
-    /// Who leaves next.
+    /// The packet that leaves next.
     pub(super) fn first(&self) -> Option<&Queued> {
         self.waiting.front()
     }

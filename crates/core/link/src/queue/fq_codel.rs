@@ -2,7 +2,7 @@
 //! FQ-CoDel (Hoeiland-Joergensen, McKenney, Taht, Gettys, Dumazet: RFC 8290, 2018).
 //!
 //! A queue with its own CoDel for each flow. They share the link by bytes (deficit round robin); a
-//! flow that has just begun to wait goes before those that stand in line for longer. Packets of one
+//! flow that has just begun to wait goes before flows that have waited for longer. Packets of one
 //! flow stay in order.
 //!
 //! | constant | value | where |

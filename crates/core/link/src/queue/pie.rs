@@ -103,8 +103,8 @@ const NO_DROP_BELOW: f64 = 0.85;
 const DROP_FROM: f64 = 8.5;
 /// With a larger probability nothing is marked any more.
 const MAX_MARKED: f64 = 0.1;
-/// Updates that are made up for after a silence; at 15 ms those of 25 minutes. By then the
-/// probability has come to rest, except where it creeps.
+/// How many missed updates are caught up with after a silence; at 15 ms those of 25 minutes. By
+/// then the probability rests, except where it creeps.
 const MAX_CATCH_UP: u64 = 100_000;
 
 #[derive(Clone, Debug)]
@@ -130,8 +130,7 @@ struct Pie {
 }
 
 impl Pie {
-    /// Makes up for the updates that have been due. Between two calls nothing changes what they
-    /// see.
+    /// Catches up with the missed updates. Between two calls nothing changes that they use.
     fn catch_up(&mut self, now: Time) {
         let missed = now.since(self.updated).as_nanos() / self.update.as_nanos();
         if missed == 0 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A policer: a token bucket that lets nobody wait. Tokens come at a rate, up to a burst; a packet
-//! that finds too few of them is dropped. Behind it waits what a bottleneck has not carried yet.
+//! A policer: a token bucket in which no packet waits. Tokens come at a rate, up to a burst; a
+//! packet that finds too few of them is dropped. Packets wait behind it, for the bottleneck.
 //!
-//! The burst of 250 kB is what a policer of 20 Mbit/s lets pass within 100 ms; operators configure
-//! such (Flach et al., An Internet-wide analysis of traffic policing, SIGCOMM 2016).
+//! The burst of 250 kB is what a policer of 20 Mbit/s lets pass within 100 ms. Operators configure
+//! such policers (Flach et al., An Internet-wide analysis of traffic policing, SIGCOMM 2016).
 use super::droptail::{BYTES, Droptail, PACKETS};
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::{DropReason, Packet};
@@ -62,7 +62,7 @@ impl Bucket {
         })
     }
 
-    /// When there are tokens for so many bytes, of which no more are asked for than it holds.
+    /// When there are tokens for this many bytes, at most as many as the bucket holds.
     pub(super) fn ready(&self, len: Bytes) -> Time {
         let wait = i128::from(self.rate.time_for(len.min(self.burst)).as_nanos());
         let at = self

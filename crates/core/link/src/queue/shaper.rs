@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A shaper: a token bucket in which packets wait. Tokens come at a rate, up to a burst; a packet
-//! that finds too few of them waits for them. A burst passes at the link's own rate, and who
-//! measures the path by it takes it for a faster one.
+//! that finds too few of them waits for them. A burst passes at the link's own rate, so a
+//! measurement by it finds a path that is too fast.
 //!
-//! The burst of 250 kB is the policer's. It is what `tbf` of Linux does with one bucket.
+//! The burst of 250 kB is the policer's. Linux's `tbf` with one bucket does the same.
 use super::droptail::{BYTES, Droptail, PACKETS};
 use super::policer::{BURST, Bucket, RATE};
 use super::{Enqueue, Queue, QueueKind, Queued};

@@ -2,9 +2,9 @@
 //! A radio cell: a queue for each user, and a scheduler that gives the channel to one of them at a
 //! time.
 //!
-//! The bottleneck is the cell's capacity, whoever gets it. Time is cut into slots; who is chosen
-//! has the channel until the slot ends or nothing of his waits. What one user sends delays another
-//! only by the capacity it takes.
+//! The bottleneck is the cell's capacity, whichever user gets it. Time is cut into slots. The chosen
+//! user has the channel until the slot ends or its queue is empty. Packets of one user delay another
+//! only by the capacity that they take.
 //!
 //! | constant | value | where |
 //! |---|---|---|
@@ -114,9 +114,9 @@ struct Users {
     empty: Droptail,
     /// Those that have been seen, by number.
     users: Vec<User>,
-    /// Who has something to send and does not have the channel, who had it longest ago first.
+    /// Users with data that do not have the channel, first the one that had it longest ago.
     ring: VecDeque<usize>,
-    /// Who has the channel, and since which slot.
+    /// The user that has the channel, and since which slot.
     serving: Option<(usize, u64)>,
     packets: usize,
     bytes: Bytes,
@@ -129,7 +129,7 @@ struct User {
     served: f64,
 }
 
-/// Averages that fade: instead of all of them shrinking as time passes, what is added grows.
+/// Fading averages: instead of shrinking all of them as time passes, the added amount grows.
 #[derive(Clone, Debug)]
 struct Fair {
     /// In seconds.
@@ -138,7 +138,7 @@ struct Fair {
     scale: f64,
 }
 
-/// The scale is brought back to 1 before it exceeds what the numbers hold.
+/// The scale returns to 1 before it exceeds the range of the numbers.
 const LARGE_SCALE: f64 = 1e100;
 
 impl Fair {
@@ -163,7 +163,7 @@ impl Users {
             .unwrap_or(0)
     }
 
-    /// Who has the channel now; somebody who has something to send.
+    /// The user that has the channel now, among those with data.
     fn choose(&mut self, now: Time) -> Option<usize> {
         let slot = self.slot_of(now);
         if let Some((user, since)) = self.serving {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Uplink grants: a device that has been silent waits for its next chance to ask, then for leave to
-//! send. While it goes on sending it is given leave without asking.
+//! Uplink grants: a device that has been silent waits for its next chance to ask, then for the
+//! grant. While it continues to send, it gets grants without asking.
 //!
 //! | option | default | source |
 //! |---|---|---|

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Handovers between cells: for a moment nothing passes, and what came meanwhile waits.
+//! Handovers between cells: for a moment nothing passes, and arriving packets wait.
 //!
 //! | option | default | source |
 //! |---|---|---|

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Satellites in low orbit: at fixed times a terminal is given another satellite. Nothing passes
-//! for a moment, and from then on the way is of another length.
+//! Satellites in low orbit: at fixed times a terminal changes to another satellite. Nothing passes
+//! for a moment, and then the path has another length.
 //!
 //! | option | default | source |
 //! |---|---|---|

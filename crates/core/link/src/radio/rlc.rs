@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! RLC: what HARQ has given up is asked for and sent again by the layer above, far later.
+//! RLC: the layer above requests and repeats blocks that HARQ has given up, far later.
 //!
 //! | option | default | source |
 //! |---|---|---|
