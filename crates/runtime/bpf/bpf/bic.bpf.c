@@ -18,13 +18,16 @@ void BPF_PROG(alcc_bic_init, struct sock *sk)
 {
 	bic_of(sk)->repairing = 0;
 	bic_start(bic_of(sk));
+	begin_growth((struct tcp_sock *)sk);
 }
 
 SEC("struct_ops")
 void BPF_PROG(alcc_bic_acked, struct sock *sk, const struct ack_sample *sample)
 {
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	struct bic *b = bic_of(sk);
 
+	MEND(tp, bic_ssthresh(bic_of(sk), window_of_before(tp)));
 	unsent_follow(sk);
 	if (!b->repairing)
 		bic_measure(b, sample->pkts_acked);

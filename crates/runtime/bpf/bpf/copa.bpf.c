@@ -28,16 +28,13 @@ static __always_inline struct copa *copa_of(struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(alcc_copa_init, struct sock *sk)
 {
-	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	struct copa *c = copa_of(sk);
 
 	if (!c)
 		return;
 	__builtin_memset(c, 0, sizeof(*c));
 	copa_start(c, now_us(), delta);
-	/* A connection taken over in mid-life keeps its window. */
-	if (tp->snd_cwnd > COPA_INITIAL_CWND >> 20)
-		c->cwnd = (__u64)tp->snd_cwnd << 20;
+	c->cwnd = window_before((struct tcp_sock *)sk, COPA_INITIAL_CWND);
 	begin_paced(sk);
 }
 

@@ -8,10 +8,34 @@
 #define GROWTH_MIN 2U
 #define GROWTH_MAX (1U << 16)
 
+/* No threshold (TCP_INFINITE_SSTHRESH of the kernel). */
+#define GROWTH_NO_SSTHRESH 0x7fffffffU
+
 /* Packets. */
 struct growth {
 	__u32 cwnd, ssthresh;
 };
+
+/* None of the controls here answers with another threshold. */
+PURE int growth_is_answer(__u32 ssthresh)
+{
+	return ssthresh == GROWTH_NO_SSTHRESH || (ssthresh >= GROWTH_MIN && ssthresh <= GROWTH_MAX);
+}
+
+/*
+ * Window and threshold where a program was not run that the stack asked for one: it takes for the
+ * answer what its stack held before. `prior` is the window of before the losses, `left` the answer
+ * that it should have had.
+ */
+PURE void growth_mend(struct growth *w, __u32 prior, __u32 left)
+{
+	if (!growth_is_answer(w->ssthresh)) {
+		w->ssthresh = left;
+		w->cwnd = w->cwnd < left ? w->cwnd : left;
+	}
+	if (w->cwnd > GROWTH_MAX)
+		w->cwnd = prior < GROWTH_MAX ? prior : GROWTH_MAX;
+}
 
 PURE __u32 growth_bounded(__u32 cwnd)
 {

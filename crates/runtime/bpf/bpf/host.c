@@ -20,6 +20,16 @@ _Static_assert(sizeof(struct bic) <= 104, "tests hold it in 13 words");
 _Static_assert(sizeof(struct vegas) <= 104, "tests hold it in 13 words");
 _Static_assert(sizeof(struct westwood) <= 104, "tests hold it in 13 words");
 
+int alcc_host_growth_is_answer(__u32 ssthresh)
+{
+	return growth_is_answer(ssthresh);
+}
+
+void alcc_host_growth_mend(struct growth *w, __u32 prior, __u32 left)
+{
+	growth_mend(w, prior, left);
+}
+
 void alcc_host_bic_start(struct bic *b)
 {
 	bic_start(b);

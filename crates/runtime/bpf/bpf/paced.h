@@ -25,6 +25,16 @@ static __always_inline bool window_was_used(const struct rate_sample *rs, __u64 
 	return (__u64)rs->prior_in_flight << 21 >= cwnd;
 }
 
+/* A connection taken over in mid-life keeps its window, `least` at least. 2^-20 packets. */
+static __always_inline __u64 window_before(const struct tcp_sock *tp, __u64 least)
+{
+	__u64 cwnd = (__u64)tp->snd_cwnd << 20;
+
+	if (cwnd > MAX_CWND)
+		cwnd = MAX_CWND;
+	return cwnd > least ? cwnd : least;
+}
+
 /* `cwnd` in 2^-20 packets. */
 static __always_inline void set_window(struct tcp_sock *tp, __u64 cwnd)
 {

@@ -36,5 +36,40 @@ static __always_inline bool window_was_tested(const struct tcp_sock *tp, __u32 a
 /* The window after a loss that was none. */
 static __always_inline __u32 window_undone(const struct tcp_sock *tp)
 {
-	return tp->snd_cwnd > tp->prior_cwnd ? tp->snd_cwnd : tp->prior_cwnd;
+	__u32 cwnd = tp->snd_cwnd, prior = tp->prior_cwnd, most = tp->snd_cwnd_clamp;
+
+	if (cwnd < prior)
+		cwnd = prior;
+	return cwnd < most ? cwnd : most;
+}
+
+/* The window before the losses; where that was nobody's answer either, what is out. */
+static __always_inline __u32 window_of_before(const struct tcp_sock *tp)
+{
+	__u32 prior = tp->prior_cwnd;
+
+	return prior <= GROWTH_MAX ? prior : growth_bounded(tp->packets_out);
+}
+
+/* With each acknowledgement: `left` is asked only where the threshold is nobody's answer. */
+#define MEND(tp, left)                                                                             \
+	do {                                                                                       \
+		struct growth has = growth_of(tp);                                                 \
+		bool answered = growth_is_answer(has.ssthresh);                                    \
+                                                                                                   \
+		if (answered && has.cwnd <= GROWTH_MAX)                                            \
+			break;                                                                     \
+		growth_mend(&has, window_of_before(tp), answered ? 0 : (left));                    \
+		take_over(tp, &has);                                                               \
+	} while (0)
+
+/* A control taken over may have had a larger window. */
+static __always_inline void begin_growth(struct tcp_sock *tp)
+{
+	struct growth g = growth_of(tp);
+
+	g.cwnd = growth_bounded(g.cwnd);
+	if (!growth_is_answer(g.ssthresh))
+		g.ssthresh = GROWTH_NO_SSTHRESH;
+	take_over(tp, &g);
 }

@@ -18,13 +18,16 @@ void BPF_PROG(alcc_vegas_init, struct sock *sk)
 {
 	vegas_of(sk)->credit = 0;
 	vegas_start(vegas_of(sk), ((struct tcp_sock *)sk)->snd_nxt);
+	begin_growth((struct tcp_sock *)sk);
 }
 
 SEC("struct_ops")
 void BPF_PROG(alcc_vegas_acked, struct sock *sk, const struct ack_sample *sample)
 {
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	int rtt = sample->rtt_us;
 
+	MEND(tp, vegas_ssthresh(vegas_of(sk), window_of_before(tp)));
 	unsent_follow(sk);
 	vegas_sample(vegas_of(sk), rtt > 0 ? rtt : 0);
 }

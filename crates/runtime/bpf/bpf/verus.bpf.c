@@ -25,9 +25,7 @@ static __always_inline struct verus *verus_of(struct sock *sk)
 static __always_inline void begin(struct verus *v, struct tcp_sock *tp, __u64 now)
 {
 	verus_start(v, now);
-	/* A connection taken over in mid-life keeps its window. */
-	if (tp->snd_cwnd > VERUS_START >> 20)
-		v->window = (__u64)tp->snd_cwnd << 20;
+	v->window = window_before(tp, VERUS_START);
 	v->lost = tp->lost;
 }
 

@@ -30,6 +30,7 @@ void BPF_PROG(alcc_westwood_init, struct sock *sk)
 	w->least = 0;
 	w->credit = 0;
 	w->delivered = ((struct tcp_sock *)sk)->delivered;
+	begin_growth((struct tcp_sock *)sk);
 }
 
 SEC("struct_ops")
@@ -40,6 +41,7 @@ void BPF_PROG(alcc_westwood_acked, struct sock *sk, const struct ack_sample *sam
 	__u32 delivered = tp->delivered;
 	int rtt = sample->rtt_us;
 
+	MEND(tp, westwood_ssthresh(westwood_of(sk), window_of_before(tp)));
 	unsent_follow(sk);
 	westwood_measure(w, bpf_ktime_get_ns() / 1000, rtt > 0 ? rtt : 0, delivered - w->delivered);
 	w->delivered = delivered;
@@ -69,8 +71,11 @@ void BPF_PROG(alcc_westwood_event, struct sock *sk, int event)
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 
 	if (event == CA_EVENT_COMPLETE_CWR) {
-		tp->snd_ssthresh = westwood_bdp(westwood_of(sk));
-		tp->snd_cwnd = tp->snd_ssthresh;
+		struct growth g;
+
+		g.ssthresh = westwood_bdp(westwood_of(sk));
+		g.cwnd = g.ssthresh;
+		take_over(tp, &g);
 	} else if (event == CA_EVENT_LOSS) {
 		tp->snd_ssthresh = westwood_timeout(westwood_of(sk));
 	}

@@ -8,8 +8,13 @@ use alcc_cc::{
 };
 use alcc_units::{Bytes, Span, Time};
 
+unsafe extern "C" {
+    fn alcc_host_growth_is_answer(ssthresh: u32) -> std::ffi::c_int;
+    fn alcc_host_growth_mend(w: *mut Growth, prior: u32, left: u32);
+}
+
 /// `struct growth`: packets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub(crate) struct Growth {
     pub(crate) cwnd: u32,
@@ -61,11 +66,20 @@ pub(crate) struct Stack<C> {
     sent: Pn,
     rtt: RttView,
     undo: Option<Growth>,
+    /// The program is not run that the stack asks next.
+    not_run: bool,
 }
+
+/// What the stack then takes for the answer: an address of the kernel's, as was seen (0550).
+const NOBODYS: u32 = 0x8110_4110;
 
 /// `control` in the kernel's stack.
 pub(crate) fn controller<C: Control>() -> Box<dyn Controller> {
-    Box::new(Stack {
+    Box::new(stack::<C>())
+}
+
+fn stack<C: Control>() -> Stack<C> {
+    Stack {
         control: C::new(),
         w: Growth {
             cwnd: 10,
@@ -76,7 +90,8 @@ pub(crate) fn controller<C: Control>() -> Box<dyn Controller> {
         sent: 0,
         rtt: RttView::default(),
         undo: None,
-    })
+        not_run: false,
+    }
 }
 
 pub(crate) fn micros(span: Span) -> u32 {
@@ -101,7 +116,40 @@ impl<C: Control> Stack<C> {
 
     fn reduce(&mut self) {
         self.undo = Some(self.w);
-        self.w.ssthresh = self.control.ssthresh(self.w.cwnd);
+        self.w.ssthresh = if std::mem::take(&mut self.not_run) {
+            NOBODYS
+        } else {
+            self.control.ssthresh(self.w.cwnd)
+        };
+    }
+
+    fn undone(&mut self) {
+        let Some(before) = self.undo.take() else {
+            return;
+        };
+        self.w.cwnd = if std::mem::take(&mut self.not_run) {
+            NOBODYS
+        } else {
+            self.w.cwnd.max(before.cwnd)
+        };
+        self.w.ssthresh = before.ssthresh;
+        self.recovering = false;
+    }
+
+    /// `MEND` of `stack.h`: with each acknowledgement, before anything else.
+    fn mend(&mut self, prior: u32) {
+        // SAFETY: it takes and returns a number.
+        let answered = unsafe { alcc_host_growth_is_answer(self.w.ssthresh) } != 0;
+        if answered && self.w.cwnd <= 1 << 16 {
+            return;
+        }
+        let left = if answered {
+            0
+        } else {
+            self.control.ssthresh(prior)
+        };
+        // SAFETY: `Growth` is laid out as the C code's, and nobody else has it.
+        unsafe { alcc_host_growth_mend(&mut self.w, prior, left) };
     }
 }
 
@@ -176,11 +224,7 @@ impl<C: Control> Controller for Stack<C> {
     }
 
     fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
-        if let Some(before) = self.undo.take() {
-            self.w.cwnd = self.w.cwnd.max(before.cwnd);
-            self.w.ssthresh = before.ssthresh;
-            self.recovering = false;
-        }
+        self.undone();
     }
 
     fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _end: &RecoveryEnd) {
@@ -203,5 +247,68 @@ impl<C: Control> Controller for Stack<C> {
 
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
+    }
+}
+
+/// 154 packets of window when losses are found, as in the run that showed it.
+fn with_154<C: Control>() -> Stack<C> {
+    let mut stack = stack::<C>();
+    (stack.w.cwnd, stack.w.ssthresh) = (154, 100);
+    stack
+}
+
+fn a_lost_answer_is_given_late<C: Control>() {
+    let (mut asked, mut not_run) = (with_154::<C>(), with_154::<C>());
+    not_run.not_run = true;
+    for stack in [&mut asked, &mut not_run] {
+        stack.reduce();
+        stack.w.cwnd = stack.w.ssthresh;
+        stack.mend(154);
+    }
+    assert_eq!(not_run.w, asked.w, "{}", C::FOLLOWS);
+    // Reduced in steps (PRR) the window has a part of it: 151 of 154.
+    not_run.w = Growth {
+        cwnd: 2_123_144_412,
+        ssthresh: NOBODYS,
+    };
+    not_run.mend(154);
+    assert_eq!(not_run.w.ssthresh, asked.w.ssthresh, "{}", C::FOLLOWS);
+    assert!(not_run.w.cwnd <= 154, "{}: {:?}", C::FOLLOWS, not_run.w);
+
+    let (mut asked, mut not_run) = (with_154::<C>(), with_154::<C>());
+    for stack in [&mut asked, &mut not_run] {
+        stack.reduce();
+    }
+    not_run.not_run = true;
+    for stack in [&mut asked, &mut not_run] {
+        stack.undone();
+        stack.mend(154);
+    }
+    assert_eq!(not_run.w, asked.w, "{}: undone", C::FOLLOWS);
+}
+
+#[test]
+fn what_nobody_answered_the_stack_does_not_keep() {
+    a_lost_answer_is_given_late::<super::bic::State>();
+    a_lost_answer_is_given_late::<super::vegas::State>();
+    a_lost_answer_is_given_late::<super::westwood::State>();
+}
+
+/// What a control may answer is left alone, and a window before the first loss has no threshold.
+#[test]
+fn what_a_control_answers_is_left_alone() {
+    for ssthresh in [2, 3, 100, 1 << 16, 0x7fff_ffff] {
+        // SAFETY: as above.
+        assert!(
+            unsafe { alcc_host_growth_is_answer(ssthresh) } != 0,
+            "{ssthresh}"
+        );
+    }
+    for ssthresh in [0, 1, (1 << 16) + 1, 0x7fff_fffe, NOBODYS, u32::MAX] {
+        // SAFETY: as above.
+        assert!(
+            unsafe { alcc_host_growth_is_answer(ssthresh) } == 0,
+            "{ssthresh}"
+        );
     }
 }
