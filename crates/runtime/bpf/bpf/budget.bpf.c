@@ -28,9 +28,7 @@ static __always_inline struct budget *budget_of(struct sock *sk)
 static __always_inline void begin(struct budget *b, struct tcp_sock *tp, __u64 now)
 {
 	budget_start(b, now, delay);
-	/* A connection taken over in mid-life keeps its window. */
-	if (tp->snd_cwnd > BUDGET_INITIAL >> 20)
-		b->cwnd = (__u64)tp->snd_cwnd << 20;
+	b->cwnd = window_before(tp, BUDGET_INITIAL);
 	b->lost = tp->lost;
 }
 
@@ -62,6 +60,14 @@ void BPF_PROG(alcc_budget_state, struct sock *sk, __u8 new_state)
 	budget_silence(b, now_us());
 }
 
+/* What the stack lets go at once, packets: a millisecond at the pacing rate (tcp_tso_autosize). */
+static __always_inline __u64 at_once(const struct sock *sk)
+{
+	__u64 packets = (sk->sk_pacing_rate >> 10) / (((struct tcp_sock *)sk)->mss_cache | 1);
+
+	return packets > 2 ? packets : 2;
+}
+
 static __always_inline void control(struct sock *sk, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -80,6 +86,7 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 	ack.acked = rs->acked_sacked;
 	ack.idle = rs->is_app_limited;
 	ack.used = window_was_used(rs, b->cwnd);
+	ack.full = rs->prior_in_flight + at_once(sk) > b->cwnd >> 20;
 	if (tp->lost != b->lost) {
 		/* What was lost was sent just before what disclosed it. */
 		budget_lost(b, ack.now, ack.sent_at, tp->lost - b->lost);

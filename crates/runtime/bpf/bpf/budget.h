@@ -55,7 +55,8 @@ struct budget_ack {
 	__u64 sent_at; /* of the packet that `rtt` is of */
 	__u32 rtt; /* 0: no sample */
 	__u32 acked; /* segments */
-	__u32 used; /* the window was what held the sender back */
+	__u32 used; /* half of the window was in flight */
+	__u32 full; /* it held the sender back: no more fitted into it */
 	__u32 idle; /* the application was */
 };
 
@@ -242,7 +243,7 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 		return 0;
 	}
 	service_delivered(&b->service, a->now, a->acked, base, rtt, starved);
-	if (a->used)
+	if (a->full)
 		competition_grow(&b->competition, a->now, a->acked, b->cwnd);
 	b->doublings = doublings(b->service.mean, BUDGET_FAST);
 	if (b->starting) {

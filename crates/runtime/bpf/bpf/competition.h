@@ -99,7 +99,7 @@ PURE_CALL int competition_drained(struct competition *c, const struct drains *d,
 }
 
 /*
- * A packet more per round trip of a window that was used, of which `cwnd` may be in flight. After a first
+ * A packet more per round trip of a window that was full, of which `cwnd` may be in flight. After a first
  * loss it is one more for each second since the last cut.
  */
 PURE void competition_grow(struct competition *c, __u64 now, __u32 acked, __u64 cwnd)

@@ -264,9 +264,9 @@ pub(crate) fn stay_together(
     assert!(!together(link, &deaf), "{algorithm}: what is planted shows");
 }
 
-/// The same beside a flow of Cubic that fills two products of buffer. On the average within 2 %: a form that grows by a
-/// packet per round trip only is 17 % off.
-pub(crate) fn stays_close_beside_cubic(algorithm: &str, ours: Box<dyn Controller>) {
+/// The same beside a flow of Cubic that fills two products of buffer. A form that grows where half of the window is in
+/// flight was up to 5 packets off, one that grows by a packet per round trip only 17 % on the average.
+pub(crate) fn stays_together_beside_cubic(algorithm: &str, ours: Box<dyn Controller>) {
     let rtt = Span::from_millis(40);
     let mut scenario = Scenario::constant(Rate::mbps(100), rtt, Span::from_secs(60));
     scenario.queue = 666;
@@ -280,7 +280,7 @@ pub(crate) fn stays_close_beside_cubic(algorithm: &str, ours: Box<dyn Controller
     let cubic = Registry::builtin().build(&"cubic".parse().unwrap());
     let seen = replay_beside(&link, pair, 1, vec![cubic.unwrap()]);
     assert!(seen.losses >= link.losses, "{algorithm}: {seen:?}");
-    assert!(seen.mean_share() < 0.02, "{algorithm}: {seen:?}");
+    assert!(within_a_packet(&link, &seen), "{algorithm}: {seen:?}");
 }
 
 /// At every step within a packet.

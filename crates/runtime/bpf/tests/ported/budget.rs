@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Budget in integers.
-use super::beside::{reaches_the_same, stay_together, stays_close_beside_cubic, within_a_packet};
+use super::beside::{
+    reaches_the_same, stay_together, stays_together_beside_cubic, within_a_packet,
+};
 use super::paced::{Ack, Control, controller};
 
 /// `struct budget_ack`.
@@ -11,6 +13,7 @@ struct BudgetAck {
     rtt: u32,
     acked: u32,
     used: u32,
+    full: u32,
     idle: u32,
 }
 
@@ -55,6 +58,7 @@ impl Control for State {
             rtt: ack.rtt,
             acked: ack.segments,
             used: ack.used.into(),
+            full: ack.full.into(),
             idle: ack.idle.into(),
         };
         // SAFETY: as above.
@@ -104,6 +108,58 @@ fn alone_on_a_link_it_reaches_what_the_reference_reaches() {
 }
 
 #[test]
-fn the_window_that_competes_stays_close() {
-    stays_close_beside_cubic("budget", controller::<State>());
+fn the_window_that_competes_stays_within_a_packet() {
+    stays_together_beside_cubic("budget", controller::<State>());
+}
+
+/// From 100 ms on others keep 60 ms of queue, which no drain lowers, until `until` ms.
+fn beside_others(from: u64, until: u64, b: &mut State) {
+    for ms in from..until {
+        let rtt = if ms < 100 { 100_000 } else { 160_000 };
+        let now = (ms + 1) * 1000;
+        b.acked(&Ack {
+            now,
+            sent_at: now.saturating_sub(rtt),
+            rtt: rtt as u32,
+            segments: 1,
+            used: true,
+            full: true,
+            idle: false,
+            rate: 0,
+            in_flight: 0,
+        });
+    }
+}
+
+fn packets(b: &State) -> f64 {
+    b.cwnd() as f64 / f64::from(1 << 20)
+}
+
+/// The competition began at 12.16 s, as in the test of the same name in `cc`. A packet sent so many ms
+/// after that is lost at 15 s.
+fn first_loss(sent_after: i64) -> State {
+    let mut b = State::new();
+    beside_others(0, 15_000, &mut b);
+    let sent_at = 12_160_u64.strict_add_signed(sent_after) * 1000;
+    b.lost(15_000_000, sent_at, 1);
+    beside_others(15_000, 15_001, &mut b);
+    b
+}
+
+#[test]
+fn what_was_sent_before_the_competition_and_is_lost_is_no_cut() {
+    let mut b = State::new();
+    beside_others(0, 15_000, &mut b);
+    let window = packets(&b);
+    assert!((160.0..190.0).contains(&window), "it competes: {window}");
+    let mut b = first_loss(-100);
+    assert!((packets(&b) - window).abs() < 0.1, "{}", packets(&b));
+    // Nor does it grow faster since: a packet per round trip, 1000 packets per second.
+    beside_others(15_001, 17_001, &mut b);
+    let from = packets(&b);
+    beside_others(17_001, 17_201, &mut b);
+    let grown = (packets(&b) - from) * (packets(&b) + from) / 2.0 / 200.0;
+    assert!((grown - 1.0).abs() < 0.05, "{grown}");
+    let cut = packets(&first_loss(100)) / window;
+    assert!((cut - 0.7).abs() < 0.01, "{cut}");
 }

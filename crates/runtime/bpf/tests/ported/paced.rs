@@ -17,8 +17,9 @@ pub(crate) struct Ack {
     /// 0: no sample.
     pub(crate) rtt: u32,
     pub(crate) segments: u32,
-    /// The window was what held the sender back; the application was.
+    /// Half of the window was in flight; it was what held the sender back; the application was.
     pub(crate) used: bool,
+    pub(crate) full: bool,
     pub(crate) idle: bool,
     /// Packets per second, 2^-8; 0: not known.
     pub(crate) rate: u64,
@@ -96,6 +97,7 @@ impl<C: Control> Controller for Paced<C> {
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         let used = window_used(ack, self.allowance().window);
         let by = ack.limited;
+        let in_flight = self.segments(ack.in_flight_before);
         let rate = ack
             .rate
             .map_or(0, |rate| rate.as_bps() * 32 / self.mss.get());
@@ -110,9 +112,11 @@ impl<C: Control> Controller for Paced<C> {
             rtt: micros(packet.rtt.unwrap_or_default()),
             segments: ack.acked.iter().map(|p| self.segments(p.len)).sum(),
             used,
+            // This host sends packet by packet.
+            full: f64::from(in_flight + 1) > self.control.cwnd() as f64 / ONE,
             idle: (by.app || by.peer) && !by.window,
             rate,
-            in_flight: self.segments(ack.in_flight_before),
+            in_flight,
         });
     }
 

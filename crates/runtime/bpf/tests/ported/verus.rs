@@ -126,6 +126,7 @@ fn an_acknowledgement_of_all_in_flight_lets_slow_start_grow() {
             segments: flight,
             in_flight: flight,
             used: true,
+            full: true,
             idle: false,
             rate: 0,
         });
