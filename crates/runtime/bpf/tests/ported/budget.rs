@@ -140,7 +140,7 @@ fn packets(b: &State) -> f64 {
 fn first_loss(sent_after: i64) -> State {
     let mut b = State::new();
     beside_others(0, 15_000, &mut b);
-    let sent_at = 12_160_u64.strict_add_signed(sent_after) * 1000;
+    let sent_at = 12_160_u64.checked_add_signed(sent_after).unwrap() * 1000;
     b.lost(15_000_000, sent_at, 1);
     beside_others(15_000, 15_001, &mut b);
     b

@@ -94,6 +94,11 @@ fn stack<C: Control>() -> Stack<C> {
     }
 }
 
+fn is_answer(ssthresh: u32) -> bool {
+    // SAFETY: it takes and returns a number.
+    unsafe { alcc_host_growth_is_answer(ssthresh) != 0 }
+}
+
 pub(crate) fn micros(span: Span) -> u32 {
     u32::try_from(span.as_nanos() / 1000).unwrap_or(u32::MAX)
 }
@@ -138,8 +143,7 @@ impl<C: Control> Stack<C> {
 
     /// `MEND` of `stack.h`: with each acknowledgement, before anything else.
     fn mend(&mut self, prior: u32) {
-        // SAFETY: it takes and returns a number.
-        let answered = unsafe { alcc_host_growth_is_answer(self.w.ssthresh) } != 0;
+        let answered = is_answer(self.w.ssthresh);
         if answered && self.w.cwnd <= 1 << 16 {
             return;
         }
@@ -298,17 +302,9 @@ fn what_nobody_answered_the_stack_does_not_keep() {
 #[test]
 fn what_a_control_answers_is_left_alone() {
     for ssthresh in [2, 3, 100, 1 << 16, 0x7fff_ffff] {
-        // SAFETY: as above.
-        assert!(
-            unsafe { alcc_host_growth_is_answer(ssthresh) } != 0,
-            "{ssthresh}"
-        );
+        assert!(is_answer(ssthresh), "{ssthresh}");
     }
     for ssthresh in [0, 1, (1 << 16) + 1, 0x7fff_fffe, NOBODYS, u32::MAX] {
-        // SAFETY: as above.
-        assert!(
-            unsafe { alcc_host_growth_is_answer(ssthresh) } == 0,
-            "{ssthresh}"
-        );
+        assert!(!is_answer(ssthresh), "{ssthresh}");
     }
 }
