@@ -60,7 +60,10 @@ void BPF_PROG(alcc_budget_state, struct sock *sk, __u8 new_state)
 	budget_silence(b, now_us());
 }
 
-/* What the stack lets go at once, packets: a millisecond at the pacing rate (tcp_tso_autosize). */
+/*
+ * What the stack lets go at once, packets: a millisecond at the pacing rate (tcp_tso_autosize). The
+ * odd length is never 0, whatever the verifier knows of it.
+ */
 static __always_inline __u64 at_once(const struct sock *sk)
 {
 	__u64 packets = (sk->sk_pacing_rate >> 10) / (((struct tcp_sock *)sk)->mss_cache | 1);
