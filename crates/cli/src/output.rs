@@ -7,6 +7,7 @@
 //! error may be unwritable: the program goes on.
 use crate::failure::{Failure, reason};
 use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{AccessFlags, access};
 use std::fmt::Display;
@@ -30,6 +31,25 @@ pub(crate) fn folder(path: &Path) -> Result<(), Failure> {
     }
     std::fs::create_dir_all(path).map_err(wrong)?;
     access(path, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|e| wrong(e.into()))
+}
+
+/// Keeps other commands out of a folder until the result is dropped: two that store runs there would
+/// spoil each other's pages.
+///
+/// # Errors
+/// Another command is at work there.
+pub(crate) fn alone_in(folder: &Path) -> Result<Option<Flock<File>>, Failure> {
+    // Not every file system can lock a folder; then the user has to take care.
+    let Ok(open) = File::open(folder) else {
+        return Ok(None);
+    };
+    match Flock::lock(open, FlockArg::LockExclusiveNonblock) {
+        Err((_, Errno::EWOULDBLOCK)) => Err(Failure::usage(format!(
+            "write into {}: another command is writing there: wait for it, or give another --out",
+            folder.display()
+        ))),
+        locked => Ok(locked.ok()),
+    }
 }
 
 /// Sees that a file can be written that is made at the end, all of it at once.

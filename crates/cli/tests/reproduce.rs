@@ -285,11 +285,63 @@ fn mistakes_are_one_line_that_helps() {
     let (said, status) = folder.refused(&["mdi-rapid", "--out", "taken"]);
     assert!(said.contains("write into taken: it is a file"), "{said}");
     assert_eq!(status, Some(2));
+    std::fs::create_dir_all(folder.path().join("out/mdi-rapid.html")).unwrap();
+    let (said, status) = folder.refused(&["mdi-rapid", "--out", "out"]);
+    assert!(
+        said.contains("out/mdi-rapid.html: it is a folder"),
+        "{said}"
+    );
+    assert_eq!(status, Some(2));
     // A scheme that does not exist is found in the file.
     let folder = Folder::with(&EXPERIMENT.replace("\"cubic\"", "\"cubik\""));
     let (said, status) = folder.refused(&[FILE]);
     assert!(
         said.contains("cubik") && said.contains("static/experiment.toml:8: flow"),
+        "{said}"
+    );
+    assert_eq!(status, Some(2));
+}
+
+#[test]
+fn one_command_at_a_time_writes_into_a_folder() {
+    use nix::fcntl::{Flock, FlockArg};
+    let folder = Folder::with(EXPERIMENT);
+    let out = folder.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    let open = std::fs::File::open(&out).unwrap();
+    let other = Flock::lock(open, FlockArg::LockExclusiveNonblock);
+    let other = other.map_err(|(_, e)| e).unwrap();
+    let sweep = [
+        "sweep",
+        "--link",
+        "12mbit",
+        "--vary",
+        "flow=cubic",
+        "--out",
+        "out",
+    ];
+    for words in [&[FILE, "--out", "out"][..], &sweep] {
+        let (said, status) = folder.refused(words);
+        assert!(said.contains("another command is writing there"), "{said}");
+        assert_eq!(status, Some(2));
+    }
+    drop(other);
+    folder.json(&[FILE, "--out", "out", "--json"]);
+}
+
+/// The cause of a file of one's own may be another such file.
+#[test]
+fn a_cause_may_be_another_file_of_the_same_command() {
+    let text = EXPERIMENT.replace("at-most", "at-least");
+    let folder = Folder::with(&format!("explained-by = \"cause\"\n{text}"));
+    std::fs::create_dir(folder.path().join("cause")).unwrap();
+    std::fs::write(folder.path().join("cause/experiment.toml"), EXPERIMENT).unwrap();
+    let json = folder.json(&[FILE, "cause/experiment.toml", "--json"]);
+    let verdicts = [0, 1].map(|i| json["experiments"][i]["verdict"].clone());
+    assert_eq!(verdicts, ["differs-explained", "reproduced"], "{json}");
+    let (said, status) = folder.refused(&[FILE]);
+    assert!(
+        said.contains("static: explained-by: no experiment 'cause'"),
         "{said}"
     );
     assert_eq!(status, Some(2));
@@ -334,10 +386,32 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     assert_eq!(lines(), 8);
     let page = std::fs::read_to_string(folder.path().join("swept/sweep.html")).unwrap();
     assert_eq!(page.matches("<svg").count(), 2);
+    // It can be pasted, and says the machine.
+    let command = "--flow 'fixed:window={window}'";
+    assert!(page.contains(command) && page.contains(" cores"), "{page}");
     let csv = std::fs::read_to_string(folder.path().join("swept/sweep.csv")).unwrap();
     assert!(csv.starts_with("window,rtt,repetition,"), "{csv}");
 
     let (said, status) = folder.refused(&["sweep", "--vary", "rrt=20ms"]);
     assert!(said.contains("no key 'rrt' (did you mean rtt?)"), "{said}");
+    let loss = [
+        "sweep",
+        "--link",
+        "12mbit",
+        "--flow",
+        "cubic",
+        "--vary",
+        "loss=0%,101%",
+    ];
+    let (said, _) = folder.refused(&[&loss[..], &["--out", "lost"]].concat());
+    assert!(said.contains("--vary loss: '101%'"), "{said}");
+    // Before the first run.
+    let store = std::fs::read(folder.path().join("lost/sweep.runs.jsonl")).unwrap();
+    assert!(store.is_empty());
+    let (said, _) = folder.refused(&["sweep", "--link", "no.trace", "--vary", "rtt=20ms"]);
+    assert!(
+        said.contains("open the trace no.trace: no such file"),
+        "{said}"
+    );
     assert_eq!(status, Some(2));
 }

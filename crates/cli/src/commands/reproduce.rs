@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+mod origin;
+
+use self::origin::{build, provenance};
+pub(super) use self::origin::{origin, program};
 use crate::failure::{Failure, reason};
-use crate::output::{folder, note, print};
+use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_experiment::applications::{Applications, StoredApplication};
@@ -12,7 +16,6 @@ use alcc_experiment::page::{self, ExperimentView, Provenance, Took};
 use alcc_experiment::plan::PlannedRun;
 use alcc_experiment::results::{Entry as StoredResult, Results};
 use alcc_experiment::run::{RunError, Runner, Side};
-use alcc_experiment::stored;
 use alcc_experiment::table::Table;
 use alcc_experiment::{Definition, Judgement, Plan, Run, StoredRuns, catalogue};
 use alcc_files::ScenarioFolder;
@@ -101,6 +104,9 @@ impl Args {
     }
 }
 
+/// Endings of the files of one experiment.
+pub(super) const PAGE_FILES: [&str; 4] = ["html", "csv", "parquet", "runs.jsonl"];
+
 /// A requested experiment, or one that explains a requested one.
 struct Asked {
     id: String,
@@ -172,15 +178,26 @@ fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
         words = all.map(|entry| entry.id.to_owned()).collect();
     }
     let mut all: Vec<Asked> = Vec::new();
+    for word in &words {
+        let one = Asked::new(word, args.emu)?;
+        if all.iter().all(|other| other.id != one.id) {
+            all.push(one);
+        }
+    }
+    // A cause may have a cause itself.
     let mut next = 0;
-    while let Some(word) = words.get(next).cloned() {
+    while let Some(one) = all.get(next) {
         next += 1;
-        let one = Asked::new(&word, args.emu)?;
-        if all.iter().any(|other| other.id == one.id) {
+        let Some(cause) = one.definition.explained_by.clone() else {
+            continue;
+        };
+        if all.iter().any(|other| other.id == cause) {
             continue;
         }
-        words.extend(one.definition.explained_by.clone());
-        all.push(one);
+        let wrong = format!("{}: explained-by", one.id);
+        let cause =
+            Asked::new(&cause, args.emu).map_err(|e| Failure::usage(format!("{wrong}: {e}")))?;
+        all.push(cause);
     }
     Ok(all)
 }
@@ -188,6 +205,7 @@ fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut all = asked(args)?;
     check(args, &mut all)?;
+    let _alone = alone_in(&args.out)?;
     let registry = args.plugins.registry()?;
     let files = ScenarioFolder::in_folder(args.traces.as_deref());
     let mode = args.mode();
@@ -205,7 +223,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let runner = Runner {
         registry: &registry,
         files: &files,
-        version: &program(args.traces.as_deref(), &args.plugins)?,
+        version: &program(&args.plugins)?,
         workers: args.jobs.map_or(workers, usize::from),
         stop: &stop,
         side: tools.as_ref().map_or(Side::Simulated, Side::Emulated),
@@ -227,7 +245,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             one.definition.judge(&one.id, mode, runs, explained)
         })
         .collect();
-    write_pages(&all, &judged, &args.out)?;
+    write_pages(&all, &judged, &args.out, &origin(args.traces.as_deref())?)?;
     store(args, &all, &judged, &files)?;
     if args.json {
         let runs = all.iter().filter_map(|one| one.runs.as_ref().ok());
@@ -257,6 +275,12 @@ fn check(args: &Args, all: &mut [Asked]) -> Result<(), Failure> {
         )));
     }
     folder(&args.out)?;
+    for one in &*all {
+        for end in PAGE_FILES {
+            will_be_written(&args.out.join(format!("{}.{end}", one.id)))?;
+        }
+    }
+    will_be_written(&args.out.join("index.html"))?;
     let generated = [&args.results, &args.board, &args.applications];
     for into in generated.into_iter().flatten() {
         folder(into)?;
@@ -482,31 +506,6 @@ fn board(
     Ok(ExitCode::SUCCESS)
 }
 
-fn own_program() -> Result<PathBuf, Failure> {
-    std::env::current_exe()
-        .map_err(|e| Failure::usage(format!("find our own program, to know its results: {e}")))
-}
-
-/// The build that rows are of.
-fn build() -> Result<String, Failure> {
-    let own = own_program()?;
-    let hash = alcc_lab::hash_of_files([own.as_path()]);
-    Ok(stored::build(&provenance().by, &hash))
-}
-
-/// Identifies what results depend on besides the scenarios. Stored runs of another build or another
-/// folder of traces do not count.
-pub(super) fn program(traces: Option<&Path>, plugins: &Plugins) -> Result<String, Failure> {
-    let own = own_program()?;
-    let files = std::iter::once(own.as_path());
-    let files = files.chain(plugins.files().iter().map(PathBuf::as_path));
-    let hash = alcc_lab::hash_of_files(files);
-    let traces = traces.map(fs::canonicalize);
-    let traces = traces.and_then(Result::ok).unwrap_or_default();
-    let version = env!("CARGO_PKG_VERSION");
-    Ok(format!("alcc {version} {hash} {}", traces.display()))
-}
-
 /// The stored and new runs of one experiment, or what is missing for them. `progress` is told how
 /// many there are, and whether it is the first time: those are of an earlier command.
 pub(super) fn simulate(
@@ -527,7 +526,7 @@ pub(super) fn simulate(
     let options = OpenOptions::new().create(true).append(true).open(&path);
     let mut store = options.map_err(wrong)?;
     let mut first = true;
-    let runs = runner.run(plan, &stored, &mut store, &mut |done, _| {
+    let runs = runner.run(plan, stored, &mut store, &mut |done, _| {
         progress(done, std::mem::take(&mut first));
     });
     match runs {
@@ -625,19 +624,13 @@ pub(super) fn write_table(
     write(out, &format!("{id}.parquet"), parquet)
 }
 
-/// The origin of the pages, for their foot.
-pub(super) fn provenance() -> Provenance {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    Provenance {
-        by: format!("alcc {}", env!("CARGO_PKG_VERSION")),
-        on: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        command: format!("alcc {}", words.join(" ")),
-    }
-}
-
-fn write_pages(all: &[Asked], judged: &[Judgement], out: &Path) -> Result<(), Failure> {
+fn write_pages(
+    all: &[Asked],
+    judged: &[Judgement],
+    out: &Path,
+    provenance: &Provenance,
+) -> Result<(), Failure> {
     let write = |name: &str, text: &str| write(out, name, text);
-    let provenance = provenance();
     let none = Vec::new();
     let pages: Vec<ExperimentView<'_>> = all
         .iter()
@@ -652,11 +645,11 @@ fn write_pages(all: &[Asked], judged: &[Judgement], out: &Path) -> Result<(), Fa
         .collect();
     for shown in &pages {
         let id = &shown.judged.id;
-        let html = page::experiment(shown, &provenance).map_err(Failure::failed)?;
+        let html = page::experiment(shown, provenance).map_err(Failure::failed)?;
         write(&format!("{id}.html"), &html)?;
         write_table(out, id, shown.definition, shown.runs)?;
     }
-    write("index.html", &page::index(&pages, &provenance))
+    write("index.html", &page::index(&pages, provenance))
 }
 
 fn table(judged: &[Judgement], out: &Path) -> String {

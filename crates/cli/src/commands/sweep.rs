@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::reproduce::{program, provenance, simulate, write, write_table};
+use super::reproduce::{PAGE_FILES, origin, program, simulate, write, write_table};
 use crate::failure::Failure;
-use crate::output::{folder, print};
+use crate::output::{alone_in, folder, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_experiment::definition::{Aggregate, DEFAULT_STARTS, Report};
 use alcc_experiment::judge::{number, value};
-use alcc_experiment::run::{Runner, Side};
+use alcc_experiment::run::{RunError, Runner, Side};
 use alcc_experiment::{Definition, Plan, Run, page, sweep};
 use alcc_lab::board::aligned;
 use alcc_results::Spread;
 use alcc_results::scenario::ScenarioOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Name of the page, the table and the stored runs.
@@ -22,13 +22,14 @@ const DELAY: &str = "queue_delay_mean_ms";
 /// Simulate a scenario with every combination of values, draw them, and write them as a table
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  alcc sweep --link lte --flow 'budget:delay={delay}' --vary delay=10ms..100ms/10ms
+  alcc sweep --link lte --flow 'budget:delay={delay}' --vary delay=10ms..100ms
   alcc sweep --link lte --vary 'flow=budget;copa;verus:r=2' --vary rtt=20ms,80ms --x queue_delay_mean_ms
   alcc sweep --link '{rate}' --flow cubic --flow budget --vary rate=1mbit..64mbit*2 --y jain --starts 5
 
 --vary NAME=VALUES: the values stand where the scenario has {NAME}, or are those of its key NAME. They are
-a list with commas (with ; if a value has commas itself), FROM..TO/STEP or FROM..TO*FACTOR. The first --vary
-varies slowest. An interrupted sweep goes on where it was if it is given again: see docs/reproducing.md.")]
+a list with commas (with ; if a value has commas itself), FROM..TO (ten values), FROM..TO/STEP or FROM..TO*FACTOR.
+The first --vary varies slowest. An interrupted sweep goes on where it was if it is given again: see
+docs/reproducing.md.")]
 pub(crate) struct Args {
     /// What to simulate; options overrule it
     #[arg(value_name = "SCENARIO.toml")]
@@ -74,8 +75,7 @@ impl Args {
             } else {
                 self.y.clone()
             },
-            log_x: false,
-            profile: None,
+            ..Report::default()
         }
     }
 }
@@ -90,12 +90,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let definition = definition.map_err(Failure::usage)?;
     let plan = Plan::new(&definition).map_err(Failure::usage)?;
     folder(&args.out)?;
+    for end in PAGE_FILES {
+        will_be_written(&args.out.join(format!("{NAME}.{end}")))?;
+    }
+    let _alone = alone_in(&args.out)?;
     let registry = args.plugins.registry()?;
     let stop = stop_flag()?;
     let runner = Runner {
         registry: &registry,
         files: &files,
-        version: &program(None, &args.plugins)?,
+        version: &program(&args.plugins)?,
         workers: args
             .jobs
             .map_or_else(super::compare::processors, usize::from),
@@ -111,8 +115,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         bar.show(part, NAME);
     })?;
     drop(bar);
-    let runs = runs.map_err(|unable| Failure::usage(unable.to_string()))?;
-    let html = page::sweep(&definition, &runs, NAME, &provenance()).map_err(Failure::failed)?;
+    let runs = runs.map_err(|unable| match unable {
+        RunError::MissingTrace(name) => Failure::usage(format!(
+            "open the trace {name}: no such file beside the scenario or here, and no synthetic one: see 'alcc list'"
+        )),
+        unable => Failure::usage(unable.to_string()),
+    })?;
+    let folder = args.scenario.as_deref().and_then(Path::parent);
+    let provenance = origin(folder)?;
+    let html = page::sweep(&definition, &runs, NAME, &provenance).map_err(Failure::failed)?;
     write(&args.out, &format!("{NAME}.html"), &html)?;
     write_table(&args.out, NAME, &definition, &runs)?;
     if args.json {

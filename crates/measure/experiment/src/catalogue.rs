@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The experiments that are built into the program: those of the folder `experiments`.
 use crate::Definition;
-use crate::definition::unknown_name;
+use alcc_units::nearest;
 
 /// An experiment of the catalogue.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +34,15 @@ pub fn all() -> impl Iterator<Item = Entry> + Clone {
 /// Finds an experiment by name.
 ///
 /// # Errors
-/// One line with the nearest name and all names.
+/// One line with the nearest name.
 pub fn find(id: &str) -> Result<Entry, String> {
-    all()
-        .find(|entry| entry.id == id)
-        .ok_or_else(|| unknown_name("experiment", id, all().map(|entry| entry.id)))
+    all().find(|entry| entry.id == id).ok_or_else(|| {
+        let near = nearest(id, all().map(|entry| entry.id));
+        let near = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
+        format!(
+            "no experiment '{id}'{near}: 'alcc list' shows them; a file of one's own ends in .toml"
+        )
+    })
 }
 
 impl Entry {

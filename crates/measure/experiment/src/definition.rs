@@ -107,8 +107,26 @@ pub struct Report {
     pub y: Vec<String>,
     /// The horizontal axis is logarithmic.
     pub log_x: bool,
+    /// What is drawn of each cell.
+    pub form: Form,
+    /// How the flows of a run become one value. None: their mean; in a distribution each is a value
+    /// of its own.
+    pub flows: Option<Aggregate>,
     /// Learned delay profiles are drawn, too: those of the first flow and the first start.
     pub profile: Option<ProfileForm>,
+}
+
+/// What a figure shows of each cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// The median over the starts, and their range.
+    #[default]
+    Median,
+    /// The share of the flows that have at most so much, over the flows of all starts.
+    Distribution,
+    /// Quartiles of the flows of all starts.
+    Boxes,
 }
 
 /// How learned delay profiles are drawn (Verus).
@@ -210,7 +228,10 @@ struct FileAxis {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a value is a text, a whole number, or a table of texts with a name, such as { name = \"Cubic\", scheme = \"cubic\" }"
+)]
 enum FileChoice {
     Text(String),
     Number(i64),
@@ -301,7 +322,14 @@ impl Definition {
                 return Err(format!("{name}: an application and [channel]: keep one"));
             }
         };
-        let axes = file.sweep.into_iter().map(Axis::of);
+        let placed = |(path, why): Wrong| match offset(table.get_ref(), &path) {
+            Some(from) => format!("{}: {why}", at(from)),
+            None => format!("{name}: {why}"),
+        };
+        let axes = file.sweep.into_iter().enumerate().map(|(n, axis)| {
+            let path = || path(["sweep", &n.to_string(), "values"]);
+            Axis::of(axis).map_err(|why| (path(), why))
+        });
         let definition = Self {
             title: file.title,
             source: file.source,
@@ -315,20 +343,19 @@ impl Definition {
             }),
             subject,
             scenario,
-            sweep: axes
-                .collect::<Result<_, _>>()
-                .map_err(|e| format!("{name}: {e}"))?,
+            sweep: axes.collect::<Result<_, _>>().map_err(placed)?,
             report: file.report,
             expect: file.expect,
         };
-        definition.check().map_err(|e| format!("{name}: {e}"))?;
+        definition.check().map_err(placed)?;
         Ok(definition)
     }
 
     /// Checks that the parts are consistent.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), Wrong> {
         if self.starts == 0 {
-            return Err("starts: 0 repetitions measure nothing: say at least 1".to_owned());
+            let why = "starts: 0 repetitions measure nothing: say at least 1";
+            return Err((path(["starts"]), why.to_owned()));
         }
         let cells = self
             .sweep
@@ -336,22 +363,23 @@ impl Definition {
             .try_fold(1_usize, |cells, axis| cells.checked_mul(axis.choices.len()));
         let runs = cells.and_then(|cells| cells.checked_mul(self.starts as usize));
         if runs.is_none_or(|runs| runs > MAX_RUNS) {
-            return Err(format!(
-                "the sweep has more than {MAX_RUNS} runs: vary less"
-            ));
+            let why = format!("the sweep has more than {MAX_RUNS} runs: vary less");
+            return Err((path(["sweep"]), why));
         }
         let metrics = crate::judge::metrics(self.subject);
-        for metric in self.report.y.iter().chain(&self.report.x) {
+        let y = self.report.y.iter().map(|metric| ("y", metric));
+        for (key, metric) in y.chain(self.report.x.iter().map(|metric| ("x", metric))) {
             if !metrics.contains(&metric.as_str()) {
-                return Err(format!(
-                    "report: {}",
-                    unknown_name("metric", metric, metrics.into_iter())
-                ));
+                let why = unknown_name("metric", metric, metrics.into_iter());
+                return Err((path(["report", key]), format!("report: {why}")));
             }
         }
         for (number, expectation) in self.expect.iter().enumerate() {
-            self.check_expectation(expectation)
-                .map_err(|e| format!("expectation {}: {e}", number + 1))?;
+            self.check_expectation(expectation).map_err(|(keys, why)| {
+                let here = path(["expect", &number.to_string()]);
+                let why = format!("expectation {}: {why}", number + 1);
+                ([here, keys].concat(), why)
+            })?;
         }
         Ok(())
     }
@@ -373,50 +401,99 @@ impl Definition {
         metrics.any(|metric| is(metric))
     }
 
-    fn check_expectation(&self, expectation: &Expectation) -> Result<(), String> {
+    fn check_expectation(&self, expectation: &Expectation) -> Result<(), Wrong> {
         let e = expectation;
+        let wrong = |key: &str, why: &str| Err((path([key]), why.to_owned()));
         if e.within.is_none() && e.at_least.is_none() && e.at_most.is_none() && !e.spans {
-            return Err("it has no bound: say within, at-least, at-most or spans".to_owned());
+            let why = "it has no bound: say within, at-least, at-most or spans";
+            return Err((Vec::new(), why.to_owned()));
+        }
+        if e.within
+            .is_some_and(|within| within.is_nan() || within < 0.0)
+        {
+            return wrong("within", "no value is so near: say 0 or more, such as 0.1");
+        }
+        for (key, bound) in [("at-least", e.at_least), ("at-most", e.at_most)] {
+            if bound.is_some_and(f64::is_nan) {
+                return wrong(key, "it is no number, so no value is within it");
+            }
+        }
+        if e.at_least
+            .zip(e.at_most)
+            .is_some_and(|(least, most)| least > most)
+        {
+            return wrong("at-most", "no value is between at-least and at-most");
+        }
+        if e.flow == Some(0) {
+            return wrong("flow", "flow 0: flows are numbered from 1");
         }
         let metrics = crate::judge::metrics(self.subject);
         if !metrics.contains(&e.metric.as_str()) {
-            return Err(unknown_name("metric", &e.metric, metrics.into_iter()));
+            let why = unknown_name("metric", &e.metric, metrics.into_iter());
+            return Err((path(["metric"]), why));
         }
         if (e.within.is_some() || e.spans) && e.published.is_none() {
             let bound = if e.spans { "spans" } else { "within" };
-            return Err(format!("{bound}: of what? say published"));
+            return wrong(bound, &format!("{bound}: of what? say published"));
         }
         if let Some(phase) = &e.phase {
             let phases = self.scenario.phase.iter().map(|phase| phase.text.as_str());
             if !phases.clone().any(|known| known == phase) {
-                return Err(unknown_name("phase", phase, phases));
+                return Err((path(["phase"]), unknown_name("phase", phase, phases)));
             }
             if !crate::judge::PHASE_METRICS.contains(&e.metric.as_str()) {
                 let known = crate::judge::PHASE_METRICS.iter().copied();
-                return Err(unknown_name("metric of a phase", &e.metric, known));
+                let why = unknown_name("metric of a phase", &e.metric, known);
+                return Err((path(["metric"]), why));
             }
         }
-        for (key, choice) in e.of.iter().chain(e.over.iter().flatten()) {
+        let of = e.of.iter().map(|cell| ("of", cell));
+        for (table, (key, choice)) in of.chain(e.over.iter().flatten().map(|c| ("over", c))) {
             let axis = self.sweep.iter().find(|axis| axis.key == *key);
             let keys = self.sweep.iter().map(|axis| axis.key.as_str());
-            let axis = axis.ok_or_else(|| unknown_name("axis", key, keys))?;
+            let wrong = |why| (path([table, key]), why);
+            let axis = axis.ok_or_else(|| wrong(unknown_name("axis", key, keys)))?;
             let names = axis.choices.iter().map(|choice| choice.name.as_str());
             if !names.clone().any(|name| name == choice) {
-                return Err(unknown_name(key, choice, names));
+                return Err(wrong(unknown_name(key, choice, names)));
             }
         }
         Ok(())
     }
 }
 
+/// The path to a mistake in the file, and what is wrong.
+pub(crate) type Wrong = (Vec<String>, String);
+
+fn path<const N: usize>(keys: [&str; N]) -> Vec<String> {
+    keys.map(str::to_owned).to_vec()
+}
+
+/// Where the value or table is that `path` leads to; what the file does not have is where its table
+/// is. Numbers lead into lists.
+fn offset(table: &DeTable<'_>, path: &[String]) -> Option<usize> {
+    let (key, rest) = path.split_first()?;
+    let (found, value) = table.get_key_value(key.as_str())?;
+    let (mut from, mut value, mut rest) = (found.span().start, value, rest);
+    while let (Some(list), Some((number, more))) = (value.get_ref().as_array(), rest.split_first())
+    {
+        let Some(item) = number.parse().ok().and_then(|n: usize| list.get(n)) else {
+            break;
+        };
+        (from, value, rest) = (item.span().start, item, more);
+    }
+    let deeper = value.get_ref().as_table();
+    deeper.and_then(|table| offset(table, rest)).or(Some(from))
+}
+
 /// Reads `[channel]` as a scenario with this link.
 fn channel_of(table: &DeTable<'_>, text: &str, name: &str) -> Result<ScenarioOptions, String> {
     let mut keys = table.iter().map(|(key, _)| key.get_ref().as_ref());
     if let Some(found) = keys.find(|key| *key != "link") {
-        return Err(format!(
-            "{name}: [channel]: {}",
-            unknown_name("key", found, std::iter::once("link"))
-        ));
+        let from = offset(table, &path([found])).unwrap_or_default();
+        let line = text[..from.min(text.len())].matches('\n').count() + 1;
+        let why = unknown_name("key", found, std::iter::once("link"));
+        return Err(format!("{name}:{line}: [channel]: {why}"));
     }
     ScenarioOptions::from_table(table, text, name)
 }
@@ -433,15 +510,23 @@ pub(crate) fn unknown_name<'a>(
     format!("no {what} '{found}'{near}: there are {}", all.join(", "))
 }
 
-/// Puts the nearest key before the parser's list of keys.
+/// The parser's message in the words of the file, with the nearest key or value.
 fn with_nearest(message: &str) -> String {
     let line = message.replace('\n', "; ");
-    let Some(rest) = line.strip_prefix("unknown field ") else {
-        return line;
-    };
-    let mut quoted = rest.split('`').skip(1).step_by(2);
-    let found = quoted.next().unwrap_or_default();
-    unknown_name("key", found, quoted)
+    for (parser, what) in [("unknown field ", "key"), ("unknown variant ", "value")] {
+        if let Some(rest) = line.strip_prefix(parser) {
+            let mut quoted = rest.split('`').skip(1).step_by(2);
+            let found = quoted.next().unwrap_or_default();
+            return unknown_name(what, found, quoted);
+        }
+    }
+    line.replace("expected f64", "expected a number")
+        .replace("expected u32", "expected a whole number")
+        .replace("expected usize", "expected a whole number")
+        .replace(
+            "map, expected a sequence",
+            "one table, expected a list: write its name as [[sweep]] or [[expect]]",
+        )
 }
 
 #[cfg(test)]
@@ -496,18 +581,89 @@ at-least = 1.0
             (
                 "of = { scheme",
                 "of = { sceme",
-                "no axis 'sceme' (did you mean scheme?)",
+                "e.toml:13: expectation 1: no axis 'sceme' (did you mean scheme?)",
             ),
-            ("\"Cubic\" }\n", "\"cubi\" }\n", "no scheme 'cubi'"),
+            (
+                "\"Cubic\" }\n",
+                "\"cubi\" }\n",
+                "e.toml:13: expectation 1: no scheme 'cubi'",
+            ),
             (
                 "throughput_mbps",
                 "troughput_mbps",
-                "(did you mean throughput_mbps?)",
+                "e.toml:12: expectation 1: no metric 'troughput_mbps' (did you mean throughput_mbps?)",
             ),
-            ("at-least = 1.0", "", "expectation 1: it has no bound"),
-            ("at-least = 1.0", "within = 0.1", "of what? say published"),
+            (
+                "at-least = 1.0",
+                "",
+                "e.toml:10: expectation 1: it has no bound",
+            ),
+            (
+                "at-least = 1.0",
+                "within = 0.1",
+                "e.toml:14: expectation 1: within: of what? say published",
+            ),
+            (
+                "at-least = 1.0",
+                "within = -1",
+                "e.toml:14: expectation 1: no value is so near",
+            ),
+            (
+                "at-least = 1.0",
+                "at-least = nan",
+                "e.toml:14: expectation 1: it is no number",
+            ),
+            (
+                "at-least = 1.0",
+                "at-least = 1\nat-most = 0",
+                "e.toml:15: expectation 1: no value is between",
+            ),
+            (
+                "at-least = 1.0",
+                "at-least = 1\nflow = 0",
+                "e.toml:15: expectation 1: flow 0",
+            ),
+            (
+                "at-least = 1.0",
+                "at-least = \"x\"",
+                "e.toml:14: invalid type: string \"x\", expected a number",
+            ),
+            (
+                "at-least = 1.0",
+                "at-least = 1\nflows = \"meen\"",
+                "e.toml:15: no value 'meen' (did you mean mean?)",
+            ),
+            (
+                "\"copa\"",
+                "1.5",
+                "e.toml:9: a value is a text, a whole number, or a table",
+            ),
+            (
+                "\"copa\"",
+                "\"Cubic\"",
+                "e.toml:9: sweep over 'scheme': 'Cubic' twice",
+            ),
+            (
+                "[[expect]]",
+                "[report]\ny = [\"los\"]\n[[expect]]",
+                "e.toml:11: report: no metric 'los' (did you mean loss?)",
+            ),
+            (
+                "[[expect]]",
+                "[expect]",
+                "e.toml:10: invalid type: one table, expected a list",
+            ),
+            (
+                "[scenario]",
+                "[channel]",
+                "e.toml:6: [channel]: no key 'flow'",
+            ),
             ("{ name = \"Cubic\", ", "{ ", "needs a name"),
-            ("[scenario]", "starts = 0\n[scenario]", "0 repetitions"),
+            (
+                "[scenario]",
+                "starts = 0\n[scenario]",
+                "e.toml:4: starts: 0 repetitions",
+            ),
         ] {
             let said = wrong(from, to);
             assert!(said.contains(says), "{said}");

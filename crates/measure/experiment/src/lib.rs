@@ -24,6 +24,7 @@ pub mod board;
 pub mod catalogue;
 pub mod channel;
 pub mod definition;
+mod distribution_picture;
 pub mod judge;
 pub mod page;
 pub mod picture;

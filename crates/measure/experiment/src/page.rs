@@ -3,6 +3,7 @@
 //! nothing and need no script.
 use crate::definition::{Aggregate, Definition};
 use crate::judge::{Judgement, Outcome, Verdict, number, range, value};
+use crate::plan::shell_word;
 use crate::run::Run;
 use crate::{picture, profile_picture};
 use alcc_results::Spread;
@@ -15,10 +16,12 @@ use std::collections::BTreeMap;
 pub struct Provenance {
     /// Name and version of the program.
     pub by: String,
-    /// Operating system, architecture and cores.
+    /// The machine.
     pub on: String,
     /// The command.
     pub command: String,
+    /// The folder of the traces: there the commands of single runs find them.
+    pub folder: Option<String>,
 }
 
 /// Everything on the page of an experiment.
@@ -68,7 +71,7 @@ figure { margin: 1rem 0; } svg { display: block; width: 100%; min-width: 44rem; 
 .reproduced::before { content: '✔ '; color: var(--good); } .differs::before { content: '✘ '; color: var(--bad); }
 .differs-explained::before { content: '≈ '; color: var(--bad); } .not-run::before { content: '– '; }
 .reproduced, .differs, .differs-explained, .not-run, .short { white-space: nowrap; }
-pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: auto; padding: .5rem; }
+pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: auto; overflow-wrap: anywhere; padding: .5rem; white-space: pre-wrap; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 1rem; }
 a { color: inherit; }
 :focus-visible { outline: 3px solid currentColor; outline-offset: -3px; }
@@ -195,7 +198,7 @@ pub fn experiment(shown: &ExperimentView<'_>, provenance: &Provenance) -> Result
         }
         h2 { "What was asked, and what is seen" }
         @for paragraph in paragraphs(shown.readme) { p { (paragraph) } }
-        (all_cells(definition, runs, &judged.id))
+        (all_cells(definition, runs, &judged.id, provenance))
     };
     Ok(document(&title, &body, provenance))
 }
@@ -213,25 +216,25 @@ pub fn sweep(
     let body = html! {
         h1 { (definition.title) }
         (figures(definition, runs)?)
-        (all_cells(definition, runs, id))
+        (all_cells(definition, runs, id, provenance))
     };
     Ok(document(&definition.title, &body, provenance))
 }
 
 fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
-    let figures = picture::svgs(definition, runs)?;
+    let figures = picture::pictures(definition, runs)?;
     let legend = picture::legend(definition);
     Ok(html! {
-        @for (metric, svg) in &figures {
+        @for picture in &figures {
             figure {
-                div.plot role="region" aria-label={ (picture::title(metric)) } tabindex="0" {
-                    div role="img" aria-label={ (picture::title(metric)) " of each cell; the table below has the figures" } { (PreEscaped(svg)) }
+                div.plot role="region" aria-label=(picture.label) tabindex="0" {
+                    div role="img" aria-label={ (picture.label) " of each cell; the table below has the figures" } { (PreEscaped(&picture.svg)) }
                 }
                 figcaption.legend {
                     @for (i, name) in legend.iter().enumerate() {
                         span { span aria-hidden="true" style={ "color:" (picture::marker(i).0) } { (picture::marker(i).1) } " " (name) }
                     }
-                    span { "Line: from the smallest to the largest of " (definition.starts) " starts." }
+                    span { (picture.caption) }
                 }
             }
         }
@@ -258,7 +261,9 @@ fn profiles(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
     })
 }
 
-fn all_cells(definition: &Definition, runs: &[Run], id: &str) -> Markup {
+fn all_cells(definition: &Definition, runs: &[Run], id: &str, provenance: &Provenance) -> Markup {
+    let folder = provenance.folder.as_deref();
+    let there = folder.map_or_else(String::new, |at| format!("cd {} && ", shell_word(at)));
     html! {
         @if !runs.is_empty() {
             h2 { "All cells" }
@@ -266,7 +271,7 @@ fn all_cells(definition: &Definition, runs: &[Run], id: &str) -> Markup {
             (wide("All cells", &cells(definition, runs)))
             @if runs[0].command.starts_with("alcc ") {
                 h2 { "The first run as a command" }
-                (command("The first run as a command", &runs[0].command))
+                (command("The first run as a command", &format!("{there}{}", runs[0].command)))
             }
         }
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The figure of an experiment as SVG: a panel for each metric, a point for each cell with the
 //! spread of its repetitions. Series differ in colour and in the shape of their points.
-use crate::definition::{Aggregate, Axis, Definition};
+use crate::definition::{Axis, Definition, Form};
+use crate::distribution_picture::{boxes, curves};
 use crate::judge::{number, value};
 use crate::run::Run;
 use alcc_results::Spread;
+use plotters::coord::CoordTranslate;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use std::collections::BTreeMap;
@@ -15,8 +17,17 @@ pub const COLOURS: [&str; 6] = [
     "#3c4bf0", "#f0690f", "#874b96", "#3c96f0", "#b43c00", "#b48796",
 ];
 
-const WIDTH: u32 = 760;
-const HEIGHT: u32 = 340;
+pub(crate) const WIDTH: u32 = 760;
+pub(crate) const HEIGHT: u32 = 340;
+
+/// A figure of a page.
+pub(crate) struct Picture {
+    /// What it shows, for who does not see it.
+    pub label: String,
+    /// What its signs mean.
+    pub caption: String,
+    pub svg: String,
+}
 
 /// A point of a figure.
 struct Point {
@@ -33,16 +44,29 @@ struct Panel<'a> {
     x_label: &'a str,
     categories: Vec<String>,
     log_x: bool,
+    /// The horizontal axis has numbers in order, and each series one point at each: lines join them.
+    joined: bool,
     points: Vec<Point>,
 }
 
-/// Index of the axis whose choices are the series: `scheme`, or else the first.
-fn series(definition: &Definition) -> Option<usize> {
+/// Index of the axis whose choices are the series: `scheme`, or else the first of several. Numbers
+/// alone are one series.
+pub(crate) fn series(definition: &Definition) -> Option<usize> {
     let schemes = definition
         .sweep
         .iter()
         .position(|axis| axis.key == "scheme");
-    schemes.or_else(|| (!definition.sweep.is_empty()).then_some(0))
+    schemes.or_else(|| match &definition.sweep[..] {
+        [] => None,
+        [only] if is_numeric(only) => None,
+        _ => Some(0),
+    })
+}
+
+/// Whether the values of an axis are numbers, with units or without.
+fn is_numeric(axis: &Axis) -> bool {
+    let number = |name: &str| name.starts_with(|c: char| c.is_ascii_digit());
+    axis.choices.iter().all(|choice| number(&choice.name))
 }
 
 /// The names of the series, in the order of their colours.
@@ -59,11 +83,11 @@ pub fn marker(series: usize) -> (&'static str, char) {
     (COLOURS[series % COLOURS.len()], shape)
 }
 
-/// One SVG for each metric of the report; none if nothing can be drawn.
+/// The figures for each metric of the report; none if nothing can be drawn.
 ///
 /// # Errors
 /// The error of the drawing library.
-pub fn svgs(definition: &Definition, runs: &[Run]) -> Result<Vec<(String, String)>, String> {
+pub(crate) fn pictures(definition: &Definition, runs: &[Run]) -> Result<Vec<Picture>, String> {
     let standard = ["throughput_mbps".to_owned()];
     let metrics = match definition.report.y.as_slice() {
         [] => &standard,
@@ -71,9 +95,22 @@ pub fn svgs(definition: &Definition, runs: &[Run]) -> Result<Vec<(String, String
     };
     let mut all = Vec::new();
     for metric in metrics {
-        let panel = panel(definition, runs, metric);
-        if !panel.points.is_empty() {
-            all.push((metric.clone(), draw(&panel)?));
+        match definition.report.form {
+            Form::Distribution => all.extend(curves(definition, runs, metric)?),
+            Form::Boxes => all.extend(boxes(definition, runs, metric)?),
+            Form::Median => {
+                let panel = panel(definition, runs, metric);
+                if !panel.points.is_empty() {
+                    all.push(Picture {
+                        label: title(metric),
+                        caption: format!(
+                            "Line: from the smallest to the largest of {} starts.",
+                            definition.starts
+                        ),
+                        svg: draw(&panel)?,
+                    });
+                }
+            }
         }
     }
     Ok(all)
@@ -85,6 +122,7 @@ fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel
     let other = |(i, _): &(usize, &Axis)| Some(*i) != by_series;
     let varied = definition.sweep.iter().enumerate().rfind(other);
     let varied = varied.or_else(|| by_series.map(|i| (i, &definition.sweep[i])));
+    let is_line = varied.is_some_and(|(i, axis)| by_series != Some(i) && is_numeric(axis));
     let mut cells: BTreeMap<Vec<usize>, Vec<&Run>> = BTreeMap::new();
     for run in runs {
         let axes = definition.sweep.iter().zip(&run.cell);
@@ -94,9 +132,14 @@ fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel
         }
     }
     let of = |runs: &[&Run], metric: &str| {
-        let values = runs
-            .iter()
-            .filter_map(|run| value(run, metric, None, Aggregate::Mean));
+        let values = runs.iter().filter_map(|run| {
+            value(
+                run,
+                metric,
+                None,
+                definition.report.flows.unwrap_or_default(),
+            )
+        });
         Spread::of(&values.collect::<Vec<_>>())
     };
     let x = definition.report.x.as_deref();
@@ -124,6 +167,7 @@ fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel
             .unwrap_or(""),
         categories,
         log_x: definition.report.log_x && x.is_some(),
+        joined: x.is_none() && is_line && definition.sweep.len() <= 2,
         points: points.collect(),
     }
 }
@@ -151,7 +195,7 @@ pub(crate) fn title(field: &str) -> String {
 }
 
 /// The range of the values, with a margin.
-fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64, f64) {
+pub(crate) fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64, f64) {
     let (least, most) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
         (a.min(v), b.max(v))
     });
@@ -169,7 +213,7 @@ fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64, f64) {
 }
 
 /// A tick of an axis so wide: neighbours differ in their text, however small or close their values.
-fn tick(value: f64, wide: f64) -> String {
+pub(crate) fn tick(value: f64, wide: f64) -> String {
     let digits = 2 - wide.log10().floor() as i32;
     let text = format!("{value:.*}", digits.clamp(0, 15) as usize);
     if !text.contains('.') {
@@ -201,8 +245,31 @@ fn draw(panel: &Panel<'_>) -> Result<String, String> {
             &number,
         )?;
     }
-    // Text and lines take the colour of the page.
-    Ok(svg.replace("\"#000000\"", "\"currentColor\""))
+    Ok(page_colours(&svg))
+}
+
+/// Text and lines take the colour of the page.
+pub(crate) fn page_colours(svg: &str) -> String {
+    svg.replace("\"#000000\"", "\"currentColor\"")
+}
+
+/// Draws the sign of a series.
+pub(crate) fn mark<C: CoordTranslate<From = (f64, f64)>>(
+    area: &DrawingArea<SVGBackend<'_>, C>,
+    series: usize,
+    at: (f64, f64),
+) -> Result<(), String> {
+    let colour = colour(series).filled();
+    let shape =
+        |points: &[(i32, i32)]| EmptyElement::at(at) + Polygon::new(points.to_vec(), colour);
+    let drawn = match marker(series).1 {
+        '●' => area.draw(&Circle::new(at, 5, colour)),
+        '▲' => area.draw(&shape(&[(0, -6), (6, 5), (-6, 5)])),
+        '■' => area.draw(&shape(&[(-5, -5), (5, -5), (5, 5), (-5, 5)])),
+        '▼' => area.draw(&shape(&[(0, 6), (6, -5), (-6, -5)])),
+        _ => area.draw(&shape(&[(0, -7), (6, 0), (0, 7), (-6, 0)])),
+    };
+    drawn.map_err(|e| e.to_string())
 }
 
 fn chart<X>(
@@ -251,24 +318,19 @@ where
         .y_desc(title(panel.metric))
         .draw()
         .map_err(|e| text(&e))?;
+    let last = panel.points.iter().map(|point| point.series).max();
+    for series in (0..=last.unwrap_or(0)).filter(|_| panel.joined) {
+        let of = panel.points.iter().filter(|point| point.series == series);
+        let line = PathElement::new(of.map(|p| p.at).collect::<Vec<_>>(), colour(series));
+        chart.plotting_area().draw(&line).map_err(|e| text(&e))?;
+    }
     for point in &panel.points {
-        let colour = colour(point.series).filled();
+        let colour = colour(point.series);
         let (least, most) = point.spread;
         let line = [(point.at.0, least), (point.at.0, most)];
         let line = PathElement::new(line, colour.stroke_width(1));
         chart.plotting_area().draw(&line).map_err(|e| text(&e))?;
-        let shape = |points: &[(i32, i32)]| {
-            EmptyElement::at(point.at) + Polygon::new(points.to_vec(), colour)
-        };
-        let plotting = chart.plotting_area();
-        let drawn = match marker(point.series).1 {
-            '●' => plotting.draw(&Circle::new(point.at, 5, colour)),
-            '▲' => plotting.draw(&shape(&[(0, -6), (6, 5), (-6, 5)])),
-            '■' => plotting.draw(&shape(&[(-5, -5), (5, -5), (5, 5), (-5, 5)])),
-            '▼' => plotting.draw(&shape(&[(0, 6), (6, -5), (-6, -5)])),
-            _ => plotting.draw(&shape(&[(0, -7), (6, 0), (0, 7), (-6, 0)])),
-        };
-        drawn.map_err(|e| text(&e))?;
+        mark(chart.plotting_area(), point.series, point.at).map_err(|e| text(&e))?;
     }
     area.present().map_err(|e| text(&e))
 }
@@ -381,6 +443,24 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_one_series_or_lines() {
+        let text = "title = 't'\nsource = 's'\nstatement = 'x'\n[scenario]\nlink = '12mbit'\n";
+        let axis =
+            |key: &str, values: &str| format!("[[sweep]]\nkey = '{key}'\nvalues = {values}\n");
+        let of = |axes: &[String]| {
+            Definition::from_toml(&(text.to_owned() + &axes.concat()), "e.toml").unwrap()
+        };
+        let rtt = axis("rtt", "['20ms', '40ms']");
+        let flow = axis("flow", "['copa', 'cubic']");
+        let joined = |axes: &[String]| panel(&of(axes), &[], "loss").joined;
+        assert!(joined(std::slice::from_ref(&rtt)) && joined(&[flow.clone(), rtt.clone()]));
+        assert!(!joined(std::slice::from_ref(&flow)) && !joined(&[rtt.clone(), flow.clone()]));
+        // The values of one axis of numbers stand below it: a legend would say them again.
+        assert!(legend(&of(std::slice::from_ref(&rtt))).is_empty());
+        assert_eq!(legend(&of(&[rtt, flow])), ["20ms", "40ms"]);
+    }
+
+    #[test]
     fn no_two_ticks_have_the_same_text() {
         for values in [
             [0.0, 3e-7],
@@ -399,6 +479,7 @@ mod tests {
                 x_label: "loss",
                 categories: Vec::new(),
                 log_x: false,
+                joined: false,
                 points: points.into(),
             };
             let svg = draw(&panel).unwrap();

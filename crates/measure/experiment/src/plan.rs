@@ -240,20 +240,32 @@ fn random_number(bounds: &str, repetition: &str) -> Result<String, String> {
 fn command(scenario: &mut ScenarioOptions, command: &str) -> String {
     let mut text = command.to_owned();
     scenario.for_each(&mut |key, value| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./%@*+".contains(c);
-        let quote = if value.text.chars().all(plain) {
-            ""
-        } else {
-            "'"
-        };
-        text += &format!(" --{key} {quote}{}{quote}", value.text);
+        text += &format!(" --{key} {}", shell_word(&value.text));
     });
     text
+}
+
+/// A word as a shell takes it: a command on a page can be pasted.
+pub fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./%@+".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_a_command_can_be_pasted() {
+        assert_eq!(shell_word("verus:r=2/over=cubic"), "verus:r=2/over=cubic");
+        assert_eq!(shell_word("2*cubic"), "'2*cubic'");
+        assert_eq!(shell_word("flow=a;b"), "'flow=a;b'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
 
     #[test]
     fn cells_are_kept_by_the_choice_on_an_axis() {

@@ -12,7 +12,7 @@ use alcc_results::{DrawnProfile, Profiles, Row, simulated};
 use alcc_sim::{FlowState, Probe, run_with};
 use alcc_units::{Span, Time};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -36,7 +36,8 @@ pub struct Run {
     pub repetition: u32,
     /// The command that runs the same.
     pub command: String,
-    /// Version of the program that ran it.
+    /// What it depends on besides the command: the program, the files that the scenario names, and
+    /// what was watched.
     pub version: String,
     /// One row for each flow; none if the run failed.
     pub flows: Vec<Row>,
@@ -80,26 +81,35 @@ pub enum Side<'a> {
     Emulated(&'a Tools),
 }
 
-/// Earlier runs by command, of the same version of the program.
+/// Earlier runs of the same program, by version and command. Several are repetitions of one command.
 #[derive(Debug, Default)]
 pub struct StoredRuns {
-    runs: BTreeMap<String, Run>,
+    runs: BTreeMap<(String, String), VecDeque<Run>>,
+    cut_off: bool,
 }
 
 impl StoredRuns {
-    /// Reads lines of JSON. Skips truncated lines and those of other versions.
+    /// Reads lines of JSON. Skips truncated lines and those of other programs.
     ///
     /// # Errors
     /// The error of the system.
-    pub fn read(mut from: impl Read, version: &str) -> io::Result<Self> {
-        let mut text = String::new();
-        from.read_to_string(&mut text)?;
-        let runs = text
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
-        let known = runs.filter(|run: &Run| run.version == version && run.error.is_none());
-        let runs = known.map(|run| (run.command.clone(), run)).collect();
-        Ok(Self { runs })
+    pub fn read(mut from: impl Read, program: &str) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes)?;
+        let mut stored = Self {
+            cut_off: bytes.last().is_some_and(|last| *last != b'\n'),
+            ..Self::default()
+        };
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let Ok(run) = serde_json::from_slice::<Run>(line) else {
+                continue;
+            };
+            if run.version.starts_with(program) && run.error.is_none() {
+                let key = (run.version.clone(), run.command.clone());
+                stored.runs.entry(key).or_default().push_back(run);
+            }
+        }
+        Ok(stored)
     }
 }
 
@@ -107,6 +117,21 @@ impl StoredRuns {
 struct MissingFileRecorder<'a> {
     files: &'a (dyn Files + Sync),
     missing: Mutex<Option<String>>,
+}
+
+impl<'a> MissingFileRecorder<'a> {
+    fn new(files: &'a (dyn Files + Sync)) -> Self {
+        let missing = Mutex::new(None);
+        Self { files, missing }
+    }
+
+    fn error(self, wrong: String) -> RunError {
+        let missing = self.missing.into_inner().ok().flatten();
+        match missing.filter(|name| wrong.contains(name.as_str())) {
+            Some(name) => RunError::MissingTrace(name),
+            None => RunError::InvalidExperiment(wrong),
+        }
+    }
 }
 
 impl Files for MissingFileRecorder<'_> {
@@ -153,8 +178,8 @@ pub struct Runner<'a> {
     pub registry: &'a Registry,
     /// Access to traces.
     pub files: &'a (dyn Files + Sync),
-    /// Identifies what results depend on besides the scenario: the program's version and bytes, and
-    /// the traces.
+    /// Identifies what results depend on besides the scenario and its files: the program's version
+    /// and bytes.
     pub version: &'a str,
     /// Number of parallel runs.
     pub workers: usize,
@@ -173,7 +198,7 @@ impl Runner<'_> {
     pub fn run(
         &self,
         plan: &Plan,
-        stored: &StoredRuns,
+        mut stored: StoredRuns,
         store: &mut dyn Write,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Run>, RunError> {
@@ -181,79 +206,110 @@ impl Runner<'_> {
             return Err(RunError::MissingRequirement(needs.clone()));
         }
         let all = plan.runs.len();
-        let mut done: BTreeMap<&str, Run> = BTreeMap::new();
-        let mut missing: Vec<&PlannedRun> = Vec::new();
-        for planned in &plan.runs {
-            match stored.runs.get(&planned.command) {
+        let mut done: Vec<Option<Run>> = vec![None; all];
+        let mut missing: Vec<(usize, &PlannedRun, String)> = Vec::new();
+        let mut hashes = BTreeMap::new();
+        for (number, planned) in plan.runs.iter().enumerate() {
+            let version = self.version_of(planned, &mut hashes);
+            let key = (version, planned.command.clone());
+            match stored.runs.get_mut(&key).and_then(VecDeque::pop_front) {
                 // The cells may have been renamed since the run was stored.
                 Some(run) => {
                     let (cell, repetition) = (planned.cell.clone(), planned.repetition);
-                    let run = Run {
+                    done[number] = Some(Run {
                         cell,
                         repetition,
-                        ..run.clone()
-                    };
-                    done.insert(&planned.command, run);
+                        ..run
+                    });
                 }
-                None => missing.push(planned),
+                None => missing.push((number, planned, key.0)),
             }
         }
-        progress(done.len(), all);
+        let mut count = all - missing.len();
+        progress(count, all);
+        // A mistake in the last cell is found before the first has run.
+        for (i, (_, planned, _)) in missing.iter().enumerate() {
+            let again = i > 0 && missing[i - 1].1.cell == planned.cell;
+            if planned.subject == Subject::Flows && !again {
+                self.resolve(planned)?;
+            }
+        }
+        let wrong = |e: io::Error| RunError::Storage(alcc_lab::reason(&e));
+        // What was written last may have been cut off: it must not spoil the next line.
+        if stored.cut_off && !missing.is_empty() {
+            store.write_all(b"\n").map_err(wrong)?;
+        }
         parallel::each(
             &missing,
             self.workers,
-            |planned| self.run_one(planned),
-            |planned, run| {
-                let run = run?;
+            |(_, planned, _)| self.run_one(planned),
+            |(number, _, version), run| {
+                let version = version.clone();
+                let run = Run { version, ..run? };
                 let line =
                     serde_json::to_string(&run).map_err(|e| RunError::Storage(e.to_string()))?;
-                writeln!(store, "{line}")
+                // All of it at once: a line is there or is not.
+                store
+                    .write_all((line + "\n").as_bytes())
                     .and_then(|()| store.flush())
-                    .map_err(|e| RunError::Storage(alcc_lab::reason(&e)))?;
-                done.insert(&planned.command, run);
-                progress(done.len(), all);
+                    .map_err(wrong)?;
+                done[*number] = Some(run);
+                count += 1;
+                progress(count, all);
                 Ok(())
             },
         )?;
-        let runs = plan.runs.iter();
-        Ok(runs
-            .filter_map(|planned| done.remove(planned.command.as_str()))
-            .collect())
+        Ok(done.into_iter().flatten().collect())
     }
 
-    fn run_one(&self, planned: &PlannedRun) -> Result<Run, RunError> {
-        let recorder = MissingFileRecorder {
-            files: self.files,
-            missing: Mutex::new(None),
-        };
-        let run_error = |recorder: MissingFileRecorder<'_>, wrong: String| {
-            let missing = recorder.missing.into_inner().ok().flatten();
-            match missing.filter(|name| wrong.contains(name.as_str())) {
-                Some(name) => RunError::MissingTrace(name),
-                None => RunError::InvalidExperiment(wrong),
+    /// What a run depends on besides its command. `hashes` are those of files that were read before.
+    fn version_of(&self, planned: &PlannedRun, hashes: &mut BTreeMap<PathBuf, String>) -> String {
+        let mut version = self.version.to_owned();
+        planned.scenario.clone().for_each(&mut |_, value| {
+            if let Some(path) = self.files.find(&value.text) {
+                let hash = hashes
+                    .entry(path)
+                    .or_insert_with_key(|path| alcc_lab::hash_of_files([path.as_path()]));
+                version += " ";
+                version += &hash[..hash.len().min(16)];
             }
-        };
-        if planned.subject == Subject::Channel {
-            let figures = channel::figures(&planned.scenario, &recorder);
-            return Ok(Run {
-                cell: planned.cell.clone(),
-                repetition: planned.repetition,
-                command: planned.command.clone(),
-                version: self.version.to_owned(),
-                flows: Vec::new(),
-                summary: None,
-                channel: figures.map_err(|wrong| run_error(recorder, wrong))?,
-                profiles: Vec::new(),
-                notes: Vec::new(),
-                error: None,
-            });
+        });
+        let watched = [(planned.series, " series"), (planned.profiles, " profiles")];
+        for (_, word) in watched.iter().filter(|(watched, _)| *watched) {
+            version += word;
         }
+        version
+    }
+
+    /// The scenario with its algorithms and traces.
+    fn resolve(&self, planned: &PlannedRun) -> Result<Resolved, RunError> {
+        let recorder = MissingFileRecorder::new(self.files);
         let mut scenario = planned.scenario.clone();
         if scenario.max_events.is_none() {
             scenario.max_events = Some(Value::option("max-events", MAX_EVENTS));
         }
         let resolved = scenario.resolve(self.registry, &recorder);
-        let mut resolved = resolved.map_err(|wrong| run_error(recorder, wrong))?;
+        resolved.map_err(|wrong| recorder.error(wrong))
+    }
+
+    fn run_one(&self, planned: &PlannedRun) -> Result<Run, RunError> {
+        if planned.subject == Subject::Channel {
+            let recorder = MissingFileRecorder::new(self.files);
+            let figures = channel::figures(&planned.scenario, &recorder);
+            return Ok(Run {
+                cell: planned.cell.clone(),
+                repetition: planned.repetition,
+                command: planned.command.clone(),
+                version: String::new(),
+                flows: Vec::new(),
+                summary: None,
+                channel: figures.map_err(|wrong| recorder.error(wrong))?,
+                profiles: Vec::new(),
+                notes: Vec::new(),
+                error: None,
+            });
+        }
+        let mut resolved = self.resolve(planned)?;
         if let Side::Emulated(tools) = self.side {
             return self.emulate(planned, &resolved, tools);
         }
@@ -360,7 +416,7 @@ impl Runner<'_> {
             cell: planned.cell.clone(),
             repetition: planned.repetition,
             command: planned.command.clone(),
-            version: self.version.to_owned(),
+            version: String::new(),
             flows,
             summary,
             channel: BTreeMap::new(),
@@ -368,5 +424,141 @@ impl Runner<'_> {
             notes: Vec::new(),
             error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Definition;
+    use std::fs;
+
+    struct Folder(PathBuf);
+
+    impl Files for Folder {
+        fn find(&self, name: &str) -> Option<PathBuf> {
+            Some(self.0.join(name)).filter(|path| path.is_file())
+        }
+
+        fn open(&self, path: &Path) -> io::Result<Box<dyn Read>> {
+            Ok(Box::new(fs::File::open(path)?))
+        }
+    }
+
+    fn trace(at: &Path, step: usize) {
+        let lines: Vec<String> = (1..2000).step_by(step).map(|n| n.to_string()).collect();
+        fs::write(at.join("a.trace"), lines.join("\n") + "\n").unwrap();
+    }
+
+    const TEXT: &str = "title = 't'\nsource = 's'\nstatement = 'x'\nstarts = 1\n
+[scenario]\nlink = 'a.trace'\nflow = '{scheme}'\nduration = '1s'\n
+[[sweep]]\nkey = 'scheme'\n
+values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
+
+    /// The runs, and how many were new.
+    fn run(at: &Path, text: &str, store: &mut Vec<u8>) -> (Vec<Run>, usize) {
+        let definition = Definition::from_toml(text, "e.toml").unwrap();
+        let plan = Plan::new(&definition).unwrap();
+        let runner = Runner {
+            registry: &Registry::builtin(),
+            files: &Folder(at.to_owned()),
+            version: "alcc 1",
+            workers: 2,
+            stop: &AtomicBool::new(false),
+            side: Side::Simulated,
+        };
+        let stored = StoredRuns::read(&store[..], runner.version).unwrap();
+        let mut known = None;
+        let runs = runner.run(&plan, stored, store, &mut |done, _| {
+            known.get_or_insert(done);
+        });
+        let runs = runs.unwrap();
+        let new = runs.len() - known.unwrap();
+        (runs, new)
+    }
+
+    #[test]
+    fn cells_with_one_command_are_all_there() {
+        let folder = tempfile::tempdir().unwrap();
+        trace(folder.path(), 1);
+        let mut store = Vec::new();
+        let (runs, new) = run(folder.path(), TEXT, &mut store);
+        let cells: Vec<&str> = runs.iter().map(|run| run.cell[0].as_str()).collect();
+        assert_eq!((cells, new), (vec!["fixed:window=9", "same"], 2));
+        let (runs, new) = run(folder.path(), TEXT, &mut store);
+        assert_eq!((runs.len(), new), (2, 0));
+    }
+
+    #[test]
+    fn another_trace_of_the_same_name_is_run_again() {
+        let folder = tempfile::tempdir().unwrap();
+        trace(folder.path(), 1);
+        let mut store = Vec::new();
+        let (before, _) = run(folder.path(), TEXT, &mut store);
+        trace(folder.path(), 9);
+        let (after, new) = run(folder.path(), TEXT, &mut store);
+        assert_eq!(new, 2);
+        assert_ne!(
+            before[0].flows[0].throughput_mbps,
+            after[0].flows[0].throughput_mbps
+        );
+        // Both stay: the old trace comes back.
+        trace(folder.path(), 1);
+        assert_eq!(run(folder.path(), TEXT, &mut store).1, 0);
+    }
+
+    /// Figures of TCP's window come from samples, which the stored runs have not.
+    #[test]
+    fn a_report_that_asks_for_more_is_run_again() {
+        let folder = tempfile::tempdir().unwrap();
+        trace(folder.path(), 1);
+        let mut store = Vec::new();
+        let over = TEXT.replace("window=9'", "window=9/over=cubic'");
+        run(folder.path(), &over, &mut store);
+        let more = over + "[report]\ny = ['tcp_cwnd_median']\n";
+        let (runs, new) = run(folder.path(), &more, &mut store);
+        assert_eq!(new, 2);
+        let median = |run: &Run| run.flows[0].numbers().get("tcp_cwnd_median").copied();
+        assert!(median(&runs[0]).is_some(), "{:?}", runs[0].flows);
+    }
+
+    #[test]
+    fn a_mistake_in_the_last_cell_is_found_before_the_first_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        trace(folder.path(), 1);
+        let text = TEXT.replace(
+            "'same', scheme = 'fixed:window=9'",
+            "'same', scheme = 'fixd'",
+        );
+        let plan = Plan::new(&Definition::from_toml(&text, "e.toml").unwrap()).unwrap();
+        let runner = Runner {
+            registry: &Registry::builtin(),
+            files: &Folder(folder.path().to_owned()),
+            version: "alcc 1",
+            workers: 1,
+            stop: &AtomicBool::new(false),
+            side: Side::Simulated,
+        };
+        let mut store = Vec::new();
+        let wrong = runner.run(&plan, StoredRuns::default(), &mut store, &mut |_, _| {});
+        let Err(RunError::InvalidExperiment(why)) = wrong else {
+            panic!("{wrong:?}");
+        };
+        assert!(why.starts_with("e.toml:") && why.contains("fixd"), "{why}");
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_spoils_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        trace(folder.path(), 1);
+        let mut store = Vec::new();
+        run(folder.path(), TEXT, &mut store);
+        store.truncate(store.len() - 20);
+        assert_eq!(run(folder.path(), TEXT, &mut store).1, 1);
+        assert_eq!(run(folder.path(), TEXT, &mut store).1, 0);
+        // What is no text at all is skipped as well.
+        store.splice(0..0, [0xff, 0x00, b'\n']);
+        assert_eq!(run(folder.path(), TEXT, &mut store).1, 0);
     }
 }

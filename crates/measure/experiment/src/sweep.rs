@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 /// Maximum number of values of one axis.
 const MAX_VALUES: usize = 1000;
-const USAGE: &str = "write KEY=VALUE,VALUE,... (or with ; between values that have commas) or KEY=FROM..TO/STEP or FROM..TO*FACTOR";
+/// Steps of a range that names none: ten values.
+const EVENLY: f64 = 9.0;
+const USAGE: &str = "write KEY=VALUE,VALUE,... (or with ; between values that have commas) or KEY=FROM..TO, FROM..TO/STEP or FROM..TO*FACTOR";
 
 /// The experiment that varies `vary` of `scenario`. Each is `KEY=VALUES`. The values replace
 /// `{KEY}` in the scenario, or become the scenario's key of that name.
@@ -43,7 +45,7 @@ pub fn definition(
         report,
         expect: Vec::new(),
     };
-    definition.check()?;
+    definition.check().map_err(|(_, why)| why)?;
     Ok(definition)
 }
 
@@ -63,7 +65,7 @@ fn insert_placeholder(scenario: &mut ScenarioOptions, key: &str) -> Result<(), S
             "--vary {key}: the scenario has a {key} already: write {placeholder} into it where the values belong"
         ));
     }
-    scenario.add(key, Value::option("vary", placeholder))
+    scenario.add(key, Value::option(&format!("vary {key}"), placeholder))
 }
 
 fn axis(text: &str) -> Result<Axis, String> {
@@ -106,8 +108,25 @@ fn range(text: &str) -> Result<Option<Vec<String>>, String> {
     if text.contains([',', ';', '=']) {
         return Ok(None);
     }
-    let Some((from, rest)) = text.split_once("..") else {
+    // What does not begin with a number is a value, such as ../lte.trace.
+    let Some((from, rest)) = text
+        .split_once("..")
+        .filter(|(from, _)| split_unit(from).is_some())
+    else {
         return Ok(None);
+    };
+    let evenly;
+    let rest = match (
+        rest.contains(['/', '*']),
+        split_unit(from),
+        split_unit(rest),
+    ) {
+        (false, Some((low, unit)), Some((high, _))) if low < high => {
+            let step = (high - low) / EVENLY;
+            evenly = format!("{rest}/{step}{unit}");
+            &evenly
+        }
+        _ => rest,
     };
     let (to, step, times) = match (rest.split_once('/'), rest.split_once('*')) {
         (Some((to, step)), None) => (to, step, false),
@@ -173,6 +192,15 @@ mod tests {
             ["10ms", "20ms", "30ms", "40ms"]
         );
         assert!(axis("p=0..0.3%/0.1%").is_err());
+    }
+
+    #[test]
+    fn ranges_without_a_step_have_ten_values() {
+        let ten = values("d=10ms..100ms");
+        assert_eq!((ten.len(), &ten[0][..], &ten[9][..]), (10, "10ms", "100ms"));
+        assert_eq!(values("rtt=0ms..1ms")[1], "0.111111ms");
+        assert!(axis("d=9ms..1ms").is_err() && axis("d=1ms..2s").is_err());
+        assert_eq!(values("link=../lte.trace"), ["../lte.trace"]);
     }
 
     #[test]

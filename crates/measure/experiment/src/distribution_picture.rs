@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Distributions over the flows of all starts as SVG, as papers draw them: a curve of shares (CDF)
+//! for each series, or a box with whiskers.
+use crate::definition::{Aggregate, Axis, Definition};
+use crate::judge::value;
+use crate::picture::{
+    HEIGHT, Picture, WIDTH, colour, legend, mark, page_colours, range, series, tick, title,
+};
+use crate::run::Run;
+use plotters::prelude::*;
+
+/// Markers on one curve at most, so that they tell lines apart and do not hide them.
+const MARKS: usize = 8;
+/// Whiskers reach the last value within so many distances of the quartiles.
+const WHISKERS: f64 = 1.5;
+
+/// The values of each series, sorted.
+type Samples = Vec<Vec<f64>>;
+
+/// One value for each flow, or for each run if `flows` says how they become one.
+fn samples<'a>(
+    definition: &Definition,
+    runs: impl Iterator<Item = &'a Run>,
+    metric: &str,
+) -> Samples {
+    let axis = series(definition);
+    let choices = axis.map_or(1, |i| definition.sweep[i].choices.len());
+    let mut samples = vec![Vec::new(); choices];
+    for run in runs {
+        let place = axis.and_then(|i| {
+            let found = |choice: &crate::definition::Choice| choice.name == run.cell[i];
+            definition.sweep[i].choices.iter().position(found)
+        });
+        let of = &mut samples[place.unwrap_or(0)];
+        match definition.report.flows {
+            Some(how) => of.extend(value(run, metric, None, how)),
+            None => of.extend(
+                (1..=run.flows.len().max(1))
+                    .filter_map(|flow| value(run, metric, Some(flow), Aggregate::Mean)),
+            ),
+        }
+    }
+    for of in &mut samples {
+        of.sort_by(f64::total_cmp);
+    }
+    samples
+}
+
+/// The axis that is not the series, the last of several.
+fn varied(definition: &Definition) -> Option<(usize, &Axis)> {
+    let by_series = series(definition);
+    let axes = definition.sweep.iter().enumerate();
+    axes.rev().find(|(i, _)| Some(*i) != by_series)
+}
+
+/// What a value of the figure is of.
+fn what(definition: &Definition) -> &'static str {
+    match definition.report.flows {
+        None => "flows",
+        Some(_) => "runs",
+    }
+}
+
+fn all(samples: &Samples) -> impl Iterator<Item = f64> + Clone + '_ {
+    samples.iter().flatten().copied()
+}
+
+/// A curve of shares for each series, in a panel for each choice of the other axis.
+pub(crate) fn curves(
+    definition: &Definition,
+    runs: &[Run],
+    metric: &str,
+) -> Result<Vec<Picture>, String> {
+    let panels: Vec<(String, Samples)> = match varied(definition) {
+        None => vec![(title(metric), samples(definition, runs.iter(), metric))],
+        Some((i, axis)) => {
+            let one = |choice: &crate::definition::Choice| {
+                let runs = runs.iter().filter(|run| run.cell[i] == choice.name);
+                let label = format!("{}; {}: {}", title(metric), axis.key, choice.name);
+                (label, samples(definition, runs, metric))
+            };
+            axis.choices.iter().map(one).collect()
+        }
+    };
+    let drawn = panels
+        .iter()
+        .filter(|(_, samples)| all(samples).count() > 0);
+    // One scale for all panels: they are to be compared.
+    let (from, to) = range(drawn.clone().flat_map(|(_, samples)| all(samples)), false);
+    let least = drawn.clone().flat_map(|(_, samples)| all(samples));
+    let from = if least.fold(f64::INFINITY, f64::min) >= 0.0 {
+        from.max(0.0)
+    } else {
+        from
+    };
+    let what = what(definition);
+    drawn
+        .map(|(label, samples)| {
+            Ok(Picture {
+                label: label.clone(),
+                caption: format!("{label}. The share of the {what} with at most so much."),
+                svg: curve(samples, metric, what, from..to)?,
+            })
+        })
+        .collect()
+}
+
+fn curve(
+    samples: &Samples,
+    metric: &str,
+    what: &str,
+    x: std::ops::Range<f64>,
+) -> Result<String, String> {
+    let text = |e: &dyn std::fmt::Display| format!("draw {metric}: {e}");
+    let mut svg = String::new();
+    let wide = x.end - x.start;
+    {
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .margin(8)
+            .x_label_area_size(44)
+            .y_label_area_size(64)
+            .build_cartesian_2d(x, 0.0..1.0)
+            .map_err(|e| text(&e))?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(RGBColor(128, 128, 128).mix(0.3))
+            .x_labels(8)
+            .x_label_formatter(&|v| tick(*v, wide))
+            .y_label_formatter(&|v| tick(*v, 1.0))
+            .x_desc(title(metric))
+            .y_desc(format!("share of the {what}"))
+            .draw()
+            .map_err(|e| text(&e))?;
+        for (number, values) in samples.iter().enumerate() {
+            if values.is_empty() {
+                continue;
+            }
+            let share = |count: usize| count as f64 / values.len() as f64;
+            let step = |(i, v): (usize, &f64)| [(*v, share(i)), (*v, share(i + 1))];
+            let steps: Vec<(f64, f64)> = values.iter().enumerate().flat_map(step).collect();
+            let line = PathElement::new(steps, colour(number).stroke_width(2));
+            chart.plotting_area().draw(&line).map_err(|e| text(&e))?;
+            let each = values.len().div_ceil(MARKS).max(1);
+            for (i, value) in values.iter().enumerate().skip(each / 2).step_by(each) {
+                let at = (*value, share(i + 1));
+                mark(chart.plotting_area(), number, at).map_err(|e| text(&e))?;
+            }
+        }
+        area.present().map_err(|e| text(&e))?;
+    }
+    Ok(page_colours(&svg))
+}
+
+/// The value below which `share` of the sorted values lie, between neighbours by proportion.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let at = share * (sorted.len() - 1) as f64;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    low + (high - low) * at.fract()
+}
+
+/// Quartiles, and the last values within the reach of the whiskers.
+#[derive(PartialEq, Debug)]
+struct Five {
+    least: f64,
+    quarter: f64,
+    median: f64,
+    three: f64,
+    most: f64,
+}
+
+impl Five {
+    fn of(sorted: &[f64]) -> Option<Self> {
+        if sorted.is_empty() {
+            return None;
+        }
+        let [quarter, median, three] = [0.25, 0.5, 0.75].map(|share| quantile(sorted, share));
+        let reach = (three - quarter) * WHISKERS;
+        let within = |v: &&f64| (quarter - reach..=three + reach).contains(*v);
+        Some(Self {
+            least: *sorted.iter().find(within)?,
+            quarter,
+            median,
+            three,
+            most: *sorted.iter().rev().find(within)?,
+        })
+    }
+}
+
+/// A box for each series at each choice of the other axis.
+pub(crate) fn boxes(
+    definition: &Definition,
+    runs: &[Run],
+    metric: &str,
+) -> Result<Vec<Picture>, String> {
+    let groups: Vec<(String, Samples)> = match varied(definition) {
+        None => vec![(String::new(), samples(definition, runs.iter(), metric))],
+        Some((i, axis)) => {
+            let one = |choice: &crate::definition::Choice| {
+                let runs = runs.iter().filter(|run| run.cell[i] == choice.name);
+                (choice.name.clone(), samples(definition, runs, metric))
+            };
+            axis.choices.iter().map(one).collect()
+        }
+    };
+    if groups.iter().all(|(_, samples)| all(samples).count() == 0) {
+        return Ok(Vec::new());
+    }
+    let x = varied(definition).map_or("", |(_, axis)| axis.key.as_str());
+    let what = what(definition);
+    Ok(vec![Picture {
+        label: title(metric),
+        caption: format!(
+            "Box: from the lower to the upper quartile of the {what} of all starts. Sign: median. Cross: mean. \
+             Line: to the last of them within {WHISKERS} times the height of the box."
+        ),
+        svg: draw_boxes(&groups, metric, x, legend(definition).len().max(1))?,
+    }])
+}
+
+fn draw_boxes(
+    groups: &[(String, Samples)],
+    metric: &str,
+    x_label: &str,
+    series: usize,
+) -> Result<String, String> {
+    let text = |e: &dyn std::fmt::Display| format!("draw {metric}: {e}");
+    let fives = groups.iter().flat_map(|(_, samples)| samples);
+    let fives = fives.filter_map(|values| Five::of(values));
+    let (from, to) = range(fives.flat_map(|five| [five.least, five.most]), true);
+    let each = 0.8 / series as f64;
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .margin(8)
+            .x_label_area_size(44)
+            .y_label_area_size(64)
+            .build_cartesian_2d(-0.5..groups.len() as f64 - 0.5, from..to)
+            .map_err(|e| text(&e))?;
+        let word = |at: &f64| {
+            let whole = (at - at.round()).abs() < 1e-6 && *at > -0.5;
+            let group = whole.then(|| groups.get(at.round() as usize)).flatten();
+            group.map_or_else(String::new, |(name, _)| name.clone())
+        };
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(RGBColor(128, 128, 128).mix(0.3))
+            .x_labels(2 * groups.len() + 1)
+            .x_label_formatter(&word)
+            .y_label_formatter(&|v| tick(*v, to - from))
+            .x_desc(title(x_label))
+            .y_desc(title(metric))
+            .draw()
+            .map_err(|e| text(&e))?;
+        let area = chart.plotting_area();
+        for (group, (_, samples)) in groups.iter().enumerate() {
+            for (number, values) in samples.iter().enumerate() {
+                let Some(five) = Five::of(values) else {
+                    continue;
+                };
+                let middle = (series - 1) as f64 / 2.0;
+                let at = group as f64 + (number as f64 - middle) * each;
+                let style = colour(number).stroke_width(2);
+                let line = |from: f64, to: f64| PathElement::new([(at, from), (at, to)], style);
+                let sides = [
+                    (at - each * 0.35, five.quarter),
+                    (at + each * 0.35, five.three),
+                ];
+                area.draw(&Rectangle::new(sides, style))
+                    .map_err(|e| text(&e))?;
+                area.draw(&line(five.least, five.quarter))
+                    .map_err(|e| text(&e))?;
+                area.draw(&line(five.three, five.most))
+                    .map_err(|e| text(&e))?;
+                let mean = values.iter().sum::<f64>() / values.len() as f64;
+                area.draw(&Cross::new((at, mean), 5, style))
+                    .map_err(|e| text(&e))?;
+                mark(area, number, (at, five.median)).map_err(|e| text(&e))?;
+            }
+        }
+        area.present().map_err(|e| text(&e))?;
+    }
+    Ok(page_colours(&svg))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_have_quartiles_and_whiskers_that_leave_out_what_is_far() {
+        let five = Five::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        assert_eq!((five.quarter, five.median, five.three), (2.0, 3.0, 4.0));
+        assert_eq!((five.least, five.most), (1.0, 5.0));
+        // The whiskers reach 4 + 1.5 * 2 = 7 at most.
+        let far = Five::of(&[1.0, 2.0, 3.0, 4.0, 8.0]).unwrap();
+        assert_eq!((far.three, far.most), (4.0, 4.0));
+        assert_eq!(Five::of(&[]), None);
+        assert_eq!(Five::of(&[7.0]).unwrap().most, 7.0);
+    }
+
+    #[test]
+    fn a_curve_of_shares_has_a_step_for_each_value_and_ends_at_one() {
+        let samples = vec![vec![1.0, 2.0, 4.0], vec![3.0]];
+        let svg = curve(&samples, "loss", "flows", 0.0..5.0).unwrap();
+        assert_eq!(svg.matches("<polyline").count() - axes(), 2, "{svg}");
+        assert!(svg.contains("share of the flows"));
+    }
+
+    /// Polylines of an empty chart.
+    fn axes() -> usize {
+        let svg = curve(&Vec::new(), "loss", "flows", 0.0..5.0).unwrap();
+        svg.matches("<polyline").count()
+    }
+}
