@@ -7,6 +7,7 @@
 //!   itself: a TCP, or datagrams, by [`Rules`].
 #![forbid(unsafe_code)]
 
+mod late;
 mod ledger;
 mod over_tcp;
 mod pacer;

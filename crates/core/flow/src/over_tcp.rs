@@ -7,6 +7,7 @@ mod sampled;
 pub use sampled::Limit;
 
 use self::in_band::InBand;
+use crate::late::Lateness;
 use crate::transmissions::Transmissions;
 use crate::{Ledger, RttEstimator, Rules, room};
 use alcc_cc::{
@@ -115,6 +116,7 @@ pub struct OverTcp {
     /// The program was told then that there is room, and has not come back; `Time::MAX`: it has. An
     /// option would take twice the memory.
     woken_at: Time,
+    late: Lateness,
     period: Span,
     /// Active connections of the host, including this one.
     active_flows: u32,
@@ -183,6 +185,7 @@ impl OverTcp {
             blocked: false,
             last_blocked: None,
             woken_at: Time::MAX,
+            late: Lateness::default(),
             period: Span::ZERO,
             active_flows: 1,
             counters: Counters::default(),
@@ -260,7 +263,8 @@ impl OverTcp {
         queued: Bytes,
         unsent: Bytes,
     ) -> (Bytes, Bytes) {
-        if self.transmissions.is_some() || queued + wanted <= self.mss {
+        let kept_elsewhere = self.transmissions.is_some() || self.late.is_open();
+        if kept_elsewhere || queued + wanted <= self.mss {
             return (wanted, wanted);
         }
         // TCP itself probes with what is in flight.
@@ -448,8 +452,8 @@ impl OverTcp {
     /// The program waits, and there is room for a worthwhile write. The caller wakes the program
     /// and calls [`OverTcp::unblock`].
     pub fn is_writable(&self, queued: Bytes, unsent: Bytes) -> bool {
-        if !self.blocked {
-            return false;
+        if !self.blocked || self.late.is_open() {
+            return self.blocked;
         }
         let allowance = self.feed.allowance();
         let allowance = Allowance {
@@ -509,7 +513,8 @@ impl OverTcp {
 
     fn pacing_by(&self, allowance: &Allowance) -> Option<Rate> {
         let floor = Rate::of(self.mss, Span::from_millis(20));
-        let rate = allowance.rate.filter(|_| allowance.quota == Bytes::MAX);
+        let spread = allowance.quota == Bytes::MAX && !self.late.is_open();
+        let rate = allowance.rate.filter(|_| spread);
         rate.map(|rate| rate.max(floor))
     }
 

@@ -21,6 +21,7 @@ impl OverTcp {
     /// ascending. Other RTT samples are interpolated since the last reading.
     pub fn progress_stamped(&mut self, now: Time, tcp: &TcpProgress, stamps: &[AckStamp]) {
         let now = self.feed.advance(now);
+        self.take_late_reading(now, tcp.min_rtt);
         if tcp.mss != self.mss && tcp.mss > Bytes::ZERO {
             self.mss = tcp.mss;
             self.feed.mtu(tcp.mss);
@@ -89,6 +90,18 @@ impl OverTcp {
         self.losses(now, tcp, waits, over);
         self.arrivals(tcp, in_flight_before, waits, rtt_error);
         self.sent_again(now, tcp);
+    }
+
+    /// Looks whether this reading was late. Frames tell more, see [`Self::take_lateness`].
+    #[inline]
+    fn take_late_reading(&mut self, now: Time, rtt: Span) {
+        let gap = now.since(self.read_at);
+        if self.in_band.is_none()
+            && self.late.concerns(gap)
+            && let Some(due) = self.deadline()
+        {
+            self.late.read(gap, now.since(due.max(self.read_at)), rtt);
+        }
     }
 
     /// The delay between the events in these stamps and this reading of them.
