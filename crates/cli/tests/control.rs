@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Looking at and steering a server that runs: `alcc ctl`, `top` and `log`, per-port algorithms,
 //! metrics.
-#[path = "support/c_library.rs"]
-mod c_library;
+#[path = "support/c_programs.rs"]
+mod c_programs;
 mod support;
 
 use serde_json::Value;
@@ -539,7 +539,7 @@ fn ended(mut child: Child) {
 #[test]
 fn a_program_with_the_c_library_is_seen_and_steered() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(program) = c_library::program("own_socket", dir.path()) else {
+    let Some(program) = c_programs::with_the_library("own_socket", dir.path()) else {
         return;
     };
     let child = started(Command::new(program).env("ALCC_CC", "fixed:window=8"));
@@ -554,7 +554,7 @@ fn a_program_with_the_c_library_is_seen_and_steered() {
 #[test]
 fn the_c_library_below_alcc_run_is_controlled_once_and_told_in_the_metrics() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(program) = c_library::program("own_socket", dir.path()) else {
+    let Some(program) = c_programs::with_the_library("own_socket", dir.path()) else {
         return;
     };
     let (socket, json) = (dir.path().join("metrics.sock"), dir.path().join("j.json"));

@@ -7,11 +7,14 @@
 mod early;
 #[path = "support/lacks.rs"]
 mod lacks;
+#[path = "support/starts.rs"]
+mod starts;
 
 use alcc_emu::Namespace;
 use lacks::lacks;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use starts::first_right;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -158,6 +161,7 @@ fn build(program: &Program, patches: &[&str], folder: &Path, prefix: &Path) {
 }
 
 /// One download over the link, by the program in `folder`.
+#[derive(Debug)]
 struct Download {
     hash: String,
     /// In the bottleneck's queue.
@@ -276,17 +280,12 @@ fn ported(program: &Program) {
         (0, 0),
         "the unpatched program does not know us"
     );
-    let mut ported = download(program, &path("ported"), world.path());
+    let ported = first_right(
+        3,
+        || download(program, &path("ported"), world.path()),
+        |ported| ported.mbps > plain.mbps / 2.0,
+    );
     assert_eq!(ported.hash, hash);
-    // A busy machine only takes of the rate: the fastest of three counts.
-    for _ in 0..2 {
-        if ported.mbps > plain.mbps / 2.0 {
-            break;
-        }
-        let again = download(program, &path("ported"), world.path());
-        assert_eq!(again.hash, hash);
-        ported.mbps = ported.mbps.max(again.mbps);
-    }
     let (all, full) = readings(&path("www/log"));
     println!(
         "{}: mean delay in the queue {:.1} ms unpatched, {:.1} ms ported; {:.2} and {:.2} Mbit/s; the window limited in {full} of {all} readings",
@@ -297,7 +296,6 @@ fn ported(program: &Program) {
         "{full} of {all} readings with a full window"
     );
     assert!(ported.mean_delay_ms < plain.mean_delay_ms / 2.0);
-    assert!(ported.mbps > plain.mbps / 2.0);
 }
 
 #[test]

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc run` where the kernel keeps the algorithm's window and rate: nginx behind a link that
 //! loses packets.
-#[path = "support/c_library.rs"]
-mod c_library;
+#[path = "support/c_programs.rs"]
+mod c_programs;
 #[path = "../../runtime/bpf/tests/support/mod.rs"]
 mod controls;
 #[path = "support/kernel.rs"]
 mod kernel;
+#[path = "support/starts.rs"]
+mod starts;
 mod support;
 #[path = "steered/written_ahead.rs"]
 mod written_ahead;
@@ -369,12 +371,8 @@ fn the_c_library_in_a_container_steers_through_the_door() {
         println!("skipped: needs root");
         return;
     }
-    if controls::slow_machine() {
-        println!("skipped: needs a C compiler");
-        return;
-    }
     let dir = folder_for_everybody();
-    let Some(program) = c_library::program("own_socket", dir.path()) else {
+    let Some(program) = c_programs::with_the_library("own_socket", dir.path()) else {
         return;
     };
     let _alone = controls_alone();

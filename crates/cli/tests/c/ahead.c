@@ -3,10 +3,10 @@
  * A server that writes ahead of its one client, as soon as that has sent two bytes, as much as the kernel takes, without
  * waiting:
  *   ahead PORT own|given-back
- * own: for two seconds as it is, then two with a TCP_NOTSENT_LOWAT of its own, and two after it took that back.
- * given-back: until the kernel has no limit of anybody's, 60 s at most.
+ * own: some writes as it is, some with a TCP_NOTSENT_LOWAT of its own, and some after it took that back.
+ * given-back: until the kernel has no limit of anybody's.
  * For each part it prints a line: the most that waited unsent after a write that was refused, what getsockopt says of
- * TCP_NOTSENT_LOWAT, and what the kernel itself says. */
+ * TCP_NOTSENT_LOWAT, what the kernel itself says, and whether the kernel had a limit and lost it meanwhile. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/sockios.h>
@@ -20,6 +20,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Refused writes that a part looks at; s that it takes at most. */
+enum { REFUSED = 10, PATIENCE = 60 };
 
 static char block[65536];
 
@@ -38,29 +41,39 @@ static unsigned of_the_kernel(int fd)
     return value;
 }
 
-static void write_ahead(int fd, double seconds, int until_given_back)
+enum until { BY_THEIRS, BY_OURS, UNLIMITED, GIVEN_BACK };
+
+static void write_ahead(int fd, enum until until)
 {
     double began = now();
-    int most = 0, last = 0;
-    unsigned seen = 0, kernel = 0;
+    int most = 0, last = 0, refused = 0, limited = 0, taken = 0, lost = 0;
+    unsigned seen = 0;
     socklen_t len = sizeof seen;
-    while (now() - began < seconds && !(until_given_back && kernel > 0 && of_the_kernel(fd) == 0)) {
+    while (now() - began < PATIENCE && (until == GIVEN_BACK ? !lost : refused < REFUSED)) {
         struct pollfd room = {.fd = fd, .events = POLLOUT};
+        unsigned kernel = of_the_kernel(fd);
+        lost |= limited && kernel == 0;
+        limited = kernel > 0;
+        /* In the first moments theirs is large. */
+        if (until == BY_THEIRS && kernel > sizeof block)
+            taken = limited = 0;
         ssize_t n = send(fd, block, sizeof block, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN)
             exit(3);
+        /* What was written before there was a limit is not what the limit lets wait. */
+        taken |= n >= 0 && (limited || until == UNLIMITED);
         if (n >= 0)
             continue;
-        /* The first moments have no limit yet. */
-        if (now() - began > 0.5 && ioctl(fd, SIOCOUTQNSD, &last) == 0 && last > most)
-            most = last;
-        if (!kernel)
-            kernel = of_the_kernel(fd);
-        poll(&room, 1, 1000);
+        if (taken && ioctl(fd, SIOCOUTQNSD, &last) == 0) {
+            refused++;
+            if (last > most)
+                most = last;
+        }
+        poll(&room, 1, 100);
     }
     if (getsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &seen, &len) != 0 || len != sizeof seen)
         exit(4);
-    printf("%d %u %u\n", most, seen, of_the_kernel(fd));
+    printf("%d %u %u %d\n", most, seen, of_the_kernel(fd), lost);
     fflush(stdout);
 }
 
@@ -78,14 +91,14 @@ int main(int argc, char **argv)
     if (fd < 0 || read(fd, block, 2) != 2)
         return 1;
     if (strcmp(argv[2], "own") != 0) {
-        write_ahead(fd, 60, 1);
+        write_ahead(fd, GIVEN_BACK);
         return 0;
     }
     for (unsigned own = 0; own < 3; own++) {
         unsigned limit = own == 1 ? 1 << 20 : 0;
         if (own > 0 && setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &limit, sizeof limit) != 0)
             return 5;
-        write_ahead(fd, 2, 0);
+        write_ahead(fd, own == 0 ? BY_THEIRS : own == 1 ? BY_OURS : UNLIMITED);
     }
     return 0;
 }

@@ -1,46 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Programs of this folder's `c`, with the C library.
+//! Programs of this folder's `c`. Where there is no compiler (scripts/test-kernel) they are in the
+//! folder that `ALCC_C_PROGRAMS` names.
+#![allow(dead_code, reason = "each test file uses its part")]
 use crate::support::lacks;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles `c/NAME.c` into `dir`. `None`, and said, without a C compiler.
-pub(crate) fn program(name: &str, dir: &Path) -> Option<PathBuf> {
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// `c/NAME.c`, compiled into `dir`. `None`, and said, without a C compiler.
+pub(crate) fn plain(name: &str, dir: &Path) -> Option<PathBuf> {
+    compiled(name, dir, Vec::new)
+}
+
+/// The same, which needs nothing of the machine that it runs on.
+pub(crate) fn fixed(name: &str, dir: &Path) -> Option<PathBuf> {
+    compiled(name, dir, || vec!["-static".into()])
+}
+
+/// The same with the C library.
+pub(crate) fn with_the_library(name: &str, dir: &Path) -> Option<PathBuf> {
+    compiled(name, dir, || {
+        let target = Path::new(env!("CARGO_BIN_EXE_alcc")).parent().unwrap();
+        // Not a dependency: it may be there from an earlier build, or not at all.
+        if std::env::var_os("ALCC_BUILT").is_none() {
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo.args(["build", "--quiet", "--locked", "-p", "alcc-capi"]);
+            assert!(cargo.current_dir(root()).status().unwrap().success());
+        }
+        let mut more: Vec<OsString> = vec!["-I".into()];
+        more.push(root().join("crates/runtime/capi/include").into());
+        more.push(target.join("libalcc.a").into());
+        let libraries = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+        more.extend(libraries.map(OsString::from));
+        more
+    })
+}
+
+fn compiled(name: &str, dir: &Path, more: impl FnOnce() -> Vec<OsString>) -> Option<PathBuf> {
+    if let Some(before) = std::env::var_os("ALCC_C_PROGRAMS") {
+        return Some(Path::new(&before).join(name));
+    }
     let cc = Command::new("cc").arg("--version").output();
     if !cc.is_ok_and(|out| out.status.success()) {
         lacks("a C compiler (cc)");
         return None;
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = Path::new(env!("CARGO_BIN_EXE_alcc")).parent().unwrap();
-    // Not a dependency: it may be there from an earlier build, or not at all.
-    if std::env::var_os("ALCC_BUILT").is_none() {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--locked", "-p", "alcc-capi"]);
-        assert!(cargo.current_dir(&root).status().unwrap().success());
-    }
     let program = dir.join(name);
     let out = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(root.join("crates/runtime/capi/include"))
-        .arg(root.join(format!("crates/cli/tests/c/{name}.c")))
-        .arg(target.join("libalcc.a"))
-        .args([
-            "-lgcc_s",
-            "-lutil",
-            "-lrt",
-            "-lpthread",
-            "-lm",
-            "-ldl",
-            "-o",
-        ])
+        .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"])
+        .arg(root().join(format!("crates/cli/tests/c/{name}.c")))
+        .args(more())
+        .arg("-o")
         .arg(&program)
         .output()
         .unwrap();
-    assert!(
-        out.status.success(),
-        "{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
     Some(program)
 }

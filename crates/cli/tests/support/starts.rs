@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a busy machine makes only worse (decision 0530).
+#![allow(dead_code, reason = "each test file uses its part")]
+use std::fmt::Debug;
+
+/// Starts up to `most` times, until `is_right`; that start. If none is, it says what each was.
+pub(crate) fn first_right<T: Debug>(
+    most: usize,
+    mut start: impl FnMut() -> T,
+    mut is_right: impl FnMut(&T) -> bool,
+) -> T {
+    let mut wrong = Vec::new();
+    while wrong.len() < most {
+        let seen = start();
+        if is_right(&seen) {
+            return seen;
+        }
+        println!("start {} of {most}: {seen:?}", wrong.len() + 1);
+        wrong.push(seen);
+    }
+    panic!("none of {most} starts is right: {wrong:?}");
+}
+
+/// The same of what a full machine makes better as well as worse. A wrong start fails at once, unless
+/// the machine `was_full`. `None`, and said, if that was so in each of them.
+pub(crate) fn first_answer<T: Debug>(
+    most: usize,
+    mut start: impl FnMut() -> T,
+    is_right: impl Fn(&T) -> bool,
+    was_full: impl Fn(&T) -> bool,
+) -> Option<T> {
+    for _ in 0..most {
+        let seen = start();
+        if is_right(&seen) {
+            return Some(seen);
+        }
+        assert!(was_full(&seen), "{seen:?}");
+        println!("on a full machine: {seen:?}");
+    }
+    println!("skipped: needs a processor, and had to wait for one in each of {most} starts");
+    None
+}
