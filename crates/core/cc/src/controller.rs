@@ -134,6 +134,9 @@ pub struct Needs {
     /// It decides by the reports of its receiver module. Without [`Controller::receiver`] it cannot
     /// send.
     pub receiver: bool,
+    /// Its limit is what is asked for, and holds whatever it costs. Others are left to the kernel
+    /// while a host sees their path so late that the program would send less than without them.
+    pub strict: bool,
 }
 
 impl Default for Needs {
@@ -147,6 +150,7 @@ impl Default for Needs {
             header: 0,
             stack: Stack::Datagrams,
             receiver: false,
+            strict: false,
         }
     }
 }

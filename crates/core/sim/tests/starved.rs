@@ -24,7 +24,7 @@ fn late(flow: &str, ms: u64) -> FlowReport {
 #[test]
 fn a_late_reading_holds_nothing_back() {
     for (ms, least) in [(150, 0.9), (300, 0.9), (1000, 0.75)] {
-        for cc in ["budget", "copa", "verus", "sprout", "fixed:window=40"] {
+        for cc in ["budget", "copa", "verus", "sprout", "vegas"] {
             let utilization = late(&format!("{cc}/over=cubic"), ms).utilization.unwrap();
             assert!(utilization > least, "{cc}, {ms} ms late: {utilization}");
         }
@@ -41,4 +41,12 @@ fn a_reading_that_is_a_little_late_is_still_the_algorithms() {
         assert!(utilization > 0.85, "{seen}");
         assert!(queue < Span::from_millis(120), "{seen}");
     }
+}
+
+/// A window that is asked for is never exceeded: 40 packets in 300 ms and a round trip of 20 at
+/// least are 1.5 Mbit/s.
+#[test]
+fn a_fixed_window_stays_one() {
+    let utilization = late("fixed:window=40/over=cubic", 300).utilization.unwrap();
+    assert!((0.08..1.5 / 12.0).contains(&utilization), "{utilization}");
 }

@@ -6,7 +6,8 @@
 //! |---|---|---|
 //! | window | 20 packets | the base library of the ALCC artifact |
 use crate::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, OptionDoc, Options, Path, SpecError,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Needs, OptionDoc, Options, Path,
+    SpecError,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 
@@ -70,6 +71,13 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
 }
 
 impl Controller for Fixed {
+    fn needs(&self) -> Needs {
+        Needs {
+            strict: true,
+            ..Needs::default()
+        }
+    }
+
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss;
         if let Some(draw) = &mut self.draw {

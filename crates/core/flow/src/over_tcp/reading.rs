@@ -98,6 +98,7 @@ impl OverTcp {
         let gap = now.since(self.read_at);
         if self.in_band.is_none()
             && self.late.concerns(gap)
+            && !self.feed.needs().strict
             && let Some(due) = self.deadline()
         {
             self.late.read(gap, now.since(due.max(self.read_at)), rtt);
