@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Controllers written in Python, and one whose window is set from outside.
-use crate::errors::{Wrong, error, scenario, shortened};
+use crate::arguments::{number, shown};
+use crate::errors::{Wrong, error, said, scenario};
 use alcc_cc::{
     AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, LossBatch, Needs, OptionDoc,
     Options, Path, Rto,
@@ -18,8 +19,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 const FIRST_WINDOW: u64 = 10;
 /// Bounds of a pacing rate, as `alcc_cc::Allowance` has them, bit/s.
 const RATES: (f64, f64) = (8e3, 1e12);
-/// Characters of an answer in a message.
-const MAX_ANSWER: usize = 60;
 const WANT: &str = "want a window in bytes (a number from 0 on) or an alcc.Allowance";
 
 /// What a controller allows: an answer of its methods.
@@ -37,12 +36,21 @@ pub(crate) struct PyAllowance {
 impl PyAllowance {
     #[new]
     #[pyo3(signature = (*, window_bytes=None, rate_mbps=None, timer_s=None))]
-    fn new(window_bytes: Option<f64>, rate_mbps: Option<f64>, timer_s: Option<f64>) -> Self {
-        Self {
-            window_bytes,
-            rate_mbps,
-            timer_s,
-        }
+    fn new(
+        window_bytes: Option<&Bound<'_, PyAny>>,
+        rate_mbps: Option<&Bound<'_, PyAny>>,
+        timer_s: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let read = |name, value: Option<&Bound<'_, PyAny>>| {
+            value
+                .map(|v| number(name, v, "a number or None"))
+                .transpose()
+        };
+        Ok(Self {
+            window_bytes: read("window_bytes", window_bytes)?,
+            rate_mbps: read("rate_mbps", rate_mbps)?,
+            timer_s: read("timer_s", timer_s)?,
+        })
     }
 }
 
@@ -154,15 +162,14 @@ pub(crate) fn algorithm(
     let found = py
         .import("alcc._controller")?
         .call_method1("options", (class,))?;
-    let (parameters, paced, ecn): (Vec<(String, Py<PyAny>)>, bool, bool) = found.extract()?;
-    let mut docs = Vec::new();
-    for (name, default) in &parameters {
-        docs.push(OptionDoc {
-            name: interned(name),
-            default: interned(&default.bind(py).str()?.to_string()),
-            help: "a parameter of the class",
-        });
-    }
+    let (parameters, paced, ecn): (Vec<(String, String, Py<PyAny>)>, bool, bool) =
+        found.extract()?;
+    let docs = parameters.iter().map(|(name, text, _)| OptionDoc {
+        name: interned(name),
+        default: interned(text),
+        help: "a parameter of the class",
+    });
+    let docs = docs.collect();
     let class = Arc::new(Class {
         name: class.getattr("__qualname__")?.extract()?,
         class: class.clone().unbind(),
@@ -178,7 +185,7 @@ pub(crate) fn algorithm(
         let (class, parameters, wrong) = &whole.0;
         Python::attach(|py| {
             let arguments = PyDict::new(py);
-            for (name, default) in parameters {
+            for (name, _, default) in parameters {
                 let Some(text) = options.text(name) else {
                     continue;
                 };
@@ -196,6 +203,7 @@ pub(crate) fn algorithm(
                 allowance: Allowance::window(Bytes::new(FIRST_WINDOW * 1448)),
                 timer: None,
                 mss: Bytes::new(1448),
+                now: Time::ZERO,
             }) as Box<dyn Controller>)
         })
     };
@@ -249,6 +257,8 @@ struct PyController {
     allowance: Allowance,
     timer: Option<Time>,
     mss: Bytes,
+    /// When it was last called.
+    now: Time,
 }
 
 impl PyController {
@@ -274,27 +284,14 @@ impl PyController {
         if cause.is_instance_of::<PyKeyboardInterrupt>(py) {
             return cause;
         }
-        let kind = cause
-            .get_type(py)
-            .name()
-            .map_or_else(|_| String::new(), |n| n.to_string());
-        let text = cause
-            .value(py)
-            .str()
-            .map_or_else(|_| String::new(), |t| t.to_string());
-        let error = self.failed(method, now, &format!("it raised {kind}: {text}"));
+        let error = self.failed(method, now, &format!("it raised {}", said(py, &cause)));
         error.set_cause(py, Some(cause));
         error
     }
 
     /// Takes an answer over; an error is what was found.
     fn take(&mut self, answer: &Bound<'_, PyAny>, now: Time) -> Result<(), String> {
-        let found = || {
-            answer.repr().map_or_else(
-                |_| "an object".to_owned(),
-                |r| shortened(r.to_string(), MAX_ANSWER),
-            )
-        };
+        let found = || shown(answer);
         let number = |value: f64| (value.is_finite() && value >= 0.0).then_some(value);
         if let Ok(allowance) = answer.cast::<PyAllowance>() {
             let allowance = allowance.get();
@@ -342,6 +339,34 @@ impl PyController {
         Bytes::new(bytes as u64).max(self.mss)
     }
 
+    /// What its dictionary `gauges` has; one that is None is unknown.
+    fn tell_gauges(
+        &self,
+        object: &Bound<'_, PyAny>,
+        put: &mut dyn FnMut(&'static str, f64),
+    ) -> PyResult<()> {
+        let found = object.getattr_opt("gauges");
+        let found = found.map_err(|cause| self.raised(object.py(), "gauges", self.now, cause))?;
+        let Some(found) = found.filter(|found| !found.is_none()) else {
+            return Ok(());
+        };
+        let wrong = |what: &str| {
+            let what = format!("it has {what}: want a dictionary of numbers by name");
+            self.failed("gauges", self.now, &what)
+        };
+        let gauges = found.cast::<PyDict>();
+        for (name, value) in gauges.map_err(|_| wrong(&shown(&found)))?.iter() {
+            if value.is_none() {
+                continue;
+            }
+            let (Ok(text), Ok(number)) = (name.cast::<PyString>(), value.extract()) else {
+                return Err(wrong(&format!("{}: {}", shown(&name), shown(&value))));
+            };
+            put(interned(&text.to_string_lossy()), number);
+        }
+        Ok(())
+    }
+
     /// Calls `method` if the object has it and nothing went wrong before.
     fn call<A: for<'py> IntoPyObject<'py>>(
         &mut self,
@@ -353,6 +378,7 @@ impl PyController {
         if self.wrong.is() {
             return;
         }
+        self.now = now;
         Python::attach(|py| {
             let method = self.live.as_ref().and_then(method);
             let Some(answer) = method.map(|method| method.call1(py, (argument(),))) else {
@@ -375,6 +401,7 @@ impl Controller for PyController {
             return;
         }
         let now = cx.now;
+        self.now = now;
         Python::attach(|py| {
             let arguments = self.arguments.bind(py);
             let made = self.class.class.bind(py).call((), Some(arguments));
@@ -480,15 +507,8 @@ impl Controller for PyController {
             return;
         }
         Python::attach(|py| {
-            let gauges = live.object.bind(py).getattr_opt("gauges").ok().flatten();
-            let Some(gauges) = gauges else { return };
-            let found = gauges.cast::<PyDict>();
-            let Ok(found) = found else { return };
-            for (name, value) in found.iter() {
-                let (Ok(name), Ok(value)) = (name.cast::<PyString>(), value.extract()) else {
-                    continue;
-                };
-                put(interned(&name.to_string_lossy()), value);
+            if let Err(error) = self.tell_gauges(live.object.bind(py), put) {
+                self.wrong.put(error);
             }
         });
     }
@@ -502,8 +522,9 @@ impl Controller for PyController {
                 Live::new(&copied)
             };
             let live = self.live.as_ref().map(copy).transpose();
-            let live = live.unwrap_or_else(|error| {
-                self.wrong.put(error);
+            let live = live.unwrap_or_else(|cause| {
+                self.wrong
+                    .put(self.raised(py, "__deepcopy__", self.now, cause));
                 None
             });
             Box::new(Self {
@@ -514,6 +535,7 @@ impl Controller for PyController {
                 allowance: self.allowance,
                 timer: self.timer,
                 mss: self.mss,
+                now: self.now,
             })
         })
     }

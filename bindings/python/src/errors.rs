@@ -18,7 +18,8 @@ thread_local! {
 }
 
 /// One line that fits on a screen, whatever was found: what was attempted stands first, what helps last.
-fn one_line(message: &str) -> String {
+#[pyfunction]
+pub(crate) fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for c in message.chars() {
         if c.is_control() {
@@ -39,6 +40,14 @@ pub(crate) fn shortened(text: String, most: usize) -> String {
     let first: String = text.chars().take(most / 2).collect();
     let last: String = text.chars().skip(count - most / 2).collect();
     format!("{first} ... {last}")
+}
+
+/// What an exception of somebody else says, with its type.
+pub(crate) fn said(py: Python<'_>, cause: &PyErr) -> String {
+    let kind = cause.get_type(py).name().map(|name| name.to_string());
+    let text = cause.value(py).str().map(|text| text.to_string());
+    let (kind, text) = (kind.unwrap_or_default(), text.unwrap_or_default());
+    format!("{kind}: {text}")
 }
 
 /// The exception `class` of `alcc._errors`.

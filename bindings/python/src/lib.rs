@@ -3,6 +3,7 @@
 //!
 //! Everything that can be said in Python is said there (`python/alcc`). This crate turns keyword
 //! arguments into scenarios, runs them, and hands out rows by the Arrow PyCapsule interface.
+mod arguments;
 mod controller;
 mod errors;
 mod options;
@@ -72,13 +73,16 @@ fn _alcc(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<run::PyFlowStatus>()?;
     m.add_class::<run::PyResult_>()?;
     m.add_class::<run::Simulation>()?;
+    m.add_class::<run::Stop>()?;
     m.add_class::<table::Table>()?;
     m.add_class::<trace::Trace>()?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_function(wrap_pyfunction!(_panic, m)?)?;
     m.add_function(wrap_pyfunction!(algorithms, m)?)?;
+    m.add_function(wrap_pyfunction!(errors::one_line, m)?)?;
     m.add_function(wrap_pyfunction!(option_names, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
+    m.add_function(wrap_pyfunction!(run::simulate_until, m)?)?;
     m.add_function(wrap_pyfunction!(table_of_error, m)?)?;
     m.add_function(wrap_pyfunction!(table_of_json, m)?)?;
     m.add_function(wrap_pyfunction!(trace::synthetic_traces, m)?)?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Keyword arguments as the options of a scenario: the same keys as in a TOML file.
+use crate::arguments::{self, wrong};
 use crate::controller::{algorithm, check_name, external};
 use crate::errors::{Wrong, scenario};
 use crate::trace::Trace;
@@ -58,12 +59,13 @@ struct Reader<'a> {
 
 /// Reads `path`, a scenario file, and what overrules it.
 pub(crate) fn read(
-    path: Option<PathBuf>,
-    arguments: Option<&Bound<'_, PyDict>>,
+    file: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
     algorithms: Option<&Bound<'_, PyAny>>,
     wrong: &Wrong,
 ) -> PyResult<Asked> {
-    let (file, folder) = match path {
+    let path = file.map(|file| arguments::path("scenario", file));
+    let (file, folder) = match path.transpose()? {
         None => Default::default(),
         Some(path) => alcc_files::read(&path).map_err(scenario)?,
     };
@@ -81,8 +83,8 @@ pub(crate) fn read(
     if let Some(algorithms) = algorithms {
         reader.algorithms(algorithms)?;
     }
-    for (key, value) in arguments.into_iter().flat_map(|a| a.iter()) {
-        let key: String = key.extract()?;
+    for (key, value) in options.into_iter().flat_map(|a| a.iter()) {
+        let key = arguments::text("simulate", &key, "names of arguments")?;
         reader.argument(&key.replace('_', "-"), &value)?;
     }
     let options = file.overridden_by(reader.options);
@@ -109,12 +111,22 @@ impl Reader<'_> {
     fn algorithms(&mut self, given: &Bound<'_, PyAny>) -> PyResult<()> {
         if let Ok(named) = given.cast::<PyDict>() {
             for (name, class) in named.iter() {
-                self.register(&name.extract::<String>()?, &class)?;
+                let name = arguments::text("algorithms", &name, "names of classes")?;
+                self.register(&name, &class)?;
             }
             return Ok(());
         }
-        for class in given.try_iter()? {
-            self.class(&class?)?;
+        let want = "a dictionary of classes by name, or a list of classes";
+        if given.is_instance_of::<PyString>() || given.is_instance_of::<PyType>() {
+            return Err(wrong("algorithms", given, want));
+        }
+        let classes = given.try_iter();
+        for class in classes.map_err(|_| wrong("algorithms", given, want))? {
+            let class = class?;
+            if !class.is_instance_of::<PyType>() {
+                return Err(wrong("algorithms", &class, "a class of controllers"));
+            }
+            self.class(&class)?;
         }
         Ok(())
     }
@@ -169,7 +181,8 @@ impl Reader<'_> {
         {
             let mut link = Link::default();
             for (key, value) in table.iter() {
-                let key = key.extract::<String>()?.replace('_', "-");
+                let key = arguments::text("link", &key, "names such as 'rate'")?;
+                let key = key.replace('_', "-");
                 let value = self.value(&key, &value)?;
                 link.add(&key, value).map_err(scenario)?;
             }
@@ -192,29 +205,26 @@ impl Reader<'_> {
         let location = key.replace('-', "_");
         let text = if let Ok(trace) = value.cast::<Trace>() {
             let trace = trace.get();
-            self.files
-                .traces
-                .push((trace.name().to_owned(), trace.text()));
-            trace.name().to_owned()
+            // Two may have one name, and a name may be that of a rate or of a file.
+            let name = format!("trace-{}/{}", self.files.traces.len(), trace.name());
+            self.files.traces.push((name.clone(), trace.text()));
+            name
         } else if let Ok(flag) = value.cast::<PyBool>() {
             if flag.is_true() { "yes" } else { "no" }.to_owned()
-        } else if value.is_instance_of::<PyInt>() && value.extract::<i128>().is_err() {
-            let bits: u64 = value.call_method0("bit_length")?.extract()?;
-            return Err(scenario(format!(
-                "{location}: found a whole number of {bits} bits, expected one of at most 64"
-            )));
-        } else if value.is_instance_of::<PyString>()
-            || value.is_instance_of::<PyInt>()
-            || value.is_instance_of::<PyFloat>()
-        {
+        } else if value.is_instance_of::<PyString>() {
+            arguments::text(&location, value, "a text")?
+        } else if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
+            arguments::long(&location, value)?;
             value.str()?.to_string()
         } else if let Ok(path) = value.extract::<PathBuf>() {
             path.display().to_string()
         } else {
-            let found = value.get_type().name()?;
-            return Err(scenario(format!(
-                "{location}: found a value of type {found}, expected a string such as \"40ms\" or a number"
-            )));
+            let want = match key {
+                "flow" => "a string such as \"cubic\", or a class of controllers",
+                "link" => "a string such as \"12mbit\", an alcc.Trace or a dictionary",
+                _ => "a string such as \"40ms\" or a number",
+            };
+            return Err(wrong(&location, value, want));
         };
         Ok(Value { text, location })
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs: in one go, and in steps.
+use crate::arguments::{self, count, number};
 use crate::controller::{EXTERNAL, External};
 use crate::errors::{Wrong, guarded, scenario, simulation};
 use crate::options::{self, Asked};
@@ -8,14 +9,33 @@ use alcc_results::scenario::Resolved;
 use alcc_results::simulated::Simulated;
 use alcc_sim::{FlowStatus, Probe, Report};
 use alcc_units::{Bytes, Span, Time, positive, want_number};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
+/// Ends the simulations that know it, from another thread: only the first one hears of Ctrl-C.
+#[pyclass(frozen, module = "alcc._alcc")]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+#[pymethods]
+impl Stop {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Looks for Ctrl-C and for errors of controllers now and then.
-struct Watch(Wrong);
+struct Watch {
+    wrong: Wrong,
+    stop: Option<Arc<AtomicBool>>,
+}
 
 impl Probe for Watch {
     fn is_enabled(&self) -> bool {
@@ -23,18 +43,21 @@ impl Probe for Watch {
     }
 
     fn progress(&mut self, _now: Time, _end: Time) -> bool {
-        if !self.0.is() {
+        if !self.wrong.is() {
             let looked = Python::attach(|py| {
                 py.check_signals()?;
+                if self.stop.as_ref().is_some_and(|s| s.load(Ordering::Relaxed)) {
+                    return Err(PyKeyboardInterrupt::new_err(()));
+                }
                 // Others want to run too, also while a controller in Python keeps the lock.
                 py.detach(|| ());
                 Ok(())
             });
             if let Err(error) = looked {
-                self.0.put(error);
+                self.wrong.put(error);
             }
         }
-        !self.0.is()
+        !self.wrong.is()
     }
 }
 
@@ -121,9 +144,15 @@ fn run<T: Send>(
     }
 }
 
-fn series(text: Option<&str>) -> PyResult<Option<Span>> {
-    let read = |text| positive(text).map_err(|e| scenario(format!("series: {e}")));
-    text.map(read).transpose()
+/// A time such as "20ms", not zero.
+fn span(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Span> {
+    let text = arguments::text(name, value, "a time such as \"20ms\"")?;
+    let read = positive(&text);
+    read.map_err(|e| scenario(format!("{name}: {}", want_number(&e.to_string()))))
+}
+
+fn series(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Span>> {
+    value.map(|value| span("series", value)).transpose()
 }
 
 /// Simulate flows over one link or a chain of links; the same arguments give the same result.
@@ -140,10 +169,36 @@ fn series(text: Option<&str>) -> PyResult<Option<Span>> {
 #[pyo3(signature = (scenario=None, *, series=None, algorithms=None, **options))]
 pub(crate) fn simulate(
     py: Python<'_>,
-    scenario: Option<PathBuf>,
-    series: Option<&str>,
+    scenario: Option<&Bound<'_, PyAny>>,
+    series: Option<&Bound<'_, PyAny>>,
     algorithms: Option<&Bound<'_, PyAny>>,
     options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<PyResult_> {
+    simulated(py, scenario, series, algorithms, options, None)
+}
+
+/// As simulate(), until `stop` is set: then it raises KeyboardInterrupt.
+#[pyfunction]
+#[pyo3(signature = (stop, /, scenario=None, *, series=None, algorithms=None, **options))]
+pub(crate) fn simulate_until(
+    py: Python<'_>,
+    stop: &Bound<'_, Stop>,
+    scenario: Option<&Bound<'_, PyAny>>,
+    series: Option<&Bound<'_, PyAny>>,
+    algorithms: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<PyResult_> {
+    let stop = Some(stop.get().0.clone());
+    simulated(py, scenario, series, algorithms, options, stop)
+}
+
+fn simulated(
+    py: Python<'_>,
+    scenario: Option<&Bound<'_, PyAny>>,
+    series: Option<&Bound<'_, PyAny>>,
+    algorithms: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+    stop: Option<Arc<AtomicBool>>,
 ) -> PyResult<PyResult_> {
     let wrong = Wrong::default();
     let Asked {
@@ -161,7 +216,10 @@ pub(crate) fn simulate(
         ));
     }
     resolved.scenario.series = self::series(series)?;
-    let mut watch = Watch(wrong.clone());
+    let mut watch = Watch {
+        wrong: wrong.clone(),
+        stop,
+    };
     // Controllers go from thread to thread but are not shared: the scenario moves in and out.
     let (report, resolved) = run(py, in_python, &wrong, move || {
         let report = alcc_sim::run_with(&resolved.scenario, &mut watch)?;
@@ -267,8 +325,8 @@ impl Simulation {
     #[new]
     #[pyo3(signature = (scenario=None, *, series=None, algorithms=None, **options))]
     fn new(
-        scenario: Option<PathBuf>,
-        series: Option<&str>,
+        scenario: Option<&Bound<'_, PyAny>>,
+        series: Option<&Bound<'_, PyAny>>,
         algorithms: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
@@ -287,9 +345,12 @@ impl Simulation {
                 window
             }));
         }
+        let watch = Watch {
+            wrong: wrong.clone(),
+            stop: None,
+        };
         let simulation = guarded(|| {
-            let simulation =
-                alcc_sim::Simulation::with_probe(&resolved.scenario, Watch(wrong.clone()));
+            let simulation = alcc_sim::Simulation::with_probe(&resolved.scenario, watch);
             simulation.map_err(crate::errors::simulation)
         })?;
         let running = Mutex::new(Running {
@@ -334,15 +395,15 @@ impl Simulation {
     }
 
     /// Goes on for `span`, such as "20ms". False when the simulation is over.
-    fn step(&self, py: Python<'_>, span: &str) -> PyResult<bool> {
+    fn step(&self, py: Python<'_>, span: &Bound<'_, PyAny>) -> PyResult<bool> {
         // With none the caller's loop would never end.
-        let span: Span = positive(span)
-            .map_err(|e| scenario(format!("step: {}", want_number(&e.to_string()))))?;
+        let span = self::span("step", span)?;
         self.until(py, |now| now + span)
     }
 
     /// Goes on until `time_s`, simulated time in s. False when the simulation is over.
-    fn run_until(&self, py: Python<'_>, time_s: f64) -> PyResult<bool> {
+    fn run_until(&self, py: Python<'_>, time_s: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let time_s = number("run_until", time_s, "seconds from 0 on")?;
         if time_s.is_nan() || time_s < 0.0 {
             return Err(scenario(format!(
                 "run_until: {time_s:?} is no time: want seconds from 0 on"
@@ -357,26 +418,20 @@ impl Simulation {
     }
 
     /// How flow number `number`, from 0, stands now.
-    #[pyo3(signature = (number = 0))]
-    fn flow(&self, number: usize) -> PyResult<PyFlowStatus> {
-        let mut running = self.lock()?;
-        let status = running
-            .simulation
-            .flow(number)
-            .ok_or_else(|| self.no_flow(number))?;
-        Ok((&status).into())
+    #[pyo3(signature = (number = None), text_signature = "($self, number=0)")]
+    fn flow(&self, number: Option<&Bound<'_, PyAny>>) -> PyResult<PyFlowStatus> {
+        Ok((&self.status(number)?).into())
     }
 
     /// The algorithm's own values for plots, by name.
-    #[pyo3(signature = (number = 0))]
-    fn gauges<'py>(&self, py: Python<'py>, number: usize) -> PyResult<Bound<'py, PyDict>> {
-        let mut running = self.lock()?;
-        let status = running
-            .simulation
-            .flow(number)
-            .ok_or_else(|| self.no_flow(number))?;
+    #[pyo3(signature = (number = None), text_signature = "($self, number=0)")]
+    fn gauges<'py>(
+        &self,
+        py: Python<'py>,
+        number: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let gauges = PyDict::new(py);
-        for (name, value) in status.gauges {
+        for (name, value) in self.status(number)?.gauges {
             gauges.set_item(name, value)?;
         }
         Ok(gauges)
@@ -384,20 +439,24 @@ impl Simulation {
 
     /// Sets the window of flow number `number`, which is called "external": bytes. Less than a
     /// segment is a segment. It holds from the next acknowledgement on.
-    #[pyo3(signature = (window_bytes, number = 0))]
-    fn set_window(&self, window_bytes: f64, number: usize) -> PyResult<()> {
-        let window = self
-            .windows
-            .get(number)
-            .ok_or_else(|| self.no_flow(number))?;
+    #[pyo3(signature = (window_bytes, number = None), text_signature = "($self, window_bytes, number=0)")]
+    fn set_window(
+        &self,
+        window_bytes: &Bound<'_, PyAny>,
+        number: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let number = self.number(number)?;
+        let window = &self.windows[number];
         let Some(window) = window else {
             return Err(scenario(format!(
                 "set_window: flow {number} has an algorithm: call the flow \"external\""
             )));
         };
+        let want = "bytes, a number from 0 on";
+        let window_bytes = arguments::number("set_window", window_bytes, want)?;
         if !(window_bytes.is_finite() && window_bytes >= 0.0) {
             return Err(scenario(format!(
-                "set_window: {window_bytes:?}: want bytes, a number from 0 on"
+                "set_window: {window_bytes:?}: want {want}"
             )));
         }
         window.store((window_bytes as u64).max(1), Ordering::Relaxed);
@@ -414,8 +473,25 @@ impl Simulation {
 }
 
 impl Simulation {
-    fn no_flow(&self, number: usize) -> PyErr {
-        let last = self.windows.len() - 1;
-        scenario(format!("flow {number}: there are flows 0 to {last}"))
+    /// The number of a flow that there is; none: the first.
+    fn number(&self, given: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
+        let Some(given) = given else { return Ok(0) };
+        let number = count("flow", given)?.and_then(|n| usize::try_from(n).ok());
+        number.filter(|n| *n < self.windows.len()).ok_or_else(|| {
+            let last = self.windows.len() - 1;
+            scenario(format!("flow {given}: there are flows 0 to {last}"))
+        })
+    }
+
+    fn status(&self, number: Option<&Bound<'_, PyAny>>) -> PyResult<FlowStatus> {
+        let number = self.number(number)?;
+        let mut running = self.lock()?;
+        let status = guarded(|| Ok(running.simulation.flow(number)))?;
+        // It asked a controller for its gauges.
+        if let Some(error) = self.wrong.take() {
+            running.failed = true;
+            return Err(error);
+        }
+        status.ok_or_else(|| simulation(format!("flow {number}: it has no state")))
     }
 }

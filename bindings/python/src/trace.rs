@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Traces of delivery opportunities.
+use crate::arguments;
 use crate::errors::scenario;
 use crate::table::Table;
 use alcc_results::scenario::open_trace;
@@ -35,14 +36,21 @@ impl Trace {
 #[pymethods]
 impl Trace {
     #[new]
-    #[pyo3(signature = (opportunities_ms, name = "trace"))]
-    fn new(opportunities_ms: Vec<u32>, name: &str) -> PyResult<Self> {
-        let trace = alcc_trace::Trace::new(opportunities_ms);
+    #[pyo3(signature = (opportunities_ms, name = None), text_signature = "(opportunities_ms, name='trace')")]
+    fn new(opportunities_ms: &Bound<'_, PyAny>, name: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let name = name.map(|name| arguments::text("name", name, "a text"));
+        let name = name.unwrap_or_else(|| Ok("trace".to_owned()))?;
+        let times = opportunities_ms.extract();
+        let times: Vec<u32> = times.map_err(|_| {
+            scenario(format!(
+                "trace {name}: opportunities_ms: found {}, expected a list of whole numbers from 0 to {}, in order",
+                arguments::shown(opportunities_ms),
+                u32::MAX
+            ))
+        })?;
+        let trace = alcc_trace::Trace::new(times);
         let trace = trace.map_err(|e| scenario(format!("trace {name}: {e}")))?;
-        Ok(Self {
-            name: name.to_owned(),
-            trace,
-        })
+        Ok(Self { name, trace })
     }
 
     /// Its name in rows.
@@ -88,9 +96,16 @@ impl Trace {
 
 /// The trace in the file `name`, or the synthetic one of that name, generated with `seed`.
 #[pyfunction]
-#[pyo3(signature = (name, seed = 1))]
-pub(crate) fn trace(name: &str, seed: u64) -> PyResult<Trace> {
-    let found = open_trace(name, seed, || File::open(name)).map_err(scenario)?;
+#[pyo3(signature = (name, seed = None), text_signature = "(name, seed=1)")]
+pub(crate) fn trace(name: &Bound<'_, PyAny>, seed: Option<&Bound<'_, PyAny>>) -> PyResult<Trace> {
+    let path = arguments::path("name", name)?;
+    let name = path.display().to_string();
+    let seed = match seed {
+        None => 1,
+        Some(seed) => arguments::count("seed", seed)?
+            .ok_or_else(|| scenario(format!("seed: {seed}: want a whole number from 0 on")))?,
+    };
+    let found = open_trace(&name, seed, || File::open(&path)).map_err(scenario)?;
     Ok(Trace {
         name: found.name,
         trace: found.trace,

@@ -133,6 +133,7 @@ class Controllers(unittest.TestCase):
             (lambda ack: alcc.Allowance(rate_mbps=float("nan")), "rate_mbps=NaN", None),
             (lambda ack: alcc.Allowance(timer_s=9.0), "no method on_timer", None),
             (lambda ack: alcc.Allowance(timer_s=1e308), "timer_s=1e308, but", None),
+            (lambda ack: alcc.Allowance(rate_mbps="3"), "it raised ScenarioError: rate_mbps: found a", alcc.ScenarioError),
             (lambda ack: 10**400, "it answered 1000", None),
             (lambda ack: 10**5000, "it answered an object", None),
             (raises_lines, r"it raised ValueError: one\ntwo\r\n\u{1b}[31m", ValueError),
@@ -183,6 +184,66 @@ class Controllers(unittest.TestCase):
             alcc.simulate(algorithms=[Mine], flow="mine:gain=much")
         with self.assertRaisesRegex(alcc.ScenarioError, "did you mean gain"):
             alcc.simulate(algorithms=[Mine], flow="mine:gian=1")
+
+    def test_gauges_that_are_none_say_so(self):
+        class Gauges(Mine):
+            found = None
+
+            @property
+            def gauges(self):
+                if isinstance(self.found, Exception):
+                    raise self.found
+                return self.found
+
+            @gauges.setter
+            def gauges(self, value):
+                pass
+
+        for found, words in [
+            ([1], r"it has \[1\]: want a dictionary of numbers by name"),
+            ({"mine": "3"}, "it has 'mine': '3': want"),
+            ({"mine": []}, r"it has 'mine': \[\]: want"),
+            ({3: 1.0}, "it has 3: 1.0: want"),
+            (ValueError("mine"), "it raised ValueError: mine"),
+        ]:
+            Gauges.found = found
+            with self.subTest(words):
+                with self.assertRaisesRegex(alcc.ControllerError, rf"Gauges\.gauges at \d.*{words}"):
+                    alcc.simulate(flow=Gauges, duration="5s", series="100ms")
+                simulation = alcc.Simulation(flow=Gauges, duration="5s")
+                simulation.run_until(1.0)
+                with self.assertRaisesRegex(alcc.ControllerError, words):
+                    simulation.gauges()
+                with self.assertRaisesRegex(alcc.SimulationError, "failed before"):
+                    simulation.step("1s")
+        for found in (None, {}, {"mine": None}, {"mine": float("nan")}):
+            Gauges.found = found
+            alcc.simulate(flow=Gauges, duration="2s", series="100ms")
+
+    def test_a_class_that_cannot_be_read_says_so(self):
+        class Silent:
+            def __str__(self):
+                raise ValueError("mine")
+
+        class Default(Mine):
+            def __init__(self, gain=Silent()):
+                pass
+
+        class Paced(Mine):
+            paced = "yes"
+
+        with self.assertRaisesRegex(alcc.ScenarioError, "Default: the default of gain .* ValueError: mine"):
+            alcc.simulate(flow=Default)
+        with self.assertRaisesRegex(alcc.ScenarioError, "Paced: paced: found str, want True or False"):
+            alcc.simulate(flow=Paced)
+
+    def test_a_controller_that_never_answers_is_ended_by_ctrl_c(self):
+        class Endless(alcc.Controller):
+            def on_ack(self, ack):
+                while True:
+                    pass
+
+        self.interrupted(flow=Endless)
 
     def test_names_are_not_taken_twice(self):
         class Verus(Mine):

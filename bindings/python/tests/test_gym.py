@@ -53,13 +53,62 @@ class Environment(unittest.TestCase):
         self.assertAlmostEqual(reward, float(observation[0]), places=4)
         self.assertGreater(reward, 10.0)
 
+    def test_a_reward_that_is_none_says_what_and_where(self):
+        import alcc
+
+        def broken(seen):
+            raise KeyError("rtt")
+
+        def leaves(seen):
+            raise SystemExit(3)
+
+        for reward, words, cause in [
+            (lambda seen: None, "it answered None: want a finite number", None),
+            (lambda seen: float("nan"), "it answered nan", None),
+            (lambda seen: float("-inf"), "it answered -inf", None),
+            (lambda seen: "1.5", "it answered '1.5'", None),
+            (lambda seen: [1.0], r"it answered \[1.0\]", None),
+            (lambda seen: 10**5000, "it answered an object", None),
+            (lambda: 1.0, "it raised TypeError: .* takes 0 positional", TypeError),
+            (broken, "reward .*broken at .*it raised KeyError: 'rtt'", KeyError),
+            (leaves, "it raised SystemExit: 3", SystemExit),
+        ]:
+            env = self.make(reward=reward)
+            env.reset(seed=1)
+            with self.subTest(words), self.assertRaisesRegex(alcc.RewardError, words) as caught:
+                env.step([0.0])
+            self.assertRegex(str(caught.exception), r"^reward .* at 0\.\d+s: ")
+            self.assertTrue(str(caught.exception).isprintable())
+            if cause:
+                self.assertIsInstance(caught.exception.__cause__, cause)
+        env = self.make(reward=lambda seen: seen["loss"] == 0.0)
+        env.reset(seed=1)
+        self.assertEqual(env.step([0.0])[1], 1.0)
+
+    def test_a_seed_that_cannot_be_is_not_kept(self):
+        import alcc
+        from gymnasium.error import Error
+
+        env = self.make()
+        with self.assertRaisesRegex(alcc.ScenarioError, "^seed: found a whole number"):
+            env.reset(seed=10**400)
+        for wrong in (-1, "one"):
+            with self.assertRaises(Error):
+                env.reset(seed=wrong)
+        env.reset()
+        env.step([0.0])
+
     def test_wrong_arguments_are_found_at_once(self):
         import alcc
 
         with self.assertRaisesRegex(alcc.ScenarioError, "did you mean link"):
             self.make(lnik="3mbit")
         for wrong, words in [
-            ({"step": 20}, 'step: found int, expected a time such as "20ms"'),
+            ({"step": 20}, 'step: found a value of type int, expected a time such as "20ms"'),
+            ({"flow": 5}, "flow: found int, expected the other flows"),
+            ({"flow": {}}, "flow: found dict, expected the other flows"),
+            ({"flow": None}, "flow: found NoneType, expected the other flows"),
+            ({"flow": [object()]}, "flow: found a value of type object, expected a string .* or a class"),
             ({"step": "0ms"}, "step: "),
             ({"step": "-1ms"}, "step: "),
             ({"step": "soon"}, "step: "),
@@ -94,7 +143,7 @@ class Environment(unittest.TestCase):
         env = self.make()
         env.reset(seed=1)
         before = env.simulation.now_s
-        for wrong in (None, [], "x", [None], 0.5, {}, [float("nan")], np.array([]), ["x" * 9999]):
+        for wrong in (None, [], "x", [None], 0.5, {}, [float("nan")], np.array([]), ["x" * 9999], ["0.5"], [10**5000]):
             with self.subTest(wrong), self.assertRaisesRegex(InvalidAction, "one number from -1 to 1") as caught:
                 env.step(wrong)
             self.assertLess(len(str(caught.exception)), 200)

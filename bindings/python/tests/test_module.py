@@ -32,6 +32,21 @@ class Scenarios(unittest.TestCase):
             ({"link": [{"rate": "8mbit", "delay": 10**400}]}, "^delay: found a whole number"),
             ({"flow": "cu\nbic\r\x1b[31m"}, r"flow: .*cu\\nbic"),
             ({"flow": "x" * 100_000}, "^flow: .* [.][.][.] "),
+            ({"flow": object()}, "^flow: found a value of type object, expected a string .* or a class"),
+            ({"flow": "\ud800"}, "^flow: found a text that is no Unicode"),
+            ({"link": [{5: "8mbit"}]}, "^link: found a value of type int, expected names such as 'rate'"),
+            ({"link": {"12mbit"}}, "^link: found a value of type set, expected a string .* or a dictionary"),
+            ({"scenario": 5}, "^scenario: found a value of type int, expected the name of a file"),
+            ({"scenario": ["a.toml"]}, "^scenario: found a value of type list, expected the name of a file"),
+            ({"series": 5}, "^series: found a value of type int, expected a time"),
+            ({"series": True}, "^series: found a value of type bool, expected a time"),
+            ({"series": "0ms"}, "^series: "),
+            ({"algorithms": 5}, "^algorithms: found a value of type int, expected a dictionary of classes"),
+            ({"algorithms": "verus"}, "^algorithms: found a value of type str, expected a dictionary"),
+            ({"algorithms": alcc.Controller}, "^algorithms: found a value of type type, expected a dictionary"),
+            ({"algorithms": [5]}, "^algorithms: found a value of type int, expected a class of controllers"),
+            ({"algorithms": {5: alcc.Controller}}, "^algorithms: found a value of type int, expected names"),
+            ({"algorithms": {"own": 5}}, "^controller 5: found no method on_ack"),
         ]
         for arguments, words in cases:
             with self.subTest(words):
@@ -96,6 +111,24 @@ class Steps(unittest.TestCase):
                 simulation.step(span)
         with self.assertRaisesRegex(alcc.ScenarioError, "run_until: "):
             simulation.run_until(float("nan"))
+        for call, words in [
+            (lambda: simulation.step(20), "^step: found a value of type int, expected a time"),
+            (lambda: simulation.step(None), "^step: found a value of type NoneType"),
+            (lambda: simulation.run_until("1s"), "^run_until: found a value of type str, expected seconds"),
+            (lambda: simulation.run_until(10**400), "^run_until: found a whole number of 1329 bits"),
+            (lambda: simulation.set_window("1472", 1), "^set_window: found a value of type str, expected bytes"),
+            (lambda: simulation.set_window(1472, "1"), "^flow: found a value of type str, expected a whole number"),
+            (lambda: simulation.set_window(1472, -1), "^flow -1: there are flows 0 to 1"),
+            (lambda: simulation.flow(-1), "^flow -1: there are flows 0 to 1"),
+            (lambda: simulation.flow(1.5), "^flow: found a value of type float"),
+            (lambda: simulation.flow(10**5000), "^flow: found a whole number of 16610 bits"),
+            (lambda: simulation.gauges([]), "^flow: found a value of type list"),
+            (lambda: alcc.Allowance(window_bytes="1472"), "^window_bytes: found a value of type str, expected a number"),
+            (lambda: alcc.Allowance(timer_s=[]), "^timer_s: found a value of type list"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(alcc.ScenarioError, words):
+                call()
+        self.assertTrue(simulation.step("20ms"))
 
     def test_after_a_failure_nothing_more_is_done(self):
         class Bad(alcc.Controller):
@@ -156,6 +189,34 @@ class Traces(unittest.TestCase):
             alcc.Trace([])
         with self.assertRaisesRegex(alcc.ScenarioError, "scenarios are"):
             alcc.trace("nowhere")
+        for call, words in [
+            (lambda: alcc.Trace("1 2"), "^trace trace: opportunities_ms: found '1 2', expected a list of whole numbers"),
+            (lambda: alcc.Trace(5), "opportunities_ms: found 5"),
+            (lambda: alcc.Trace([-1], name="mine"), r"^trace mine: opportunities_ms: found \[-1\]"),
+            (lambda: alcc.Trace([1.5]), r"opportunities_ms: found \[1.5\]"),
+            (lambda: alcc.Trace([1] * 999 + [None]), r"opportunities_ms: found \[1, .* [.][.][.] .*None\]"),
+            (lambda: alcc.Trace([1], name=5), "^name: found a value of type int, expected a text"),
+            (lambda: alcc.trace(5), "^name: found a value of type int, expected the name of a file"),
+            (lambda: alcc.trace("lte", seed=-1), "^seed: -1: want a whole number from 0 on"),
+            (lambda: alcc.trace("lte", seed="1"), "^seed: found a value of type str"),
+            (lambda: alcc.trace("lte", seed=10**400), "^seed: found a whole number of 1329 bits"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(alcc.ScenarioError, words):
+                call()
+
+    def test_the_name_of_a_trace_of_ones_own_says_nothing_about_it(self):
+        def utilized(**arguments):
+            return alcc.simulate(flow="cubic", duration="5s", **arguments).rows[0]
+
+        # 12 and 6 Mbit/s under one name; and names that are a rate, a channel, or no link at all.
+        fast, slow = (alcc.Trace(times, name="mine") for times in ([1], [2]))
+        both = utilized(link=[fast, slow])
+        self.assertEqual(both["link"], "mine > mine")
+        self.assertAlmostEqual(both["throughput_mbps"], 6.0, delta=0.5)
+        for name in ("3mbit", "lte", "unlimited", "synth:lte"):
+            row = utilized(link=alcc.Trace([1], name=name))
+            self.assertEqual(row["link"], name)
+            self.assertAlmostEqual(row["throughput_mbps"], 12.0, delta=0.7)
 
 
 class Frames(unittest.TestCase):

@@ -5,6 +5,7 @@ import os
 import signal
 import tempfile
 import threading
+import time
 import unittest
 
 import alcc
@@ -16,6 +17,11 @@ class Poison(alcc.Controller):
 
     def on_ack(self, ack):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Steady(alcc.Controller):
+    def on_ack(self, ack):
+        return 1_000_000
 
 
 class Once(alcc.Controller):
@@ -115,6 +121,33 @@ class Here(unittest.TestCase):
         self.assertNotEqual(key({"flow": Once}), key({"flow": Poison}))
         self.assertNotEqual(key({"link": alcc.Trace([1])}), key({"link": alcc.Trace([2])}))
 
+    def test_ctrl_c_ends_it_at_once(self):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        for flow in ("cubic", Steady):
+            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            began = time.perf_counter()
+            with self.subTest(flow), self.assertRaises(KeyboardInterrupt):
+                alcc.sweep({"seed": range(9), "flow": [flow]}, out=self.out, link="1gbit", duration="3000s")
+            self.assertLess(time.perf_counter() - began, 10.0)
+        self.assertEqual(os.listdir(self.out), [])
+
+    def test_where_and_who_are_checked(self):
+        taken = os.path.join(self.out, "taken")
+        open(taken, "w").close()
+        for arguments, words in [
+            ({"out": 5}, "out: found int, want the name of a folder"),
+            ({"out": None}, "out: found NoneType"),
+            ({"out": taken}, "out: no folder can be made: .*exists"),
+            ({"out": taken + "/below"}, "out: no folder can be made: "),
+            ({"out": "a\0b"}, "out: no folder can be made: "),
+            ({"out": self.out, "client": 5}, "client: found int, want a dask.distributed.Client"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(alcc.ScenarioError, f"^sweep: {words}"):
+                alcc.sweep({"seed": [1]}, duration="1s", **arguments)
+        done = alcc.sweep({"stop": [1]}, out=self.out, duration="1s")
+        self.assertRegex(done.errors[0][1], "ScenarioError: .*no key 'stop'")
+
     def test_mistakes(self):
         for grid, words in (({"flow": "cubic"}, "flow: found one value"), ([], "want a dict"), (["x"], "want a dict")):
             with self.assertRaisesRegex(alcc.ScenarioError, words):
@@ -182,6 +215,14 @@ class OnWorkers(unittest.TestCase):
             for name, value in want.items():
                 self.assertEqual(row[name], value, (case, name))
         self.assertEqual(alcc.sweep(grid, out=self.out, client=self.client, duration="10s").ran, 0)
+
+    def test_a_client_that_was_closed_says_so(self):
+        from distributed import Client
+
+        client = Client(self.cluster)
+        client.close()
+        with self.assertRaisesRegex(alcc.SimulationError, "^sweep: the client took no case: "):
+            alcc.sweep({"seed": [1, 2]}, out=self.out, client=client, duration="1s")
 
     def test_a_case_that_kills_workers_is_reported_and_skipped(self):
         done = alcc.sweep({"flow": ["cubic", Poison, "copa"]}, out=self.out, client=self.client, duration="2s")

@@ -32,6 +32,7 @@ from alcc._errors import (
     Error,
     InternalError,
     MissingPackageError,
+    RewardError,
     ScenarioError,
     SimulationError,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "MissingPackageError",
     "Path",
     "Result",
+    "RewardError",
     "ScenarioError",
     "Simulation",
     "SimulationError",

@@ -36,10 +36,14 @@ def options(controller):
     name = getattr(controller, "__qualname__", repr(controller))
     if not isinstance(controller, type) or not callable(getattr(controller, "on_ack", None)):
         raise ScenarioError(f"controller {name}: found no method on_ack: want a class with one")
+    flags = [getattr(controller, flag, False) for flag in ("paced", "ecn")]
+    for flag, value in zip(("paced", "ecn"), flags):
+        if not isinstance(value, bool):
+            raise ScenarioError(f"controller {name}: {flag}: found {type(value).__name__}, want True or False")
     try:
         signature = inspect.signature(controller)
     except (TypeError, ValueError):
-        return [], False, False
+        return [], *flags
     found = []
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -49,12 +53,13 @@ def options(controller):
                 f"controller {name}: the parameter {parameter.name} has no default: give it one"
             )
         if parameter.kind is not parameter.POSITIONAL_ONLY:
-            found.append((parameter.name, parameter.default))
-    return (
-        found,
-        bool(getattr(controller, "paced", False)),
-        bool(getattr(controller, "ecn", False)),
-    )
+            try:
+                text = str(parameter.default)
+            except Exception as error:
+                why = f"the default of {parameter.name} cannot be written out: {type(error).__name__}: {error}"
+                raise ScenarioError(f"controller {name}: {why}") from error
+            found.append((parameter.name, text, parameter.default))
+    return found, *flags
 
 
 def read(default, text):

@@ -22,5 +22,9 @@ class ControllerError(Error, RuntimeError):
     """A controller raised an exception (its __cause__) or gave an answer that is none."""
 
 
+class RewardError(Error, RuntimeError):
+    """A reward of alcc.gym.Env raised an exception (its __cause__) or was no finite number."""
+
+
 class InternalError(Error, RuntimeError):
     """A defect in alcc."""

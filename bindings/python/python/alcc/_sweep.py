@@ -5,8 +5,8 @@ import itertools
 import json
 import os
 
-from alcc._alcc import Trace, __version__, simulate, table_of_error, table_of_json
-from alcc._errors import ScenarioError
+from alcc._alcc import Stop, Trace, __version__, simulate_until, table_of_error, table_of_json
+from alcc._errors import ScenarioError, SimulationError
 from alcc._frames import needed
 
 #: Of the name of a file: 64 bits, so that a million runs do not meet.
@@ -24,11 +24,19 @@ def sweep(grid, *, out, client=None, again=False, **common):
     dies loses nothing: its cases are run elsewhere. A case that fails, or that kills one worker
     after the other, has a row with `error`; it is run again only with again=True.
 
-    Returns a Sweep. Raises ScenarioError for a grid that is none.
+    Returns a Sweep. Raises ScenarioError for a grid that is none, SimulationError for a client that
+    fails.
     """
     parquet = needed("pyarrow.parquet", "alcc.sweep", "sweep")
     cases = [dict(common, **case) for case in expand(grid)]
-    os.makedirs(out, exist_ok=True)
+    if not isinstance(out, (str, os.PathLike)):
+        raise ScenarioError(f"sweep: out: found {type(out).__name__}, want the name of a folder")
+    if client is not None and not hasattr(client, "submit"):
+        raise ScenarioError(f"sweep: client: found {type(client).__name__}, want a dask.distributed.Client")
+    try:
+        os.makedirs(out, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise ScenarioError(f"sweep: out: no folder can be made: {_one_line(error)}") from error
     files = [os.path.join(out, key(case) + ".parquet") for case in cases]
     if len(set(files)) < len(files):
         raise ScenarioError("sweep: two cases of the grid are the same: leave one out")
@@ -145,10 +153,10 @@ def _plain(value):
     raise ScenarioError(f"sweep: found a value of type {type(value).__name__}, want texts, numbers, traces or classes")
 
 
-def _run(case):
+def _run(case, stop=None):
     """What a worker does: the rows, or why there are none."""
     try:
-        return simulate(**case).to_json(), None
+        return simulate_until(stop or Stop(), **case).to_json(), None
     except Exception as error:
         return None, f"{type(error).__name__}: {_one_line(error)}"
 
@@ -158,26 +166,37 @@ def _runs(todo, client):
     if client is None:
         from concurrent.futures import ThreadPoolExecutor, as_completed
 
+        stop = Stop()
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            numbers = {pool.submit(_run, case): number for number, case in todo.items()}
+            numbers = {pool.submit(_run, case, stop): number for number, case in todo.items()}
             try:
                 for future in as_completed(numbers):
                     yield numbers[future], *future.result()
             except BaseException:
-                pool.shutdown(cancel_futures=True)
+                # Leaving this block waits for those that run.
+                stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
                 raise
         return
     distributed = needed("distributed", "alcc.sweep with a client", "sweep")
-    numbers = {
-        client.submit(_run, case, key=f"alcc-{key(case)}", pure=True): number
-        for number, case in todo.items()
-    }
+    try:
+        numbers = {
+            client.submit(_run, case, key=f"alcc-{key(case)}", pure=True): number
+            for number, case in todo.items()
+        }
+    except Exception as error:
+        why = f"{type(error).__name__}: {_one_line(error)}"
+        raise SimulationError(f"sweep: the client took no case: {why}") from error
     try:
         for future in distributed.as_completed(list(numbers)):
             try:
                 yield numbers[future], *future.result()
             except distributed.KilledWorker as error:
                 yield numbers[future], None, f"KilledWorker: {_one_line(error)}"
+            except Exception as error:
+                # Not the case's fault: it has no row, and a sweep that is begun again runs it.
+                why = f"{type(error).__name__}: {_one_line(error)}"
+                raise SimulationError(f"sweep: no worker could run case {numbers[future]}: {why}") from error
     finally:
         client.cancel(list(numbers))
 

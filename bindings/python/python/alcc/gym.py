@@ -2,8 +2,8 @@
 """A Gymnasium environment: an agent sets the window of a flow, step by step."""
 import math
 
-from alcc._alcc import Simulation
-from alcc._errors import ScenarioError
+from alcc._alcc import Simulation, one_line
+from alcc._errors import RewardError, ScenarioError
 from alcc._frames import needed
 
 gymnasium = needed("gymnasium", "alcc.gym", "gym")
@@ -38,7 +38,8 @@ class Env(gymnasium.Env):
     `flow` are the other flows. reset(seed=N) is the seed of the scenario.
 
     Raises ScenarioError for wrong arguments; step raises gymnasium.error.InvalidAction for what is
-    no number, and ResetNeeded before the first reset and after the end of an episode.
+    no number, ResetNeeded before the first reset and after the end of an episode, and RewardError
+    for a reward that raises or is no finite number.
     """
 
     metadata = {"render_modes": []}
@@ -48,7 +49,11 @@ class Env(gymnasium.Env):
             raise ScenarioError(
                 f"reward: found {type(reward).__name__}, expected a function of a dictionary of the observations"
             )
-        company = [flow] if isinstance(flow, (str, type)) else list(flow)
+        if not isinstance(flow, (str, type, list, tuple)):
+            raise ScenarioError(
+                f"flow: found {type(flow).__name__}, expected the other flows: a text, a class or a list of these"
+            )
+        company = list(flow) if isinstance(flow, (list, tuple)) else [flow]
         self._options = dict(options, flow=["external", *company])
         self._step = step
         self._reward = reward or default_reward
@@ -58,15 +63,14 @@ class Env(gymnasium.Env):
         self.observation_space = gymnasium.spaces.Box(0.0, most, (len(OBSERVATIONS),), np.float32)
         self._simulation = None
         # A wrong argument is found here and not in the first reset.
-        if not isinstance(step, str):
-            raise ScenarioError(f'step: found {type(step).__name__}, expected a time such as "20ms"')
         Simulation(**self._options).step(step)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        if seed is not None:
-            self._seed = seed
-        self._simulation = Simulation(**dict(self._options, seed=self._seed))
+        # One that cannot be is not kept.
+        seed = self._seed if seed is None else seed
+        self._simulation = Simulation(**dict(self._options, seed=seed))
+        self._seed = seed
         self._window = float(10 * MSS)
         self._min_rtt = math.inf
         self._before = (0.0, 0, 0, 0)
@@ -83,7 +87,7 @@ class Env(gymnasium.Env):
         self._simulation.set_window(self._window)
         goes_on = self._simulation.step(self._step)
         observation, values = self._observe()
-        reward = float(self._reward(dict(zip(OBSERVATIONS, values))))
+        reward = self._rewarded(dict(zip(OBSERVATIONS, values)))
         # The end of the window is a limit of time and no end of the task.
         return observation, reward, False, not goes_on, {}
 
@@ -91,6 +95,21 @@ class Env(gymnasium.Env):
     def simulation(self):
         """The alcc.Simulation of this episode: now_s, result() and so on."""
         return self._simulation
+
+    def _rewarded(self, seen):
+        try:
+            answer = self._reward(seen)
+        except (Exception, SystemExit) as error:
+            self._no_reward(f"it raised {type(error).__name__}: {error}", error)
+        reward = _number(answer)
+        if not math.isfinite(reward):
+            self._no_reward(f"it answered {_shown(answer)}: want a finite number")
+        return reward
+
+    def _no_reward(self, what, cause=None):
+        name = getattr(self._reward, "__qualname__", type(self._reward).__qualname__)
+        text = f"reward {name} at {self._simulation.now_s:.6f}s: {what}"
+        raise RewardError(one_line(text)) from cause
 
     def _observe(self):
         status = self._simulation.flow(0)
@@ -117,16 +136,30 @@ class Env(gymnasium.Env):
         return np.array(values, np.float32), values
 
 
+def _number(value):
+    """NaN for what is none: a text with a number in it is none either."""
+    try:
+        return math.nan if isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _shown(value):
+    # It may be what a network gave for many environments: its beginning will do.
+    try:
+        return " ".join(repr(value).split())[:60]
+    except Exception:
+        return "an object"
+
+
 def _power(action):
     try:
-        power = float(action[0])
-    except (TypeError, ValueError, LookupError, OverflowError):
+        power = _number(action[0])
+    except (TypeError, LookupError):
         power = math.nan
     if math.isnan(power):
-        # It may be what a network gave for many environments: its beginning will do.
-        found = " ".join(repr(action).split())[:60]
         raise gymnasium.error.InvalidAction(
-            f"alcc.gym.Env.step: found {found}, expected one number from -1 to 1 in an array"
+            f"alcc.gym.Env.step: found {_shown(action)}, expected one number from -1 to 1 in an array"
         )
     return min(max(power, -1.0), 1.0)
 
