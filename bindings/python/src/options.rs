@@ -218,6 +218,9 @@ impl Reader<'_> {
             value.str()?.to_string()
         } else if let Ok(path) = value.extract::<PathBuf>() {
             path.display().to_string()
+        } else if let Ok(number) = value.extract::<i128>() {
+            // NumPy's whole numbers are no int.
+            number.to_string()
         } else {
             let want = match key {
                 "flow" => "a string such as \"cubic\", or a class of controllers",

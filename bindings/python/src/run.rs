@@ -46,7 +46,11 @@ impl Probe for Watch {
         if !self.wrong.is() {
             let looked = Python::attach(|py| {
                 py.check_signals()?;
-                if self.stop.as_ref().is_some_and(|s| s.load(Ordering::Relaxed)) {
+                if self
+                    .stop
+                    .as_ref()
+                    .is_some_and(|s| s.load(Ordering::Relaxed))
+                {
                     return Err(PyKeyboardInterrupt::new_err(()));
                 }
                 // Others want to run too, also while a controller in Python keeps the lock.

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::path::Path;
 
 /// When a link can deliver a packet of 1500 bytes: milliseconds, from the start; it repeats.
 ///
@@ -40,6 +41,11 @@ impl Trace {
     fn new(opportunities_ms: &Bound<'_, PyAny>, name: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let name = name.map(|name| arguments::text("name", name, "a text"));
         let name = name.unwrap_or_else(|| Ok("trace".to_owned()))?;
+        if Path::new(&name).file_name().is_none() {
+            return Err(scenario(format!(
+                "name: '{name}' cannot be that of a trace: choose a word"
+            )));
+        }
         let times = opportunities_ms.extract();
         let times: Vec<u32> = times.map_err(|_| {
             scenario(format!(

@@ -58,6 +58,13 @@ class Scenarios(unittest.TestCase):
         with self.assertRaisesRegex(alcc.ScenarioError, "no such file"):
             alcc.simulate("nowhere.toml")
 
+    @needs("numpy")
+    def test_numbers_of_numpy_are_numbers(self):
+        import numpy as np
+
+        own = alcc.simulate(flow="cubic", duration="2s", seed=3, loss=0.01).rows
+        self.assertEqual(alcc.simulate(flow="cubic", duration="2s", seed=np.int64(3), loss=np.float64(0.01)).rows, own)
+
     def test_a_run_that_would_not_end_is_given_up(self):
         with self.assertRaisesRegex(alcc.SimulationError, "given up after"):
             alcc.simulate(flow="cubic", max_events=1000)
@@ -196,6 +203,8 @@ class Traces(unittest.TestCase):
             (lambda: alcc.Trace([1.5]), r"opportunities_ms: found \[1.5\]"),
             (lambda: alcc.Trace([1] * 999 + [None]), r"opportunities_ms: found \[1, .* [.][.][.] .*None\]"),
             (lambda: alcc.Trace([1], name=5), "^name: found a value of type int, expected a text"),
+            (lambda: alcc.Trace([1], name=".."), "^name: '..' cannot be that of a trace"),
+            (lambda: alcc.Trace([1], name=""), "^name: '' cannot be that of a trace"),
             (lambda: alcc.trace(5), "^name: found a value of type int, expected the name of a file"),
             (lambda: alcc.trace("lte", seed=-1), "^seed: -1: want a whole number from 0 on"),
             (lambda: alcc.trace("lte", seed="1"), "^seed: found a value of type str"),
@@ -251,6 +260,8 @@ class Frames(unittest.TestCase):
         points = alcc.simulate(flow=["cubic", "verus"], duration="5s").plot()
         self.assertEqual(len(points.axes[0].lines), 2)
         figure.savefig(os.devnull, format="png")
+        # Before anything was delivered.
+        alcc.Simulation(flow="cubic", duration="5s").result().plot()
 
 
 class Module(unittest.TestCase):

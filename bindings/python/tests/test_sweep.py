@@ -154,6 +154,18 @@ class Here(unittest.TestCase):
                 alcc.sweep(grid, out=self.out)
         with self.assertRaisesRegex(alcc.ScenarioError, "the same"):
             alcc.sweep({"seed": [1, 1]}, out=self.out)
+        within = []
+        within.append(within)
+        with self.assertRaisesRegex(alcc.ScenarioError, "a list within itself"):
+            alcc.sweep({"flow": [within]}, out=self.out)
+
+    @needs("numpy")
+    def test_a_range_of_numpy_is_that_of_python(self):
+        import numpy as np
+
+        one = alcc.sweep({"seed": np.arange(1, 3)}, out=self.out, flow="cubic", duration="1s")
+        two = alcc.sweep({"seed": [1, 2]}, out=self.out, flow="cubic", duration="1s")
+        self.assertEqual((one.ran, two.ran, one.errors), (2, 0, []))
 
 
 @needs("pyarrow", "distributed")

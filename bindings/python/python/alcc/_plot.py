@@ -16,7 +16,10 @@ def plot(result):
         figure = figures.Figure(figsize=(7, 5), layout="constrained")
         axes = figure.subplots()
         for row in rows:
-            axes.plot(row["delay_mean_ms"], row["throughput_mbps"], "o", label=label(row))
+            # Nothing was delivered: it has no delay, but its name in the legend.
+            delay = row["delay_mean_ms"]
+            delay = float("nan") if delay is None else delay
+            axes.plot(delay, row["throughput_mbps"], "o", label=label(row))
         axes.set_xlabel("mean delay, ms")
         axes.set_ylabel("throughput, Mbit/s")
         axes.legend()

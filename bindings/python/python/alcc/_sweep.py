@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import operator
 import os
 
 from alcc._alcc import Stop, Trace, __version__, simulate_until, table_of_error, table_of_json
@@ -121,7 +122,10 @@ def _names(case):
 
 def key(case):
     """A name for the case: that of the same arguments, files and classes, with this version."""
-    said = json.dumps([__version__, _plain(case)], sort_keys=True)
+    try:
+        said = json.dumps([__version__, _plain(case)], sort_keys=True)
+    except RecursionError:
+        raise ScenarioError("sweep: found a list within itself, want texts, numbers, traces or classes") from None
     return hashlib.sha256(said.encode()).hexdigest()[:KEY_DIGITS]
 
 
@@ -150,6 +154,9 @@ def _plain(value):
         return ["integer", hex(value)]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if hasattr(value, "__index__"):
+        # NumPy's whole numbers are no int.
+        return operator.index(value)
     raise ScenarioError(f"sweep: found a value of type {type(value).__name__}, want texts, numbers, traces or classes")
 
 
