@@ -7,13 +7,22 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::unistd::Pid;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// Why a program cannot be started, and what would help.
 pub(crate) fn not_started(name: &str, why: &io::Error) -> Failure {
+    let found = Path::new(name).metadata().ok();
+    let found = found.filter(|_| name.contains('/'));
     Failure::usage(match why.kind() {
+        io::ErrorKind::NotFound if found.is_some() => format!(
+            "start {name}: what runs it is not there: look at its first line (#!), or whether it is for another machine"
+        ),
         io::ErrorKind::NotFound => {
             format!("start {name}: not found: install it, or give its full path")
+        }
+        io::ErrorKind::PermissionDenied if found.is_some_and(|it| it.is_dir()) => {
+            format!("start {name}: it is a folder: name a program")
         }
         io::ErrorKind::PermissionDenied => {
             format!("start {name}: no permission to run it, or to look into a folder of PATH")

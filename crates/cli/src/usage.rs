@@ -5,20 +5,27 @@ use crate::output::{note, print};
 use alcc_units::want_number;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command, Parser};
+use clap::{Arg, ArgMatches, Command, Parser};
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 /// Reads the words of the command line. Help and version are printed here: then, and after a
 /// mistake, there is nothing to run.
 pub(crate) fn parse<T: Parser>() -> Result<T, Result<ExitCode, Failure>> {
-    let words = joined(std::env::args_os().collect());
+    let mut words = joined(std::env::args_os().collect());
+    // The help of the help is the help.
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.retain(|word| word != "--help" && word != "-h");
+    }
     let mut program = T::command();
     let matches = program.try_get_matches_from_mut(&words);
     let wrong = |error: clap::Error| answer(&error, &words, &program);
     let matches = matches.map_err(wrong)?;
-    if let Some(what) = empty(&program, &matches) {
+    let typed = typed(&program, &matches);
+    if let Some(what) = empty(&typed).or_else(|| overwritten(&typed)) {
         let (name, _) = command(&program, &words);
         let what = format!("{what}; see '{name} --help'");
         return Err(Err(Failure::usage(what)));
@@ -26,27 +33,92 @@ pub(crate) fn parse<T: Parser>() -> Result<T, Result<ExitCode, Failure>> {
     T::from_arg_matches(&matches).map_err(wrong)
 }
 
-/// What is wrong if a value is an empty word: a shell makes such of a variable that is not set, and
-/// no option means anything by it. Of CMD only the name is looked at: its words are its own.
-fn empty(program: &Command, matches: &ArgMatches) -> Option<String> {
+/// An option or word of the command, and what was typed for it. Of CMD only the name: its words are
+/// its own.
+type Typed<'a> = (&'a Arg, Vec<&'a OsStr>);
+
+fn typed<'a>(program: &'a Command, matches: &'a ArgMatches) -> Vec<Typed<'a>> {
     if let Some((name, below)) = matches.subcommand() {
-        return empty(program.find_subcommand(name)?, below);
+        let command = program.find_subcommand(name);
+        return command.map_or_else(Vec::new, |command| typed(command, below));
     }
-    program.get_arguments().find_map(|arg| {
+    let of = |arg: &'a Arg| {
         let id = arg.get_id().as_str();
         if matches.value_source(id) != Some(ValueSource::CommandLine) {
             return None;
         }
         let of_cmd = arg.is_trailing_var_arg_set() || arg.is_last_set();
         let ours = if of_cmd { 1 } else { usize::MAX };
-        let mut values = matches.get_raw(id)?.take(ours);
-        values.any(OsStr::is_empty).then(|| {
-            let name = match arg.get_long() {
-                Some(option) => format!("--{option}"),
-                None => id.to_uppercase(),
+        Some((arg, matches.get_raw(id)?.take(ours).collect()))
+    };
+    program.get_arguments().filter_map(of).collect()
+}
+
+fn name(arg: &Arg) -> String {
+    match arg.get_long() {
+        Some(option) => format!("--{option}"),
+        None => {
+            let name = arg.get_value_names().and_then(<[_]>::first);
+            name.map_or_else(|| arg.get_id().as_str().to_uppercase(), ToString::to_string)
+        }
+    }
+}
+
+/// What is wrong if a value is an empty word: a shell makes such of a variable that is not set, and
+/// no option means anything by it.
+fn empty(typed: &[Typed<'_>]) -> Option<String> {
+    let is_empty = |(_, values): &&Typed<'_>| values.iter().any(|value| value.is_empty());
+    let (arg, _) = typed.iter().find(is_empty)?;
+    Some(format!(
+        "'{}' is an empty word: give a value (a shell variable that is not set?)",
+        name(arg)
+    ))
+}
+
+/// The options that name a file to be written.
+const OUTPUTS: &[&str] = &[
+    "csv",
+    "html",
+    "json",
+    "json-out",
+    "out",
+    "output",
+    "pcap",
+    "profile",
+    "qlog",
+    "series",
+    "transfers",
+];
+
+/// What is wrong if a file that would be written is that of another option, or one that is read: it
+/// would be lost.
+fn overwritten(typed: &[Typed<'_>]) -> Option<String> {
+    let is_output = |arg: &Arg| {
+        let mut names = arg.get_value_names().unwrap_or_default().iter();
+        arg.get_long().is_some_and(|long| OUTPUTS.contains(&long))
+            && names.any(|name| name.contains("FILE"))
+    };
+    let outputs = typed.iter().filter(|(arg, _)| is_output(arg));
+    let mut outputs = outputs.flat_map(|(arg, files)| files.iter().map(move |file| (arg, *file)));
+    outputs.find_map(|(output, file)| {
+        let mut others = typed
+            .iter()
+            .filter(|(arg, _)| arg.get_id() != output.get_id());
+        let (other, _) = others.find(|(other, values)| {
+            let is_it = |value: &&OsStr| match (fs::metadata(file), fs::metadata(value)) {
+                (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
+                // Of two that are not there yet the names are compared.
+                (Err(_), Err(_)) => is_output(other) && file == *value,
+                _ => false,
             };
-            format!("'{name}' is an empty word: give a value (a shell variable that is not set?)")
-        })
+            values.iter().any(is_it)
+        })?;
+        Some(format!(
+            "{} {}: it is the file of {}, which would be overwritten: choose another name",
+            name(output),
+            file.to_string_lossy(),
+            name(other)
+        ))
     })
 }
 
@@ -224,11 +296,11 @@ fn unfinished(program: &Command, words: &[OsString]) -> String {
 fn command<'a>(program: &'a Command, words: &[OsString]) -> (String, &'a Command) {
     let (mut name, mut at) = (program.get_name().to_owned(), program);
     for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
+        // Options may come before it, and "help" before all.
+        if word.starts_with('-') || word == "help" {
+            continue;
+        }
         let Some(below) = at.find_subcommand(word) else {
-            // Options may come before it.
-            if word.starts_with('-') {
-                continue;
-            }
             break;
         };
         at = below;
@@ -248,7 +320,7 @@ mod tests {
         let found = |line: &str| {
             let words = line.split(' ');
             let matches = program.clone().try_get_matches_from(words).unwrap();
-            empty(&program, &matches)
+            empty(&typed(&program, &matches))
         };
         for (line, part) in [
             ("alcc sim --link ", "'--link' is an empty word"),

@@ -137,7 +137,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "A,B", conflicts_with_all = ["emu", "schemes", "csv", "json", "reference"])]
     tuned: Option<String>,
     /// With --reference: only lines whose set, link or flow contains this
-    #[arg(long, value_name = "TEXT", requires = "reference")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "reference",
+        conflicts_with = "schemes"
+    )]
     only: Option<String>,
     /// Print one JSON object instead of the tables
     #[arg(long)]
@@ -251,8 +256,13 @@ fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
 /// Tuned profiles beside the original ones: a table on standard output.
 fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> {
     let algorithms: Vec<&str> = algorithms.split(',').collect();
-    let traces = one_folder(args)?;
     let registry = args.plugins.registry()?;
+    for algorithm in &algorithms {
+        registry
+            .build(&algorithm.parse().map_err(Failure::usage)?)
+            .map_err(Failure::usage)?;
+    }
+    let traces = one_folder(args)?;
     let workers = args.jobs.map_or_else(processors, usize::from);
     let stop = stop_flag()?;
     let mut bar = Bar::new();
@@ -315,8 +325,8 @@ pub(crate) fn carry_out(
         }
         other => other.map_err(failure)?,
     };
-    let skipped = skipped.iter().map(|file| format!("skipped: {file}"));
-    results.notes.splice(0..0, skipped);
+    let told = skipped.iter().map(|file| format!("skipped: {file}"));
+    results.notes.splice(0..0, told);
     let page = board::write(&results, out).map_err(Failure::failed)?;
     if let Some(file) = csv {
         board::write_file(file, &alcc_results::csv(&results.flows)).map_err(Failure::failed)?;
@@ -326,13 +336,13 @@ pub(crate) fn carry_out(
         print(format_args!("{text}\n"))?;
         note(format_args!("report: {}", page.display()));
     } else {
-        print(text(&results, out, &page))?;
+        print(text(&results, skipped.len(), out, &page))?;
     }
     failed_runs(&results)
 }
 
-/// For people.
-fn text(results: &Results, out: &Path, page: &Path) -> String {
+/// For people, who have been `told` the first notes already.
+fn text(results: &Results, told: usize, out: &Path, page: &Path) -> String {
     let mut text = board::table(results);
     if !results.summary.twins.is_empty() {
         let _ = writeln!(text, "\n{}", twin::table(&results.summary.twins));
@@ -343,7 +353,7 @@ fn text(results: &Results, out: &Path, page: &Path) -> String {
         let _ = writeln!(text, "for the documentation: {}", page.display());
     }
     let _ = writeln!(text, "report: {}", page.display());
-    for note in &results.notes {
+    for note in results.notes.iter().skip(told) {
         let _ = writeln!(text, "note: {note}");
     }
     if !results.summary.sentence.is_empty() {

@@ -220,6 +220,9 @@ fn start_failure(args: &Args, error: &StartError) -> Failure {
             "{error}: check the name in --to {}, or give its address",
             args.to
         ),
+        StartError::Itself(_) => {
+            format!("{error}: give --to the server's address, or --listen another port")
+        }
         StartError::System(_) => error.to_string(),
     })
 }

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -23,9 +24,13 @@ fn folder() -> tempfile::TempDir {
         ("half.toml", b"only = [443]\n"),
         ("under.toml", b"[[port]]\nport = 443\nunder = \"cubic\"\n"),
         ("notes.txt", b"nonsense"),
+        ("steps.csv", b"seconds,mbps\n"),
+        ("script.sh", b"#!/nosuch/interpreter\n"),
     ] {
         fs::write(dir.path().join(name), content).unwrap();
     }
+    let script = dir.path().join("script.sh");
+    fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir(dir.path().join("dir")).unwrap();
     fs::create_dir(dir.path().join("runtime")).unwrap();
     dir
@@ -80,6 +85,8 @@ fn a_wrong_command_line_is_answered_in_one_line() {
         !dir.path().join("began").exists(),
         "CMD was started although its report cannot be written"
     );
+    let trace = fs::read(dir.path().join("good.trace")).unwrap();
+    assert_eq!(trace, b"1\n2\n3\n", "what was read was overwritten");
     // No test that loads them runs beside this one.
     let controls = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let controls = fs::read_to_string(controls).unwrap_or_default();
@@ -238,6 +245,8 @@ fn help_goes_to_standard_output() {
     for line in [
         "--help",
         "help",
+        "help --help",
+        "help trace --help",
         "sim --help",
         "ctl off --help",
         "--version",

@@ -2,11 +2,78 @@
 //! Command lines that are wrong, or end in failure.
 
 /// What is typed, and what the answer has to contain. In the folder are good.trace, bad.trace (a
-/// word in line 2), empty.trace, random.bin, bad.toml, notes.txt and a folder `dir`. `EMPTY` is a
-/// word of no letters, as a shell makes of "$UNSET".
+/// word in line 2), empty.trace, random.bin, bad.toml, notes.txt, steps.csv (names of columns alone),
+/// script.sh (for an interpreter that is not there) and a folder `dir`. `EMPTY` is a word of no
+/// letters, as a shell makes of "$UNSET".
 pub(super) const WRONG: &[(&str, &str)] = &[
     ("nosuch", "'nosuch'"),
     ("smi", "'smi'"),
+    ("help nosuch", "see 'alcc --help'"),
+    ("help trace nosuch", "see 'alcc trace --help'"),
+    ("sim --series x --pcap x", "it is the file of --"),
+    (
+        "sim --qlog good.trace --link good.trace",
+        "it is the file of --link",
+    ),
+    (
+        "send --file good.trace --series good.trace 127.0.0.1:1",
+        "--series good.trace: it is the file of --file",
+    ),
+    (
+        "send --file good.trace --series ./good.trace 127.0.0.1:1",
+        "would be overwritten",
+    ),
+    ("recv --out x --series x", "it is the file of --"),
+    (
+        "run --json-out good.trace -- ./good.trace",
+        "the file of CMD",
+    ),
+    (
+        "trial --html x --json-out x -- touch began",
+        "the file of --",
+    ),
+    (
+        "trace plot good.trace --output good.trace",
+        "the file of TRACE",
+    ),
+    (
+        "trace convert good.trace --output good.trace",
+        "the file of INPUT",
+    ),
+    (
+        "trace combine good.trace --output good.trace",
+        "the file of TRACE",
+    ),
+    (
+        "compare --sim --traces good.trace --csv good.trace",
+        "the file of --traces",
+    ),
+    ("sim --steps steps.csv", "want lines of numbers"),
+    ("run ./dir", "it is a folder: name a program"),
+    ("run ./script.sh", "its first line (#!)"),
+    ("run --cc alcc-budget -- true", "did you mean budget?"),
+    ("emulate --queue codel -- true", "give --down, --up or both"),
+    (
+        "emulate --queue-up codel --down 12mbit -- true",
+        "give --up",
+    ),
+    ("emulate --up 12mbit,6mbit true", "--up: '12mbit,6mbit'"),
+    (
+        "proxy --listen 127.0.0.77:8061 --to 127.0.0.77:8061",
+        "the proxy itself listens there",
+    ),
+    (
+        "compare --sim --tuned nope --traces dir",
+        "no algorithm 'nope'",
+    ),
+    (
+        "compare --sim --traces good.trace --schemes cubic --only x",
+        "'--only <TEXT>'",
+    ),
+    (
+        "send --transport quic --cc verus --ca nosuch 127.0.0.1:1",
+        "nosuch: there is no such file",
+    ),
     ("bpf", "load, status or unload"),
     ("ctl", "off, on, reload or cc"),
     ("ctl --json", "off, on, reload or cc"),
@@ -450,6 +517,11 @@ pub(super) const WRONG: &[(&str, &str)] = &[
 pub(super) const FAILED: &[(&str, &str)] = &[
     ("sim --max-events 1000", "given up after 1001 events"),
     ("send --size 1k 127.0.0.1:1", "nobody listens there"),
+    ("send --size 1k 127.0.0.1:1", "with the same --transport"),
+    (
+        "send --transport quic --cc verus --insecure --connect-timeout 200ms 127.0.0.1:1",
+        "'alcc recv --transport quic'",
+    ),
     ("top --once --run 1", "'alcc run'"),
     ("log --run 1", "'alcc run'"),
     ("ctl --run 1 off", "'alcc run'"),

@@ -218,6 +218,13 @@ impl Changes {
             }
             steps.push(step);
         }
+        if steps.is_empty() {
+            return Err(wrong(
+                line,
+                &names.join(","),
+                "lines of numbers below the column names",
+            ));
+        }
         Ok(Self::of(steps))
     }
 

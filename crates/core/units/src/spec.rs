@@ -387,9 +387,11 @@ impl<'a> Options<'a> {
 /// `westwood`. Upper and lower case count as equal.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let word = word.to_ascii_lowercase();
+    // A scheme of a comparison is written so.
+    let word = word.strip_prefix("alcc-").unwrap_or(&word);
     let longer = |k: &str| word.chars().count().max(k.chars().count());
     known
-        .map(|k| (edits(&word, &k.to_ascii_lowercase()), k))
+        .map(|k| (edits(word, &k.to_ascii_lowercase()), k))
         .filter(|(distance, k)| *distance <= (longer(k) / 3).clamp(1, 2) && *distance < k.len())
         .min()
         .map(|(_, k)| k.to_owned())

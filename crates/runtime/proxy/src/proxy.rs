@@ -49,6 +49,9 @@ pub enum StartError {
     /// The server's name has no address now.
     #[error("look up {0}: {1}")]
     Resolve(Target, io::Error),
+    /// The server is the proxy itself: a connection would go round until no descriptor is left.
+    #[error("relay to {0}: the proxy itself listens there")]
+    Itself(Target),
     /// The machine is short of something.
     #[error("start the proxy: {0}")]
     System(#[from] io::Error),
@@ -91,11 +94,21 @@ impl Proxy {
         let addresses = listeners
             .iter()
             .map(std::net::TcpListener::local_addr)
-            .collect::<io::Result<_>>()?;
+            .collect::<io::Result<Vec<SocketAddr>>>()?;
         let to = config
             .to
             .resolve()
             .map_err(|e| StartError::Resolve(config.to.clone(), e))?;
+        let is_own = |server: &SocketAddr| {
+            let is_it = |own: &SocketAddr| {
+                let every = own.ip().is_unspecified() && server.ip().is_loopback();
+                own.port() == server.port() && (every || own.ip() == server.ip())
+            };
+            addresses.iter().any(is_it)
+        };
+        if to.iter().any(is_own) {
+            return Err(StartError::Itself(config.to.clone()));
+        }
         let shared = Arc::new(Shared {
             selection: config.selection.clone(),
             under: settings.under.take(),

@@ -93,7 +93,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) quiet: bool,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(super) command: Vec<OsString>,
 }
 
@@ -117,8 +117,23 @@ impl Args {
                 "steps of the rate: there is no bottleneck to change: give --down, --up or both",
             ));
         }
-        let (down, own) = self.bottleneck(asked.down.as_deref())?;
-        let (up, _) = self.bottleneck(asked.up.as_deref())?;
+        let no_up = asked.up.is_none();
+        for (idle, option, needs) in [
+            (
+                self.queue.is_some() && asked.down.is_none() && no_up,
+                "--queue",
+                "--down, --up or both",
+            ),
+            (self.queue_up.is_some() && no_up, "--queue-up", "--up"),
+        ] {
+            if idle {
+                return Err(Failure::usage(format!(
+                    "{option}: a queue stands before a bottleneck, and there is none: give {needs}"
+                )));
+            }
+        }
+        let (down, own) = self.bottleneck("--down", asked.down.as_deref())?;
+        let (up, _) = self.bottleneck("--up", asked.up.as_deref())?;
         let [radio, radio_up] = RadioSpec::both(asked.radio, own).map_err(Failure::usage)?;
         let direction = |rate, queue: &QueueSpec, loss, changes: Changes, radio| DirectionSpec {
             changes,
@@ -177,7 +192,11 @@ impl Args {
     }
 
     /// A bottleneck, and what its radio link adds if it is a synthetic trace.
-    fn bottleneck(&self, name: Option<&OsStr>) -> Result<(RateSpec, Radios), Failure> {
+    fn bottleneck(
+        &self,
+        option: &str,
+        name: Option<&OsStr>,
+    ) -> Result<(RateSpec, Radios), Failure> {
         let Some(name) = name else {
             return Ok((RateSpec::Unlimited, [&[]; 2]));
         };
@@ -186,7 +205,7 @@ impl Args {
         if looks_like_a_rate(&text) && !Path::new(name).exists() {
             return positive::<Rate>(&text)
                 .map(|rate| (RateSpec::Fixed(rate), [&[][..]; 2]))
-                .map_err(|e| Failure::usage(format!("bottleneck: {e}, or name a trace file")));
+                .map_err(|e| Failure::usage(format!("{option}: {e}, or name a trace file")));
         }
         load_link_trace(name, self.seed).map(|it| (RateSpec::Trace(it.trace), it.radio))
     }

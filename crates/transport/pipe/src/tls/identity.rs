@@ -101,6 +101,9 @@ pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
 fn words(why: &rustls::pki_types::pem::Error) -> String {
     use rustls::pki_types::pem::Error as Pem;
     match why {
+        Pem::Io(why) if why.kind() == std::io::ErrorKind::NotFound => {
+            "there is no such file".to_owned()
+        }
         Pem::Io(why) => why.to_string(),
         Pem::NoItemsFound => "there is none in it".to_owned(),
         _ => "it makes no sense".to_owned(),
