@@ -32,7 +32,7 @@ pub(crate) fn receiver(text: &str) -> Result<Target, String> {
 pub(crate) fn note_cleartext(about: &About) {
     if about.takes.tls == Tls::Never && !about.is_above_tcp() {
         note(format_args!(
-            "alcc: --transport {} is for measuring: nothing of it is encrypted",
+            "alcc: --transport {} is for measuring: it is not encrypted",
             about.name
         ));
     }

@@ -90,7 +90,7 @@ impl End {
         assert_eq!(status.code(), Some(1), "{said}");
         let lines: Vec<&str> = said
             .lines()
-            .filter(|l| !l.ends_with("nothing of it is encrypted"))
+            .filter(|l| !l.ends_with("it is not encrypted"))
             .filter(|l| l.split_whitespace().nth(1) != Some("%"))
             .collect();
         assert!(lines.len() == 1 && lines[0].starts_with("alcc: "), "{said}");

@@ -221,6 +221,7 @@ fn the_summary_names_the_port_and_another_transport_is_asked_about() {
     let inband = ["--transport", "in-band", "--cc", "cubic", "--size", "9k"];
     let hint = "does 'alcc recv' there have --transport in-band and the same --carrier?";
     place.send(&inband).fails(1, hint);
+    recv.says("have both ends the same --transport?");
     drop(recv);
 }
 

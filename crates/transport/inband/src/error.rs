@@ -45,7 +45,7 @@ impl fmt::Display for Error {
         match self {
             Self::Foreign(first) => write!(
                 f,
-                "the peer does not speak ALCC in-band: it sent {}; is another service on that port?",
+                "the peer does not speak ALCC in-band: it sent {}; is another service on that port, or has the other end another --transport?",
                 who(first)
             ),
             Self::Version(v) => write!(

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 /// What helps if nobody listens where the receiver should.
-pub const REMEDY: &str = "start 'alcc recv' on that host";
+pub const REMEDY: &str = "start 'alcc recv' on that host, with the same --transport";
 /// How often the round-trip time is noted.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 

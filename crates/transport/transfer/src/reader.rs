@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Wrong {
     /// The first bytes are not ours.
-    #[error("the peer does not send what 'alcc send' sends")]
+    #[error("the peer does not send what 'alcc send' sends: have both ends the same --transport?")]
     Stranger,
     /// Of another time.
     #[error("the peer sends version {0} of the format, and we know {VERSION} and {RESUMING}: use the same alcc at both ends", VERSION = crate::VERSION, RESUMING = crate::RESUMING)]

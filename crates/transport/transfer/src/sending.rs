@@ -114,6 +114,9 @@ impl From<io::Error> for Broken {
     }
 }
 
+/// What helps if the receiver has gone.
+const ASK: &str = "see what 'alcc recv' says, and whether both ends have the same --transport";
+
 impl Broken {
     /// Another connection may do better.
     pub(crate) fn is_cut(&self) -> bool {
@@ -136,7 +139,7 @@ impl Broken {
         Failure::failed(match self {
             Self::Connect(why) => return why,
             Self::Unconfirmed => format!(
-                "send to {to}: the receiver ended the connection without confirming what it got: see what 'alcc recv' says"
+                "send to {to}: the receiver ended the connection without confirming what it got: {ASK}"
             ),
             Self::Part(bytes) => format!("send to {to}: the receiver has only {bytes} bytes"),
             Self::Stopped => format!("send to {to}: interrupted {so_far}"),
@@ -150,7 +153,7 @@ impl Broken {
                 };
                 match why.kind() {
                     BrokenPipe | ConnectionReset | ConnectionAborted | UnexpectedEof => format!(
-                        "send to {to}: the receiver ended the connection {so_far} ({why}): see what 'alcc recv' says"
+                        "send to {to}: the receiver ended the connection {so_far} ({why}): {ASK}"
                     ),
                     _ => format!("send to {to}: {why}, {so_far}"),
                 }

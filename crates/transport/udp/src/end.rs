@@ -28,7 +28,10 @@ impl std::fmt::Display for End {
         match self {
             Self::Done => write!(f, "all has arrived"),
             Self::NoAnswer(span) => {
-                write!(f, "no answer within {span}: is a receiver running there?")
+                write!(
+                    f,
+                    "no answer within {span}: does 'alcc recv --transport udp' run there?"
+                )
             }
             Self::Silent(span) => write!(f, "the peer has been silent for {span}"),
             Self::Forgotten => write!(
