@@ -55,8 +55,9 @@ const ALONE: (u32, u32) = (600, 396);
 /// The same for the panel over all.
 const OVERALL: (u32, u32) = (1000, 440);
 
-/// Where pages are dark the picture is, too. White becomes black, and colours keep their hues.
-const DARK: &str = "@media(prefers-color-scheme:dark){svg{filter:invert(1) hue-rotate(180deg)}}";
+/// Where pages are dark the picture is, too, and alone in a window so is what is around it. White
+/// becomes black, and colours keep their hues.
+const DARK: &str = "svg{color-scheme:light dark}@media(prefers-color-scheme:dark){svg{filter:invert(1) hue-rotate(180deg)}}";
 
 /// The picture; empty if there are no figures. Of twins it shows the emulated side.
 ///

@@ -21,9 +21,27 @@ const COLUMNS: &[(&str, &str, f64, usize)] = &[
     ("lateness_p99_ms", "late p99 ms", 1.0, 2),
 ];
 
-/// What the marks and columns mean.
-const LEGEND: &str = "* on the Pareto front: no other has at least its throughput at no more mean delay, one of the two better
-power: throughput / mean delay, Mbit/s per s; app: from one program to the other, with what waits to be sent; late: the emulator's timers";
+/// What the mark means.
+const FRONT: &str = "* on the Pareto front: no other has at least its throughput at no more mean delay, one of the two better";
+
+/// What the columns mean that do not say it themselves, by a field of each.
+const LEGEND: &[(&str, &str)] = &[
+    ("utilization", "util: delivered of what the link offered"),
+    (
+        "delay_mean_ms",
+        "delay, p95: one way, queueing and propagation",
+    ),
+    ("power", "power: throughput / mean delay, Mbit/s per s"),
+    (
+        "app_delay_median_ms",
+        "app: from one program's write to the other, with what waits to be sent",
+    ),
+    (
+        "cpu_s_per_gbit",
+        "CPU: of the server or sender, with the runtime",
+    ),
+    ("lateness_p99_ms", "late: the emulator's timers"),
+];
 
 /// The same of schemes of several flows.
 const CROWDS: &str = "several flows: delays are of all packets, Jain 1 s and worst share (of 10 s, 100 % being an equal one) from the settling time on,
@@ -80,7 +98,12 @@ pub fn table(results: &Results) -> String {
         text.push_str(&aligned(&lines, 1));
         text.push('\n');
     }
-    text.push_str(LEGEND);
+    text.push_str(FRONT);
+    let legend = LEGEND.iter().filter(|(field, _)| known(field));
+    for (n, (_, words)) in legend.enumerate() {
+        text.push_str(if n % 3 == 0 { "\n" } else { "; " });
+        text.push_str(words);
+    }
     if !results.summary.overall.is_empty() {
         text.push_str("\nall: each link counts the same, the front is of utilization and mean delay, power is the geometric mean");
     }
