@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[derive(clap::ValueEnum, serde::Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Share {
-    /// Those of a process to the same address.
+    /// Those to the same address.
     Host,
 }
 

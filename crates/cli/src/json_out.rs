@@ -8,7 +8,7 @@ pub(crate) struct JsonOut {
     /// Write a report to FILE at the end, as one JSON object
     #[arg(long, value_name = "FILE")]
     json_out: Option<PathBuf>,
-    /// The first name of --json-out
+    /// The older name of --json-out
     // The equal sign is needed, or `--json ./server` would overwrite the server.
     #[arg(
         long,

@@ -56,7 +56,7 @@ use std::process::ExitCode;
     name = "alcc",
     version,
     max_term_width = 100,
-    after_help = "Exit status: 0 done, 1 a check or transfer failed, 2 bad usage or the machine cannot do it."
+    after_help = "To begin: 'alcc doctor' says what works here, 'alcc demo' shows the effect, 'alcc run nginx' is nginx under alcc.\n\nExit status: 0 done, 1 a check or transfer failed, 2 bad usage or the machine cannot do it. Commands that run a program return its status."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -8,7 +8,7 @@ use alcc_units::Span;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show what it is about: nginx and curl over an emulated LTE link, plain TCP beside ours
+/// Compare plain TCP with alcc: nginx and curl over an emulated LTE link
 ///
 /// Starts the distribution's nginx once per scheme, each behind an emulated link of its own,
 /// downloads with curl from all of them at the same time, prints a table and writes a report to
@@ -25,14 +25,14 @@ pub(crate) struct Args {
     /// Length of the measurement
     #[arg(long, value_name = "SPAN", default_value = "30s")]
     duration: Span,
-    /// What to compare: the kernel's (cubic) and ours above it (alcc-verus:r=4,
+    /// What to compare: the kernel's (cubic) and alcc's above it (alcc-verus:r=4,
     /// alcc-copa/over=reno)
     #[arg(long, value_name = "A,B", default_value = compare::SCHEMES)]
     schemes: String,
     /// Seed of the synthetic link
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Folder for report.html, results.json and flows.csv
+    /// Folder for report.html, board.svg, results.json and the tables as CSV
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
     out: PathBuf,
     /// Folder for the runtime's readings of every controlled connection, as CSV

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Send a file, or as much as passes, to 'alcc recv' on another host
+/// Send a file, or as much as the link carries, to 'alcc recv' on another host
 ///
 /// Over the transport and with the congestion control of your choice; at the end goodput, delay
 /// from application to application, round trip and CPU time, as the receiver and the sender saw
