@@ -205,7 +205,7 @@ impl Ended {
         assert!(self.err.contains(part), "{part}: {self:?}");
         // What a transport says of itself at its start is not about the failure.
         let ours = self.err.lines().filter(|l| l.starts_with("alcc: "));
-        let lines: Vec<_> = ours.filter(|l| !l.contains("is encrypted")).collect();
+        let lines: Vec<_> = ours.filter(|l| !l.contains("is for measuring")).collect();
         assert_eq!(lines.len(), 1, "{self:?}");
     }
 }
