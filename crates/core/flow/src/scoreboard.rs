@@ -79,9 +79,11 @@ pub(crate) struct Scoreboard {
 /// Upper bound of remembered packets, whatever a peer does.
 const MAX_REMEMBERED: usize = 1 << 18;
 
+/// A ring goes through all of its memory, however few are in it. Nearly always there is nothing to do.
+#[inline(always)]
 fn shrink<T>(ring: &mut VecDeque<T>) {
-    if ring.capacity() > 64 && ring.len() < ring.capacity() / 8 {
-        ring.shrink_to(ring.len() * 2);
+    if ring.capacity() > 8 && ring.len() < ring.capacity() / 4 {
+        ring.shrink_to((ring.len() * 2).max(4));
     }
 }
 

@@ -48,16 +48,16 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 pub(super) use linux::Cubic as Curve;
 
 pub(super) fn curve() -> Curve {
-    linux::Cubic::new(Generation::LINUX, false)
+    linux::Cubic::new(&Generation::LINUX, false)
 }
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     let hystart = options.choice("hystart", &["on", "off"])? == "on";
     let (kernel, generation) = match options.profile() {
         "rfc9438" => return Ok(Box::new(LossBased::new(rfc9438::Cubic::new()))),
-        "linux-3.16" => (Kernel::LINUX_3_16, Generation::LINUX_3_16),
-        "linux-2.6.24" => (Kernel::LINUX_2_6_24, Generation::LINUX_2_6_24),
-        _ => (Kernel::LINUX, Generation::LINUX),
+        "linux-3.16" => (Kernel::LINUX_3_16, &Generation::LINUX_3_16),
+        "linux-2.6.24" => (Kernel::LINUX_2_6_24, &Generation::LINUX_2_6_24),
+        _ => (Kernel::LINUX, &Generation::LINUX),
     };
     let cubic = linux::Cubic::new(generation, hystart);
     Ok(Box::new(LossBased::of(kernel, cubic)))

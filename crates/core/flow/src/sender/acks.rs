@@ -62,7 +62,6 @@ impl Sender {
         let in_flight_before = self.scoreboard.in_flight();
         let newest = self.newest.map(|n| n.pn);
         self.acked.clear();
-        self.lost.clear();
         let mut outcome = AckOutcome {
             duplicate: ack.duplicate().is_some(),
             highest_arrived: self.highest_arrived,
@@ -100,16 +99,13 @@ impl Sender {
             self.feed
                 .repaired(self.scoreboard.in_flight(), self.rtt.view());
         }
-        self.report_losses(new_episode);
+        let lost = self.report_losses(new_episode);
         if outcome.advanced || !self.acked.is_empty() {
             self.note_progress(now, &outcome);
         }
-        self.reduce_rate(self.acked.len() as u64, outcome.advanced);
+        self.reduce_rate(self.acked.len() as u64, outcome.advanced, lost);
         self.report_arrivals(in_flight_before, outcome.advanced);
         self.run_controller_timer(now);
-        if self.lost.capacity() > 1024 {
-            self.lost = Vec::new();
-        }
         Ok(())
     }
 

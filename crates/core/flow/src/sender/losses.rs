@@ -118,31 +118,34 @@ impl Sender {
         self.tail_probe = None;
     }
 
-    pub(super) fn report_losses(&mut self, new_episode: bool) {
+    /// Tells the algorithm of the losses that were found, if there are any; true if there are.
+    pub(super) fn report_losses(&mut self, new_episode: bool) -> bool {
         if self.lost.is_empty() {
-            return;
+            return false;
         }
-        // `lost` is in stream order; a retransmission has a higher packet number.
-        if !self.lost.is_sorted_by_key(|p| p.pn) {
-            self.lost.sort_unstable_by_key(|p| p.pn);
+        // Their memory goes with them: a flow may wait long for its next loss.
+        let mut lost = std::mem::take(&mut self.lost);
+        // In stream order so far; a retransmission has a higher packet number.
+        if !lost.is_sorted_by_key(|p| p.pn) {
+            lost.sort_unstable_by_key(|p| p.pn);
         }
         let before = self.window(&self.feed.allowance());
         let in_flight = self.scoreboard.in_flight();
         let rtt = self.rtt.view();
-        self.feed.lost(&self.lost, new_episode, in_flight, rtt);
+        self.feed.lost(&lost, new_episode, in_flight, rtt);
         if new_episode && self.reduces_rate {
             let out = (self.next - self.cumulative_ack).div_ceil(self.mss);
             self.reduction = Some(RateReduction::new(self.rules.reduction, before.min(out)));
         }
+        true
     }
 
-    pub(super) fn reduce_rate(&mut self, delivered: u64, advanced: bool) {
+    pub(super) fn reduce_rate(&mut self, delivered: u64, advanced: bool, lost: bool) {
         if self.reduction.is_none() {
             return;
         }
         let ssthresh = (self.feed.allowance().window.get() / self.mss).max(1);
         let packets_in_flight = self.packets_in_flight();
-        let lost = !self.lost.is_empty();
         if let Some(reduction) = &mut self.reduction {
             reduction.on_ack(&AckSummary {
                 delivered,

@@ -106,6 +106,7 @@ pub struct Sender {
     last_rtt: Option<Span>,
     stats: SenderStats,
     acked: Vec<Packet>,
+    /// Found now, not reported yet.
     lost: Vec<Packet>,
     /// ACK delay per packet, ascending; `None` if the receiver does not report it.
     ack_delays: Option<Vec<(Pn, Span)>>,

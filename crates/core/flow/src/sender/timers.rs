@@ -62,12 +62,10 @@ impl Sender {
     pub fn on_timer(&mut self, now: Time) {
         let now = self.feed.advance(now);
         if self.reordering_deadline.is_some_and(|at| at <= now) {
-            self.lost.clear();
             self.detect(now);
             let new_episode = self.begin_episode();
-            if !self.lost.is_empty() {
-                self.report_losses(new_episode);
-                self.reduce_rate(1, false);
+            if self.report_losses(new_episode) {
+                self.reduce_rate(1, false, true);
             }
         }
         if self.retransmission_deadline().is_some_and(|at| at <= now) {
@@ -89,8 +87,7 @@ impl Sender {
     }
 
     pub(super) fn run_controller_timer(&mut self, now: Time) {
-        if self.feed.is_due() && matches!(self.rules.detection, Detection::TimeThreshold(_)) {
-            self.lost.clear();
+        if matches!(self.rules.detection, Detection::TimeThreshold(_)) && self.feed.is_due() {
             self.detect(now);
             let new_episode = self.begin_episode();
             self.report_losses(new_episode);
@@ -143,7 +140,6 @@ impl Sender {
             return;
         }
         self.reduction = None;
-        self.lost.clear();
         match self.rules.timeout.on_expiry {
             Expiry::MarkAllLost => {
                 if stream
@@ -176,9 +172,7 @@ impl Sender {
         if !stream {
             self.undo = None;
         }
-        if !self.lost.is_empty() {
-            self.report_losses(false);
-        }
+        self.report_losses(false);
     }
 
     /// Number of consecutive timeouts for this data.

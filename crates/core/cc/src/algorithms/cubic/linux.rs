@@ -84,7 +84,7 @@ struct HyStart {
 
 #[derive(Clone)]
 pub(in crate::algorithms) struct Cubic {
-    g: Generation,
+    g: &'static Generation,
     credit: Credit,
     ratio: AckRatio,
     /// One packet more per this many acknowledged.
@@ -113,7 +113,7 @@ fn cube_root_period(packets: u64) -> u64 {
 }
 
 impl Cubic {
-    pub(super) fn new(g: Generation, hystart: bool) -> Self {
+    pub(super) fn new(g: &'static Generation, hystart: bool) -> Self {
         let hystart = HyStart {
             on: hystart && g.hystart.is_some(),
             round_start: Time::ZERO,
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn reduction_and_fast_convergence() {
-        let mut c = Cubic::new(Generation::LINUX, false);
+        let mut c = Cubic::new(&Generation::LINUX, false);
         assert_eq!((c.ssthresh(&at(100.0), 100.0), c.last_max), (70.0, 100));
         c.ssthresh(&at(80.0), 80.0);
         assert_eq!(c.last_max, 68);
@@ -352,13 +352,13 @@ mod tests {
 
     #[test]
     fn reduction_and_fast_convergence_of_version_2_1() {
-        let mut c = Cubic::new(Generation::LINUX_2_6_24, true);
+        let mut c = Cubic::new(&Generation::LINUX_2_6_24, true);
         // 100 * 819 / 1024 = 79.98; 80 * 1843 / 2048 = 71.99.
         assert_eq!((c.ssthresh(&at(100.0), 100.0), c.last_max), (79.0, 100));
         c.ssthresh(&at(80.0), 80.0);
         assert_eq!((c.last_max, c.undo_cwnd(80.0)), (71, 71.0));
         assert!(!c.hystart.on);
-        let mut c = Cubic::new(Generation::LINUX_3_16, true);
+        let mut c = Cubic::new(&Generation::LINUX_3_16, true);
         assert_eq!((c.ssthresh(&at(100.0), 100.0), c.last_max), (70.0, 100));
         assert_eq!((c.undo_cwnd(100.0), c.hystart.on), (100.0, true));
     }
@@ -373,9 +373,9 @@ mod tests {
     #[test]
     fn before_a_loss_version_2_1_grows_by_one_per_fifty_and_others_per_twenty() {
         for (g, segments) in [
-            (Generation::LINUX_2_6_24, 50),
-            (Generation::LINUX_3_16, 20),
-            (Generation::LINUX, 20),
+            (&Generation::LINUX_2_6_24, 50),
+            (&Generation::LINUX_3_16, 20),
+            (&Generation::LINUX, 20),
         ] {
             let mut c = Cubic::new(g, false);
             c.update(Time::from_millis(1), 200, 1);
@@ -399,15 +399,15 @@ mod tests {
             c.update(Time::from_millis(9_000), 320, 0);
             c.period
         };
-        assert_eq!(period(Generation::LINUX_2_6_24), 20);
-        assert_eq!(period(Generation::LINUX_3_16), 1);
-        assert_eq!(period(Generation::LINUX), 2);
+        assert_eq!(period(&Generation::LINUX_2_6_24), 20);
+        assert_eq!(period(&Generation::LINUX_3_16), 1);
+        assert_eq!(period(&Generation::LINUX), 2);
     }
 
     #[test]
     fn periods_along_the_curve() {
         assert_eq!(cube_root_period(30), 4317);
-        let mut c = Cubic::new(Generation::LINUX, false);
+        let mut c = Cubic::new(&Generation::LINUX, false);
         c.ssthresh(&at(100.0), 100.0);
         for (t, period) in [(0, 7000), (1, 4), (2, 2), (3, 2)] {
             // One acknowledgement only: Reno's clock stands still.
