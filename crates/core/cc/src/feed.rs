@@ -222,7 +222,7 @@ impl Feed {
     }
 
     /// A packet is sent.
-    #[inline]
+    #[inline(always)]
     pub fn sent(&mut self, sent: &Sent) -> Tag {
         self.settle();
         self.sent_at = Some(self.now);
@@ -323,7 +323,7 @@ impl Feed {
     }
 
     /// Packets were acknowledged. True if a round trip begins with them.
-    #[inline]
+    #[inline(always)]
     pub fn acked(&mut self, acked: &Acked<'_>) -> bool {
         let Some(newest) = acked.packets.last() else {
             return false;

@@ -58,6 +58,7 @@ impl RtoEstimator {
     }
 
     /// Takes a sample. `sent` is the highest byte sent.
+    #[inline(always)]
     pub(crate) fn sample(&mut self, rtt: Span, cumulative_ack: u64, sent: u64) {
         if rtt.is_zero() {
             return;

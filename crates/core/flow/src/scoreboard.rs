@@ -187,6 +187,7 @@ impl Scoreboard {
     }
 
     /// Sends new data.
+    #[inline(always)]
     pub(crate) fn send(&mut self, now: Time, start: u64, len: u32, app_limited: bool, tag: Tag) {
         let stamp = self.stamp(now, u64::from(len), app_limited);
         let pn = self.next_pn();
@@ -408,6 +409,7 @@ impl Scoreboard {
     }
 
     /// Drops finished packets at the front.
+    #[inline(always)]
     pub(crate) fn clean(&mut self) {
         while let Some(&index) = self.order.front() {
             let alive = self.get(index).is_some_and(|s| {

@@ -327,7 +327,7 @@ impl<P: Probe> Simulation<P> {
     }
 
     /// A receiving host sends.
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, now: Time, number: usize, len: Bytes, content: Content) {
         let id = self.insert(now, number, len, false);
         *self.traffic.packets.content_mut(id) = content;
@@ -335,7 +335,7 @@ impl<P: Probe> Simulation<P> {
     }
 
     /// Makes room for a packet that a host sends, and for its content.
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, now: Time, number: usize, len: Bytes, data: bool) -> u32 {
         let flow = &self.traffic.flows[number];
         self.traffic.packets.insert(InFlight {
@@ -418,12 +418,16 @@ impl<P: Probe> Simulation<P> {
     /// Sends the report of the receiver module, if one is due.
     #[inline]
     fn report_back(&mut self, now: Time, number: usize) {
-        if self.traffic.flows[number].partner.is_none() {
+        let flow = &self.traffic.flows[number];
+        if let Endpoints::Acked { receiver, .. } = &flow.endpoints
+            && receiver.has_module()
+            && flow.partner.is_none()
+        {
             self.push_report(now, number);
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn push_report(&mut self, now: Time, number: usize) {
         if let Endpoints::Acked { receiver, .. } = &mut self.traffic.flows[number].endpoints
             && let Some((report, len)) = receiver.report(now)

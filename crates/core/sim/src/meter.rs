@@ -45,7 +45,7 @@ pub(crate) struct IntervalStats {
 impl Meter {
     /// The last bottleneck delivered a packet of `len` bytes at `now`, in that `second` of the
     /// window, after `queueing` in all.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn delivered(&mut self, now: Time, second: usize, len: Bytes, queueing: Span) {
         self.delivered += 1;
         self.delivered_bytes += len;

@@ -50,6 +50,12 @@ impl Receiver {
         crate::host::earlier(self.flow.next_timer(), module)
     }
 
+    /// The algorithm has a receiver module.
+    #[inline]
+    pub(crate) fn has_module(&self) -> bool {
+        self.receiver_module.is_some()
+    }
+
     /// The algorithm's receiver module has a report to send: its number and
     /// length.
     #[inline]
@@ -125,6 +131,7 @@ impl Receiver {
         self.acknowledge(now)
     }
 
+    #[inline(always)]
     fn acknowledge(&mut self, now: Time) -> Option<(Ack, Bytes)> {
         let ack = self.flow.poll_ack(now)?;
         if self.rules.arrivals {

@@ -121,6 +121,7 @@ impl<P: Probe> Traffic<P> {
     }
 
     /// The bottleneck of direction number `link` has carried a packet.
+    #[inline(always)]
     fn departed(&mut self, at: Time, link: usize, packet: &Packet, arrived: Time) {
         let id = packet.id as u32;
         self.packets.get_mut(id).queued += at.since(arrived);
@@ -130,6 +131,7 @@ impl<P: Probe> Traffic<P> {
     }
 
     /// A packet is through its last bottleneck.
+    #[inline(always)]
     pub(crate) fn through(&mut self, at: Time, id: u32) {
         let packet = self.packets.get_mut(id);
         if !packet.data {

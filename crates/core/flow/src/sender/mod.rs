@@ -307,6 +307,7 @@ impl Sender {
     }
 
     /// What the kernel charges to the send buffer: sent segments have an `sk_buff` each.
+    #[inline(always)]
     fn buffered(&self) -> u64 {
         let sent = self.next - self.cumulative_ack;
         let heads = sent.div_ceil(self.mss) * self.rules.overhead.get();

@@ -6,6 +6,7 @@ use crate::wire::Transmit;
 use alcc_cc::{Allowance, Header, Kind, Sending, Sent};
 use alcc_units::{Bytes, Span, Time};
 
+// What each segment passes is inlined, what few pass is not: docs/decisions/0565.
 impl Sender {
     /// The next packet that may be sent now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
@@ -96,6 +97,7 @@ impl Sender {
     }
 
     /// How much new data may be sent now, window and pacer aside.
+    #[inline(always)]
     pub(super) fn sendable(&mut self, now: Time) -> Option<u64> {
         let waiting = self.written - self.next;
         if waiting < self.mss && self.more {
@@ -136,6 +138,7 @@ impl Sender {
     }
 
     /// True if the pacer lets `len` bytes leave.
+    #[inline(always)]
     pub(super) fn pace(&mut self, now: Time, allowance: &Allowance, len: u64) -> bool {
         let (rate, burst) = match (allowance.rate, self.max_pacing) {
             (Some(rate), Some(most)) if rate <= most => (rate, allowance.burst),
@@ -158,6 +161,7 @@ impl Sender {
         true
     }
 
+    #[inline(never)]
     pub(super) fn send_probe(&mut self, now: Time, pending_probe: Probe) -> Option<Transmit> {
         match pending_probe {
             Probe::Retransmit(index) => {
@@ -187,6 +191,7 @@ impl Sender {
         }
     }
 
+    #[inline(never)]
     pub(super) fn ping(&mut self, now: Time) -> Transmit {
         if !self.rules.is_stream() {
             return self.send_new(now, 0, Kind::Probe);
@@ -209,6 +214,7 @@ impl Sender {
         }
     }
 
+    #[inline(always)]
     pub(super) fn send_new(&mut self, now: Time, len: u64, kind: Kind) -> Transmit {
         let sent = self.sent(kind, len);
         let start = self.next;
@@ -262,7 +268,7 @@ impl Sender {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn transmit(&mut self, now: Time, sent: &Sent, start: u64) -> Transmit {
         let header = if self.has_header {
             let sending = Sending {

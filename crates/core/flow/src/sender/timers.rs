@@ -31,6 +31,7 @@ impl Sender {
     }
 
     /// When the retransmission timer or the tail loss probe is due.
+    #[inline(always)]
     pub(super) fn retransmission_deadline(&self) -> Option<Time> {
         if self.scoreboard.packets_in_flight() == 0 {
             return None;
@@ -86,6 +87,7 @@ impl Sender {
         self.run_controller_timer(now);
     }
 
+    #[inline(always)]
     pub(super) fn run_controller_timer(&mut self, now: Time) {
         if matches!(self.rules.detection, Detection::TimeThreshold(_)) && self.feed.is_due() {
             self.detect(now);

@@ -42,6 +42,7 @@ impl Native {
     }
 
     /// The application writes what the buffer takes.
+    #[inline(always)]
     fn fill(&mut self, now: Time) {
         if self.available > self.written && self.sender.is_writable() {
             let taken = self.sender.write(Bytes::new(self.available - self.written));

@@ -141,6 +141,7 @@ impl Cubic {
     }
 
     /// Sets the period of additive increase.
+    #[inline(always)]
     fn update(&mut self, now: Time, w: u64, acked: u64) {
         self.acked = self.acked.saturating_add(acked);
         let recent = now.since(self.last_update) <= Span::from_nanos(1_000_000_000 / 32);
@@ -259,6 +260,7 @@ impl Growth for Cubic {
         }
     }
 
+    #[inline(always)]
     fn on_packet_acked(&mut self, cx: &mut Cx<'_>, w: &mut Window, packet: &Packet) {
         if let Some(rtt) = packet.rtt {
             self.sample(cx.now, rtt);
@@ -274,6 +276,7 @@ impl Growth for Cubic {
         }
     }
 
+    #[inline(always)]
     fn congestion_avoidance(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
         // Whole packets all along, so nothing is lost here.
         let (window, acked) = (w.cwnd as u64, segments as u64);
