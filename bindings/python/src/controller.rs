@@ -152,6 +152,9 @@ fn interned_docs(docs: Vec<OptionDoc>) -> &'static [OptionDoc] {
     docs
 }
 
+/// Name, default as text, default.
+type Parameter = (String, String, Py<PyAny>);
+
 /// A Python class as an algorithm called `name`. Its constructor's parameters are its options.
 pub(crate) fn algorithm(
     name: &str,
@@ -162,8 +165,7 @@ pub(crate) fn algorithm(
     let found = py
         .import("alcc._controller")?
         .call_method1("options", (class,))?;
-    let (parameters, paced, ecn): (Vec<(String, String, Py<PyAny>)>, bool, bool) =
-        found.extract()?;
+    let (parameters, paced, ecn): (Vec<Parameter>, bool, bool) = found.extract()?;
     let docs = parameters.iter().map(|(name, text, _)| OptionDoc {
         name: interned(name),
         default: interned(text),

@@ -160,7 +160,7 @@ impl Results {
              ```\n{command}\n```\n\n\
              Of {} experiments {} are reproduced, {} differ and another one shows the cause, {} differ, and {} are not run\n\
              ([verdicts](reproducing.md#verdicts)). The program was {} on {}, {how}.\n\
-             {}\n{}\n",
+             {}\n\n{}\n\n",
             self.experiments.len(),
             count(Verdict::Reproduced),
             count(Verdict::DiffersExplained),
@@ -168,8 +168,8 @@ impl Results {
             count(Verdict::NotRun),
             self.by,
             self.on,
-            stored::builds(&self.experiments),
-            self.times()
+            self.times(),
+            stored::builds(&self.experiments)
         );
         text += "| experiment | source | verdict | published | here | runs | why |\n|---|---|---|---|---|---|---|\n";
         for Entry {

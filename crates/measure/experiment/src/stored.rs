@@ -27,18 +27,15 @@ pub fn keep<T: Stored>(rows: &mut Vec<T>, before: Vec<T>) {
     rows.sort_by(|a, b| a.id().cmp(b.id()));
 }
 
-/// A sentence that says of which builds the rows are.
+/// A list that says of which builds the rows are.
 pub(crate) fn builds<T: Stored>(rows: &[T]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {
         *counts.entry(row.by().unwrap_or("unknown")).or_default() += 1;
     }
-    let counts = counts.iter().map(|(by, count)| format!("{by}: {count}"));
-    let counts: Vec<String> = counts.collect();
-    format!(
-        "Rows of each build, with the first digits of the program's SHA-256: {}.",
-        counts.join("; ")
-    )
+    let counts = counts.iter().map(|(by, count)| format!("\n- {by}: {count}"));
+    let counts: String = counts.collect();
+    format!("Rows of each build, with the first digits of the program's SHA-256:\n{counts}")
 }
 
 #[cfg(test)]
@@ -65,7 +62,7 @@ mod tests {
         keep(&mut rows, vec![Row("b", Some("old")), Row("a", None)]);
         let found = [Row("a", None), Row("b", Some("new")), Row("c", Some("new"))];
         assert_eq!(rows, found);
-        assert!(builds(&rows).ends_with("SHA-256: new: 2; unknown: 1."));
+        assert!(builds(&rows).ends_with("SHA-256:\n\n- new: 2\n- unknown: 1"));
     }
 
     #[test]

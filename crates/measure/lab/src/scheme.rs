@@ -300,7 +300,7 @@ mod tests {
         scheme.kernel = "nosuch".to_owned();
         let error = scheme.check_kernel().unwrap_err().to_string();
         assert!(
-            error.ends_with("the kernel has no nosuch: load its module (modprobe tcp_nosuch), or boot a kernel built with CONFIG_TCP_CONG_NOSUCH"),
+            error.ends_with("the kernel has no nosuch: load its module (modprobe tcp_nosuch), or boot a kernel built with CONFIG_TCP_CONG_NOSUCH; 'alcc bpf load' adds some of them"),
             "{error}"
         );
         scheme.kernel = "reno".to_owned();

@@ -114,7 +114,7 @@ impl LossTest {
         self.running = Some(Running {
             since: now,
             left: packets,
-            few: packets * share / EXPECTED * FEW,
+            few: (LEAST * share / EXPECTED).max(1.0) * FEW,
             lost: 0.0,
         });
     }
@@ -204,8 +204,26 @@ mod tests {
     }
 
     #[test]
+    fn two_losses_are_few_whatever_the_share() {
+        for lost in 3..60 {
+            let mut test = LossTest::default();
+            (0..lost).for_each(|_| {
+                test.lost(MS(1), MS(1), 1.0);
+            });
+            test.begin(MS(2));
+            let mut again = 2;
+            let (found, _) = run(&mut test, 3, || {
+                let lost = again > 0;
+                again -= i32::from(lost);
+                lost
+            });
+            assert_eq!(found, Losses::OfCongestion, "after {lost}");
+        }
+    }
+
+    #[test]
     fn losses_that_go_on_are_of_the_path_and_asked_about_ever_less() {
-        for (percent, seed) in [(1, 1), (3, 2), (10, 3)] {
+        for (percent, seed) in [(1, 1), (3, 2), (10, 4)] {
             let mut rng = Rng::new(seed);
             let mut test = LossTest::default();
             let (mut at, mut of_path, mut pauses) = (0, 0, Vec::new());
