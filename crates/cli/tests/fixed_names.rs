@@ -169,6 +169,10 @@ algorithms/sprout-ewma algorithms/sprout-ewma:profile=tuned algorithms/sprout-ew
 algorithms/sprout-ewma:profile=original algorithms/sprout-ewma:delay
 algorithms/vivace algorithms/vivace:profile=tuned algorithms/vivace:profile=paper
 algorithms/vivace:profile=original
+algorithms/c4
+algorithms/scream
+algorithms/prague
+algorithms/roccet
 resident/copa
 resident/verus
 resident/budget
@@ -196,6 +200,14 @@ queues/fq_codel queues/fq_codel:ecn queues/fq_codel:flows queues/fq_codel:quantu
 queues/fq_codel:interval queues/fq_codel:bytes queues/fq_codel:packets
 queues/users queues/users:scheduler queues/users:slot queues/users:window queues/users:number
 queues/users:user-bytes queues/users:user-packets queues/users:bytes queues/users:packets
+queues/policer queues/policer:rate queues/policer:burst queues/policer:bytes queues/policer:packets
+queues/shaper queues/shaper:rate queues/shaper:burst queues/shaper:bytes queues/shaper:packets
+radio/harq radio/harq:errors radio/harq:rtt radio/harq:attempts radio/harq:slot
+radio/rlc radio/rlc:errors radio/rlc:delay radio/rlc:slot
+radio/grant radio/grant:period radio/grant:delay radio/grant:keep
+radio/handover radio/handover:every radio/handover:length
+radio/aggregation radio/aggregation:stations radio/aggregation:airtime
+radio/leo radio/leo:every radio/leo:gap radio/leo:spread radio/leo:jitter
 experiments/alcc-fig10 experiments/alcc-fig11 experiments/alcc-fig12 experiments/alcc-fig13
 experiments/alcc-fig14 experiments/alcc-fig16 experiments/alcc-fig16-buffer experiments/alcc-fig16-steady
 experiments/alcc-fig17

@@ -25,10 +25,15 @@ fn read(name: &str) -> String {
 
 /// The pages that people write, decision records apart.
 fn pages() -> Vec<PathBuf> {
-    let mut found: Vec<_> = ["README.md", "CONTRIBUTING.md", "SECURITY.md"]
-        .iter()
-        .map(|name| root().join(name))
-        .collect();
+    let mut found: Vec<_> = [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    ]
+    .iter()
+    .map(|name| root().join(name))
+    .collect();
     for entry in std::fs::read_dir(root().join("docs")).expect("docs/ can be read") {
         let entry = entry.expect("an entry");
         let name = entry.file_name().into_string().expect("a plain name");
