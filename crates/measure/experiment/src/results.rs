@@ -160,7 +160,7 @@ impl Results {
              ```\n{command}\n```\n\n\
              Of {} experiments {} are reproduced, {} differ and another one shows the cause, {} differ, and {} are not run\n\
              ([verdicts](reproducing.md#verdicts)). The program was {} on {}, {how}.\n\
-             {}\n\n{}\n\n",
+             {}\n{}\n\n",
             self.experiments.len(),
             count(Verdict::Reproduced),
             count(Verdict::DiffersExplained),
