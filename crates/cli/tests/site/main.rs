@@ -72,6 +72,34 @@ of = { scheme = "Verus" }
 at-least = 1.01
 "#;
 
+/// Single seconds over time.
+const OVER_TIME: &str = r#"title = "A window below another one"
+source = "this test"
+statement = "It follows the link."
+starts = 1
+
+[scenario]
+link = "12mbit"
+flow = "{scheme}"
+duration = "8s"
+steps = "every=2s,rate=4mbit..12mbit"
+
+[[sweep]]
+key = "scheme"
+values = [{ name = "Copa above Cubic", scheme = "copa/over=cubic" }, "cubic"]
+
+[report]
+form = "series"
+y = ["throughput_mbps", "cwnd"]
+columns = ["utilization"]
+
+[[expect]]
+says = "it has throughput"
+metric = "throughput_mbps"
+of = { scheme = "cubic" }
+at-least = 1
+"#;
+
 /// Widths of a phone and of a desk, in CSS pixels.
 const WIDTHS: [u32; 2] = [390, 1400];
 const TAB: u32 = 9;
@@ -79,7 +107,7 @@ const TAB: u32 = 9;
 struct Site {
     browser: Browser,
     _folder: tempfile::TempDir,
-    /// An index, an experiment, one that was not run, two with delay profiles, a sweep.
+    /// An index, an experiment, one that was not run, two with delay profiles, a sweep, one over time.
     pages: Vec<PathBuf>,
 }
 
@@ -114,7 +142,11 @@ fn site() -> Option<Site> {
         std::fs::create_dir(file.parent().unwrap()).unwrap();
         std::fs::write(&file, LEARNED.replace("FORM", form)).unwrap();
     }
-    let files = ["static", "points", "curves"].map(|name| format!("{name}/experiment.toml"));
+    let file = folder.path().join("time/experiment.toml");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, OVER_TIME).unwrap();
+    let files =
+        ["static", "points", "curves", "time"].map(|name| format!("{name}/experiment.toml"));
     let files = files.iter().map(String::as_str);
     let words = ["reproduce", "mdi-rapid"].into_iter().chain(files);
     alcc(folder.path(), &words.collect::<Vec<_>>());
@@ -136,6 +168,7 @@ fn site() -> Option<Site> {
         "reproduced/points",
         "reproduced/curves",
         "swept/sweep",
+        "reproduced/time",
     ];
     let pages = pages.map(|page| folder.path().join(format!("{page}.html")));
     Some(Site {
@@ -172,7 +205,7 @@ fn pages_fit_and_show_what_they_have() {
             assert!(heading.as_f64().unwrap() > 20.0, "{at}: {heading}");
             // Nothing that is read is smaller than 9 pixels.
             let small = browser.value(
-                "Math.min(...[...document.querySelectorAll('p, td, th, a, figcaption, svg text')].filter(e => e.textContent.trim())\
+                "Math.min(...[...document.querySelectorAll('p, td, th, a, figcaption, svg text')].filter(e => e.textContent.trim() && e.getClientRects().length)\
                  .map(e => e instanceof SVGElement ? e.getBoundingClientRect().height : parseFloat(getComputedStyle(e).fontSize)))",
             );
             assert!(small.as_f64().unwrap() >= 9.0, "{at}: {small}");
@@ -180,12 +213,12 @@ fn pages_fit_and_show_what_they_have() {
     }
     browser.open(&site.pages[1], 390, "light");
     // Two figures of twelve points each, with an entry of the legend for every scheme.
-    let points = "[...document.querySelectorAll('svg')].map(svg => svg.querySelectorAll('circle, polygon').length)";
+    let points = "[...document.querySelectorAll('svg')].filter(e => e.getClientRects().length).map(svg => svg.querySelectorAll('circle, polygon').length)";
     assert_eq!(browser.value(points), serde_json::json!([12, 12]));
     let legend = "document.querySelector('.legend').children.length";
     assert_eq!(browser.value(legend), 7);
     let drawn = browser.value(
-        "Math.min(...[...document.querySelectorAll('svg circle, svg polygon')].map(e => e.getBoundingClientRect().width))",
+        "Math.min(...[...document.querySelectorAll('svg circle, svg polygon')].filter(e => e.getClientRects().length).map(e => e.getBoundingClientRect().width))",
     );
     assert!(drawn.as_f64().unwrap() >= 8.0, "{drawn}");
     let data =
@@ -232,6 +265,43 @@ fn delay_profiles_are_drawn_as_the_paper_draws_them() {
         assert_eq!(browser.value(outside), 0, "at {width}");
         let tall = "document.querySelector('.profile svg').getBoundingClientRect().height";
         assert!(number(browser, tall) > 300.0, "at {width}");
+    }
+}
+
+/// A phone shows all of a figure at once. Lines have dashes, signs and names.
+#[test]
+fn figures_over_time_fit_a_phone() {
+    let Some(mut site) = site() else { return };
+    let browser = &mut site.browser;
+    for width in WIDTHS {
+        browser.open(&site.pages[6], width, "light");
+        let shown = "[...document.querySelectorAll('figure svg')].filter(e => e.getClientRects().length).length";
+        // Throughput of both together, and windows of each.
+        assert_eq!(browser.value(shown), 3, "at {width}");
+        let wide = "[...document.querySelectorAll('.plot')].filter(e => e.scrollWidth > e.clientWidth + 1).length";
+        assert_eq!(browser.value(wide), 0, "at {width}");
+        let dashed = "document.querySelectorAll('figure polyline[stroke-dasharray]').length > 0";
+        assert_eq!(browser.value(dashed), true, "at {width}");
+        let names = "document.querySelector('.legend').innerText";
+        let names = browser.value(names);
+        let names = names.as_str().unwrap();
+        for name in ["Copa above Cubic", "cubic", "offered by the link"] {
+            assert!(names.contains(name), "{names}");
+        }
+        let says = "document.querySelector('figure [role=img]').getAttribute('aria-label')";
+        let says = browser.value(says);
+        assert!(
+            says.as_str()
+                .unwrap()
+                .contains("over 8 s. Copa above Cubic: "),
+            "{says}"
+        );
+        let numbers = "[...document.querySelectorAll('th.n')].every(e => getComputedStyle(e).textAlign == 'right')";
+        assert_eq!(browser.value(numbers), true);
+        // One start has no median.
+        let words = browser.value("document.body.innerText");
+        let words = words.as_str().unwrap();
+        assert!(words.contains("One start") && !words.contains("1 starts"));
     }
 }
 

@@ -2,9 +2,10 @@
 //! Converts the simulator's report to rows, with the names and units of [`Row`].
 use crate::Row;
 use crate::crowd::{self, PhaseSummary};
+use crate::samples::gauge;
 use crate::scenario::{Phase, Resolved};
 use alcc_sim::fairness::{self, Share};
-use alcc_sim::{FlowReport, FlowSpec, LinkCounters, Report, Scenario, Under};
+use alcc_sim::{FlowReport, FlowSpec, LinkCounters, Report, Sample, Scenario, Under};
 use alcc_units::{Bytes, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
@@ -285,16 +286,19 @@ fn quantile(values: &mut [f64], percent: usize) -> Option<f64> {
     Some(*values.select_nth_unstable_by(rank, f64::total_cmp).1)
 }
 
+/// The algorithm's window in segments; `None` if it has none.
+pub fn window_of(sample: &Sample) -> Option<f64> {
+    // The limit of Verus is a quota. Its target window is one of its gauges.
+    match sample.window {
+        Some(window) => Some(window.get() as f64 / SEGMENT_PAYLOAD),
+        None => gauge(sample, "window"),
+    }
+}
+
 /// Share of the samples in which the algorithm's window is below the cwnd of the TCP under it.
 fn below_tcp(flow: &FlowReport) -> Option<f64> {
     let both = flow.series.iter().filter_map(|sample| {
-        // The limit of Verus is a quota. Its target window is one of its gauges.
-        let gauge = || sample.gauges.iter().find(|(name, _)| *name == "window");
-        let segments = match sample.window {
-            Some(window) => window.get() as f64 / SEGMENT_PAYLOAD,
-            None => gauge()?.1,
-        };
-        Some(segments <= sample.kernel_cwnd?)
+        Some(window_of(sample)? <= sample.kernel_cwnd?)
     });
     let (below, all) = both.fold((0.0, 0.0), |(below, all), is| {
         (below + f64::from(is), all + 1.0)

@@ -233,6 +233,7 @@ values = ["cubic", "reno"]
                 .into_iter()
                 .collect(),
             profiles: Vec::new(),
+            seconds: Vec::new(),
             notes: Vec::new(),
             error: seconds.is_none().then(|| "it broke".to_owned()),
         };

@@ -27,6 +27,7 @@
 //! let definition = Definition::from_toml(text, "two.toml").unwrap();
 //! assert_eq!(definition.sweep[0].choices.len(), 2);
 //! ```
+use crate::seconds::{SECOND_METRICS, THROUGHPUT};
 use alcc_lab::applications;
 use alcc_results::PROFILE_FIGURES;
 use alcc_results::scenario::ScenarioOptions;
@@ -103,10 +104,17 @@ pub struct Choice {
 pub struct Report {
     /// Metric of the horizontal axis. None: the last axis of the sweep.
     pub x: Option<String>,
-    /// Metrics of the vertical axis, a panel for each. None: throughput.
+    /// Metrics of the vertical axis, a panel for each. None: throughput. Over time and in a density
+    /// they are those of single seconds.
     pub y: Vec<String>,
     /// The horizontal axis is logarithmic.
     pub log_x: bool,
+    /// Over time: metrics with a logarithmic axis.
+    pub log_y: Vec<String>,
+    /// Over time: the axis of a metric goes at least to this value.
+    pub reach: BTreeMap<String, f64>,
+    /// More metrics of the table.
+    pub columns: Vec<String>,
     /// What is drawn of each cell.
     pub form: Form,
     /// How the flows of a run become one value. None: their mean; in a distribution each is a value
@@ -127,6 +135,17 @@ pub enum Form {
     Distribution,
     /// Quartiles of the flows of all starts.
     Boxes,
+    /// Second by second, a line for each flow of the first start.
+    Series,
+    /// Density of the single seconds of all starts.
+    Density,
+}
+
+impl Form {
+    /// Whether it shows single seconds.
+    pub(crate) fn has_seconds(self) -> bool {
+        matches!(self, Self::Series | Self::Density)
+    }
 }
 
 /// How learned delay profiles are drawn (Verus).
@@ -366,14 +385,8 @@ impl Definition {
             let why = format!("the sweep has more than {MAX_RUNS} runs: vary less");
             return Err((path(["sweep"]), why));
         }
-        let metrics = crate::judge::metrics(self.subject);
-        let y = self.report.y.iter().map(|metric| ("y", metric));
-        for (key, metric) in y.chain(self.report.x.iter().map(|metric| ("x", metric))) {
-            if !metrics.contains(&metric.as_str()) {
-                let why = unknown_name("metric", metric, metrics.into_iter());
-                return Err((path(["report", key]), format!("report: {why}")));
-            }
-        }
+        self.check_report()
+            .map_err(|(key, why)| (path(["report", key]), format!("report: {why}")))?;
         for (number, expectation) in self.expect.iter().enumerate() {
             self.check_expectation(expectation).map_err(|(keys, why)| {
                 let here = path(["expect", &number.to_string()]);
@@ -384,9 +397,72 @@ impl Definition {
         Ok(())
     }
 
-    /// Whether a metric needs samples over time.
+    /// The key with a mistake, and what is wrong.
+    fn check_report(&self) -> Result<(), (&'static str, String)> {
+        let report = &self.report;
+        let metrics = crate::judge::metrics(self.subject);
+        let known = |key, metric: &String, of: &[&str]| match of.contains(&metric.as_str()) {
+            true => Ok(()),
+            false => Err((key, unknown_name("metric", metric, of.iter().copied()))),
+        };
+        for (key, metric) in (report.x.iter().map(|metric| ("x", metric)))
+            .chain(report.columns.iter().map(|metric| ("columns", metric)))
+        {
+            known(key, metric, &metrics)?;
+        }
+        let (what, y) = match report.form.has_seconds() {
+            true => (" of single seconds", &SECOND_METRICS[..]),
+            false => ("", &metrics[..]),
+        };
+        for metric in &report.y {
+            known("y", metric, y).map_err(|_| {
+                let what = format!("metric{what}");
+                ("y", unknown_name(&what, metric, y.iter().copied()))
+            })?;
+        }
+        if report.form.has_seconds() {
+            if self.subject != Subject::Flows {
+                let why = "only flows of [scenario] are known second by second: leave out form";
+                return Err(("form", why.to_owned()));
+            }
+            if report.x.is_some() {
+                let why = "x: this form has its own horizontal axis: leave out x";
+                return Err(("x", why.to_owned()));
+            }
+        }
+        let standard = [THROUGHPUT.to_owned()];
+        let drawn: Vec<&str> = match report.y.as_slice() {
+            [] => &standard,
+            some => some,
+        }
+        .iter()
+        .map(String::as_str)
+        .collect();
+        let log_y = report.log_y.iter().map(|metric| ("log-y", metric));
+        for (key, metric) in log_y.chain(report.reach.keys().map(|metric| ("reach", metric))) {
+            if report.form != Form::Series {
+                let why = format!("{key}: only form = \"series\" has it");
+                return Err((key, why));
+            }
+            known(key, metric, &drawn)?;
+        }
+        if let Some(value) = report
+            .reach
+            .values()
+            .find(|value| !value.is_finite() || **value <= 0.0)
+        {
+            return Err((
+                "reach",
+                format!("reach: {value} is no end of an axis: say more than 0"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a metric or a picture needs samples over time.
     pub(crate) fn wants_series(&self) -> bool {
-        self.names(|metric| metric == "below_tcp" || metric.starts_with("tcp_cwnd"))
+        let of_samples = |metric: &str| metric == "below_tcp" || metric.starts_with("tcp_cwnd");
+        self.report.form.has_seconds() || self.names(of_samples)
     }
 
     /// Whether a metric or a picture needs the learned delay profiles.
@@ -396,7 +472,8 @@ impl Definition {
 
     /// Whether it draws or expects such a metric.
     fn names(&self, is: impl Fn(&str) -> bool) -> bool {
-        let metrics = self.report.y.iter().chain(&self.report.x);
+        let report = &self.report;
+        let metrics = report.y.iter().chain(&report.x).chain(&report.columns);
         let mut metrics = metrics.chain(self.expect.iter().map(|e| &e.metric));
         metrics.any(|metric| is(metric))
     }
@@ -646,6 +723,41 @@ at-least = 1.0
             (
                 "[[expect]]",
                 "[report]\ny = [\"los\"]\n[[expect]]",
+                "e.toml:11: report: no metric 'los' (did you mean loss?)",
+            ),
+            (
+                "[[expect]]",
+                "[report]\nform = \"serie\"\n[[expect]]",
+                "e.toml:11: no value 'serie' (did you mean series?)",
+            ),
+            (
+                "[[expect]]",
+                "[report]\nform = \"series\"\ny = [\"queue_delay_mean_ms\"]\n[[expect]]",
+                "e.toml:12: report: no metric of single seconds 'queue_delay_mean_ms'",
+            ),
+            (
+                "[[expect]]",
+                "[report]\nform = \"density\"\nx = \"loss\"\n[[expect]]",
+                "e.toml:12: report: x: this form has its own horizontal axis",
+            ),
+            (
+                "[[expect]]",
+                "[report]\nform = \"series\"\nlog-y = [\"queue_delay_ms\"]\n[[expect]]",
+                "e.toml:12: report: no metric 'queue_delay_ms': there are throughput_mbps",
+            ),
+            (
+                "[[expect]]",
+                "[report]\nreach = { throughput_mbps = 9 }\n[[expect]]",
+                "e.toml:11: report: reach: only form = \"series\" has it",
+            ),
+            (
+                "[[expect]]",
+                "[report]\nform = \"series\"\nreach = { throughput_mbps = 0 }\n[[expect]]",
+                "e.toml:12: report: reach: 0 is no end of an axis",
+            ),
+            (
+                "[[expect]]",
+                "[report]\ncolumns = [\"los\"]\n[[expect]]",
                 "e.toml:11: report: no metric 'los' (did you mean loss?)",
             ),
             (

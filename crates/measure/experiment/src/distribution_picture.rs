@@ -4,7 +4,7 @@
 use crate::definition::{Aggregate, Axis, Definition};
 use crate::judge::value;
 use crate::picture::{
-    HEIGHT, Picture, WIDTH, colour, legend, mark, page_colours, range, series, tick, title,
+    Picture, Size, colour, fit, legend, mark, page_colours, range, series, tick, title, x_labels,
 };
 use crate::run::Run;
 use plotters::prelude::*;
@@ -96,11 +96,9 @@ pub(crate) fn curves(
     let what = what(definition);
     drawn
         .map(|(label, samples)| {
-            Ok(Picture {
-                label: label.clone(),
-                caption: format!("{label}. The share of the {what} with at most so much."),
-                svg: curve(samples, metric, what, from..to)?,
-            })
+            let caption = format!("{label}. The share of the {what} with at most so much.");
+            let draw = |size| curve(samples, metric, what, from..to, size);
+            Picture::new(label.clone(), caption, true, draw)
         })
         .collect()
 }
@@ -110,12 +108,13 @@ fn curve(
     metric: &str,
     what: &str,
     x: std::ops::Range<f64>,
+    size: Size,
 ) -> Result<String, String> {
     let text = |e: &dyn std::fmt::Display| format!("draw {metric}: {e}");
     let mut svg = String::new();
     let wide = x.end - x.start;
     {
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let mut chart = ChartBuilder::on(&area)
             .margin(8)
             .x_label_area_size(44)
@@ -127,7 +126,7 @@ fn curve(
             .disable_x_mesh()
             .light_line_style(TRANSPARENT)
             .bold_line_style(RGBColor(128, 128, 128).mix(0.3))
-            .x_labels(8)
+            .x_labels(x_labels(size))
             .x_label_formatter(&|v| tick(*v, wide))
             .y_label_formatter(&|v| tick(*v, 1.0))
             .x_desc(title(metric))
@@ -210,14 +209,15 @@ pub(crate) fn boxes(
     }
     let x = varied(definition).map_or("", |(_, axis)| axis.key.as_str());
     let what = what(definition);
-    Ok(vec![Picture {
-        label: title(metric),
-        caption: format!(
-            "Box: from the lower to the upper quartile of the {what} of all starts. Sign: median. Cross: mean. \
+    let caption = format!(
+        "Box: from the lower to the upper quartile of the {what} of all starts. Sign: median. Cross: mean. \
              Line: to the last of them within {WHISKERS} times the height of the box."
-        ),
-        svg: draw_boxes(&groups, metric, x, legend(definition).len().max(1))?,
-    }])
+    );
+    let series = legend(definition).len().max(1);
+    // A box needs more room than a name.
+    let fits = fit(groups.iter().map(|(name, _)| name.as_str())) && groups.len() * series <= 12;
+    let draw = |size| draw_boxes(&groups, metric, x, series, size);
+    Ok(vec![Picture::new(title(metric), caption, fits, draw)?])
 }
 
 fn draw_boxes(
@@ -225,6 +225,7 @@ fn draw_boxes(
     metric: &str,
     x_label: &str,
     series: usize,
+    size: Size,
 ) -> Result<String, String> {
     let text = |e: &dyn std::fmt::Display| format!("draw {metric}: {e}");
     let fives = groups.iter().flat_map(|(_, samples)| samples);
@@ -233,7 +234,7 @@ fn draw_boxes(
     let each = 0.8 / series as f64;
     let mut svg = String::new();
     {
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let mut chart = ChartBuilder::on(&area)
             .margin(8)
             .x_label_area_size(44)
@@ -307,14 +308,14 @@ mod tests {
     #[test]
     fn a_curve_of_shares_has_a_step_for_each_value_and_ends_at_one() {
         let samples = vec![vec![1.0, 2.0, 4.0], vec![3.0]];
-        let svg = curve(&samples, "loss", "flows", 0.0..5.0).unwrap();
+        let svg = curve(&samples, "loss", "flows", 0.0..5.0, crate::picture::WIDE).unwrap();
         assert_eq!(svg.matches("<polyline").count() - axes(), 2, "{svg}");
         assert!(svg.contains("share of the flows"));
     }
 
     /// Polylines of an empty chart.
     fn axes() -> usize {
-        let svg = curve(&Vec::new(), "loss", "flows", 0.0..5.0).unwrap();
+        let svg = curve(&Vec::new(), "loss", "flows", 0.0..5.0, crate::picture::WIDE).unwrap();
         svg.matches("<polyline").count()
     }
 }

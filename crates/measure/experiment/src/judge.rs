@@ -399,6 +399,7 @@ mod tests {
             summary: Some(alcc_results::simulated::Summary::default()),
             channel: BTreeMap::new(),
             profiles: Vec::new(),
+            seconds: Vec::new(),
             notes: Vec::new(),
             error: None,
         }

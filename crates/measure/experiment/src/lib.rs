@@ -6,6 +6,7 @@
 //! | [`definition`] | `experiment.toml`: what it may say |
 //! | [`plan`] | the cells of the sweep, and the runs of each cell |
 //! | [`run`] | simulates what is not stored yet, and stores it |
+//! | [`seconds`] | what is kept of a flow's single seconds |
 //! | [`judge`] | the values of cells, the expectations, the verdict |
 //! | [`channel`] | figures of a trace alone |
 //! | [`picture`] | the figure as SVG |
@@ -32,6 +33,8 @@ pub mod plan;
 pub mod profile_picture;
 pub mod results;
 pub mod run;
+pub mod seconds;
+mod seconds_picture;
 pub mod stored;
 pub mod sweep;
 pub mod table;

@@ -60,9 +60,11 @@ body { background: var(--paper); color: #111; font: 16px/1.5 system-ui, sans-ser
 @media (prefers-color-scheme: dark) { :root { --good: #00b383; --bad: #f0690f; --paper: #121212; --edge: #fff6; } body { color: #eee; } }
 table { border-collapse: collapse; width: 100%; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .5rem; text-align: left; vertical-align: top; }
-td.n { font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap; }
+th.n, td.n { text-align: right; } td.n { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .wide, .plot { overflow-x: auto; background: linear-gradient(to right, var(--paper) 30%, transparent) left, linear-gradient(to left, var(--paper) 30%, transparent) right, linear-gradient(to right, var(--edge), transparent) left, linear-gradient(to left, var(--edge), transparent) right; background-size: 40px 100%, 40px 100%, 14px 100%, 14px 100%; background-repeat: no-repeat; background-attachment: local, local, scroll, scroll; }
+.phone { display: none; }
 @media (max-width: 40rem) {
+  .desk { display: none; } .phone { display: block; } .phone svg { min-width: 0; }
   .index table, .index tbody, .index tr, .index td { display: block; } .index thead { display: none; }
   .index tr { border-bottom: 1px solid var(--line); padding: .5rem 0; } .index td { border: 0; padding: .1rem 0; text-align: left; }
   .index td[data-is]::before { content: attr(data-is) ': '; opacity: .8; }
@@ -125,7 +127,7 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
             }
             div.index { (wide("All experiments", &html! {
                 table {
-                    thead { tr { th scope="col" { "Experiment" } th scope="col" { "Verdict" } th scope="col" { "Published" } th scope="col" { "Here" } th scope="col" { "Why" } th scope="col" { "Took" } } }
+                    thead { tr { th scope="col" { "Experiment" } th scope="col" { "Verdict" } th.n scope="col" { "Published" } th.n scope="col" { "Here" } th scope="col" { "Why" } th.n scope="col" { "Took" } } }
                     tbody {
                         @for shown in all {
                             tr {
@@ -223,18 +225,28 @@ pub fn sweep(
 
 fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
     let figures = picture::pictures(definition, runs)?;
-    let legend = picture::legend(definition);
+    let names = picture::legend(definition).into_iter().enumerate();
+    let legend = names.map(|(i, name)| {
+        let (colour, sign) = picture::marker(i);
+        (colour, sign.to_string(), name.to_owned())
+    });
+    let legend = legend.collect();
     Ok(html! {
         @for picture in &figures {
             figure {
                 div.plot role="region" aria-label=(picture.label) tabindex="0" {
-                    div role="img" aria-label={ (picture.label) " of each cell; the table below has the figures" } { (PreEscaped(&picture.svg)) }
+                    div role="img" aria-label=(picture.alternative) {
+                        @if let Some(narrow) = &picture.narrow {
+                            div.desk { (PreEscaped(&picture.svg)) }
+                            div.phone { (PreEscaped(narrow)) }
+                        } @else { (PreEscaped(&picture.svg)) }
+                    }
                 }
                 figcaption.legend {
-                    @for (i, name) in legend.iter().enumerate() {
-                        span { span aria-hidden="true" style={ "color:" (picture::marker(i).0) } { (picture::marker(i).1) } " " (name) }
+                    @for (colour, sign, name) in picture.legend.as_ref().unwrap_or(&legend) {
+                        span { span aria-hidden="true" style={ "color:" (colour) } { (sign) } " " (name) }
                     }
-                    span { (picture.caption) }
+                    @if !picture.caption.is_empty() { span { (picture.caption) } }
                 }
             }
         }
@@ -267,7 +279,7 @@ fn all_cells(definition: &Definition, runs: &[Run], id: &str, provenance: &Prove
     html! {
         @if !runs.is_empty() {
             h2 { "All cells" }
-            p { "Median of " (definition.starts) " starts, mean over the flows. " "Every flow of every run: " a href={ (id) ".csv" } { "CSV" } ", " a href={ (id) ".parquet" } { "Parquet" } "." }
+            p { (starts(definition.starts)) ", mean over the flows. " "Every flow of every run: " a href={ (id) ".csv" } { "CSV" } ", " a href={ (id) ".parquet" } { "Parquet" } "." }
             (wide("All cells", &cells(definition, runs)))
             @if runs[0].command.starts_with("alcc ") {
                 h2 { "The first run as a command" }
@@ -277,10 +289,17 @@ fn all_cells(definition: &Definition, runs: &[Run], id: &str, provenance: &Prove
     }
 }
 
+fn starts(starts: u32) -> String {
+    match starts {
+        1 => "One start".to_owned(),
+        n => format!("Median of {n} starts"),
+    }
+}
+
 fn outcomes(outcomes: &[Outcome]) -> Markup {
     html! {
         table {
-            thead { tr { th scope="col" { "Statement" } th scope="col" { "Published" } th scope="col" { "Here: median (range)" } th scope="col" { "Bound" } th scope="col" { "Holds" } } }
+            thead { tr { th scope="col" { "Statement" } th.n scope="col" { "Published" } th.n scope="col" { "Here: median (range)" } th scope="col" { "Bound" } th scope="col" { "Holds" } } }
             tbody {
                 @for outcome in outcomes {
                     tr {
@@ -309,6 +328,7 @@ const COLUMNS: [&str; 6] = [
 fn cells(definition: &Definition, runs: &[Run]) -> Markup {
     let mut metrics: Vec<&str> = definition.report.y.iter().map(String::as_str).collect();
     metrics.extend(definition.report.x.as_deref());
+    metrics.extend(definition.report.columns.iter().map(String::as_str));
     for column in COLUMNS {
         if !metrics.contains(&column) {
             metrics.push(column);
@@ -334,7 +354,7 @@ fn cells(definition: &Definition, runs: &[Run]) -> Markup {
             thead {
                 tr {
                     @for axis in &definition.sweep { th scope="col" { (axis.key) } }
-                    @for metric in &metrics { th scope="col" { (metric) } }
+                    @for metric in &metrics { th.n scope="col" { (metric) } }
                 }
             }
             tbody {

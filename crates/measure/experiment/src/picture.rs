@@ -5,6 +5,7 @@ use crate::definition::{Axis, Definition, Form};
 use crate::distribution_picture::{boxes, curves};
 use crate::judge::{number, value};
 use crate::run::Run;
+use crate::seconds_picture::{courses, densities};
 use alcc_results::Spread;
 use plotters::coord::CoordTranslate;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -17,16 +18,56 @@ pub const COLOURS: [&str; 6] = [
     "#3c4bf0", "#f0690f", "#874b96", "#3c96f0", "#b43c00", "#b48796",
 ];
 
-pub(crate) const WIDTH: u32 = 760;
-pub(crate) const HEIGHT: u32 = 340;
+/// Width and height of a figure.
+pub(crate) type Size = (u32, u32);
+pub(crate) const WIDE: Size = (760, 340);
+/// On a phone, which shows all of it.
+const NARROW: Size = (380, 300);
 
 /// A figure of a page.
 pub(crate) struct Picture {
-    /// What it shows, for who does not see it.
+    /// Its name.
     pub label: String,
+    /// What it shows, for who does not see it.
+    pub alternative: String,
     /// What its signs mean.
     pub caption: String,
+    /// Colour, sign and name of each series. None: those of [`legend`].
+    pub legend: Option<Vec<(&'static str, String, String)>>,
     pub svg: String,
+    /// The same for a phone. None: too much for one, so that it scrolls.
+    pub narrow: Option<String>,
+}
+
+impl Picture {
+    /// With the signs of [`legend`]; `draw` draws it in a size.
+    pub(crate) fn new(
+        label: String,
+        caption: String,
+        is_narrow: bool,
+        draw: impl Fn(Size) -> Result<String, String>,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            alternative: format!("{label} of each cell; the table below has the figures"),
+            label,
+            caption,
+            legend: None,
+            svg: draw(WIDE)?,
+            narrow: is_narrow.then(|| draw(NARROW)).transpose()?,
+        })
+    }
+}
+
+/// Ticks with numbers on a horizontal axis.
+pub(crate) fn x_labels(size: Size) -> usize {
+    size.0 as usize / 90
+}
+
+/// Whether a narrow figure has room for these names below its axis.
+pub(crate) fn fit<'a>(names: impl Iterator<Item = &'a str> + Clone) -> bool {
+    let longest = names.clone().map(|name| name.chars().count()).max();
+    // The room without the vertical axis, and about the width of a letter.
+    names.count() * (longest.unwrap_or(0) + 1) * 7 <= NARROW.0 as usize - 80
 }
 
 /// A point of a figure.
@@ -93,22 +134,32 @@ pub(crate) fn pictures(definition: &Definition, runs: &[Run]) -> Result<Vec<Pict
         [] => &standard,
         some => some,
     };
+    let mut form = definition.report.form;
+    // Of real programs, single seconds are not kept.
+    let has_seconds = runs.iter().any(|run| !run.seconds.is_empty());
+    let mut metrics = metrics;
+    if form.has_seconds() && !has_seconds {
+        (form, metrics) = (Form::Median, &standard);
+    }
     let mut all = Vec::new();
     for metric in metrics {
-        match definition.report.form {
+        match form {
+            Form::Series => all.extend(courses(definition, runs, metric)?),
+            Form::Density => all.extend(densities(definition, runs, metric)?),
             Form::Distribution => all.extend(curves(definition, runs, metric)?),
             Form::Boxes => all.extend(boxes(definition, runs, metric)?),
             Form::Median => {
                 let panel = panel(definition, runs, metric);
                 if !panel.points.is_empty() {
-                    all.push(Picture {
-                        label: title(metric),
-                        caption: format!(
-                            "Line: from the smallest to the largest of {} starts.",
-                            definition.starts
+                    let fits = fit(panel.categories.iter().map(String::as_str));
+                    let caption = match definition.starts {
+                        1 => String::new(),
+                        n => format!(
+                            "Vertical line: from the smallest to the largest of {n} starts."
                         ),
-                        svg: draw(&panel)?,
-                    });
+                    };
+                    let draw = |size| draw(&panel, size);
+                    all.push(Picture::new(title(metric), caption, fits, draw)?);
                 }
             }
         }
@@ -175,6 +226,7 @@ fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel
 /// The name of a field as the title of an axis: its words, and its unit.
 pub(crate) fn title(field: &str) -> String {
     match field {
+        "cwnd" => return "CWND, packets".to_owned(),
         "jain" => return "Jain's index".to_owned(),
         "jain_1s" => return "Jain's index of single seconds".to_owned(),
         _ => {}
@@ -223,7 +275,7 @@ pub(crate) fn tick(value: f64, wide: f64) -> String {
     if text == "-0" { "0" } else { text }.to_owned()
 }
 
-fn draw(panel: &Panel<'_>) -> Result<String, String> {
+fn draw(panel: &Panel<'_>, size: Size) -> Result<String, String> {
     let mut svg = String::new();
     let x_label = panel.points.iter().map(|point| point.at.0);
     let y = panel.points.iter().flat_map(|m| [m.spread.0, m.spread.1]);
@@ -232,13 +284,16 @@ fn draw(panel: &Panel<'_>) -> Result<String, String> {
         let least = x_label.clone().fold(f64::INFINITY, f64::min).max(1e-3);
         let most = x_label.fold(least, f64::max);
         let x = (least / 1.3..most * 1.3).log_scale().base(2.0);
-        chart(panel, &mut svg, x, y, &number)?;
+        chart(panel, size, &mut svg, x, y, &number)?;
     } else if panel.categories.is_empty() {
         let (from, to) = range(x_label, true);
-        chart(panel, &mut svg, from..to, y, &|at| tick(at, to - from))?;
+        chart(panel, size, &mut svg, from..to, y, &|at| {
+            tick(at, to - from)
+        })?;
     } else {
         chart(
             panel,
+            size,
             &mut svg,
             -0.5..panel.categories.len() as f64 - 0.5,
             y,
@@ -274,6 +329,7 @@ pub(crate) fn mark<C: CoordTranslate<From = (f64, f64)>>(
 
 fn chart<X>(
     panel: &Panel<'_>,
+    size: Size,
     svg: &mut String,
     x: X,
     y: (f64, f64),
@@ -284,7 +340,7 @@ where
     X::CoordDescType: ValueFormatter<f64>,
 {
     let text = |e: &dyn std::fmt::Display| format!("draw {}: {e}", panel.metric);
-    let area = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
+    let area = SVGBackend::with_string(svg, size).into_drawing_area();
     let mut chart = ChartBuilder::on(&area)
         .margin(8)
         .x_label_area_size(44)
@@ -302,7 +358,7 @@ where
         found.cloned().unwrap_or_default()
     };
     let labels = if categories.is_empty() {
-        8
+        x_labels(size)
     } else {
         2 * categories.len() + 1
     };
@@ -482,7 +538,7 @@ mod tests {
                 joined: false,
                 points: points.into(),
             };
-            let svg = draw(&panel).unwrap();
+            let svg = draw(&panel, WIDE).unwrap();
             let mut texts: Vec<&str> = (svg.lines())
                 .filter(|line| line.parse::<f64>().is_ok())
                 .collect();

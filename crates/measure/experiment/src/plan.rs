@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cells of the sweep, and the runs of each cell.
-use crate::definition::{Choice, Definition, Subject};
+use crate::definition::{Choice, Definition, Form, Subject};
 use alcc_cc::Registry;
 use alcc_results::scenario::{Files, ScenarioOptions, Value};
 use alcc_units::{Rng, Span, Time};
@@ -35,6 +35,8 @@ pub struct PlannedRun {
     pub scenario: ScenarioOptions,
     /// Whether the flows are sampled over time.
     pub series: bool,
+    /// Whether single seconds are kept, to be drawn.
+    pub seconds: bool,
     /// Whether their delay profiles are watched.
     pub profiles: bool,
     /// The command that runs the same; of an application its name and the options.
@@ -182,6 +184,10 @@ fn planned(
         command,
         subject: definition.subject,
         series: definition.wants_series(),
+        seconds: match definition.report.form {
+            Form::Series => repetition == 1,
+            form => form.has_seconds(),
+        },
         profiles: definition.wants_profiles(),
         scenario,
     })

@@ -187,6 +187,7 @@ mod tests {
             summary: None,
             channel: Default::default(),
             profiles,
+            seconds: Vec::new(),
             notes: Vec::new(),
             error: None,
         }

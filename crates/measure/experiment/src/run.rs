@@ -4,6 +4,7 @@
 use crate::channel;
 use crate::definition::Subject;
 use crate::plan::{Plan, PlannedRun};
+use crate::seconds::Seconds;
 use alcc_cc::Registry;
 use alcc_lab::twin::Real;
 use alcc_lab::{LabError, Tools, applications, parallel};
@@ -49,6 +50,9 @@ pub struct Run {
     /// Learned delay profiles to be drawn, of the first start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<DrawnProfile>,
+    /// Single seconds of each flow, to be drawn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seconds: Vec<Seconds>,
     /// What is to be said beside the figures of real programs: that the machine was full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -274,7 +278,11 @@ impl Runner<'_> {
                 version += &hash[..hash.len().min(16)];
             }
         });
-        let watched = [(planned.series, " series"), (planned.profiles, " profiles")];
+        let watched = [
+            (planned.series, " series"),
+            (planned.seconds, " seconds"),
+            (planned.profiles, " profiles"),
+        ];
         for (_, word) in watched.iter().filter(|(watched, _)| *watched) {
             version += word;
         }
@@ -305,6 +313,7 @@ impl Runner<'_> {
                 summary: None,
                 channel: figures.map_err(|wrong| recorder.error(wrong))?,
                 profiles: Vec::new(),
+                seconds: Vec::new(),
                 notes: Vec::new(),
                 error: None,
             });
@@ -335,6 +344,12 @@ impl Runner<'_> {
                 drawn = profiles.drawn(report, DRAWN_EACH);
             }
         }
+        let seconds = match &report {
+            Ok(report) if planned.seconds => (report.flows.iter())
+                .map(|flow| Seconds::of(&flow.series))
+                .collect(),
+            _ => Vec::new(),
+        };
         let outcome = report.map_err(|e| e.to_string()).map(|report| {
             (
                 simulated::rows(&resolved.link, &resolved.scenario, &report),
@@ -344,6 +359,7 @@ impl Runner<'_> {
         Ok(Run {
             channel: learned,
             profiles: drawn,
+            seconds,
             ..self.done(planned, outcome)
         })
     }
@@ -421,6 +437,7 @@ impl Runner<'_> {
             summary,
             channel: BTreeMap::new(),
             profiles: Vec::new(),
+            seconds: Vec::new(),
             notes: Vec::new(),
             error,
         }

@@ -255,6 +255,7 @@ values = [{ name = "a, b", scheme = "copa" }]
                 .map(|(name, v)| ((*name).to_owned(), *v))
                 .collect(),
             profiles: Vec::new(),
+            seconds: Vec::new(),
             notes: Vec::new(),
             error: None,
         }

@@ -396,8 +396,8 @@ impl<'a> Links<'a> {
     }
 }
 
-/// Gaussian kernels of Scott's width, from zero on.
-fn density(values: &[f64], to: f64) -> Vec<(f64, f64)> {
+/// Estimated density of the values from zero to `to`: Gaussian kernels of Scott's width.
+pub fn density(values: &[f64], to: f64) -> Vec<(f64, f64)> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
