@@ -8,11 +8,15 @@ ALCC   := $(TARGET)/release/alcc
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Older ones do not know the licence Unicode-3.0.
 DENY_VERSION := 0.20.2
+# Reads the rustdoc JSON of Rust 1.95.
+SEMVER_VERSION := 0.51.0
+# Those with a README of their own.
+PUBLIC := $(foreach readme,$(wildcard crates/*/*/README.md),alcc-$(notdir $(patsubst %/README.md,%,$(readme))))
 # Where scripts/setup put what this machine lacked.
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: android help setup build demo picture test lint audit deny-tool fuzz bench bpf truth compare native over-tcp programs doc dist install install-library uninstall soak
+.PHONY: android help setup build demo picture test lint audit deny-tool semver semver-tool fuzz bench bpf truth compare native over-tcp programs doc dist install install-library uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -46,6 +50,14 @@ audit: ## Known vulnerabilities of the dependencies (fetches the advisory databa
 
 deny-tool: ## Build 'cargo deny' into target/deps/bin (some minutes; needs crates.io)
 	$(CARGO) install --locked --version $(DENY_VERSION) --root target/deps cargo-deny
+
+semver-tool: ## Build 'cargo semver-checks' into target/deps/bin (some ten minutes; needs crates.io)
+	$(CARGO) install --locked --version $(SEMVER_VERSION) --root target/deps cargo-semver-checks
+
+semver: ## What has changed in the public crates since the last release (BASE=REVISION; needs 'make semver-tool')
+	@base=$${BASE:-$$(git describe --tags --abbrev=0 2>/dev/null)}; \
+	[ -n "$$base" ] || { echo "semver: there is no release to compare with: give BASE=REVISION" >&2; exit 2; }; \
+	$(WITH_DEPS) $(CARGO) semver-checks $(PUBLIC:%=-p %) --baseline-rev "$$base"
 
 doc: ## The API documentation, into target/doc
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
