@@ -297,9 +297,10 @@ pub fn window_of(sample: &Sample) -> Option<f64> {
 
 /// Share of the samples in which the algorithm's window is below the cwnd of the TCP under it.
 fn below_tcp(flow: &FlowReport) -> Option<f64> {
-    let both = flow.series.iter().filter_map(|sample| {
-        Some(window_of(sample)? <= sample.kernel_cwnd?)
-    });
+    let both = flow
+        .series
+        .iter()
+        .filter_map(|sample| Some(window_of(sample)? <= sample.kernel_cwnd?));
     let (below, all) = both.fold((0.0, 0.0), |(below, all), is| {
         (below + f64::from(is), all + 1.0)
     });

@@ -33,7 +33,9 @@ pub(crate) fn builds<T: Stored>(rows: &[T]) -> String {
     for row in rows {
         *counts.entry(row.by().unwrap_or("unknown")).or_default() += 1;
     }
-    let counts = counts.iter().map(|(by, count)| format!("\n- {by}: {count}"));
+    let counts = counts
+        .iter()
+        .map(|(by, count)| format!("\n- {by}: {count}"));
     let counts: String = counts.collect();
     format!("Rows of each build, with the first digits of the program's SHA-256:\n{counts}")
 }
