@@ -301,7 +301,10 @@ fn files_of_certificates_are_checked_when_they_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let (missing, empty) = (dir.path().join("missing"), dir.path().join("empty"));
     std::fs::write(&empty, "not PEM").unwrap();
-    for (file, said) in [(&missing, "there is no such file"), (&empty, "there is none in it")] {
+    for (file, said) in [
+        (&missing, "there is no such file"),
+        (&empty, "there is none in it"),
+    ] {
         let why = Identity::from_files(file, file).unwrap_err();
         assert!(why.is_usage() && why.to_string().contains(said), "{why}");
         let why = alcc_carrier::tls::client_config(&Trust::Ca(file.clone()), &[]).unwrap_err();
