@@ -385,7 +385,8 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     // Two that are new.
     assert_eq!(lines(), 8);
     let page = std::fs::read_to_string(folder.path().join("swept/sweep.html")).unwrap();
-    assert_eq!(page.matches("<svg").count(), 2);
+    // Two figures, each also as a phone shows it.
+    assert_eq!(page.matches("<svg").count(), 4);
     // It can be pasted, and says the machine.
     let command = "--flow 'fixed:window={window}'";
     assert!(page.contains(command) && page.contains(" cores"), "{page}");
