@@ -350,7 +350,8 @@ final class Flow {
             return;
         }
         variance = variance / 4 * 3 + Math.abs(smoothed - rtt) / 4;
-        smoothed = smoothed / 8 * 7 + rtt / 8;
+        // Rounded like this it is never below the smallest.
+        smoothed += (rtt - smoothed) / 8;
         smallest = Math.min(smallest, rtt);
     }
 
