@@ -303,7 +303,7 @@ mod tests {
         results.experiments.push(quick);
         let page = results.page();
         let said = "Simulating 2 of them took 53 s of CPU time. \
-                    The longest: slow, 51.1 s of CPU time, 30.0 s by the clock.\n\n|";
+                    The longest: slow, 51.1 s of CPU time, 30.0 s by the clock.\n\nRows";
         assert!(page.contains(said), "{page}");
     }
 
