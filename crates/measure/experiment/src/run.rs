@@ -117,21 +117,25 @@ impl StoredRuns {
     }
 }
 
-/// Files of a scenario. Records the first one that was not found.
+/// Files of a scenario. Records what was not found: also the words that turn out to be no file, such as `12mbit`.
 struct MissingFileRecorder<'a> {
     files: &'a (dyn Files + Sync),
-    missing: Mutex<Option<String>>,
+    missing: Mutex<Vec<String>>,
 }
 
 impl<'a> MissingFileRecorder<'a> {
     fn new(files: &'a (dyn Files + Sync)) -> Self {
-        let missing = Mutex::new(None);
+        let missing = Mutex::default();
         Self { files, missing }
     }
 
     fn error(self, wrong: String) -> RunError {
-        let missing = self.missing.into_inner().ok().flatten();
-        match missing.filter(|name| wrong.contains(name.as_str())) {
+        let missing = self.missing.into_inner().unwrap_or_default();
+        // The scenario ends at the first file that is missing, so that was asked for last.
+        match missing
+            .into_iter()
+            .rfind(|name| wrong.contains(name.as_str()))
+        {
             Some(name) => RunError::MissingTrace(name),
             None => RunError::InvalidExperiment(wrong),
         }
@@ -144,7 +148,7 @@ impl Files for MissingFileRecorder<'_> {
         if found.is_none()
             && let Ok(mut missing) = self.missing.lock()
         {
-            missing.get_or_insert_with(|| name.to_owned());
+            missing.push(name.to_owned());
         }
         found
     }
@@ -563,6 +567,37 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
         };
         assert!(why.starts_with("e.toml:") && why.contains("fixd"), "{why}");
         assert!(store.is_empty());
+    }
+
+    /// With `stop` set, an experiment ends before its first run, but after all its traces were looked for.
+    #[test]
+    fn without_traces_every_experiment_begins_or_names_the_one_it_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let runner = Runner {
+            registry: &Registry::builtin(),
+            files: &Folder(folder.path().to_owned()),
+            version: "alcc 1",
+            workers: 1,
+            stop: &AtomicBool::new(true),
+            side: Side::Simulated,
+        };
+        let mut named = std::collections::BTreeSet::new();
+        for entry in crate::catalogue::all() {
+            let plan = Plan::new(&entry.definition().unwrap()).unwrap();
+            let ended = runner.run(
+                &plan,
+                StoredRuns::default(),
+                &mut Vec::new(),
+                &mut |_, _| {},
+            );
+            match ended {
+                Err(RunError::MissingTrace(name)) => drop(named.insert(name)),
+                Err(RunError::Interrupted | RunError::MissingRequirement(_)) => (),
+                ended => panic!("{}: {ended:?}", entry.id),
+            }
+        }
+        assert!(named.iter().all(|name| name.contains('/')), "{named:?}");
+        assert!(named.contains("verus-paper/HighWay.up"), "{named:?}");
     }
 
     #[test]
