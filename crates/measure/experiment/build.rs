@@ -13,7 +13,7 @@ fn main() -> std::io::Result<()> {
         .map(|entry| entry.path())
         .filter(|path| path.join("experiment.toml").is_file())
         .collect();
-    found.sort();
+    found.sort_by_cached_key(|path| by_number(&path.to_string_lossy()));
     let mut list = "&[\n".to_owned();
     for path in found {
         println!("cargo::rerun-if-changed={}", path.display());
@@ -34,4 +34,21 @@ fn main() -> std::io::Result<()> {
     list.push(']');
     let out = std::env::var_os("OUT_DIR").unwrap_or_default();
     std::fs::write(Path::new(&out).join("list.rs"), list)
+}
+
+/// The name with its numbers in eight digits: figure 5 stands before figure 10.
+fn by_number(name: &str) -> String {
+    let (mut ordered, mut number) = (String::new(), String::new());
+    for c in name.chars().chain(['\0']) {
+        if c.is_ascii_digit() {
+            number.push(c);
+            continue;
+        }
+        if !number.is_empty() {
+            let _ = write!(ordered, "{number:0>8}");
+            number.clear();
+        }
+        ordered.push(c);
+    }
+    ordered
 }
