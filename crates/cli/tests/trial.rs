@@ -418,7 +418,7 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn new(trial: &Value) -> Self {
+    fn new(trial: &Value, said: &str) -> Self {
         let line = |line: &str| {
             let parts: Vec<_> = line.split(',').collect();
             let ms = |n: usize| Span::from_nanos((parts[n].parse::<f64>().unwrap() * 1e6) as u64);
@@ -433,7 +433,11 @@ impl Drawn {
         };
         let list = trial["list"].as_str().unwrap();
         let transfers: Vec<_> = list.lines().skip(1).map(line).collect();
-        assert!((480..=500).contains(&transfers.len()), "{list}");
+        assert!(
+            (480..=500).contains(&transfers.len()),
+            "{} transfers\n{said}\n{list}",
+            transfers.len()
+        );
         Self { transfers }
     }
 
@@ -465,7 +469,7 @@ fn five_hundred_transfers_find_a_fifth_and_do_not_find_nothing() {
     let Some((same, said)) = trial("fixed:window=900000", 500, 600_000) else {
         return;
     };
-    let drawn = Drawn::new(&same);
+    let drawn = Drawn::new(&same, &said);
     let wrong = drawn.found(|run, (_, client, _)| {
         let share: Share = format!("50%@{run}").parse().unwrap();
         Some((share.has(*client), *client))
@@ -480,7 +484,7 @@ fn five_hundred_transfers_find_a_fifth_and_do_not_find_nothing() {
     let change = p95["change"].as_f64().unwrap();
     assert!((-0.27..-0.13).contains(&change), "{p95}");
     // Each run has other clients: half of them, drawn again. Share 0 is the trial's own.
-    let drawn = Drawn::new(&fifth);
+    let drawn = Drawn::new(&fifth, &said);
     let found = drawn.found(|run, (treated, client, _)| {
         let half: Share = format!("50%@{}", run + 1).parse().unwrap();
         half.has(*client).then_some((*treated, *client))
