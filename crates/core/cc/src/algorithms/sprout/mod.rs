@@ -28,6 +28,7 @@
 //! see: it takes its own rate for the link's.
 mod arrivals;
 mod belief;
+mod learner;
 mod model;
 mod original;
 mod receiver;

@@ -2,7 +2,7 @@
 //! `sprout:profile=original`, `sprout-ewma:profile=original`: what the authors' program does.
 //!
 //! Frozen: it only changes when it differs from the program. It shares the model, the belief, the
-//! count of arrivals and the wire with the living form.
+//! receiver's clock and the wire with the living form.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -11,15 +11,13 @@
 //! | a tick takes off the queue | all that was forecast so far | program |
 //! | window, in packets | rounded up | program |
 //! | heartbeat | 50 ms | program |
-use super::arrivals::Arrivals;
-use super::belief::Belief;
-use super::model::{HORIZON, Model, Phi};
-use super::receiver::{CATCH_UP, SILENCE, TICK};
+use super::learner::{Arrived, Estimate, Learner};
+use super::model::{HORIZON, Phi};
+use super::receiver::{Half, TICK};
 use super::settings::{Asked, Inference};
-use super::wire::{Forecast, HEADER, MAX_BYTES, Mark, Sequence};
+use super::wire::{Forecast, HEADER, MAX_BYTES, Sequence};
 use crate::{
-    AckBatch, Allowance, Controller, Cx, Header, Needs, Path, Pn, Receiver, Report, Sending, Sent,
-    Tag,
+    AckBatch, Allowance, Controller, Cx, Header, Needs, Path, Receiver, Sending, Sent, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
 
@@ -139,7 +137,7 @@ impl Controller for Original {
     }
 
     fn receiver(&self) -> Option<Box<dyn Receiver>> {
-        Some(Box::new(Half::new(self.asked, self.mss)))
+        Some(Box::new(Half::new(Program::new(self.asked, self.mss))))
     }
 
     fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &AckBatch<'_>) {}
@@ -198,137 +196,45 @@ impl Controller for Original {
     }
 }
 
+/// What the program makes of a tick.
 #[derive(Clone)]
-enum Estimate {
-    Filter(Box<Belief>),
-    /// Packets per tick.
-    Mean(f64),
-}
-
-#[derive(Clone)]
-struct Half {
+struct Program {
     asked: Asked,
-    /// Bytes that a count stands for.
     unit: u64,
     estimate: Estimate,
-    arrivals: Arrivals,
-    /// When the tick under way began; none before the first packet.
-    tick_at: Option<Time>,
-    ticks: u32,
-    packet_at: Time,
-    /// Until then silence says nothing.
-    score_at: Time,
-    /// Arrived in the tick under way.
-    bytes: u64,
-    packets: u64,
-    news: bool,
 }
 
-impl Half {
+impl Program {
     fn new(asked: Asked, mss: Bytes) -> Self {
         Self {
             asked,
             unit: mss.get().clamp(1, 1 << 14),
-            estimate: match asked.inference {
-                Inference::Filter => {
-                    Estimate::Filter(Box::new(Belief::new(Model::shared(Phi::Table))))
-                }
-                Inference::Mean => Estimate::Mean(0.0),
-            },
-            arrivals: Arrivals::default(),
-            tick_at: None,
-            ticks: 0,
-            packet_at: Time::ZERO,
-            score_at: Time::ZERO,
-            bytes: 0,
-            packets: 0,
-            news: false,
+            estimate: Estimate::new(asked.inference, Phi::Table),
         }
-    }
-
-    fn advance(&mut self, now: Time) {
-        let Some(mut at) = self.tick_at else { return };
-        if now.since(at) > TICK * CATCH_UP {
-            if let Estimate::Filter(belief) = &mut self.estimate {
-                belief.reset();
-            }
-            (self.bytes, self.packets) = (0, 0);
-            at = now;
-            self.score_at = now;
-        }
-        while at + TICK <= now {
-            self.tick(self.packets > 0 || at >= self.score_at);
-            at += TICK;
-            self.ticks = self.ticks.wrapping_add(1);
-            self.news = true;
-        }
-        self.tick_at = Some(at);
-    }
-
-    fn tick(&mut self, seen: bool) {
-        // The program counts 1400 bytes as one while its packets have 1440 and a little.
-        let count = self.bytes as f64 / self.unit as f64 * 1.03;
-        match &mut self.estimate {
-            Estimate::Filter(belief) => {
-                belief.evolve();
-                if seen && self.packets == 0 {
-                    belief.observe(0.0);
-                } else if seen {
-                    belief.observe(libm::floor(count + 0.5).max(1.0));
-                }
-            }
-            Estimate::Mean(rate) if seen => *rate += (count - *rate) / 8.0,
-            Estimate::Mean(_) => {}
-        }
-        (self.bytes, self.packets) = (0, 0);
     }
 }
 
-impl Receiver for Half {
-    fn on_packet(&mut self, now: Time, _pn: Pn, len: Bytes, header: &[u8]) {
-        if self.tick_at.is_none() {
-            self.tick_at = Some(now);
-            self.score_at = now;
-        }
-        self.advance(now);
-        self.packet_at = now;
-        self.bytes = self.bytes.saturating_add(len.get());
-        self.packets += 1;
-        let Some(mark) = Mark::decode(header) else {
-            return;
+impl Learner for Program {
+    fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    fn tick(&mut self, arrived: Arrived, seen: bool) {
+        // The program counts 1400 bytes as one while its packets have 1440 and a little.
+        let exact = arrived.bytes as f64 / self.unit as f64 * 1.03;
+        let count = match self.asked.inference {
+            Inference::Filter if arrived.packets == 0 => 0.0,
+            Inference::Filter => libm::floor(exact + 0.5).max(1.0),
+            Inference::Mean => exact,
         };
-        self.arrivals.add(mark, len.get());
-        let silence = Span::from_millis(mark.time_to_next.into());
-        self.score_at = self.score_at.max(self.tick_at.unwrap_or(now) + silence);
+        self.estimate.tick(seen.then_some(count));
     }
 
-    fn next_timer(&self) -> Option<Time> {
-        let next = self.tick_at? + TICK;
-        (next.since(self.packet_at) <= SILENCE).then_some(next)
+    fn forget(&mut self) {
+        self.estimate.forget();
     }
 
-    fn on_timer(&mut self, now: Time) {
-        self.advance(now);
-    }
-
-    fn report(&mut self, _now: Time) -> Option<Report> {
-        if !std::mem::take(&mut self.news) {
-            return None;
-        }
-        let counts = match &mut self.estimate {
-            Estimate::Filter(belief) => belief.forecast(self.asked.quantile),
-            Estimate::Mean(rate) => super::receiver::counts_at(*rate),
-        };
-        let forecast = Forecast {
-            received_or_lost: self.arrivals.received_or_lost(),
-            tick: self.ticks,
-            unit: u32::try_from(self.unit).unwrap_or(u32::MAX),
-            counts,
-        };
-        Some(forecast.encode())
-    }
-
-    fn clone_box(&self) -> Box<dyn Receiver> {
-        Box::new(self.clone())
+    fn counts(&mut self) -> [u32; HORIZON] {
+        self.estimate.counts(self.asked.quantile)
     }
 }

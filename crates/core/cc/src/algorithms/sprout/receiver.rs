@@ -1,38 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receiver module: counts what arrives per tick, infers the rate, forecasts.
+//! The receiver module: counts what arrives per tick, has the form learn from it, and reports a
+//! forecast after each.
 use super::arrivals::Arrivals;
-use super::belief::Belief;
-use super::model::{BINS, HORIZON, Model, Phi, rate};
-use super::settings::{Inference, Settings};
+use super::learner::{Arrived, Learner};
 use super::wire::{Forecast, Mark};
 use crate::{Pn, Receiver, Report};
 use alcc_units::{Bytes, Span, Time};
 
 pub(super) const TICK: Span = Span::from_millis(20);
 /// After this many ticks without a call the past says nothing.
-pub(super) const CATCH_UP: u64 = 64;
+const CATCH_UP: u64 = 64;
 /// After this long without a packet there is nothing to report until the next one.
-pub(super) const SILENCE: Span = Span::from_secs(10);
-/// The unit doubles when the rate has been near the end of its range for a second longer than not,
-/// and halves when it has been far below for a second.
-const TOO_FAST: u32 = 50;
-const TOO_SLOW: u32 = 50;
-const FAST: f64 = 0.9;
-const SLOW: f64 = 0.2;
-const MAX_DOUBLINGS: u32 = 12;
+const SILENCE: Span = Span::from_secs(10);
 
 #[derive(Clone)]
-enum Estimate {
-    Filter(Box<Belief>),
-    /// Packets per tick.
-    Mean(f64),
-}
-
-#[derive(Clone)]
-pub(super) struct Half {
-    settings: Settings,
-    mss: Bytes,
-    estimate: Estimate,
+pub(super) struct Half<L> {
+    learner: L,
     arrivals: Arrivals,
     /// When the tick under way began; none before the first packet.
     tick_at: Option<Time>,
@@ -40,130 +23,46 @@ pub(super) struct Half {
     packet_at: Time,
     /// Until then silence says nothing.
     score_at: Time,
-    /// Arrived in the tick under way.
-    bytes: u64,
-    packets: u64,
-    /// How often the unit has been doubled.
-    doublings: u32,
-    too_fast: u32,
-    too_slow: u32,
+    /// In the tick under way.
+    arrived: Arrived,
     news: bool,
 }
 
-impl Half {
-    pub(super) fn new(settings: Settings, mss: Bytes) -> Self {
-        let estimate = match settings.asked.inference {
-            Inference::Filter => Estimate::Filter(Box::new(Belief::new(Model::shared(Phi::Exact)))),
-            Inference::Mean => Estimate::Mean(0.0),
-        };
+impl<L: Learner> Half<L> {
+    pub(super) fn new(learner: L) -> Self {
         Self {
-            settings,
-            mss: mss.max(Bytes::new(1)),
-            estimate,
+            learner,
             arrivals: Arrivals::default(),
             tick_at: None,
             ticks: 0,
             packet_at: Time::ZERO,
             score_at: Time::ZERO,
-            bytes: 0,
-            packets: 0,
-            doublings: 0,
-            too_fast: 0,
-            too_slow: 0,
+            arrived: Arrived::default(),
             news: false,
         }
-    }
-
-    /// Bytes that a count stands for.
-    fn unit(&self) -> u64 {
-        self.mss.get().min(1 << 14) << self.doublings
-    }
-
-    /// What arrived in the tick that ends, in units.
-    fn count(&self) -> f64 {
-        if self.packets == 0 {
-            return 0.0;
-        }
-        let unit = self.unit() as f64;
-        // A packet without data shows that the link is alive.
-        (self.bytes as f64 / unit).max(self.mss.get() as f64 / unit)
     }
 
     fn advance(&mut self, now: Time) {
         let Some(mut at) = self.tick_at else { return };
         if now.since(at) > TICK * CATCH_UP {
-            if let Estimate::Filter(belief) = &mut self.estimate {
-                belief.reset();
-            }
-            (self.bytes, self.packets) = (0, 0);
+            self.learner.forget();
+            self.arrived = Arrived::default();
             at = now;
             self.score_at = now;
         }
         while at + TICK <= now {
-            let seen = self.packets > 0 || at >= self.score_at;
-            self.tick(seen);
+            let arrived = std::mem::take(&mut self.arrived);
+            let seen = arrived.packets > 0 || at >= self.score_at;
+            self.learner.tick(arrived, seen);
             at += TICK;
             self.ticks = self.ticks.wrapping_add(1);
             self.news = true;
         }
         self.tick_at = Some(at);
     }
-
-    fn tick(&mut self, seen: bool) {
-        let count = self.count();
-        match &mut self.estimate {
-            Estimate::Filter(belief) => {
-                belief.evolve();
-                if seen {
-                    belief.observe(count);
-                }
-            }
-            Estimate::Mean(rate) if seen => *rate += (count - *rate) / 8.0,
-            Estimate::Mean(_) => {}
-        }
-        (self.bytes, self.packets) = (0, 0);
-        if self.settings.any_rate {
-            self.scale();
-        }
-    }
-
-    /// Keeps the rate inside the range of the bins by choosing what a count stands for.
-    fn scale(&mut self) {
-        let Estimate::Filter(belief) = &mut self.estimate else {
-            return;
-        };
-        let share = belief.mean() / rate(BINS - 1);
-        self.too_fast = if share > FAST {
-            self.too_fast + 1
-        } else {
-            self.too_fast.saturating_sub(1)
-        };
-        self.too_slow = if share < SLOW { self.too_slow + 1 } else { 0 };
-        if self.too_fast >= TOO_FAST && self.doublings < MAX_DOUBLINGS {
-            belief.fold();
-            self.doublings += 1;
-            self.too_fast = 0;
-        } else if self.too_slow >= TOO_SLOW && self.doublings > 0 {
-            belief.spread();
-            self.doublings -= 1;
-            self.too_slow = 0;
-        }
-    }
-
-    fn counts(&mut self) -> [u32; HORIZON] {
-        match &mut self.estimate {
-            Estimate::Filter(belief) => belief.forecast(self.settings.asked.quantile),
-            Estimate::Mean(rate) => counts_at(*rate),
-        }
-    }
 }
 
-/// What a constant rate, in packets per tick, brings.
-pub(super) fn counts_at(rate: f64) -> [u32; HORIZON] {
-    std::array::from_fn(|i| (rate * (i + 1) as f64).min(f64::from(u32::MAX)) as u32)
-}
-
-impl Receiver for Half {
+impl<L: Learner> Receiver for Half<L> {
     fn on_packet(&mut self, now: Time, _pn: Pn, len: Bytes, header: &[u8]) {
         if self.tick_at.is_none() {
             self.tick_at = Some(now);
@@ -171,8 +70,8 @@ impl Receiver for Half {
         }
         self.advance(now);
         self.packet_at = now;
-        self.bytes = self.bytes.saturating_add(len.get());
-        self.packets += 1;
+        self.arrived.bytes = self.arrived.bytes.saturating_add(len.get());
+        self.arrived.packets += 1;
         let Some(mark) = Mark::decode(header) else {
             return;
         };
@@ -198,8 +97,8 @@ impl Receiver for Half {
         let forecast = Forecast {
             received_or_lost: self.arrivals.received_or_lost(),
             tick: self.ticks,
-            unit: u32::try_from(self.unit()).unwrap_or(u32::MAX),
-            counts: self.counts(),
+            unit: u32::try_from(self.learner.unit()).unwrap_or(u32::MAX),
+            counts: self.learner.counts(),
         };
         Some(forecast.encode())
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The sender half: turns a forecast into bytes that may leave now.
+use super::learner::Scaled;
 use super::model::HORIZON;
 use super::receiver::{Half, TICK};
 use super::settings::Settings;
@@ -182,7 +183,7 @@ impl Controller for Sprout {
     }
 
     fn receiver(&self) -> Option<Box<dyn Receiver>> {
-        Some(Box::new(Half::new(self.settings, self.mss)))
+        Some(Box::new(Half::new(Scaled::new(self.settings, self.mss))))
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
