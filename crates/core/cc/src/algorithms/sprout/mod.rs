@@ -31,6 +31,7 @@ mod belief;
 mod learner;
 mod model;
 mod original;
+mod outlook;
 mod receiver;
 mod sender;
 mod settings;

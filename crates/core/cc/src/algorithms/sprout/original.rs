@@ -2,7 +2,7 @@
 //! `sprout:profile=original`, `sprout-ewma:profile=original`: what the authors' program does.
 //!
 //! Frozen: it only changes when it differs from the program. It shares the model, the belief, the
-//! receiver's clock and the wire with the living form.
+//! clocks of both halves and the wire with the living form.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -13,9 +13,10 @@
 //! | heartbeat | 50 ms | program |
 use super::learner::{Arrived, Estimate, Learner};
 use super::model::{HORIZON, Phi};
-use super::receiver::{Half, TICK};
+use super::outlook::Outlook;
+use super::receiver::Half;
 use super::settings::{Asked, Inference};
-use super::wire::{Forecast, HEADER, MAX_BYTES, Sequence};
+use super::wire::HEADER;
 use crate::{
     AckBatch, Allowance, Controller, Cx, Header, Needs, Path, Receiver, Sending, Sent, Tag,
 };
@@ -30,14 +31,7 @@ const MAX_THROWAWAY: u64 = 65_535;
 pub(super) struct Original {
     asked: Asked,
     mss: Bytes,
-    forecast: Forecast,
-    /// When it came; none before the first.
-    at: Option<Time>,
-    /// Ticks since then.
-    current: usize,
-    /// Bytes under way or waiting, as far as known.
-    queue: f64,
-    sequence: Sequence,
+    outlook: Outlook,
     sent_at: Time,
     last_len: u64,
     /// Bytes that may leave.
@@ -52,11 +46,7 @@ impl Original {
         Self {
             asked,
             mss,
-            forecast: Forecast::blind(mss),
-            at: None,
-            current: 0,
-            queue: 0.0,
-            sequence: Sequence::default(),
+            outlook: Outlook::blind(mss),
             sent_at: Time::ZERO,
             last_len: HEADER_BYTES,
             quota: Bytes::ZERO,
@@ -67,15 +57,8 @@ impl Original {
 
     /// Bytes that may leave now, not yet rounded.
     fn window(&self) -> f64 {
-        let now = self.current as f64;
-        let end = (now + self.asked.lookahead).min((HORIZON - 1) as f64);
-        let through = self.forecast.bytes_within(end) - self.forecast.bytes_within(now);
-        (through.min(MAX_BYTES) - self.queue).max(0.0)
-    }
-
-    fn tick_at(&self) -> Option<Time> {
-        let at = self.at? + TICK * (self.current as u64 + 1);
-        (self.current < HORIZON - 1).then_some(at)
+        let end = self.outlook.current() as f64 + self.asked.lookahead;
+        self.outlook.window(end.min((HORIZON - 1) as f64))
     }
 
     fn heartbeat_at(&self) -> Time {
@@ -100,7 +83,7 @@ impl Controller for Original {
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss.max(Bytes::new(1));
-        self.forecast.count_segments(self.mss);
+        self.outlook.forecast.count_segments(self.mss);
         self.sent_at = cx.now;
         self.started = true;
         self.release();
@@ -117,8 +100,7 @@ impl Controller for Original {
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         self.last_len = sent.len.get().saturating_add(HEADER_BYTES);
-        self.sequence.sent(cx.now, self.last_len);
-        self.queue = (self.queue + self.last_len as f64).min(MAX_BYTES);
+        self.outlook.sent(cx.now, self.last_len);
         self.quota = self.quota.saturating_sub(sent.len);
         self.sent_at = cx.now;
         self.ping = false;
@@ -131,7 +113,7 @@ impl Controller for Original {
         } else {
             (HEARTBEAT.as_nanos() / 1_000_000) as u16
         };
-        self.sequence
+        self.outlook
             .mark(cx.now, self.last_len, MAX_THROWAWAY, time_to_next)
             .encode()
     }
@@ -143,25 +125,15 @@ impl Controller for Original {
     fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &AckBatch<'_>) {}
 
     fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
-        let Some(forecast) = Forecast::decode(report) else {
-            return;
-        };
-        // What was overtaken on the way is of no use.
-        if self.at.is_some() && !forecast.is_newer_than(&self.forecast) {
-            return;
+        if self.outlook.take(cx.now, report) {
+            self.release();
         }
-        self.forecast = forecast;
-        self.at = Some(cx.now);
-        self.current = 0;
-        self.queue = self.sequence.behind(&forecast);
-        self.release();
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        while self.tick_at().is_some_and(|at| at <= cx.now) {
-            let gone = self.forecast.bytes_within(self.current as f64);
-            self.queue = (self.queue - gone).max(0.0);
-            self.current += 1;
+        while self.outlook.tick_at().is_some_and(|at| at <= cx.now) {
+            let all = self.outlook.current() as f64;
+            self.outlook.tick(self.outlook.forecast.bytes_within(all));
             self.release();
         }
         if self.heartbeat_at() <= cx.now {
@@ -182,13 +154,11 @@ impl Controller for Original {
 
     fn next_timer(&self) -> Option<Time> {
         let heartbeat = self.started.then(|| self.heartbeat_at());
-        self.tick_at().into_iter().chain(heartbeat).min()
+        self.outlook.tick_at().into_iter().chain(heartbeat).min()
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        put("queue", self.queue / self.mss.get() as f64);
-        put("window", self.window() / self.mss.get() as f64);
-        self.forecast.gauges(put);
+        self.outlook.gauges(self.window(), self.mss, put);
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

@@ -2,9 +2,10 @@
 //! The sender half: turns a forecast into bytes that may leave now.
 use super::learner::Scaled;
 use super::model::HORIZON;
+use super::outlook::Outlook;
 use super::receiver::{Half, TICK};
 use super::settings::Settings;
-use super::wire::{Forecast, HEADER, MAX_BYTES, Sequence};
+use super::wire::HEADER;
 use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE, Policer};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Event, Header, LossBatch, Needs, Path, Receiver, Sending,
@@ -19,14 +20,7 @@ const IDLE: u16 = 1000;
 pub(super) struct Sprout {
     settings: Settings,
     mss: Bytes,
-    forecast: Forecast,
-    /// When it came; none before the first.
-    at: Option<Time>,
-    /// Ticks since then.
-    current: usize,
-    /// Bytes under way or waiting, as far as known.
-    queue: f64,
-    sequence: Sequence,
+    outlook: Outlook,
     sent_at: Time,
     last: Sent,
     rtt_min: Span,
@@ -46,11 +40,7 @@ impl Sprout {
         Self {
             settings,
             mss,
-            forecast: Forecast::blind(mss),
-            at: None,
-            current: 0,
-            queue: 0.0,
-            sequence: Sequence::default(),
+            outlook: Outlook::blind(mss),
             sent_at: Time::ZERO,
             last: Sent {
                 pn: 0,
@@ -75,7 +65,8 @@ impl Sprout {
         let rtt = self.rtt_min.as_secs_f64() / super::model::TICK;
         // What the link gives for sure per tick: of few packets the forecast is sure of fewer
         // still.
-        let sure = self.forecast.bytes_within(7.0) - self.forecast.bytes_within(3.0);
+        let forecast = &self.outlook.forecast;
+        let sure = forecast.bytes_within(7.0) - forecast.bytes_within(3.0);
         let packets = sure / 4.0 / self.mss.get() as f64;
         settings.asked.lookahead + settings.per_rtt * rtt + settings.caution / (1.0 + packets)
     }
@@ -90,18 +81,11 @@ impl Sprout {
 
     /// Bytes that may leave now, not yet rounded.
     fn window(&self) -> f64 {
-        let now = self.current as f64;
-        let mut end = now + self.lookahead();
+        let mut end = self.outlook.current() as f64 + self.lookahead();
         if self.settings.per_rtt == 0.0 {
             end = end.min((HORIZON - 1) as f64);
         }
-        let through = self.forecast.bytes_within(end) - self.forecast.bytes_within(now);
-        (through.min(MAX_BYTES) - self.queue).max(0.0)
-    }
-
-    fn tick_at(&self) -> Option<Time> {
-        let at = self.at? + TICK * (self.current as u64 + 1);
-        (self.current < HORIZON - 1).then_some(at)
+        self.outlook.window(end)
     }
 
     fn heartbeat_at(&self) -> Time {
@@ -110,13 +94,14 @@ impl Sprout {
 
     /// A tick of the forecast is over: subtracts what has left the queue.
     fn decay(&mut self) {
-        let now = self.forecast.bytes_within(self.current as f64);
-        let gone = match self.current {
+        let forecast = &self.outlook.forecast;
+        let current = self.outlook.current();
+        let now = forecast.bytes_within(current as f64);
+        let gone = match current {
             0 => now,
-            i => now - self.forecast.bytes_within((i - 1) as f64),
+            i => now - forecast.bytes_within((i - 1) as f64),
         };
-        self.queue = (self.queue - gone).max(0.0);
-        self.current += 1;
+        self.outlook.tick(gone);
     }
 
     /// What may leave from now on, in whole packets; paced, within a tick.
@@ -141,7 +126,7 @@ impl Controller for Sprout {
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss.max(Bytes::new(1));
-        self.forecast.count_segments(self.mss);
+        self.outlook.forecast.count_segments(self.mss);
         self.rtt_min = path.rtt_hint.unwrap_or_default();
         self.sent_at = cx.now;
         self.started = true;
@@ -160,8 +145,7 @@ impl Controller for Sprout {
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         let len = sent.len.get();
-        self.sequence.sent(cx.now, len);
-        self.queue = (self.queue + len as f64).min(MAX_BYTES);
+        self.outlook.sent(cx.now, len);
         self.quota = self.quota.saturating_sub(sent.len);
         self.sent_at = cx.now;
         self.last = *sent;
@@ -177,7 +161,7 @@ impl Controller for Sprout {
             (_, true) => 0,
             _ => (self.settings.heartbeat.as_nanos() / 1_000_000) as u16,
         };
-        self.sequence
+        self.outlook
             .mark(cx.now, self.last.len.get(), u32::MAX.into(), time_to_next)
             .encode()
     }
@@ -202,28 +186,21 @@ impl Controller for Sprout {
     }
 
     fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
-        let Some(forecast) = Forecast::decode(report) else {
-            return;
-        };
-        // What was overtaken on the way is of no use.
-        if self.at.is_some() && !forecast.is_newer_than(&self.forecast) {
+        let had_none = self.outlook.is_blind() || self.outlook.is_over();
+        if !self.outlook.take(cx.now, report) {
             return;
         }
-        if self.at.is_none() || self.current >= HORIZON - 1 {
+        if had_none {
             cx.log.event(cx.now, Event::Mode { to: "forecast" });
         }
-        self.forecast = forecast;
-        self.at = Some(cx.now);
-        self.current = 0;
-        self.queue = self.sequence.behind(&forecast);
         self.release();
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        while self.tick_at().is_some_and(|at| at <= cx.now) {
+        while self.outlook.tick_at().is_some_and(|at| at <= cx.now) {
             self.decay();
             self.release();
-            if self.current >= HORIZON - 1 {
+            if self.outlook.is_over() {
                 cx.log.event(cx.now, Event::Mode { to: "no forecast" });
             }
         }
@@ -247,13 +224,11 @@ impl Controller for Sprout {
 
     fn next_timer(&self) -> Option<Time> {
         let heartbeat = self.started.then(|| self.heartbeat_at());
-        self.tick_at().into_iter().chain(heartbeat).min()
+        self.outlook.tick_at().into_iter().chain(heartbeat).min()
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        put("queue", self.queue / self.mss.get() as f64);
-        put("window", self.window() / self.mss.get() as f64);
-        self.forecast.gauges(put);
+        self.outlook.gauges(self.window(), self.mss, put);
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
