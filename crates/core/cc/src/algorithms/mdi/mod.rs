@@ -38,6 +38,7 @@
 //! **Known weakness**: the teacher's slow starts are not in the table. On links whose queue is
 //! shorter than Verus fills it, the teacher falls back to them and delivers less than the walk.
 //! Without levels the walk drifts: nothing brings the window back where the teacher would hold it.
+mod by_epochs;
 mod counts;
 mod levels;
 mod matrix;
@@ -45,14 +46,13 @@ mod original;
 #[cfg(test)]
 mod tests;
 
-use super::verus::epochs::Epochs;
-use super::verus::release::{epochs_in, release_exact, whole_packets};
 use crate::parts::{segments, window_bytes, window_used};
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc,
     Options, Path, Rto, Sent, SpecError, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
+use by_epochs::{ByEpochs, reduced};
 pub use counts::{Counting, Counts, Epoch, Shape};
 pub use levels::{Bounds, Levels};
 pub use matrix::{Axis, Grid, Matrix, MatrixError, change};
@@ -151,7 +151,6 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
 #[derive(Clone)]
 struct Mdi {
     levels: Arc<Levels>,
-    mss: Bytes,
     rng: Rng,
     /// Packets.
     window: f64,
@@ -163,11 +162,7 @@ struct Mdi {
     largest: Option<f64>,
     smoothed: f64,
     min_rtt: f64,
-    epochs: Epochs,
-    quota: Bytes,
-    /// Less than a packet that equation 5 released.
-    credit: f64,
-    in_flight: Bytes,
+    flow: ByEpochs,
     /// The application had too little for half of the window since the last epoch.
     unused: bool,
     recovering: bool,
@@ -177,7 +172,6 @@ impl Mdi {
     fn new(levels: Arc<Levels>) -> Self {
         Self {
             levels,
-            mss: Bytes::new(1448),
             rng: Rng::new(1),
             window: START,
             windows: [START; 2],
@@ -186,10 +180,7 @@ impl Mdi {
             largest: None,
             smoothed: 0.0,
             min_rtt: f64::MAX,
-            epochs: Epochs::new(EPOCH),
-            quota: Bytes::ZERO,
-            credit: 0.0,
-            in_flight: Bytes::ZERO,
+            flow: ByEpochs::new(),
             unused: false,
             recovering: false,
         }
@@ -222,9 +213,7 @@ impl Mdi {
     }
 
     fn epoch(&mut self, now: Time) {
-        let silence = self.epochs.silence(now);
-        let sampled = self.largest.take();
-        let delay = sampled.unwrap_or_else(|| self.delays[0].max(silence));
+        let delay = self.flow.delay(now, self.largest.take(), self.delays[0]);
         let held = self.slow_start || self.recovering;
         // A window that nothing tests says nothing about the path: it does not walk upwards.
         let unused = std::mem::take(&mut self.unused);
@@ -238,22 +227,17 @@ impl Mdi {
         self.release();
     }
 
-    /// Equation 5 of Verus.
     fn release(&mut self) {
-        let in_flight = self.in_flight.get() as f64 / self.mss.get().max(1) as f64;
-        let epochs = epochs_in(self.smoothed, EPOCH.as_millis_f64());
-        let exact = release_exact(self.window, in_flight, epochs);
-        self.quota = self.mss.mul_f64(whole_packets(exact, &mut self.credit));
+        self.flow.release(self.window, self.smoothed);
     }
 
     fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, label: Tag) {
         let from = self.window;
-        let sent_under = label.0.clamp(1, MAX_WINDOW as u64) as f64;
-        self.window = (DECREASE * sent_under).min(self.window).max(1.0);
+        self.window = reduced(self.window, label);
         // So that it lasts: the walk goes on from here.
         self.windows = [self.window; 2];
         self.slow_start = false;
-        self.quota = Bytes::ZERO;
+        self.flow.stop();
         let to = self.window;
         cx.log.event(cx.now, Event::Decrease { why, from, to });
     }
@@ -275,27 +259,25 @@ impl Controller for Mdi {
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss.max(Bytes::new(1));
+        self.flow.set_mss(path.mss);
         self.rng = Rng::new(path.seed);
-        self.epochs.start(cx.now);
+        self.flow.start(cx.now);
         self.release();
     }
 
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
-        self.mss = mss.max(Bytes::new(1));
+        self.flow.set_mss(mss);
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
-        self.epochs.on_sent(cx.now, sent);
-        self.in_flight = sent.in_flight_before + sent.len;
-        self.quota = self.quota.saturating_sub(sent.len);
+        self.flow.sent(cx.now, sent);
         Tag(self.window as u64)
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        self.in_flight = ack.in_flight;
-        self.epochs.hear(cx.now);
-        let unused = ack.limited.app && !window_used(ack, window_bytes(self.window, self.mss));
+        self.flow.heard(cx.now, ack.in_flight);
+        let unused =
+            ack.limited.app && !window_used(ack, window_bytes(self.window, self.flow.mss()));
         self.unused |= unused;
         if !ack.in_recovery {
             self.recovering = false;
@@ -305,7 +287,7 @@ impl Controller for Mdi {
                 self.sample(rtt.as_millis_f64());
             }
             if self.slow_start {
-                let n = segments(packet.len, self.mss) as f64;
+                let n = segments(packet.len, self.flow.mss()) as f64;
                 if !unused {
                     self.window = (self.window + n).min(MAX_WINDOW);
                 }
@@ -327,7 +309,7 @@ impl Controller for Mdi {
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
-        self.in_flight = loss.in_flight;
+        self.flow.in_flight = loss.in_flight;
         if let Some(lost) = loss.lost.first().filter(|_| loss.new_episode) {
             self.recovering = true;
             self.reduce(cx, "loss", lost.tag);
@@ -335,41 +317,40 @@ impl Controller for Mdi {
     }
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
-        self.in_flight = rto.in_flight;
-        self.epochs.hear(cx.now);
+        self.flow.heard(cx.now, rto.in_flight);
         if rto.backoff <= 1 {
             self.reduce(cx, "timeout", rto.oldest.tag);
         }
     }
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, _idle: Span) {
-        self.epochs.resume(cx.now);
-        self.in_flight = Bytes::ZERO;
+        self.flow.resume(cx.now);
         self.largest = None;
         self.release();
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        if self.epochs.end(cx.now) {
+        if self.flow.end(cx.now) {
             self.epoch(cx.now);
         }
     }
 
     fn allowance(&self) -> Allowance {
-        let window = self.mss.mul_f64(self.window * FLIGHT).max(self.mss);
+        let mss = self.flow.mss();
+        let window = mss.mul_f64(self.window * FLIGHT).max(mss);
         Allowance {
-            quota: self.quota,
+            quota: self.flow.quota(),
             ..Allowance::window(window)
         }
     }
 
     fn next_timer(&self) -> Option<Time> {
-        self.epochs.timer(self.in_flight, self.quota, self.mss)
+        self.flow.timer()
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         put("window", self.window);
-        put("quota", self.quota.packets(self.mss));
+        put("quota", self.flow.quota().packets(self.flow.mss()));
         put("rtt_ms", self.smoothed);
     }
 

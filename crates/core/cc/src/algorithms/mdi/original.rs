@@ -2,7 +2,7 @@
 //! `mdi:profile=original`: what the authors' program does (repository comnetsAD/MDI).
 //!
 //! Frozen: it only changes when it differs from the program. It shares the matrix and Verus'
-//! equation 5 with the living form.
+//! equation 5 with the living form, and what a loss leaves of the window.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -12,14 +12,12 @@
 //! | state never seen | the states before; if none, 1 packet | verus_server |
 //! | window x on loss | 0.7, until the next draw; then 1/w per ACK for ever | verus_server |
 //! | start | 10 packets and 20 ms | verus_server |
-use super::super::verus::epochs::Epochs;
-use super::super::verus::release::{epochs_in, release_exact, whole_packets};
-use super::{DECREASE, EPOCH, MAX_WINDOW, Matrix, START, change};
+use super::by_epochs::{ByEpochs, reduced};
+use super::{EPOCH, FIRST_DELAY, MAX_WINDOW, Matrix, START, change};
 use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Rto, Sent, Tag};
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::sync::Arc;
 
-const FIRST_DELAY: f64 = 20.0;
 pub(super) const ABOVE: f64 = 0.975;
 pub(super) const BELOW: f64 = 21.0;
 
@@ -29,7 +27,6 @@ pub(super) struct Original {
     /// What a delay beyond the grid does to the window: a factor, and packets.
     above: f64,
     below: f64,
-    mss: Bytes,
     rng: Rng,
     /// Packets.
     pub(super) window: f64,
@@ -39,11 +36,7 @@ pub(super) struct Original {
     /// The largest sample of this epoch, ms.
     largest: Option<f64>,
     rtt: f64,
-    epochs: Epochs,
-    quota: Bytes,
-    /// Less than a packet that equation 5 released.
-    credit: f64,
-    in_flight: Bytes,
+    flow: ByEpochs,
     /// Set by the first loss, never cleared.
     lossy: bool,
 }
@@ -54,17 +47,13 @@ impl Original {
             matrix,
             above,
             below,
-            mss: Bytes::new(1448),
             rng: Rng::new(1),
             window: START,
             windows: [START; 2],
             delays: [FIRST_DELAY; 2],
             largest: None,
             rtt: 0.0,
-            epochs: Epochs::new(EPOCH),
-            quota: Bytes::ZERO,
-            credit: 0.0,
-            in_flight: Bytes::ZERO,
+            flow: ByEpochs::new(),
             lossy: false,
         }
     }
@@ -91,9 +80,8 @@ impl Original {
     }
 
     fn epoch(&mut self, now: Time) {
-        let silence = self.epochs.silence(now);
         let sampled = self.largest.take();
-        let delay = sampled.unwrap_or_else(|| self.delays[0].max(silence));
+        let delay = self.flow.delay(now, sampled, self.delays[0]);
         self.window = self.step(delay).clamp(1.0, MAX_WINDOW);
         if sampled.is_some() {
             self.delays = [delay, self.delays[0]];
@@ -102,20 +90,15 @@ impl Original {
         self.release();
     }
 
-    /// Equation 5 of Verus.
     fn release(&mut self) {
-        let in_flight = self.in_flight.get() as f64 / self.mss.get().max(1) as f64;
-        let epochs = epochs_in(self.rtt, EPOCH.as_millis_f64());
-        let exact = release_exact(self.window, in_flight, epochs);
-        self.quota = self.mss.mul_f64(whole_packets(exact, &mut self.credit));
+        self.flow.release(self.window, self.rtt);
     }
 
     pub(super) fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, label: Tag) {
         let from = self.window;
-        let sent_under = label.0.clamp(1, MAX_WINDOW as u64) as f64;
-        self.window = (DECREASE * sent_under).min(self.window).max(1.0);
+        self.window = reduced(self.window, label);
         self.lossy = true;
-        self.quota = Bytes::ZERO;
+        self.flow.stop();
         let to = self.window;
         cx.log.event(cx.now, Event::Decrease { why, from, to });
     }
@@ -137,26 +120,23 @@ impl Controller for Original {
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss.max(Bytes::new(1));
+        self.flow.set_mss(path.mss);
         self.rng = Rng::new(path.seed);
-        self.epochs.start(cx.now);
+        self.flow.start(cx.now);
         self.release();
     }
 
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
-        self.mss = mss.max(Bytes::new(1));
+        self.flow.set_mss(mss);
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
-        self.epochs.on_sent(cx.now, sent);
-        self.in_flight = sent.in_flight_before + sent.len;
-        self.quota = self.quota.saturating_sub(sent.len);
+        self.flow.sent(cx.now, sent);
         Tag(self.window as u64)
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        self.in_flight = ack.in_flight;
-        self.epochs.hear(cx.now);
+        self.flow.heard(cx.now, ack.in_flight);
         for packet in ack.acked {
             if let Some(rtt) = packet.rtt {
                 self.rtt = rtt.as_millis_f64().max(1e-3);
@@ -170,47 +150,45 @@ impl Controller for Original {
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
-        self.in_flight = loss.in_flight;
+        self.flow.in_flight = loss.in_flight;
         if let Some(lost) = loss.lost.first().filter(|_| loss.new_episode) {
             self.reduce(cx, "loss", lost.tag);
         }
     }
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
-        self.in_flight = rto.in_flight;
-        self.epochs.hear(cx.now);
+        self.flow.heard(cx.now, rto.in_flight);
         if rto.backoff <= 1 {
             self.reduce(cx, "timeout", rto.oldest.tag);
         }
     }
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, _idle: Span) {
-        self.epochs.resume(cx.now);
-        self.in_flight = Bytes::ZERO;
+        self.flow.resume(cx.now);
         self.largest = None;
         self.release();
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        if self.epochs.end(cx.now) {
+        if self.flow.end(cx.now) {
             self.epoch(cx.now);
         }
     }
 
     fn allowance(&self) -> Allowance {
         Allowance {
-            quota: self.quota,
+            quota: self.flow.quota(),
             ..Allowance::window(Bytes::MAX)
         }
     }
 
     fn next_timer(&self) -> Option<Time> {
-        self.epochs.timer(self.in_flight, self.quota, self.mss)
+        self.flow.timer()
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         put("window", self.window);
-        put("quota", self.quota.packets(self.mss));
+        put("quota", self.flow.quota().packets(self.flow.mss()));
         put("rtt_ms", self.rtt);
     }
 
