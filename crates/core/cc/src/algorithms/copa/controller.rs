@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The living form: `tuned` and `paper`.
 use super::settings::Settings;
-use super::shared::{HeavyLoss, INITIAL, MIN_RTT_OVER, MIN_WINDOW, Mode, Rtts, SILENCE, verdict};
-use super::velocity::{Velocity, Way};
-use crate::parts::{
-    Drained, Drains, Policer, WindowedMax, pacing_rate, segments, window_bytes, window_used,
+use super::shared::{
+    Gauges, HeavyLoss, INITIAL, MIN_RTT_OVER, MIN_WINDOW, Mode, Rtts, SILENCE, allowance, needs,
+    verdict,
 };
-use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Rto};
+use super::velocity::{Velocity, Way};
+use crate::parts::{Drained, Drains, Policer, WindowedMax, segments, window_used};
+use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Rto};
 use alcc_units::{Bytes, Span, Time};
 
 /// Periods in one direction before the velocity doubles.
@@ -200,11 +201,7 @@ impl Copa {
     }
 
     fn weigh_losses(&mut self, cx: &mut Cx<'_>) {
-        let every = self.rtts.latest;
-        if let Some((window, event)) = self.losses.weigh(cx.now, every, self.window) {
-            self.window = window;
-            cx.log.event(cx.now, event);
-        }
+        self.window = self.losses.weigh(cx, self.rtts.latest, self.window);
     }
 }
 
@@ -217,12 +214,7 @@ fn portions(n: u64) -> impl Iterator<Item = u64> {
 
 impl Controller for Copa {
     fn needs(&self) -> Needs {
-        Needs {
-            per_packet_ack: true,
-            paced: true,
-            feedback_period: Span::from_millis(6),
-            ..Needs::default()
-        }
+        needs()
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
@@ -256,7 +248,7 @@ impl Controller for Copa {
         }
         for packet in ack.acked {
             let n = segments(packet.len, self.mss);
-            self.losses.seen += n;
+            self.losses.arrived(n);
             self.weigh_losses(cx);
             if let Some(rtt) = packet.rtt.filter(|r| !r.is_zero()) {
                 self.sample(cx.now, rtt);
@@ -285,10 +277,7 @@ impl Controller for Copa {
         if let Some(policer) = &mut self.policer {
             policer.on_loss(cx.now, loss, self.mss);
         }
-        let count = |p: &Packet| segments(p.len, self.mss);
-        let n: u64 = loss.lost.iter().map(count).sum();
-        self.losses.lost += n;
-        self.losses.seen += n;
+        self.losses.lost(loss, self.mss);
         self.mode.loss(cx.now, self.rtts.standing());
         if self.slow_start && self.s.exit_drain {
             self.leave_slow_start(cx, "loss");
@@ -330,33 +319,26 @@ impl Controller for Copa {
 
     fn allowance(&self) -> Allowance {
         let per = self.rtts.standing().as_secs_f64();
-        let rate =
-            (self.updated && per > 0.0).then(|| pacing_rate(2.0 * self.window / per, self.mss));
-        let rate = match &self.policer {
-            Some(policer) => policer.within(rate, self.mss),
-            None => rate,
-        };
-        // A host that wakes a little late must be able to catch up.
-        let burst = rate
-            .filter(|_| self.s.ack_aggregation)
-            .map_or(self.mss, |r| {
-                r.bytes_in(BURST).clamp(self.mss * 2, self.mss * 10)
-            });
-        Allowance {
-            window: window_bytes(self.window, self.mss),
-            rate,
-            burst,
-            ..Allowance::UNLIMITED
+        let mut allowance = allowance(self.window, per, self.updated, self.mss);
+        if let Some(policer) = &self.policer {
+            allowance.rate = policer.within(allowance.rate, self.mss);
         }
+        if let Some(rate) = allowance.rate.filter(|_| self.s.ack_aggregation) {
+            // A host that wakes a little late must be able to catch up.
+            allowance.burst = rate.bytes_in(BURST).clamp(self.mss * 2, self.mss * 10);
+        }
+        allowance
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        put("cwnd", self.window);
-        put("delta", self.mode.delta);
-        put("velocity", self.velocity.v);
-        self.rtts.gauges(put);
-        put("queue", self.queue());
-        put("slow_start", f64::from(u8::from(self.slow_start)));
+        let state = Gauges {
+            window: self.window,
+            delta: self.mode.delta,
+            velocity: self.velocity.v,
+            queue: self.queue(),
+            slow_start: self.slow_start,
+        };
+        self.rtts.gauges(&state, put);
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

@@ -14,9 +14,11 @@
 //! | the queueing delay is that of | the latest RTT | – |
 //! | pacing | 2 w / srtt | – |
 //! | slow start | w doubles once per srtt | – |
-use super::shared::{INITIAL, MIN_RTT_OVER, MIN_WINDOW, Mode, Rtts, SILENCE, verdict};
+use super::shared::{
+    Gauges, INITIAL, MIN_RTT_OVER, MIN_WINDOW, Mode, Rtts, SILENCE, allowance, needs, verdict,
+};
 use super::velocity::{Velocity, Way};
-use crate::parts::{pacing_rate, segments, window_bytes, window_used};
+use crate::parts::{segments, window_used};
 use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Rto};
 use alcc_units::{Bytes, Span, Time};
 
@@ -108,12 +110,7 @@ impl Mvfst {
 
 impl Controller for Mvfst {
     fn needs(&self) -> Needs {
-        Needs {
-            per_packet_ack: true,
-            paced: true,
-            feedback_period: Span::from_millis(6),
-            ..Needs::default()
-        }
+        needs()
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
@@ -176,24 +173,18 @@ impl Controller for Mvfst {
     }
 
     fn allowance(&self) -> Allowance {
-        let per = self.rtts.smoothed;
-        let rate =
-            (self.updated && per > 0.0).then(|| pacing_rate(2.0 * self.window / per, self.mss));
-        Allowance {
-            window: window_bytes(self.window, self.mss),
-            rate,
-            burst: self.mss,
-            ..Allowance::UNLIMITED
-        }
+        allowance(self.window, self.rtts.smoothed, self.updated, self.mss)
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        put("cwnd", self.window);
-        put("delta", self.mode.delta);
-        put("velocity", self.velocity.v);
-        self.rtts.gauges(put);
-        put("queue", self.queue());
-        put("slow_start", f64::from(u8::from(self.slow_start)));
+        let state = Gauges {
+            window: self.window,
+            delta: self.mode.delta,
+            velocity: self.velocity.v,
+            queue: self.queue(),
+            slow_start: self.slow_start,
+        };
+        self.rtts.gauges(&state, put);
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

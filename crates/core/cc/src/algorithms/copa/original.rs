@@ -13,12 +13,12 @@
 //! | periods before v doubles | 1, by the majority of verdicts | – |
 //! | ACKs before slow start moves | 19 | – |
 //! | heavy loss is judged every | 2 | RTT |
-use super::shared::{HeavyLoss, INITIAL, MIN_RTT_OVER, Mode, Rtts, SILENCE, verdict};
-use super::velocity::Way;
-use crate::parts::{pacing_rate, segments, window_bytes};
-use crate::{
-    AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Rto, Stack,
+use super::shared::{
+    Gauges, HeavyLoss, INITIAL, MIN_RTT_OVER, Mode, Rtts, SILENCE, allowance, needs, verdict,
 };
+use super::velocity::Way;
+use crate::parts::segments;
+use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Rto, Stack};
 use alcc_units::{Bytes, Span, Time};
 
 /// genericCC holds the window still until twice the initial window, less one, has been
@@ -157,21 +157,15 @@ impl Original {
 
     fn weigh_losses(&mut self, cx: &mut Cx<'_>) {
         let every = self.rtts.latest * LOSS_ROUNDS;
-        if let Some((window, event)) = self.losses.weigh(cx.now, every, self.window) {
-            self.window = window;
-            cx.log.event(cx.now, event);
-        }
+        self.window = self.losses.weigh(cx, every, self.window);
     }
 }
 
 impl Controller for Original {
     fn needs(&self) -> Needs {
         Needs {
-            per_packet_ack: true,
-            paced: true,
-            feedback_period: Span::from_millis(6),
             stack: Stack::CopaOriginal,
-            ..Needs::default()
+            ..needs()
         }
     }
 
@@ -195,7 +189,7 @@ impl Controller for Original {
         let may_grow = !(ack.limited.app || ack.limited.peer);
         for packet in ack.acked {
             let n = segments(packet.len, self.mss);
-            self.losses.seen += n;
+            self.losses.arrived(n);
             self.weigh_losses(cx);
             if let Some(rtt) = packet.rtt.filter(|r| !r.is_zero()) {
                 self.sample(cx.now, rtt);
@@ -212,10 +206,7 @@ impl Controller for Original {
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
-        let count = |p: &Packet| segments(p.len, self.mss);
-        let n: u64 = loss.lost.iter().map(count).sum();
-        self.losses.lost += n;
-        self.losses.seen += n;
+        self.losses.lost(loss, self.mss);
         // For every disclosed hole.
         self.mode.lossy = true;
         self.weigh_losses(cx);
@@ -239,23 +230,18 @@ impl Controller for Original {
 
     fn allowance(&self) -> Allowance {
         let per = self.rtts.standing().as_secs_f64();
-        let rate =
-            (self.acked > 0 && per > 0.0).then(|| pacing_rate(2.0 * self.window / per, self.mss));
-        Allowance {
-            window: window_bytes(self.window, self.mss),
-            rate,
-            burst: self.mss,
-            ..Allowance::UNLIMITED
-        }
+        allowance(self.window, per, self.acked > 0, self.mss)
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        put("cwnd", self.window);
-        put("delta", self.mode.delta);
-        put("velocity", self.votes.v);
-        self.rtts.gauges(put);
-        put("queue", self.queue());
-        put("slow_start", f64::from(u8::from(self.slow_start)));
+        let state = Gauges {
+            window: self.window,
+            delta: self.mode.delta,
+            velocity: self.votes.v,
+            queue: self.queue(),
+            slow_start: self.slow_start,
+        };
+        self.rtts.gauges(&state, put);
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

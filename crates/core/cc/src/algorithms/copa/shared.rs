@@ -2,9 +2,9 @@
 //! What the paper and all programs do alike: section 2's arithmetic, and genericCC's rule for heavy
 //! loss.
 use super::velocity::Way;
-use crate::Event;
-use crate::parts::{WindowedMax, WindowedMin};
-use alcc_units::{Span, Time};
+use crate::parts::{WindowedMax, WindowedMin, pacing_rate, segments, window_bytes};
+use crate::{Allowance, Cx, Event, LossBatch, Needs};
+use alcc_units::{Bytes, Span, Time};
 
 /// Packets.
 pub(super) const INITIAL: f64 = 10.0;
@@ -104,9 +104,15 @@ impl Rtts {
         self.standing.shrink();
     }
 
-    pub(super) fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+    /// Shows a form's state, and its RTTs.
+    pub(super) fn gauges(&self, state: &Gauges, put: &mut dyn FnMut(&'static str, f64)) {
+        put("cwnd", state.window);
+        put("delta", state.delta);
+        put("velocity", state.velocity);
         put("rtt_min_ms", self.minimum().as_millis_f64());
         put("rtt_standing_ms", self.standing().as_millis_f64());
+        put("queue", state.queue);
+        put("slow_start", f64::from(u8::from(state.slow_start)));
     }
 
     /// These are known, in ms.
@@ -121,6 +127,36 @@ impl Rtts {
         rtts.minimum.insert(Time::ZERO, minimum, Span::MAX);
         rtts.standing.insert(Time::ZERO, latest, Span::MAX);
         rtts
+    }
+}
+
+/// What a form shows of itself. Packets, and 1/packets for delta.
+pub(super) struct Gauges {
+    pub(super) window: f64,
+    pub(super) delta: f64,
+    pub(super) velocity: f64,
+    pub(super) queue: f64,
+    pub(super) slow_start: bool,
+}
+
+/// What every form needs.
+pub(super) fn needs() -> Needs {
+    Needs {
+        per_packet_ack: true,
+        paced: true,
+        feedback_period: Span::from_millis(6),
+        ..Needs::default()
+    }
+}
+
+/// A window that is paced at twice its rate over an RTT of `rtt` seconds. Not paced: before the
+/// window was `set` by an ACK, and without an RTT.
+pub(super) fn allowance(window: f64, rtt: f64, set: bool, mss: Bytes) -> Allowance {
+    Allowance {
+        window: window_bytes(window, mss),
+        rate: (set && rtt > 0.0).then(|| pacing_rate(2.0 * window / rtt, mss)),
+        burst: mss,
+        ..Allowance::UNLIMITED
     }
 }
 
@@ -232,20 +268,31 @@ pub(super) struct HeavyLoss {
 }
 
 impl HeavyLoss {
-    /// Looks at most once per `every`. The window that heavy loss leaves, if it did.
-    pub(super) fn weigh(&mut self, now: Time, every: Span, window: f64) -> Option<(f64, Event)> {
+    /// So many segments arrived.
+    pub(super) fn arrived(&mut self, segments: u64) {
+        self.seen += segments;
+    }
+
+    pub(super) fn lost(&mut self, loss: &LossBatch<'_>, mss: Bytes) {
+        let n: u64 = loss.lost.iter().map(|p| segments(p.len, mss)).sum();
+        self.lost += n;
+        self.seen += n;
+    }
+
+    /// Looks at most once per `every`. The window after it.
+    pub(super) fn weigh(&mut self, cx: &mut Cx<'_>, every: Span, window: f64) -> f64 {
         let (limit, enough, factor) = HEAVY_LOSS;
-        if self.seen <= enough || now.since(self.checked) <= every {
-            return None;
+        if self.seen <= enough || cx.now.since(self.checked) <= every {
+            return window;
         }
         let heavy = self.lost as f64 > limit * self.seen as f64;
-        (self.lost, self.seen, self.checked) = (0, 0, now);
+        (self.lost, self.seen, self.checked) = (0, 0, cx.now);
+        if !heavy {
+            return window;
+        }
+        let (why, from) = ("heavy loss", window);
         let to = (window * factor).max(MIN_WINDOW);
-        let event = Event::Decrease {
-            why: "heavy loss",
-            from: window,
-            to,
-        };
-        heavy.then_some((to, event))
+        cx.log.event(cx.now, Event::Decrease { why, from, to });
+        to
     }
 }

@@ -2,7 +2,7 @@
 //! Numbers worked out by hand.
 use super::*;
 use crate::testing::{Bench, MSS};
-use crate::{Discard, LimitedBy};
+use crate::{Discard, LimitedBy, Packet};
 
 const MS: Span = Span::from_millis(1);
 
