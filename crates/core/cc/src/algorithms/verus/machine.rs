@@ -6,7 +6,7 @@ use super::curve::Curve;
 use super::epochs::Epochs;
 use super::estimator::{EpochEnd, Estimator, Verdict, plausible};
 use super::profile::Points;
-use super::release::{epochs_in, release_exact, whole_packets};
+use super::release::{epochs_in, lacking, packets, release_exact, whole_packets};
 use super::settings::{DECREASE, ExitAt, POINT_WEIGHT, Settings};
 use super::{fit, profile};
 use crate::parts::Policer;
@@ -133,18 +133,9 @@ impl Verus {
         }
     }
 
-    /// Packets that these bytes are, the last one perhaps short.
+    /// Packets that these bytes are.
     pub(super) fn packets(&self, bytes: Bytes) -> u64 {
-        bytes.get().div_ceil(self.mss.get().max(1))
-    }
-
-    /// The target in whole packets, as packets are labelled.
-    pub(super) fn label(&self) -> u32 {
-        self.window.clamp(1.0, f64::from(profile::LARGEST)) as u32
-    }
-
-    pub(super) fn label_of(packet: &Packet) -> u32 {
-        (packet.tag.0.min(u64::from(profile::LARGEST)) as u32).max(1)
+        packets(bytes, self.mss)
     }
 
     /// Delay of a window by the curve, or by the raw table before the first curve; never below
@@ -192,7 +183,8 @@ impl Verus {
         self.slow_start = false;
         if std::mem::take(&mut self.relearning) {
             // What was known beyond belongs to a slower path.
-            self.points.forget_from(self.label().saturating_add(1));
+            self.points
+                .forget_from(profile::label(self.window).saturating_add(1));
         } else {
             self.company.doubt();
         }
@@ -210,7 +202,7 @@ impl Verus {
     /// A sample in slow start was long: the window that caused it is known, what it did since is
     /// still to come.
     pub(super) fn leave_by_delay(&mut self, cx: &mut Cx<'_>, packet: &Packet, delay: f64) {
-        let label = f64::from(Self::label_of(packet));
+        let label = f64::from(profile::label_of(packet));
         if matches!(self.settings.exit_at, ExitAt::Queue { .. }) {
             // The label's delay is bearable: stay there. What is in flight beyond it drains first.
             self.window = label;
@@ -256,7 +248,7 @@ impl Verus {
 
     /// Equation 6. `packet`: the one lost.
     pub(super) fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, packet: &Packet) {
-        let mut label = Self::label_of(packet);
+        let mut label = profile::label_of(packet);
         if self.settings.validate_app_limited {
             // A target that was not filled yet says nothing about what the path holds.
             let flight = self.packets(packet.stamp.in_flight).max(1);
@@ -284,7 +276,7 @@ impl Verus {
     }
 
     pub(super) fn acknowledged(&mut self, cx: &mut Cx<'_>, packet: &Packet, usable: bool) {
-        let label = Self::label_of(packet);
+        let label = profile::label_of(packet);
         let count = self.packets(packet.len).max(1) as f64;
         let delay = packet
             .rtt
@@ -331,8 +323,7 @@ impl Verus {
 
     /// In slow start: as much as the window lacks.
     pub(super) fn refill(&mut self) {
-        let lacking = self.window - self.in_flight.packets(self.mss);
-        self.quota = self.mss.mul_f64(lacking.max(0.0).floor());
+        self.quota = lacking(self.window, self.in_flight, self.mss);
     }
 
     /// Fits the curve once a second. False: too little is known for a first one, and slow start

@@ -175,7 +175,7 @@ impl Controller for Verus {
         self.in_flight = sent.in_flight_before + sent.len;
         self.quota = self.quota.saturating_sub(sent.len);
         self.newest = self.newest.max(sent.pn);
-        let label = u64::from(self.label());
+        let label = u64::from(profile::label(self.window));
         if self.settings.validate_app_limited {
             Tag(label.min(self.packets(self.in_flight).max(1)))
         } else {
@@ -220,7 +220,7 @@ impl Controller for Verus {
             }
             return;
         };
-        let label = Self::label_of(lost);
+        let label = profile::label_of(lost);
         self.reduce(cx, "loss", lost);
         if self.slow_start {
             self.forget_from = Some(label.max(FORGET_FROM));

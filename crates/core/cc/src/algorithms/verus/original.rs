@@ -26,15 +26,16 @@ mod tests;
 
 use super::curve::Curve;
 use super::epochs::Epochs;
+use super::estimator::plausible;
 use super::fit;
 use super::profile::{self, Points};
-use super::release::{epochs_in, release_whole};
+use super::release::{epochs_in, lacking, packets, release_whole};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Pn, RecoveryEnd,
     Rto, Sent, Stack, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
-use estimator::{Estimator, plausible};
+use estimator::Estimator;
 
 const POINT_WEIGHT: f64 = 0.875;
 const DECREASE: f64 = 0.7;
@@ -129,11 +130,7 @@ impl Original {
     }
 
     fn packets(&self, bytes: Bytes) -> u64 {
-        bytes.get().div_ceil(self.mss.get().max(1))
-    }
-
-    fn label_of(packet: &Packet) -> u32 {
-        (packet.tag.0.min(u64::from(profile::LARGEST)) as u32).max(1)
+        packets(bytes, self.mss)
     }
 
     /// Delay of a window by the curve, or by the raw table before the first curve. At least D_min.
@@ -199,7 +196,7 @@ impl Original {
     }
 
     fn acknowledged(&mut self, cx: &mut Cx<'_>, packet: &Packet, usable: bool) {
-        let label = Self::label_of(packet);
+        let label = profile::label_of(packet);
         let count = self.packets(packet.len).max(1) as f64;
         let delay = packet
             .rtt
@@ -236,8 +233,7 @@ impl Original {
 
     /// In slow start: as much as the window lacks.
     fn refill(&mut self) {
-        let lacking = self.window - self.in_flight.packets(self.mss);
-        self.quota = self.mss.mul_f64(lacking.max(0.0).floor());
+        self.quota = lacking(self.window, self.in_flight, self.mss);
     }
 
     fn fit_if_due(&mut self, cx: &mut Cx<'_>) -> bool {
@@ -319,8 +315,7 @@ impl Controller for Original {
         self.in_flight = self.in_flight.min(sent.in_flight_before) + sent.len;
         self.quota = self.quota.saturating_sub(sent.len);
         self.newest = self.newest.max(sent.pn);
-        let label = self.window.clamp(1.0, f64::from(profile::LARGEST)) as u32;
-        Tag(u64::from(label))
+        Tag(profile::label(self.window).into())
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
@@ -343,7 +338,7 @@ impl Controller for Original {
             }
             return;
         };
-        let label = Self::label_of(lost);
+        let label = profile::label_of(lost);
         self.reduce(cx, label);
         if self.slow_start {
             if self.window.floor() <= LEAVE_SLOW_START_ABOVE {

@@ -6,13 +6,23 @@
 //! sent under one of them. Known weakness, shared with the original: a window that is not visited
 //! keeps its old delay.
 
-use crate::ProfilePoint;
+use crate::{Packet, ProfilePoint};
 
 /// Largest window that has a slot.
 pub(super) const LARGEST: u32 = 39_999;
 const PAGE: usize = 32;
 /// Value of a slot that has seen nothing; real delays are positive.
 const UNSET: f64 = -1.0;
+
+/// The whole packets of a window: under this label its packets are filed.
+pub(super) fn label(window: f64) -> u32 {
+    window.clamp(1.0, f64::from(LARGEST)) as u32
+}
+
+/// The label that a packet was sent under.
+pub(super) fn label_of(packet: &Packet) -> u32 {
+    (packet.tag.0.min(u64::from(LARGEST)) as u32).max(1)
+}
 
 /// Delay in ms by window in packets.
 #[derive(Clone, Default, Debug)]

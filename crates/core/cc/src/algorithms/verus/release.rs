@@ -9,6 +9,7 @@
 //! Known weakness: with few epochs in a round trip, more than W is in flight: 1.2 W for n = 3, 1.01
 //! W for n = 10.
 use super::MIN_DELAY;
+use alcc_units::Bytes;
 
 /// Equation 5 in whole packets, as the program computes it: the in-flight term is truncated, and a
 /// round trip of at most one epoch releases what is missing.
@@ -39,6 +40,17 @@ pub(in crate::algorithms) fn whole_packets(exact: f64, credit: &mut f64) -> f64 
     let whole = libm::floor(exact);
     *credit = (exact - whole).clamp(0.0, 1.0);
     whole
+}
+
+/// In slow start: the whole packets that a window lacks.
+pub(super) fn lacking(window: f64, in_flight: Bytes, mss: Bytes) -> Bytes {
+    let lacking = window - in_flight.packets(mss);
+    mss.mul_f64(lacking.max(0.0).floor())
+}
+
+/// Packets that these bytes are, the last one perhaps short.
+pub(super) fn packets(bytes: Bytes, mss: Bytes) -> u64 {
+    bytes.get().div_ceil(mss.get().max(1))
 }
 
 /// Epochs in a round trip, rounded up, at least 1.

@@ -5,6 +5,7 @@
 //! A flow pinned there does not send, or raises D_min by 10 ms if it has fewer than two packets in
 //! flight. The change of equation 3 is the sample against the old average, with a dead band.
 use super::super::MIN_DELAY;
+use super::super::estimator::plausible;
 use super::Settings;
 
 const ALPHA: f64 = 0.2;
@@ -15,13 +16,6 @@ const DEAD_BAND: f64 = 0.0001;
 const D_MIN_START: f64 = 1000.0;
 /// How much D_min grows when the flow is pinned to it with nothing to lose, ms.
 const ESCAPE: f64 = 10.0;
-/// Longest delay believed, ms.
-const MAX_DELAY: f64 = 60_000.0;
-
-/// Whether a delay can be one: positive and at most a minute.
-pub(super) fn plausible(ms: f64) -> bool {
-    ms > 0.0 && ms <= MAX_DELAY
-}
 
 /// Delays in ms.
 #[derive(Clone, Debug)]
