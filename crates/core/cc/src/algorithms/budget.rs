@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Budget: as much in flight as the path may deliver in its smallest RTT, and a delay budget that the user names. Our own; the
-//! figures, and what was tried without success, stand in docs/budget.md.
+//! Budget: as much in flight as the path may deliver in its smallest RTT, and a delay budget that
+//! the user names. Our own; the figures, and what was tried without success, stand in
+//! docs/budget.md.
 //!
-//! What is in flight now is what the path can deliver during the next smallest RTT. So the window is a high quantile of what it
-//! delivered in such a time lately, stretched by a fifth of the budget; but at least the mean rate times (smallest RTT + half of the
-//! budget), for paths that hardly vary; and two packets.
+//! What is in flight now is what the path can deliver during the next smallest RTT. So the window
+//! is a high quantile of what it delivered in such a time lately, stretched by a fifth of the
+//! budget; but at least the mean rate times (smallest RTT + half of the budget), for paths that
+//! hardly vary; and two packets.
 //!
-//! Four things make these rates sound. **Starvation:** a packet that waited no longer than the ACK gap before it had none of ours
-//! before it; the path could have delivered more, so such samples count for more. **Outages:** silence does not age what is
-//! remembered. **Pacing:** sending is spread over the smallest RTT of the last second, so that bunches of ACKs are the path's own and not
-//! those of our sending (without it, flows that share a path read their bunches as a fast path and fill any buffer). **Drains:** unless
-//! the path was seen empty lately, the window goes below the product by the budget until a packet sent in this state is back, and again
-//! while the smallest RTT keeps falling; at multiples of three seconds of the host's clock, so that the flows of one host do it
-//! together and all see the path empty. Nothing is measured in a drain and while the queue fills again after it. If nothing comes back
-//! in a drain, its packets or their ACKs were lost: two more may go.
+//! Four things make these rates sound. **Starvation:** a packet that waited no longer than the ACK
+//! gap before it had none of ours before it; the path could have delivered more, so such samples
+//! count for more. **Outages:** silence does not age what is remembered. **Pacing:** sending is
+//! spread over the smallest RTT of the last second, so that bunches of ACKs are the path's own and
+//! not those of our sending (without it, flows that share a path read their bunches as a fast path
+//! and fill any buffer). **Drains:** unless the path was seen empty lately, the window goes below
+//! the product by the budget until a packet sent in this state is back, and again while the
+//! smallest RTT keeps falling; at multiples of three seconds of the host's clock, so that the flows
+//! of one host do it together and all see the path empty. Nothing is measured in a drain and while
+//! the queue fills again after it. If nothing comes back in a drain, its packets or their ACKs were
+//! lost: two more may go.
 //!
-//! **Others** that keep a queue are known by drains that lower nothing, four in turn. Then the window competes: a packet more per
-//! round trip, less after a loss and from then on more with time, until a drain shows the path empty.
+//! **Others** that keep a queue are known by drains that lower nothing, four in turn. Then the
+//! window competes: a packet more per round trip, less after a loss and from then on more with
+//! time, until a drain shows the path empty.
 //!
-//! **Losses** say nothing by themselves: a radio link loses at random, a short buffer and a policer because there is too much. So losses
-//! start a test: no more than what is delivered is in flight. If that loses clearly less, the window returns slowly from there; if
-//! not, the path loses, and the window is what it was.
+//! **Losses** say nothing by themselves: a radio link loses at random, a short buffer and a policer
+//! because there is too much. So losses start a test: no more than what is delivered is in flight.
+//! If that loses clearly less, the window returns slowly from there; if not, the path loses, and
+//! the window is what it was.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -45,10 +52,13 @@
 //! | after losses of congestion the window returns by | a packet or 2 % per RTT | docs/budget.md |
 //! | after losses of the path the next test waits | 8 times as long as it took, twice as long with each in turn, at most 128 times | docs/budget.md |
 //!
-//! **Known weakness**: the delay is what the budget and the variation of the path make it; where the rate falls to a fraction, what is in
-//! flight waits the longer. Beside Cubic in a buffer of five products its share of 40 s is a sixth, of 120 s two fifths.
+//! **Known weakness**: the delay is what the budget and the variation of the path make it; where
+//! the rate falls to a fraction, what is in flight waits the longer. Beside Cubic in a buffer of
+//! five products its share of 40 s is a sixth, of 120 s two fifths.
 mod competition;
 mod service;
+#[cfg(test)]
+mod tests;
 
 use crate::parts::{Drained, Drains, LossTest, Losses, pacing_rate, window_bytes, window_used};
 use crate::{
@@ -72,8 +82,8 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PACKETS: f64 = 2.0;
-/// Packets per second beyond which so few packets hold no shares apart: there a flow's part of the budget falls by so much
-/// with each doubling of its rate.
+/// Packets per second beyond which so few packets hold no shares apart: there a flow's part of the
+/// budget falls by so much with each doubling of its rate.
 const FAST: f64 = 1000.0;
 const YIELD: f64 = 0.025;
 const INITIAL: f64 = 10.0;
@@ -81,7 +91,8 @@ const SMALLEST: f64 = 4.0;
 /// The start is over when so many packets of a round trip have waited, and all of them.
 const FIRST: u32 = 8;
 const LARGEST: f64 = 1e9;
-/// So long, and a smallest RTT, the queue fills again after a drain. Flows of up to so much longer RTTs are back then.
+/// So long, and a smallest RTT, the queue fills again after a drain. Flows of up to so much longer
+/// RTTs are back then.
 const REFILL: Span = Span::from_millis(100);
 /// Below this difference two RTTs are the same.
 const GRAIN: Span = Span::from_millis(1);
@@ -280,8 +291,9 @@ impl Controller for Budget {
         let base = self.drains.base();
         let rtt = base + self.queueing;
         let starved = self.look(cx, ack);
-        // What an application that had nothing to send did not send says nothing about the path. Nor does a drain, and how
-        // the queue fills again after it: the shorter RTT is there first, and would keep the share that it finds.
+        // What an application that had nothing to send did not send says nothing about the path.
+        // Nor does a drain, and how the queue fills again after it: the shorter RTT is there first,
+        // and would keep the share that it finds.
         let by = ack.limited;
         let idle = (by.app || by.peer) && !by.window;
         let drained = self.drains.draining() || cx.now < self.refilled;
@@ -381,353 +393,5 @@ impl Controller for Budget {
 
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::Bench;
-
-    /// A packet every millisecond.
-    fn acks(b: &mut Bench, count: u64, rtt: u64) {
-        for _ in 0..count {
-            b.wait(Span::from_millis(1));
-            b.ack(Span::from_millis(rtt));
-        }
-    }
-
-    #[test]
-    fn the_window_is_what_the_path_may_deliver() {
-        let mut b = Bench::of("budget:delay=50ms");
-        acks(&mut b, 100, 100);
-        assert_eq!(b.window(), 110.0, "start: a packet more for each");
-        // A queue of more than 25 ms ends the start. A path that never varies: 1000/s * (100 + 25) ms, and two packets.
-        acks(&mut b, 1010, 130);
-        assert!((b.window() - 127.0).abs() < 2.0, "{}", b.window());
-        assert_eq!(b.gauge("queue_ms"), 30.0);
-        // Paced over the smallest RTT of the last second.
-        let rate = b.cc.allowance().rate.unwrap().as_bps() as f64;
-        assert!(
-            (rate / (127.0 * 8000.0 / 0.130) - 1.0).abs() < 0.02,
-            "{rate}"
-        );
-    }
-
-    #[test]
-    fn a_path_that_delivers_in_bunches_gets_them_whole() {
-        let mut b = Bench::of("budget:delay=50ms");
-        acks(&mut b, 100, 100);
-        // 150 packets every 150 ms, so 1500/s in the 100 ms around a bunch; each bunch found the queue empty, so 1.3 times; for
-        // (100 + 10) ms.
-        for _ in 0..10 {
-            b.wait(Span::from_millis(149));
-            acks(&mut b, 1, 180);
-            for _ in 0..149 {
-                b.ack(Span::from_millis(180));
-            }
-        }
-        assert!((b.window() - (214.5 + 2.0)).abs() < 1.0, "{}", b.window());
-    }
-
-    #[test]
-    fn a_drain_lasts_until_a_packet_sent_in_it_is_back() {
-        let mut b = Bench::of("budget:delay=50ms");
-        acks(&mut b, 100, 100);
-        acks(&mut b, 2899, 130);
-        assert!((b.window() - 127.0).abs() < 2.0, "{}", b.window());
-        // At 3 s of the clock: 1000/s * (100 - 50) ms.
-        acks(&mut b, 129, 130);
-        assert!((b.window() - 50.0).abs() < 2.0, "{}", b.window());
-        acks(&mut b, 3, 130);
-        assert!((b.window() - 127.0).abs() < 2.0, "{}", b.window());
-        // A drain in which a new smallest RTT is seen goes on from there.
-        acks(&mut b, 6000 - 3131 + 50, 130);
-        assert!((b.window() - 50.0).abs() < 2.0, "{}", b.window());
-        acks(&mut b, 60, 60);
-        assert!(b.window() < 15.0, "{}", b.window());
-        assert_eq!(b.gauge("rtt_min_ms"), 60.0);
-        acks(&mut b, 400, 60);
-        // Nothing waits any more: 1.3 * 1000/s * (60 + 10) ms, and two packets.
-        assert!((b.window() - 93.0).abs() < 4.0, "{}", b.window());
-    }
-
-    #[test]
-    fn a_drain_of_which_nothing_comes_back_sends_two_more() {
-        let mut b = Bench::of("budget:delay=100ms");
-        acks(&mut b, 100, 100);
-        acks(&mut b, 2929, 160);
-        assert_eq!(b.window(), 2.0);
-        // Nothing more comes: two RTTs, then four.
-        let at = b.cc.next_timer().unwrap();
-        assert_eq!(at, b.now + Span::from_millis(320));
-        b.timer();
-        assert_eq!(b.window(), 2.0, "early");
-        b.wait(Span::from_millis(320));
-        b.timer();
-        assert_eq!(b.window(), 4.0);
-        assert_eq!(b.cc.next_timer(), Some(at + Span::from_millis(640)));
-        // Two of them are back.
-        b.wait(Span::from_millis(100));
-        acks(&mut b, 1, 100);
-        assert!(b.window() > 100.0, "{}", b.window());
-        assert_eq!(b.cc.next_timer(), None);
-    }
-
-    #[test]
-    fn losses_reported_in_a_drain_leave_the_window_after_it() {
-        let mut b = Bench::of("budget:delay=100ms");
-        acks(&mut b, 100, 100);
-        acks(&mut b, 2929, 160);
-        assert_eq!(b.window(), 2.0);
-        b.lose(10, true);
-        b.recovered();
-        acks(&mut b, 160, 100);
-        // 1000/s * 100 ms: no queue, until the test says whose losses these were.
-        assert!((b.window() - 100.0).abs() < 3.0, "{}", b.window());
-    }
-
-    /// From 100 ms on others keep 60 ms of queue, which no drain lowers.
-    fn beside_others(until: u64) -> Bench {
-        let mut b = Bench::of("budget");
-        acks(&mut b, 100, 100);
-        acks(&mut b, until - 100, 160);
-        b
-    }
-
-    #[test]
-    fn four_drains_that_lower_nothing_begin_a_competition() {
-        let mut b = beside_others(12_150);
-        acks(&mut b, 1850, 160);
-        // 1000/s * 160 ms, and a packet more in each 160 ms from 350 ms after the fourth drain.
-        assert!((160.0..173.0).contains(&b.window()), "{}", b.window());
-        let from = b.window();
-        acks(&mut b, 1600, 160);
-        let grown = b.window() - from;
-        assert!((8.5..10.5).contains(&grown), "{grown}");
-        assert_eq!(b.gauge("rtt_min_ms"), 100.0, "others are no longer path");
-    }
-
-    #[test]
-    fn three_drains_that_lower_nothing_do_not() {
-        let b = beside_others(11_900);
-        // 1000/s * (100 + 20) ms, and two packets.
-        assert!((b.window() - 122.0).abs() < 2.0, "{}", b.window());
-    }
-
-    #[test]
-    fn a_queue_that_did_not_stand_before_the_drains_is_none_of_others() {
-        let mut b = Bench::of("budget");
-        acks(&mut b, 100, 100);
-        acks(&mut b, 2900, 125);
-        for refilled in [1800, 1800, 1800, 1000] {
-            acks(&mut b, 400, 160);
-            acks(&mut b, 800, 100);
-            acks(&mut b, refilled, 125);
-        }
-        // 1000/s * (100 + 20) ms, and two packets. A window that competes begins with 160.
-        assert!((b.window() - 122.0).abs() < 2.0, "{}", b.window());
-    }
-
-    #[test]
-    fn while_it_competes_a_loss_takes_a_third_once_and_drains_are_fewer() {
-        let mut b = beside_others(14_000);
-        let window = b.window();
-        b.lose(2, true);
-        b.recovered();
-        acks(&mut b, 1, 160);
-        let left = b.window() / window;
-        assert!((0.68..0.80).contains(&left), "{left}");
-        let (mut least, mut at) = (f64::MAX, 0);
-        for ms in 14_002..24_500 {
-            acks(&mut b, 1, 160);
-            if b.window() < least {
-                (least, at) = (b.window(), ms);
-            }
-        }
-        assert!((24_000..24_400).contains(&at), "{at}");
-    }
-
-    /// A packet sent at this time is lost.
-    fn lose_one_sent_at(b: &mut Bench, sent_at: Time) {
-        let lost = [b.packet(sent_at, None)];
-        let loss = LossBatch {
-            lost: &lost,
-            new_episode: true,
-            in_flight: Bytes::ZERO,
-            rtt: b.view(),
-        };
-        let (now, log) = (b.now, &mut crate::Discard);
-        b.cc.on_loss(&mut Cx { now, log }, &loss);
-    }
-
-    /// How many packets per round trip the window grows by in the next 200 ms.
-    fn growth(b: &mut Bench) -> f64 {
-        let from = b.window();
-        acks(b, 200, 160);
-        (b.window() - from) * (b.window() + from) / 2.0 / 200.0
-    }
-
-    /// The competition began at 12.16 s. A packet sent so long after that is lost.
-    fn first_loss(sent_after: i64) -> Bench {
-        let mut b = beside_others(15_000);
-        let sent_at = Time::from_millis(12_160_u64.strict_add_signed(sent_after));
-        lose_one_sent_at(&mut b, sent_at);
-        acks(&mut b, 1, 160);
-        b
-    }
-
-    #[test]
-    fn after_its_first_loss_the_window_that_competes_grows_by_time() {
-        let mut b = first_loss(2_000);
-        for (after, want) in [(1_000, 2.1), (3_800, 6.1), (1_800, 8.0), (800, 8.0)] {
-            acks(&mut b, after - 1, 160);
-            let grown = growth(&mut b);
-            assert!((grown - want).abs() < 0.1, "{grown} {want}");
-            acks(&mut b, 1, 160);
-        }
-        lose_one_sent_at(&mut b, Time::from_millis(22_900));
-        acks(&mut b, 1, 160);
-        let grown = growth(&mut b);
-        assert!((grown - 1.1).abs() < 0.1, "from the last cut: {grown}");
-    }
-
-    #[test]
-    fn before_a_first_loss_it_grows_by_a_packet_however_long() {
-        let mut b = beside_others(13_000);
-        for _ in 0..10 {
-            let grown = growth(&mut b);
-            assert!((grown - 1.0).abs() < 0.05, "{grown}");
-            acks(&mut b, 800, 160);
-        }
-    }
-
-    #[test]
-    fn what_was_sent_before_the_competition_and_is_lost_is_no_cut() {
-        let window = beside_others(15_000).window();
-        let mut b = first_loss(-100);
-        assert!((b.window() - window).abs() < 0.1, "{}", b.window());
-        acks(&mut b, 2_000, 160);
-        let grown = growth(&mut b);
-        assert!((grown - 1.0).abs() < 0.05, "{grown}");
-        let cut = first_loss(100).window() / window;
-        assert!((cut - 0.7).abs() < 0.01, "{cut}");
-    }
-
-    #[test]
-    fn a_drain_that_empties_the_path_ends_the_competition() {
-        let mut b = beside_others(14_000);
-        acks(&mut b, 9_900, 160);
-        assert!(b.window() > 200.0, "{}", b.window());
-        acks(&mut b, 800, 100);
-        assert!(b.window() < 170.0, "{}", b.window());
-    }
-
-    /// A packet every so many ms; what drains leave is `left` ms. Is that taken for a longer path after 16 s?
-    fn slow_beside_others(every: u64, left: u64) -> bool {
-        let mut b = Bench::of("budget");
-        acks(&mut b, 100, 100);
-        for _ in 0..15_900 / every {
-            b.wait(Span::from_millis(every - 1));
-            acks(&mut b, 1, 100 + left);
-        }
-        b.gauge("rtt_min_ms") == (100 + left) as f64
-    }
-
-    #[test]
-    fn what_siblings_leave_is_no_queue_of_others() {
-        // 71 packets a second: five are 70 ms.
-        assert!(slow_beside_others(14, 60));
-        assert!(!slow_beside_others(14, 90));
-    }
-
-    #[test]
-    fn who_is_slow_cannot_tell_others_from_siblings() {
-        // 50 packets a second: five are 100 ms, more than two budgets.
-        assert!(slow_beside_others(20, 150));
-    }
-
-    #[test]
-    fn a_drain_and_the_refill_after_it_are_not_measured() {
-        let mut b = Bench::of("budget:delay=50ms");
-        acks(&mut b, 100, 100);
-        acks(&mut b, 2900, 130);
-        let rates = |b: &mut Bench| (b.gauge("rate_high_mbps"), b.gauge("rate_mean_mbps"));
-        let before = rates(&mut b);
-        // From 3 s on: 130 ms of draining, 200 ms of filling. The others are still away, so four times as much comes.
-        for _ in 0..325 {
-            b.wait(Span::from_millis(1));
-            for _ in 0..4 {
-                b.ack(Span::from_millis(130));
-            }
-        }
-        assert_eq!(rates(&mut b), before);
-        // What comes later counts.
-        acks(&mut b, 10, 130);
-        for _ in 0..300 {
-            b.wait(Span::from_millis(1));
-            for _ in 0..4 {
-                b.ack(Span::from_millis(130));
-            }
-        }
-        assert!(rates(&mut b).0 > 2.0 * before.0);
-    }
-
-    #[test]
-    fn who_has_more_than_1000_packets_a_second_yields() {
-        let mut b = Bench::of("budget:delay=40ms");
-        acks(&mut b, 100, 100);
-        // 4000/s: two doublings. 20 ms of queue less a fortieth of the budget each, and two packets.
-        for _ in 0..2400 {
-            b.wait(Span::from_millis(1));
-            for _ in 0..4 {
-                b.ack(Span::from_millis(125));
-            }
-        }
-        let want = 4000.0 * (0.100 + 0.020 - 2.0 * 0.001) + 2.0;
-        assert!(
-            (b.window() / want - 1.0).abs() < 0.01,
-            "{} {want}",
-            b.window()
-        );
-    }
-
-    #[test]
-    fn losses_that_end_when_less_is_sent_leave_less() {
-        let mut b = Bench::of("budget");
-        acks(&mut b, 100, 100);
-        acks(&mut b, 600, 125);
-        let window = b.window();
-        b.lose_one();
-        b.recovered();
-        assert!((b.window() - window).abs() < 2.0, "{}", b.window());
-        b.lose(10, true);
-        b.recovered();
-        // 1000/s * 100 ms.
-        assert!((b.window() - 100.0).abs() < 2.0, "{}", b.window());
-        acks(&mut b, 300, 100);
-        assert!((b.window() - 100.0).abs() < 2.0, "held: {}", b.window());
-        // Then two packets more in each 100 ms.
-        acks(&mut b, 400, 100);
-        let returned = b.window();
-        assert!((101.0..112.0).contains(&returned), "{returned}");
-    }
-
-    #[test]
-    fn losses_that_go_on_when_less_is_sent_change_nothing() {
-        let mut b = Bench::of("budget");
-        acks(&mut b, 100, 100);
-        acks(&mut b, 600, 125);
-        let window = b.window();
-        b.lose(10, true);
-        b.recovered();
-        assert!(b.window() < 0.9 * window);
-        for _ in 0..5 {
-            acks(&mut b, 20, 100);
-            b.lose_one();
-            b.recovered();
-        }
-        acks(&mut b, 1, 100);
-        assert!((b.window() - window).abs() < 3.0, "{window} {}", b.window());
     }
 }

@@ -4,26 +4,30 @@ use alcc_units::{Span, Time};
 
 /// So many drains in turn left the queue as it was: others keep it.
 const DRAINS: u32 = 4;
-/// What stands before a drain and what it leaves is a queue of others from this part of the budget on.
+/// What stands before a drain and what it leaves is a queue of others from this part of the budget
+/// on.
 const STANDS: f64 = 0.75;
-/// Siblings that drain leave two packets each, which are two at this flow's rate if shares are equal. More is not theirs.
+/// Siblings that drain leave two packets each, which are two at this flow's rate if shares are
+/// equal. More is not theirs.
 const SIBLINGS: f64 = 5.0;
 /// If these take longer than so many budgets, the flow is too slow to tell others from siblings.
 const SLOW: f64 = 2.0;
-/// As it was: at least so much of what there was before the drain. Siblings that drain take more away.
+/// As it was: at least so much of what there was before the drain. Siblings that drain take more
+/// away.
 const AS_IT_WAS: f64 = 0.85;
-/// While this flow competes, a part of the queue is its own. A drain that leaves less than this shows nobody else.
+/// While this flow competes, a part of the queue is its own. A drain that leaves less than this
+/// shows nobody else.
 const STILL: f64 = 0.3;
 /// While this flow competes, it drains only at every so many multiples of the period.
 const EVERY: u64 = 4;
 /// What a loss leaves of the window that competes, as Cubic's.
 const BETA: f64 = 0.7;
-/// Packets per round trip that the window grows by at most. A packet alone has no chance in a deep buffer, where round trips
-/// are long and Cubic grows by time.
+/// Packets per round trip that the window grows by at most. A packet alone has no chance in a deep
+/// buffer, where round trips are long and Cubic grows by time.
 const FASTEST: f64 = 8.0;
 
-/// Whether others keep a queue that no drain empties, and the window that competes with them: a packet more per round trip,
-/// less after a loss, and from then on more with time.
+/// Whether others keep a queue that no drain empties, and the window that competes with them: a
+/// packet more per round trip, less after a loss, and from then on more with time.
 #[derive(Clone, Default)]
 pub(super) struct Competition {
     /// Packets.
@@ -36,7 +40,8 @@ pub(super) struct Competition {
     delivered: f64,
     drained_at: Time,
     began_at: Time,
-    /// The last cut since then. Siblings that are taken for others lose nothing: until a first loss there is no hurry.
+    /// The last cut since then. Siblings that are taken for others lose nothing: until a first loss
+    /// there is no hurry.
     cut_at: Option<Time>,
 }
 
@@ -64,8 +69,8 @@ impl Competition {
         self.delivered += packets;
     }
 
-    /// A drain has ended; `lost`: for long nothing came back in it, so others were filling again. The window would be
-    /// `product` packets. True if a competition begins or ends.
+    /// A drain has ended; `lost`: for long nothing came back in it, so others were filling again.
+    /// The window would be `product` packets. True if a competition begins or ends.
     pub(super) fn drained(
         &mut self,
         now: Time,
@@ -112,8 +117,8 @@ impl Competition {
         }
     }
 
-    /// A packet is lost. Those sent before the last cut say nothing new, nor do those of before the competition. No less
-    /// than `least` is left.
+    /// A packet is lost. Those sent before the last cut say nothing new, nor do those of before the
+    /// competition. No less than `least` is left.
     pub(super) fn lost(&mut self, now: Time, sent_at: Time, least: f64) {
         let from = self.cut_at.unwrap_or(self.began_at);
         if let Some(window) = self.window.as_mut().filter(|_| sent_at >= from) {

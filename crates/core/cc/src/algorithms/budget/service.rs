@@ -8,13 +8,14 @@ const KEPT: usize = 200;
 /// Samples of which the quantile is taken: a second of them.
 const SAMPLES: usize = 100;
 const QUANTILE: f64 = 0.95;
-/// What a sample is worth during which the queue held nothing of ours: the path could have delivered more than there was.
+/// What a sample is worth during which the queue held nothing of ours: the path could have
+/// delivered more than there was.
 const STARVED: f32 = 1.3;
 /// A silence counts as no more than so many smallest RTTs.
 const SILENCE: u64 = 4;
 
-/// What the path delivers, packets per second: the quantile of how it comes, and its mean. Its clock runs while something is
-/// delivered; an outage ages nothing.
+/// What the path delivers, packets per second: the quantile of how it comes, and its mean. Its
+/// clock runs while something is delivered; an outage ages nothing.
 #[derive(Clone)]
 pub(super) struct Service {
     /// Packets delivered in each bucket, a ring.
@@ -29,7 +30,8 @@ pub(super) struct Service {
     starved: bool,
     /// 95 % of the samples of the last second are not above it.
     pub(super) high: f64,
-    /// The larger of the means over two seconds and over a round trip (at least a tenth of a second).
+    /// The larger of the means over two seconds and over a round trip (at least a tenth of a
+    /// second).
     pub(super) mean: f64,
 }
 
@@ -53,7 +55,8 @@ impl Service {
         self.at = Some(now);
     }
 
-    /// `packets` were acknowledged at `now`, the last of them after `rtt`; `starved`: the first had waited behind none of ours.
+    /// `packets` were acknowledged at `now`, the last of them after `rtt`; `starved`: the first had
+    /// waited behind none of ours.
     pub(super) fn delivered(
         &mut self,
         now: Time,
@@ -151,7 +154,8 @@ mod tests {
     fn an_outage_ages_nothing() {
         let mut s = Service::new();
         deliver(&mut s, 0..2500, 1.0, false);
-        // Ten seconds of silence count for 160 ms: 15 empty buckets of 200, 84 samples of 100 from before.
+        // Ten seconds of silence count for 160 ms: 15 empty buckets of 200, 84 samples of 100 from
+        // before.
         deliver(&mut s, 12_500..12_501, 1.0, false);
         assert!((s.high - 1000.0).abs() < 1.0, "{}", s.high);
         assert!((s.mean - 925.0).abs() < 1.0, "{}", s.mean);
