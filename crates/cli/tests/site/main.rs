@@ -91,6 +91,7 @@ values = [{ name = "Copa above Cubic", scheme = "copa/over=cubic" }, "cubic"]
 [report]
 form = "series"
 y = ["throughput_mbps", "cwnd"]
+log-y = ["cwnd"]
 columns = ["utilization"]
 
 [[expect]]
@@ -103,6 +104,22 @@ at-least = 1
 /// Widths of a phone and of a desk, in CSS pixels.
 const WIDTHS: [u32; 2] = [390, 1400];
 const TAB: u32 = 9;
+
+/// Texts of figures that stand on one another or outside, one a line.
+const COVERED: &str = "[...document.querySelectorAll('svg')].filter(e => e.getClientRects().length).flatMap(svg => {
+  const box = svg.getBoundingClientRect(), found = [];
+  const texts = [...svg.querySelectorAll('text')].filter(e => e.textContent.trim());
+  const places = texts.map(e => e.getBoundingClientRect());
+  places.forEach((a, i) => {
+    if (a.left < box.left - 1 || a.right > box.right + 1 || a.top < box.top - 1 || a.bottom > box.bottom + 1)
+      found.push(texts[i].textContent.trim());
+    places.slice(0, i).forEach((b, j) => {
+      if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3)
+        found.push(texts[i].textContent.trim() + ' on ' + texts[j].textContent.trim());
+    });
+  });
+  return found;
+}).join('\\n')";
 
 struct Site {
     browser: Browser,
@@ -203,6 +220,10 @@ fn pages_fit_and_show_what_they_have() {
             let heading =
                 browser.value("document.querySelector('h1').getBoundingClientRect().height");
             assert!(heading.as_f64().unwrap() > 20.0, "{at}: {heading}");
+            // Rows on a phone are as wide as it is.
+            let wide = "[...document.querySelectorAll('.stacked .wide')].filter(e => e.scrollWidth > e.clientWidth + 1).length";
+            assert_eq!(browser.value(wide), 0, "{at}");
+            assert_eq!(browser.value(COVERED), "", "{at}");
             // Nothing that is read is smaller than 9 pixels.
             let small = browser.value(
                 "Math.min(...[...document.querySelectorAll('p, td, th, a, figcaption, svg text')].filter(e => e.textContent.trim() && e.getClientRects().length)\
@@ -259,12 +280,17 @@ fn delay_profiles_are_drawn_as_the_paper_draws_them() {
             browser.value("document.querySelectorAll('.profile').length"),
             1
         );
-        let outside = "(() => { const box = document.querySelector('.profile svg').getBoundingClientRect();
-            return [...document.querySelectorAll('.profile polyline')].map(e => e.getBoundingClientRect())
-              .filter(r => r.left < box.left || r.right > box.right || r.top < box.top || r.bottom > box.bottom).length; })()";
-        assert_eq!(browser.value(outside), 0, "at {width}");
-        let tall = "document.querySelector('.profile svg').getBoundingClientRect().height";
-        assert!(number(browser, tall) > 300.0, "at {width}");
+        let seen =
+            "[...document.querySelectorAll('.profile svg')].find(e => e.getClientRects().length)";
+        let outside = format!("(() => {{ const svg = {seen}, box = svg.getBoundingClientRect();
+            return [...svg.querySelectorAll('polyline')].map(e => e.getBoundingClientRect())
+              .filter(r => r.left < box.left || r.right > box.right || r.top < box.top || r.bottom > box.bottom).length; }})()");
+        assert_eq!(browser.value(&outside), 0, "at {width}");
+        let tall = format!("{seen}.getBoundingClientRect().height");
+        assert!(number(browser, &tall) > 250.0, "at {width}");
+        // A phone shows all of it.
+        let scrolls = "[...document.querySelectorAll('.plot')].filter(e => e.scrollWidth > e.clientWidth + 1).length";
+        assert_eq!(browser.value(scrolls), 0, "at {width}");
     }
 }
 

@@ -32,7 +32,8 @@ use alcc_lab::applications;
 use alcc_results::PROFILE_FIGURES;
 use alcc_results::scenario::ScenarioOptions;
 use alcc_units::nearest;
-use serde::{Deserialize, Serialize};
+use serde::de::{IntoDeserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use toml::de::DeTable;
 
@@ -115,8 +116,9 @@ pub struct Report {
     pub reach: BTreeMap<String, f64>,
     /// More metrics of the table.
     pub columns: Vec<String>,
-    /// What is drawn of each cell.
-    pub form: Form,
+    /// What is drawn of each cell. None: the median.
+    #[serde(deserialize_with = "one_or_several")]
+    pub form: Vec<Form>,
     /// How the flows of a run become one value. None: their mean; in a distribution each is a value
     /// of its own.
     pub flows: Option<Aggregate>,
@@ -139,13 +141,61 @@ pub enum Form {
     Series,
     /// Density of the single seconds of all starts.
     Density,
+    /// Outline through the quartiles of throughput and delay of the single seconds of all starts.
+    Population,
 }
 
 impl Form {
     /// Whether it shows single seconds.
     pub(crate) fn has_seconds(self) -> bool {
-        matches!(self, Self::Series | Self::Density)
+        matches!(self, Self::Series | Self::Density | Self::Population)
     }
+}
+
+impl Report {
+    /// The forms of its figures, at least one.
+    pub(crate) fn forms(&self) -> &[Form] {
+        match self.form.as_slice() {
+            [] => &[Form::Median],
+            some => some,
+        }
+    }
+
+    /// Whether a figure shows single seconds.
+    pub(crate) fn has_seconds(&self) -> bool {
+        self.form.iter().any(|form| form.has_seconds())
+    }
+
+    /// Whether the figures show single seconds of this start.
+    pub(crate) fn has_seconds_of(&self, repetition: u32) -> bool {
+        let of = |form: &Form| form.has_seconds() && (repetition == 1 || *form != Form::Series);
+        self.form.iter().any(of)
+    }
+}
+
+/// A form, or a list of forms.
+fn one_or_several<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Form>, D::Error> {
+    struct Forms;
+    impl<'de> Visitor<'de> for Forms {
+        type Value = Vec<Form>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a form, or a list of forms")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, one: &str) -> Result<Self::Value, E> {
+            Ok(vec![Form::deserialize(one.into_deserializer())?])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+            let mut forms = Vec::new();
+            while let Some(form) = all.next_element()? {
+                forms.push(form);
+            }
+            Ok(forms)
+        }
+    }
+    from.deserialize_any(Forms)
 }
 
 /// How learned delay profiles are drawn (Verus).
@@ -410,7 +460,7 @@ impl Definition {
         {
             known(key, metric, &metrics)?;
         }
-        let (what, y) = match report.form.has_seconds() {
+        let (what, y) = match report.has_seconds() {
             true => (" of single seconds", &SECOND_METRICS[..]),
             false => ("", &metrics[..]),
         };
@@ -420,9 +470,13 @@ impl Definition {
                 ("y", unknown_name(&what, metric, y.iter().copied()))
             })?;
         }
-        if report.form.has_seconds() {
+        if report.has_seconds() {
             if self.subject != Subject::Flows {
                 let why = "only flows of [scenario] are known second by second: leave out form";
+                return Err(("form", why.to_owned()));
+            }
+            if !report.form.iter().all(|form| form.has_seconds()) {
+                let why = "form: only series, density and population go together";
                 return Err(("form", why.to_owned()));
             }
             if report.x.is_some() {
@@ -440,7 +494,7 @@ impl Definition {
         .collect();
         let log_y = report.log_y.iter().map(|metric| ("log-y", metric));
         for (key, metric) in log_y.chain(report.reach.keys().map(|metric| ("reach", metric))) {
-            if report.form != Form::Series {
+            if !report.form.contains(&Form::Series) {
                 let why = format!("{key}: only form = \"series\" has it");
                 return Err((key, why));
             }
@@ -462,7 +516,7 @@ impl Definition {
     /// Whether a metric or a picture needs samples over time.
     pub(crate) fn wants_series(&self) -> bool {
         let of_samples = |metric: &str| metric == "below_tcp" || metric.starts_with("tcp_cwnd");
-        self.report.form.has_seconds() || self.names(of_samples)
+        self.report.has_seconds() || self.names(of_samples)
     }
 
     /// Whether a metric or a picture needs the learned delay profiles.
@@ -729,6 +783,21 @@ at-least = 1.0
                 "[[expect]]",
                 "[report]\nform = \"serie\"\n[[expect]]",
                 "e.toml:11: no value 'serie' (did you mean series?)",
+            ),
+            (
+                "[[expect]]",
+                "[report]\nform = [\"density\",\n\"serie\"]\n[[expect]]",
+                "e.toml:12: no value 'serie' (did you mean series?)",
+            ),
+            (
+                "[[expect]]",
+                "[report]\nform = 1\n[[expect]]",
+                "e.toml:11: invalid type: integer `1`, expected a form, or a list of forms",
+            ),
+            (
+                "[[expect]]",
+                "[report]\nform = [\"density\", \"boxes\"]\n[[expect]]",
+                "e.toml:11: report: form: only series, density and population go together",
             ),
             (
                 "[[expect]]",

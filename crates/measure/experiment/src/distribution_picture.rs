@@ -2,11 +2,11 @@
 //! Distributions over the flows of all starts as SVG, as papers draw them: a curve of shares (CDF)
 //! for each series, or a box with whiskers.
 use crate::definition::{Aggregate, Axis, Definition};
+use crate::frame::{Failure, Frame, Size, name_at, name_ticks, number_ticks, tick};
 use crate::judge::value;
-use crate::picture::{
-    Picture, Size, colour, fit, legend, mark, page_colours, range, series, tick, title, x_labels,
-};
+use crate::picture::{Picture, colour, fit, legend, mark, range, series, title, words};
 use crate::run::Run;
+use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
 
 /// Markers on one curve at most, so that they tell lines apart and do not hide them.
@@ -110,51 +110,33 @@ fn curve(
     x: std::ops::Range<f64>,
     size: Size,
 ) -> Result<String, String> {
-    let text = |e: &dyn std::fmt::Display| format!("draw {metric}: {e}");
-    let mut svg = String::new();
     let wide = x.end - x.start;
-    {
-        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        let mut chart = ChartBuilder::on(&area)
-            .margin(8)
-            .x_label_area_size(44)
-            .y_label_area_size(64)
-            .build_cartesian_2d(x, 0.0..1.0)
-            .map_err(|e| text(&e))?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(RGBColor(128, 128, 128).mix(0.3))
-            .x_labels(x_labels(size))
-            .x_label_formatter(&|v| tick(*v, wide))
-            .y_label_formatter(&|v| tick(*v, 1.0))
-            .x_desc(title(metric))
-            .y_desc(format!("share of the {what}"))
-            .draw()
-            .map_err(|e| text(&e))?;
-        for (number, values) in samples.iter().enumerate() {
-            if values.is_empty() {
-                continue;
-            }
+    let frame = Frame {
+        size,
+        titles: [&title(metric), &format!("share of the {what}")],
+        ticks: [&|v| tick(v, wide), &|v| tick(v, 1.0)],
+        x_ticks: number_ticks(size),
+        behind: Vec::new(),
+    };
+    frame.draw(x, 0.0..1.0, |plot| {
+        let with_values = samples.iter().enumerate();
+        for (number, values) in with_values.filter(|(_, values)| !values.is_empty()) {
             let share = |count: usize| count as f64 / values.len() as f64;
             let step = |(i, v): (usize, &f64)| [(*v, share(i)), (*v, share(i + 1))];
             let steps: Vec<(f64, f64)> = values.iter().enumerate().flat_map(step).collect();
-            let line = PathElement::new(steps, colour(number).stroke_width(2));
-            chart.plotting_area().draw(&line).map_err(|e| text(&e))?;
+            let style = colour(number).stroke_width(2);
+            plot.draw(&PathElement::new(steps, style))?;
             let each = values.len().div_ceil(MARKS).max(1);
             for (i, value) in values.iter().enumerate().skip(each / 2).step_by(each) {
-                let at = (*value, share(i + 1));
-                mark(chart.plotting_area(), number, at).map_err(|e| text(&e))?;
+                mark(plot, number, (*value, share(i + 1)))?;
             }
         }
-        area.present().map_err(|e| text(&e))?;
-    }
-    Ok(page_colours(&svg))
+        Ok(())
+    })
 }
 
 /// The value below which `share` of the sorted values lie, between neighbours by proportion.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let at = share * (sorted.len() - 1) as f64;
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     low + (high - low) * at.fract()
@@ -227,66 +209,50 @@ fn draw_boxes(
     series: usize,
     size: Size,
 ) -> Result<String, String> {
-    let text = |e: &dyn std::fmt::Display| format!("draw {metric}: {e}");
     let fives = groups.iter().flat_map(|(_, samples)| samples);
     let fives = fives.filter_map(|values| Five::of(values));
     let (from, to) = range(fives.flat_map(|five| [five.least, five.most]), true);
-    let each = 0.8 / series as f64;
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        let mut chart = ChartBuilder::on(&area)
-            .margin(8)
-            .x_label_area_size(44)
-            .y_label_area_size(64)
-            .build_cartesian_2d(-0.5..groups.len() as f64 - 0.5, from..to)
-            .map_err(|e| text(&e))?;
-        let word = |at: &f64| {
-            let whole = (at - at.round()).abs() < 1e-6 && *at > -0.5;
-            let group = whole.then(|| groups.get(at.round() as usize)).flatten();
-            group.map_or_else(String::new, |(name, _)| name.clone())
-        };
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(RGBColor(128, 128, 128).mix(0.3))
-            .x_labels(2 * groups.len() + 1)
-            .x_label_formatter(&word)
-            .y_label_formatter(&|v| tick(*v, to - from))
-            .x_desc(title(x_label))
-            .y_desc(title(metric))
-            .draw()
-            .map_err(|e| text(&e))?;
-        let area = chart.plotting_area();
+    let names = groups.iter().map(|(name, _)| name.as_str());
+    let frame = Frame {
+        size,
+        titles: [&words(x_label), &title(metric)],
+        ticks: [&|v| name_at(names.clone(), v), &|v| tick(v, to - from)],
+        x_ticks: name_ticks(groups.len()),
+        behind: Vec::new(),
+    };
+    frame.draw(-0.5..groups.len() as f64 - 0.5, from..to, |plot| {
+        let each = 0.8 / series as f64;
         for (group, (_, samples)) in groups.iter().enumerate() {
             for (number, values) in samples.iter().enumerate() {
-                let Some(five) = Five::of(values) else {
-                    continue;
-                };
                 let middle = (series - 1) as f64 / 2.0;
                 let at = group as f64 + (number as f64 - middle) * each;
-                let style = colour(number).stroke_width(2);
-                let line = |from: f64, to: f64| PathElement::new([(at, from), (at, to)], style);
-                let sides = [
-                    (at - each * 0.35, five.quarter),
-                    (at + each * 0.35, five.three),
-                ];
-                area.draw(&Rectangle::new(sides, style))
-                    .map_err(|e| text(&e))?;
-                area.draw(&line(five.least, five.quarter))
-                    .map_err(|e| text(&e))?;
-                area.draw(&line(five.three, five.most))
-                    .map_err(|e| text(&e))?;
-                let mean = values.iter().sum::<f64>() / values.len() as f64;
-                area.draw(&Cross::new((at, mean), 5, style))
-                    .map_err(|e| text(&e))?;
-                mark(area, number, (at, five.median)).map_err(|e| text(&e))?;
+                one_box(plot, values, number, at, each * 0.35)?;
             }
         }
-        area.present().map_err(|e| text(&e))?;
-    }
-    Ok(page_colours(&svg))
+        Ok(())
+    })
+}
+
+/// A box of these values at this place, twice so wide.
+fn one_box<C: CoordTranslate<From = (f64, f64)>>(
+    plot: &DrawingArea<SVGBackend<'_>, C>,
+    values: &[f64],
+    series: usize,
+    at: f64,
+    half: f64,
+) -> Result<(), Failure> {
+    let Some(five) = Five::of(values) else {
+        return Ok(());
+    };
+    let style = colour(series).stroke_width(2);
+    let line = |from: f64, to: f64| PathElement::new([(at, from), (at, to)], style);
+    let sides = [(at - half, five.quarter), (at + half, five.three)];
+    plot.draw(&Rectangle::new(sides, style))?;
+    plot.draw(&line(five.least, five.quarter))?;
+    plot.draw(&line(five.three, five.most))?;
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    plot.draw(&Cross::new((at, mean), 5, style))?;
+    mark(plot, series, (at, five.median))
 }
 
 #[cfg(test)]

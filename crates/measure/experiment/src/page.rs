@@ -65,14 +65,14 @@ th.n, td.n { text-align: right; } td.n { font-variant-numeric: tabular-nums; whi
 .phone { display: none; }
 @media (max-width: 40rem) {
   .desk { display: none; } .phone { display: block; } .phone svg { min-width: 0; }
-  .index table, .index tbody, .index tr, .index td { display: block; } .index thead { display: none; }
-  .index tr { border-bottom: 1px solid var(--line); padding: .5rem 0; } .index td { border: 0; padding: .1rem 0; text-align: left; }
-  .index td[data-is]::before { content: attr(data-is) ': '; opacity: .8; }
+  .stacked table, .stacked tbody, .stacked tr, .stacked td { display: block; } .stacked thead { display: none; }
+  .stacked tr { border-bottom: 1px solid var(--line); padding: .5rem 0; } .stacked td, .stacked td.n { border: 0; padding: .1rem 0; text-align: left; white-space: normal; }
+  .stacked td[data-is]::before { content: attr(data-is) ': '; opacity: .8; }
 }
 figure { margin: 1rem 0; } svg { display: block; width: 100%; min-width: 44rem; height: auto; }
 .reproduced::before { content: '✔ '; color: var(--good); } .differs::before { content: '✘ '; color: var(--bad); }
 .differs-explained::before { content: '≈ '; color: var(--bad); } .not-run::before { content: '– '; }
-.reproduced, .differs, .differs-explained, .not-run, .short { white-space: nowrap; }
+.reproduced, .differs, .differs-explained, .not-run, .short, .name { white-space: nowrap; }
 pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: auto; overflow-wrap: anywhere; padding: .5rem; white-space: pre-wrap; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 1rem; }
 a { color: inherit; }
@@ -115,6 +115,8 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
             .filter(|shown| shown.judged.verdict == of)
             .count()
     };
+    let mut in_order: Vec<&ExperimentView<'_>> = all.iter().collect();
+    in_order.sort_by_cached_key(|shown| in_numbers(&shown.judged.id));
     document(
         "alcc reproduce",
         &html! {
@@ -125,11 +127,11 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
                 (count(Verdict::Differs)) " differ, " (count(Verdict::NotRun)) " not run"
                 @if count(Verdict::Short) > 0 { ", " (count(Verdict::Short)) " too short to judge" } "."
             }
-            div.index { (wide("All experiments", &html! {
+            div.stacked { (wide("All experiments", &html! {
                 table {
                     thead { tr { th scope="col" { "Experiment" } th scope="col" { "Verdict" } th.n scope="col" { "Published" } th.n scope="col" { "Here" } th scope="col" { "Why" } th.n scope="col" { "Took" } } }
                     tbody {
-                        @for shown in all {
+                        @for shown in in_order {
                             tr {
                                 td { a href={ (shown.judged.id) ".html" } { (shown.judged.id) } br; (shown.definition.title) }
                                 td { (verdict(shown.judged.verdict)) }
@@ -148,6 +150,22 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
         },
         provenance,
     )
+}
+
+/// A name for sorting: figure 5 comes before figure 10.
+fn in_numbers(id: &str) -> String {
+    let mut sorted = String::new();
+    let mut rest = id;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, from) = rest.split_at(at);
+        let end = from
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(from.len());
+        let (number, after) = from.split_at(end);
+        sorted += &format!("{before}{number:0>9}");
+        rest = after;
+    }
+    sorted + rest
 }
 
 /// The statement whose figures the index shows, unless the reason names it.
@@ -196,7 +214,7 @@ pub fn experiment(shown: &ExperimentView<'_>, provenance: &Provenance) -> Result
         (profiles(definition, runs)?)
         @if !judged.outcomes.is_empty() {
             h2 { "Expected and measured" }
-            (wide("Expected and measured", &outcomes(&judged.outcomes)))
+            div.stacked { (wide("Expected and measured", &outcomes(&judged.outcomes))) }
         }
         h2 { "What was asked, and what is seen" }
         @for paragraph in paragraphs(shown.readme) { p { (paragraph) } }
@@ -260,7 +278,10 @@ fn profiles(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
         @for picture in &pictures {
             figure.profile {
                 div.plot role="region" aria-label={ "Profiles of " (picture.cell) } tabindex="0" {
-                    div role="img" aria-label=(picture.label) { (PreEscaped(&picture.svg)) }
+                    div role="img" aria-label=(picture.label) {
+                        div.desk { (PreEscaped(&picture.svg)) }
+                        div.phone { (PreEscaped(&picture.narrow)) }
+                    }
                 }
                 figcaption.legend {
                     span { (picture.cell) }
@@ -304,10 +325,10 @@ fn outcomes(outcomes: &[Outcome]) -> Markup {
                 @for outcome in outcomes {
                     tr {
                         td { (outcome.says) }
-                        td.n { (optional(outcome.published)) }
-                        td.n { (outcome.ours.as_ref().map_or_else(|| "–".to_owned(), range)) }
-                        td { (outcome.bound) }
-                        td { @if outcome.holds { "yes" } @else { "no" } }
+                        td.n data-is="Published" { (optional(outcome.published)) }
+                        td.n data-is="Here" { (outcome.ours.as_ref().map_or_else(|| "–".to_owned(), range)) }
+                        td data-is="Bound" { (outcome.bound) }
+                        td data-is="Holds" { @if outcome.holds { "yes" } @else { "no" } }
                     }
                 }
             }
@@ -360,7 +381,7 @@ fn cells(definition: &Definition, runs: &[Run]) -> Markup {
             tbody {
                 @for cell in &order {
                     tr {
-                        @for name in *cell { td { (name) } }
+                        @for name in *cell { td.name { (name) } }
                         @for metric in &metrics { td.n { (optional(of(cell, metric))) } }
                     }
                 }
@@ -376,4 +397,35 @@ fn paragraphs(readme: &str) -> Vec<String> {
     blocks
         .map(|block| block.replace('\n', " ").replace('`', ""))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_stand_in_the_order_of_their_numbers() {
+        let mut ids = [
+            "alcc-fig10",
+            "alcc-fig5",
+            "alcc-fig16-buffer",
+            "alcc-fig1b",
+            "alcc-fig16",
+            "alcc-fig1a",
+            "hsdpa-jain",
+        ];
+        ids.sort_by_cached_key(|id| in_numbers(id));
+        assert_eq!(
+            ids,
+            [
+                "alcc-fig1a",
+                "alcc-fig1b",
+                "alcc-fig5",
+                "alcc-fig10",
+                "alcc-fig16",
+                "alcc-fig16-buffer",
+                "hsdpa-jain"
+            ]
+        );
+    }
 }

@@ -3,8 +3,11 @@
 //! spread of its repetitions. Series differ in colour and in the shape of their points.
 use crate::definition::{Axis, Definition, Form};
 use crate::distribution_picture::{boxes, curves};
+use crate::frame::{Failure, Frame, Size, log_axis, name_at, name_ticks, number_ticks, tick};
 use crate::judge::{number, value};
+use crate::population_picture::populations;
 use crate::run::Run;
+use crate::seconds::THROUGHPUT;
 use crate::seconds_picture::{courses, densities};
 use alcc_results::Spread;
 use plotters::coord::CoordTranslate;
@@ -18,11 +21,12 @@ pub const COLOURS: [&str; 6] = [
     "#3c4bf0", "#f0690f", "#874b96", "#3c96f0", "#b43c00", "#b48796",
 ];
 
-/// Width and height of a figure.
-pub(crate) type Size = (u32, u32);
 pub(crate) const WIDE: Size = (760, 340);
 /// On a phone, which shows all of it.
 const NARROW: Size = (380, 300);
+
+/// Width of the series at one category; the way to the next category is 1.
+const BESIDE: f64 = 0.4;
 
 /// A figure of a page.
 pub(crate) struct Picture {
@@ -58,11 +62,6 @@ impl Picture {
     }
 }
 
-/// Ticks with numbers on a horizontal axis.
-pub(crate) fn x_labels(size: Size) -> usize {
-    size.0 as usize / 90
-}
-
 /// Whether a narrow figure has room for these names below its axis.
 pub(crate) fn fit<'a>(names: impl Iterator<Item = &'a str> + Clone) -> bool {
     let longest = names.clone().map(|name| name.chars().count()).max();
@@ -81,9 +80,11 @@ struct Point {
 /// A panel.
 struct Panel<'a> {
     metric: &'a str,
-    /// Label of the horizontal axis.
-    x_label: &'a str,
+    /// Title of the horizontal axis.
+    x_title: String,
     categories: Vec<String>,
+    /// The categories are the series, so the legend names them, too.
+    by_series: bool,
     log_x: bool,
     /// The horizontal axis has numbers in order, and each series one point at each: lines join them.
     joined: bool,
@@ -129,37 +130,34 @@ pub fn marker(series: usize) -> (&'static str, char) {
 /// # Errors
 /// The error of the drawing library.
 pub(crate) fn pictures(definition: &Definition, runs: &[Run]) -> Result<Vec<Picture>, String> {
-    let standard = ["throughput_mbps".to_owned()];
-    let metrics = match definition.report.y.as_slice() {
-        [] => &standard,
-        some => some,
-    };
-    let mut form = definition.report.form;
+    let report = &definition.report;
     // Of real programs, single seconds are not kept.
     let has_seconds = runs.iter().any(|run| !run.seconds.is_empty());
-    let mut metrics = metrics;
-    if form.has_seconds() && !has_seconds {
-        (form, metrics) = (Form::Median, &standard);
+    if report.has_seconds() && !has_seconds {
+        let is_population = report.form.contains(&Form::Population);
+        let x = is_population.then_some("queue_delay_median_ms");
+        return Ok(medians(definition, runs, THROUGHPUT, x)?
+            .into_iter()
+            .collect());
     }
+    let metrics = match report.y.as_slice() {
+        [] => &[THROUGHPUT.to_owned()],
+        some => some,
+    };
     let mut all = Vec::new();
-    for metric in metrics {
-        match form {
-            Form::Series => all.extend(courses(definition, runs, metric)?),
-            Form::Density => all.extend(densities(definition, runs, metric)?),
-            Form::Distribution => all.extend(curves(definition, runs, metric)?),
-            Form::Boxes => all.extend(boxes(definition, runs, metric)?),
-            Form::Median => {
-                let panel = panel(definition, runs, metric);
-                if !panel.points.is_empty() {
-                    let fits = fit(panel.categories.iter().map(String::as_str));
-                    let caption = match definition.starts {
-                        1 => String::new(),
-                        n => format!(
-                            "Vertical line: from the smallest to the largest of {n} starts."
-                        ),
-                    };
-                    let draw = |size| draw(&panel, size);
-                    all.push(Picture::new(title(metric), caption, fits, draw)?);
+    for form in report.forms() {
+        if *form == Form::Population {
+            all.extend(populations(definition, runs)?);
+            continue;
+        }
+        for metric in metrics {
+            match form {
+                Form::Series => all.extend(courses(definition, runs, metric)?),
+                Form::Density => all.extend(densities(definition, runs, metric)?),
+                Form::Distribution => all.extend(curves(definition, runs, metric)?),
+                Form::Boxes => all.extend(boxes(definition, runs, metric)?),
+                Form::Median | Form::Population => {
+                    all.extend(medians(definition, runs, metric, report.x.as_deref())?);
                 }
             }
         }
@@ -167,11 +165,41 @@ pub(crate) fn pictures(definition: &Definition, runs: &[Run]) -> Result<Vec<Pict
     Ok(all)
 }
 
-fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel<'a> {
+/// The medians of the cells over `x`; none if nothing can be drawn.
+fn medians(
+    definition: &Definition,
+    runs: &[Run],
+    metric: &str,
+    x: Option<&str>,
+) -> Result<Option<Picture>, String> {
+    let panel = panel(definition, runs, metric, x);
+    if panel.points.is_empty() {
+        return Ok(None);
+    }
+    let fits = panel.by_series || fit(panel.categories.iter().map(String::as_str));
+    let caption = match definition.starts {
+        1 => String::new(),
+        n => format!("Vertical line: from the smallest to the largest of {n} starts."),
+    };
+    let draw = |size| draw(&panel, size);
+    Picture::new(title(metric), caption, fits, draw).map(Some)
+}
+
+fn panel<'a>(
+    definition: &'a Definition,
+    runs: &[Run],
+    metric: &'a str,
+    x: Option<&'a str>,
+) -> Panel<'a> {
     let by_series = series(definition);
-    // Without a metric, the horizontal axis is the last axis that is not the series.
+    // Without a metric, the horizontal axis is the last axis that varies and is not the series.
     let other = |(i, _): &(usize, &Axis)| Some(*i) != by_series;
-    let varied = definition.sweep.iter().enumerate().rfind(other);
+    let varies = |one: &(usize, &Axis)| other(one) && one.1.choices.len() > 1;
+    let axes = definition.sweep.iter().enumerate();
+    let varied = axes
+        .clone()
+        .rfind(varies)
+        .or_else(|| axes.clone().rfind(other));
     let varied = varied.or_else(|| by_series.map(|i| (i, &definition.sweep[i])));
     let is_line = varied.is_some_and(|(i, axis)| by_series != Some(i) && is_numeric(axis));
     let mut cells: BTreeMap<Vec<usize>, Vec<&Run>> = BTreeMap::new();
@@ -193,7 +221,6 @@ fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel
         });
         Spread::of(&values.collect::<Vec<_>>())
     };
-    let x = definition.report.x.as_deref();
     let points = cells.iter().filter_map(|(index, runs)| {
         let y = of(runs, metric)?;
         let x_value = match (x, varied) {
@@ -209,40 +236,94 @@ fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel
     });
     let categories = match (x, varied) {
         (None, Some((_, axis))) => axis.choices.iter().map(|c| c.name.clone()).collect(),
-        _ => Vec::new(),
+        // One cell has no name.
+        (None, None) => vec![String::new()],
+        (Some(_), _) => Vec::new(),
     };
     Panel {
         metric,
-        x_label: x
-            .or_else(|| varied.map(|(_, axis)| axis.key.as_str()))
-            .unwrap_or(""),
+        x_title: match (x, varied) {
+            (Some(x), _) => title(x),
+            (None, Some((_, axis))) => words(&axis.key),
+            (None, None) => String::new(),
+        },
         categories,
+        by_series: x.is_none() && varied.is_some_and(|(i, _)| by_series == Some(i)),
         log_x: definition.report.log_x && x.is_some(),
         joined: x.is_none() && is_line && definition.sweep.len() <= 2,
         points: points.collect(),
     }
 }
 
+/// Fields whose names have no unit, or no words that are understood.
+const TITLES: &[(&str, &str)] = &[
+    ("below_tcp", "window below TCP's, share of the time"),
+    ("between_p50_ms", "median time between bursts, ms"),
+    ("between_p95_ms", "time between bursts p95, ms"),
+    ("burst_p50", "median burst, packets"),
+    ("burst_p95", "burst p95, packets"),
+    ("curve_error", "error of the curve, share of the delay"),
+    ("curve_rise", "delay at the end, times that at the begin"),
+    ("curve_slope", "slope of the curve, ms per packet"),
+    (
+        "curve_steeper",
+        "slope at low throughput, times that at high",
+    ),
+    ("cv_100ms", "variation in 100 ms, share of the mean"),
+    ("cv_20ms", "variation in 20 ms, share of the mean"),
+    ("cwnd", "CWND, packets"),
+    (
+        "error_k_step_100ms",
+        "k-step error in 100 ms, share of the variation",
+    ),
+    (
+        "error_k_step_20ms",
+        "k-step error in 20 ms, share of the variation",
+    ),
+    (
+        "error_linear_100ms",
+        "linear error in 100 ms, share of the variation",
+    ),
+    (
+        "error_linear_20ms",
+        "linear error in 20 ms, share of the variation",
+    ),
+    ("fct_ms", "completion time, ms"),
+    ("jain", "Jain's index"),
+    ("jain_1s", "Jain's index of single seconds"),
+    ("loss", "loss, share of the packets"),
+    ("power", "power, Mbit/s per second of delay"),
+    ("rtx_per_episode", "sent again per episode, segments"),
+    ("tcp_cwnd_median", "TCP's median window, segments"),
+    ("tcp_cwnd_range", "TCP's window, p95 divided by p5"),
+    ("timeouts", "timeouts, count"),
+    ("utilization", "utilization, share of the link"),
+];
+
 /// The name of a field as the title of an axis: its words, and its unit.
 pub(crate) fn title(field: &str) -> String {
-    match field {
-        "cwnd" => return "CWND, packets".to_owned(),
-        "jain" => return "Jain's index".to_owned(),
-        "jain_1s" => return "Jain's index of single seconds".to_owned(),
-        _ => {}
+    if let Some((_, title)) = TITLES.iter().find(|(name, _)| *name == field) {
+        return (*title).to_owned();
     }
-    let units = [("_ms", "ms"), ("_mbps", "Mbit/s"), ("_s", "s")];
+    let units = [
+        ("_ms", "ms"),
+        ("_mbps", "Mbit/s"),
+        ("_s", "s"),
+        ("_to_native", "times the native form"),
+    ];
     let split = |(end, unit)| Some((field.strip_suffix(end)?, unit));
-    let words = |name: &str| {
-        let name = name.replace('_', " ");
-        match name.strip_prefix("rtt") {
-            Some(rest) => format!("RTT{rest}"),
-            None => name,
-        }
-    };
     match units.into_iter().find_map(split) {
         Some((name, unit)) => format!("{}, {unit}", words(name)),
         None => words(field),
+    }
+}
+
+/// A name as words.
+pub(crate) fn words(name: &str) -> String {
+    let name = name.replace('_', " ");
+    match name.strip_prefix("rtt") {
+        Some(rest) => format!("RTT{rest}"),
+        None => name,
     }
 }
 
@@ -264,48 +345,28 @@ pub(crate) fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64,
     )
 }
 
-/// A tick of an axis so wide: neighbours differ in their text, however small or close their values.
-pub(crate) fn tick(value: f64, wide: f64) -> String {
-    let digits = 2 - wide.log10().floor() as i32;
-    let text = format!("{value:.*}", digits.clamp(0, 15) as usize);
-    if !text.contains('.') {
-        return text;
-    }
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0" } else { text }.to_owned()
-}
-
 fn draw(panel: &Panel<'_>, size: Size) -> Result<String, String> {
-    let mut svg = String::new();
-    let x_label = panel.points.iter().map(|point| point.at.0);
+    let x = panel.points.iter().map(|point| point.at.0);
     let y = panel.points.iter().flat_map(|m| [m.spread.0, m.spread.1]);
     let y = range(y, true);
+    let categories = &panel.categories;
     if panel.log_x {
-        let least = x_label.clone().fold(f64::INFINITY, f64::min).max(1e-3);
-        let most = x_label.fold(least, f64::max);
-        let x = (least / 1.3..most * 1.3).log_scale().base(2.0);
-        chart(panel, size, &mut svg, x, y, &number)?;
-    } else if panel.categories.is_empty() {
-        let (from, to) = range(x_label, true);
-        chart(panel, size, &mut svg, from..to, y, &|at| {
-            tick(at, to - from)
-        })?;
+        let least = x.clone().fold(f64::INFINITY, f64::min).max(1e-3);
+        let most = x.fold(least, f64::max);
+        let x = log_axis(least / 1.3..most * 1.3, number_ticks(size));
+        chart(panel, size, x, y, number_ticks(size), &number)
+    } else if categories.is_empty() {
+        let (from, to) = range(x, true);
+        let x_tick = |at| tick(at, to - from);
+        chart(panel, size, from..to, y, number_ticks(size), &x_tick)
     } else {
-        chart(
-            panel,
-            size,
-            &mut svg,
-            -0.5..panel.categories.len() as f64 - 0.5,
-            y,
-            &number,
-        )?;
+        let x = -0.5..categories.len() as f64 - 0.5;
+        let names = categories.iter().map(String::as_str);
+        // Where they have no room, the legend alone names them.
+        let has_names = size != NARROW || fit(names.clone());
+        let name = |at| name_at(names.clone().filter(|_| has_names), at);
+        chart(panel, size, x, y, name_ticks(categories.len()), &name)
     }
-    Ok(page_colours(&svg))
-}
-
-/// Text and lines take the colour of the page.
-pub(crate) fn page_colours(svg: &str) -> String {
-    svg.replace("\"#000000\"", "\"currentColor\"")
 }
 
 /// Draws the sign of a series.
@@ -313,82 +374,66 @@ pub(crate) fn mark<C: CoordTranslate<From = (f64, f64)>>(
     area: &DrawingArea<SVGBackend<'_>, C>,
     series: usize,
     at: (f64, f64),
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let colour = colour(series).filled();
     let shape =
         |points: &[(i32, i32)]| EmptyElement::at(at) + Polygon::new(points.to_vec(), colour);
-    let drawn = match marker(series).1 {
+    match marker(series).1 {
         '●' => area.draw(&Circle::new(at, 5, colour)),
         '▲' => area.draw(&shape(&[(0, -6), (6, 5), (-6, 5)])),
         '■' => area.draw(&shape(&[(-5, -5), (5, -5), (5, 5), (-5, 5)])),
         '▼' => area.draw(&shape(&[(0, 6), (6, -5), (-6, -5)])),
         _ => area.draw(&shape(&[(0, -7), (6, 0), (0, 7), (-6, 0)])),
-    };
-    drawn.map_err(|e| e.to_string())
+    }?;
+    Ok(())
 }
 
 fn chart<X>(
     panel: &Panel<'_>,
     size: Size,
-    svg: &mut String,
     x: X,
     y: (f64, f64),
+    x_ticks: usize,
     x_tick: &dyn Fn(f64) -> String,
-) -> Result<(), String>
+) -> Result<String, String>
 where
     X: AsRangedCoord<Value = f64>,
     X::CoordDescType: ValueFormatter<f64>,
 {
-    let text = |e: &dyn std::fmt::Display| format!("draw {}: {e}", panel.metric);
-    let area = SVGBackend::with_string(svg, size).into_drawing_area();
-    let mut chart = ChartBuilder::on(&area)
-        .margin(8)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
-        .build_cartesian_2d(x, y.0..y.1)
-        .map_err(|e| text(&e))?;
-    let categories = &panel.categories;
-    let word = |at: &f64| {
-        if categories.is_empty() {
-            return x_tick(*at);
-        }
-        // A tick between two categories has no name.
-        let whole = (at - at.round()).abs() < 1e-6 && *at > -0.5;
-        let found = whole.then(|| categories.get(at.round() as usize)).flatten();
-        found.cloned().unwrap_or_default()
+    let frame = Frame {
+        size,
+        titles: [&panel.x_title, &title(panel.metric)],
+        ticks: [x_tick, &|v| tick(v, y.1 - y.0)],
+        x_ticks,
+        behind: Vec::new(),
     };
-    let labels = if categories.is_empty() {
-        x_labels(size)
-    } else {
-        2 * categories.len() + 1
-    };
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(RGBColor(128, 128, 128).mix(0.3))
-        .x_labels(labels)
-        .x_label_formatter(&word)
-        .y_label_formatter(&|v| tick(*v, y.1 - y.0))
-        .x_desc(title(panel.x_label))
-        .y_desc(title(panel.metric))
-        .draw()
-        .map_err(|e| text(&e))?;
+    frame.draw(x, y.0..y.1, |plot| points(panel, plot))
+}
+
+fn points<C: CoordTranslate<From = (f64, f64)>>(
+    panel: &Panel<'_>,
+    plot: &DrawingArea<SVGBackend<'_>, C>,
+) -> Result<(), Failure> {
     let last = panel.points.iter().map(|point| point.series).max();
     for series in (0..=last.unwrap_or(0)).filter(|_| panel.joined) {
         let of = panel.points.iter().filter(|point| point.series == series);
-        let line = PathElement::new(of.map(|p| p.at).collect::<Vec<_>>(), colour(series));
-        chart.plotting_area().draw(&line).map_err(|e| text(&e))?;
+        let line = of.map(|point| point.at).collect::<Vec<_>>();
+        plot.draw(&PathElement::new(line, colour(series)))?;
     }
+    // Beside one another, or those with equal values would hide one another.
+    let beside = !panel.categories.is_empty() && !panel.joined && !panel.by_series;
+    let count = if beside { last.unwrap_or(0) + 1 } else { 1 };
     for point in &panel.points {
-        let colour = colour(point.series);
+        let middle = (count - 1) as f64 / 2.0;
+        let aside = (point.series as f64 - middle) * BESIDE / count as f64;
+        let x = point.at.0 + if beside { aside } else { 0.0 };
         let (least, most) = point.spread;
-        let line = [(point.at.0, least), (point.at.0, most)];
-        let line = PathElement::new(line, colour.stroke_width(1));
-        chart.plotting_area().draw(&line).map_err(|e| text(&e))?;
-        mark(chart.plotting_area(), point.series, point.at).map_err(|e| text(&e))?;
+        let line = [(x, least), (x, most)];
+        let style = colour(point.series).stroke_width(1);
+        plot.draw(&PathElement::new(line, style))?;
+        mark(plot, point.series, (x, point.at.1))?;
     }
-    area.present().map_err(|e| text(&e))
+    Ok(())
 }
 
 pub(crate) fn colour(series: usize) -> RGBColor {
@@ -479,13 +524,13 @@ mod tests {
 
     #[test]
     fn axes_have_words_and_units() {
-        let fields = ["rtt_p95_ms", "throughput_mbps", "jain_1s", "fct_s", "loss"];
+        let fields = ["rtt_p95_ms", "throughput_mbps", "jain_1s", "load_s", "loss"];
         let titles = [
             "RTT p95, ms",
             "throughput, Mbit/s",
             "Jain's index of single seconds",
-            "fct, s",
-            "loss",
+            "load, s",
+            "loss, share of the packets",
         ];
         assert_eq!(fields.map(title), titles);
     }
@@ -508,12 +553,74 @@ mod tests {
         };
         let rtt = axis("rtt", "['20ms', '40ms']");
         let flow = axis("flow", "['copa', 'cubic']");
-        let joined = |axes: &[String]| panel(&of(axes), &[], "loss").joined;
+        let joined = |axes: &[String]| panel(&of(axes), &[], "loss", None).joined;
         assert!(joined(std::slice::from_ref(&rtt)) && joined(&[flow.clone(), rtt.clone()]));
         assert!(!joined(std::slice::from_ref(&flow)) && !joined(&[rtt.clone(), flow.clone()]));
         // The values of one axis of numbers stand below it: a legend would say them again.
         assert!(legend(&of(std::slice::from_ref(&rtt))).is_empty());
         assert_eq!(legend(&of(&[rtt, flow])), ["20ms", "40ms"]);
+    }
+
+    #[test]
+    fn one_cell_stands_in_the_middle_and_one_choice_is_no_axis() {
+        let text = "title = 't'\nsource = 's'\nstatement = 'x'\n[scenario]\nlink = '12mbit'\n";
+        let of = |axes: &str| Definition::from_toml(&format!("{text}{axes}"), "e.toml").unwrap();
+        let alone = of("flow = 'copa'\n");
+        assert_eq!(panel(&alone, &[], "loss", None).categories, [""]);
+        let axis =
+            |key: &str, values: &str| format!("[[sweep]]\nkey = '{key}'\nvalues = {values}\n");
+        let three = axis("flow", "['copa', 'cubic']") + &axis("rtt", "['20ms', '40ms']");
+        let three = of(&(three + &axis("queue", "['droptail']")));
+        let shown = panel(&three, &[], "loss", None);
+        assert_eq!((shown.x_title.as_str(), shown.categories.len()), ("RTT", 2));
+    }
+
+    #[test]
+    fn series_stand_beside_one_another_unless_lines_join_them() {
+        let places = |joined, by_series| {
+            let points = [0, 1].map(|series| Point {
+                series,
+                at: (0.0, 1.0),
+                spread: (1.0, 1.0),
+            });
+            let panel = Panel {
+                metric: "loss",
+                x_title: "trace".to_owned(),
+                categories: vec!["a".to_owned()],
+                by_series,
+                log_x: false,
+                joined,
+                points: points.into(),
+            };
+            let svg = draw(&panel, WIDE).unwrap();
+            let circle = svg.split("cx=\"").nth(1).unwrap();
+            let circle: f64 = circle.split('"').next().unwrap().parse().unwrap();
+            // The triangle's first corner is above its place.
+            let triangle = svg.rsplit("points=\"").next().unwrap();
+            let triangle: f64 = triangle.split(',').next().unwrap().parse().unwrap();
+            triangle - circle
+        };
+        assert!(places(false, false) > 12.0, "{}", places(false, false));
+        assert_eq!([places(true, false), places(false, true)], [0.0, 0.0]);
+    }
+
+    /// A phone has no room for the names of many schemes, but they are in the legend.
+    #[test]
+    fn a_narrow_figure_has_names_where_they_fit() {
+        let of = |names: &[&str]| {
+            let panel = Panel {
+                metric: "loss",
+                x_title: "scheme".to_owned(),
+                categories: names.iter().map(|name| (*name).to_owned()).collect(),
+                by_series: true,
+                log_x: false,
+                joined: false,
+                points: Vec::new(),
+            };
+            [WIDE, NARROW].map(|size| draw(&panel, size).unwrap().contains(names[0]))
+        };
+        assert_eq!(of(&["copa", "cubic"]), [true, true]);
+        assert_eq!(of(&["a rather long name"; 3]), [true, false]);
     }
 
     #[test]
@@ -532,8 +639,9 @@ mod tests {
             });
             let panel = Panel {
                 metric: "loss",
-                x_label: "loss",
+                x_title: "loss".to_owned(),
                 categories: Vec::new(),
+                by_series: false,
                 log_x: false,
                 joined: false,
                 points: points.into(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cells of the sweep, and the runs of each cell.
-use crate::definition::{Choice, Definition, Form, Subject};
+use crate::definition::{Choice, Definition, Subject};
 use alcc_cc::Registry;
 use alcc_results::scenario::{Files, ScenarioOptions, Value};
 use alcc_units::{Rng, Span, Time};
@@ -188,10 +188,7 @@ fn planned(
         command,
         subject: definition.subject,
         series: definition.wants_series(),
-        seconds: match definition.report.form {
-            Form::Series => repetition == 1,
-            form => form.has_seconds(),
-        },
+        seconds: definition.report.has_seconds_of(repetition),
         profiles: definition.wants_profiles(),
         scenario,
     })

@@ -2,20 +2,19 @@
 //! Learned delay profiles as the Verus paper draws them: points with the curve through them
 //! (figure 5), or curves over time (figure 7b). Delay in ms over the window in packets.
 use crate::definition::{Definition, ProfileForm};
-use crate::picture::COLOURS;
+use crate::frame::{self, DASHES, Frame, Size, number_ticks};
+use crate::picture::{COLOURS, colour};
 use crate::run::Run;
 use alcc_results::DrawnProfile;
 use plotters::prelude::*;
 
-const WIDTH: u32 = 760;
-const HEIGHT: u32 = 380;
+const WIDE: Size = (760, 380);
+/// On a phone.
+const NARROW: Size = (380, 300);
 /// Most points of a curve: the eye tells no more apart, and a page is to stay small.
 const CURVE_POINTS: usize = 60;
 /// Most measured points of a picture.
 const POINTS: usize = 400;
-/// Lengths of dash and gap of each third, so that they differ without colour: none is a full line.
-const DASHES: [&str; 3] = ["", "9 4", "2 4"];
-
 /// The profiles of one cell.
 pub struct Picture {
     /// The names of the cell's choices.
@@ -24,8 +23,10 @@ pub struct Picture {
     pub label: String,
     /// The drawing.
     pub svg: String,
+    /// The same for a phone.
+    pub narrow: String,
     /// What stands for what: colour, sign, meaning.
-    pub legend: Vec<(&'static str, &'static str, String)>,
+    pub legend: Vec<(&'static str, String, String)>,
 }
 
 /// One curve with its look.
@@ -51,7 +52,7 @@ fn picture(form: ProfileForm, run: &Run) -> Result<Picture, String> {
     let profiles = run.profiles.as_slice();
     Ok(match (form, profiles) {
         (ProfileForm::Points, [.., last]) => {
-            let line = Line { third: 1, of: last };
+            let line = [Line { third: 1, of: last }];
             let points = thinned(&last.points, POINTS);
             let label = format!(
                 "{cell}: {} points and the curve through them after {:.0} s",
@@ -59,10 +60,19 @@ fn picture(form: ProfileForm, run: &Run) -> Result<Picture, String> {
                 last.at_s
             );
             Picture {
-                svg: draw(&label, &[line], &points)?,
+                svg: draw(&line, &points, WIDE)?,
+                narrow: draw(&line, &points, NARROW)?,
                 legend: vec![
-                    (COLOURS[0], "●", "measured delay of a window".to_owned()),
-                    (COLOURS[1], "╍╍", "the curve through them".to_owned()),
+                    (
+                        COLOURS[0],
+                        "●".to_owned(),
+                        "measured delay of a window".to_owned(),
+                    ),
+                    (
+                        COLOURS[1],
+                        DASHES[1].1.repeat(2),
+                        "the curve through them".to_owned(),
+                    ),
                 ],
                 label,
                 cell,
@@ -82,10 +92,11 @@ fn picture(form: ProfileForm, run: &Run) -> Result<Picture, String> {
                 format!("seconds from {low:.1} to {high:.1} Mbit/s"),
                 format!("seconds above {high:.1} Mbit/s"),
             ];
-            let signs = ["━━", "╍╍", "┉┉"];
+            let signs = DASHES.map(|(_, sign)| sign.repeat(2));
             let looks = COLOURS.into_iter().zip(signs).zip(names);
             Picture {
-                svg: draw(&label, &lines, &[])?,
+                svg: draw(&lines, &[], WIDE)?,
+                narrow: draw(&lines, &[], NARROW)?,
                 legend: looks.map(|((c, s), name)| (c, s, name)).collect(),
                 label,
                 cell,
@@ -114,54 +125,31 @@ fn thinned(points: &[(u32, f64)], most: usize) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn draw(label: &str, lines: &[Line<'_>], points: &[(f64, f64)]) -> Result<String, String> {
-    let failed = |e: &dyn std::fmt::Display| format!("draw {label}: {e}");
+fn draw(lines: &[Line<'_>], points: &[(f64, f64)], size: Size) -> Result<String, String> {
     let curves: Vec<(usize, Vec<(f64, f64)>)> = lines
         .iter()
         .map(|line| (line.third, thinned(&line.of.curve, CURVE_POINTS)))
         .collect();
     let all = curves.iter().flat_map(|(_, curve)| curve).chain(points);
     let (window, delay) = all.fold((1.0_f64, 1.0_f64), |(w, d), p| (w.max(p.0), d.max(p.1)));
-    let mut svg = String::new();
-    let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
-    let mut chart = ChartBuilder::on(&area)
-        .margin(8)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..window * 1.04, 0.0..delay * 1.04)
-        .map_err(|e| failed(&e))?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(RGBColor(128, 128, 128).mix(0.3))
-        .x_label_formatter(&|v| format!("{v:.0}"))
-        .y_label_formatter(&|v| format!("{v:.0}"))
-        .x_desc("sending window, packets")
-        .y_desc("delay, ms")
-        .draw()
-        .map_err(|e| failed(&e))?;
-    let plotting = chart.plotting_area();
-    for &point in points {
-        let dot = Circle::new(point, 3, crate::picture::colour(0).filled());
-        plotting.draw(&dot).map_err(|e| failed(&e))?;
-    }
-    for (third, curve) in curves {
-        let style = crate::picture::colour(third).stroke_width(2);
-        plotting
-            .draw(&PathElement::new(curve, style))
-            .map_err(|e| failed(&e))?;
-    }
-    area.present().map_err(|e| failed(&e))?;
-    drop(chart);
-    drop(area);
-    // The drawing library has no dashes, but many short lines in their place.
-    for (colour, dashes) in COLOURS.iter().zip(DASHES).filter(|(_, d)| !d.is_empty()) {
-        let plain = format!("stroke=\"{}\"", colour.to_uppercase());
-        svg = svg.replace(&plain, &format!("{plain} stroke-dasharray=\"{dashes}\""));
-    }
-    // Text and lines take the colour of the page.
-    Ok(svg.replace("\"#000000\"", "\"currentColor\""))
+    let whole = |v: f64| format!("{v:.0}");
+    let frame = Frame {
+        size,
+        titles: ["sending window, packets", "delay, ms"],
+        ticks: [&whole, &whole],
+        x_ticks: number_ticks(size),
+        behind: Vec::new(),
+    };
+    frame.draw(0.0..window * 1.04, 0.0..delay * 1.04, |plot| {
+        for &point in points {
+            plot.draw(&Circle::new(point, 3, colour(0).filled()))?;
+        }
+        for (third, curve) in curves {
+            let style = frame::line(colour(third), third);
+            plot.draw(&PathElement::new(curve, style))?;
+        }
+        Ok(())
+    })
 }
 
 #[cfg(test)]

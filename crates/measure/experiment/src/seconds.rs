@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Of every second, and also the standard metric of a figure.
 pub const THROUGHPUT: &str = "throughput_mbps";
-const DELAY: &str = "queue_delay_ms";
+pub(crate) const DELAY: &str = "queue_delay_ms";
 const WINDOW: &str = "cwnd";
 /// Metrics of single seconds. `cwnd` is the algorithm's window, and that of the TCP below it.
 pub const SECOND_METRICS: [&str; 3] = [THROUGHPUT, DELAY, WINDOW];

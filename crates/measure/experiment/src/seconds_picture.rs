@@ -2,40 +2,40 @@
 //! Single seconds as papers draw them: over time, a line for each flow, or as densities. Lines
 //! differ in colour, in the shape of their signs and in their dashes.
 use crate::definition::Definition;
-use crate::picture::{
-    Picture, Size, colour, mark, marker, page_colours, range, series, tick, title, x_labels,
-};
+use crate::frame::{self, DASHES, Failure, Frame, Size, number_ticks, tick};
+use crate::picture::{COLOURS, Picture, colour, mark, marker, range, series, title};
 use crate::run::Run;
 use crate::seconds::THROUGHPUT;
-use alcc_lab::report::density;
-use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use alcc_lab::report::{bandwidth, density};
+use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Lengths of dash and gap, and what stands for them beside a name. None is a full line.
-const DASHES: [(&str, &str); 3] = [("", "━"), ("9 4", "╍"), ("2 4", "┉")];
 /// Signs on one line, so that they tell lines apart and do not hide them.
 const MARKS: usize = 6;
 /// The begin of a logarithmic axis at least: no queue is shorter than one packet on a fast link.
 const LEAST: f64 = 0.1;
 
+/// Ticks of a logarithmic axis at most.
+const LOG_TICKS: usize = 8;
+
 /// A point of a line; without a value the line is interrupted.
 type Point = (f64, Option<f64>);
 
 /// A line of a panel.
-struct Line {
+pub(crate) struct Line {
     /// Number of its look.
-    look: usize,
-    name: String,
+    pub(crate) look: usize,
+    pub(crate) name: String,
     points: Vec<Point>,
 }
 
 /// The lines that are drawn together.
-struct Panel {
+pub(crate) struct Panel {
     /// The cells that it shows, unless it shows all of them.
-    name: String,
-    lines: Vec<Line>,
+    pub(crate) name: String,
+    pub(crate) lines: Vec<Line>,
     /// What the link offered in each second, if that changes.
     capacity: Vec<Point>,
 }
@@ -50,13 +50,13 @@ struct Axes<'a> {
 }
 
 impl Line {
-    fn values(&self) -> impl Iterator<Item = f64> + Clone + '_ {
+    pub(crate) fn values(&self) -> impl Iterator<Item = f64> + Clone + '_ {
         self.points.iter().filter_map(|(_, value)| *value)
     }
 }
 
 /// The panels of the cells, with the lines of these runs.
-fn panels<'a>(
+pub(crate) fn panels<'a>(
     definition: &Definition,
     runs: impl Iterator<Item = &'a Run>,
     metric: &str,
@@ -156,11 +156,16 @@ fn in_words(values: impl Iterator<Item = f64>) -> String {
     }
 }
 
+/// Number of the dashes of a look: lines of one colour differ in them, too.
+pub(crate) fn dashes(look: usize) -> usize {
+    (look + look / COLOURS.len() * 2) % DASHES.len()
+}
+
 /// The looks and the names of the lines.
-fn legend(panel: &Panel) -> Vec<(&'static str, String, String)> {
+pub(crate) fn legend(panel: &Panel) -> Vec<(&'static str, String, String)> {
     let of = |line: &Line| {
         let (colour, shape) = marker(line.look);
-        let dashes = DASHES[line.look % DASHES.len()].1;
+        let dashes = DASHES[dashes(line.look)].1;
         (
             colour,
             format!("{dashes}{shape}{dashes}"),
@@ -254,12 +259,18 @@ pub(crate) fn densities(
     metric: &str,
 ) -> Result<Vec<Picture>, String> {
     let x_title = title(metric);
+    let unit = x_title.rsplit_once(", ").map_or("unit", |(_, unit)| unit);
+    let y_title = format!("density, per {unit}");
     let drawn = panels(definition, runs.iter(), metric)
         .into_iter()
         .map(|mut panel| {
             panel.capacity = Vec::new();
-            let values = panel.lines.iter().flat_map(Line::values);
-            let (_, to) = range(values, true);
+            // The kernels of the largest values reach beyond them.
+            let end = |line: &Line| {
+                let values: Vec<f64> = line.values().collect();
+                values.iter().copied().fold(0.0, f64::max) + 3.0 * bandwidth(&values)
+            };
+            let (_, to) = range(panel.lines.iter().map(end), true);
             let dense = |line: &Line| {
                 let values: Vec<f64> = line.values().collect();
                 let curve = if values.is_empty() {
@@ -285,7 +296,7 @@ pub(crate) fn densities(
                 y: 0.0..range(most, true).1,
                 log_y: false,
                 x_title: &x_title,
-                y_title: "density",
+                y_title: &y_title,
             };
             let caption =
                 "Density of the single seconds of all starts: Gaussian kernels of Scott's width.";
@@ -298,100 +309,52 @@ pub(crate) fn densities(
 }
 
 fn draw(panel: &Panel, axes: &Axes<'_>, size: Size) -> Result<String, String> {
-    let mut svg = String::new();
-    let y = axes.y.clone();
-    if axes.log_y {
-        chart(panel, axes, size, &mut svg, y.log_scale())?;
-    } else {
-        chart(panel, axes, size, &mut svg, y)?;
-    }
-    // The drawing library has no dashes, so the opacity of a line says which ones it has.
-    for (number, (dashes, _)) in DASHES.iter().enumerate().skip(1) {
-        let opacity = format!("opacity=\"{}\"", opacity(number));
-        svg = svg.replace(&opacity, &format!("stroke-dasharray=\"{dashes}\""));
-    }
-    Ok(page_colours(&svg))
-}
-
-/// Stands for the dashes of a line until it is drawn.
-fn opacity(look: usize) -> f64 {
-    [1.0, 0.99, 0.98][look % DASHES.len()]
-}
-
-fn chart<Y>(
-    panel: &Panel,
-    axes: &Axes<'_>,
-    size: Size,
-    svg: &mut String,
-    y: Y,
-) -> Result<(), String>
-where
-    Y: AsRangedCoord<Value = f64>,
-    Y::CoordDescType: ValueFormatter<f64>,
-{
-    let text = |e: &dyn std::fmt::Display| format!("draw {}: {e}", axes.y_title);
-    let x_wide = axes.x.end - axes.x.start;
-    let y_wide = if axes.log_y {
-        1.0
-    } else {
-        axes.y.end - axes.y.start
+    let points = panel.capacity.iter().map(|(at, v)| (*at, v.unwrap_or(0.0)));
+    let last = panel.capacity.last().map(|(at, _)| *at);
+    let ends = last.into_iter().flat_map(|last| [(last, 0.0), (0.0, 0.0)]);
+    let (x, y) = (axes.x.clone(), axes.y.clone());
+    let x_wide = x.end - x.start;
+    let y_wide = if axes.log_y { 1.0 } else { y.end - y.start };
+    let frame = Frame {
+        size,
+        titles: [axes.x_title, axes.y_title],
+        ticks: [&|v| tick(v, x_wide), &|v| tick(v, y_wide)],
+        x_ticks: number_ticks(size),
+        behind: points.chain(ends).collect(),
     };
-    let area = SVGBackend::with_string(svg, size).into_drawing_area();
-    let mut chart = ChartBuilder::on(&area)
-        .margin(8)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
-        .build_cartesian_2d(axes.x.clone(), y)
-        .map_err(|e| text(&e))?;
-    if !panel.capacity.is_empty() {
-        let points = panel.capacity.iter().map(|(at, v)| (*at, v.unwrap_or(0.0)));
-        let last = panel.capacity.last().map_or(0.0, |(at, _)| *at);
-        let outline = points.chain([(last, 0.0), (0.0, 0.0)]).collect::<Vec<_>>();
-        let offered = Polygon::new(outline, RGBColor(128, 128, 128).mix(0.25));
-        let plotting = chart.plotting_area();
-        plotting.draw(&offered).map_err(|e| text(&e))?;
+    if axes.log_y {
+        let y = frame::log_axis(y, LOG_TICKS);
+        frame.draw(x, y, |plot| lines(panel, plot, LEAST))
+    } else {
+        frame.draw(x, y, |plot| lines(panel, plot, f64::NEG_INFINITY))
     }
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(RGBColor(128, 128, 128).mix(0.3))
-        .x_labels(x_labels(size))
-        .x_label_formatter(&|v| tick(*v, x_wide))
-        .y_label_formatter(&|v| tick(*v, y_wide))
-        .x_desc(axes.x_title)
-        .y_desc(axes.y_title)
-        .draw()
-        .map_err(|e| text(&e))?;
-    let plotting = chart.plotting_area();
-    let shown = |value: f64| if axes.log_y { value.max(LEAST) } else { value };
+}
+
+/// Draws the lines. What is less than `least` is drawn there.
+fn lines<C: CoordTranslate<From = (f64, f64)>>(
+    panel: &Panel,
+    plot: &DrawingArea<SVGBackend<'_>, C>,
+    least: f64,
+) -> Result<(), Failure> {
+    let known = |(at, value): &Point| Some((*at, (*value)?.max(least)));
     let count = panel.lines.len().max(1);
     for (number, line) in panel.lines.iter().enumerate() {
-        let style = colour(line.look).mix(opacity(line.look)).stroke_width(2);
+        let style = frame::line(colour(line.look), dashes(line.look));
         for run in line.points.split(|(_, value)| value.is_none()) {
-            let points: Vec<(f64, f64)> = run
-                .iter()
-                .filter_map(|(at, v)| Some((*at, shown((*v)?))))
-                .collect();
+            let points: Vec<(f64, f64)> = run.iter().filter_map(known).collect();
             if !points.is_empty() {
-                let path = PathElement::new(points, style);
-                plotting.draw(&path).map_err(|e| text(&e))?;
+                plot.draw(&PathElement::new(points, style))?;
             }
         }
         // Not at the same places: lines that are alike must not hide one another's signs.
-        let all: Vec<(f64, f64)> = (line.points.iter())
-            .filter_map(|(at, v)| Some((*at, shown((*v)?))))
-            .collect();
+        let all: Vec<(f64, f64)> = line.points.iter().filter_map(known).collect();
         let each = all.len().div_ceil(MARKS).max(1);
-        for at in all
-            .iter()
-            .skip(each * (2 * number + 1) / (2 * count))
-            .step_by(each)
-        {
-            mark(plotting, line.look, *at).map_err(|e| text(&e))?;
+        let first = each * (2 * number + 1) / (2 * count);
+        for at in all.iter().skip(first).step_by(each) {
+            mark(plot, line.look, *at)?;
         }
     }
-    area.present().map_err(|e| text(&e))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -514,10 +477,11 @@ flow = '{flow}'\n[[sweep]]\nkey = 'form'\nvalues = [{ name = 'native', flow = 'c
     }
 
     #[test]
-    fn fifteen_lines_differ_without_colour() {
-        let looks: std::collections::BTreeSet<_> =
-            (0..15).map(|i| (marker(i).1, i % DASHES.len())).collect();
-        assert_eq!(looks.len(), 15);
+    fn ten_lines_differ_without_colour_and_eighteen_without_signs() {
+        use std::collections::BTreeSet;
+        let shapes: BTreeSet<_> = (0..10).map(|i| (marker(i).1, dashes(i))).collect();
+        let colours: BTreeSet<_> = (0..18).map(|i| (marker(i).0, dashes(i))).collect();
+        assert_eq!((shapes.len(), colours.len()), (10, 18));
     }
 
     #[test]
@@ -546,6 +510,25 @@ flow = '{flow}'\n[[sweep]]\nkey = 'form'\nvalues = [{ name = 'native', flow = 'c
             "{}",
             drawn[0].alternative
         );
-        assert!(drawn[0].svg.contains("density") && drawn[0].caption.contains("Scott"));
+        assert!(drawn[0].svg.contains("density, per Mbit/s"));
+        assert!(drawn[0].caption.contains("Scott"));
+        // It ends on the axis.
+        let last = |svg: &str| {
+            let points = svg.rsplit("<polyline").next().unwrap();
+            let points = points.split("points=\"").nth(1).unwrap();
+            let last = points.split('"').next().unwrap().trim().rsplit(' ').next();
+            last.unwrap()
+                .split(',')
+                .nth(1)
+                .unwrap()
+                .parse::<i32>()
+                .unwrap()
+        };
+        let bottom = crate::picture::WIDE.1 as i32 - 8 - 44;
+        assert!(
+            (last(&drawn[0].svg) - bottom).abs() <= 3,
+            "{}",
+            drawn[0].svg
+        );
     }
 }

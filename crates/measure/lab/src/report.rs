@@ -7,7 +7,7 @@ use crate::chart::{Chart, escape};
 use crate::{palette, picture};
 use alcc_results::{Results, SIMULATED};
 use charts::Links;
-pub use charts::density;
+pub use charts::{bandwidth, density};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const PAGE: &str = include_str!("report/page.html");

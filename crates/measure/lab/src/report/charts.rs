@@ -396,13 +396,21 @@ impl<'a> Links<'a> {
     }
 }
 
-/// Estimated density of the values from zero to `to`: Gaussian kernels of Scott's width.
-pub fn density(values: &[f64], to: f64) -> Vec<(f64, f64)> {
+/// Scott's width of a kernel for these values; 0 of fewer than two.
+pub fn bandwidth(values: &[f64]) -> f64 {
+    if values.len() < 2 {
+        return 0.0;
+    }
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-    let sd = (squares / (n - 1.0).max(1.0)).sqrt();
-    let h = (1.06 * sd * n.powf(-0.2)).max(to / 500.0);
+    1.06 * (squares / (n - 1.0)).sqrt() * n.powf(-0.2)
+}
+
+/// Estimated density of the values from zero to `to`: Gaussian kernels of Scott's width.
+pub fn density(values: &[f64], to: f64) -> Vec<(f64, f64)> {
+    let n = values.len() as f64;
+    let h = bandwidth(values).max(to / 500.0);
     let at = |i: u32| {
         let x = f64::from(i) * to / 160.0;
         let sum: f64 = values
@@ -427,6 +435,18 @@ mod tests {
         let ten = course(&all, 1.0, 10);
         assert_eq!((ten.len(), ten[0], ten[4]), (10, (0.5, 0.5), (4.5, 4.0)));
         assert!(course(&[None], 1.0, 5)[0].1.is_nan());
+    }
+
+    /// 1.06 times the standard deviation times the fifth root of 1 / n, by hand.
+    #[test]
+    fn a_kernel_has_the_width_of_scott() {
+        // Their standard deviation is 2.
+        let width = bandwidth(&[1.0, 3.0, 5.0]);
+        assert!(
+            (width - 1.06 * 2.0 / 3f64.powf(0.2)).abs() < 1e-12,
+            "{width}"
+        );
+        assert_eq!([bandwidth(&[7.0]), bandwidth(&[])], [0.0, 0.0]);
     }
 
     #[test]
