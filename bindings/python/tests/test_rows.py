@@ -59,9 +59,11 @@ class Rows(unittest.TestCase):
     def test_links_as_dictionaries_are_those_of_a_file(self):
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
             file.write('flow = "cubic"\nduration = "5s"\n')
-            file.write('[[link]]\nrate = "20mbit"\n[[link]]\nrate = "8mbit"\nqueue-up = "codel"\nreorder = "yes"\n')
+            file.write('[[link]]\nrate = "20mbit"\n[[link]]\nrate = "8mbit"\nup = "1mbit"\nqueue-up = "codel"\n')
+            file.write('step = "2s:delay=5ms"\nreorder = "yes"\n')
             file.flush()
-            links = ["20mbit", {"rate": "8mbit", "queue_up": "codel", "reorder": True}]
+            second = {"rate": "8mbit", "up": "1mbit", "queue_up": "codel", "step": "2s:delay=5ms", "reorder": True}
+            links = ["20mbit", second]
             found = alcc.simulate(link=links, flow="cubic", duration="5s").rows
             self.assertEqual(found, cli(file.name)["flows"])
 

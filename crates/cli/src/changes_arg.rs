@@ -45,8 +45,23 @@ impl ChangesArg {
             }
         };
         changes.steps.extend(&self.step);
+        if self.repeat.is_some() && changes.steps.is_empty() {
+            return Err(Failure::usage(
+                "--repeat: there is no step to repeat: give --step or --steps",
+            ));
+        }
         changes.repeat = self.repeat.or(changes.repeat);
         changes.reorder = self.reorder;
         Ok(changes)
+    }
+
+    /// Refuses `--reorder` if no delay ever changes.
+    pub(crate) fn check_reorder(&self, changes: &Changes) -> Result<(), Failure> {
+        if self.reorder && !changes.steps.iter().any(|step| step.delay.is_some()) {
+            return Err(Failure::usage(
+                "--reorder: no step changes the delay: give one, such as --step 5s:delay=50ms",
+            ));
+        }
+        Ok(())
     }
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command line. clap's errors of several lines become one line, as all other errors.
+mod idle;
+
+use self::idle::idle;
 use crate::failure::Failure;
 use crate::output::{note, print};
 use alcc_units::want_number;
@@ -25,8 +28,10 @@ pub(crate) fn parse<T: Parser>() -> Result<T, Result<ExitCode, Failure>> {
     let wrong = |error: clap::Error| answer(&error, &words, &program);
     let matches = matches.map_err(wrong)?;
     let typed = typed(&program, &matches);
-    if let Some(what) = empty(&typed).or_else(|| overwritten(&typed)) {
-        let (name, _) = command(&program, &words);
+    let (name, _) = command(&program, &words);
+    let known = name.strip_prefix("alcc ").unwrap_or_default();
+    let wrong_word = empty(&typed).or_else(|| overwritten(&typed));
+    if let Some(what) = wrong_word.or_else(|| idle(known, &typed)) {
         let what = format!("{what}; see '{name} --help'");
         return Err(Err(Failure::usage(what)));
     }

@@ -14,7 +14,7 @@ use alcc_results::row::Value;
 use alcc_results::scenario::{Resolved, ScenarioOptions};
 use alcc_results::simulated::{self, Simulated};
 use alcc_results::{Profiles, events, samples};
-use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario};
+use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario, Under};
 use alcc_units::{Span, Time};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -98,7 +98,29 @@ impl Args {
         };
         let options = file.overridden_by(self.options.clone());
         let registry = self.plugins.registry()?;
-        options.resolve(&registry, &files).map_err(Failure::usage)
+        let resolved = options.resolve(&registry, &files).map_err(Failure::usage)?;
+        self.refuse_idle(&resolved)?;
+        Ok(resolved)
+    }
+
+    /// Options that have no effect on these flows. In a file they may be for others.
+    fn refuse_idle(&self, resolved: &Resolved) -> Result<(), Failure> {
+        let flows = &resolved.scenario.flows;
+        let above_tcp = flows.iter().any(|flow| matches!(flow.under, Under::Tcp(_)));
+        let timing = "no flow is above TCP: give one, such as --flow verus/over=cubic";
+        let alone = "it is for the fairness of several flows: give --flow again";
+        let options = &self.options;
+        for (option, is_idle, why) in [
+            (&options.lateness, !above_tcp, timing),
+            (&options.jitter, !above_tcp, timing),
+            (&options.wake, !above_tcp, timing),
+            (&options.settle, flows.len() < 2, alone),
+        ] {
+            if let Some(value) = option.as_ref().filter(|_| is_idle) {
+                return Err(Failure::usage(value.error(why)));
+            }
+        }
+        Ok(())
     }
 }
 

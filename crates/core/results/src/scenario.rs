@@ -137,6 +137,7 @@ impl ScenarioOptions {
             links.push(spec);
             trace_start = trace_start.or(at);
         }
+        self.refuse_idle_queue()?;
         if let (Some(value), None) = (&self.start, trace_start) {
             return Err(value.error("no link follows a recorded trace that could begin elsewhere"));
         }
@@ -160,6 +161,23 @@ impl ScenarioOptions {
             scenario,
             settle,
             trace_start,
+        })
+    }
+
+    /// A queue of the way back stands before a bottleneck there.
+    fn refuse_idle_queue(&self) -> Result<(), String> {
+        if self.defaults.up.is_some() {
+            return Ok(());
+        }
+        let without_up = |link: &&Link| link.options.up.is_none();
+        let mut without = self.link.iter().filter(without_up);
+        let own = without.find_map(|link| link.options.queue_up.as_ref());
+        // A default may be for some of the links.
+        let nowhere = self.link.iter().all(|link| without_up(&link));
+        let default = self.defaults.queue_up.as_ref().filter(|_| nowhere);
+        own.or(default).map_or(Ok(()), |value| {
+            Err(value
+                .error("a queue stands before a bottleneck, and the way back has none: give up"))
         })
     }
 

@@ -108,6 +108,10 @@ impl Args {
         let queue = queue.map_err(Failure::usage)?;
         let queue_up = asked.queue_up.clone().unwrap_or_else(|| queue.clone());
         let changes = self.changes.changes(self.seed)?;
+        // Over HTTP any delay may come.
+        if self.control.is_none() {
+            self.changes.check_reorder(&changes)?;
+        }
         let down_changes = changes.there(asked.down.is_some());
         if asked.down.is_none()
             && asked.up.is_none()

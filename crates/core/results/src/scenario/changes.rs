@@ -36,6 +36,9 @@ impl Resolver<'_> {
         }
         if let Some(value) = &options.repeat {
             changes.repeat = Some(positive(&value.text).map_err(|e| value.error(e))?);
+            if changes.steps.is_empty() {
+                return Err(value.error("there is nothing to repeat: give step, steps or outages"));
+            }
         }
         if let Some(value) = &options.reorder {
             changes.reorder = match value.text.as_str() {
@@ -43,6 +46,11 @@ impl Resolver<'_> {
                 "no" => false,
                 found => return Err(value.error(format!("'{found}': want yes or no"))),
             };
+            if changes.reorder && !changes.steps.iter().any(|step| step.delay.is_some()) {
+                return Err(
+                    value.error("no step changes the delay: give one, such as step 5s:delay=50ms")
+                );
+            }
         }
         Ok(changes)
     }

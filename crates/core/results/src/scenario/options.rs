@@ -23,7 +23,8 @@ impl Value {
         }
     }
 
-    pub(super) fn error(&self, why: impl Display) -> String {
+    /// What is wrong with it, after its location.
+    pub fn error(&self, why: impl Display) -> String {
         format!("{}: {why}", self.location)
     }
 

@@ -183,6 +183,26 @@ fn mistakes_have_a_place_and_what_would_be_right() {
             ["rtt", "12ms already"],
         ),
         (
+            "flow = \"fixed\"\nqueue-up = \"codel\"",
+            2,
+            ["queue-up", "give up"],
+        ),
+        (
+            "flow = \"fixed\"\n[[link]]\nup = \"1mbit\"\n[[link]]\nqueue-up = \"codel\"",
+            5,
+            ["queue-up", "give up"],
+        ),
+        (
+            "flow = \"fixed\"\nrepeat = \"1s\"",
+            2,
+            ["repeat", "give step"],
+        ),
+        (
+            "flow = \"fixed\"\nreorder = \"yes\"\nstep = \"1s:loss=0\"",
+            2,
+            ["reorder", "delay"],
+        ),
+        (
             "link = \"1mbit\"\nlink = \"2mbit\"",
             2,
             ["duplicate key", ""],
@@ -198,6 +218,12 @@ fn mistakes_have_a_place_and_what_would_be_right() {
         }
         assert!(!error.contains('\n'), "{error}");
     }
+}
+
+#[test]
+fn a_queue_of_the_way_back_may_be_for_some_links() {
+    let text = "flow = \"fixed\"\nqueue-up = \"codel\"\n[[link]]\nup = \"1mbit\"\n[[link]]\nrate = \"2mbit\"";
+    assert_eq!(resolved(text).unwrap().scenario.links.len(), 2);
 }
 
 #[test]
@@ -219,7 +245,7 @@ duration = "10s"
     let utilization = report.flows[0].utilization.unwrap();
     assert!(utilization > 0.99 && utilization <= 1.0, "{utilization}");
 
-    let drawn = "link = \"10mbit\"\nflow = \"fixed\"\nsteps = \"every=5s,rate=1mbit..2mbit\"\nrepeat = \"1min\"\nreorder = \"yes\"";
+    let drawn = "link = \"10mbit\"\nflow = \"fixed\"\nsteps = \"every=5s,rate=1mbit..2mbit,delay=5ms..50ms\"\nrepeat = \"1min\"\nreorder = \"yes\"";
     let changes = resolved(drawn).unwrap().scenario.links[0]
         .down
         .changes
