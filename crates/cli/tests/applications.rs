@@ -102,4 +102,5 @@ fn the_simulator_has_none_of_them() {
     assert_eq!(judged["verdict"], "not-run");
     let why = judged["why"].as_str().unwrap();
     assert!(why.contains("give --emu"), "{why}");
+    assert_eq!(output.status.code(), Some(2));
 }

@@ -11,7 +11,7 @@ use alcc_experiment::applications::{Applications, StoredApplication};
 use alcc_experiment::board::{self, Board, Kind};
 use alcc_experiment::catalogue::Entry;
 use alcc_experiment::definition::Subject;
-use alcc_experiment::judge::Mode;
+use alcc_experiment::judge::{Mode, Verdict};
 use alcc_experiment::page::{self, ExperimentView, Provenance, Took};
 use alcc_experiment::plan::PlannedRun;
 use alcc_experiment::results::{Entry as StoredResult, Results};
@@ -118,6 +118,8 @@ struct Asked {
     runs: Result<Vec<Run>, RunError>,
     /// If no run was stored before.
     took: Option<Took>,
+    /// Nobody asked for it, but it explains one that was asked for.
+    is_cause: bool,
 }
 
 impl Asked {
@@ -155,6 +157,7 @@ impl Asked {
             plan,
             runs: Ok(Vec::new()),
             took: None,
+            is_cause: false,
         })
     }
 
@@ -197,7 +200,10 @@ fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
         let wrong = format!("{}: explained-by", one.id);
         let cause =
             Asked::new(&cause, args.emu).map_err(|e| Failure::usage(format!("{wrong}: {e}")))?;
-        all.push(cause);
+        all.push(Asked {
+            is_cause: true,
+            ..cause
+        });
     }
     Ok(all)
 }
@@ -255,7 +261,29 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     } else {
         print(table(&judged, &args.out))?;
     }
+    if !args.experiments.is_empty() {
+        any_ran(&all, &judged)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever names experiments wants them run: it is a failure if none of them could be.
+fn any_ran(all: &[Asked], judged: &[Judgement]) -> Result<(), Failure> {
+    let named = all.iter().zip(judged).filter(|(one, _)| !one.is_cause);
+    let named: Vec<&Judgement> = named.map(|(_, judged)| judged).collect();
+    if named.iter().any(|one| one.verdict != Verdict::NotRun) {
+        return Ok(());
+    }
+    Err(Failure::usage(match named[..] {
+        [] => return Ok(()),
+        [one] => format!("{}: not run: {}", one.id, one.why),
+        [first, ..] => format!(
+            "none of the {} experiments could run; {}: {}",
+            named.len(),
+            first.id,
+            first.why
+        ),
+    }))
 }
 
 /// Sees that the options go together and that there is a place for everything that is written.
