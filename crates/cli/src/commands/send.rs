@@ -413,7 +413,7 @@ fn conclude(
             "failed": failed,
             "bytes": bytes,
             "seconds": took.as_secs_f64(),
-            "goodput_mbps": rows.iter().filter_map(|r| r.goodput_mbps).sum::<f64>(),
+            "goodput_mbps": alcc_results::sum(rows.iter().filter_map(|r| r.goodput_mbps)),
             "cpu_s": cpu_s,
         });
         let json = serde_json::json!({"flows": rows, "summary": summary});

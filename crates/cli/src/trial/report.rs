@@ -12,7 +12,7 @@ const SHORT: [Metric; 3] = [Metric::RttP95, Metric::Rate, Metric::Time];
 
 /// As people read it: percent, or points.
 fn percent(value: f64) -> String {
-    format!("{:+.0}", 100.0 * value)
+    alcc_results::signed(100.0 * value, 0)
 }
 
 fn unit(metric: Metric) -> &'static str {

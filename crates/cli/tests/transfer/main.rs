@@ -149,6 +149,17 @@ fn nobody_there_is_said_within_seconds() {
     }
 }
 
+/// The sum of no flow's goodput was -0.
+#[test]
+fn a_failed_transfer_has_no_negative_zero() {
+    let Some(place) = Place::new() else { return };
+    let ended = place.send(&["--json", "--connect-timeout", "1s"]);
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    let summary = &ended.any_json()["summary"];
+    let goodput = summary["goodput_mbps"].as_f64().unwrap();
+    assert!(goodput == 0.0 && goodput.is_sign_positive(), "{summary}");
+}
+
 #[test]
 fn wrong_usage_is_two_and_says_what_would_be_right() {
     let Some(place) = Place::new() else { return };

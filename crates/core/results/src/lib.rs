@@ -23,6 +23,7 @@ pub mod crowd;
 mod distribution;
 pub mod events;
 pub mod groups;
+mod numbers;
 pub mod pairs;
 mod profiles;
 mod results;
@@ -37,6 +38,7 @@ pub mod twins;
 
 pub use distribution::Distribution;
 pub use groups::{Group, Spread};
+pub use numbers::{signed, sum};
 pub use pairs::Pair;
 pub use profiles::{DrawnProfile, FIGURES as PROFILE_FIGURES, Profiles};
 pub use results::{About, Results};

@@ -152,7 +152,7 @@ impl Summary {
         settle: Span,
         phases: &[Phase],
     ) -> Self {
-        let sum = |field: fn(&Row) -> Option<f64>| rows.iter().filter_map(field).sum();
+        let sum = |field: fn(&Row) -> Option<f64>| crate::sum(rows.iter().filter_map(field));
         let (worst, fair_after) = crowd::shared(shares, window, settle);
         Self {
             throughput_mbps: sum(|row| row.throughput_mbps),

@@ -24,7 +24,8 @@ impl Share<'_> {
     /// Its bytes in these whole seconds.
     fn bytes(&self, from: u64, to: u64) -> f64 {
         let seconds = self.seconds.iter().skip(from as usize);
-        seconds.take((to - from) as usize).map(|b| *b as f64).sum()
+        // As integers: a sum of no floats is -0.
+        seconds.take((to - from) as usize).sum::<u64>() as f64
     }
 }
 
@@ -149,6 +150,10 @@ mod tests {
         // Seconds 2 and 3: 2 of 20, an equal share being 10.
         assert_eq!(worst_share(&flows, 0, 6, 2), Some(0.2));
         assert_eq!(worst_share(&flows, 4, 6, 2), Some(1.0));
+        // Who gets nothing any more has no sign, either.
+        let ended = [flows[0], share(Span::ZERO, 6, &[10])];
+        let worst = worst_share(&ended, 2, 6, 2).unwrap();
+        assert!(worst == 0.0 && worst.is_sign_positive(), "{worst}");
         assert_eq!(worst_share(&flows, 0, 6, 5), None, "never two for 5 s");
         assert_eq!(worst_share(&flows, 0, 3, 5), None);
         assert_eq!(phases(&flows, Span::from_secs(6)), [(0, 1), (2, 6)]);

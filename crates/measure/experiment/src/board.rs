@@ -410,7 +410,7 @@ impl Board {
             .filter(|[_, of]| *of > 0)
             .map(|[held, of]| held as f64 / of as f64)
             .collect();
-        parts.iter().sum::<f64>() / parts.len().max(1) as f64
+        alcc_results::sum(parts.iter().copied()) / parts.len().max(1) as f64
     }
 
     /// Mean over the channels of a median.

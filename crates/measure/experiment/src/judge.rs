@@ -375,7 +375,10 @@ pub fn number(value: f64) -> String {
     let digits = 3 - value.abs().log10().floor() as i32;
     let text = format!("{value:.*}", digits.clamp(0, 6) as usize);
     if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        match text.trim_end_matches('0').trim_end_matches('.') {
+            "-0" => "0".to_owned(),
+            number => number.to_owned(),
+        }
     } else {
         text
     }

@@ -257,7 +257,7 @@ pub fn validate(
 /// The means of some rows.
 pub fn mean(name: &str, all: &[&Compared]) -> Compared {
     let of = |value: fn(&Compared) -> f64| {
-        all.iter().map(|row| value(row)).sum::<f64>() / all.len().max(1) as f64
+        alcc_results::sum(all.iter().map(|row| value(row))) / all.len().max(1) as f64
     };
     Compared {
         link: name.to_owned(),

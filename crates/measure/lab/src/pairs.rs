@@ -65,15 +65,7 @@ fn asked() -> String {
 
 /// `+1.2 (-0.5 to +2.0)`.
 fn difference(spread: Spread, runs: u32, digits: usize) -> String {
-    let show = |v: f64| {
-        let text = format!("{v:+.digits$}");
-        // No sign before nothing.
-        if text.trim_start_matches(['+', '-', '0', '.']).is_empty() {
-            format!("{:.digits$}", 0.0)
-        } else {
-            text
-        }
-    };
+    let show = |v: f64| alcc_results::signed(v, digits);
     let Spread { min, median, max } = spread;
     if runs > 1 {
         format!("{} ({} to {})", show(median), show(min), show(max))

@@ -12,7 +12,7 @@ use alcc_results::twins::{
     MAX_CROWD_DELAY_PERCENT, MAX_CROWD_JAIN, MAX_CROWD_UTILIZATION_POINTS, MAX_DELAY_PERCENT,
     MAX_NATIVE_DELAY_MS, MAX_UTILIZATION_POINTS, Twin,
 };
-use alcc_results::{EMULATED, SIMULATED};
+use alcc_results::{EMULATED, SIMULATED, signed};
 use alcc_units::Span;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;
@@ -131,10 +131,10 @@ pub fn table(twins: &[Twin]) -> String {
             twin.runs.to_string(),
             real,
             model,
-            format!("{:+.1}", twin.utilization_difference),
+            signed(twin.utilization_difference, 1),
             real_ms,
             model_ms,
-            format!("{:+.1}", twin.delay_mean_difference),
+            signed(twin.delay_mean_difference, 1),
             real_p95,
             model_p95,
             real_queue,

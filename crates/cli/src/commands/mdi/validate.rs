@@ -111,7 +111,7 @@ fn table(rows: &[Compared], mean: &Compared, within: Within) -> String {
     ];
     let mut lines = vec![heading.map(str::to_owned).to_vec()];
     for row in rows.iter().chain([mean]) {
-        let [throughput, delay] = row.off().map(|off| format!("{:+.1}", off * 100.0));
+        let [throughput, delay] = row.off().map(|off| alcc_results::signed(off * 100.0, 1));
         lines.push(vec![
             row.link.clone(),
             format!("{:.2}", row.teacher_mbps),

@@ -3,6 +3,7 @@
 use super::{Figures, Reference, Traces, median};
 use crate::{LabError, parallel};
 use alcc_cc::Registry;
+use alcc_results::signed;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -188,9 +189,9 @@ impl Cell {
         let throughput = self.reference.bounds().of_throughput;
         let digits = if throughput { 2 } else { 1 };
         let off = if throughput {
-            format!("{:+.1} %", share.off_percent())
+            format!("{} %", signed(share.off_percent(), 1))
         } else {
-            format!("{:+.1}", share.off())
+            signed(share.off(), 1)
         };
         let runs = |of: fn(&Figures) -> Option<f64>| {
             let each = self.reference.runs.iter().filter_map(of);
@@ -214,9 +215,9 @@ impl Cell {
             |d| {
                 let (low, high) = d.spread;
                 format!(
-                    "{:.0} ({low:.0} to {high:.0}) | {:+.0} %",
+                    "{:.0} ({low:.0} to {high:.0}) | {} %",
                     d.ours,
-                    d.off_percent()
+                    signed(d.off_percent(), 0)
                 )
             },
         );

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Zero has no sign: neither in what is stored nor in what is shown.
+
+/// The sum. Of nothing it is zero; that of the standard library is -0, which JSON and tables show.
+pub fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(0.0, |sum, value| sum + value)
+}
+
+/// A difference with its sign and so many digits after the point: `+1.2`, `-0.5`. What rounds to
+/// zero has no sign.
+pub fn signed(value: f64, digits: usize) -> String {
+    let text = format!("{value:+.digits$}");
+    if text.trim_start_matches(['+', '-', '0', '.']).is_empty() {
+        format!("{:.digits$}", 0.0)
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_nothing_has_no_sign() {
+        assert!(sum([]).is_sign_positive());
+        assert!((sum([0.5, 0.25]) - 0.75).abs() < 1e-12);
+    }
+
+    #[test]
+    fn differences_have_a_sign_unless_they_are_none() {
+        let all = [-0.04, 0.04, -0.0, -0.06, 1.25, -30.0].map(|value| signed(value, 1));
+        assert_eq!(all, ["0.0", "0.0", "0.0", "-0.1", "+1.2", "-30.0"]);
+        assert_eq!(signed(-0.4, 0), "0");
+    }
+}
