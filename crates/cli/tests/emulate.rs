@@ -405,6 +405,36 @@ fn what_either_side_leaves_behind_is_ended() {
     }
 }
 
+/// Without it CMD's "connection refused" is all there is to see.
+#[test]
+fn a_failed_server_outside_is_told() {
+    needs_namespaces!();
+    let says = |outside: &str, inside: &str| {
+        let output = emulate(&["--quiet", "--outside", outside, "--", "sh", "-c", inside]);
+        assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+        let told = stderr(&output);
+        let told = told.lines().filter(|line| line.contains("--outside"));
+        told.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let at_once = says("exit 3", "exit 4");
+    assert!(
+        at_once[..].join("|").contains("ended with status 3"),
+        "{at_once:?}"
+    );
+    // At the end of the wait for a port, and later.
+    let later = says("sleep 1.3; kill -9 $$", "sleep 1; exit 4");
+    assert!(later.join("|").contains("ended by signal 9"), "{later:?}");
+    assert_eq!(
+        (at_once.len(), later.len()),
+        (1, 1),
+        "{at_once:?} {later:?}"
+    );
+    // A command that ends well, and one that we end.
+    for well in ["true", "sleep 1000"] {
+        assert_eq!(says(well, "exit 4"), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn mistakes_are_one_line_and_status_2() {
     let dir = tempfile::tempdir().unwrap();

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let exit = processes
         .start_command(&inside, command)
-        .and_then(|child| processes.wait(child));
+        .and_then(|child| processes.wait(child, server));
     processes.end(server);
     drop(internet);
     let exit = exit?;

@@ -2,6 +2,7 @@
 //! The programs at both ends: signals to them, their end, and what they leave behind.
 use crate::failure::Failure;
 use crate::handover::Handover;
+use crate::output::note;
 use crate::supervise::{Change, Exit, change, next_signal, not_started, stop_too};
 use alcc_emu::Namespace;
 use nix::errno::Errno;
@@ -64,7 +65,7 @@ impl Processes {
         self.start(inside, command, Signal::SIGTERM)
     }
 
-    /// Starts a server, away from the terminal's signals, and waits until it listens.
+    /// Starts a server, away from the terminal's signals, and waits until it listens or fails.
     pub(super) fn start_server(
         &self,
         outside: &Namespace,
@@ -80,14 +81,21 @@ impl Processes {
         let pid = self.start(outside, command, Signal::SIGKILL)?;
         let deadline = Instant::now() + MAX_WAIT;
         while Instant::now() < deadline && listening()?.is_subset(&before) {
+            if let Change::Ended(ended, exit) = change()
+                && ended == pid.as_raw()
+                && tell_failed(exit)
+            {
+                break;
+            }
             std::thread::sleep(TICK);
         }
         Ok(pid)
     }
 
-    /// Waits for CMD; passes signals on to it.
-    pub(super) fn wait(&self, child: Pid) -> Result<Exit, Failure> {
+    /// Waits for CMD; passes signals on to it. Says so if the server fails meanwhile.
+    pub(super) fn wait(&self, child: Pid, server: Option<Pid>) -> Result<Exit, Failure> {
         let child = child.as_raw();
+        let server = server.map(Pid::as_raw);
         loop {
             match change() {
                 Change::None => {
@@ -96,6 +104,9 @@ impl Processes {
                     }
                 }
                 Change::Ended(pid, exit) if pid == child => return Ok(exit),
+                Change::Ended(pid, exit) if Some(pid) == server => {
+                    tell_failed(exit);
+                }
                 Change::Stopped(pid, signal) if pid == child => stop_too(child, signal),
                 Change::Ended(..) | Change::Stopped(..) => {}
                 Change::NoChildren => {
@@ -132,6 +143,20 @@ impl Processes {
             }
         }
     }
+}
+
+/// Says how the command of `--outside` failed, and whether it did. A server in the background may
+/// have been started by a command that ends well.
+fn tell_failed(exit: Exit) -> bool {
+    let how = match exit {
+        Exit::Status(0) => return false,
+        Exit::Status(code) => format!("ended with status {code}"),
+        Exit::Signal(signal) => format!("was ended by signal {signal}"),
+    };
+    note(format_args!(
+        "alcc emulate: the command of --outside {how}; CMD goes on"
+    ));
+    true
 }
 
 /// Our children, adopted ones included. From the list of all processes: the kernel's list of
