@@ -424,8 +424,11 @@ fn gather(plan: &Plan, runs: &[Run<'_>], all: Vec<Option<Measured>>) -> Results 
         about: about(plan),
         ..Results::default()
     };
+    let (mut spoiled, mut of) = (0, 0);
     for (run, measured) in runs.iter().zip(all) {
         let Some(measured) = measured else { continue };
+        spoiled += usize::from(measured.is_spoiled());
+        of += 1;
         results.flows.extend(measured.rows);
         results.series.extend(measured.series);
         let notes = measured.notes.into_iter();
@@ -436,6 +439,13 @@ fn gather(plan: &Plan, runs: &[Run<'_>], all: Vec<Option<Measured>>) -> Results 
     }
     results.notes.extend(twins::mismatches(&results.flows));
     results.summary = summary(&results.flows);
+    let sentence = &mut results.summary.sentence;
+    if spoiled > 0 && !sentence.is_empty() {
+        // Whoever reads nothing else reads this.
+        *sentence = format!(
+            "Not to be trusted, as this machine was too busy in {spoiled} of {of} runs (see the notes): {sentence}"
+        );
+    }
     results.summary.pairs = alcc_results::pairs::pairs(&results.flows, &results.series);
     results
 }
@@ -512,6 +522,8 @@ pub(crate) mod samples {
 mod tests {
     use super::*;
     use crate::scheme::Side;
+    use crate::server::RuntimeReport;
+    use alcc_results::Row;
 
     #[test]
     fn a_native_form_and_its_kin_run_beside_each_other() {
@@ -533,5 +545,60 @@ mod tests {
         );
         // As ever: all at the same time.
         assert_eq!(names("cubic,alcc-verus,alcc-copa").len(), 1);
+    }
+
+    /// Its page and its table begin with the headline, the notes come last.
+    #[test]
+    fn the_headline_of_a_full_machine_says_so() {
+        let plan = Plan {
+            links: vec![Link::open(Path::new("12mbit"), 1).unwrap()],
+            schemes: Vec::new(),
+            duration: Span::from_secs(5),
+            settle: Span::from_secs(1),
+            runs: 2,
+            backend: Backend::Simulated {
+                registry: Registry::builtin(),
+                plugins: Vec::new(),
+                workers: 1,
+                start: Span::ZERO,
+            },
+            command: String::new(),
+            keep: None,
+        };
+        let run = |number| Run {
+            link: &plan.links[0],
+            schemes: Vec::new(),
+            number,
+            seed: 1,
+        };
+        let report = |late_wakeups| RuntimeReport {
+            connections: 1,
+            wakeups: 100,
+            late_wakeups,
+            ..RuntimeReport::default()
+        };
+        let measured = |late_wakeups| {
+            let row = |scheme: &str, delay| Row {
+                scheme: scheme.to_owned(),
+                throughput_mbps: Some(10.0),
+                delay_mean_ms: Some(delay),
+                ..Row::default()
+            };
+            Some(Measured {
+                rows: vec![row("cubic", 200.0), row("alcc-copa", 20.0)],
+                notes: report(late_wakeups).notes().unwrap(),
+                ..Measured::default()
+            })
+        };
+        let sentence = |late: [u64; 2]| {
+            let all = late.map(measured).to_vec();
+            gather(&plan, &[run(1), run(2)], all).summary.sentence
+        };
+        assert!(sentence([0, 5]).starts_with("In the median of 2 runs, alcc-copa has 100 %"));
+        let full = sentence([60, 0]);
+        assert!(
+            full.starts_with("Not to be trusted, as this machine was too busy in 1 of 2 runs"),
+            "{full}"
+        );
     }
 }

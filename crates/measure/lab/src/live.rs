@@ -69,6 +69,9 @@ pub struct Times {
     pub stop: Option<Span>,
 }
 
+/// In every note that says that this machine was too busy for the run.
+pub(crate) const UNTRUSTED: &str = "not to be trusted";
+
 /// What a run yielded.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
@@ -81,6 +84,13 @@ pub struct Measured {
     /// How often the sender's threads were woken per second, by scheme; nothing of crowds.
     #[serde(default)]
     pub wakeups_per_s: BTreeMap<String, f64>,
+}
+
+impl Measured {
+    /// Its own notes say that the machine spoiled it.
+    pub(crate) fn is_spoiled(&self) -> bool {
+        self.notes.iter().any(|note| note.contains(UNTRUSTED))
+    }
 }
 
 /// One scheme: its programs, and what is seen of them at the link.
@@ -509,7 +519,7 @@ impl Lane {
         let hidden = emulated.down.hidden_drops() + emulated.up.hidden_drops();
         if hidden > 0 {
             measured.notes.push(format!(
-                "{}: {hidden} packets were lost outside the model: this machine could not keep up, the row is not to be trusted",
+                "{}: {hidden} packets were lost outside the model: this machine could not keep up, the row is {UNTRUSTED}",
                 scheme.name
             ));
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The distribution's nginx, unmodified, with a configuration of its own in a scratch folder.
 use crate::LabError;
+use crate::live::UNTRUSTED;
 use crate::program::Program;
 use crate::scheme::Scheme;
 use crate::tools::Tools;
@@ -170,7 +171,7 @@ impl RuntimeReport {
         let part = self.late_wakeups as f64 / self.wakeups.max(1) as f64;
         (part > MAX_LATE).then(|| {
             format!(
-                "{:.0} % of the runtime's wake-ups came more than 3 ms late: this machine was full, the figures are not to be trusted",
+                "{:.0} % of the runtime's wake-ups came more than 3 ms late: this machine was full, the figures are {UNTRUSTED}",
                 part * 100.0
             )
         })
