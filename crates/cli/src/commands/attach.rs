@@ -280,24 +280,21 @@ fn control(algorithm: &Spec, registry: &Registry) -> Result<Option<String>, Fail
 /// A control that the kernel has already, or an algorithm that this process runs. BPF programs
 /// cannot load the kernel's modules.
 fn in_the_kernel(algorithm: &Spec, registry: &Registry) -> Result<Option<String>, Failure> {
-    const FILE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let there =
-        std::fs::read_to_string(FILE).map_err(|e| Failure::usage(format!("read {FILE}: {e}")))?;
+    let there = alcc_pipe::Controls::available().map_err(Failure::usage)?;
     let name = algorithm.to_string();
     if name == alcc_bpf::WINDOW.name {
         return Err(Failure::usage(format!(
             "attach --cc {name}: it is no algorithm, its window is set by a program: say --cc with one of 'alcc list'"
         )));
     }
-    if there.split_whitespace().any(|have| have == name) {
+    if there.has(&name) {
         return Ok(Some(name));
     }
     if registry.build(algorithm).is_ok() {
         return Ok(None);
     }
     Err(Failure::usage(format!(
-        "attach --cc {name}: no such congestion control: this kernel has {}, alcc can add {}, and runs those of 'alcc list' itself",
-        there.trim(),
+        "attach --cc {name}: no such congestion control: this kernel has {there}, alcc can add {}, and runs those of 'alcc list' itself",
         resident()
     )))
 }

@@ -4,11 +4,7 @@
 use crate::live::{self, Experiment};
 use crate::{LabError, Link, Scheme, Tools};
 use alcc_units::Span;
-use std::fs;
 use std::sync::atomic::AtomicBool;
-
-/// What the kernel can be asked for.
-const CONTROLS: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 /// A way to send with an algorithm.
 #[derive(Debug)]
@@ -101,10 +97,11 @@ pub fn run(
     tools: &Tools,
     stop: &AtomicBool,
 ) -> Result<Costs, LabError> {
-    let there = fs::read_to_string(CONTROLS).map_err(LabError::os("list the kernel's controls"))?;
+    let there =
+        alcc_pipe::Controls::available().map_err(LabError::os("list the kernel's controls"))?;
     let resident = format!("alcc_{algorithm}");
     for needed in [alcc_sys::WINDOW_CONTROL, &resident] {
-        if !there.split_whitespace().any(|name| name == needed) {
+        if !there.has(needed) {
             return Err(LabError::Missing {
                 program: "the forms in the kernel",
                 looked: format!("{needed} is not among its congestion controls"),

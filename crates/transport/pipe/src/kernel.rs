@@ -1,9 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the kernel has: congestion controls of its TCP.
 use crate::Failure;
+use std::fmt;
+use std::io;
 
-fn setting(file: &str) -> std::io::Result<String> {
-    std::fs::read_to_string(format!("/proc/sys/net/ipv4/{file}"))
+/// The congestion controls that the kernel's TCP can be asked for, modules that are not loaded
+/// left out.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Controls(String);
+
+impl Controls {
+    /// What the kernel lists now.
+    ///
+    /// # Errors
+    /// The list cannot be read, as where /proc is not mounted. The error names its file.
+    pub fn available() -> io::Result<Self> {
+        const FILE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+        let list = std::fs::read_to_string(FILE)
+            .map_err(|e| io::Error::new(e.kind(), format!("read {FILE}: {e}")))?;
+        Ok(Self::listed(&list))
+    }
+
+    /// As the kernel writes the list: names with spaces between them.
+    pub fn listed(list: &str) -> Self {
+        Self(list.trim().to_owned())
+    }
+
+    /// Whether it has this one.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.split_whitespace().any(|known| known == name)
+    }
+
+    /// Whether nothing is known of any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Controls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// Checks that the kernel has this congestion control.
@@ -11,27 +48,24 @@ fn setting(file: &str) -> std::io::Result<String> {
 /// # Errors
 /// [`Failure::Usage`] with those it has.
 pub fn check_under(name: &str) -> Result<(), Failure> {
-    let available = setting("tcp_available_congestion_control").unwrap_or_default();
-    if available.is_empty() || available.split_whitespace().any(|a| a == name) {
+    let available = Controls::available().unwrap_or_default();
+    if available.is_empty() || available.has(name) {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "congestion control '{name}': this kernel has {}; another may need its module loaded",
-        available.trim()
+        "congestion control '{name}': this kernel has {available}; another may need its module loaded"
     )))
 }
 
 /// The kernel's control of this name. Where it has none but `alcc bpf load` has added the same
 /// algorithm, that one; else the name itself, for [`check_under`] to refuse.
 pub fn own_or_loaded(name: &str) -> String {
-    let available = setting("tcp_available_congestion_control").unwrap_or_default();
-    choose(name, &available)
+    choose(name, &Controls::available().unwrap_or_default())
 }
 
-fn choose(name: &str, available: &str) -> String {
-    let has = |wanted: &str| available.split_whitespace().any(|a| a == wanted);
+fn choose(name: &str, available: &Controls) -> String {
     let loaded = format!("alcc_{name}");
-    if !has(name) && has(&loaded) {
+    if !available.has(name) && available.has(&loaded) {
         loaded
     } else {
         name.to_owned()
@@ -40,7 +74,7 @@ fn choose(name: &str, available: &str) -> String {
 
 /// The congestion control that the kernel takes when nobody says otherwise.
 pub fn default_under() -> String {
-    setting("tcp_congestion_control")
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
         .map_or_else(|_| "kernel".to_owned(), |name| name.trim().to_owned())
 }
 
@@ -49,9 +83,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_is_a_whole_word_of_the_list() {
+        let controls = Controls::listed("reno cubic alcc_bic\n");
+        assert!(controls.has("reno") && controls.has("alcc_bic"));
+        assert!(!controls.has("bic") && !controls.has(""));
+        assert_eq!(controls.to_string(), "reno cubic alcc_bic");
+        assert!(Controls::listed("\n").is_empty() && !controls.is_empty());
+    }
+
+    #[test]
     fn the_kernels_own_comes_first() {
-        assert_eq!(choose("bic", "reno cubic"), "bic", "to be refused by name");
-        assert_eq!(choose("bic", "reno alcc_bic cubic"), "alcc_bic");
-        assert_eq!(choose("bic", "reno alcc_bic bic"), "bic");
+        let choose = |list| choose("bic", &Controls::listed(list));
+        assert_eq!(choose("reno cubic"), "bic", "to be refused by name");
+        assert_eq!(choose("reno alcc_bic cubic"), "alcc_bic");
+        assert_eq!(choose("reno alcc_bic bic"), "bic");
     }
 }

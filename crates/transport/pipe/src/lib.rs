@@ -19,7 +19,7 @@ pub mod tcp;
 pub mod tls;
 
 pub use failure::Failure;
-pub use kernel::{check_under, default_under, own_or_loaded};
+pub use kernel::{Controls, check_under, default_under, own_or_loaded};
 pub use table::{About, Table, Takes, Tls, Under};
 pub use target::Target;
 
