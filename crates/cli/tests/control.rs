@@ -69,7 +69,7 @@ fn a_transfer_is_seen_switched_off_and_on_and_given_another_algorithm() {
     let hash = world.file("f", 8_000_000);
     // 30 segments in flight over 20 ms: at most 30 * 1448 * 8 / 0.02 = 17 Mbit/s, so the link is
     // the limit, and stays below what plain TCP puts in flight.
-    let server = world.serve(Some(&["--cc", "fixed:window=4"]));
+    let server = world.gated(&["--cc", "fixed:window=4"]);
     let run = run_of(&server);
     std::thread::scope(|scope| {
         let transfer = fetching(scope, &world, "http://$S:8080/f");
@@ -195,7 +195,7 @@ fn a_server_whose_alcc_was_killed_goes_on_and_still_obeys() {
     }
     let world = World::new(link(8));
     let hash = world.file("f", 6_000_000);
-    let server = world.serve(Some(&["--cc", "fixed:window=4"]));
+    let server = world.gated(&["--cc", "fixed:window=4"]);
     let run = run_of(&server);
     let signal = |pid: i32, signal| {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
@@ -426,12 +426,12 @@ fn a_file_gives_each_port_its_algorithm_and_metrics_count_by_both() {
     )
     .unwrap();
     let socket = world.path("metrics.sock");
-    let server = world.serve(Some(&[
+    let server = world.gated(&[
         "--config",
         config.to_str().unwrap(),
         "--metrics",
         socket.to_str().unwrap(),
-    ]));
+    ]);
     for url in [
         "http://$S:8080/f",
         "http://$S:8081/f",

@@ -93,6 +93,7 @@ fn with_musl(dir: &Path) -> Option<PathBuf> {
 fn run(options: &[&str], program: &[&Path]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(["run", "--loopback", "--outbound", "--cc", "fixed:window=2"])
+        .args(["--enforce", "gate+pacing"])
         .args(options)
         .arg("--")
         .args(program)

@@ -33,7 +33,7 @@ fn every_way_nginx_writes_arrives_whole_and_is_controlled() {
         "fixed:window=random,every=50ms",
         "verus:profile=original",
     ] {
-        let server = world.serve(Some(&["--cc", cc]));
+        let server = world.gated(&["--cc", cc]);
         for how in [
             "http://$S:8080/f",
             "http://$S:8081/f",
@@ -103,7 +103,7 @@ fn a_window_of_one_segment_gets_through_corked_writes_and_tls() {
     }
     let world = World::new(PathSpec::default());
     let hash = world.file("f", 200_000);
-    let server = world.serve(Some(&["--cc", "fixed:window=1"]));
+    let server = world.gated(&["--cc", "fixed:window=1"]);
     for how in ["http://$S:8080/f", "-k --http2 https://$S:8443/f"] {
         assert_eq!(world.fetch(how), hash, "{how}");
     }
@@ -141,7 +141,7 @@ fn two_percent_loss() {
     let world = World::new(lossy);
     let hash = world.file("f", 2_000_000);
     for cc in ["verus", "copa"] {
-        let server = world.serve(Some(&["--cc", cc]));
+        let server = world.gated(&["--cc", cc]);
         assert_eq!(world.fetch("http://$S:8080/f"), hash, "{cc}");
         assert!(number(&server.stop().0, "gate_closed") > 0, "{cc}");
     }

@@ -214,12 +214,12 @@ fn nginx_under_an_algorithm_in_c() {
     let world = support::World::new(support::link(20));
     let hash = world.file("f", 3_000_000);
     let plugin = example(&world.path(""));
-    let server = world.serve(Some(&[
+    let server = world.gated(&[
         "--plugin",
         plugin.to_str().unwrap(),
         "--cc",
         "aimd:beta=0.7",
-    ]));
+    ]);
     for how in ["http://$S:8080/f", "-k --http2 https://$S:8443/f"] {
         assert_eq!(world.fetch(how), hash, "{how}");
     }

@@ -133,6 +133,7 @@ impl Program {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
                 command
                     .args(["run", "--quiet", "--loopback", "--outbound", "--cc", cc])
+                    .args(["--enforce", "gate+pacing"])
                     .arg(format!("--json={}", report.display()))
                     .arg("--")
                     .arg(program);

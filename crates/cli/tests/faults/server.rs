@@ -59,6 +59,7 @@ impl Server {
         let stderr = dir.path().join("stderr");
         let alcc = Command::new(env!("CARGO_BIN_EXE_alcc"))
             .args(["run", "--quiet", "--loopback", "--cc", "fixed:window=2"])
+            .args(["--enforce", "gate+pacing"])
             .arg(format!("--json={}", dir.path().join("report").display()))
             .arg("--")
             .arg(peer().unwrap())

@@ -30,9 +30,10 @@ impl Run {
     /// Starts the program, fetches the file `name` from it, ends it.
     pub(crate) fn of(place: &Place, recipe: &Recipe, cc: Option<&str>, name: &str) -> Self {
         let _helpers = place.help(recipe);
-        let options = cc.map(|cc| ["--cc", cc]);
+        // Whatever is loaded into the kernel: the gate is what the programs meet.
+        let options = cc.map(|cc| ["--cc", cc, "--enforce", "gate+pacing"]);
         let mut began = Instant::now();
-        let mut server = place.start(recipe, options.as_ref().map(<[_; 2]>::as_slice), name);
+        let mut server = place.start(recipe, options.as_ref().map(<[_; 4]>::as_slice), name);
         let (took, status, fetched, errors);
         match &recipe.fetch {
             Some(fetch) => {

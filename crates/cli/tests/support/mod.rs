@@ -119,6 +119,13 @@ impl World {
         self.serve_as("daemon off;", options)
     }
 
+    /// The same where the gate is what is tested: it asks for the form that is the best one as long
+    /// as nobody has loaded anything into the kernel (`alcc bpf load`).
+    #[allow(dead_code, reason = "not every test asks")]
+    pub(crate) fn gated(&self, options: &[&str]) -> Server {
+        self.serve(Some(&[options, &["--enforce", "gate+pacing"]].concat()))
+    }
+
     /// Starts nginx with these lines at the top of its configuration.
     pub(crate) fn serve_as(&self, main: &str, options: Option<&[&str]>) -> Server {
         self.configure(main);

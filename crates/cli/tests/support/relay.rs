@@ -16,16 +16,22 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Starts `alcc proxy OPTIONS` in `start`'s way and waits until it listens.
+    /// Starts `alcc proxy OPTIONS` in `start`'s way and waits until it listens. Unless they say
+    /// otherwise it keeps the limit by its queue, whatever somebody has loaded into the kernel.
     pub(crate) fn start(
         options: &[&str],
         start: impl FnOnce(Command) -> std::io::Result<Child>,
     ) -> Self {
         let json = tempfile::NamedTempFile::new().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+        let own: &[&str] = match options.contains(&"--enforce") {
+            true => &[],
+            false => &["--enforce", "queue+pacing"],
+        };
         command
             .arg("proxy")
             .args(options)
+            .args(own)
             .arg(format!("--json={}", json.path().display()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())

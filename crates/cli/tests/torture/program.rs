@@ -15,12 +15,14 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// A window of two segments shuts at nearly every write.
-const RUN: [&str; 6] = [
+const RUN: [&str; 8] = [
     "run",
     "--quiet",
     "--loopback",
     "--cc",
     "fixed:window=2",
+    "--enforce",
+    "gate+pacing",
     "--",
 ];
 
