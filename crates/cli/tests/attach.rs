@@ -21,7 +21,6 @@ use nix::unistd::Pid;
 use starts::first_right;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -587,18 +586,9 @@ fn an_algorithm_that_starts_slowly_keeps_its_sockets() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let plugin = dir.path().join("slow.so");
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let made = Command::new("cc")
-        .args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I"])
-        .arg(tests.join("../../runtime/capi/include"))
-        .arg("-o")
-        .args([&plugin, &tests.join("c/slow.c")])
-        .status();
-    if !made.is_ok_and(|status| status.success()) {
-        println!("skipped: needs cc");
+    let Some(plugin) = c_programs::plugin("slow", dir.path()) else {
         return;
-    }
+    };
     let _alone = controls::controls_alone();
     if !loaded() {
         return;

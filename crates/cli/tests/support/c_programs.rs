@@ -21,6 +21,19 @@ pub(crate) fn fixed(name: &str, dir: &Path) -> Option<PathBuf> {
     compiled(name, dir, || vec!["-static".into()])
 }
 
+/// The same as an algorithm for `--plugin`.
+pub(crate) fn plugin(name: &str, dir: &Path) -> Option<PathBuf> {
+    compiled(name, dir, || {
+        let include = root().join("crates/runtime/capi/include");
+        vec![
+            "-shared".into(),
+            "-fPIC".into(),
+            "-I".into(),
+            include.into(),
+        ]
+    })
+}
+
 /// The same with the C library.
 pub(crate) fn with_the_library(name: &str, dir: &Path) -> Option<PathBuf> {
     compiled(name, dir, || {
