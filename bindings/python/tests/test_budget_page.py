@@ -66,6 +66,15 @@ class Page(unittest.TestCase):
                     self.assertAlmostEqual(rate, found[1], delta=1 + rate / 1e6)
                     self.assertEqual(timer, found[2])
 
+    def test_after_a_silence_of_more_than_the_longest_mean_nothing_is_left(self):
+        """RTTmin 525 ms: a silence counts as 2.1 s, 210 buckets, of which the mean has 200."""
+        delivery = self.page["Delivery"]()
+        for ms in range(2500):
+            delivery.delivered(ms * 10**6, 1, 525 * 10**6, 525 * 10**6, False)
+        self.assertAlmostEqual(delivery.mean, 1000)
+        delivery.delivered(12_500 * 10**6, 1, 525 * 10**6, 525 * 10**6, False)
+        self.assertEqual((delivery.mean, delivery.high), (0, 0))
+
 
 if __name__ == "__main__":
     unittest.main()

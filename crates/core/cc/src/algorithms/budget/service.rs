@@ -77,9 +77,14 @@ impl Service {
     }
 
     fn close(&mut self, bucket: u64, base: Span, rtt: Span) {
-        // More than a second of it would be overwritten anyway.
-        let from = self.bucket.max(bucket.saturating_sub(KEPT as u64));
-        for i in from..bucket {
+        // The samples that are kept look back at so many buckets.
+        let seen = bucket.saturating_sub((KEPT + SAMPLES) as u64);
+        if seen > self.bucket {
+            // Nothing came in any of them.
+            self.packets.fill(0.0);
+            self.delivering = 0.0;
+        }
+        for i in self.bucket.max(seen)..bucket {
             self.packets[(i % KEPT as u64) as usize] = std::mem::take(&mut self.delivering);
             let rate = self.over(i, base.max(rtt / 4)) as f32;
             self.samples[(i % SAMPLES as u64) as usize] =
@@ -159,6 +164,64 @@ mod tests {
         deliver(&mut s, 12_500..12_501, 1.0, false);
         assert!((s.high - 1000.0).abs() < 1.0, "{}", s.high);
         assert!((s.mean - 925.0).abs() < 1.0, "{}", s.mean);
+    }
+
+    /// As `Delivery` of docs/budget.md has it: nothing is forgotten, and all is gone through.
+    #[derive(Default)]
+    struct Page {
+        buckets: Vec<f64>,
+        samples: Vec<f64>,
+        open: f64,
+        clock: u64,
+        at: Option<u64>,
+    }
+
+    impl Page {
+        fn delivered(&mut self, now: u64, packets: f64, base: u64, rtt: u64) -> Option<[f64; 2]> {
+            let gap = now - self.at.unwrap_or(now);
+            self.clock += gap.min(4 * base.max(10));
+            self.at = Some(now);
+            let over = self.clock / 10 - self.buckets.len() as u64;
+            for _ in 0..over {
+                self.buckets.push(std::mem::take(&mut self.open));
+                self.samples.push(self.rate(base.max(rtt / 4)));
+            }
+            self.open += packets;
+            let mut last = self.samples[self.samples.len().saturating_sub(100)..].to_vec();
+            last.sort_by(f64::total_cmp);
+            let index = (0.95 * last.len() as f64) as usize;
+            let high = *last.get(index.min(last.len().max(1) - 1))?;
+            let mean = self.rate(2000).max(self.rate(rtt.max(100)));
+            (over > 0).then_some([high, mean])
+        }
+
+        fn rate(&self, span: u64) -> f64 {
+            let n = ((span + 5) / 10).clamp(1, 200) as usize;
+            let n = n.min(self.buckets.len());
+            self.buckets[self.buckets.len() - n..].iter().sum::<f64>() / (n as f64 * 0.01)
+        }
+    }
+
+    /// With an RTT of more than half a second one silence may be longer than the longest mean.
+    #[test]
+    fn a_long_silence_counts_as_on_the_page() {
+        let mut rng = alcc_units::Rng::new(7);
+        for base in [20, 400, 525, 700, 800, 3000] {
+            let (mut s, mut page) = (Service::new(), Page::default());
+            let mut now = 0;
+            for n in 0..3_000 {
+                let silence = if n % 500 == 499 { 20_000 } else { 0 };
+                now += silence + rng.below(40);
+                let (packets, rtt) = (rng.below(30) as f64, base + rng.below(2 * base));
+                let spans = [base, rtt].map(Span::from_millis);
+                s.delivered(Time::from_millis(now), packets, spans[0], spans[1], false);
+                let Some([high, mean]) = page.delivered(now, packets, base, rtt) else {
+                    continue;
+                };
+                assert!((s.high - high).abs() < 0.1, "{base} {n}: {} {high}", s.high);
+                assert!((s.mean - mean).abs() < 0.1, "{base} {n}: {} {mean}", s.mean);
+            }
+        }
     }
 
     #[test]

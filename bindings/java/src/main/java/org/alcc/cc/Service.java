@@ -52,7 +52,14 @@ final class Service {
     }
 
     private void close(long next, long base, long rtt) {
-        for (long i = Math.max(bucket, next - KEPT); i < next; i++) {
+        // The samples that are kept look back at so many buckets.
+        long seen = next - KEPT - SAMPLES;
+        if (seen > bucket) {
+            // Nothing came in any of them.
+            Arrays.fill(packets, 0);
+            delivering = 0;
+        }
+        for (long i = Math.max(bucket, seen); i < next; i++) {
             packets[(int) (i % KEPT)] = delivering;
             delivering = 0;
             float rate = (float) over(i, Math.max(base, rtt / 4));
