@@ -177,6 +177,7 @@ impl Feed {
     /// The next event is at `step` of the order. If the order is past it, a new instant begins. A
     /// timer may overtake kernel time stamps, and one datagram may carry events from before the
     /// last one.
+    #[inline]
     fn at(&mut self, step: Step) {
         if self.step.get() > step {
             self.advance(self.now + Span::from_nanos(1));
@@ -191,14 +192,17 @@ impl Feed {
     }
 
     fn tell<R>(&mut self, event: impl FnOnce(&mut dyn Controller, &mut Cx<'_>) -> R) -> R {
-        let (now, cc) = (self.now, self.cc.as_mut());
-        let Some(log) = &mut self.log else {
-            let log = &mut Discard;
-            return event(cc, &mut Cx { now, log });
+        let (now, rtt) = (self.now, self.rtt);
+        let mut completed;
+        let log: &mut dyn EventSink = match &mut self.log {
+            None => &mut Discard,
+            Some(log) => {
+                let log = log.as_mut();
+                completed = Completed { log, rtt };
+                &mut completed
+            }
         };
-        let (log, rtt) = (log.as_mut(), self.rtt);
-        let log = &mut Completed { log, rtt };
-        event(cc, &mut Cx { now, log })
+        event(self.cc.as_mut(), &mut Cx { now, log })
     }
 
     /// Sending restarts with nothing in flight; the last ACK was at `heard_at`. An idle time above
@@ -217,6 +221,7 @@ impl Feed {
         true
     }
 
+    #[cold]
     pub(crate) fn pause(&mut self, idle: Span) {
         self.tell(|cc, cx| cc.on_idle_restart(cx, idle));
     }
@@ -281,6 +286,13 @@ impl Feed {
     /// Reports the end of an episode, if due.
     #[inline]
     pub fn settle(&mut self) {
+        if self.repaired.is_some() {
+            self.end_episode();
+        }
+    }
+
+    #[cold]
+    fn end_episode(&mut self) {
         if let Some(end) = self.repaired.take() {
             self.episode = false;
             self.tell(|cc, cx| cc.on_recovery_end(cx, &end));

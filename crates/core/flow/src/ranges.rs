@@ -123,7 +123,7 @@ impl RangeSet {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.ranges.clear();
+        self.ranges = VecDeque::new();
     }
 }
 

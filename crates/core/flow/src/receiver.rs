@@ -81,6 +81,11 @@ impl ReceiveWindow {
         if now.since(self.round_began) < rtt {
             return;
         }
+        self.end_round(now, cumulative_ack, mss);
+    }
+
+    #[inline(never)]
+    fn end_round(&mut self, now: Time, cumulative_ack: u64, mss: u64) {
         let got = cumulative_ack - self.round_start;
         if got > self.last_round {
             let double = got.saturating_mul(2).saturating_add(16 * mss);
@@ -300,6 +305,7 @@ impl Receiver {
     }
 
     /// Records a packet number; true if it is the expected one.
+    #[inline(never)]
     fn on_packet_number(&mut self, now: Time, pn: u64) -> bool {
         self.scratch.clear();
         if pn == u64::MAX || pn < self.floor {
@@ -352,20 +358,32 @@ impl Receiver {
         }
         if data.start <= self.cumulative_ack {
             self.cumulative_ack = end;
-            // Continue with what waited behind the hole.
-            while let Some(next) = self
-                .out_of_order
-                .first()
-                .filter(|r| r.start <= self.cumulative_ack)
-            {
-                self.cumulative_ack = self.cumulative_ack.max(next.end);
-                self.out_of_order.forget_first();
-                self.ack_now = true;
+            if !self.out_of_order.is_empty() {
+                self.close_gap();
             }
-            self.out_of_order.forget_below(self.cumulative_ack);
             return;
         }
-        let range = Range::new(data.start, end);
+        self.insert_above(Range::new(data.start, end), stream);
+    }
+
+    /// Continues with what waited behind the hole.
+    #[inline(never)]
+    fn close_gap(&mut self) {
+        while let Some(next) = self
+            .out_of_order
+            .first()
+            .filter(|r| r.start <= self.cumulative_ack)
+        {
+            self.cumulative_ack = self.cumulative_ack.max(next.end);
+            self.out_of_order.forget_first();
+            self.ack_now = true;
+        }
+        self.out_of_order.forget_below(self.cumulative_ack);
+    }
+
+    /// Above a hole.
+    #[inline(never)]
+    fn insert_above(&mut self, range: Range, stream: bool) {
         if self.out_of_order.covers(&range) {
             self.on_duplicate(range);
         } else if self.out_of_order.len() < MAX_GAPS {
@@ -377,6 +395,7 @@ impl Receiver {
         }
     }
 
+    #[inline(never)]
     fn on_duplicate(&mut self, range: Range) {
         self.ack_now = true;
         self.duplicate = Some(range);

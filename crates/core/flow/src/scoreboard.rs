@@ -82,7 +82,7 @@ const MAX_REMEMBERED: usize = 1 << 18;
 /// A ring goes through all of its memory, however few are in it. Nearly always there is nothing to do.
 #[inline(always)]
 fn shrink<T>(ring: &mut VecDeque<T>) {
-    if ring.capacity() > 8 && ring.len() < ring.capacity() / 4 {
+    if ring.capacity() > 8 && ring.len() < ring.capacity() / 8 {
         ring.shrink_to((ring.len() * 2).max(4));
     }
 }
@@ -232,7 +232,16 @@ impl Scoreboard {
     }
 
     /// The next segment to retransmit.
+    #[inline]
     pub(crate) fn next_lost(&mut self) -> Option<SegmentIndex> {
+        if self.retransmit_queue.is_empty() {
+            return None;
+        }
+        self.first_lost()
+    }
+
+    #[inline(never)]
+    fn first_lost(&mut self) -> Option<SegmentIndex> {
         while let Some(&index) = self.retransmit_queue.front() {
             if self.get(index).is_some_and(|s| s.state == State::Lost) {
                 return Some(index);
@@ -246,6 +255,9 @@ impl Scoreboard {
     /// Takes that segment off the queue.
     pub(crate) fn take_lost(&mut self) {
         self.retransmit_queue.pop_front();
+        if self.retransmit_queue.is_empty() {
+            shrink(&mut self.retransmit_queue);
+        }
     }
 
     /// Marks a segment as arrived, by whichever transmission. Returns the packet for the algorithm,
@@ -269,8 +281,11 @@ impl Scoreboard {
 
     /// Removes the oldest segment if the cumulative ACK covers it. Call until it returns `None`.
     pub(crate) fn pop_acked(&mut self, now: Time, cumulative_ack: u64) -> Option<Segment> {
-        if self.segments.front()?.end() > cumulative_ack {
-            self.trim(now, cumulative_ack);
+        let front = self.segments.front()?;
+        if front.end() > cumulative_ack {
+            if front.start < cumulative_ack {
+                self.trim(now, cumulative_ack);
+            }
             return None;
         }
         let front = self.segments.pop_front()?;
@@ -288,6 +303,7 @@ impl Scoreboard {
     }
 
     /// Trims the acknowledged part of the oldest segment.
+    #[inline(never)]
     fn trim(&mut self, now: Time, cumulative_ack: u64) {
         let Some(front) = self.segments.front_mut() else {
             return;
@@ -373,6 +389,11 @@ impl Scoreboard {
             }
         }
         self.cursor = self.first_pn;
+    }
+
+    /// All packets below have been examined for losses.
+    pub(crate) fn examined(&self) -> Pn {
+        self.cursor
     }
 
     /// The oldest packet in flight that has not been examined, with its segment.

@@ -45,6 +45,8 @@ pub const RANGES: usize = 4;
 /// An acknowledgement. Untrusted when it comes from a peer.
 ///
 /// The fields are in this order, so that one without ranges is read without the place for them.
+/// None of them has values that it cannot have: then an `Option` of it has a tag of its own, and is
+/// copied in whole words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Ack {
@@ -58,9 +60,9 @@ pub struct Ack {
     pub sent_at: Time,
     /// Total payload received with an ECN mark.
     pub marked: u64,
-    count: u8,
-    /// The first range is a duplicate.
-    duplicate: bool,
+    count: u32,
+    /// 1: the first range is a duplicate.
+    duplicate: u32,
     ranges: [Range; RANGES],
 }
 
@@ -68,31 +70,31 @@ impl Ack {
     /// What has arrived: bytes above `cumulative_ack`, or packet numbers, in any order.
     #[inline]
     pub fn ranges(&self) -> &[Range] {
-        &self.blocks()[usize::from(self.duplicate)..]
+        &self.blocks()[self.duplicate as usize..]
     }
 
     /// A duplicate (DSACK, RFC 2883).
     #[inline]
     pub fn duplicate(&self) -> Option<Range> {
-        self.duplicate.then_some(self.ranges[0])
+        (self.duplicate > 0).then_some(self.ranges[0])
     }
 
     /// As TCP sends it: the duplicate first (RFC 2883, section 4), then the ranges.
     #[inline]
     pub fn blocks(&self) -> &[Range] {
-        &self.ranges[..usize::from(self.count)]
+        &self.ranges[..self.count as usize]
     }
 
     /// This arrived again. It takes the place of a range; false if it is not the first.
     pub fn push_duplicate(&mut self, range: Range) -> bool {
         let first = self.count == 0;
-        self.duplicate |= first && self.push(range);
+        self.duplicate |= u32::from(first && self.push(range));
         first
     }
 
     /// Adds a range; false if it is full.
     pub fn push(&mut self, range: Range) -> bool {
-        let Some(place) = self.ranges.get_mut(usize::from(self.count)) else {
+        let Some(place) = self.ranges.get_mut(self.count as usize) else {
             return false;
         };
         *place = range;

@@ -168,6 +168,12 @@ impl Direction {
             steady.advance(now, out);
             return;
         }
+        self.push_through(now, packet, out);
+    }
+
+    /// The same where anything may change, or the queue has a rule of its own.
+    #[inline(never)]
+    fn push_through(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
         match self.dir {
             Dir::Down => self.travel(now, packet, now, now),
             Dir::Up => {

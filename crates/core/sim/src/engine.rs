@@ -14,7 +14,7 @@ use crate::processes::Processes;
 use crate::timers::Timers;
 use crate::traffic::Traffic;
 use crate::{FlowStatus, LinkReport, Report, Scenario, SimError};
-use alcc_cc::{Header, Kind};
+use alcc_cc::Kind;
 use alcc_flow::{Shares, Transmit};
 use alcc_link::Ecn;
 use alcc_units::{Bytes, Rng, Span, Time};
@@ -99,6 +99,7 @@ impl<P: Probe> Simulation<P> {
     ///
     /// # Errors
     /// As [`Simulation::new`].
+    #[inline(never)]
     pub fn with_probe(scenario: &Scenario, mut probe: P) -> Result<Self, SimError> {
         scenario.check()?;
         let mut seeds = Rng::new(scenario.seed);
@@ -190,6 +191,7 @@ impl<P: Probe> Simulation<P> {
 
     /// The figures of the window up to now. Of a run that is not over the window is as long as it
     /// has lasted.
+    #[inline(never)]
     pub fn report(&mut self) -> Report {
         let traffic = &mut self.traffic;
         let started = traffic.window.unwrap_or(self.first_start);
@@ -258,6 +260,7 @@ impl<P: Probe> Simulation<P> {
     }
 
     /// All that happens up to `now` has happened.
+    #[inline(never)]
     fn stop_at(&mut self, now: Time) -> Result<(), SimError> {
         self.now = self.now.max(now);
         self.network.catch_up(self.now, &mut self.traffic);
@@ -391,7 +394,9 @@ impl<P: Probe> Simulation<P> {
                 if let Some((ack, len)) = ack {
                     self.push(now, number, len, Content::Ack(ack));
                 }
-                self.leave_tunnel(now, number);
+                if self.traffic.flows[number].tunnel.is_some() {
+                    self.leave_tunnel(now, number);
+                }
                 self.report_back(now, number);
                 self.schedule_receiver(number);
             }
@@ -405,13 +410,21 @@ impl<P: Probe> Simulation<P> {
                 host.on_ack(now, ack, &arrivals);
                 self.transmit(now, number);
             }
-            (Content::Report(report), Endpoints::Acked { host, receiver }) => {
-                if let Some(report) = receiver.take_report(*report) {
-                    host.on_feedback(now, &report);
-                    self.transmit(now, number);
-                }
+            (Content::Report(report), Endpoints::Acked { .. }) => {
+                let report = *report;
+                self.deliver_report(now, number, report);
             }
             (Content::Ack(_) | Content::Report(_), Endpoints::Udp(_)) => {}
+        }
+    }
+
+    #[inline(never)]
+    fn deliver_report(&mut self, now: Time, number: usize, report: u64) {
+        if let Endpoints::Acked { host, receiver } = &mut self.traffic.flows[number].endpoints
+            && let Some(report) = receiver.take_report(report)
+        {
+            host.on_feedback(now, &report);
+            self.transmit(now, number);
         }
     }
 
@@ -438,6 +451,7 @@ impl<P: Probe> Simulation<P> {
 
     /// Runs the expired timers of a flow: its start, its end, its application, its receiver, its
     /// sender.
+    #[inline(never)]
     fn on_timer(&mut self, now: Time, number: usize) {
         let flow = &mut self.traffic.flows[number];
         let mut act = false;
@@ -487,24 +501,16 @@ impl<P: Probe> Simulation<P> {
         let mut outbox = std::mem::take(&mut self.outbox);
         let Traffic { flows, packets, .. } = &mut self.traffic;
         let flow = &mut flows[number];
-        flow.write_records(now, |id| packets.get(id).len);
+        if flow.tunnel.is_some() {
+            flow.write_records(now, |id| packets.get(id).len);
+        }
         let header = match &mut flow.endpoints {
             Endpoints::Acked { host, .. } => {
                 host.send(now, &mut outbox);
                 host.rules().header
             }
             Endpoints::Udp(udp) => {
-                while let Some((pn, start, len)) = udp.send() {
-                    outbox.push(Transmit {
-                        pn,
-                        start,
-                        len,
-                        kind: Kind::New,
-                        sent_at: udp.due(&flow.app, start).unwrap_or(now),
-                        echo: Time::ZERO,
-                        header: Header::EMPTY,
-                    });
-                }
+                udp.send(now, &flow.app, &mut outbox);
                 UDP_HEADER
             }
         };
@@ -566,6 +572,7 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
+    #[inline(never)]
     fn sample(&mut self, now: Time) {
         self.network.catch_up(now, &mut self.traffic);
         let traffic = &mut self.traffic;

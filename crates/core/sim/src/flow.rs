@@ -156,6 +156,7 @@ impl Flow {
     }
 
     /// When its application or one of its endpoints has a timer.
+    #[inline(never)]
     pub(crate) fn next_timer(&self) -> Time {
         let next = self.app.next().min(self.stop.unwrap_or(Time::MAX));
         let Endpoints::Acked { host, receiver } = &self.endpoints else {

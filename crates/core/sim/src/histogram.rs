@@ -57,6 +57,15 @@ impl Durations {
         self.count += 1;
         self.sum_ns += u128::from(span.as_nanos());
         let micros = u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+        if self.few.len() < MAX_EXACT_COUNT && self.few.len() < self.few.capacity() {
+            self.few.push(micros);
+        } else {
+            self.make_room_for(micros);
+        }
+    }
+
+    #[inline(never)]
+    fn make_room_for(&mut self, micros: u32) {
         if self.few.len() == MAX_EXACT_COUNT {
             self.sort_in();
         }

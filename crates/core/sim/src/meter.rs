@@ -51,13 +51,19 @@ impl Meter {
         self.delivered_bytes += len;
         self.queue_delay.add(queueing);
         self.signal.departed(now - queueing, now);
-        if second >= self.seconds.len() {
-            self.seconds.resize(second + 1, 0);
+        match self.seconds.get_mut(second) {
+            Some(bytes) => *bytes += len.get(),
+            None => self.begin_second(second, len),
         }
-        self.seconds[second] += len.get();
         self.interval.bytes += len;
         self.interval.packets += 1;
         self.interval.queueing += queueing;
+    }
+
+    #[inline(never)]
+    fn begin_second(&mut self, second: usize, len: Bytes) {
+        self.seconds.resize(second, 0);
+        self.seconds.push(len.get());
     }
 
     /// A packet left; `retransmission` if its data had left before.
@@ -136,6 +142,7 @@ impl SignalDelay {
         }
     }
 
+    #[inline(never)]
     fn sum_up(&mut self) {
         for (value, change) in self.latest.drain(..) {
             *self.changes.at(value as usize) += change;

@@ -75,7 +75,16 @@ impl Receiver {
 
     /// The receive times of an acknowledgement that has reached the sender. Acknowledgements due
     /// before it are lost.
+    #[inline]
     pub(crate) fn take_arrivals(&mut self, ack: &Ack) -> Vec<Arrival> {
+        if self.pending_arrivals.is_empty() {
+            return Vec::new();
+        }
+        self.take_pending(ack)
+    }
+
+    #[inline(never)]
+    fn take_pending(&mut self, ack: &Ack) -> Vec<Arrival> {
         while let Some((left, _)) = self.pending_arrivals.front()
             && *left <= ack.sent_at
         {
@@ -131,12 +140,17 @@ impl Receiver {
         self.acknowledge(now)
     }
 
+    #[inline(never)]
+    fn keep_arrivals(&mut self, now: Time) {
+        let arrivals = self.flow.arrivals().copied().collect();
+        self.pending_arrivals.push_back((now, arrivals));
+    }
+
     #[inline(always)]
     fn acknowledge(&mut self, now: Time) -> Option<(Ack, Bytes)> {
         let ack = self.flow.poll_ack(now)?;
         if self.rules.arrivals {
-            let arrivals = self.flow.arrivals().copied().collect();
-            self.pending_arrivals.push_back((now, arrivals));
+            self.keep_arrivals(now);
         }
         let blocks = ack.blocks().len() as u64;
         let option = if self.rules.is_stream() && blocks > 0 {

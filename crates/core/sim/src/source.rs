@@ -109,11 +109,16 @@ impl AppModel {
 
     /// When the byte at `position` was written, by an application that writes at moments of its
     /// own.
+    #[inline]
     pub(crate) fn written_at(&self, position: u64) -> Option<Time> {
-        let rate = self.source.rate?;
+        (self.source.rate).map(|rate| self.written_at_rate(rate, position))
+    }
+
+    #[inline(never)]
+    fn written_at_rate(&self, rate: Rate, position: u64) -> Time {
         let time = rate.time_for(Bytes::new(position.saturating_add(1)));
         let n = time.as_nanos().div_ceil(self.every.as_nanos()).max(1) - 1;
-        Some(self.start + self.source.write_at(n, self.every))
+        self.start + self.source.write_at(n, self.every)
     }
 }
 

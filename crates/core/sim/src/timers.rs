@@ -1,107 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::Time;
+use std::hint::select_unpredictable;
 
 /// A deadline for each of a number of slots, the earliest first; equal ones by slot, so that equal
 /// runs are equal.
 ///
-/// A heap with four children to a node that knows where each slot is: a slot has one entry, however
-/// often its deadline moves.
+/// A tournament: each slot has a place in the first round, and each place of a later round has the
+/// winner of two. A deadline that moves plays its rounds again. Their number is always the same, and
+/// their results need no branch: a processor could not foresee it.
 #[derive(Debug)]
 pub(crate) struct Timers {
-    heap: Vec<(Time, u32)>,
-    /// Where a slot is in `heap`, or `ABSENT`.
-    positions: Vec<u32>,
+    deadlines: Vec<Time>,
+    /// Slots. The winner of all is at 1, and that at `n` has won against the other of those at
+    /// `2 * n` and `2 * n + 1`. The second half has each slot.
+    winners: Vec<u32>,
 }
-
-const ABSENT: u32 = u32::MAX;
-const CHILDREN: usize = 4;
 
 impl Timers {
     pub(crate) fn new(slots: usize) -> Self {
+        let width = slots.next_power_of_two();
+        let mut winners = vec![0; 2 * width];
+        for slot in 0..width {
+            winners[width + slot] = slot as u32;
+        }
+        for place in (1..width).rev() {
+            winners[place] = winners[2 * place];
+        }
         Self {
-            heap: Vec::new(),
-            positions: vec![ABSENT; slots],
+            deadlines: vec![Time::MAX; width],
+            winners,
         }
     }
 
     /// The earliest deadline and its slot.
     #[inline]
     pub(crate) fn first(&self) -> Option<(Time, usize)> {
-        self.heap.first().map(|(at, slot)| (*at, *slot as usize))
+        let slot = self.winners[1] as usize;
+        let at = self.deadlines[slot];
+        (at < Time::MAX).then_some((at, slot))
     }
 
     /// The deadline of `slot`; [`Time::MAX`] if it has none.
     #[inline]
     pub(crate) fn at(&self, slot: usize) -> Time {
-        match self.positions[slot] {
-            ABSENT => Time::MAX,
-            pos => self.heap[pos as usize].0,
-        }
+        self.deadlines[slot]
     }
 
     /// Gives `slot` this deadline; [`Time::MAX`] takes it away.
+    #[inline(never)]
     pub(crate) fn set(&mut self, slot: usize, at: Time) {
-        let pos = self.positions[slot];
-        match (pos, at) {
-            (ABSENT, Time::MAX) => {}
-            (ABSENT, _) => {
-                self.heap.push((at, slot as u32));
-                self.up(self.heap.len() - 1);
-            }
-            (_, Time::MAX) => {
-                let pos = pos as usize;
-                self.positions[slot] = ABSENT;
-                if let Some(last) = self.heap.pop()
-                    && pos < self.heap.len()
-                {
-                    self.heap[pos] = last;
-                    let pos = self.up(pos);
-                    self.down(pos);
-                }
-            }
-            (_, _) => {
-                let pos = pos as usize;
-                self.heap[pos].0 = at;
-                let pos = self.up(pos);
-                self.down(pos);
-            }
+        self.deadlines[slot] = at;
+        let mut place = (self.deadlines.len() + slot) / 2;
+        while place > 0 {
+            let (left, right) = (self.winners[2 * place], self.winners[2 * place + 1]);
+            let later = self.deadlines[left as usize] > self.deadlines[right as usize];
+            self.winners[place] = select_unpredictable(later, right, left);
+            place /= 2;
         }
-    }
-
-    fn up(&mut self, mut pos: usize) -> usize {
-        let entry = self.heap[pos];
-        while pos > 0 {
-            let parent = (pos - 1) / CHILDREN;
-            if self.heap[parent] <= entry {
-                break;
-            }
-            self.put(pos, self.heap[parent]);
-            pos = parent;
-        }
-        self.put(pos, entry);
-        pos
-    }
-
-    fn down(&mut self, mut pos: usize) {
-        let entry = self.heap[pos];
-        loop {
-            let first = pos * CHILDREN + 1;
-            let children = first..(first + CHILDREN).min(self.heap.len());
-            let Some(least) = children.min_by_key(|child| self.heap[*child]) else {
-                break;
-            };
-            if entry <= self.heap[least] {
-                break;
-            }
-            self.put(pos, self.heap[least]);
-            pos = least;
-        }
-        self.put(pos, entry);
-    }
-
-    fn put(&mut self, pos: usize, entry: (Time, u32)) {
-        self.heap[pos] = entry;
-        self.positions[entry.1 as usize] = pos as u32;
     }
 }
 

@@ -247,12 +247,18 @@ impl<G: Growth> LossBased<G> {
 
     /// A CE mark counts as a loss, once per window of data, without recovery (RFC 3168, section
     /// 6.1.2). True if the window was reduced.
+    #[inline]
     fn on_ecn_mark(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) -> bool {
+        ack.marked > Bytes::ZERO && self.reduce_for_marks(cx, ack)
+    }
+
+    #[inline(never)]
+    fn reduce_for_marks(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) -> bool {
         let fresh = ack
             .acked
             .last()
             .is_some_and(|p| p.pn >= self.reduced_before);
-        if ack.marked == Bytes::ZERO || self.recovering || !fresh {
+        if self.recovering || !fresh {
             return false;
         }
         let (from, slow_start) = (self.w.cwnd, self.w.in_slow_start());
@@ -265,6 +271,7 @@ impl<G: Growth> LossBased<G> {
     }
 
     /// Grows the window where an ACK counts once beyond slow start.
+    #[inline(never)]
     fn grow_by_ones(&mut self, cx: &mut Cx<'_>, acked: &[Packet]) {
         let w = &mut self.w;
         let below = |w: &Window| w.cwnd < w.ssthresh + f64::from(self.kernel.at_ssthresh);
@@ -280,6 +287,7 @@ impl<G: Growth> LossBased<G> {
         w.cwnd = w.cwnd.min(UNLIMITED);
     }
 
+    #[inline]
     fn repaired(&mut self, cx: &mut Cx<'_>) {
         if self.recovering {
             self.recovering = false;

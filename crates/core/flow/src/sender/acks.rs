@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! ACK processing.
-use super::{AckOutcome, BUFFER_PER_SEGMENT, Newest, Sender};
+use super::{AckOutcome, BUFFER_PER_SEGMENT, Newest, Sender, TailProbe};
 use crate::ranges::Range;
 use crate::rules::{AckSemantics, Detection};
 use crate::scoreboard::{Segment, State};
@@ -46,18 +46,8 @@ impl Sender {
     ) -> Result<(), AckError> {
         self.check(ack, ranges)?;
         let now = self.feed.advance(now);
-        if let Some(newest) = arrivals.iter().map(|a| a.pn).max()
-            && newest >= self.scoreboard.next_pn()
-        {
-            return Err(AckError::NeverSent {
-                named: newest,
-                sent: self.scoreboard.next_pn(),
-            });
-        }
-        if let Some(ack_delays) = &mut self.ack_delays {
-            ack_delays.clear();
-            ack_delays.extend(arrivals.iter().map(|a| (a.pn, ack.sent_at.since(a.at))));
-            ack_delays.sort_unstable_by_key(|(pn, _)| *pn);
+        if self.ack_delays.is_some() || !arrivals.is_empty() {
+            self.note_ack_delays(ack, arrivals)?;
         }
         let in_flight_before = self.scoreboard.in_flight();
         let newest = self.newest.map(|n| n.pn);
@@ -83,7 +73,9 @@ impl Sender {
         if !self.acked.is_sorted_by_key(|p| p.pn) {
             self.acked.sort_unstable_by_key(|p| p.pn);
         }
-        self.unheard.heard(now);
+        if self.ack_delays.is_some() {
+            self.unheard.heard(now);
+        }
         self.measure(now, ack, &outcome);
         let repaired_by_probe = self.check_tail_probe(&outcome);
         let spurious = self.check_spurious(ack, &outcome);
@@ -106,6 +98,24 @@ impl Sender {
         self.reduce_rate(self.acked.len() as u64, outcome.advanced, lost);
         self.report_arrivals(in_flight_before, outcome.advanced);
         self.run_controller_timer(now);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn note_ack_delays(&mut self, ack: &Ack, arrivals: &[Arrival]) -> Result<(), AckError> {
+        if let Some(newest) = arrivals.iter().map(|a| a.pn).max()
+            && newest >= self.scoreboard.next_pn()
+        {
+            return Err(AckError::NeverSent {
+                named: newest,
+                sent: self.scoreboard.next_pn(),
+            });
+        }
+        if let Some(ack_delays) = &mut self.ack_delays {
+            ack_delays.clear();
+            ack_delays.extend(arrivals.iter().map(|a| (a.pn, ack.sent_at.since(a.at))));
+            ack_delays.sort_unstable_by_key(|(pn, _)| *pn);
+        }
         Ok(())
     }
 
@@ -138,9 +148,6 @@ impl Sender {
         ranges: &[Range],
         outcome: &mut AckOutcome,
     ) {
-        self.send_limit = self
-            .send_limit
-            .max(ack.cumulative_ack.saturating_add(ack.window.get()));
         if ack.cumulative_ack > self.cumulative_ack {
             outcome.advanced = true;
             self.cumulative_ack = ack.cumulative_ack;
@@ -150,8 +157,18 @@ impl Sender {
                 }
             }
             self.scoreboard.clean();
-            self.acked_ranges.forget_below(self.cumulative_ack);
+            if !self.acked_ranges.is_empty() {
+                self.acked_ranges.forget_below(self.cumulative_ack);
+            }
         }
+        if !ranges.is_empty() {
+            self.process_sack(now, ranges, outcome);
+        }
+        self.highest_arrived = self.highest_arrived.max(self.cumulative_ack);
+    }
+
+    #[inline(never)]
+    fn process_sack(&mut self, now: Time, ranges: &[Range], outcome: &mut AckOutcome) {
         for range in ranges {
             let range = Range::new(range.start.max(self.cumulative_ack), range.end);
             if range.is_empty() {
@@ -176,7 +193,6 @@ impl Sender {
             }
             self.scratch = scratch;
         }
-        self.highest_arrived = self.highest_arrived.max(self.cumulative_ack);
     }
 
     /// A segment of a byte stream has arrived. If it was sent several times, which transmission
@@ -220,6 +236,7 @@ impl Sender {
         }
     }
 
+    #[inline(never)]
     pub(super) fn process_ack_ranges(
         &mut self,
         now: Time,
@@ -294,19 +311,30 @@ impl Sender {
                 self.rtt.sample(rtt, self.cumulative_ack, self.next);
             }
         } else {
-            for rtt in self.acked.iter().filter_map(|p| p.rtt) {
-                self.rtt.sample(rtt, self.cumulative_ack, self.next);
-            }
+            self.measure_each();
         }
         self.last_rtt = self.acked.last().and_then(|p| p.rtt);
     }
 
+    #[inline(never)]
+    fn measure_each(&mut self) {
+        for rtt in self.acked.iter().filter_map(|p| p.rtt) {
+            self.rtt.sample(rtt, self.cumulative_ack, self.next);
+        }
+    }
+
     /// Evaluates a tail loss probe (RFC 8985, section 7.4). True if it repaired a loss: then a
     /// whole recovery episode lies behind us.
+    #[inline]
     pub(super) fn check_tail_probe(&mut self, outcome: &AckOutcome) -> bool {
-        let Some(tail) = self.tail_probe else {
-            return false;
-        };
+        match self.tail_probe {
+            None => false,
+            Some(tail) => self.end_tail_probe(tail, outcome),
+        }
+    }
+
+    #[inline(never)]
+    fn end_tail_probe(&mut self, tail: TailProbe, outcome: &AckOutcome) -> bool {
         match tail.retransmitted {
             _ if self.recovery.is_some() => self.tail_probe = None,
             None if self.cumulative_ack >= tail.end => self.tail_probe = None,
@@ -324,7 +352,13 @@ impl Sender {
     }
 
     /// Undoes a spurious reduction; true if it did.
+    #[inline]
     pub(super) fn check_spurious(&mut self, ack: &Ack, outcome: &AckOutcome) -> bool {
+        (self.pto_probe.is_some() || self.undo.is_some()) && self.undo_spurious(ack, outcome)
+    }
+
+    #[inline(never)]
+    fn undo_spurious(&mut self, ack: &Ack, outcome: &AckOutcome) -> bool {
         if let (Some(pto_probe), Some(first)) = (self.pto_probe, self.acked.first()) {
             self.pto_probe = None;
             if first.pn < pto_probe {
@@ -405,6 +439,7 @@ impl Sender {
 
     /// Grows the send buffer once per round trip: the window at most doubles in one, and two
     /// windows fit.
+    #[inline(never)]
     pub(super) fn grow_buffer(&mut self) {
         let most = self.rules.send_buffer.1.get();
         if self.buffer < most {

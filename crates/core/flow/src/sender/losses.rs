@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Loss detection, and the recovery episode from the first loss to the recovery point.
-use super::{Episode, Sender, Undo};
+use super::{Episode, Newest, Sender, Undo};
 use crate::rate_reduction::{AckSummary, RateReduction};
 use crate::rules::{AckSemantics, Detection};
 use alcc_cc::{Pn, Spurious};
@@ -8,20 +8,24 @@ use alcc_units::{Span, Time};
 
 impl Sender {
     /// Ends the episode at its recovery point; true if it ended now.
+    #[inline]
     pub(super) fn repaired(&mut self) -> bool {
-        let stream = self.rules.is_stream();
-        let newest = self.newest.map(|newest| newest.pn);
-        let over = self.recovery.is_some_and(|episode| {
-            if stream {
-                self.cumulative_ack >= episode.recovery_point
-            } else {
-                newest >= Some(episode.pn)
-            }
-        });
+        match self.recovery {
+            None => false,
+            Some(episode) => self.end_episode(episode),
+        }
+    }
+
+    #[inline(never)]
+    fn end_episode(&mut self, episode: Episode) -> bool {
+        let over = if self.rules.is_stream() {
+            self.cumulative_ack >= episode.recovery_point
+        } else {
+            self.newest.map(|newest| newest.pn) >= Some(episode.pn)
+        };
         if over {
-            if let Some(episode) = self.recovery.take() {
-                self.scoreboard.forget_replaced(episode.pn);
-            }
+            self.recovery = None;
+            self.scoreboard.forget_replaced(episode.pn);
             self.reduction = None;
             self.undo = None;
         }
@@ -38,12 +42,21 @@ impl Sender {
     }
 
     /// Marks what is lost by now.
+    #[inline]
     pub(super) fn detect(&mut self, now: Time) {
         self.reordering_deadline = None;
-        let Some(newest) = self.newest else { return };
-        let patience = newest.rtt + self.reordering();
         let reliable =
             self.rules.ack_semantics != (AckSemantics::PacketNumbers { reliable: false });
+        if let Some(newest) = self.newest
+            && (newest.pn > self.scoreboard.examined() || !reliable)
+        {
+            self.detect_before(now, newest, reliable);
+        }
+    }
+
+    #[inline(never)]
+    fn detect_before(&mut self, now: Time, newest: Newest, reliable: bool) {
+        let patience = newest.rtt + self.reordering();
         while let Some((index, segment)) = self.scoreboard.loss_candidate()
             && segment.pn < newest.pn
         {
@@ -76,14 +89,20 @@ impl Sender {
     }
 
     /// True if the new losses begin a recovery episode.
+    #[inline]
     pub(super) fn begin_episode(&mut self) -> bool {
-        let Some(last) = self.lost.last() else {
-            return false;
-        };
+        match self.lost.last().map(|packet| packet.pn) {
+            None => false,
+            Some(last) => self.begin_episode_with(last),
+        }
+    }
+
+    #[inline(never)]
+    fn begin_episode_with(&mut self, last: Pn) -> bool {
         let stream = self.rules.is_stream();
         let new = match self.recovery {
             None => true,
-            Some(episode) => !stream && last.pn >= episode.pn,
+            Some(episode) => !stream && last >= episode.pn,
         };
         if new {
             self.open_episode(Spurious::Loss, false);
@@ -119,10 +138,17 @@ impl Sender {
     }
 
     /// Tells the algorithm of the losses that were found, if there are any; true if there are.
+    #[inline]
     pub(super) fn report_losses(&mut self, new_episode: bool) -> bool {
-        if self.lost.is_empty() {
-            return false;
+        let found = !self.lost.is_empty();
+        if found {
+            self.tell_losses(new_episode);
         }
+        found
+    }
+
+    #[inline(never)]
+    fn tell_losses(&mut self, new_episode: bool) {
         // Their memory goes with them: a flow may wait long for its next loss.
         let mut lost = std::mem::take(&mut self.lost);
         // In stream order so far; a retransmission has a higher packet number.
@@ -137,13 +163,17 @@ impl Sender {
             let out = (self.next - self.cumulative_ack).div_ceil(self.mss);
             self.reduction = Some(RateReduction::new(self.rules.reduction, before.min(out)));
         }
-        true
     }
 
+    #[inline]
     pub(super) fn reduce_rate(&mut self, delivered: u64, advanced: bool, lost: bool) {
-        if self.reduction.is_none() {
-            return;
+        if self.reduction.is_some() {
+            self.reduce_rate_on(delivered, advanced, lost);
         }
+    }
+
+    #[inline(never)]
+    fn reduce_rate_on(&mut self, delivered: u64, advanced: bool, lost: bool) {
         let ssthresh = (self.feed.allowance().window.get() / self.mss).max(1);
         let packets_in_flight = self.packets_in_flight();
         if let Some(reduction) = &mut self.reduction {

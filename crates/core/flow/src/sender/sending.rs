@@ -64,7 +64,15 @@ impl Sender {
         if self.rules.overshoots {
             return self.scoreboard.in_flight() < allowance.window;
         }
-        self.packets_in_flight() < self.window(allowance)
+        let in_flight = self.packets_in_flight();
+        match &self.reduction {
+            Some(reduction) => in_flight < reduction.window(),
+            // As `window` says, without its division.
+            None => {
+                let after = (in_flight + 1).saturating_mul(self.mss);
+                in_flight == 0 || after <= allowance.window.get()
+            }
+        }
     }
 
     /// Another packet may be sent at once.
@@ -83,9 +91,14 @@ impl Sender {
         if self.rules.is_stream() {
             self.scoreboard.packets_in_flight()
         } else {
-            let in_flight = self.scoreboard.in_flight().get() / self.mss;
-            in_flight.saturating_sub(self.unheard.packets(self.mss))
+            self.heard_of_in_flight()
         }
+    }
+
+    #[inline(never)]
+    fn heard_of_in_flight(&self) -> u64 {
+        let in_flight = self.scoreboard.in_flight().get() / self.mss;
+        in_flight.saturating_sub(self.unheard.packets(self.mss))
     }
 
     /// The window in packets.
@@ -140,6 +153,12 @@ impl Sender {
     /// True if the pacer lets `len` bytes leave.
     #[inline(always)]
     pub(super) fn pace(&mut self, now: Time, allowance: &Allowance, len: u64) -> bool {
+        let paced = allowance.rate.is_some() || self.max_pacing.is_some();
+        !paced || self.wait_for_pacer(now, allowance, len)
+    }
+
+    #[inline(never)]
+    fn wait_for_pacer(&mut self, now: Time, allowance: &Allowance, len: u64) -> bool {
         let (rate, burst) = match (allowance.rate, self.max_pacing) {
             (Some(rate), Some(most)) if rate <= most => (rate, allowance.burst),
             (Some(rate), None) => (rate, allowance.burst),
@@ -228,6 +247,7 @@ impl Sender {
         self.transmit(now, &sent, start)
     }
 
+    #[inline(never)]
     pub(super) fn retransmit(&mut self, now: Time, index: SegmentIndex) -> Transmit {
         let (start, len) = self
             .scoreboard

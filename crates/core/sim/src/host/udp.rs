@@ -2,6 +2,8 @@
 //! A constant rate of UDP packets, whatever happens to them.
 use crate::host::UDP_HEADER;
 use crate::source::AppModel;
+use alcc_cc::{Header, Kind};
+use alcc_flow::Transmit;
 use alcc_units::{Bytes, Time};
 
 /// Sender and receiver of datagrams.
@@ -31,8 +33,24 @@ impl Udp {
         self.granted = self.granted.max(upto);
     }
 
+    /// Sends the packets that are due, into `out`.
+    #[inline(never)]
+    pub(crate) fn send(&mut self, now: Time, app: &AppModel, out: &mut Vec<Transmit>) {
+        while let Some((pn, start, len)) = self.next() {
+            out.push(Transmit {
+                pn,
+                start,
+                len,
+                kind: Kind::New,
+                sent_at: self.due(app, start).unwrap_or(now),
+                echo: Time::ZERO,
+                header: Header::EMPTY,
+            });
+        }
+    }
+
     /// The next packet, if one is due: number, position in the stream of payload, payload.
-    pub(crate) fn send(&mut self) -> Option<(u64, u64, u64)> {
+    fn next(&mut self) -> Option<(u64, u64, u64)> {
         let packet = self.packet.get();
         if self.granted - self.sent < packet {
             return None;
@@ -44,7 +62,7 @@ impl Udp {
     }
 
     /// When the payload at `position` was due to leave.
-    pub(crate) fn due(&self, app: &AppModel, position: u64) -> Option<Time> {
+    fn due(&self, app: &AppModel, position: u64) -> Option<Time> {
         let payload = self.packet.get() - UDP_HEADER.get();
         app.written_at(position / payload * self.packet.get() + self.packet.get() - 1)
     }

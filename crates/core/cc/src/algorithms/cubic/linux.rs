@@ -213,6 +213,7 @@ impl Cubic {
     }
 
     /// Why slow start should end, if it should.
+    #[inline(never)]
     fn hystart_found(&mut self, now: Time, sent: Pn, packet: &Packet) -> Option<&'static str> {
         let (pn, rtt) = (packet.pn, packet.rtt);
         let min_rtt = self.min_rtt?;
