@@ -10,6 +10,7 @@ use alcc_link::RateSpec;
 use alcc_sim::run;
 use alcc_trace::Trace;
 use alcc_units::Rate;
+use std::cell::LazyCell;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -274,11 +275,19 @@ fn above_tcp_every_algorithm_does_what_it_does_natively() {
         std::fs::write(&path, page(&table)).unwrap();
     }
     let reviewed = std::fs::read_to_string(&path).unwrap();
+    let complete = LazyCell::new(|| recorded().len() == RECORDED.len());
     let mut wrong = Vec::new();
     for (link, rows) in &table {
         for (name, row) in rows {
             let Some(shown) = shown(&reviewed, link, name) else {
-                wrong.push(format!("{link}, {name}: no row in docs/over-tcp.md"));
+                // A new algorithm. Its rows take the recorded channels, which not everybody has.
+                if *complete {
+                    wrong.push(format!(
+                        "{link}, {name}: no row in docs/over-tcp.md: 'make over-tcp' writes it"
+                    ));
+                } else {
+                    println!("skipped: {link}, {name}: no row in docs/over-tcp.md yet");
+                }
                 continue;
             };
             for ((tcp, got), (before, is_miss)) in BELOW.iter().zip(&row[1..]).zip(shown) {
