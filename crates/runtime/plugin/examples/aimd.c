@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Additive increase, multiplicative decrease with slow start, as a plug-in: the example to copy.
  *
- *   cc -O2 -Wall -shared -fPIC -o aimd.so aimd.c
+ *   cc -O2 -Wall -shared -fPIC $(pkg-config --cflags alcc) -o aimd.so aimd.c
  *   alcc sim --plugin aimd.so --flow aimd:beta=0.7
  *   alcc run --plugin aimd.so --cc aimd -- nginx -g 'daemon off;'
  *
