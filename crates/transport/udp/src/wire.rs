@@ -43,8 +43,6 @@ use alcc_units::Span;
 
 /// Bytes of a full datagram, IP and UDP headers left out.
 pub const DATAGRAM: usize = 1400;
-/// What `DATA` adds to the algorithm's header and the payload.
-pub const DATA_HEADER: usize = 33;
 /// Maximum answer of a receiving application.
 pub const ANSWER: usize = 128;
 /// Maximum number of ranges in an ACK.
