@@ -109,8 +109,7 @@ impl ControlPlane {
         if !share || !can_share(controller.as_ref()) {
             return Ok(controller);
         }
-        let shares = self.shares.lock();
-        let mut shares = shares.unwrap_or_else(PoisonError::into_inner);
+        let mut shares = alcc_sys::lock(&self.shares);
         let (to, name) = (to.to_canonical(), cc.to_string());
         let elsewhere = || {
             let segment = self.segment.as_ref()?;

@@ -8,7 +8,7 @@ use alcc_units::{Bytes, Span, Time};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// An unchanged limit is repeated this often: the kernel gives a socket back after 0.5 s of
 /// acknowledgements without an answer.
@@ -61,7 +61,7 @@ impl Maps {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        alcc_sys::lock(&self.state)
     }
 
     /// Opened at the first call.

@@ -3,6 +3,7 @@
 //! rest. It is bounded in number, bytes and time, whoever sends.
 use crate::keeping::PartialFile;
 use crate::{Answer, Progress, Verdict};
+use alcc_sys::lock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -73,7 +74,7 @@ impl Sessions {
 
     /// Forgets what has waited too long, or `all`. How many files that are not complete.
     pub fn sweep(&self, all: bool) -> u32 {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.entries);
         let mut files = 0;
         entries.retain(|_, entry| match entry {
             Entry::Going(_) => true,
@@ -89,7 +90,7 @@ impl Sessions {
 
     /// Whether this session is known here.
     pub(crate) fn knows(&self, id: &Id) -> bool {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = lock(&self.entries);
         entries.contains_key(id)
     }
 
@@ -152,7 +153,7 @@ impl Sessions {
 
     /// The entries, once no connection has this one.
     fn free(&self, id: &Id) -> Result<std::sync::MutexGuard<'_, BTreeMap<Id, Entry>>, Refused> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = lock(&self.entries);
         let going = |entries: &mut BTreeMap<Id, Entry>| match entries.get(id) {
             Some(Entry::Going(taken)) => {
                 taken.store(true, Ordering::Relaxed);
@@ -170,7 +171,7 @@ impl Sessions {
 
     /// The connection was cut. Whether what has come waits for the rest.
     pub(crate) fn put_back(&self, id: &Id, part: Part) -> bool {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.entries);
         entries.insert(*id, Entry::Waits(part, Instant::now()));
         self.shrink(&mut entries);
         let stays = entries.contains_key(id);
@@ -205,7 +206,7 @@ impl Sessions {
 
     /// The file is complete, or will never be.
     pub(crate) fn finish(&self, id: &Id, answer: &Answer) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.entries);
         entries.remove(id);
         if answer.verdict == Verdict::Good {
             let done = entries.iter().filter_map(|(id, entry)| match entry {
