@@ -7,6 +7,7 @@
 mod clock;
 mod error;
 mod io;
+mod limits;
 mod peer;
 mod process;
 mod reentrancy;
@@ -21,6 +22,7 @@ mod threads;
 pub use clock::{Wall, now, process_cpu, sleep_for, thread_cpu};
 pub use error::{errno, is_socket_error, set_errno};
 pub use io::{Epoll, Waker, receive, send, wait, wait_writable};
+pub use limits::raise_descriptor_limit;
 pub use peer::{Peer, Socket, classify, local_of};
 pub use process::Process;
 pub use reentrancy::ReentrancyGuard;

@@ -4,7 +4,7 @@ use crate::acceptor::{Acceptor, Stopper};
 use crate::route::Route;
 use crate::stats::Stats;
 use crate::worker::{Shared, Worker};
-use crate::{Listen, ProxyProtocol, Target, Totals, sys};
+use crate::{Listen, ProxyProtocol, Target, Totals};
 use alcc_cc::Registry;
 use alcc_observe::Segment;
 use alcc_socket::Selection;
@@ -57,6 +57,35 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+/// Whether a connection to `server` comes to one of our own listeners.
+fn reaches_one_of(listeners: &[SocketAddr], server: &SocketAddr) -> bool {
+    listeners.iter().any(|own| {
+        let every = own.ip().is_unspecified() && server.ip().is_loopback();
+        own.port() == server.port() && (every || own.ip() == server.ip())
+    })
+}
+
+/// One for each loop, so that no thread sends for all; a log is one file, which one thread writes,
+/// and one allowance is in one runtime.
+fn runtimes(
+    loops: usize,
+    settings: &Settings,
+    registry: &Registry,
+    segment: Option<&Arc<Segment>>,
+) -> Vec<Arc<Runtime>> {
+    let single = settings.log.is_some() || settings.share;
+    let several = if single { 1 } else { loops };
+    (0..several as u64)
+        .map(|i| {
+            let settings = Settings {
+                seed: settings.seed ^ i.rotate_left(48),
+                ..settings.clone()
+            };
+            Runtime::with_segment(settings, registry.clone(), segment.cloned())
+        })
+        .collect()
+}
+
 /// A running relay.
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -82,7 +111,7 @@ impl Proxy {
         registry: &Registry,
         segment: Option<&Arc<Segment>>,
     ) -> Result<Self, StartError> {
-        let descriptors = sys::raise_descriptor_limit()?;
+        let descriptors = alcc_sys::raise_descriptor_limit()?;
         let listeners = config
             .listen
             .iter()
@@ -99,14 +128,7 @@ impl Proxy {
             .to
             .resolve()
             .map_err(|e| StartError::Resolve(config.to.clone(), e))?;
-        let is_own = |server: &SocketAddr| {
-            let is_it = |own: &SocketAddr| {
-                let every = own.ip().is_unspecified() && server.ip().is_loopback();
-                own.port() == server.port() && (every || own.ip() == server.ip())
-            };
-            addresses.iter().any(is_it)
-        };
-        if to.iter().any(is_own) {
+        if to.iter().any(|server| reaches_one_of(&addresses, server)) {
             return Err(StartError::Itself(config.to.clone()));
         }
         let shared = Arc::new(Shared {
@@ -118,23 +140,7 @@ impl Proxy {
             connect_timeout: config.connect_timeout,
             segment: segment.cloned(),
         });
-        // One for each loop, so that no thread sends for all; a log is one file, which one thread
-        // writes, and one allowance is in one runtime.
-        let several = if settings.log.is_some() || settings.share {
-            1
-        } else {
-            config.threads.get()
-        };
-        let runtimes: Vec<_> = (0..several as u64)
-            .map(|i| {
-                let seed = settings.seed ^ i.rotate_left(48);
-                let settings = Settings {
-                    seed,
-                    ..settings.clone()
-                };
-                Runtime::with_segment(settings, registry.clone(), segment.cloned())
-            })
-            .collect();
+        let runtimes = runtimes(config.threads.get(), &settings, registry, segment);
         let workers = runtimes
             .iter()
             .cycle()
