@@ -23,12 +23,6 @@ pub struct Share {
 }
 
 impl Share {
-    /// The same share of other clients.
-    #[must_use]
-    pub fn salted(self, salt: u64) -> Self {
-        Self { salt, ..self }
-    }
-
     /// How many of a thousand clients are in it.
     pub fn per_mille(&self) -> u16 {
         self.per_mille
@@ -123,7 +117,6 @@ mod tests {
         };
         assert_eq!(chosen("30%"), chosen("30%"));
         assert_ne!(chosen("30%"), chosen("30%@1"));
-        assert_eq!(share("30%").salted(1), share("30%@1"));
     }
 
     #[test]
