@@ -190,7 +190,8 @@ pub(crate) fn axes<'a, DB: DrawingBackend>(
         .light_line_style(TRANSPARENT)
         .bold_line_style(RGBColor(0xe3, 0xe8, 0xed))
         .axis_style(RGBColor(0xc9, 0xd1, 0xd9))
-        .set_all_tick_mark_size(0)
+        // The texts stand twice so far from the axes: those of zero would be one.
+        .set_all_tick_mark_size(2 * FINE)
         .label_style(small.clone())
         .axis_desc_style(small)
         .x_desc(x_title)
