@@ -63,7 +63,6 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "changes the delay",
     ),
     ("sim --queue-up codel", "--queue-up: a queue stands before"),
-    ("sweep --queue-up codel --vary seed=1,2", "give up"),
     ("sim --repeat 5s", "nothing to repeat"),
     ("sim --reorder", "changes the delay"),
     ("sim --flow cubic --jitter 1ms", "over=cubic"),
