@@ -84,6 +84,7 @@ impl ReceiveWindow {
         self.end_round(now, cumulative_ack, mss);
     }
 
+    /// A round trip is over.
     #[inline(never)]
     fn end_round(&mut self, now: Time, cumulative_ack: u64, mss: u64) {
         let got = cumulative_ack - self.round_start;

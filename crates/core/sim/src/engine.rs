@@ -3,7 +3,7 @@
 //!
 //! The next event is due in the network or is a timer of a flow. Each place of the network
 //! and each flow has one entry, so that a step costs little with one packet in flight and with a
-//! million. There may be thousands of flows, so they are in a heap.
+//! million. There may be thousands of flows, so they are not looked through: see [`Timers`].
 pub(crate) mod tunnel;
 
 use crate::flow::{Endpoints, Flow, phase_of};

@@ -8,6 +8,7 @@ use crate::wire::{Ack, AckError, Arrival};
 use alcc_cc::{Acked, Packet, Pn, Source, Spurious};
 use alcc_units::{Bytes, Span, Time};
 
+// What few acknowledgements need is in functions of its own: docs/decisions/0585.
 impl Sender {
     /// Processes an acknowledgement.
     ///
@@ -101,6 +102,7 @@ impl Sender {
         Ok(())
     }
 
+    /// Keeps the delays that an acknowledgement tells.
     #[inline(never)]
     fn note_ack_delays(&mut self, ack: &Ack, arrivals: &[Arrival]) -> Result<(), AckError> {
         if let Some(newest) = arrivals.iter().map(|a| a.pn).max()
@@ -167,6 +169,7 @@ impl Sender {
         self.highest_arrived = self.highest_arrived.max(self.cumulative_ack);
     }
 
+    /// What has arrived above a hole.
     #[inline(never)]
     fn process_sack(&mut self, now: Time, ranges: &[Range], outcome: &mut AckOutcome) {
         for range in ranges {

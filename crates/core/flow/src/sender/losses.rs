@@ -54,6 +54,7 @@ impl Sender {
         }
     }
 
+    /// Marks what was sent before `newest` and is lost by now.
     #[inline(never)]
     fn detect_before(&mut self, now: Time, newest: Newest, reliable: bool) {
         let patience = newest.rtt + self.reordering();

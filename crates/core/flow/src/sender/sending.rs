@@ -6,7 +6,7 @@ use crate::wire::Transmit;
 use alcc_cc::{Allowance, Header, Kind, Sending, Sent};
 use alcc_units::{Bytes, Span, Time};
 
-// What each segment passes is inlined, what few pass is not: docs/decisions/0565.
+// What each segment passes is inlined, what few pass is not: docs/decisions/0565 and 0585.
 impl Sender {
     /// The next packet that may be sent now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
@@ -95,6 +95,7 @@ impl Sender {
         }
     }
 
+    /// The same for datagrams.
     #[inline(never)]
     fn heard_of_in_flight(&self) -> u64 {
         let in_flight = self.scoreboard.in_flight().get() / self.mss;
