@@ -86,6 +86,7 @@ pub(crate) fn not_listening(
     let why = reason(error);
     let help = match error.kind() {
         std::io::ErrorKind::AddrInUse => ": stop what listens there, or choose another place",
+        std::io::ErrorKind::AddrNotAvailable => ": no address of this machine; 127.0.0.1 is one",
         _ => "",
     };
     Failure::usage(format!("listen on {at} for {option}: {why}{help}"))

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 pub(crate) fn available(under: Option<&str>) -> Result<(), String> {
     if let Some(under) = under {
         return Err(format!(
-            "enforcement 'bpf' selects the kernel's congestion control {WINDOW_CONTROL}, and --under {under} another: leave one of them out"
+            "'bpf' of --feedback or --enforce selects the kernel's congestion control {WINDOW_CONTROL}, and --under {under} another: leave one of them out"
         ));
     }
     let Err(why) = Steered::open() else {
@@ -25,6 +25,6 @@ pub(crate) fn available(under: Option<&str>) -> Result<(), String> {
         _ => format!("cannot be used ({why})"),
     };
     Err(format!(
-        "enforcement 'bpf' needs the congestion control {WINDOW_CONTROL}, which {why}, or leave --enforce out"
+        "'bpf' of --feedback or --enforce needs the congestion control {WINDOW_CONTROL}, which {why}, or leave the option out"
     ))
 }

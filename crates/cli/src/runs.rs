@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::shared;
 use alcc_observe::{Entry, Segment, lock, run_directories};
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -175,7 +176,7 @@ impl Which {
         };
         let one = all.into_iter().find(|run| family.contains(&run.id));
         let one = one.or_else(|| family.iter().find_map(|pid| shared::of(*pid)));
-        if one.is_none() && known.is_empty() {
+        if one.is_none() && (known.is_empty() || maps(pid).is_err()) {
             return Err(self.none());
         }
         one.map(|run| vec![run]).ok_or_else(|| {
@@ -191,14 +192,9 @@ impl Which {
             .iter()
             .map(|p| p.display().to_string())
             .collect();
-        let pid = match self.run {
-            Some(pid) => format!(", and process {pid} shares no memory with one"),
-            None => "; --run with a process of the server finds others".to_owned(),
-        };
-        Failure::failed(format!(
-            "find a running 'alcc run': this user has none (looked in {}{pid})",
-            places.join(" and ")
-        ))
+        let is_root = nix::unistd::geteuid().is_root();
+        let named = self.run.map(|pid| (pid, maps(pid)));
+        Failure::failed(none_found(&places.join(" and "), is_root, named))
     }
 
     /// The selected run: the only one, or the only one of this user.
@@ -228,6 +224,42 @@ impl Which {
     }
 }
 
+/// Whether this user may see what a process has mapped.
+fn maps(pid: u32) -> Result<(), io::ErrorKind> {
+    match File::open(format!("/proc/{pid}/maps")) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(e.kind()),
+    }
+}
+
+/// Why nothing was found and what helps. `named` is the process of --run.
+fn none_found(
+    places: &str,
+    is_root: bool,
+    named: Option<(u32, Result<(), io::ErrorKind>)>,
+) -> String {
+    let why = match named {
+        Some((pid, Err(io::ErrorKind::NotFound))) => {
+            format!("this user sees no process {pid}: check the number")
+        }
+        Some((pid, Err(_))) => {
+            format!("process {pid} is another user's: look as root, or as that user")
+        }
+        Some((pid, Ok(()))) => format!(
+            "this user has none (looked in {places}, and process {pid} shares no memory with one)"
+        ),
+        None if is_root => {
+            format!(
+                "no user has one (looked in {places}, too): start one, such as 'alcc run nginx'"
+            )
+        }
+        None => format!(
+            "this user has none (looked in {places}): root sees those of all users (sudo), and --run with a process of the server finds others"
+        ),
+    };
+    format!("find a running 'alcc run': {why}")
+}
+
 /// A process, its parent, and so on.
 fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(pid), |pid| parent_of(*pid)).take(100)
@@ -244,6 +276,28 @@ pub(crate) fn parent_of(pid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_finds_nothing_learns_what_would_find_it() {
+        let denied = Some((7, Err(io::ErrorKind::PermissionDenied)));
+        for (is_root, named, part) in [
+            (false, None, "root sees those of all users"),
+            (true, None, "start one, such as 'alcc run nginx'"),
+            (false, denied, "process 7 is another user's: look as root"),
+            (
+                false,
+                Some((7, Err(io::ErrorKind::NotFound))),
+                "no process 7",
+            ),
+            (true, Some((7, Ok(()))), "process 7 shares no memory"),
+        ] {
+            let line = none_found("/tmp/alcc-1", is_root, named);
+            assert!(line.contains(part), "{line}");
+        }
+        // Whose maps those are is not known to everybody.
+        assert_eq!(maps(std::process::id()), Ok(()));
+        assert_eq!(maps(999_999_999), Err(io::ErrorKind::NotFound));
+    }
 
     #[test]
     fn an_entry_is_found_while_it_lives_and_what_is_left_behind_is_removed() {

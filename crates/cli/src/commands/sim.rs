@@ -225,6 +225,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let scenario = &mut resolved.scenario;
     scenario.series = args.series.is_some().then_some(SAMPLE);
     let mut shown = Shown::new(args)?;
+    args.series.as_deref().map_or(Ok(()), names_a_file)?;
     let series = Product::named(args.series.as_deref())?;
     let profile = Product::named(args.profile.as_deref())?;
     let report = alcc_sim::run_with(scenario, &mut shown).map_err(Failure::failed)?;
@@ -301,6 +302,17 @@ fn together(report: &Report, settle: Span) -> String {
     let note = simulated::why_no_jain_of_seconds(report, settle)
         .map_or_else(String::new, |why| format!(" (of single seconds: {why})"));
     format!("all: {mbps:.3} Mbit/s{fair}{seconds}{note}")
+}
+
+/// In Python `series=` is the interval of the samples.
+fn names_a_file(series: &Path) -> Result<(), Failure> {
+    let word = series.to_string_lossy();
+    if word.parse::<Span>().is_err() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--series {word}: it is the file to write, with a line every 20 ms: name one, such as series.csv or ./{word}"
+    )))
 }
 
 /// Labels that tell flows apart: the number as in the series, RTT and start where they differ.

@@ -11,6 +11,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("help nosuch", "see 'alcc --help'"),
     ("help trace nosuch", "see 'alcc trace --help'"),
     ("sim --series x --pcap x", "it is the file of --"),
+    ("sim --series 100ms", "it is the file to write"),
     (
         "sim --qlog good.trace --link good.trace",
         "it is the file of --link",
@@ -358,6 +359,10 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("top --interval 0s", "above 0"),
     ("top --interval -1s", "'-1s'"),
     ("top --web 0.0.0.0:9103", "127.0.0.1:9102"),
+    (
+        "run --metrics 192.0.2.77:9101 -- touch began",
+        "no address of this machine",
+    ),
     ("top --web 127.0.0.1:0 --once", "'--once'"),
     ("top --sort nope", "rate, bytes"),
     ("log --duration 0s", "above 0"),
@@ -535,6 +540,7 @@ pub(super) const FAILED: &[(&str, &str)] = &[
         "'alcc recv --transport quic'",
     ),
     ("top --once --run 1", "'alcc run'"),
+    ("top --once --run 4000000000", "no process 4000000000"),
     ("log --run 1", "'alcc run'"),
     ("ctl --run 1 off", "'alcc run'"),
     ("trace plot rapid --output /dev/full", "no space is left"),
