@@ -98,7 +98,7 @@ pub(crate) fn objection(command: &OsStr) -> Option<String> {
     let program = found(command)?;
     let why = Loader::of(&program)?.objection()?;
     Some(format!(
-        "alcc: {}: {}; its own connections stay plain TCP: 'alcc proxy' in front of it controls them",
+        "alcc: {}: {}; its own connections stay plain TCP: 'alcc attach' (root) or 'alcc proxy' in front of it controls them",
         program.display(),
         why.why()
     ))

@@ -116,7 +116,7 @@ impl Summary<'_> {
             let why = if self.starts_elsewhere() {
                 "what it started is not under it: use 'alcc proxy', or 'alcc run' inside the container"
             } else {
-                "it did not load the library (a static or set-user-id program?): put 'alcc proxy' in front of it"
+                "it did not load the library (a static or set-user-id program?): use 'alcc attach' (root), or put 'alcc proxy' in front of it"
             };
             note(format_args!(
                 "alcc: nothing was controlled of {}: {why}",

@@ -157,8 +157,10 @@ fn status(json: bool) -> Result<String, BpfError> {
         } else {
             "not loaded"
         };
-        let n = used(c.name);
-        let _ = writeln!(text, "{}: {state}, {n} connections here use it", c.name);
+        let _ = match used(c.name) {
+            1 => writeln!(text, "{}: {state}, 1 connection here uses it", c.name),
+            n => writeln!(text, "{}: {state}, {n} connections here use it", c.name),
+        };
     }
     for name in futures {
         let _ = writeln!(text, "for connections to come: {name}");

@@ -46,7 +46,11 @@ fn reach(path: &Path) -> Finding {
 }
 
 fn missed(what: &'static str, found: &str, why: Missed) -> Finding {
-    Finding::new(what, State::Note, found, why.why())
+    let means = format!(
+        "{}: 'alcc attach' (root) or a proxy in front of it controls it",
+        why.why()
+    );
+    Finding::new(what, State::Note, found, means)
         .helped_by("alcc proxy --listen :8443 --to 127.0.0.1:443")
 }
 

@@ -75,7 +75,7 @@ pub(super) fn table(name: &str, known: &Known) -> String {
     let mut text = format!("alcc: trial of {name}: {treated}; plain TCP: {plain}");
     let effects = known.effects();
     if effects.is_empty() {
-        text.push_str("\nalcc: too few to compare: both groups need 5 clients with transfers of 64 KiB or more");
+        text.push_str("\nalcc: too few to compare: both groups need 5 clients with transfers of 64 KiB or more that last five readings of the RTT (some 25 ms)");
     } else {
         let _ = write!(
             text,
