@@ -260,7 +260,9 @@ fn download(device: &str) {
         "the file changed on the way"
     );
     let said = stderr(&output);
-    assert_eq!(said.lines().count(), 2, "{said}");
+    // A busy machine has a third line.
+    let lines = said.lines().filter(|line| !line.contains(": note: "));
+    assert_eq!(lines.count(), 2, "{said}");
     assert!(said.starts_with("alcc emulate: down "), "{said}");
     let report: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(path("json")).unwrap()).unwrap();

@@ -11,7 +11,10 @@ fn ms(span: Option<Span>) -> String {
     span.map_or_else(|| "-".to_owned(), |s| format!("{:.1}", s.as_millis_f64()))
 }
 
-/// One line for each direction.
+/// A 99th percentile beyond this is no link's delay but the machine's.
+const TOO_LATE: Span = Span::from_millis(10);
+
+/// One line for each direction, and one more if the emulator itself was late.
 pub(super) fn text(report: &EmuReport) -> String {
     let mut out = String::new();
     for (name, d) in [("down", &report.down), ("up", &report.up)] {
@@ -43,6 +46,13 @@ pub(super) fn text(report: &EmuReport) -> String {
             );
         }
         out.push('\n');
+    }
+    if let Some(late) = report.lateness_p99.filter(|late| *late > TOO_LATE) {
+        let _ = writeln!(
+            out,
+            "alcc emulate: note: 1 packet in 100 left {:.0} ms late or more: this machine was busy, the figures are not to be trusted",
+            late.as_millis_f64()
+        );
     }
     out
 }
@@ -95,4 +105,22 @@ fn direction(link: &str, spec: &DirectionSpec, d: &DirectionReport) -> Value {
         "store_full": d.store_full,
         "write_failed": d.write_failed,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_emulator_says_so() {
+        let mut report = EmuReport::default();
+        assert_eq!(text(&report).lines().count(), 2);
+        report.lateness_p99 = Some(TOO_LATE);
+        assert_eq!(text(&report).lines().count(), 2);
+        report.lateness_p99 = Some(Span::from_millis(526));
+        let said = text(&report);
+        let last = said.lines().last().unwrap();
+        assert!(last.contains("526 ms late or more"), "{said}");
+        assert!(last.contains("not to be trusted"), "{said}");
+    }
 }
