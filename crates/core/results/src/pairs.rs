@@ -116,7 +116,7 @@ impl<'a> PairedRun<'a> {
             s.scheme == row.scheme && s.link == row.link && s.run == row.run && s.side == row.side
         };
         let series = series.iter().find(same_run)?;
-        let mut throughput = seconds(series);
+        let mut throughput: Vec<f64> = series.seconds_mbps().collect();
         throughput.sort_by(f64::total_cmp);
         Some(Self {
             row,
@@ -143,15 +143,6 @@ impl<'a> PairedRun<'a> {
         };
         Some([at(0.05)?, at(0.95)?])
     }
-}
-
-/// The throughput of each whole second of the window.
-fn seconds(series: &Series) -> Vec<f64> {
-    let each = ((1.0 / series.bin_s).round() as usize).max(1);
-    let whole = series.throughput_mbps.chunks_exact(each);
-    whole
-        .map(|bins| bins.iter().sum::<f64>() / each as f64)
-        .collect()
 }
 
 /// 5th and 95th percentile of sorted values, by nearest rank; zeros of none.

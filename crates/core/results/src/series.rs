@@ -25,6 +25,20 @@ pub struct Series {
     pub delay_quantiles_ms: Vec<f64>,
 }
 
+impl Series {
+    /// The throughput bins of each whole second of the window, Mbit/s.
+    pub fn seconds(&self) -> impl Iterator<Item = &[f64]> {
+        let each = ((1.0 / self.bin_s).round() as usize).max(1);
+        self.throughput_mbps.chunks_exact(each)
+    }
+
+    /// The throughput of each whole second of the window, Mbit/s.
+    pub fn seconds_mbps(&self) -> impl Iterator<Item = f64> {
+        let mean = |bins: &[f64]| bins.iter().sum::<f64>() / bins.len() as f64;
+        self.seconds().map(mean)
+    }
+}
+
 /// Quantiles at which [`Series::delay_quantiles_ms`] is given: 0 to 1 in steps of 0.01, finer in
 /// the tail.
 pub fn quantiles() -> Vec<f64> {
@@ -38,6 +52,21 @@ pub fn quantiles() -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_whole_seconds_count() {
+        let series = Series {
+            bin_s: 0.5,
+            throughput_mbps: vec![1.0, 3.0, 4.0, 8.0, 9.0],
+            ..Series::default()
+        };
+        assert_eq!(series.seconds_mbps().collect::<Vec<_>>(), [2.0, 6.0]);
+        let wide = Series {
+            bin_s: 5.0,
+            ..series
+        };
+        assert_eq!(wide.seconds_mbps().count(), 5);
+    }
 
     #[test]
     fn quantiles_are_sorted_and_end_at_the_maximum() {

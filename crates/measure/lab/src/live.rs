@@ -261,10 +261,8 @@ pub(crate) fn shares<'a>(
 
 /// The bytes of each whole second.
 pub(crate) fn seconds(series: &Series) -> Vec<u64> {
-    let bins = (1.0 / series.bin_s).round().max(1.0) as usize;
     let bytes = |bins: &[f64]| bins.iter().sum::<f64>() * series.bin_s * 1e6 / 8.0;
-    let whole = series.throughput_mbps.chunks_exact(bins);
-    whole.map(|bins| bytes(bins) as u64).collect()
+    series.seconds().map(|bins| bytes(bins) as u64).collect()
 }
 
 /// Sets what any TCP of the sending host may have unsent.

@@ -323,9 +323,7 @@ impl<'a> Links<'a> {
                     .filter(|(_, q)| is_hundredth(**q));
                 all.extend(hundredths.map(|(ms, _)| *ms));
             } else {
-                let each = ((1.0 / series.bin_s).round() as usize).max(1);
-                let seconds = series.throughput_mbps.chunks_exact(each);
-                all.extend(seconds.map(|bins| bins.iter().sum::<f64>() / each as f64));
+                all.extend(series.seconds_mbps());
             }
         }
         all.retain(|v| v.is_finite());
