@@ -9,6 +9,7 @@ use crate::LabError;
 use crate::live::Measured;
 use alcc_emu::PathSpec;
 use alcc_link::{Changes, DirectionSpec, RateSpec, Step};
+use alcc_transfer::hex;
 use alcc_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -203,13 +204,6 @@ pub(crate) fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
         all.update(part);
     }
     hex(&all.finalize())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub use pairs::{Pair, markdown_of_pairs, pairs};
 pub use reference::{Bounds, Reference};
 pub use traces::Traces;
 
+use alcc_results::Spread;
+
 /// What was found in one run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figures {
@@ -36,11 +38,7 @@ pub struct Figures {
     pub loss: Option<f64>,
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let (low, high) = ((values.len().saturating_sub(1)) / 2, values.len() / 2);
-    match (values.get(low), values.get(high)) {
-        (Some(a), Some(b)) => (a + b) / 2.0,
-        _ => f64::NAN,
-    }
+/// NaN of none.
+fn median(values: &[f64]) -> f64 {
+    Spread::of(values).map_or(f64::NAN, |spread| spread.median)
 }

@@ -5,6 +5,7 @@ use super::stage::{Ready, Stage, noise, nothing};
 use super::{Application, Figures, How};
 use crate::LabError;
 use crate::server::{Listen, PORT, nginx_configuration};
+use alcc_transfer::hex;
 use std::fmt::Write as _;
 use std::process::Command;
 
@@ -109,8 +110,7 @@ fn write_page(stage: &Stage<'_>) -> Result<(), LabError> {
     }
     stage.write("www/index.html", html)?;
     let padded = |text: &str, seed: u64, bytes: usize| {
-        let noise = noise(bytes / 2, seed);
-        let digits: String = noise.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = hex(&noise(bytes / 2, seed));
         format!("/* {digits} */\n{text}")
     };
     stage.write("www/style.css", padded("img { margin: 1px }", 1, 20_000))?;

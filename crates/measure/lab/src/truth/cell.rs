@@ -103,7 +103,7 @@ pub struct Compared {
 impl Compared {
     fn new(ours: impl Iterator<Item = f64> + Clone, theirs: impl Iterator<Item = f64>) -> Self {
         Self {
-            ours: median(ours.clone().collect()),
+            ours: median(&ours.clone().collect::<Vec<_>>()),
             spread: ends(ours),
             theirs: ends(theirs),
         }
@@ -319,6 +319,6 @@ mod tests {
         assert!((c.off_percent() + 100.0 * 5.0 / 75.0).abs() < 1e-9);
         let inside = Compared::new([77.0].into_iter(), [75.0, 80.0].into_iter());
         assert_eq!((inside.off(), inside.ours), (0.0, 77.0));
-        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
     }
 }

@@ -61,7 +61,8 @@ pub fn pairs(
     let cells = measure(runs, traces, registry, workers, stop, progress)?;
     let figures = |cell: &Cell| {
         let ours = cell.ours.clone()?;
-        let of = |f: fn(&Figures) -> Option<f64>| median(ours.iter().filter_map(f).collect());
+        let of =
+            |f: fn(&Figures) -> Option<f64>| median(&ours.iter().filter_map(f).collect::<Vec<_>>());
         Ok::<_, String>(Figures {
             throughput: of(|f| Some(f.throughput)),
             utilization: of(|f| Some(f.utilization)),
