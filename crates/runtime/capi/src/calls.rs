@@ -5,17 +5,18 @@
     clippy::missing_safety_doc,
     reason = "the comments go into the header, for readers of C: pointers are what their namesakes' are"
 )]
+use crate::boundary::{boundary, bytes, give, text};
 use crate::message;
 use crate::process::{self, Process, errno_of};
 use crate::table::{Entry, What};
 use alcc_cc::Spec;
 use alcc_socket::own::{Info, Wait};
-use alcc_socket::{Deployment, Feedback, errno, flags, send_timeout, set_errno};
-use alcc_units::{Bytes, Rate};
+use alcc_socket::{Deployment, Feedback, errno, flags, send_timeout};
+use alcc_units::Rate;
 use libc::{c_char, c_int, c_void, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::time::Duration;
 
 /// As descriptor in `alcc_set_cc` and the like: what new streams of this process start from.
@@ -56,17 +57,6 @@ pub struct alcc_info {
     pub feedback: [c_char; 16],
     /// How the limit is kept: "bpf", "queue+pacing" or "queue".
     pub enforcement: [c_char; 16],
-}
-
-/// No panic crosses the boundary.
-pub(crate) fn boundary<T: From<i8>>(f: impl FnOnce() -> Result<T, c_int>) -> T {
-    let why = match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(Ok(value)) => return value,
-        Ok(Err(why)) => why,
-        Err(_) => libc::EIO,
-    };
-    set_errno(why);
-    T::from(-1)
 }
 
 pub(crate) fn process() -> Result<&'static Process, c_int> {
@@ -170,16 +160,8 @@ pub unsafe extern "C" fn alcc_send(
         if send_flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
             return Err(libc::EOPNOTSUPP);
         }
-        if buf.is_null() && len > 0 {
-            return Err(libc::EFAULT);
-        }
-        let len = len.min(isize::MAX as usize);
-        let bytes = if len == 0 {
-            &[]
-        } else {
-            // SAFETY: by contract.
-            unsafe { std::slice::from_raw_parts(buf.cast::<u8>(), len) }
-        };
+        // SAFETY: by contract.
+        let bytes = unsafe { bytes(buf, len) }?;
         let mut wait = || {
             if send_flags & libc::MSG_DONTWAIT != 0 || flags(fd).nonblocking {
                 Wait::No
@@ -342,18 +324,6 @@ pub extern "C" fn alcc_writable_fd(fd: c_int) -> c_int {
     })
 }
 
-/// A C string as text.
-pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> {
-    if pointer.is_null() {
-        return Err(libc::EFAULT);
-    }
-    // SAFETY: by contract.
-    unsafe { CStr::from_ptr(pointer) }.to_str().map_err(|_| {
-        message::set("not text");
-        libc::EINVAL
-    })
-}
-
 /// The algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`):
 /// "verus", "copa:profile=paper", ... as `alcc list` shows them. 0, or -1 with EINVAL:
 /// `alcc_message` says what is wrong with it.
@@ -505,26 +475,6 @@ pub unsafe extern "C" fn alcc_get_info(fd: c_int, info: *mut alcc_info, size: si
     })
 }
 
-/// Copies a structure to the caller, whose version of it has `size` bytes: it may be shorter, and
-/// beyond `T` it gets zeros.
-pub(crate) unsafe fn give<T: Copy>(
-    made: impl FnOnce() -> Result<T, c_int>,
-    to: *mut T,
-    size: size_t,
-) -> Result<c_int, c_int> {
-    if to.is_null() {
-        return Err(libc::EFAULT);
-    }
-    let made = made()?;
-    let len = size.min(size_of::<T>());
-    // SAFETY: `to` has room for `size` bytes, by contract, and `made` has at least `len`.
-    unsafe {
-        std::ptr::write_bytes(to.cast::<u8>(), 0, size);
-        std::ptr::copy_nonoverlapping((&raw const made).cast::<u8>(), to.cast(), len);
-    }
-    Ok(0)
-}
-
 impl alcc_info {
     fn of(info: &Info) -> Self {
         Self {
@@ -533,11 +483,7 @@ impl alcc_info {
             in_flight: info.in_flight.get(),
             sent: info.sent,
             gate_closed: info.gate_closed,
-            cwnd: if info.window == Bytes::MAX {
-                u64::MAX
-            } else {
-                info.window.get()
-            },
+            cwnd: info.window.get(),
             pacing_bps: info.rate.map_or(0, Rate::as_bps),
             rtt_us: info.rtt.as_micros(),
             smoothed_rtt_us: info.smoothed_rtt.as_micros(),

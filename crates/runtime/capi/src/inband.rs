@@ -5,7 +5,8 @@
     clippy::missing_safety_doc,
     reason = "the comments go into the header, for readers of C: pointers are what their namesakes' are"
 )]
-use crate::calls::{boundary, give, process, text};
+use crate::boundary::{boundary, buffer, bytes, free, give, known, known_mut, pointer, text};
+use crate::calls::process;
 use crate::message;
 use ::alcc_inband::carrier::{Tcp, Unix};
 use ::alcc_inband::{Error, Output, Session, Settings, Stats, Stream, When};
@@ -205,55 +206,6 @@ fn option(fd: c_int, name: c_int) -> Result<c_int, c_int> {
         .ok_or_else(alcc_sys::errno)
 }
 
-/// Gives back what [`pointer`] gave out. NULL is allowed.
-///
-/// # Safety
-/// It is from there, and nobody uses it any more.
-unsafe fn free<T>(given: *mut T) {
-    boundary(|| {
-        if !given.is_null() {
-            // SAFETY: by contract.
-            drop(unsafe { Box::from_raw(given) });
-        }
-        Ok(0i32)
-    });
-}
-
-/// A pointer, or NULL and errno.
-fn pointer<T>(made: impl FnOnce() -> Result<*mut T, c_int>) -> *mut T {
-    // `boundary` wants a number.
-    let mut result = std::ptr::null_mut();
-    boundary(|| {
-        result = made()?;
-        Ok(0i32)
-    });
-    result
-}
-
-/// Checks a buffer of the caller for input.
-unsafe fn bytes<'a>(buf: *const c_void, len: size_t) -> Result<&'a [u8], c_int> {
-    if len == 0 {
-        return Ok(&[]);
-    }
-    if buf.is_null() {
-        return Err(libc::EFAULT);
-    }
-    // SAFETY: by contract.
-    Ok(unsafe { std::slice::from_raw_parts(buf.cast(), len.min(isize::MAX as usize)) })
-}
-
-/// Checks a buffer of the caller for output.
-unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Result<&'a mut [u8], c_int> {
-    if len == 0 {
-        return Ok(&mut []);
-    }
-    if buf.is_null() {
-        return Err(libc::EFAULT);
-    }
-    // SAFETY: by contract.
-    Ok(unsafe { std::slice::from_raw_parts_mut(buf.cast(), len.min(isize::MAX as usize)) })
-}
-
 /// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket: the
 /// algorithm gets acknowledgements of the other end's library, whatever lies between. Waits for the
 /// peer to begin. From then on the descriptor belongs to the stream; it is closed with it, and also
@@ -317,16 +269,6 @@ impl alcc_inband {
         stream.set_patience(u64::try_from(timeout).ok().map(Duration::from_millis));
         stream
     }
-}
-
-unsafe fn known<'a, T>(pointer: *const T) -> Result<&'a T, c_int> {
-    // SAFETY: by contract.
-    unsafe { pointer.as_ref() }.ok_or(libc::EFAULT)
-}
-
-unsafe fn known_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T, c_int> {
-    // SAFETY: by contract.
-    unsafe { pointer.as_mut() }.ok_or(libc::EFAULT)
 }
 
 /// As send(2): waits until all is taken, which is when the algorithm lets it go; less, or EAGAIN,
@@ -455,11 +397,7 @@ impl alcc_inband_info {
     }
 
     fn set(&mut self, window: Bytes, rate: Option<Rate>, in_flight: Bytes, rtt: alcc_cc::RttView) {
-        self.cwnd = if window == Bytes::MAX {
-            u64::MAX
-        } else {
-            window.get()
-        };
+        self.cwnd = window.get();
         self.pacing_bps = rate.map_or(0, Rate::as_bps);
         self.in_flight = in_flight.get();
         self.rtt_us = rtt.latest.as_micros();

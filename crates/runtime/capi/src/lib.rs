@@ -7,6 +7,7 @@
 //! descriptors do the same as their namesakes; a child of `fork` takes a stream over at its first
 //! call.
 
+mod boundary;
 mod calls;
 mod inband;
 mod message;
