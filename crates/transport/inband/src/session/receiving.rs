@@ -98,19 +98,7 @@ impl Session {
                 }
                 Item::Payload(piece) => {
                     position += piece.len() as u64;
-                    self.stats.received += piece.len() as u64;
-                    let direct = if self.received.is_empty() {
-                        piece.len().min(sink.len() - *filled)
-                    } else {
-                        0
-                    };
-                    sink[*filled..*filled + direct].copy_from_slice(&piece[..direct]);
-                    *filled += direct;
-                    self.received.extend(&piece[direct..]);
-                    self.frame.left -= piece.len();
-                    if self.frame.left == 0 {
-                        self.on_frame(when);
-                    }
+                    self.payload(when, piece, sink, filled);
                 }
                 Item::Close {
                     sequence,
@@ -143,14 +131,37 @@ impl Session {
             self.arrivals
                 .on_arrival(position, when.since.min(when.at), when.at.min(when.now));
             self.extend_window();
-            let due = if self.arrivals.unacked() >= MAX_UNACKED || self.arrivals.is_full() {
+            let at_once = self.arrivals.unacked() >= MAX_UNACKED || self.arrivals.is_full();
+            self.acknowledge_by(if at_once {
                 when.now
             } else {
                 when.now.max(self.acked_at + self.ack_interval)
-            };
-            self.ack_due = Some(self.ack_due.map_or(due, |old| old.min(due)));
+            });
         }
         Ok(())
+    }
+
+    /// A piece of a frame's payload: into `sink`, of which `filled` is taken, unless older payload
+    /// waits or `sink` is full.
+    fn payload(&mut self, when: When, piece: &[u8], sink: &mut [u8], filled: &mut usize) {
+        self.stats.received += piece.len() as u64;
+        let direct = if self.received.is_empty() {
+            piece.len().min(sink.len() - *filled)
+        } else {
+            0
+        };
+        sink[*filled..*filled + direct].copy_from_slice(&piece[..direct]);
+        *filled += direct;
+        self.received.extend(&piece[direct..]);
+        self.frame.left -= piece.len();
+        if self.frame.left == 0 {
+            self.on_frame(when);
+        }
+    }
+
+    /// An acknowledgement is due then at the latest.
+    fn acknowledge_by(&mut self, due: Time) {
+        self.ack_due = Some(self.ack_due.map_or(due, |old| old.min(due)));
     }
 
     /// True when the peer's preface is complete.
@@ -295,7 +306,7 @@ impl Session {
         let quarter = (self.settings.receive_buffer / 4).max(1) as u64;
         if self.receive_edge - self.advertised_edge >= quarter && !self.peer_ended && self.is_open()
         {
-            self.ack_due = Some(self.ack_due.map_or(now, |due| due.min(now)));
+            self.acknowledge_by(now);
         }
     }
 
