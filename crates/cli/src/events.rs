@@ -6,7 +6,7 @@ use crate::output::{Product, Reader, note};
 use alcc_observe::{EventEntry, EventReader, Segment};
 use alcc_results::events;
 use alcc_socket::now;
-use alcc_units::{Span, Time};
+use alcc_units::Time;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,8 +19,6 @@ use std::time::Duration;
 const FILE: &str = "events.jsonl";
 /// Interval at which the ring is emptied. It holds 8192 events.
 const PERIOD: Duration = Duration::from_millis(50);
-/// The processes stop writing this time after this program has ended.
-const LEASE: Span = Span::from_secs(2);
 
 /// `12.031 s  10.0.0.1:80 > 10.0.0.2:41234  copa  slow start ended by delay (...)`.
 pub(crate) fn sentence(origin: Time, e: &EventEntry) -> String {
@@ -74,7 +72,7 @@ impl Follower {
                 Ok(events) => events,
                 Err(e) => return drop(tell.send(Err(e))),
             };
-            events.lease(now() + LEASE);
+            events.renew(now());
             // No process starts before this.
             drop(tell.send(Ok(())));
             if let Err(why) = follow(events, out, &stopped) {
@@ -109,7 +107,7 @@ fn follow(
     let (origin, mut lost) = (now(), 0);
     loop {
         let over = stopped.load(Ordering::Acquire);
-        ring.lease(now() + LEASE);
+        ring.renew(now());
         let mut lines = Vec::new();
         ring.read(|e| lines.push(object(origin, e)));
         if ring.lost() > lost {

@@ -48,8 +48,6 @@ pub(crate) struct Args {
 const PERIOD: Duration = Duration::from_millis(20);
 /// Columns of the CSV file.
 const HEAD: &str = "time_ms,pid,connection,peer,acked_bytes,in_flight_bytes,unsent_bytes,window_bytes,cwnd_segments,ssthresh_segments,mss_bytes,rtt_ms,min_rtt_ms,pacing_mbps,delivery_mbps";
-/// The processes stop writing this time after this command has ended.
-const LEASE: Span = Span::from_secs(2);
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
@@ -73,8 +71,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let at = now();
         let over = stop.load(Ordering::Relaxed) || end.is_some_and(|end| end <= at) || !run.lives();
         if !over {
-            events.lease(at + LEASE);
-            readings.iter().for_each(|ring| ring.lease(at + LEASE));
+            events.renew(at);
+            readings.iter().for_each(|ring| ring.renew(at));
         }
         written = out.add(|to| {
             let mut result = Ok(());

@@ -24,9 +24,6 @@ pub(super) struct Seen {
     pub(super) reading: Reading,
 }
 
-/// The processes stop writing readings so long after this one has ended.
-const LEASE: Span = Span::from_secs(2);
-
 /// A source as the following thread has it.
 pub(super) trait Readings {
     /// Waits until it is time for [`Readings::take`], or somebody unparks the thread.
@@ -87,7 +84,7 @@ impl Readings for Ring<'_> {
     }
 
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen)) {
-        self.trace.lease(at + LEASE);
+        self.trace.renew(at);
         let Self {
             trace, left, came, ..
         } = self;

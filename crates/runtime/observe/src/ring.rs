@@ -5,7 +5,7 @@
 //! A writer never waits: what is not read in time is overwritten, and the reader counts it.
 use crate::map::{self, set};
 use crate::segment::Segment;
-use alcc_units::Time;
+use alcc_units::{Span, Time};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
@@ -22,6 +22,9 @@ pub(crate) struct Ring {
     /// How many there are.
     pub(crate) count: usize,
 }
+
+/// After its reader has ended, a ring is written for this time at most.
+const LEASE: Span = Span::from_secs(2);
 
 /// The longest record of a ring.
 const MAX_FIELDS: usize = 32;
@@ -82,8 +85,14 @@ impl<'a, T: Record> Reader<'a, T> {
         }
     }
 
+    /// Asks the processes to write for some time more. Whoever reads calls this with each look, so
+    /// that they stop soon after a reader that ended without [`Self::end`].
+    pub fn renew(&self, now: Time) {
+        self.lease(now + LEASE);
+    }
+
     /// Asks the processes to write until `until`.
-    pub fn lease(&self, until: Time) {
+    pub(crate) fn lease(&self, until: Time) {
         let lease = self.segment.map().word(self.ring.lease);
         lease.fetch_max(until.as_nanos(), Ordering::Relaxed);
     }
