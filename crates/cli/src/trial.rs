@@ -18,6 +18,7 @@ use alcc_cc::Spec;
 use alcc_observe::{Pattern, Share};
 use alcc_results::trial::{Effect, Tally, Transfers, effects, harm};
 use alcc_socket::{Rule, now};
+use alcc_sys::lock;
 use alcc_units::{Span, Time, positive};
 use list::List;
 use source::{Kernel, Readings, Ring, Seen};
@@ -25,7 +26,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// The window of the plain group: as large as there is, so it never closes the gate.
@@ -166,10 +167,6 @@ pub(crate) struct Watch {
     quiet: bool,
 }
 
-fn locked(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Watch {
     pub(crate) fn start(plan: &Plan<'_>, source: Source, quiet: bool) -> Result<Self, Failure> {
         if let Source::Ring(segment) = &source {
@@ -207,12 +204,12 @@ impl Watch {
     /// Both groups, for Prometheus.
     pub(crate) fn metrics(&self) -> More {
         let known = Arc::clone(&self.known);
-        Arc::new(move |page| report::metrics(&locked(&known), page))
+        Arc::new(move |page| report::metrics(&lock(&known), page))
     }
 
     /// It has ended itself.
     pub(crate) fn has_stopped(&self) -> bool {
-        locked(&self.known).stopped.is_some()
+        lock(&self.known).stopped.is_some()
     }
 
     /// Ends, says what was found, writes the page, and returns it as JSON.
@@ -220,7 +217,7 @@ impl Watch {
         self.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();
         drop(self.thread.join());
-        let known = locked(&self.known);
+        let known = lock(&self.known);
         if !self.quiet {
             note(report::table(&self.name, &known));
         }
@@ -262,7 +259,7 @@ impl Follower {
             let at = now();
             source.take(at, &mut |seen| self.reading(seen));
             {
-                let mut known = locked(&self.known);
+                let mut known = lock(&self.known);
                 (known.lost, known.unseen) = (source.lost(), source.unseen());
                 known.beyond = source.beyond();
             }
@@ -273,7 +270,7 @@ impl Follower {
                 next = at + interval;
                 self.judge(source);
                 self.forget(at);
-                let known = locked(&self.known);
+                let known = lock(&self.known);
                 let transfers = known.plain.transfers() + known.treated.transfers();
                 if !self.quiet && transfers != said {
                     said = transfers;
@@ -293,7 +290,7 @@ impl Follower {
         if let Some(list) = &mut self.list {
             list.add(treated, seen.client, &transfer);
         }
-        let mut known = locked(&self.known);
+        let mut known = lock(&self.known);
         if treated {
             known.treated.add(seen.client, &transfer);
         } else {
@@ -303,7 +300,7 @@ impl Follower {
 
     /// Ends the trial if it does harm.
     fn judge(&self, source: &mut dyn Readings) {
-        let mut known = locked(&self.known);
+        let mut known = lock(&self.known);
         if known.stopped.is_some() {
             return;
         }

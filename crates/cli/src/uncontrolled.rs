@@ -14,7 +14,7 @@ use crate::wording::{count, hint, megabytes};
 use alcc_lab::{Sockets, TcpSocket};
 use alcc_observe::{Bypass, Missed, MissedCount, Peer, Segment, State};
 use alcc_socket::Selection;
-use nix::time::{ClockId, clock_gettime};
+use alcc_sys::thread_cpu;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -90,13 +90,13 @@ impl Search {
             let mut scan = Scan::new(wanted);
             let mut pause = MIN_INTERVAL;
             while !stopped.load(Ordering::Acquire) {
-                let before = cpu();
+                let before = thread_cpu();
                 let busy = scan.once();
                 scan.say();
                 // The first scans are expensive because caches are cold, and say nothing about the
                 // next.
                 let ratio = if scan.looks <= FIRST { 1 } else { RATIO };
-                let cost = cpu().saturating_sub(before) * ratio;
+                let cost = Duration::from(thread_cpu().saturating_sub(before)) * ratio;
                 pause = if busy {
                     MIN_INTERVAL
                 } else {
@@ -123,11 +123,6 @@ impl Search {
         thread.thread().unpark();
         thread.join().unwrap_or_default()
     }
-}
-
-/// CPU time of this thread.
-fn cpu() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
 }
 
 /// By program and reason.

@@ -10,7 +10,7 @@ use alcc_cc::Spec;
 use alcc_lab::Row;
 use alcc_pipe::{DEFAULT_PORT, Options, Plan, Target};
 use alcc_transfer::sending::{Content, Job, Sent, flow};
-use alcc_transfer::{Header, Kind, clock_digest, new_session, resuming};
+use alcc_transfer::{Header, Kind, clock_digest, hex, new_session, resuming};
 use alcc_transports::TRANSPORTS;
 use alcc_units::{Bytes, Rate, Span, positive};
 use std::fs::File;
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (mut headers, contents) = flows(args)?;
     let session = args.session.map_or_else(new_session, Ok)?;
     if args.resume.is_some() {
-        let digits: String = session.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = hex(&session);
         note(format_args!(
             "alcc: after an end of this program: the same command with --session {digits}"
         ));

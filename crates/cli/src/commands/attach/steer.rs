@@ -14,8 +14,7 @@ use alcc_bpf::{BpfError, Found, Selection};
 use alcc_cc::Registry;
 use alcc_lab::TcpSocket;
 use alcc_socket::others::{Holder as Held, Known, Others, TakeError};
-use alcc_sys::{Process, WINDOW_CONTROL};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use alcc_sys::{Process, WINDOW_CONTROL, raise_descriptor_limit};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
@@ -38,10 +37,8 @@ pub(super) fn run(
     let cc = &args.algorithm;
     let stop = stop_flag()?;
     // A descriptor for each process, of which a server may have as many as connections.
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // With fewer some connections stay as they are.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-    }
+    // With fewer some connections stay as they are.
+    let _ = raise_descriptor_limit();
     let (_entry, segment) = enter("attach", &what(args, &cc.to_string()))?;
     let others = Others::start(cc.clone(), registry, Some(Arc::new(segment)));
     let others = others.map_err(|e| unable(args, &e))?;
