@@ -1,31 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+mod asked;
+mod board;
 mod origin;
+mod written;
 
-use self::origin::{build, provenance};
+use self::asked::{Asked, asked, keep_cells};
 pub(super) use self::origin::{origin, program};
+use self::written::{store, table, write_pages};
+pub(super) use self::written::{write, write_table};
 use crate::failure::{Failure, reason};
 use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
-use alcc_experiment::applications::{Applications, StoredApplication};
-use alcc_experiment::board::{self, Board, Kind};
-use alcc_experiment::catalogue::Entry;
 use alcc_experiment::definition::Subject;
 use alcc_experiment::judge::{Mode, Verdict};
-use alcc_experiment::page::{self, ExperimentView, Provenance, Took};
-use alcc_experiment::plan::PlannedRun;
-use alcc_experiment::results::{Entry as StoredResult, Results};
+use alcc_experiment::page::Took;
 use alcc_experiment::run::{RunError, Runner, Side};
-use alcc_experiment::table::Table;
-use alcc_experiment::{Definition, Judgement, Plan, Run, StoredRuns, catalogue};
+use alcc_experiment::{Judgement, Plan, Run, StoredRuns};
 use alcc_files::ScenarioFolder;
 use alcc_lab::Tools;
-use alcc_results::Row;
-use alcc_results::scenario::Files as _;
+use alcc_sys::process_cpu;
 use alcc_units::Span;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -107,107 +104,6 @@ impl Args {
 /// Endings of the files of one experiment.
 pub(super) const PAGE_FILES: [&str; 4] = ["html", "csv", "parquet", "runs.jsonl"];
 
-/// A requested experiment, or one that explains a requested one.
-struct Asked {
-    id: String,
-    readme: String,
-    /// SHA-256 of `experiment.toml`.
-    hash: String,
-    definition: Definition,
-    plan: Plan,
-    runs: Result<Vec<Run>, RunError>,
-    /// If no run was stored before.
-    took: Option<Took>,
-    /// Nobody asked for it, but it explains one that was asked for.
-    is_cause: bool,
-}
-
-impl Asked {
-    /// `real`: in the form for real programs on emulated links, where there is one of its own.
-    fn new(word: &str, real: bool) -> Result<Self, Failure> {
-        let (id, definition, readme, hash) = if word.ends_with(".toml") {
-            let path = Path::new(word);
-            let text = fs::read_to_string(path)
-                .map_err(|e| Failure::usage(format!("read {word}: {}", reason(&e))))?;
-            let readme = path.with_file_name("README.md");
-            let readme = fs::read_to_string(readme).unwrap_or_default();
-            // The name of the folder, as in the catalogue.
-            let folder = path.parent().and_then(Path::file_name);
-            let id = folder.or_else(|| path.file_stem()).unwrap_or_default();
-            let definition = Definition::from_toml(&text, word).map_err(Failure::usage)?;
-            let hash = alcc_lab::hash_of_text(&text);
-            (id.to_string_lossy().into_owned(), definition, readme, hash)
-        } else {
-            let entry = catalogue::find(word).map_err(Failure::usage)?;
-            let (text, definition) = if real {
-                (entry.real(), entry.real_definition())
-            } else {
-                (entry.toml, entry.definition())
-            };
-            let definition = definition.map_err(Failure::usage)?;
-            let hash = alcc_lab::hash_of_text(text);
-            (word.to_owned(), definition, entry.readme.to_owned(), hash)
-        };
-        let plan = Plan::new(&definition).map_err(Failure::usage)?;
-        Ok(Self {
-            id,
-            readme,
-            hash,
-            definition,
-            plan,
-            runs: Ok(Vec::new()),
-            took: None,
-            is_cause: false,
-        })
-    }
-
-    fn holds(&self) -> bool {
-        let outcomes = self
-            .runs
-            .as_ref()
-            .map(|runs| self.definition.outcomes(runs));
-        outcomes.is_ok_and(|outcomes| outcomes.iter().all(|outcome| outcome.holds))
-    }
-}
-
-/// The requested experiments, and those that explain them.
-fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
-    let mut words = args.experiments.clone();
-    if args.all {
-        let all = catalogue::all().filter(|entry| args.emu || !entry.is_application());
-        words = all.map(|entry| entry.id.to_owned()).collect();
-    } else if args.applications.is_some() && words.is_empty() {
-        let all = catalogue::all().filter(Entry::is_application);
-        words = all.map(|entry| entry.id.to_owned()).collect();
-    }
-    let mut all: Vec<Asked> = Vec::new();
-    for word in &words {
-        let one = Asked::new(word, args.emu)?;
-        if all.iter().all(|other| other.id != one.id) {
-            all.push(one);
-        }
-    }
-    // A cause may have a cause itself.
-    let mut next = 0;
-    while let Some(one) = all.get(next) {
-        next += 1;
-        let Some(cause) = one.definition.explained_by.clone() else {
-            continue;
-        };
-        if all.iter().any(|other| other.id == cause) {
-            continue;
-        }
-        let wrong = format!("{}: explained-by", one.id);
-        let cause =
-            Asked::new(&cause, args.emu).map_err(|e| Failure::usage(format!("{wrong}: {e}")))?;
-        all.push(Asked {
-            is_cause: true,
-            ..cause
-        });
-    }
-    Ok(all)
-}
-
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut all = asked(args)?;
     check(args, &mut all)?;
@@ -238,8 +134,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         become_real(&mut all, mode, &runner, &files);
     }
     if let Some(into) = &args.board {
-        let live = args.live.as_deref().map(live).transpose()?;
-        return board(&runner, &files, &args.out, live, into);
+        let live = args.live.as_deref().map(board::live).transpose()?;
+        return board::run(&runner, &files, &args.out, live, into);
     }
     run_all(&mut all, &runner, missing.as_deref(), &args.out)?;
     let holds: BTreeMap<&str, bool> = all.iter().map(|a| (a.id.as_str(), a.holds())).collect();
@@ -344,7 +240,7 @@ fn run_all(
     let mut bar = Bar::new();
     let mut before = 0;
     for one in all {
-        let (began, cpu) = (Instant::now(), cpu_time());
+        let (began, cpu) = (Instant::now(), process_cpu());
         let mut stored = None;
         one.runs = match missing.filter(|_| one.definition.subject != Subject::Channel) {
             Some(why) => Err(RunError::MissingRequirement(why.to_owned())),
@@ -361,51 +257,11 @@ fn run_all(
             let tenths = |time: Duration| (time.as_secs_f64() * 10.0).round() / 10.0;
             let took = Took {
                 seconds: tenths(began.elapsed()),
-                cpu_seconds: tenths(cpu_time().saturating_sub(cpu)),
+                cpu_seconds: tenths(process_cpu().saturating_sub(cpu).into()),
             };
             bar.say(&format!("{}: {took}", one.id));
             one.took = Some(took);
         }
-    }
-    Ok(())
-}
-
-/// Writes what the options want kept beside the pages.
-fn store(
-    args: &Args,
-    all: &[Asked],
-    judged: &[Judgement],
-    files: &ScenarioFolder,
-) -> Result<(), Failure> {
-    if let Some(folder) = &args.results {
-        let mut results = results(all, judged, files, &build()?);
-        let name = results.name();
-        let before = fs::read_to_string(folder.join(format!("{name}.json")));
-        let before = before.ok().and_then(|text| Results::from_json(&text).ok());
-        if let Some(before) = before {
-            results.keep_times(&before);
-            // Those that were not asked for stay.
-            if !args.all {
-                results.keep(before);
-            }
-        }
-        let json = results.to_json().map_err(Failure::failed)?;
-        write(folder, &format!("{name}.json"), json)?;
-        write(folder, &format!("{name}.md"), results.page())?;
-    }
-    if let Some(folder) = &args.applications {
-        let mut stored = applications(all, judged, &build()?);
-        // Those that were not asked for stay.
-        let before = fs::read_to_string(folder.join("applications.json"));
-        if let Some(before) = before
-            .ok()
-            .and_then(|text| Applications::from_json(&text).ok())
-        {
-            stored.keep(before);
-        }
-        let json = stored.to_json().map_err(Failure::failed)?;
-        write(folder, "applications.json", json)?;
-        write(folder, "applications.md", stored.page())?;
     }
     Ok(())
 }
@@ -419,119 +275,6 @@ fn real_tools(args: &Args) -> Result<Tools, String> {
     web.map_err(|e| needs(e.to_string()))?;
     let plugins = args.plugins.files().to_vec();
     Ok(Tools { plugins, ..tools })
-}
-
-/// CPU time of this process, all threads.
-fn cpu_time() -> Duration {
-    use nix::time::{ClockId, clock_gettime};
-    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
-}
-
-/// Leaves out the cells that `--cells` does not name.
-fn keep_cells(all: &mut [Asked], cells: &str) -> Result<(), Failure> {
-    let wrong = |why: String| Failure::usage(format!("--cells {cells}: {why}"));
-    let want = "write an axis and its choices, such as trace=highwayGold,rapidGold";
-    let (key, names) = cells
-        .split_once('=')
-        .ok_or_else(|| wrong(want.to_owned()))?;
-    let names: Vec<&str> = names.split(',').collect();
-    let axes = || all.iter().flat_map(|one| &one.plan.axes);
-    if !axes().any(|axis| axis == key) {
-        let known: std::collections::BTreeSet<&String> = axes().collect();
-        let known: Vec<&str> = known.into_iter().map(String::as_str).collect();
-        let known = known.join(", ");
-        return Err(wrong(format!("no axis '{key}': there are {known}")));
-    }
-    for one in all {
-        if !one.plan.keep_cells(key, &names) {
-            return Err(wrong(format!("{} has none of these: {want}", one.id)));
-        }
-    }
-    Ok(())
-}
-
-/// The rows that a comparison measured.
-fn live(file: &Path) -> Result<Vec<Row>, Failure> {
-    #[derive(serde::Deserialize)]
-    struct Compared {
-        flows: Vec<Row>,
-    }
-    let wrong = |why: String| {
-        Failure::usage(format!(
-            "--live {}: {why}: give the results.json that 'alcc compare --emu' wrote",
-            file.display()
-        ))
-    };
-    let text = fs::read_to_string(file).map_err(|e| wrong(reason(&e)))?;
-    let compared: Compared = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
-    Ok(compared.flows)
-}
-
-/// Runs the board, and writes it into a folder.
-fn board(
-    runner: &Runner<'_>,
-    files: &ScenarioFolder,
-    out: &Path,
-    live: Option<Vec<Row>>,
-    into: &Path,
-) -> Result<ExitCode, Failure> {
-    let schemes = board::schemes(runner.registry);
-    let mut bar = Bar::new();
-    let provenance = provenance();
-    let mut board = Board {
-        by: provenance.by,
-        on: provenance.on,
-        ..Board::default()
-    };
-    for (number, kind) in Kind::SIMULATED.into_iter().enumerate() {
-        let definition = kind.definition(&schemes).map_err(Failure::usage)?;
-        let plan = Plan::new(&definition).map_err(Failure::usage)?;
-        let id = format!("board-{}", kind.name());
-        let part = |done: usize| number as f64 + done as f64 / plan.runs.len().max(1) as f64;
-        let runs = simulate(runner, &id, &plan, out, &mut |done, first| {
-            if first {
-                bar.skip((part(done) - part(0)) / Kind::SIMULATED.len() as f64);
-            }
-            bar.show(part(done) / Kind::SIMULATED.len() as f64, &id);
-        })?;
-        let runs = runs.map_err(|error| match error {
-            RunError::MissingTrace(what) => Failure::usage(format!(
-                "the board needs the trace {what}: give --traces; docs/traces.md says where the traces are"
-            )),
-            other => Failure::usage(format!("the board: {other:?}")),
-        })?;
-        board.starts = definition.starts;
-        board.traces.extend(traces(plan.runs.iter(), files));
-        if let Some(text) = kind.toml() {
-            let hash = alcc_lab::hash_of_text(text);
-            board.definitions.insert(kind.name().to_owned(), hash);
-        }
-        board.cells.extend(board::cells(kind, &runs));
-    }
-    drop(bar);
-    match live {
-        Some(live) => board.cells.extend(board::live(&live)),
-        // It takes a quiet machine: what is stored stays.
-        None => {
-            let stored = fs::read_to_string(into.join("board.json"));
-            if let Some(stored) = stored.ok().and_then(|text| Board::from_json(&text).ok()) {
-                board.keep_live(stored);
-            }
-        }
-    }
-    write(
-        into,
-        "board.json",
-        &board.to_json().map_err(Failure::failed)?,
-    )?;
-    let page = board.page().map_err(Failure::failed)?;
-    write(into, "board.md", &page)?;
-    print(format_args!(
-        "The default that follows: {}\nThe page: {}\n",
-        board.default_algorithm().unwrap_or("none"),
-        into.join("board.md").display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The stored and new runs of one experiment, or what is missing for them. `progress` is told how
@@ -568,144 +311,4 @@ pub(super) fn simulate(
         ))),
         runs => Ok(runs),
     }
-}
-
-/// The recorded traces that runs are over: name and SHA-256.
-fn traces<'a>(
-    runs: impl Iterator<Item = &'a PlannedRun>,
-    files: &ScenarioFolder,
-) -> BTreeMap<String, String> {
-    let mut traces = BTreeMap::new();
-    for planned in runs {
-        planned.scenario.clone().for_each(&mut |key, value| {
-            if matches!(key, "link" | "up")
-                && !traces.contains_key(&value.text)
-                && let Some(path) = files.find(&value.text)
-            {
-                let hash = alcc_lab::hash_of_files([path.as_path()]);
-                traces.insert(value.text.clone(), hash);
-            }
-        });
-    }
-    traces
-}
-
-/// What is stored of all of them.
-fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder, build: &str) -> Results {
-    let traces = traces(all.iter().flat_map(|one| &one.plan.runs), files);
-    // Emulation takes the time that it shows, and what did not run takes none.
-    let timed =
-        |one: &Asked, judged: &Judgement| one.runs.is_ok() && judged.mode == Mode::Simulated.name();
-    let entries = all.iter().zip(judged).map(|(one, judged)| StoredResult {
-        definition: one.hash.clone(),
-        source: one.definition.source.clone(),
-        runs: one.runs.as_ref().map_or(0, Vec::len),
-        by: Some(build.to_owned()),
-        took: one.took.filter(|_| timed(one, judged)),
-        judged: judged.clone(),
-    });
-    let provenance = provenance();
-    Results {
-        by: provenance.by,
-        on: provenance.on,
-        experiments: entries.collect(),
-        traces,
-    }
-}
-
-/// The figures of those that are about applications.
-fn applications(all: &[Asked], judged: &[Judgement], build: &str) -> Applications {
-    let asked = all.iter().zip(judged);
-    let asked = asked.filter(|(one, _)| one.definition.is_own_application());
-    let entries = asked.map(|(one, judged)| {
-        let runs = one.runs.as_deref().unwrap_or_default();
-        StoredApplication {
-            by: Some(build.to_owned()),
-            ..StoredApplication::new(&one.definition, one.hash.clone(), judged, runs)
-        }
-    });
-    let provenance = provenance();
-    Applications {
-        by: provenance.by,
-        on: provenance.on,
-        experiments: entries.collect(),
-    }
-}
-
-/// Writes a file of the site.
-pub(super) fn write(out: &Path, name: &str, text: impl AsRef<[u8]>) -> Result<(), Failure> {
-    let path = out.join(name);
-    fs::write(&path, text.as_ref())
-        .map_err(|e| Failure::failed(format!("write {}: {}", path.display(), reason(&e))))
-}
-
-/// Writes the data of an experiment beside its page.
-pub(super) fn write_table(
-    out: &Path,
-    id: &str,
-    definition: &Definition,
-    runs: &[Run],
-) -> Result<(), Failure> {
-    let table = Table::new(definition, runs);
-    write(out, &format!("{id}.csv"), table.csv())?;
-    let parquet = table.parquet().map_err(Failure::failed)?;
-    write(out, &format!("{id}.parquet"), parquet)
-}
-
-fn write_pages(
-    all: &[Asked],
-    judged: &[Judgement],
-    out: &Path,
-    provenance: &Provenance,
-) -> Result<(), Failure> {
-    let write = |name: &str, text: &str| write(out, name, text);
-    let none = Vec::new();
-    let pages: Vec<ExperimentView<'_>> = all
-        .iter()
-        .zip(judged)
-        .map(|(one, judged)| ExperimentView {
-            definition: &one.definition,
-            readme: &one.readme,
-            judged,
-            runs: one.runs.as_ref().unwrap_or(&none),
-            took: one.took,
-        })
-        .collect();
-    for shown in &pages {
-        let id = &shown.judged.id;
-        let html = page::experiment(shown, provenance).map_err(Failure::failed)?;
-        write(&format!("{id}.html"), &html)?;
-        write_table(out, id, shown.definition, shown.runs)?;
-    }
-    write("index.html", &page::index(&pages, provenance))
-}
-
-fn table(judged: &[Judgement], out: &Path) -> String {
-    let mut text = String::new();
-    let width = judged
-        .iter()
-        .map(|one| one.id.len())
-        .max()
-        .unwrap_or(0)
-        .max(10);
-    let said =
-        |value: Option<f64>| value.map_or_else(|| "-".to_owned(), alcc_experiment::judge::number);
-    let _ = writeln!(
-        text,
-        "{:<width$} {:<17} {:>9} {:>9}  why",
-        "experiment", "verdict", "published", "here"
-    );
-    for one in judged {
-        let _ = writeln!(
-            text,
-            "{:<width$} {:<17} {:>9} {:>9}  {}",
-            one.id,
-            one.verdict.name(),
-            said(one.published),
-            said(one.ours),
-            one.why
-        );
-    }
-    let _ = writeln!(text, "The pages: {}", out.join("index.html").display());
-    text
 }
