@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 mod support {
     pub(crate) mod lacks;
+    pub(crate) mod root;
 }
 
 fn compare(arguments: &str, traces: &str, out: &Path) -> Command {
@@ -326,13 +327,12 @@ fn a_failed_emulated_run_leaves_the_others_alone() {
     let out = folder.path().join("out");
     // nginx may have been unpacked for us beside the build's output, and tests run in their crate's
     // folder.
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // A receiver behind a proxy is not possible, which shows only when it starts.
     let arguments = "compare --emu --traces 12mbit --schemes alcc-fixed-inband/carrier=connect:proxy=127.0.0.1:1,cubic --duration 2s --runs 1 --json --out";
     let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(arguments.split(' '))
         .arg(&out)
-        .current_dir(root)
+        .current_dir(support::root::root())
         .output()
         .unwrap();
     let says = text(&output.stderr);

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `cargo deny check licenses bans sources` asks of the product, from the same `deny.toml`:
 //! the tool takes minutes to build, so not every machine has it.
+#[path = "support/root.rs"]
+mod root;
+
+use root::root;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The folders of the workspaces that people get something of, each with a `deny.toml`.
 const WORKSPACES: [&str; 2] = ["", "bindings/python"];
 
 fn folder(workspace: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.join(workspace)
+    root().join(workspace)
 }
 
 /// The lists of `deny.toml`: licences, and the older versions that are let through.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The crates meet as the architecture says, or this fails: a new edge is a decision, not an
 //! accident.
+#[path = "support/root.rs"]
+mod root;
+
+use root::root;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,10 +106,6 @@ const PURE_OUTSIDE: &[&str] = &[
     "thiserror",
     "toml",
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 struct Package {
     name: String,

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names that other people's scripts and programs use. This fails when one of them goes or is
 //! renamed, and when a new one is not in its list: from then on that one is fixed, too.
+#[path = "support/root.rs"]
+mod root;
+
 use alcc_lab::{Scheme, Side};
 use alcc_results::Row;
+use root::root;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// The commands with their options.
@@ -300,10 +304,6 @@ ALCC_EMULATE_NET ALCC_ENFORCE ALCC_EXCEPT ALCC_FAULT ALCC_FEEDBACK ALCC_INSIDE A
 ALCC_LOOPBACK ALCC_NGINX ALCC_ONLY ALCC_OUTBOUND ALCC_OUTSIDE ALCC_PLUGIN ALCC_PRELOAD
 ALCC_QUEUE ALCC_REPORT ALCC_RULES ALCC_SEED ALCC_SHARE ALCC_TRACES ALCC_UNDER
 ";
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 fn read(path: &str) -> String {
     let path = root().join(path);

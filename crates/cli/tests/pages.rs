@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pages are readable as text, in a terminal and in a diff: their lines are short.
-use std::path::{Path, PathBuf};
+#[path = "support/root.rs"]
+mod root;
+
+use root::root;
+use std::path::PathBuf;
 
 /// Characters in a line.
 const MAX_WIDTH: usize = 120;
@@ -13,10 +17,6 @@ const GENERATED: &[&str] = &[
     "soak.md",
     "truth.md",
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 fn read(name: &str) -> String {
     let path = root().join(name);

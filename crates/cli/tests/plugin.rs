@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An algorithm in C, from the command line: in the simulator, and under an unmodified nginx.
+#[path = "support/root.rs"]
+mod root;
 mod support;
 
+use root::root;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// `source` as a shared object in `folder`.
 fn built(folder: &Path, source: &Path) -> PathBuf {

@@ -7,6 +7,8 @@
 mod early;
 #[path = "support/lacks.rs"]
 mod lacks;
+#[path = "support/root.rs"]
+mod root;
 #[path = "support/starts.rs"]
 mod starts;
 
@@ -14,6 +16,7 @@ use alcc_emu::Namespace;
 use lacks::lacks;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use root::root;
 use starts::first_right;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -21,10 +24,6 @@ use std::process::{Command, Stdio};
 
 /// About five seconds of the link, and twice its queue.
 const BYTES: usize = 4_000_000;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 struct Program {
     /// Of the source package.

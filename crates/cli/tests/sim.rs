@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc sim` from the command line: every algorithm, the examples, equal bytes for equal
 //! arguments, mistakes.
-use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+#[path = "support/root.rs"]
+mod root;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use root::root;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
 
 fn alcc(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_alcc"))

@@ -3,8 +3,11 @@
 //! on a desk, light and dark, by keyboard, and by the rules of axe-core.
 mod browser;
 mod reports;
+#[path = "../support/root.rs"]
+mod root;
 
 use browser::Browser;
+use root::root;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -410,8 +413,7 @@ fn the_keyboard_reaches_everything_in_order() {
 
 /// `None`, and said, where it was not fetched.
 fn axe() -> Option<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let axe = std::fs::read_to_string(root.join("target/deps/axe/axe.min.js")).ok();
+    let axe = std::fs::read_to_string(root().join("target/deps/axe/axe.min.js")).ok();
     if axe.is_none() {
         println!("skipped: needs axe-core (scripts/setup test fetches it)");
     }

@@ -2,14 +2,14 @@
 //! Programs of this folder's `c`. Where there is no compiler (scripts/test-kernel) they are in the
 //! folder that `ALCC_C_PROGRAMS` names.
 #![allow(dead_code, reason = "each test file uses its part")]
+#[path = "root.rs"]
+mod root;
+
 use crate::support::lacks;
+use root::root;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// `c/NAME.c`, compiled into `dir`. `None`, and said, without a C compiler.
 pub(crate) fn plain(name: &str, dir: &Path) -> Option<PathBuf> {

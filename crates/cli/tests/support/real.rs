@@ -2,8 +2,10 @@
 //! Commands of alcc that start real programs on emulated links.
 #[path = "lacks.rs"]
 mod lacks;
+#[path = "root.rs"]
+mod root;
 
-use std::path::Path;
+use root::root;
 use std::process::{Command, Output};
 
 /// What it says of a machine without the programs, the namespaces or the library.
@@ -20,8 +22,7 @@ pub(crate) const PROGRAMS: &[&str] = &[
 /// build's output, and tests run in their crate's folder.
 pub(crate) fn alcc(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    command.args(words).current_dir(root);
+    command.args(words).current_dir(root());
     command
 }
 

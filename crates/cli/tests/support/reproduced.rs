@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An application by `alcc reproduce --emu`, for some seconds over a link of 12 Mbit/s and 40 ms.
+#[path = "root.rs"]
+mod root;
+
 use crate::lacks::lacks;
+use root::root;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::Command;
 
 /// Figures by scheme.
@@ -41,12 +44,11 @@ at-least = 0
     std::fs::create_dir(&place).unwrap();
     let file = place.join("experiment.toml");
     std::fs::write(&file, text).unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(["reproduce", "--emu", "--json", "--jobs", "1", "--out"])
         .arg(folder.path())
         .arg(&file)
-        .current_dir(root)
+        .current_dir(root())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
