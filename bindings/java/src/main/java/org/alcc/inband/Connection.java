@@ -655,6 +655,14 @@ public final class Connection implements Closeable {
             for (long left = until - now(); left > 0; left = until - now()) {
                 LockSupport.parkNanos(left);
             }
+            try {
+                if (in.available() > 0) {
+                    // It is acknowledged with what came before, as soon as it is read.
+                    return;
+                }
+            } catch (IOException e) {
+                // Reading says it again.
+            }
             lock.lock();
             try {
                 if (!closed && session.ackDue() <= now()) {

@@ -13,6 +13,10 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
 import java.util.Random;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
@@ -154,6 +158,58 @@ public class ConnectionTest {
                 assertTrue(ms + " ms", ms < 800);
                 System.out.println("a byte there and a byte back: " + ms * 5 + " us");
             }
+        }
+    }
+
+    /** Only acknowledgements, and of these how long the newest byte had been there, microseconds. */
+    private static final class Holds implements FrameSink {
+        final List<Integer> holds = new ArrayList<Integer>();
+
+        @Override public void ack(Ack ack) {
+            holds.add(ack.hold());
+        }
+
+        @Override public void data(long sequence, byte[] tag, int payload) { }
+
+        @Override public void payload(ByteBuffer piece) { }
+
+        @Override public void report(byte[] report) { }
+
+        @Override public void close(long sequence, int reason, String text, int length) { }
+
+        @Override public void ping(byte[] octets) { }
+
+        @Override public void pong(byte[] octets) { }
+
+        @Override public void unknown(int type) { }
+    }
+
+    /** The reader pauses within a stream. It then acknowledges what came meanwhile, not what came before. */
+    @Test
+    public void anAcknowledgementTellsWhatCameDuringThePause() throws Exception {
+        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"));
+                Socket peer = new Socket("127.0.0.1", server.getLocalPort());
+                Connection c = Connection.accept(server.accept(), new Settings(new Fixed(20)))) {
+            peer.setTcpNoDelay(true);
+            OutputStream out = peer.getOutputStream();
+            out.write(new Preface(4096, 25_000, 1448, "").encode());
+            ByteBuffer frame = ByteBuffer.allocate(8 + 2040);
+            long until = System.nanoTime() + 800_000_000L;
+            for (long position = 0; System.nanoTime() < until; position += frame.capacity()) {
+                frame.clear();
+                FrameWriter.data(frame, position, new byte[0], 2040);
+                out.write(frame.array());
+                Thread.sleep(1);
+            }
+            byte[] said = new byte[65_536];
+            ByteBuffer in = ByteBuffer.wrap(said, 0, peer.getInputStream().read(said));
+            Preface.decode(in);
+            Holds seen = new Holds();
+            new FrameReader().feed(in, seen);
+            assertTrue(seen.holds.size() + " acknowledgements", seen.holds.size() >= 5);
+            Collections.sort(seen.holds);
+            int median = seen.holds.get(seen.holds.size() / 2);
+            assertTrue("the newest byte waited " + median + " of 25000 us", median < 12_500);
         }
     }
 }
