@@ -16,6 +16,8 @@ pub struct Axis {
 const ROUND: [f64; 3] = [1.0, 2.0, 5.0];
 /// With more ticks than that, a logarithmic axis has only the powers of ten.
 const MOST_TICKS: usize = 13;
+/// With fewer, it has the multiples of a step, as a linear one.
+const FEWEST_TICKS: usize = 2;
 /// The smallest value of a logarithmic axis.
 const LEAST: f64 = 1e-9;
 
@@ -60,19 +62,22 @@ impl Axis {
         let (least, most) = extremes(values);
         let low = if least < 0.4 * most { 0.0 } else { least };
         let wide = (most - low).max(0.1 * most).max(1e-9);
-        let step = step(wide);
         let room = 0.08 * wide;
+        let from = if low > 0.0 {
+            (low - room).max(0.0)
+        } else {
+            low
+        };
+        let to = most + room;
+        // Values near each other: the step of `wide` would leave one tick, or none.
+        let ticked = if low > 0.0 { wide.min(to - from) } else { wide };
         Self {
-            from: if low > 0.0 {
-                (low - room).max(0.0)
-            } else {
-                low
-            },
-            to: most + room,
+            from,
+            to,
             begin,
             end,
             log: false,
-            step,
+            step: step(ticked),
         }
     }
 
@@ -117,21 +122,27 @@ impl Axis {
             };
             // The powers alone, if there are many.
             let all = of(&ROUND);
-            return if all.len() > MOST_TICKS {
-                of(&ROUND[..1])
-            } else {
-                all
+            return match all.len() {
+                n if n > MOST_TICKS => of(&ROUND[..1]),
+                // One place tells no length: over so narrow a range equal steps will do.
+                n if n < FEWEST_TICKS => multiples(self.from, self.to, step(self.to - self.from)),
+                _ => all,
             };
         }
-        let digits = (-self.step.log10().floor()).max(0.0) as usize;
-        let first = (self.from / self.step - 1e-9).ceil();
-        let last = (self.to / self.step + 1e-9).floor();
-        let n = (last - first).max(0.0) as usize;
-        (0..=n)
-            .map(|i| (first + i as f64) * self.step)
-            .map(|v| (v, format!("{v:.digits$}")))
-            .collect()
+        multiples(self.from, self.to, self.step)
     }
+}
+
+/// The multiples of a step between two values, with their labels.
+fn multiples(from: f64, to: f64, step: f64) -> Vec<(f64, String)> {
+    let digits = (-step.log10().floor()).max(0.0) as usize;
+    let first = (from / step - 1e-9).ceil();
+    let last = (to / step + 1e-9).floor();
+    let n = (last - first).max(0.0) as usize;
+    (0..=n)
+        .map(|i| (first + i as f64) * step)
+        .map(|v| (v, format!("{v:.digits$}")))
+        .collect()
 }
 
 fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -144,6 +155,26 @@ fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_near_each_other_have_several_ticks() {
+        let labels =
+            |axis: Axis| -> Vec<String> { axis.ticks().into_iter().map(|t| t.1).collect() };
+        let x = Axis::log([81.0, 71.0].into_iter(), 100.0, 0.0);
+        assert_eq!(labels(x), ["60", "70", "80", "90", "100"]);
+        let y = Axis::linear([21.2, 21.78].into_iter(), 100.0, 0.0);
+        assert_eq!(labels(y), ["21.2", "21.4", "21.6", "21.8"]);
+        for value in [1.0, 4.1, 5.0, 73.0, 980.0] {
+            let near = [value, value * 1.02];
+            for axis in [
+                Axis::log(near.into_iter(), 0.0, 1.0),
+                Axis::linear(near.into_iter(), 0.0, 1.0),
+            ] {
+                let count = labels(axis).len();
+                assert!((2..=8).contains(&count), "{axis:?}: {:?}", labels(axis));
+            }
+        }
+    }
 
     #[test]
     fn ticks_are_round_and_inside() {
