@@ -152,12 +152,16 @@ pub fn page(
 ) -> Result<String, String> {
     let mut drawn = Vec::new();
     for panel in panels {
-        let size = if panel.is_half {
-            (500, 330)
+        let sizes: &[_] = if panel.is_half {
+            &[("plot", (500, 330))]
         } else {
-            (880, 300)
+            // A phone would show the words of a wide one too small to read.
+            &[("plot wide", (880, 300)), ("plot narrow", (400, 240))]
         };
-        drawn.push((panel, panel.chart.svg(size)?));
+        let figures = sizes
+            .iter()
+            .map(|(class, size)| Ok((*class, panel.chart.svg(*size)?)));
+        drawn.push((panel, figures.collect::<Result<Vec<_>, String>>()?));
     }
     let page = html! {
         (DOCTYPE)
@@ -175,10 +179,12 @@ pub fn page(
                     h1 id="sentence" { (sentence) }
                     (buttons(legend))
                     div class="panels" {
-                        @for (panel, svg) in &drawn {
+                        @for (panel, figures) in &drawn {
                             section class=(if panel.is_half { "panel half" } else { "panel" }) {
                                 div class="head" { h2 { (panel.title) } }
-                                div class="plot" tabindex="0" { (PreEscaped(svg)) }
+                                @for (class, svg) in figures {
+                                    div class=(class) tabindex="0" { (PreEscaped(svg)) }
+                                }
                             }
                         }
                     }

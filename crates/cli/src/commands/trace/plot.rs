@@ -234,6 +234,10 @@ mod tests {
         );
         let page = traces_page(&rapid, bin).unwrap();
         assert!(page.contains(&format!("<h1 id=\"sentence\">{said}</h1>")));
+        for class in ["plot wide", "plot narrow"] {
+            let count = page.matches(&format!("<div class=\"{class}\"")).count();
+            assert_eq!(count, 1, "the course over time, {class}");
+        }
     }
 
     #[test]
