@@ -11,7 +11,31 @@ const TAIL: &str = ".SH EXIT STATUS
 0 done, 1 a check or transfer failed, 2 bad usage or the machine cannot do it.
 Commands that run a program return its status.
 .SH ENVIRONMENT
-NO_COLOR, XDG_RUNTIME_DIR, ALCC_PLUGIN, ALCC_PRELOAD, ALCC_TRACES
+.TP
+ALCC_PLUGIN
+Shared objects with algorithms of your own, as by \\-\\-plugin.
+.TP
+ALCC_PRELOAD
+The preload library, if it is neither beside alcc nor in ../lib/alcc.
+.TP
+ALCC_TRACES
+The folder of the recorded traces.
+.TP
+NO_COLOR
+If it is set, nothing is coloured.
+.TP
+XDG_RUNTIME_DIR
+Running commands keep their state in its folder alcc.
+.SH FILES
+.TP
+/tmp/alcc\\-UID
+What running commands keep, without XDG_RUNTIME_DIR.
+.TP
+/run/alcc/bpf
+What 'alcc bpf load' has put into the kernel.
+.TP
+\\&../lib/alcc/libalcc_preload.so
+The preload library, seen from the folder of alcc.
 ";
 
 /// Pages of `command` and of all its parts, in `folder`. `date` is `2026-11-23`.
@@ -63,6 +87,8 @@ fn finished(page: &str, title: &str, usage: &str, date: &str) -> String {
             }
         } else {
             match section.as_str() {
+                // The section's title says it already.
+                "EXTRA" if examples.is_empty() && matches!(line, "Example:" | "Examples:") => {}
                 "EXTRA" => {
                     let _ = writeln!(examples, "{line}");
                 }
@@ -83,7 +109,10 @@ fn finished(page: &str, title: &str, usage: &str, date: &str) -> String {
         "alcc"
     };
     let text = text.trim_end();
-    format!("{text}\n{tail}{TAIL}.SH SEE ALSO\n.BR {also} (1)\n")
+    format!(
+        "{text}\n{tail}{TAIL}.SH SEE ALSO\n.BR {also} (1)\n.PP\n\
+         Pages of the name docs/NAME.md are in the source tree.\n"
+    )
 }
 
 fn escaped(text: &str) -> String {
@@ -129,10 +158,22 @@ mod tests {
             found.starts_with(&format!(
                 ".TH ALCC-RUN 1 2026-11-23 \"alcc {version}\" \"alcc manual\"\n\
                  .SH SYNOPSIS\n.nf\nalcc run \\-\\- CMD\n.fi\n.SH OPTIONS\nx\n\
-                 .SH EXAMPLES\n.nf\nExample:\n  alcc run \\-\\- nginx\n.fi\n.SH EXIT STATUS\n"
+                 .SH EXAMPLES\n.nf\n  alcc run \\-\\- nginx\n.fi\n.SH EXIT STATUS\n"
             )),
             "{found}"
         );
+    }
+
+    #[test]
+    fn a_page_names_the_files_and_what_each_variable_does() {
+        let page = finished(".TH a 1\n", "alcc-run", "Usage: alcc run", "2026-11-23");
+        for part in [
+            "\n.TP\nALCC_PRELOAD\nThe preload library",
+            "\n.SH FILES\n.TP\n/tmp/alcc\\-UID\n",
+            "docs/NAME.md are in the source tree",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
     }
 
     #[test]
