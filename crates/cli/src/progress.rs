@@ -28,6 +28,12 @@ impl Bar {
     pub(crate) fn since(began: Instant) -> Self {
         let bar = ProgressBar::new(1_000);
         if let Ok(style) = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}") {
+            let shows_blocks = is_utf_8(|name| std::env::var(name).ok());
+            let style = if shows_blocks {
+                style
+            } else {
+                style.progress_chars("#-")
+            };
             bar.set_style(style);
         }
         Self {
@@ -64,6 +70,16 @@ impl Bar {
         }
         self.bar.set_position((part * 1_000.0) as u64);
     }
+}
+
+/// What the locale says of the terminal: only then does it show a bar's blocks.
+fn is_utf_8(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let set = |name: &&str| variable(name).filter(|value| !value.is_empty());
+    let first = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set);
+    first.is_some_and(|locale| {
+        let locale = locale.to_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
 }
 
 /// Elapsed time, and the total time at this speed: that of what is not `stored`.
@@ -105,6 +121,21 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_are_for_a_locale_of_utf_8() {
+        let of = |set: &[(&str, &str)]| {
+            is_utf_8(|name| {
+                let found = set.iter().find(|(n, _)| *n == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert!(of(&[("LANG", "en_GB.UTF-8")]));
+        assert!(of(&[("LC_ALL", ""), ("LC_CTYPE", "C.utf8"), ("LANG", "C")]));
+        assert!(!of(&[("LC_ALL", "C"), ("LANG", "en_GB.UTF-8")]));
+        assert!(!of(&[("LANG", "de_DE@euro")]));
+        assert!(!of(&[]));
+    }
 
     #[test]
     fn the_clock_counts_from_the_beginning() {
