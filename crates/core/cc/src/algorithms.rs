@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The registry: one name per algorithm. Add a file `algorithms/NAME.rs` (or a folder) with a
-//! constant `ALGORITHM`, and its name here (a hyphen in the name is an underscore here). Then the
+//! constant `ALGORITHM`, and its name here. A hyphen in the name is an underscore here. Then the
 //! command line, the simulator, the runtime, the conformance suite and the documentation have it.
 
 macro_rules! algorithms {

@@ -8,23 +8,24 @@
 //! alcc_cc::conformance::check(algorithm);
 //! ```
 //!
-//! * **Operations**: random sequences of everything that can happen, against a reference host, with
-//!   the contract of [`Controller`] checked after each: ranges, quotas, timers, never stuck, replay
-//!   and snapshot bit for bit, batches split.
+//! * **Operations**: random sequences of everything that can happen, against a reference host.
+//!   After each, the contract of [`Controller`] is checked. That is ranges, quotas, timers, never
+//!   stuck, replay and snapshot bit for bit, and batches split.
 //! * **Receiver half**, of those that have one: any bytes, replay and snapshot.
-//! * **Stories**: what chance reaches too seldom, with the same checks: a clock that stands still,
-//!   RTTs of nothing and of a week, windows of a million packets, timers without anything sent, an
-//!   outage of a week.
+//! * **Stories**: what chance reaches too seldom, with the same checks. A clock stands still, RTTs
+//!   are nothing or a week, windows have a million packets. Timers fire without anything sent, and
+//!   an outage takes a week.
 //! * **An application with little to send**: the window does not grow beyond twice what was ever
 //!   used.
 //! * **Paths**: a constant link with late timers, outages of 2 s and 60 s.
-//! * **A life**: beside one of its own kind; acknowledgements with jitter; a takeover in mid-life,
-//!   behind a queue of somebody else; a path that becomes slower; an application of a fifth of the
-//!   link for a minute, in which no more may be in flight than twice what ever was. Whether a longer
-//!   route is found is asked by [`uses_longer_route`].
+//! * **A life**: a whole connection. It runs beside one of its own kind, and with jitter in the
+//!   acknowledgements. It is taken over in mid-life, behind a queue of somebody else. The path
+//!   becomes slower. An application needs a fifth of the link for a minute. Then no more may be in
+//!   flight than twice what ever was. Whether a longer route is found is asked by
+//!   [`uses_longer_route`].
 //!
 //! [`Checked`] is the other side: around any algorithm it checks what the host does. [`check_host`]
-//! drives one list of operations through any host, and compares what the algorithm hears with what
+//! drives one list of operations through any host. It compares what the algorithm hears with what
 //! the reference host tells it.
 //!
 //! Functions here panic with the seed and what was violated, as tests do.
@@ -111,10 +112,10 @@ fn is_published(spec: &Spec) -> bool {
 /// Whole connections, for every profile of `algorithm`.
 ///
 /// # Panics
-/// If one of two equal flows gets less than 15 % of both; if jitter of half of the RTT leaves less
-/// than 35 % of the throughput; if a flow that begins behind a full queue has not 90 % of what
-/// another gets; if half of a path that has become slower is not used. If an application of 2
-/// Mbit/s does not get them, or leaves a window of more than twice what was ever in flight, 3.2
+/// If one of two equal flows gets less than 15 % of both. If jitter of half of the RTT leaves less
+/// than 35 % of the throughput. If a flow that begins behind a full queue has not 90 % of what
+/// another gets. If half of a path that has become slower is not used. If an application of 2
+/// Mbit/s does not get them. If it leaves a window of more than twice what was ever in flight, 3.2
 /// times if it is paced. Of published forms one of two gets 5 %, and windows are what was
 /// published.
 pub fn check_lives(algorithm: &Algorithm) {
@@ -133,11 +134,11 @@ pub fn uses_longer_route(algorithm: &Algorithm) -> bool {
     specs(algorithm).iter().all(uses)
 }
 
-/// Round trips of an application that never has more than two packets, and how much of the first
-/// window they may add to.
+/// Round trips of an application that never has more than two packets. The second value is how much
+/// of the first window they may add to.
 const UNUSED_ROUNDS: u32 = 2_500;
 
-/// An untested window says nothing about the path: after an hour of small answers, no window may
+/// An untested window says nothing about the path. After an hour of small answers, no window may
 /// leave as one burst. Published forms (`profile=paper`, `original`) do what was published: the
 /// windows of Verus and MDI grow with every epoch.
 ///
@@ -283,8 +284,8 @@ pub fn check_stories(algorithm: &Algorithm) {
 /// Late timers and outages on a constant link, for every profile of `algorithm`.
 ///
 /// # Panics
-/// If timers up to 20 ms late change the throughput by 5 % or more, or if after an outage less than
-/// half of the former throughput returns.
+/// If timers up to 20 ms late change the throughput by 5 % or more. If less than half of the former
+/// throughput returns after an outage.
 pub fn check_paths(algorithm: &Algorithm) {
     for spec in specs(algorithm) {
         let mut plain =

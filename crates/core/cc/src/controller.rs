@@ -8,7 +8,7 @@ use alcc_units::{Bytes, Rate, Span, Time};
 pub type Pn = u64;
 
 /// Eight bytes that belong to the controller. [`Controller::on_sent`] returns them; they come back
-/// when the packet is acknowledged or lost (Verus keeps its sending window there).
+/// when the packet is acknowledged or lost. Verus keeps its sending window there.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tag(pub u64);
 
@@ -134,8 +134,9 @@ pub struct Needs {
     /// It decides by the reports of its receiver module. Without [`Controller::receiver`] it cannot
     /// send.
     pub receiver: bool,
-    /// Its limit is what is asked for, and holds whatever it costs. Others are left to the kernel
-    /// while a host sees their path so late that the program would send less than without them.
+    /// Its limit is what is asked for, and holds whatever it costs. A host may see their path so
+    /// late that the program would send less than without them. Others are left to the kernel
+    /// meanwhile.
     pub strict: bool,
 }
 
@@ -208,10 +209,10 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Delivery rate over the flight of a packet that was sent at `sent_at` and is acknowledged at
-    /// `now`, with a total of `delivered`. The interval is the longer of sending and acknowledging,
-    /// so that aggregated ACKs do not look like a faster path (delivery-rate estimation draft,
-    /// section 3.1).
+    /// Delivery rate over the flight of a packet. It was sent at `sent_at` and is acknowledged at
+    /// `now`, with a total of `delivered`. The interval is the longer of sending and acknowledging
+    /// (delivery-rate estimation draft, section 3.1). So aggregated ACKs do not look like a faster
+    /// path.
     #[inline]
     pub fn rate(&self, sent_at: Time, delivered: Bytes, now: Time) -> Option<Rate> {
         let span = now

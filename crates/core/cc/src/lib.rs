@@ -3,8 +3,8 @@
 //!
 //! An algorithm is a [`Controller`]. The host tells it what was sent, acknowledged and lost, with
 //! the time of each event as an argument. It answers with an [`Allowance`] and the next time it
-//! wants to be called. It reads no clock, does no I/O, has no threads, and never learns whether it
-//! runs in a simulator, over TCP or over UDP.
+//! wants to be called. It reads no clock, does no I/O and has no threads. It never learns whether
+//! it runs in a simulator, over TCP or over UDP.
 //!
 //! * to write one: copy `algorithms/fixed.rs`, add its name to the line in `algorithms.rs`;
 //! * to choose one by name: [`Registry::builtin`] and [`Spec`] (`verus:r=4,profile=paper`);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receiver module of an algorithm that needs to know when packets *arrive* (Sprout), and what
+//! The receiver module of an algorithm that needs to know when packets *arrive* (Sprout). Also what
 //! it exchanges with the controller.
 //!
 //! ```text
@@ -62,14 +62,15 @@ impl<const N: usize> Deref for Octets<N> {
 ///
 /// Contract, checked by the conformance suite:
 ///
-/// * everything in a packet is untrusted: no bytes, numbers or lengths, in any order, cause a panic
+/// * everything in a packet is untrusted. No bytes, numbers or lengths, in any order, cause a panic
 ///   or let memory grow;
 /// * `now` never decreases; calls may be late. After [`Receiver::on_timer`] at `now`,
 ///   [`Receiver::next_timer`] is `None` or later than `now`;
 /// * the same calls give the same reports, bit for bit, on every platform.
 pub trait Receiver: Send {
-    /// A packet arrived: its packet number, its length without headers (zero for an empty probe),
-    /// and its header from the controller. Duplicates are not passed on.
+    /// A packet arrived. The arguments are its packet number, its length without headers, and its
+    /// header from the controller. The length is zero for an empty probe. Duplicates are not passed
+    /// on.
     fn on_packet(&mut self, now: Time, pn: Pn, len: Bytes, header: &[u8]);
 
     /// When [`Receiver::on_timer`] shall be called; `None`: not before the next packet.

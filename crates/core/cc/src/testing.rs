@@ -168,7 +168,7 @@ impl Bench {
         }
     }
 
-    /// The mean window of the rounds in which the second half of `packets` is acknowledged, if one
+    /// The mean window of the rounds in which the second half of `packets` is acknowledged. One
     /// packet is lost after each `period` and repaired at once.
     pub(crate) fn mean_window_when_one_is_lost_in(&mut self, period: u64, packets: u64) -> u64 {
         let (mut acked, mut since, mut rounds, mut sum) = (0, 0, 0.0, 0.0);

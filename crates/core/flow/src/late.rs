@@ -13,7 +13,7 @@ const CLOSES: f32 = 0.5;
 
 /// Whether the counters are read so late that no window lasts from one reading to the next. The
 /// program would send less than without us. The algorithm would take that for a slow path, and send
-/// ever less: of 12 Mbit/s Copa had 3 % where each reading was 300 ms late.
+/// ever less. Of 12 Mbit/s Copa had 3 % where each reading was 300 ms late.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lateness {
     /// Part of the time for which the path was empty, in the mean, if a window leaves at once.

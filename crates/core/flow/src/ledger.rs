@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 /// Turns what a TCP socket knows (bytes written, bytes acknowledged) into the per-packet history
 /// that algorithms want.
 ///
-/// A record is a run of whole segments of one write: one segment each for small writes, several for
-/// large ones, so that the cost per write is bounded. Offsets are 64-bit stream positions. The
-/// ledger holds what is written and not yet acknowledged; beyond some thousand records small writes
-/// share one, so its memory is bounded whatever a program does.
+/// A record is a run of whole segments of one write. Small writes have one segment each, large ones
+/// several, so that the cost per write is bounded. Offsets are 64-bit stream positions. The ledger
+/// holds what is written and not yet acknowledged. Beyond some thousand records small writes share
+/// one. So its memory is bounded whatever a program does.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     /// Written data that has neither arrived nor been lost, from `complete` on.
@@ -59,8 +59,8 @@ pub struct AckStamp {
     pub at: Time,
 }
 
-/// A packet, without the facts that follow from its neighbours: its length (where the one before it
-/// ends) and its number.
+/// A packet, without what follows from its neighbours: its length (where the one before it ends)
+/// and its number.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     end: u64,
@@ -69,7 +69,7 @@ struct Record {
     sent_at: Time,
     tag: Tag,
     /// For how long nothing had been delivered then, and how old the newest acknowledged packet
-    /// was; µs, at most 71 min.
+    /// was. In µs, at most 71 min.
     since_delivered: u32,
     since_first: u32,
     /// In flight with it, at most 4 GB.
@@ -91,8 +91,9 @@ impl Record {
 
 /// No write is split into more records than this.
 const RECORDS_PER_WRITE: u64 = 32;
-/// With more records than this, a record of less than four such parts of what is in flight takes up
-/// what follows it: their number then grows with the logarithm of what is in flight.
+/// With more records than this, small records take up what follows them. Small is less than four
+/// such parts of what is in flight. Their number then grows with the logarithm of what is in
+/// flight.
 const MAX_RECORDS: u64 = 8192;
 
 fn micros(span: Span) -> u32 {
@@ -171,7 +172,7 @@ impl Ledger {
         &self.delivery
     }
 
-    /// `len` bytes were written at `now`; `tag` is asked once per record, with its number, length
+    /// `len` bytes were written at `now`. `tag` is asked once per record, with its number, length
     /// and the bytes in flight before it.
     pub fn wrote(
         &mut self,

@@ -4,7 +4,7 @@
 //!
 //! * [`OverTcp`] drives a [`Controller`](alcc_cc::Controller) above an ordinary TCP connection.
 //! * [`Sender`] and [`Receiver`] are the two ends of a flow whose packets this project sends
-//!   itself: a TCP, or datagrams, by [`Rules`].
+//!   itself. It is a TCP, or datagrams, by [`Rules`].
 #![forbid(unsafe_code)]
 
 mod late;

@@ -156,8 +156,8 @@ impl OverTcp {
         new
     }
 
-    /// As [`OverTcp::new`], for a peer that acknowledges by in-band frames:
-    /// [`OverTcp::progress_stamped`] gets exact times, and the receiver module is at the peer
+    /// As [`OverTcp::new`], for a peer that acknowledges by in-band frames.
+    /// [`OverTcp::progress_stamped`] gets exact times. The receiver module is at the peer
     /// ([`OverTcp::feedback`]).
     pub fn in_band(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
         let mut new = Self::waiting(cc, now, progress);
@@ -254,8 +254,8 @@ impl OverTcp {
     /// The limit by window and quota, and the limit by writing ahead of the pacer.
     ///
     /// TCP never goes below one segment in flight. Programs do not expect that a write of a few
-    /// bytes is refused: some then wait for something else first (the FTP server in CPython's
-    /// tests).
+    /// bytes is refused. Some then wait for something else first, as the FTP server in CPython's
+    /// tests does.
     fn limits(
         &self,
         allowance: &Allowance,
@@ -506,7 +506,7 @@ impl OverTcp {
     /// again.
     ///
     /// With a quota there is no pacing rate, for the same reason. The rate that spreads a quota
-    /// changes every tick, and segments of a slow tick would delay those of a fast one.
+    /// changes every tick. Segments of a slow tick would delay those of a fast one.
     pub fn pacing_rate(&self) -> Option<Rate> {
         self.pacing_by(&self.feed.allowance())
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a host does around an algorithm, as one table: a row is a kernel of a certain age, or the
+//! What a host does around an algorithm, as one table. A row is a kernel of a certain age, or the
 //! program of a paper.
 //!
 //! | | `linux` | `linux-3.16` | `linux-2.6.24` | `windows7-newreno` | source |

@@ -4,10 +4,10 @@ use alcc_units::Bytes;
 
 /// How many bytes may be sent now under `allowance`, in whole segments of `mss`.
 ///
-/// The window is counted in segments, because the last segment in flight may be partial (Nagle,
-/// TCP_CORK, the end of a response). Counting its bytes would leave room for less than one segment
-/// and stall the flow. With nothing in flight a window always allows one segment. A quota does not:
-/// zero means stop.
+/// The window is counted in segments. The last segment in flight may be partial (Nagle, TCP_CORK,
+/// the end of a response). Counting its bytes would leave room for less than one segment and stall
+/// the flow. With nothing in flight a window always allows one segment. A quota does not: zero
+/// means stop.
 ///
 /// `unsent` is the data that the sender holds and has not sent (over TCP: in the kernel). The
 /// result fills up its last segment. Otherwise a partial segment would stay behind for up to 200

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One allowance for the flows of one host to one destination (the future work of the ALCC paper;
-//! the idea is the Congestion Manager, RFC 3124).
+//! One allowance for the flows of one host to one destination. It is the future work of the ALCC
+//! paper; the idea is the Congestion Manager, RFC 3124.
 //!
 //! A browser's six connections probe one path six times, and together take six shares of it. Here
-//! one algorithm sees the packets of all members as those of one flow, and what it allows is divided
+//! one algorithm sees the packets of all members as those of one flow. What it allows is divided
 //! among them.
 //!
 //! | what | rule | source |
@@ -18,7 +18,7 @@
 //!
 //! **Differs from RFC 3124**: no feedback but the members' own acknowledgements; no weights.
 //!
-//! **Known weakness**: a reduction that turns out to be spurious is not undone, and members over
+//! **Known weakness**: a reduction that turns out to be spurious is not undone. Members over
 //! several routes are taken for one. The algorithm's events are not passed on. `bbr` without a TCP
 //! below leaves half of a link unused.
 use crate::RttEstimator;

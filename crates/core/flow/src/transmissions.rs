@@ -24,11 +24,11 @@ pub struct AckSample {
 /// The transmissions of a TCP whose kernel tells of each acknowledgement.
 ///
 /// Each transmission is delivered, found lost, or in flight. So the three counters together say how
-/// many there were, and the differences of two samples how many left, arrived and were lost between
+/// many there were. The differences of two samples say how many left, arrived and were lost between
 /// them. Which ones: the oldest. Above a hole that is wrong by the few packets after which the
-/// kernel calls the hole a loss, and right again from then on. Times of departure are those of the
-/// acknowledgements before, which let the packets out. The newest packet of a sample has an exact
-/// one, by its RTT.
+/// kernel calls the hole a loss. From then on it is right again. Times of departure are those of
+/// the acknowledgements before, which let the packets out. The newest packet of a sample has an
+/// exact one, by its RTT.
 ///
 /// A reading of a fast path covers tens of thousands of packets, of which most left at one known
 /// time. Such a run is one record then ([`Transmissions::begin_reading`]). Counters split it where
@@ -353,8 +353,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of each step: how many left before its acknowledgement, how many it delivered, how many
-        /// were lost, whether it measured, how many probes were counted twice.
+        /// Of each step: how many left before its acknowledgement, how many it delivered and how
+        /// many were lost. Then whether it measured, and how many probes were counted twice.
         #[test]
         fn records_of_many_packets_tell_what_single_ones_tell(
             longest in 2u32..200,

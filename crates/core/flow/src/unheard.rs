@@ -8,8 +8,8 @@ const MAX_LATE: Span = Span::from_millis(50);
 
 /// Mean number of bytes that had arrived but were not reported: the peer reported late, or nobody
 /// read here. They are not in the path. Otherwise an algorithm that takes its window from the rate
-/// would take the lateness of this program, or of the peer, for a slower path, and would send ever
-/// less.
+/// would be misled. It would take the lateness of this program, or of the peer, for a slower path.
+/// It would send ever less.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unheard {
     mean: f64,

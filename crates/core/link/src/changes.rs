@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A path that changes while it works: steps of rate, delay and loss, typed, from a table, or drawn
-//! from a seed.
+//! A path that changes while it works. It has steps of rate, delay and loss, typed, from a table,
+//! or drawn from a seed.
 use alcc_units::{Rate, Rng, Span, Time};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -9,8 +9,8 @@ use std::str::FromStr;
 ///
 /// A new rate applies from its moment on, even to the packet that is just being carried. A new
 /// delay applies to packets that begin to travel from then on. Unless `reorder` is set, packets
-/// that began earlier still arrive no later than they do. A rate on a link that had none, or that
-/// followed a trace, makes it a link of that rate for good.
+/// that began earlier still arrive no later than they do. A link may have had no rate, or may have
+/// followed a trace. A rate makes it a link of that rate for good.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Changes {
     /// The steps. Their order does not matter, except among those of one moment, of which the last
@@ -230,7 +230,7 @@ impl Changes {
 
     /// Draws outages of a link of `rate` from time 0 until `end`, such as
     /// `every=60s..180s,length=500ms..2s`. `every` is the time from the end of one (or from 0) to
-    /// the beginning of the next, `length` that of each. Both are drawn evenly between their
+    /// the beginning of the next. `length` is that of each. Both are drawn evenly between their
     /// bounds.
     ///
     /// # Errors

@@ -19,9 +19,9 @@ pub enum RateSpec {
     /// carries nothing.
     Fixed(Rate),
     /// The delivery opportunities of a trace, which begins at [`Time::ZERO`] and repeats. Each
-    /// carries up to 1500 bytes: several small packets, or a part of a large one that goes on in
-    /// the next. What an opportunity does not use is lost. This is Mahimahi's link, without the 4
-    /// bytes that its tunnel adds to every packet (and to an opportunity).
+    /// carries up to 1500 bytes. That is several small packets, or a part of a large one that goes
+    /// on in the next. What an opportunity does not use is lost. This is Mahimahi's link, without
+    /// the 4 bytes that its tunnel adds to every packet (and to an opportunity).
     Trace(Trace),
 }
 
@@ -42,8 +42,9 @@ pub struct DirectionSpec {
     pub radio: Vec<RadioSpec>,
 }
 
-/// The direction of a packet. A packet meets the parts of a direction in the order of a bottleneck
-/// shell nested in a delay shell around the client. The radio link comes after the bottleneck.
+/// The direction of a packet. A packet meets the parts of a direction in a fixed order. It is that
+/// of a bottleneck shell nested in a delay shell around the client. The radio link comes after the
+/// bottleneck.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Dir {
     /// Towards the client: delay, loss, bottleneck.
@@ -94,7 +95,7 @@ pub struct Direction {
     /// When something has to be done to a packet: asked for far more often than it changes.
     due: Time,
     /// Nothing is lost at random, nothing changes, there is no radio link, and the queue only has
-    /// limits: then all of it is here.
+    /// limits. Then all of it is here.
     steady: Option<Steady>,
     /// Neither the rate changes nor is there a radio link: asked at every step.
     plain: bool,

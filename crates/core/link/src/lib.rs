@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a path does to packets: a queue before a bottleneck, a rate that may follow a trace, delay,
-//! random loss.
+//! What a path does to packets. It has a queue before a bottleneck, a rate that may follow a trace,
+//! delay and random loss.
 //!
 //! The models are pure: the host gives them the time and the packet, and gets [`Outcome`]s with
 //! exact times. The simulator and the real-time emulator run this same code, so an emulated run has

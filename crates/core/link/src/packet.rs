@@ -71,11 +71,11 @@ pub enum DropReason {
 /// call reports the same.
 ///
 /// Every packet that was pushed ends in exactly one `Delivered` or `Dropped`. On its way it gives
-/// one `Arrived` when it reaches the bottleneck and one `Departed` when it leaves it; these two are
-/// for logs and meters.
+/// one `Arrived` when it reaches the bottleneck, and one `Departed` when it leaves it. These two
+/// are for logs and meters.
 ///
-/// The kind has a field of its own, not a niche of another one: code that makes an outcome knows
-/// its kind, so nothing has to be tested again.
+/// The kind has its own field, not a niche of another one. Code that makes an outcome knows its
+/// kind, so nothing has to be tested again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Outcome {
@@ -102,8 +102,8 @@ pub enum Outcome {
         at: Time,
         /// Which.
         packet: Packet,
-        /// Time at the bottleneck, from `arrived` until its last byte left: waiting and, on a link
-        /// of fixed rate, its own serialisation.
+        /// Time at the bottleneck, from `arrived` until its last byte left. It is waiting and, on a
+        /// link of fixed rate, its own serialisation.
         queue_delay: Span,
         /// When it had reached the bottleneck.
         arrived: Time,

@@ -18,8 +18,8 @@ queues! { droptail, red, codel, pie, fq_codel, users, policer, shaper }
 pub use droptail::Limits;
 
 /// The option of the queues that mark. They mark only packets whose sender understands marks. So
-/// the default is yes, as RFC 7567, section 4.2.1, wants it of every managed queue, and as RFC
-/// 8290, section 5.2.6, has it.
+/// the default is yes. RFC 7567, section 4.2.1, wants it of every managed queue, and RFC 8290,
+/// section 5.2.6, has it.
 const ECN: OptionDoc = OptionDoc {
     name: "ecn",
     default: "yes",

@@ -3,7 +3,7 @@
 //! passes. Add a file `radio/NAME.rs` with a constant `RADIO`, and its name in the line below. Then
 //! the command line, the simulator, the emulator and the property tests have it.
 //!
-//! A recorded trace of delivery opportunities does not show these delays: they come after the
+//! A recorded trace of delivery opportunities does not show these delays. They come after the
 //! moment at which the bottleneck has carried a packet.
 use alcc_units::{OptionDoc, Options, Span, Spec, SpecError, Time};
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct Pause {
 
 /// What a radio link adds.
 ///
-/// Packets keep their order and none is lost: radio links repeat what did not arrive, and hold back
+/// Packets keep their order and none is lost. Radio links repeat what did not arrive, and hold back
 /// later packets until then. The caller of [`Radio::through`] keeps the order.
 pub trait Radio: fmt::Debug + Send + Sync {
     /// Called once, before everything else: the seed of what is random.
@@ -90,8 +90,8 @@ impl RadioSpec {
         &self.spec
     }
 
-    /// For both directions, towards the client and from it: as `asked`, where nothing for the second
-    /// means the same as for the first; if nothing is asked at all, what these texts say.
+    /// For both directions, towards the client and from it, as `asked`. Nothing for the second
+    /// means the same as for the first. If nothing is asked at all, these texts say what.
     ///
     /// # Errors
     /// What is wrong with the first text that is none.

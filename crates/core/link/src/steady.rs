@@ -21,8 +21,8 @@ pub(crate) struct Steady {
     waiting_bytes: Bytes,
     /// In the order of their coming.
     inside: VecDeque<Passage>,
-    /// Of the first so many it has been told that they have the first part of their way behind them,
-    /// the delay or the bottleneck.
+    /// So many of the first ones have the first part of their way behind them, and the host was
+    /// told. That part is the delay or the bottleneck.
     halfway: usize,
     /// When the first of all is through, or refused.
     first_ends: Time,
@@ -30,7 +30,7 @@ pub(crate) struct Steady {
     refused: usize,
 }
 
-/// With more of them than this a host that does not watch is told each by itself: in a storm they
+/// With more of them than this, a host that does not watch is told each by itself. In a storm they
 /// would take memory behind a long queue.
 const MAX_REFUSED: usize = 100;
 
@@ -51,7 +51,7 @@ enum Server {
     Fixed {
         rate: Rate,
         free: Instant,
-        /// How long one of this length takes: most are of one length, and a division costs more
+        /// How long one of this length takes. Most are of one length, and a division costs more
         /// than the rest of a packet's way.
         known: (Bytes, Instant),
     },

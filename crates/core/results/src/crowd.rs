@@ -6,7 +6,7 @@ use alcc_sim::fairness::{self, Share};
 use alcc_units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 
-/// A flow that begins at most this much later than a phase is there all the time: flows begin with
+/// A flow that begins at most this much later than a phase is there all the time. Flows begin with
 /// a random phase of up to 20 ms.
 const LATE: Span = Span::from_millis(100);
 /// The worst share is that of this many seconds in a row.
@@ -19,7 +19,7 @@ pub struct PhaseSummary {
     pub phase: String,
     /// IP bytes that the bottleneck delivered of each flow, Mbit/s.
     pub throughput_mbps: Vec<f64>,
-    /// Jain's index of the throughputs of the flows that are there all the time; `None` if that is
+    /// Jain's index of the throughputs of the flows that are there all the time. `None` if that is
     /// none, or if they got nothing.
     pub jain: Option<f64>,
     /// The mean of Jain's index of its single seconds; `None` if there are no two flows.
@@ -79,8 +79,8 @@ fn counted(window: Span, settle: Span) -> (u64, u64) {
 }
 
 /// The rows of several flows as one: sums, and how the flows shared. `shares` are the flows in the
-/// order of `rows`, `window` is what was measured, and what concerns all of it begins `settle`
-/// later. Delays, utilization and loss of all packets are not in the rows of the flows: they stay
+/// order of `rows`, and `window` is what was measured. What concerns all of it begins `settle`
+/// later. Delays, utilization and loss of all packets are not in the rows of the flows. They stay
 /// unknown until whoever saw the packets fills them in.
 pub fn together(rows: &[Row], shares: &[Share<'_>], window: Span, settle: Span) -> Row {
     let Some(first) = rows.first() else {

@@ -3,8 +3,8 @@
 //! within the bounds.
 //!
 //! Each repetition is a pair: both forms ran at the same time on links of their own. Differences
-//! are taken within a pair. Reported are their median and their 90 % interval over the repetitions:
-//! 5th to 95th percentile by nearest rank.
+//! are taken within a pair. The report has their median and their 90 % interval over the
+//! repetitions: 5th to 95th percentile by nearest rank.
 use crate::groups::Spread;
 use crate::row::{Row, SIMULATED};
 use crate::series::{Series, quantiles};
@@ -44,8 +44,8 @@ impl Bounds {
     }
 }
 
-/// Maximum width of a 90 % interval: for differences as a multiple of their bound, for the
-/// distribution as a multiple of the native one's.
+/// Maximum width of a 90 % interval. For differences it is a multiple of their bound, for the
+/// distribution a multiple of the native one's.
 pub const MAX_INTERVAL_FACTOR: f64 = 2.0;
 
 /// Native and above TCP on one link. Of two values the first is the native's.
@@ -91,7 +91,7 @@ pub struct BoundsHeld {
     /// The 90 % intervals of both differences are inside [`MAX_INTERVAL_FACTOR`] times these.
     pub interval: bool,
     /// The 90 % intervals of single seconds' throughput and single packets' delay are inside the
-    /// native's, widened about its middle by [`MAX_INTERVAL_FACTOR`].
+    /// native's. That is widened about its middle by [`MAX_INTERVAL_FACTOR`].
     pub distribution: bool,
 }
 
@@ -265,8 +265,8 @@ fn is_inside_widened([[low, high], other]: [[f64; 2]; 2]) -> bool {
 mod tests {
     use super::*;
 
-    /// A row and its series: throughput of five bins per second, delays evenly from `ms` to 3 `ms`,
-    /// propagation 20 ms.
+    /// A row and its series. It has throughput of five bins per second, delays evenly from `ms` to
+    /// 3 `ms`, and propagation of 20 ms.
     fn run(scheme: &str, number: u32, seconds: &[f64], ms: f64) -> (Row, Series) {
         let native = scheme.ends_with("-udp");
         let row = Row {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Delay profiles over time: what a flow has learned about the delay of each window, second by
-//! second, as rows and as figures.
+//! Delay profiles over time, as rows and as figures. They are what a flow has learned about the
+//! delay of each window, second by second.
 use alcc_cc::ProfilePoint;
 use alcc_sim::{FlowState, Report};
 use alcc_units::{Span, Time};
@@ -107,8 +107,8 @@ impl Profiles {
         });
     }
 
-    /// Rows: seconds from the begin of the window, number of the flow from 0, `point` or `curve`,
-    /// window in packets, delay in ms.
+    /// A row has seconds from the begin of the window, number of the flow from 0, and `point` or
+    /// `curve`. Then come window in packets and delay in ms.
     ///
     /// # Errors
     /// Those of `out`.

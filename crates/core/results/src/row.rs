@@ -212,8 +212,8 @@ row! {
         seed: u64,
         /// Number of the repetition, from 1.
         run: u32,
-        /// When the flow's part of the window began, s since the link's start: with the window, or
-        /// later if the flow did.
+        /// When the flow's part of the window began, s since the link's start. It begins with the
+        /// window, or later if the flow did.
         started_s: Option<f64>,
     }
     measured {
@@ -282,8 +282,8 @@ row! {
         /// Several flows: the smallest share that one had over 10 s after the settling time, 1
         /// being an equal one.
         worst_share_10s: Option<f64>,
-        /// Several flows: from the coming of the slowest one until the end of its first second with
-        /// 80 % of an equal share, or its whole stay, s.
+        /// Several flows: how long the slowest one took to its fair share, s. It counts until the
+        /// end of its first second with 80 % of an equal share. Otherwise it is its whole stay.
         fair_after_s: Option<f64>,
     }
     optional {

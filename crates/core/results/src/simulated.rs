@@ -71,8 +71,9 @@ pub struct Summary {
     /// an equal one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_share_10s: Option<f64>,
-    /// Of several flows: how long the slowest took from its coming until the end of its first
-    /// second with 80 % of an equal share, or its whole stay, s.
+    /// Of several flows: how long the slowest one took to its fair share, s. It counts from its
+    /// coming until the end of its first second with 80 % of an equal share. Otherwise it is its
+    /// whole stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fair_after_s: Option<f64>,
     /// Why there is no `jain_1s` although there are several flows.

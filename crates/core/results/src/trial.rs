@@ -3,9 +3,9 @@
 //!
 //! The unit is the client, because clients were assigned and because the transfers of one client
 //! resemble each other. Each transfer gives a value of every [`Metric`], each client the mean of
-//! its transfers, and Welch's t-test compares the clients of both groups. Positive values are
-//! compared by their logarithms: the result is a ratio of geometric means, which one slow client
-//! does not decide.
+//! its transfers. Welch's t-test compares the clients of both groups. Positive values are compared
+//! by their logarithms. The result is a ratio of geometric means, which one slow client does not
+//! decide.
 mod transfers;
 
 pub use transfers::{Reading, Transfer, Transfers};
@@ -280,8 +280,8 @@ mod tests {
         Span::from_nanos((value * 1e6) as u64)
     }
 
-    /// Transfers of clients whose RTT differs by 30 % (one standard deviation of the logarithm),
-    /// and from transfer to transfer by 20 %.
+    /// Transfers of clients whose RTT differs by 30 %, one standard deviation of the logarithm.
+    /// From transfer to transfer it differs by 20 %.
     struct World {
         transfers: u32,
         /// Each client has so many.

@@ -19,8 +19,8 @@ use alcc_flow::{Shares, Transmit};
 use alcc_link::Ecn;
 use alcc_units::{Bytes, Rng, Span, Time};
 
-/// More events at one moment than this, and for each flow as many as its packets in flight can
-/// bring about, are an endless loop.
+/// More events at one moment than this are an endless loop. For each flow, as many are added as its
+/// packets in flight can bring about.
 const MAX_AT_ONCE: u64 = 1_000_000;
 const MAX_AT_ONCE_PER_FLOW: u64 = 4 * 65_536;
 /// Events between two calls of the probe's `progress`.

@@ -80,9 +80,10 @@ pub fn worst_share(flows: &[Share<'_>], from: u64, to: u64, length: u64) -> Opti
 /// The part of an equal share from which a flow counts as settled.
 const FAIR: f64 = 0.8;
 
-/// The time of the slowest flow, from its start to the end of the first whole second in which it
-/// had 80 % of an equal share. A flow that never had it counts with its whole lifetime. A flow that
-/// is never beside another does not count. `None` if there is nobody to share with.
+/// The time of the slowest flow. It ends with the first whole second in which that flow had 80 % of
+/// an equal share. It begins with the flow. A flow that never had it counts with its whole
+/// lifetime. A flow that is never beside another does not count. `None` if there is nobody to share
+/// with.
 pub fn time_to_fair_share(flows: &[Share<'_>]) -> Option<Span> {
     let taken = flows.iter().filter_map(|flow| {
         let first = flow.from.as_nanos().div_ceil(SECOND.as_nanos());

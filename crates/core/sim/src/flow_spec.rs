@@ -41,9 +41,9 @@ pub struct FlowSpec {
     pub txqueuelen: Option<usize>,
     /// The direction of the data.
     pub dir: Dir,
-    /// It goes back from where the previous flow arrives, and each carries the other's reports, at
-    /// the head of a flight, not when they are made. (`sproutbt2`, Sprout's own bulk program, is
-    /// such a pair.)
+    /// It goes back from where the previous flow arrives. Each carries the other's reports, at the
+    /// head of a flight, not when they are made. (`sproutbt2`, Sprout's own bulk program, is such a
+    /// pair.)
     pub paired: bool,
     /// The links that it passes, first and last, counted from 1; `None`: all.
     pub links: Option<(usize, usize)>,

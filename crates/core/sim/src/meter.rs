@@ -19,7 +19,7 @@ pub(crate) struct Meter {
     pub(crate) delivered: u64,
     /// Their bytes, headers included.
     pub(crate) delivered_bytes: Bytes,
-    /// From the sender to the end of the last link, each; nothing if propagation never changes:
+    /// From the sender to the end of the last link, each. Nothing if propagation never changes;
     /// then it is `queue_delay` and that.
     pub(crate) delay: Durations,
     /// Queueing of each.
@@ -43,8 +43,8 @@ pub(crate) struct IntervalStats {
 }
 
 impl Meter {
-    /// The last bottleneck delivered a packet of `len` bytes at `now`, in that `second` of the
-    /// window, after `queueing` in all.
+    /// The last bottleneck delivered a packet of `len` bytes at `now`. It was in that `second` of
+    /// the window, after `queueing` in all.
     #[inline(always)]
     pub(crate) fn delivered(&mut self, now: Time, second: usize, len: Bytes, queueing: Span) {
         self.delivered += 1;
@@ -95,11 +95,11 @@ impl Meter {
     }
 }
 
-/// Mahimahi's signal delay (Winstein et al., NSDI 2013): for every millisecond t from the first to
-/// the last arrival of a delivered packet, the smallest (departure - t) over packets that arrived
-/// at or after t. A flow's packets depart in the order of their arrival, so each departure settles
-/// the milliseconds since the arrival before it: an interval of values, counted by its two ends. To
-/// a millisecond, as its logs are.
+/// Mahimahi's signal delay (Winstein et al., NSDI 2013): the smallest (departure - t) over packets
+/// that arrived at or after t. It has a value for every millisecond t from the first to the last
+/// arrival of a delivered packet. A flow's packets depart in the order of their arrival. So each
+/// departure settles the milliseconds since the arrival before it. They are an interval of values,
+/// counted by its two ends. To a millisecond, as its logs are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SignalDelay {
     /// How many more milliseconds have this value (its number) than the one before: the sums of
@@ -149,8 +149,8 @@ impl SignalDelay {
         }
     }
 
-    /// Values one after the other that as many milliseconds have, ascending: the first of them, how
-    /// many they are, and how many milliseconds have each.
+    /// Values one after the other that as many milliseconds have, ascending. The fields are the
+    /// first of them, how many they are, and how many milliseconds have each.
     fn runs(&self) -> Vec<(u64, u64, u64)> {
         let sums = self
             .changes

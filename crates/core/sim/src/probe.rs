@@ -25,8 +25,8 @@ pub trait Probe {
         None
     }
 
-    /// Called from time to time: simulated time is `now`, and the run will end at `end`, as far as
-    /// is known. False ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
+    /// Called from time to time. Simulated time is `now`. The run will end at `end`, as far as is
+    /// known. False ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
     fn progress(&mut self, _now: Time, _end: Time) -> bool {
         true
     }

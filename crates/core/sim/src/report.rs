@@ -79,7 +79,7 @@ pub struct FlowReport {
     /// Above TCP: how often a write was refused or cut short.
     pub gate_closed: u64,
     /// A transfer of a given size: from its start until its last byte was delivered to the
-    /// application; `None` if that did not happen.
+    /// application. `None` if that did not happen.
     pub completion: Option<Span>,
     /// When it started, and when it was to stop, including its phase; when its transfer was
     /// complete.
@@ -156,7 +156,7 @@ impl FlowReport {
 }
 
 impl Report {
-    /// Jain's index of fairness of the flows' throughputs over the window, 1 when all are equal;
+    /// Jain's index of fairness of the flows' throughputs over the window, 1 when all are equal.
     /// `None` if nothing was delivered.
     pub fn jain(&self) -> Option<f64> {
         let ends = self.flows.iter().filter(|flow| !flow.is_carrier);

@@ -137,8 +137,8 @@ impl Scenario {
         }
     }
 
-    /// One bottleneck of this rate behind this queue, half of `rtt` in each direction, no other
-    /// limit in the reverse direction; no flows yet; 60 s, seed 1.
+    /// One bottleneck of this rate behind this queue, with half of `rtt` in each direction. The
+    /// reverse direction has no other limit. There are no flows yet; 60 s, seed 1.
     pub fn dumbbell(rate: RateSpec, rtt: Span, queue: QueueSpec) -> Self {
         let down = DirectionSpec {
             rate,
@@ -276,8 +276,8 @@ impl Scenario {
         flow.rtt.map_or(links, |rtt| rtt.max(links))
     }
 
-    /// The part of a flow's round trip beyond its links: before the first and after the last of
-    /// them, half each way.
+    /// The part of a flow's round trip beyond its links. It is before the first and after the last
+    /// of them, half each way.
     pub(crate) fn access(&self, flow: &FlowSpec) -> Span {
         self.min_rtt(flow).saturating_sub(self.propagation(flow))
     }

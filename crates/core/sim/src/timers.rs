@@ -2,8 +2,8 @@
 use alcc_units::Time;
 use std::hint::select_unpredictable;
 
-/// A deadline for each of a number of slots, the earliest first; equal ones by slot, so that equal
-/// runs are equal.
+/// A deadline for each of a number of slots, the earliest first. Equal ones go by slot, so that
+/// equal runs are equal.
 ///
 /// A tournament: each slot has a place in the first round, and each place of a later round has the
 /// winner of two. A deadline that moves plays its rounds again. Their number is always the same, and

@@ -9,7 +9,7 @@ use crate::probe::{PacketContent, PacketEvent, PacketStep, Probe};
 use alcc_link::{Outcome, Outcomes, Packet};
 use alcc_units::{Bytes, Span, Time};
 
-/// The first packet of this size or more begins the window: those of the papers' programs are
+/// The first packet of this size or more begins the window. Those of the papers' programs are
 /// shorter than 1500 bytes.
 const FULL_SIZE: Bytes = Bytes::new(1400);
 const SECOND: Span = Span::from_secs(1);

@@ -4,7 +4,7 @@
 use crate::Stats;
 
 /// How far a synthetic figure may be from the recorded one. Times and counts are whole milliseconds
-/// and packets, so small ones may differ by an absolute amount as well: a figure agrees if either
+/// and packets. So small ones may differ by an absolute amount as well. A figure agrees if either
 /// is kept.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Agreement {
@@ -51,9 +51,9 @@ impl Figure {
     }
 }
 
-/// The figures in which a synthetic trace must agree with its recording. Mean within 5 %,
-/// variability within 15 %, quantiles within 25 % or one whole unit; the extremes, of which a
-/// recording has but one sample, within a factor.
+/// The figures in which a synthetic trace must agree with its recording. The mean is within 5 %,
+/// variability within 15 %, quantiles within 25 % or one whole unit. The extremes are within a
+/// factor, because a recording has but one sample of them.
 pub fn compare(recorded: &Stats, synthetic: &Stats) -> Vec<Figure> {
     const MEAN: Agreement = Agreement::factor(1.05);
     const VARIATION: Agreement = Agreement::factor(1.15);

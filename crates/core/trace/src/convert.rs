@@ -5,11 +5,11 @@ use alcc_units::{Bytes, Span};
 use std::io::Write;
 
 impl Trace {
-    /// From packet arrivals: each line a time in `unit`s (fractions allowed) and, after a comma or
-    /// white space, the packet's bytes; without these it counts as `size`. A first line that begins
-    /// with a letter is a header; lines that begin with `#` are comments. Times count from the
-    /// earliest; arrivals may be out of order. Bytes are gathered into opportunities of 1500, each
-    /// at the time of the packet that completes it.
+    /// From packet arrivals. Each line has a time in `unit`s (fractions allowed). After a comma or
+    /// white space come the packet's bytes; without these it counts as `size`. A first line that
+    /// begins with a letter is a header; lines that begin with `#` are comments. Times count from
+    /// the earliest; arrivals may be out of order. Bytes are gathered into opportunities of 1500,
+    /// each at the time of the packet that completes it.
     ///
     /// # Errors
     /// Line and reason; also arrivals that last less than 1 ms or do not fill one opportunity.
@@ -57,9 +57,9 @@ impl Trace {
         Self::new(out.times)
     }
 
-    /// From throughput over time: each line the start of an interval in seconds and its rate in
-    /// Mbit/s, separated by a comma or white space. A rate holds until the next line's time, the
-    /// last one as long as the one before it (1 s if it is alone). Header and comments as in
+    /// From throughput over time. Each line has the start of an interval in seconds and its rate in
+    /// Mbit/s. A comma or white space separates them. A rate holds until the next line's time. The
+    /// last one holds as long as the one before it (1 s if it is alone). Header and comments as in
     /// [`Trace::from_packets`].
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Trace {
 
     /// Writes throughput over time as `seconds,mbps` with a header line, one line per complete
     /// `bin` (whole milliseconds, at least 1). What stands at a bin's edge belongs to the later
-    /// bin, but for the very last opportunity, which would have none.
+    /// bin. The very last opportunity is an exception, because it would have none.
     ///
     /// # Errors
     /// What the writer says.

@@ -5,8 +5,8 @@ use alcc_units::Time;
 /// The opportunities of a repeated trace in order: an endless iterator, and random access by
 /// number.
 ///
-/// As in Mahimahi the period is the last opportunity's time, so that a trace which begins at 0 has
-/// two opportunity groups at the seam: the last of one round and the first of the next.
+/// As in Mahimahi the period is the last opportunity's time. So a trace that begins at 0 has two
+/// opportunity groups at the seam. They are the last of one round and the first of the next.
 #[derive(Clone, Debug)]
 pub struct Opportunities {
     trace: Trace,

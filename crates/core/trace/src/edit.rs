@@ -24,8 +24,8 @@ impl Trace {
     }
 
     /// The opportunities from `from` to `from + length`, both included and rounded down to
-    /// milliseconds, as a trace of its own that begins at 0. The trace repeats as often as that
-    /// takes. The period is the last opportunity's time, so it is shorter than `length` by the time
+    /// milliseconds. They become a trace that begins at 0. The trace repeats as often as that
+    /// takes. The period is the last opportunity's time. So it is shorter than `length` by the time
     /// that passes without one at the end.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Trace {
         Self::new(times)
     }
 
-    /// The same trace, begun at the first opportunity at or after `at`: what comes before follows
+    /// The same trace, begun at the first opportunity at or after `at`. What comes before follows
     /// at the end, and the period stays.
     #[must_use]
     pub fn begun_at(&self, at: Span) -> Self {

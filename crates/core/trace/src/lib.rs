@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Traces of links whose capacity changes all the time.
 //!
-//! A trace is a list of *delivery opportunities*: moments at which the link could have delivered
-//! one packet of [`OPPORTUNITY`] bytes. The file format is Mahimahi's: one line per opportunity,
-//! whole milliseconds since the start, never decreasing; the last line is also the length of the
-//! trace, which then repeats from the start.
+//! A trace is a list of *delivery opportunities*. These are moments at which the link could have
+//! delivered one packet of [`OPPORTUNITY`] bytes. The file format is Mahimahi's. It has one line
+//! per opportunity, in whole milliseconds since the start, never decreasing. The last line is also
+//! the length of the trace, which then repeats from the start.
 //!
 //! Start with [`Trace`]; [`Trace::cursor`] is what a link model walks along. [`Trace::stats`]
 //! measures one, [`scenario`] names a synthetic one.

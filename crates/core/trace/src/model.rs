@@ -15,10 +15,10 @@
 //!    than a packet waits for the next.
 //! 4. **Outages.** Spread over the time with jitter; shortest length plus an exponential excess.
 //!
-//! The slow layers are drawn in blocks of [`BLOCK`] and each block is brought to the model's mean
-//! and spread, so that every seed is the same scenario: another course, the same statistics.
-//! Whatever the length asked for, a trace is a prefix of the longer trace of the same seed (but for
-//! the last opportunity, which marks the end).
+//! The slow layers are drawn in blocks of [`BLOCK`]. Each block is brought to the model's mean and
+//! spread. So every seed is the same scenario: another course, the same statistics. For any length,
+//! a trace is a prefix of the longer trace of the same seed. Only the last opportunity differs,
+//! because it marks the end.
 use crate::{MAX_OPPORTUNITIES, OPPORTUNITY, Trace};
 use alcc_units::{Rng, Span};
 
@@ -91,8 +91,8 @@ pub struct Model {
     pub level: Level,
     /// The rate over tens to hundreds of milliseconds.
     pub fading: Swing,
-    /// Where the rate turns from exponential to linear, above 0: 4 is sharp (a fade by one mean
-    /// leaves 17 %), 1 soft.
+    /// Where the rate turns from exponential to linear, above 0. 4 is sharp (a fade by one mean
+    /// leaves 17 %), 1 is soft.
     pub bend: f64,
     /// When the scheduler serves the user.
     pub gaps: Gaps,
@@ -223,9 +223,8 @@ impl Gaps {
 }
 
 impl Outages {
-    /// Start and end within a block, ms, in order. Their number is fixed and they are stratified in
-    /// place and length, because a few random ones in a block would make every seed another
-    /// scenario.
+    /// Start and end within a block, ms, in order. Their number is fixed, and they are stratified
+    /// in place and length. A few random ones in a block would make every seed another scenario.
     fn place(self, rng: &mut Rng) -> Vec<(u32, u32)> {
         let blocks_per_minute = 60_000.0 / f64::from(BLOCK_MS);
         let count = libm::round(self.per_minute / blocks_per_minute).clamp(0.0, 3000.0) as usize;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reading and writing the Mahimahi form. Stricter than needed nowhere, looser than Mahimahi in two
-//! places: white space around a number (so that CRLF files can be read) and empty lines at the very
-//! end.
+//! Reading and writing the Mahimahi form. It is nowhere stricter than needed. It is looser than
+//! Mahimahi in two places. One is white space around a number, so that CRLF files can be read. The
+//! other is empty lines at the very end.
 use crate::{MAX_OPPORTUNITIES, Trace, TraceError};
 use std::io::{BufRead, Read, Write};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How far simple predictors see (Zaki et al., SIGCOMM 2015, section 3): why an algorithm for such
-//! links measures rather than predicts.
+//! How far simple predictors see (Zaki et al., SIGCOMM 2015, section 3). It shows why an algorithm
+//! for such links measures rather than predicts.
 use crate::Trace;
 use alcc_units::Span;
 
@@ -22,8 +22,8 @@ pub struct PredictionError {
     pub mean: f64,
     /// The straight line through the last ten by least squares, not below zero.
     pub linear: f64,
-    /// The best that can be said from the newest window alone by a linear rule that knows the whole
-    /// trace's mean and autocorrelation.
+    /// The best that a linear rule can say from the newest window alone. It knows the whole trace's
+    /// mean and autocorrelation.
     pub k_step: f64,
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The synthetic traces that the project ships: names and parameters. The seven names of the Verus
 //! paper (Zaki et al., SIGCOMM 2015, section 5.3) come first. Where a public recording of that
-//! scenario exists, `recording` names it and the parameters were fitted to its statistics;
-//! `alcc trace calibrate` prints both sides. The other ones are plausible neighbours of those: same
+//! scenario exists, `recording` names it. The parameters were fitted to its statistics, and `alcc
+//! trace calibrate` prints both sides. The other ones are plausible neighbours of those: same
 //! network, less movement. No recorded data is contained here. The last three are of other radios:
 //! plausible rates, with the published delays of their radio links on top.
 use crate::model::{Gaps, Level, Model, Outages, Swing};
@@ -20,8 +20,8 @@ pub struct Scenario {
     pub recording: Option<&'static str>,
     /// Parameters of the generator.
     pub model: Model,
-    /// What the radio link adds to the delivery opportunities, as the option `--radio` writes it;
-    /// first towards the client, then from it. Recordings of opportunities hide it.
+    /// What the radio link adds to the delivery opportunities, as the option `--radio` writes it.
+    /// First towards the client, then from it. Recordings of opportunities hide it.
     pub radio: [&'static [&'static str]; 2],
 }
 

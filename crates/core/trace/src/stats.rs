@@ -69,8 +69,8 @@ pub struct Stats {
     /// From a millisecond with an opportunity to the next such millisecond, in ms.
     pub gaps: Distribution,
     /// Opportunities per burst. A burst is a run of opportunities in the same or adjacent
-    /// milliseconds: what a receiver sees of the base station's scheduler (Zaki et al., SIGCOMM
-    /// 2015, section 3).
+    /// milliseconds. It is what a receiver sees of the base station's scheduler (Zaki et al.,
+    /// SIGCOMM 2015, section 3).
     pub bursts: Distribution,
     /// From the end of a burst to the start of the next, in ms.
     pub between_bursts: Distribution,
@@ -165,7 +165,7 @@ impl Trace {
     }
 
     /// Coefficient of variation (population standard deviation / mean) of the capacity in complete
-    /// windows of this length; `None` with fewer than two windows, or if they hold nothing.
+    /// windows of this length. `None` with fewer than two windows, or if they hold nothing.
     pub fn variation(&self, window: Span) -> Option<f64> {
         let (mut n, mut sum, mut squares) = (0u64, 0u128, 0u128);
         for count in self.windows(window) {

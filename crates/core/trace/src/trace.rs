@@ -41,10 +41,10 @@ impl Trace {
         })
     }
 
-    /// A trace with evenly spread opportunities, one second long (as long as one opportunity takes
-    /// if that is longer), right to half an opportunity per second. `None` if one opportunity takes
-    /// longer than 2^32 ms or a second holds more than [`MAX_OPPORTUNITIES`]. A link of fixed rate
-    /// needs no trace; this is for what takes only traces.
+    /// A trace with evenly spread opportunities, right to half an opportunity per second. It is one
+    /// second long, or as long as one opportunity takes if that is longer. `None` if one
+    /// opportunity takes longer than 2^32 ms or a second holds more than [`MAX_OPPORTUNITIES`]. A
+    /// link of fixed rate needs no trace; this is for what takes only traces.
     pub fn constant(rate: Rate) -> Option<Self> {
         let bits = OPPORTUNITY.get() * 8;
         if rate.as_bps() < bits {

@@ -91,7 +91,7 @@ pub fn want_number(text: &str) -> String {
         .fold(text, |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
-/// A number and its unit, scaled; `None` if either can't be read or the result is not a whole
+/// A number and its unit, scaled. `None` if either can't be read or the result is not a whole
 /// in-range number.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let split = text

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BBR version 1: a model of the path, its delivery rate and its smallest RTT, instead of a
-//! reaction to loss. Cardwell et al., ACM Queue 14(5), 2016, in the form of Linux (`tcp_bbr`).
+//! BBR version 1. It has a model of the path, its delivery rate and its smallest RTT. It does not
+//! react to loss. Cardwell et al., ACM Queue 14(5), 2016, in the form of Linux (`tcp_bbr`).
 //!
 //! It paces at the largest delivery rate of the last ten round trips and keeps two bandwidth-delay
-//! products in flight. In a cycle of eight it sends faster for one smallest RTT to see whether
-//! there is more, and slower for another to drain what that has queued. Every ten seconds without a
-//! smaller RTT it keeps four packets in flight for 200 ms, to see the empty path.
+//! products in flight. In a cycle of eight it sends faster for one smallest RTT, to see whether
+//! there is more. For another it sends slower, to drain what that has queued. After ten seconds
+//! without a smaller RTT it keeps four packets in flight for 200 ms. So it sees the empty path.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -23,9 +23,9 @@
 //! of the window is one packet, and it comes back with the first acknowledgement. **Differs from
 //! the paper**: as Linux does, the window is extended by what acknowledgements hold back.
 //!
-//! **Known weakness**: it keeps up to a bandwidth-delay product in the queue beside others and does
-//! not yield to loss; on links whose rate varies within ten round trips it sends at the rate of the
-//! best of them, and queues.
+//! **Known weakness**: it keeps up to a BDP in the queue beside others and does not yield to loss.
+//! Some links vary their rate within ten round trips. There it sends at the rate of the best of
+//! them, and queues.
 use crate::parts::{
     AckAggregation, FullPipe, MinRtt, ProbeRttTimer, RateSample, first_rate, pacing_rate, quantum,
     segments, window_bytes,

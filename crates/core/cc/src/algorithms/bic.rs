@@ -2,8 +2,8 @@
 //! BIC: a binary search for the window of the last loss, then probing beyond it. Xu, Harfoush and
 //! Rhee, INFOCOM 2004, in the form of Linux (`tcp_bic`, the same constants from 2.6.24 on).
 //!
-//! Below the window of the last loss the step is a quarter of the distance to it, above it the
-//! steps grow again; both are at most 16 packets per round trip. Small windows grow as Reno's.
+//! Below the window of the last loss the step is a quarter of the distance to it. Above it the
+//! steps grow again. Both are at most 16 packets per round trip. Small windows grow as Reno's.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -23,8 +23,8 @@
 //! not grow unless it was what limited the sender.
 //!
 //! **Known weakness**: fills every buffer and takes more than its share beside Reno; CUBIC replaced
-//! it for that. Where each segment is acknowledged the ratio settles at 31/16, by rounding, and the
-//! window grows nearly twice as fast as meant.
+//! it for that. Where each segment is acknowledged, the ratio settles at 31/16, by rounding. The
+//! window then grows nearly twice as fast as meant.
 use crate::parts::{AckRatio, Counting, Credit, Growth, LossBased, UNLIMITED, Window, segments};
 use crate::{AckBatch, Algorithm, Build, Controller, Cx, Options, SpecError};
 use alcc_units::{Span, Time};

@@ -154,7 +154,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
 }
 
 impl Budget {
-    /// Takes the RTTs in. True if the first packet had waited behind none of ours.
+    /// Takes the RTTs in. True if the first packet had waited behind no packet of its flow.
     fn look(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) -> bool {
         let now = cx.now;
         let mut starved = None;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! C4, Christian's Congestion Control Code: a nominal rate, and a nominal largest RTT that counts
-//! the jitter of the path in. draft-huitema-ccwg-c4-spec, the text of 2026 with its reaction to
-//! ECN.
+//! C4, Christian's Congestion Control Code. It has a nominal rate, and a nominal largest RTT with
+//! the jitter of the path. Source: draft-huitema-ccwg-c4-spec, the text of 2026 with its reaction
+//! to ECN.
 //!
 //! It sends at the nominal rate, with as much in flight as that rate delivers within the nominal
 //! largest RTT. Every four round trips it pushes for one, then holds back for one and looks whether
@@ -26,12 +26,13 @@
 //! **Differs from the draft**: three of its formulas are read as their text says. The nominal rate
 //! rises if the estimate is *above* it. The decrease by delay is the excess over the sum of RTT and
 //! threshold, divided by the threshold. The push after one that succeeded is 17/16 + 3/16 (1 -
-//! marks / threshold), which is its 5/4. Until something arrives after a timeout two packets may be
-//! in flight: QUIC sends so many probes, and our host gives all the others up. The rate of the
+//! marks / threshold), which is its 5/4. Until something arrives after a timeout, two packets may
+//! be in flight. QUIC sends so many probes; the host here gives up all the others. The rate of the
 //! outgoing interface is not known, so the first window is not paced.
 //!
-//! **Known weakness**: its largest RTT includes a queue of its own making up to 250 ms. On a cellular
-//! link that falls by half within a second it keeps its rate until that queue stands, and longer.
+//! **Known weakness**: its largest RTT includes a queue of its own making up to 250 ms. A cellular
+//! link may fall by half within a second. It then keeps its rate until that queue stands, and
+//! longer.
 use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE, segments, window_bytes};
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,

@@ -4,8 +4,8 @@
 //!
 //! The queueing delay is the smallest RTT of the last moments above the smallest RTT of the last
 //! ten seconds. The target rate is 1/(delta * queueing delay); every acknowledgement moves the
-//! window by v/(delta * window) packets towards it, where the velocity v doubles while the
-//! direction holds. The queue empties every few round trips, and that keeps the minimum true.
+//! window towards it by v/(delta * window) packets. The velocity v doubles while the direction
+//! holds. The queue empties every few round trips, and that keeps the minimum true.
 //!
 //! | constant | `tuned` | `paper` | source |
 //! |---|---|---|---|
@@ -24,13 +24,15 @@
 //! `original` (genericCC with `auto:0.5`) and `mvfst` are frozen in files of their own, with their
 //! constants.
 //!
-//! **Differs from the paper** (all profiles): v is at most delta * w, so one packet moves the window by one packet at most;
-//! the window does not grow unless it limited the sender; more than 30 % loss takes 30 % off the
-//! window (genericCC). `tuned` besides: see [`settings::Settings::TUNED`].
+//! **Differs from the paper** (all profiles): v is at most delta * w. So one packet moves the
+//! window by one packet at most. The window does not grow unless it limited the sender. More than
+//! 30 % loss takes 30 % off the window (genericCC). `tuned` besides: see
+//! [`settings::Settings::TUNED`].
 //!
-//! **Known weakness**: an error e of the queueing delay bounds the rate at 1/(delta * e) (Arun et al., SIGCOMM 2022);
-//! `paper` takes a path whose queue never empties for a longer one after ten seconds, `tuned` one
-//! whose queue others hold; `auto` takes a drop of capacity for a competitor.
+//! **Known weakness**: an error e of the queueing delay bounds the rate at 1/(delta * e) (Arun et
+//! al., SIGCOMM 2022). After ten seconds `paper` takes a path whose queue never empties for a
+//! longer one. `tuned` does so where others hold the queue. `auto` takes a drop of capacity for a
+//! competitor.
 mod controller;
 mod mvfst;
 mod original;

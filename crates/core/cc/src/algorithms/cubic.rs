@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CUBIC: after a loss the window returns to where it was along a cubic of time, lingers there,
+//! CUBIC: after a loss the window returns to where it was along a cubic of time. It lingers there,
 //! then probes beyond. RFC 9438.
 //!
-//! The growth depends on time, not on the RTT; where Reno would be faster, it follows Reno. Forms:
-//! `linux` (integers, as the kernel since 4.1, with HyStart), `linux-3.16` (the kernel of the Verus
-//! paper), `linux-2.6.24` (CUBIC 2.1, the HSDPA paper) and `rfc9438` (the text).
+//! The growth depends on time, not on the RTT; where Reno would be faster, it follows Reno. It has
+//! four forms. `linux` uses integers, as the kernel since 4.1, with HyStart. `linux-3.16` is the
+//! kernel of the Verus paper. `linux-2.6.24` is CUBIC 2.1, of the HSDPA paper. `rfc9438` is the
+//! text.
 //!
 //! | constant | `rfc9438` | `linux` | `linux-3.16` | `linux-2.6.24` | source |
 //! |---|---|---|---|---|---|
@@ -20,11 +21,11 @@
 //! | a mistaken loss is undone to | before | before | before | the window of the loss before, converged | tcp_cubic |
 //!
 //! **Differs from the originals**: the integer forms take cube roots exactly rounded, not by table
-//! (0.2 %); their HyStart has no allowance for segmentation offload. Recovery is shaped by the
+//! (0.2 %). Their HyStart has no allowance for segmentation offload. Recovery is shaped by the
 //! host.
 //!
-//! **Known weakness**: fills every buffer, on cellular links for seconds; HyStart's delay test
-//! takes radio jitter above 4 ms for queueing and ends slow start early (`hystart=off`).
+//! **Known weakness**: fills every buffer, on cellular links for seconds. HyStart's delay test
+//! takes radio jitter above 4 ms for queueing. So it ends slow start early (`hystart=off`).
 mod linux;
 mod rfc9438;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A fixed window: the example to copy, and the window of the ALCC paper's figures 1 and 2 (static,
-//! or drawn at random at intervals).
+//! A fixed window: the example to copy. It is also the window of the ALCC paper's figures 1 and 2,
+//! static or drawn at random at intervals.
 //!
 //! | constant | value | source |
 //! |---|---|---|

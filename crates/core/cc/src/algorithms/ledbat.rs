@@ -3,7 +3,7 @@
 //! draft-irtf-iccrg-ledbat-plus-plus (-06), which improves RFC 6817.
 //!
 //! The queueing delay is what the RTT has beyond the smallest of ten minutes. Below the target the
-//! window grows by a fraction of a packet per round trip, above it it shrinks in proportion to the
+//! window grows by a fraction of a packet per round trip. Above it, it shrinks in proportion to the
 //! excess, by half at most. Slow start ends at three quarters of the target. From time to time it
 //! withdraws to two packets for two round trips, to see the path without itself.
 //!
@@ -18,11 +18,11 @@
 //! | base | smallest of 10 one-minute slots | RFC 6817, section 4.2 |
 //! | initial and smallest window; decrease on loss | 2 packets; 1/2 | section 4.3; RFC 6817 |
 //!
-//! **Differs from the draft**: the length of a slowdown counts from its beginning until slow start
-//! has brought the window back; the base is a sliding minimum of ten minutes.
+//! **Differs from the draft**: a slowdown counts from its beginning until slow start has brought
+//! the window back. The base is a sliding minimum of ten minutes.
 //!
 //! **Known weakness**: a late-comer takes the standing queue of an earlier flow for the base until
-//! that one withdraws; on a radio link jitter above the target holds it at its smallest window.
+//! that one withdraws. On a radio link, jitter above the target holds it at its smallest window.
 use crate::parts::{Growth, LossBased, Window, WindowedMin};
 use crate::{Algorithm, Build, Controller, Cx, Event, Options, Packet, SpecError};
 use alcc_units::{Span, Time};

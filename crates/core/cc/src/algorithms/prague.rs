@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Prague: answers marks by how many there are, as DCTCP does, and losses as Reno does.
-//! draft-briscoe-iccrg-prague-congestion-control-04 (July 2024); RFC 9331, section 4.
+//! Prague answers marks by how many there are, as DCTCP does. It answers losses as Reno does.
+//! Source: draft-briscoe-iccrg-prague-congestion-control-04 (July 2024); RFC 9331, section 4.
 //!
-//! The marked share of what arrives is averaged; a round trip with marks takes away half of that
+//! The marked share of what arrives is averaged. A round trip with marks takes away half of that
 //! share of the window. Only what arrives without a mark makes the window grow. Below 25 ms a flow
 //! grows as if its round trip took that long.
 //!
@@ -17,10 +17,10 @@
 //! | pace: slow start, then | 2 windows per round trip, then 1 | section 2.4.1 |
 //! | initial window | 10 packets | RFC 6928 |
 //!
-//! **Differs from the draft**: packets are sent as ECT(0), since no queue here is an L4S one, and
-//! marks of a classic queue are still answered by their share; so beside Cubic behind CoDel it
-//! takes more than its part. The virtual RTT holds from the start, not after 500 round trips. A
-//! loss shortly after marks is answered in full. The window is reduced once per window of data.
+//! **Differs from the draft**: packets are sent as ECT(0), since no queue here is an L4S one. Marks
+//! of a classic queue are still answered by their share. So beside Cubic behind CoDel it takes more
+//! than its part. The virtual RTT holds from the start, not after 500 round trips. A loss shortly
+//! after marks is answered in full. The window is reduced once per window of data.
 //!
 //! **Known weakness**: without marks on the path it is Reno, and fills every buffer.
 use crate::parts::{Growth, LossBased, Window};

@@ -2,9 +2,9 @@
 //! NewReno: additive increase, multiplicative decrease. RFC 5681 (window), RFC 6582 (one reduction
 //! per loss episode).
 //!
-//! One packet more per round trip, half of the window on loss; slow start doubles per round trip
-//! below the threshold. Loss detection and the shape of recovery belong to the host (proportional
-//! rate reduction, RFC 6937).
+//! The window grows by one packet per round trip, and halves on loss. Below the threshold, slow
+//! start doubles it per round trip. Loss detection and the shape of recovery belong to the host
+//! (proportional rate reduction, RFC 6937).
 //!
 //! | constant | `linux` | `linux-3.16` | `linux-2.6.24` | `windows7-newreno` | source |
 //! |---|---|---|---|---|---|
@@ -16,7 +16,7 @@
 //! | smallest threshold; after a timeout | 2; 1 packet | same | same | same | RFC 5681, eq. 4, section 3.1 |
 //!
 //! **Differs from the text**: growth counts acknowledged segments, not acknowledgements (RFC 3465,
-//! unlimited); the window does not grow unless it was what limited the sender. What else these
+//! unlimited). The window does not grow unless it was what limited the sender. What else these
 //! systems differ in (loss detection, the shape of recovery, timers) is the host's.
 //!
 //! **Known weakness**: fills every buffer; one lost packet per window at random holds it at
@@ -186,8 +186,8 @@ mod tests {
         assert_eq!(b.window(), 10.0);
     }
 
-    /// One packet in 600 is lost: the window saws between 20 and 40 packets, sqrt(3/2 * 600) = 30
-    /// on average (Mathis et al., 1997).
+    /// One packet in 600 is lost, so the window saws between 20 and 40 packets. On average it is
+    /// sqrt(3/2 * 600) = 30 (Mathis et al., 1997).
     #[test]
     fn the_mean_window_of_periodic_loss() {
         let mut b = Bench::of("reno");

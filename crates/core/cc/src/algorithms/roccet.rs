@@ -4,8 +4,8 @@
 //!
 //! The relative RTT, how far it is above the smallest, is averaged. Slow start ends when that
 //! average is above its bound and acknowledgements no longer come faster. Later the average above
-//! its bound is a congestion event, if more was sent than came back. Every five seconds without a
-//! smaller RTT half of the window is held back to see the path with less queue.
+//! its bound is a congestion event, if more was sent than came back. After five seconds without a
+//! smaller RTT, half of the window is held back. So it sees the path with less queue.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -19,10 +19,10 @@
 //! | window meanwhile | 1/2, 1/3 if it was not what limited, 10 packets at least | module |
 //! | curve of growth | `cubic` of Linux without HyStart | paper, section on ORBITER |
 //!
-//! **Differs from the module**: RTTs count per acknowledged packet, sent and received in packets,
-//! and a loss while the smallest RTT is looked for takes the small window down, not the old one.
-//! The old window is not restored then. Acknowledgements left over from slow start are not carried
-//! over.
+//! **Differs from the module**: RTTs count per acknowledged packet, and sent and received count in
+//! packets. While the smallest RTT is looked for, a loss takes the small window down, not the old
+//! one. The old window is not restored then. Acknowledgements left over from slow start are not
+//! carried over.
 //!
 //! **Known weakness**: its bound is twice the smallest RTT, so a path of 100 ms keeps 100 ms of
 //! queue. While others fill the buffer the smallest RTT is theirs, and the bound rises with it.

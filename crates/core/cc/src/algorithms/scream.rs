@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SCReAMv2, as far as a byte stream has it: a reference window with a target for the queueing
-//! delay. draft-johansson-ccwg-rfc8298bis-screamv2, sections "Reaction to Delay, Packet Loss and
-//! ECN-CE" and "Reference Window Update".
+//! delay. The text is draft-johansson-ccwg-rfc8298bis-screamv2. Its sections are "Reaction to
+//! Delay, Packet Loss and ECN-CE" and "Reference Window Update".
 //!
-//! A queue of more than half of the target counts as marks that L4S would set: more of them the
-//! nearer the average is to the target. The window grows by a segment per round trip and, the
-//! longer nothing happened, by a share of itself; it grows slowly near the window of the last
-//! congestion.
+//! A queue of more than half of the target counts as marks that L4S would set. There are more of
+//! them the nearer the average is to the target. The window grows by a segment per round trip. The
+//! longer nothing happened, it also grows by a share of itself. It grows slowly near the window of
+//! the last congestion.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -25,12 +25,12 @@
 //! | memory of the smallest RTT | 10 minutes | RFC 6817, section 2.2 |
 //!
 //! **Differs from the draft**: the RTT stands for the one-way delay. There are no frames, so their
-//! size is 1 and the target for the media rate is the window per round trip. Marks are those of
-//! RFC 3168, not of L4S. The target of the delay does not rise beside others. The segment of the
-//! path takes the place of 1000 bytes. A timeout counts as a loss. Of the two head rooms that it
-//! names, 1.1 and 2, the smaller one holds.
+//! size is 1. The target for the media rate is the window per round trip. Marks are those of RFC
+//! 3168, not of L4S. The target of the delay does not rise beside others. The segment of the path
+//! takes the place of 1000 bytes. A timeout counts as a loss. Of the two head rooms that it names,
+//! 1.1 and 2, the smaller one holds.
 //!
-//! **Known weakness**: it begins with two packets and has no slow start, so a fast path is filled
+//! **Known weakness**: it begins with two packets and has no slow start. So it fills a fast path
 //! after many round trips. Beside a flow that fills the queue it yields down to its smallest
 //! window.
 use crate::parts::{MAX_PACING_RATE, MAX_WINDOW, WindowedMin, rto};
@@ -122,7 +122,7 @@ impl Scream {
         }
     }
 
-    /// Shares of the window that losses, marks and a queue (seconds) leave; `None`: none of them,
+    /// Shares of the window that losses, marks and a queue (seconds) leave. `None`: none of them,
     /// or too soon after the last time.
     fn left(&self, now: Time, lost: bool, marked: bool, queue: f64) -> Option<f64> {
         let pause = self.rtt.smoothed.min(VIRTUAL_RTT);

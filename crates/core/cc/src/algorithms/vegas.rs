@@ -2,9 +2,10 @@
 //! Vegas: a window that keeps two to four packets of its own in the queue. Brakmo, O'Malley and
 //! Peterson, SIGCOMM 1994, in the form of Linux (`tcp_vegas`).
 //!
-//! The smallest RTT ever is that of the empty path. Once per round trip, the smallest RTT of the
-//! round against it tells how many packets of the window wait in the queue. Too many: one packet
-//! less; too few: one more; slow start ends when the queue begins to form. On loss it is Reno.
+//! The smallest RTT ever is that of the empty path. Once per round trip, it compares that with the
+//! smallest RTT of the round. The difference tells how many packets of the window wait in the
+//! queue. Too many: one packet less; too few: one more; slow start ends when the queue begins to
+//! form. On loss it is Reno.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -15,14 +16,14 @@
 //! | initial window; decrease | 10 packets; 1/2 | RFC 6928; RFC 5681, eq. 4 |
 //!
 //! **Differs from the paper** (as Linux does): packets in the queue are w (RTT - base)/base instead
-//! of w (RTT - base)/RTT; the RTT is the smallest of the round; slow start doubles in every round,
-//! not in every other; there is no early retransmission. **Differs from Linux**: the window does
-//! not grow unless it was what limited the sender; samples count per packet, not per
-//! acknowledgement; after a timeout the delay counts at once, not when all is repaired.
+//! of w (RTT - base)/RTT. The RTT is the smallest of the round. Slow start doubles in every round,
+//! not in every other. There is no early retransmission. **Differs from Linux**: the window does
+//! not grow unless it was what limited the sender. Samples count per packet, not per
+//! acknowledgement. After a timeout the delay counts at once, not when all is repaired.
 //!
-//! **Known weakness**: a base RTT caught in a quiet moment of a jittery radio link, or before the
-//! path became longer, makes jitter look like a queue: it starves. Beside Reno or Cubic, and with
-//! traffic in the other direction, it yields.
+//! **Known weakness**: the base RTT may come from a quiet moment of a jittery radio link. Or the
+//! path became longer since. Jitter then looks like a queue, and it starves. Beside Reno or Cubic,
+//! and with traffic in the other direction, it yields.
 use crate::parts::{Growth, LossBased, MIN_SSTHRESH, Window, segments};
 use crate::{AckBatch, Algorithm, Build, Controller, Cx, Event, Options, Packet, Pn, SpecError};
 use alcc_units::Span;

@@ -2,7 +2,7 @@
 //! Westwood+: Reno that measures, and after a loss resumes with what the empty path would hold.
 //! Grieco and Mascolo, ACM CCR 2004, in the form of Linux (`tcp_westwood`).
 //!
-//! The delivery rate is measured once per round trip and filtered twice; times the smallest RTT it
+//! The delivery rate is measured once per round trip and filtered twice. Times the smallest RTT it
 //! is the window that needs no queue. It becomes the window and the threshold when a loss has been
 //! repaired, and the threshold after a timeout.
 //!
@@ -15,12 +15,12 @@
 //! | during recovery, `linux-2.6.24` | the measured product, at most Reno's half | tcp_westwood_bw_rttmin as min_cwnd |
 //! | initial window, packets | 10; `linux-2.6.24` 3 | RFC 6928; RFC 3390 |
 //!
-//! **Differs from the paper**: as Linux does, the first sample sets both filters, and a timeout
-//! makes the smallest RTT be learned anew. **Differs from Linux**: bytes are counted as the host
-//! delivers them (selective acknowledgements included); the window does not grow unless it was what
-//! limited the sender.
+//! **Differs from the paper**: as in Linux, the first sample sets both filters. After a timeout the
+//! smallest RTT is learned anew. **Differs from Linux**: bytes are counted as the host delivers
+//! them (selective acknowledgements included). The window does not grow unless it was what limited
+//! the sender.
 //!
-//! **Known weakness**: between losses it fills every buffer, like Reno; on a path whose rate has
+//! **Known weakness**: between losses it fills every buffer, like Reno. On a path whose rate has
 //! just dropped, the filters remember the old one.
 use super::reno::Reno;
 use crate::parts::{Growth, Kernel, LossBased, MIN_SSTHRESH, Window};

@@ -9,9 +9,9 @@ use alcc_units::{Bytes, Span, Time};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// An algorithm that panics when its host breaks the contract of [`Controller`]: what comes before
-/// what at one instant, time that goes back, batches that are empty or not ascending, totals that
-/// do not fit to the packets. Hosts are tested with it.
+/// An algorithm that panics when its host breaks the contract of [`Controller`]. It checks what
+/// comes before what at one instant, and that time never goes back. Batches must be ascending and
+/// not empty, and totals must fit to the packets. Hosts are tested with it.
 pub struct Checked {
     inner: Box<dyn Controller>,
     now: Time,

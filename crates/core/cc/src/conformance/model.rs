@@ -293,10 +293,10 @@ impl Model {
     }
 
     /// Two packets in one batch, or one after the other at the same time: the same window but for
-    /// aggregates. Both packets say the same of the path: two batches are two samples, and a choice
+    /// aggregates. Both packets say the same of the path. Two batches are two samples, and a choice
     /// among samples that differ may fall on the first. Neither is marked: a mark is answered once,
-    /// by what is known then. Where one of both ways changes the algorithm's mode nothing is
-    /// compared: a batch is one step of a machine of states, and two packets are two steps. Nor
+    /// by what is known then. Where one of both ways changes the algorithm's mode, nothing is
+    /// compared. A batch is one step of a machine of states, and two packets are two steps. Nor
     /// where recovery ends: its window follows from all that is known then. Nor where the window is
     /// used by both packets, but not by the second alone (RFC 9002, section 7.8).
     pub(super) fn split(&self) -> Result<(), String> {

@@ -42,8 +42,8 @@ pub struct Scenario {
     pub other: Option<(Time, Rate, Span)>,
     /// Acknowledgements take up to so much longer, each by itself; they keep their order.
     pub jitter: Span,
-    /// Packets of somebody else that fill the queue at the start: so the path looks to who takes
-    /// over a connection in mid-life.
+    /// Packets of somebody else that fill the queue at the start. So the path looks when a
+    /// connection is taken over in mid-life.
     pub standing: usize,
     /// What each application has to send; `None`: as much as goes.
     pub offered: Option<Rate>,
@@ -78,8 +78,8 @@ pub struct FlowResult {
     pub delivered: Vec<(Time, Span)>,
     /// Packets refused by a full queue.
     pub dropped: u64,
-    /// The most that might have been in flight, as a multiple of what had been in flight until then
-    /// or of the first window, whichever is larger.
+    /// The most that might have been in flight. It is a multiple of what had been in flight until
+    /// then, or of the first window if that is larger.
     pub unproven: f64,
 }
 

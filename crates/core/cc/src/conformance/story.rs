@@ -77,8 +77,8 @@ fn week_long_round_trips() -> Vec<Operation> {
     all
 }
 
-/// Records of up to 8192 segments, so that 255 of them are two million; then losses, a timeout and
-/// ordinary packets.
+/// Records of up to 8192 segments, so that 255 of them are two million. Then come losses, a timeout
+/// and ordinary packets.
 fn million_packets() -> Vec<Operation> {
     let mut all = rounds(60, |i| {
         vec![

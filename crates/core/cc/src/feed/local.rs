@@ -3,8 +3,8 @@ use crate::{Controller, Header, Packet, Pn, Receiver, Report};
 use alcc_units::Time;
 use std::collections::VecDeque;
 
-/// A receiver module beside the sender, for a peer that knows nothing of it (plain TCP, QUIC):
-/// acknowledgements stand for arrivals.
+/// A receiver module beside the sender, for a peer that knows nothing of it (plain TCP, QUIC).
+/// Acknowledgements stand for arrivals.
 ///
 /// They come later than arrivals by the return path, as a report would. When they came within the
 /// time since the last reading is unknown. So counts per tick are off by the arrivals of one

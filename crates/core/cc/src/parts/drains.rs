@@ -24,10 +24,10 @@ pub enum Drained {
 
 /// The smallest RTT, and when to send less than the path holds so that it can be seen.
 ///
-/// Drains begin at multiples of three seconds of the host's clock, so the flows of one host do it
-/// together and all see the path empty. A flow takes part unless it has seen the path empty lately.
-/// A drain ends when a packet sent in it is back: a time would be wrong after an outage. The
-/// smallest RTT rises only after a drain, so a standing queue cannot pass for a longer path by
+/// Drains begin at multiples of three seconds of the host's clock. So the flows of one host drain
+/// together, and all see the path empty. A flow takes part unless it has seen the path empty
+/// lately. A drain ends when a packet sent in it is back: a time would be wrong after an outage.
+/// The smallest RTT rises only after a drain, so a standing queue cannot pass for a longer path by
 /// waiting.
 #[derive(Clone, Debug, Default)]
 pub struct Drains {
@@ -91,7 +91,7 @@ impl Drains {
         self.held = held;
     }
 
-    /// The next multiple of the period begins a drain whatever was seen: the smallest RTT may be
+    /// The next multiple of the period begins a drain whatever was seen. The smallest RTT may be
     /// that of a queue.
     pub fn doubt(&mut self) {
         self.unsure = true;

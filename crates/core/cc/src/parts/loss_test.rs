@@ -6,8 +6,8 @@ use alcc_units::Time;
 const SHARE: f64 = 0.004;
 /// Packets over which it is averaged.
 const MEMORY: f64 = 512.0;
-/// A test lasts until so many losses would be expected if they went on as before, and so many
-/// packets at least.
+/// A test lasts until so many losses would be expected if they went on as before. It lasts for at
+/// least so many packets.
 const EXPECTED: f64 = 8.0;
 const LEAST: f64 = 64.0;
 /// With at most so many of those expected, sending less loses less. Of independent losses 1.4 % of
@@ -15,8 +15,8 @@ const LEAST: f64 = 64.0;
 const FEW: f64 = 2.0;
 /// What a test leaves of the rate that is delivered: less with each that found the path in turn.
 const PARTS: [f64; 3] = [1.0, 0.9, 0.8];
-/// After losses that went on, the next test waits so many times as long as this one took; twice as
-/// long with each in turn.
+/// After losses that went on, the next test waits so many times as long as this one took. It waits
+/// twice as long with each in turn.
 const PAUSE: u64 = 8;
 const LONGEST: u64 = 128;
 
@@ -147,8 +147,8 @@ mod tests {
 
     const MS: fn(u64) -> Time = Time::from_millis;
 
-    /// A packet per ms, of which `lost` says whether it is lost; what the test finds, and after how
-    /// many packets.
+    /// A packet per ms, of which `lost` says whether it is lost. Returns what the test finds, and
+    /// after how many packets.
     fn run(test: &mut LossTest, from: u64, mut lost: impl FnMut() -> bool) -> (Losses, u64) {
         for ms in from.. {
             let found = if lost() {

@@ -59,7 +59,7 @@ impl MinRtt {
     }
 }
 
-/// The dwell time of ProbeRTT: a span of time and a round trip, both from when the flight is small
+/// The dwell time of ProbeRTT: a span of time and a round trip. Both begin when the flight is small
 /// enough.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct ProbeRttTimer(Option<(Time, u64)>);

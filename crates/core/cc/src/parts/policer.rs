@@ -8,7 +8,7 @@ use alcc_units::{Bytes, Rate, Span, Time};
 const SHARE: f64 = 0.05;
 /// Losses with more queueing than this come from a buffer.
 const WAITING: Span = Span::from_millis(6);
-/// The delivered rate is measured over two round trips, and over so long at least; the larger of
+/// The delivered rate is measured over two round trips, and over so long at least. The larger of
 /// the last two counts.
 const MEASURED_OVER: Span = Span::from_millis(100);
 /// A rate that spared the losses is kept for so many round trips (48 in Linux' BBR),
@@ -21,8 +21,8 @@ const FREE: f64 = 2.0;
 /// Is somebody policing? Then packets are lost although nobody waits, and sending what is delivered
 /// loses less.
 ///
-/// The rate is a cap on what its user sends: the delivered rate, once losses without a queue have
-/// begun, and for as long as it spares them.
+/// The rate is a cap on what its user sends. It is the delivered rate, once losses without a queue
+/// have begun, and for as long as it spares them.
 #[derive(Clone, Debug)]
 pub struct Policer {
     test: LossTest,
@@ -142,9 +142,9 @@ mod tests {
 
     const RTT: Span = Span::from_millis(40);
 
-    /// A sender of a packet per half millisecond, or of its cap, for so many seconds; of each
-    /// packet `lose` is asked, with its time in ms. Returns the share that was lost and the packets
-    /// that arrived per ms, both of the last second.
+    /// A sender of a packet per half millisecond, or of its cap, for so many seconds. `lose`
+    /// decides about each packet, with its time in ms. Returns the share that was lost and the
+    /// packets that arrived per ms, both of the last second.
     fn run(
         policer: &mut Policer,
         seconds: u64,

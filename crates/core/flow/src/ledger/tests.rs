@@ -278,7 +278,7 @@ fn what_pacing_held_back_left_when_it_left() {
     assert_eq!(sent, [ms(5), ms(10), ms(15), ms(20)]);
 }
 
-/// 7,240 of 7,241 bytes are acknowledged, then the record of the last one is taken for lost: its
+/// 7,240 of 7,241 bytes are acknowledged. Then the record of the last one is taken for lost; its
 /// first 1,447 bytes have counted.
 #[test]
 fn what_has_arrived_of_a_lost_packet_counts_once() {
@@ -310,8 +310,8 @@ fn no_more_is_under_way_than_is_in_flight() {
 }
 
 proptest! {
-    /// A kernel that loses, repairs and repeats as it likes: every packet is given back once, as
-    /// arrived or as lost, what is delivered never shrinks, and in the end it is all.
+    /// A kernel that loses, repairs and repeats as it likes. Every packet is given back once, as
+    /// arrived or as lost. What is delivered never shrinks, and in the end it is all.
     #[test]
     fn losses_are_conserved(
         steps in prop::collection::vec((1u64..40_000, 0u64..8, 0u64..4, 0u64..8, 0u64..4), 1..120),
@@ -347,8 +347,8 @@ proptest! {
         prop_assert_eq!((ledger.under_way(), ledger.delivered()), (Bytes::ZERO, Bytes::new(written)));
     }
 
-    /// Whatever is written and acknowledged in whatever steps: every byte comes back at most once,
-    /// in order, never before it was sent, and what has not come back is in flight.
+    /// Bytes are written and acknowledged in any steps. Every byte comes back at most once, in
+    /// order, never before it was sent. What has not come back is in flight.
     #[test]
     fn bytes_are_conserved(steps in prop::collection::vec((0u64..200_000, 0u64..300_000, 0u64..50), 1..200)) {
         let mut ledger = Ledger::new(Time::ZERO, 0, 0);

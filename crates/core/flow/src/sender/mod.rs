@@ -21,8 +21,8 @@ use std::collections::VecDeque;
 const MAX_IN_FLIGHT: Bytes = Bytes::new(65_536 * 1500);
 /// Linux sizes the send buffer for two windows of segments that take this much memory each.
 const BUFFER_PER_SEGMENT: u64 = 2 * 4352;
-/// Extra delay of a tail loss probe for a single segment in flight: its ACK may be delayed (RFC
-/// 8985, section 7.2; TCP_RTO_MIN).
+/// Extra delay of a tail loss probe for a single segment in flight, whose ACK may be delayed. RFC
+/// 8985, section 7.2; TCP_RTO_MIN.
 const LONE_SEGMENT: Span = Span::from_millis(200);
 const TIMER_GRANULARITY: Span = Span::from_millis(2);
 
@@ -288,8 +288,8 @@ impl Sender {
         taken
     }
 
-    /// How much may be written now: free space in the send buffer, but not more unsent data than
-    /// the rules allow.
+    /// How much may be written now. It is the free space in the send buffer, but not more unsent
+    /// data than the rules allow.
     #[inline]
     pub fn free(&self) -> Bytes {
         let lowat = self.rules.notsent_lowat;

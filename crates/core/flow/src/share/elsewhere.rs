@@ -190,7 +190,8 @@ impl Group {
         self.others = Some(others);
     }
 
-    /// What the copies allow on average, each for its members that have data; `own` of ours have.
+    /// What the copies allow on average, each for its members that have data. In this copy `own`
+    /// members have.
     pub(super) fn on_average(&self, allowed: Allowance, own: u64) -> Allowance {
         let others = self.others.iter().flat_map(|others| others.heard.values());
         let mean = |ours: u64, theirs: &dyn Fn(&Tally) -> Option<u64>| {
@@ -262,7 +263,7 @@ impl Group {
             .change(number, |part| part.backlogged = backlogged);
     }
 
-    /// The oldest packets of a member in flight, by its own numbers: as many as there are between
+    /// The oldest packets of a member in flight, by its own numbers. There are as many as between
     /// what was counted and what was told, which goes on by them.
     fn oldest(&self, number: u64, counted: u64, told: &mut u64) -> Vec<Packet> {
         let mut due = counted.saturating_sub(*told);

@@ -2,9 +2,9 @@
 //! CoDel (Nichols, Jacobson, McGregor, Iyengar: RFC 8289, 2018).
 //!
 //! Looks at how long each packet has waited when it leaves. If all of them waited at least `target`
-//! for an `interval`, the queue is a standing one: packets are dropped from its head, ever closer
-//! together, until one has waited less. A packet that may be marked (ECT) is marked instead and
-//! passes (RFC 3168, section 5; Linux's codel_dequeue does the same).
+//! for an `interval`, the queue is a standing one. Packets are then dropped from its head, ever
+//! closer together, until one has waited less. A packet that may be marked (ECT) is marked instead
+//! and passes (RFC 3168, section 5). Linux's codel_dequeue does the same.
 //!
 //! | constant | value | where |
 //! |---|---|---|

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! FQ-CoDel (Hoeiland-Joergensen, McKenney, Taht, Gettys, Dumazet: RFC 8290, 2018).
 //!
-//! A queue with its own CoDel for each flow. They share the link by bytes (deficit round robin); a
+//! A queue with its own CoDel for each flow. They share the link by bytes (deficit round robin). A
 //! flow that has just begun to wait goes before flows that have waited for longer. Packets of one
 //! flow stay in order.
 //!
@@ -14,10 +14,10 @@
 //! | packets that may be marked are marked instead of dropped by CoDel | yes | section 5.2.6 |
 //! | dropped at once when full: half of the longest queue's bytes, at most 64 packets, from its head | | section 4.1 |
 //!
-//! Differs from the RFC: flows have numbers and need no hash, so that none share a queue unless
-//! there are more than `flows`: flow n has queue n modulo `flows`. CoDel looks at its own queue
-//! alone, as in RFC 8289; Linux lets every queue be a standing one as soon as more than a packet
-//! waits in all of them together.
+//! Differs from the RFC: flows have numbers and need no hash. So none share a queue unless there
+//! are more than `flows`: flow n has queue n modulo `flows`. CoDel looks at its own queue alone, as
+//! in RFC 8289. In Linux every queue can be a standing one if more than a packet waits in all of
+//! them together.
 use super::codel::{Codel, INTERVAL, TARGET};
 use super::droptail::Droptail;
 use super::{ECN, Enqueue, Queue, QueueKind, Queued};

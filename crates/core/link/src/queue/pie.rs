@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! PIE (Pan, Natarajan, Baker, White: RFC 8033, 2017).
 //!
-//! Every `update` a controller moves the drop probability by how far the queueing delay is from its
-//! target and by how it has changed; arriving packets are dropped with that probability. A burst
-//! after a quiet time passes untouched.
+//! Every `update` a controller moves the drop probability. It uses how far the queueing delay is
+//! from its target, and how it has changed. Arriving packets are dropped with that probability. A
+//! burst after a quiet time passes untouched.
 //!
 //! | constant | value | where |
 //! |---|---|---|
@@ -19,11 +19,11 @@
 //! | largest step from 10 % on | 2 % | section 5.5 |
 //!
 //! The delay is measured with timestamps: that of the packet that left last, 0 when none is left
-//! behind it. The RFC's other way, length over departure rate (section 5.2), takes the silence of a
-//! cellular link for a low rate.
+//! behind it. The RFC's other way is length over departure rate (section 5.2). It takes the silence
+//! of a cellular link for a low rate.
 //!
-//! Differs from the RFC: always active (section 5.3 is optional, and Linux has left it out as
-//! well); limits as for `droptail`.
+//! Differs from the RFC: it is always active; section 5.3 is optional, and Linux has left it out as
+//! well. Its limits are as for `droptail`.
 use super::droptail::{BYTES, Droptail, PACKETS};
 use super::{ECN, Enqueue, Queue, QueueKind, Queued, ecn};
 use crate::{DropReason, Packet};

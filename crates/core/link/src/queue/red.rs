@@ -3,8 +3,8 @@
 //! ToN 1(4), 1993).
 //!
 //! Keeps a moving average of the queue in bytes. Between two thresholds an arriving packet is
-//! dropped with a probability that grows with the average, and drops are spread evenly over the
-//! arrivals; above the upper threshold all are dropped.
+//! dropped with a probability that grows with the average. Drops are spread evenly over the
+//! arrivals. Above the upper threshold all are dropped.
 //!
 //! | constant | value | where |
 //! |---|---|---|
@@ -14,18 +14,18 @@
 //! | idle | 1 ms | one packet of 1500 bytes at 12 Mbit/s; the paper wants the time of a typical small packet on the link |
 //! | packet size that has the probability as it is | 1500 B | section 4: p × size / maximum size |
 //!
-//! `profile=cs244` is the queue of the CS244 report on Verus (Zhang and Dutz, 2017), which differs
-//! in two things: its counter is set back at every packet let through, so that drops are not
-//! spread; and an empty queue decays the average 800 times a millisecond. The rest is the same
-//! there: the three thresholds, the weight, probability scaled by size / 1500, everything dropped
-//! above max, no limit on the queue of the moment.
+//! `profile=cs244` is the queue of the CS244 report on Verus (Zhang and Dutz, 2017). It differs in
+//! two things. Its counter is set back at every packet let through, so that drops are not spread.
+//! An empty queue decays the average 800 times a millisecond. The rest is the same there. That is
+//! the three thresholds, the weight, and the probability scaled by size / 1500. Everything is
+//! dropped above max, and the queue of the moment has no limit.
 //!
 //! Between the thresholds a packet that may be marked (ECT) is marked instead of dropped (RFC 3168,
-//! section 5); from the upper threshold on it is dropped like the others, as overload has to be
-//! (RFC 3168, section 7; RFC 7567, section 4.2.1).
+//! section 5). From the upper threshold on it is dropped like the others. Overload has to be
+//! dropped (RFC 3168, section 7; RFC 7567, section 4.2.1).
 //!
-//! Where the paper has two readings: the count since the last drop is that of its section 7
-//! (packets let through since), so that gaps are uniform from 1 to 1/p; its pseudo-code counts the
+//! The paper has two readings of the count since the last drop. This one is that of its section 7:
+//! packets let through since. So gaps are uniform from 1 to 1/p. Its pseudo-code counts the
 //! arriving packet too, which ends them at 1/p - 1.
 use super::droptail::Droptail;
 use super::{ECN, Enqueue, Queue, QueueKind, Queued, ecn};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A radio cell: a queue for each user, and a scheduler that gives the channel to one of them at a
-//! time.
+//! A radio cell. It has a queue for each user, and a scheduler that gives the channel to one of
+//! them at a time.
 //!
 //! The bottleneck is the cell's capacity, whichever user gets it. Time is cut into slots. The chosen
 //! user has the channel until the slot ends or its queue is empty. Packets of one user delay another
@@ -13,9 +13,9 @@
 //!
 //! * `rr`: round robin, slots in turn among those who have something to send.
 //! * `pf`: proportional fair (Jalali, Padovani, Pankaj, VTC 2000): the highest ratio of present
-//!   rate to average served rate. The present rate of all is that of the cell, as a trace tells
-//!   nothing else; so it is whoever was served least lately. Who has been silent for a while goes
-//!   first for about a window; in the long run both give equal shares.
+//!   rate to average served rate. The present rate of all is that of the cell, because a trace
+//!   tells nothing else. So it is the user that was served least lately. A user that was silent for
+//!   a while goes first for about a window. In the long run both give equal shares.
 use super::droptail::Droptail;
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::{DropReason, Packet};

@@ -40,8 +40,8 @@ pub struct LinkTrace {
     pub radio: [&'static [&'static str]; 2],
 }
 
-/// Reads the file that `open` opens, or generates the synthetic trace of that name (`synth:NAME`,
-/// or `NAME` if there is no such file) with `seed` in its usual length.
+/// Reads the file that `open` opens. Or generates the synthetic trace of that name with `seed` in
+/// its usual length. The name is `synth:NAME`, or `NAME` if there is no such file.
 ///
 /// # Errors
 /// One line that says what was found. For a missing file it lists the synthetic traces.

@@ -461,8 +461,8 @@ impl ScenarioOptions {
         add(self, key, value)
     }
 
-    /// Visits every value with its key, in the order of the declaration, for programs that fill in
-    /// placeholders or write a scenario down.
+    /// Visits every value with its key, in the order of the declaration. It is for programs that
+    /// fill in placeholders or write a scenario down.
     pub fn for_each(&mut self, visit: &mut dyn FnMut(&str, &mut Value)) {
         for key in Self::keys() {
             if let Some(field) = self.field(&key) {

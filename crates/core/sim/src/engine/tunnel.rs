@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A flow inside a flow: packets of others are records in the byte stream of a TCP, as in a VPN over
-//! TCP.
+//! A flow inside a flow. Packets of others are records in the byte stream of a TCP, as in a VPN
+//! over TCP.
 //!
 //! | what | rule | source |
 //! |---|---|---|

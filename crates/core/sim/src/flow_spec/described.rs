@@ -163,7 +163,7 @@ fn unbuilt(flow: &str, why: SpecError) -> FlowError {
     }
 }
 
-/// The algorithm with its options, of which the last may be a path, and the parts after it: these
+/// The algorithm with its options, of which the last may be a path. Also the parts after it: these
 /// are `key=value`.
 pub(super) fn parts_of(text: &str) -> (&str, impl Iterator<Item = &str>) {
     let mut end = text.find('/').unwrap_or(text.len());

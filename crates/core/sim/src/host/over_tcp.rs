@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The controller above a simulated TCP connection: a program that writes as much as it may, a gate
-//! in front of its writes, and counters that are read at the moments that [`OverTcp`] asks for, or
-//! a little later.
+//! The controller above a simulated TCP connection. A program writes as much as it may, with a gate
+//! in front of its writes. Counters are read at the moments that [`OverTcp`] asks for, or a little
+//! later.
 use super::{Host, SenderStats, Writes, earlier};
 use alcc_cc::{Controller, Log, ProfilePoint};
 use alcc_flow::{Ack, Arrival, OverTcp, Rules, Sender, Transmit};

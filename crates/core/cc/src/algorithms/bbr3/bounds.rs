@@ -206,8 +206,8 @@ impl Bbr3 {
     }
 }
 
-/// In flight at which the losses passed their share, when a packet of `size` is lost that was sent
-/// with `in_flight`, itself included, of which `lost` are lost, itself included (section 5.5.10.2).
+/// In flight at which the losses passed their share (section 5.5.10.2). The lost packet has `size`
+/// and was sent with `in_flight`, itself included. Of these `lost` are lost, itself included.
 pub(super) fn in_flight_at_loss(in_flight: f64, lost: f64, size: f64) -> f64 {
     let (before, lost_before) = (in_flight - size, lost - size);
     let prefix = (LOSS_SHARE * before - lost_before) / (1.0 - LOSS_SHARE);

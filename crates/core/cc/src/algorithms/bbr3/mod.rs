@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BBR version 3: BBR that also bounds what it has in flight by the losses it sees.
+//! BBR version 3: BBR that also bounds what it has in flight by the losses it sees. Sources:
 //! draft-ietf-ccwg-bbr (-06), and the authors' Linux module (repository google/bbr, branch v3).
 //!
-//! As version 1 it paces at the largest delivery rate and probes for more; but every two to three
-//! seconds only, slowly first, and it remembers in flight at which more than 2 % were lost. Between
-//! probes a round with loss takes rate and window down to what was delivered, for the time until
-//! the next probe. One file per concern: this one the host's events and the window, `cycle.rs` the
-//! states, `bounds.rs` what losses leave.
+//! As version 1 it paces at the largest delivery rate and probes for more. But it probes only every
+//! two to three seconds, slowly first. It remembers how much was in flight when more than 2 % were
+//! lost. Between probes a round with loss takes rate and window down to what was delivered. That
+//! lasts until the next probe. One file per concern: this one the host's events and the window,
+//! `cycle.rs` the states, `bounds.rs` what losses leave.
 //!
 //! | constant | `linux` | `draft` | source |
 //! |---|---|---|---|
@@ -23,15 +23,15 @@
 //! | headroom while cruising | 15 % of the bound | same | Headroom |
 //! | between probes | 2 to 3 s, or a round per packet of the product, 62 to 63 | same | section 5.3.3.8 |
 //!
-//! **Differs from the draft and the module**: no explicit congestion notification; offloading is
-//! reckoned as 3 quanta of a millisecond; the window for the empty path is fixed when the search
-//! for it begins (the draft has it so, the module follows the estimate); what a timeout leaves is
-//! one packet, until all is repaired. Losses come with the transmission lost: a probe after silence
-//! that finds one counts as every other.
+//! **Differs from the draft and the module**: no explicit congestion notification. Offloading
+//! counts as 3 quanta of a millisecond. The window for the empty path is fixed when the search for
+//! it begins. The draft has it so; the module follows the estimate. A timeout leaves one packet,
+//! until all is repaired. Losses come with the transmission lost: a probe after silence that finds
+//! one counts as every other.
 //!
-//! **Known weakness**: a bound found by chance (a burst of loss, a fade) holds for seconds, and the
-//! rate below it is found again by one packet per round at first; on links whose rate varies within
-//! a cycle it sends at the best of two cycles, and queues.
+//! **Known weakness**: a bound found by chance (a burst of loss, a fade) holds for seconds. It
+//! finds the rate below that again by one packet per round at first. On links whose rate varies
+//! within a cycle it sends at the best of two cycles, and queues.
 mod bounds;
 mod cycle;
 #[cfg(test)]

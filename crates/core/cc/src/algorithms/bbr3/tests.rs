@@ -236,8 +236,8 @@ fn between_probes_two_to_three_seconds_or_as_many_rounds_as_renos() {
     });
 }
 
-/// The model must outlive a timeout: where it does not, a long path never comes back (a fault that
-/// was shipped elsewhere).
+/// The model must outlive a timeout. Otherwise a long path never comes back, as in a program
+/// shipped elsewhere.
 #[test]
 fn an_intercontinental_path_recovers_from_an_outage() {
     for profile in ["linux", "draft"] {

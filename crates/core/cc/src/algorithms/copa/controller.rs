@@ -82,7 +82,7 @@ impl Copa {
         }
     }
 
-    /// Packets of ours in the queue.
+    /// Packets of this flow in the queue.
     fn queue(&self) -> f64 {
         self.rtts.queue(self.window, self.rtts.standing())
     }
@@ -205,8 +205,8 @@ impl Copa {
     }
 }
 
-/// How many segments each step stands for: one, and more only where a record holds so many that
-/// a step each would cost more than it tells.
+/// How many segments each step stands for. It is more than one only for large records. There a step
+/// each would cost more than it tells.
 fn portions(n: u64) -> impl Iterator<Item = u64> {
     let steps = if n > EACH_SEGMENT { STEPS } else { n };
     (0..steps).map(move |i| (i + 1) * n / steps - i * n / steps)

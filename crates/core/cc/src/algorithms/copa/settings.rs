@@ -10,13 +10,13 @@ pub(super) struct Settings {
     pub(super) max_queue: f64,
     /// Look for competitors that fill the buffer, and take part.
     pub(super) auto: bool,
-    /// The standing RTT's window covers the period at which ACKs come in bunches, and pacing lets a
+    /// The standing RTT's window covers the period at which ACKs come in bunches. Pacing lets a
     /// host catch up that wakes a little late.
     pub(super) ack_aggregation: bool,
     /// Slow start also ends at a loss, and leaves the window that a round trip ago filled the path.
     pub(super) exit_drain: bool,
-    /// Far above the target the window shrinks by at least half a packet per packet, until what the
-    /// queue held too much is taken off. Whether that was enough shows a round trip later.
+    /// Far above the target the window shrinks by at least half a packet per packet. It does so
+    /// until the queue's excess is taken off. Whether that was enough shows a round trip later.
     pub(super) overload_drain: bool,
     /// The minimum RTT is that of common drains. It rises only after one.
     pub(super) drains: bool,
@@ -41,15 +41,15 @@ impl Settings {
         policer: false,
     };
 
-    /// Ours: as the paper, for links that serve in bunches and change their rate. Five packets in
-    /// the queue (delta 0.2) instead of two, because the queue must outlast the gaps between
-    /// bunches; the standing RTT looks over a whole bunch; what slow start or a drop of capacity
-    /// left in the queue is taken off at once, and no more than that; where several flows keep a
-    /// queue they drain together, so none takes it for a longer path. No competitive mode: on a
-    /// deep buffer of one's own it takes every fade for a competitor.
+    /// Ours: as the paper, for links that serve in bunches and change their rate. Five packets are
+    /// in the queue (delta 0.2) instead of two, because the queue must outlast the gaps between
+    /// bunches. The standing RTT looks over a whole bunch. Slow start or a drop of capacity may
+    /// leave something in the queue. That is taken off at once, and no more. Where several flows
+    /// keep a queue they drain together, so none takes it for a longer path. There is no
+    /// competitive mode. Alone in a deep buffer it would take every fade for a competitor.
     ///
-    /// delta is where recorded 3G channels (60 s, 40 ms) give the most throughput at 45 ms one way,
-    /// with some to spare: 0.1 has 51 ms on the worst of five, 0.2 has 42.
+    /// With this delta, recorded 3G channels (60 s, 40 ms) give the most throughput at 45 ms one
+    /// way. There is some to spare. On the worst of five, 0.1 has 51 ms and 0.2 has 42.
     ///
     /// The floor is ten times what interrupts and scheduling add within a machine. At 66 Mbit/s
     /// twice the floor is the queue that is wanted anyway, so below that it changes nothing.

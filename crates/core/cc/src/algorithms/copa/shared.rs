@@ -57,7 +57,7 @@ impl Rtts {
     }
 
     /// The queueing delay if `now` is the RTT. From the floor to twice the floor it rises from
-    /// nothing to all of it: so flows that meet there still differ by their windows.
+    /// nothing to all of it. So flows that meet there still differ by their windows.
     fn queueing(&self, now: Span) -> Span {
         let whole = now - self.minimum();
         whole.min((whole - self.floor) * 2)
@@ -171,7 +171,7 @@ pub(super) fn verdict(queue: f64, delta: f64, slack: f64) -> Way {
     }
 }
 
-/// Section 2.2: is somebody else filling the buffer? Then more packets of ours, as Reno would.
+/// Section 2.2: is somebody else filling the buffer? Then more packets of this flow, as Reno would.
 #[derive(Clone)]
 pub(super) struct Mode {
     /// Look for competitors at all.

@@ -194,9 +194,9 @@ mod tests {
         assert_eq!(b.window(), 20.0);
     }
 
-    /// One packet in 100,000 is lost at an RTT of 100 ms: 1.054 (0.1 s * 100,000)^(3/4) = 1054
-    /// packets on average (equation 5; Reno would have 387). The equation takes the window as
-    /// flowing on; ours is paced by rounds.
+    /// One packet in 100,000 is lost at an RTT of 100 ms. By equation 5 that is 1.054 (0.1 s *
+    /// 100,000)^(3/4) = 1054 packets on average. Reno would have 387. The equation takes the window
+    /// as flowing on; ours is paced by rounds.
     #[test]
     fn the_mean_window_of_periodic_loss() {
         // The kernel's integers, too.

@@ -144,8 +144,8 @@ impl Counts {
         self.bounds.line() + &self.grid.header() + "\n"
     }
 
-    /// As text that [`Counts::parse`] reads: levels and grid as in a table, then a line for each
-    /// pair of states: from (level * states + state), to, thousandths of pairs.
+    /// As text that [`Counts::parse`] reads. It has levels and grid as in a table, then a line for
+    /// each pair of states. The line has from (level * states + state), to, thousandths of pairs.
     pub fn text(&self) -> String {
         let mut text = self.head();
         let states = self.grid.states();
@@ -182,8 +182,8 @@ impl Counts {
         Ok(counts)
     }
 
-    /// The distributions: per level, state and bin of the new change of delay, per bin of the
-    /// window's; all zero where too little was seen.
+    /// The distributions over the window's bins, for each level, state and bin of the new change of
+    /// delay. They are all zero where too little was seen.
     fn distributions(&self, shape: Shape) -> impl Iterator<Item = Vec<f64>> {
         self.pairs
             .chunks_exact(self.grid.window.bins)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A table for each level of the delay: so the walk knows where it stands, and is drawn back as its
+//! A table for each level of the delay. So the walk knows where it stands, and is drawn back as its
 //! teacher is.
 use super::matrix::{Grid, MAX_STATES, Matrix, MatrixError, numbered, wrong};
 use std::ops::Range;
@@ -84,8 +84,8 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// Reads a table in its published form, or one with levels: a line `levels,1.5,3,6`, then the
-    /// grid, then the lines of states of each level, the lowest first.
+    /// Reads a table in its published form, or one with levels. That has a line `levels,1.5,3,6`,
+    /// then the grid. The lines of states of each level follow, the lowest first.
     ///
     /// # Errors
     /// [`MatrixError`] with the line.

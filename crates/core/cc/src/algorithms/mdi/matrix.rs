@@ -78,8 +78,8 @@ impl Grid {
         },
     };
 
-    /// That of the authors' training scripts: finer, so that a window that falls by one packet at a
-    /// time is seen to fall.
+    /// That of the authors' training scripts. It is finer, so it shows a window that falls by one
+    /// packet at a time.
     pub const TRAINING: Self = Self {
         window: Axis {
             min: -20,
@@ -161,8 +161,8 @@ pub(super) fn wrong<T>(
 /// Bins with the sum of the probabilities up to and including each, ascending.
 pub(super) type Steps = Vec<(u16, f64)>;
 
-/// The table: for the last change of delay and window, and the new change of delay, how likely is
-/// which change of the window.
+/// The table: how likely each change of the window is. It depends on the last changes of delay and
+/// window, and on the new change of delay.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Matrix {
     grid: Grid,
@@ -173,8 +173,8 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Reads the published form: eight whole numbers (bins, first, last, step of window and delay),
-    /// then a line per state with a probability per next state.
+    /// Reads the published form. It has eight whole numbers: bins, first, last, step of window and
+    /// delay. Then comes a line per state, with a probability per next state.
     ///
     /// # Errors
     /// [`MatrixError`] with the line.
@@ -312,15 +312,15 @@ impl Matrix {
         &self.grid
     }
 
-    /// The bin of the window's next change, drawn by `r` from 0 to 1; after `state`, with the new
-    /// change of delay in `next`. What was never seen: the nearest window's change that was, then
-    /// any state.
+    /// The bin of the window's next change, drawn by `r` from 0 to 1. It comes after `state`, with
+    /// the new change of delay in `next`. What was never seen: the nearest window's change that
+    /// was, then any state.
     pub fn draw(&self, state: usize, next: usize, r: f64) -> usize {
         let block = self.instead[state * self.grid.delay.bins + next];
         find(&self.blocks[block as usize], r).unwrap_or_else(|| self.grid.window.nearest(0.0))
     }
 
-    /// The search of the authors' program: an unseen state is looked up in the states before it,
+    /// The search of the authors' program. An unseen state is looked up in the states before it,
     /// and may not be found.
     pub fn search(&self, state: usize, next: usize, r: f64) -> Option<usize> {
         let block = |state: usize| &self.blocks[state * self.grid.delay.bins + next];

@@ -2,10 +2,10 @@
 //! MDI: a random walk that was learned from another algorithm. Khan et al., ACM CCR 51(1), 2021,
 //! and the authors' program (repository comnetsAD/MDI).
 //!
-//! Every 5 ms the largest RTT of the epoch is compared with the last: its relative change, with the
-//! last changes of delay and window, chooses a distribution in a table; the next change of the
+//! Every 5 ms the largest RTT of the epoch is compared with the last. Its relative change chooses a
+//! distribution in a table, with the last changes of delay and window. The next change of the
 //! window is drawn from it. What leaves is Verus' equation 5. The table tells whom it behaves like:
-//! here Verus. Ours has a table for each level of the delay, so that the walk is drawn back as its
+//! here Verus. `tuned` has a table for each level of the delay. So the walk is drawn back as its
 //! teacher is.
 //!
 //! | constant | `tuned` | source |
@@ -26,14 +26,14 @@
 //! `original` is the authors' program, frozen in `original.rs` with its constants.
 //!
 //! `matrix=FILE` takes a table in the authors' form, or one with levels. The built-in ones are not
-//! theirs: they were learned from `verus:profile=original` in our simulator on our synthetic
-//! channels (`alcc mdi train` writes them again: see their first lines), so they are our Verus, not
-//! theirs. `original` has one without levels, on the grid of the authors' scripts. On the grid of
-//! their published tables (by 5) ours drifts upward to a second of queue: a window of 90 that falls
-//! by one packet stays in bin 0.
+//! the authors'. They were learned from `verus:profile=original` in this project's simulator, on
+//! its synthetic channels. So they follow this project's Verus. `alcc mdi train` writes them again;
+//! see their first lines. `original` has one without levels, on the grid of the authors' scripts.
+//! On the grid of the authors' published tables (by 5) these drift upward to a second of queue. A
+//! window of 90 that falls by one packet stays in bin 0.
 //!
-//! **Differs from the program**: the generator is seeded; a timeout halves nothing twice and
-//! forgets nothing; the release of an epoch replaces what the last one left.
+//! **Differs from the program**: the generator is seeded. A timeout halves nothing twice and
+//! forgets nothing. The release of an epoch replaces what the last one left.
 //!
 //! **Known weakness**: the teacher's slow starts are not in the table. On links whose queue is
 //! shorter than Verus fills it, the teacher falls back to them and delivers less than the walk.

@@ -9,8 +9,8 @@ const NOTHING: f64 = 1e-100;
 #[derive(Clone)]
 pub(super) struct Belief {
     model: &'static Model,
-    /// By bin. Made on the heap, as everything of this size: a program may write for the first time
-    /// on a stack of a few KiB.
+    /// By bin. It is made on the heap, as everything of this size. A program may write for the
+    /// first time on a stack of a few KiB.
     p: Vec<f64>,
     /// Scratch.
     next: Vec<f64>,

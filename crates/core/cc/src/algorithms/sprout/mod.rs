@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sprout (Winstein, Sivaraman, Balakrishnan, NSDI 2013): the receiver infers the distribution of
-//! the link's rate from what arrives in each 20 ms, and forecasts what the link will deliver at
-//! least, with 95 % confidence; the sender has under way what will be through within 100 ms. No
-//! reaction to loss, no RTT in the control law.
+//! Sprout (Winstein, Sivaraman, Balakrishnan, NSDI 2013): the receiver looks at what arrives in
+//! each 20 ms. From that it infers the distribution of the link's rate. It forecasts what the link
+//! will deliver at least, with 95 % confidence. The sender has in flight what will be through
+//! within 100 ms. No reaction to loss, no RTT in the control law.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -16,16 +16,17 @@
 //! | heartbeat | 50 ms; `tuned` 20 ms | program |
 //! | reordering | 10 ms | paper, program |
 //!
-//! **Differs from the paper**: `original`, frozen in `original.rs`, is the authors' program with
-//! the row of its transition for outages (not a mixture), its normal distribution by table, counts
-//! rounded to whole packets of 1400 bytes, a queue estimate that subtracts the cumulative forecast
-//! at each tick, and packets reckoned 50 bytes longer than they are. `paper` does without these,
-//! but keeps the outage row: the published results have it. `tuned` counts bytes, knows no fastest
-//! rate (a count stands for twice the bytes when the rate reaches the end of the bins), and paces.
+//! **Differs from the paper**: `original`, frozen in `original.rs`, is the authors' program. It has
+//! the row of its transition for outages (not a mixture), and its normal distribution by table.
+//! Counts are rounded to whole packets of 1400 bytes. The queue estimate subtracts the cumulative
+//! forecast at each tick. Packets count as 50 bytes longer than they are. `paper` does without
+//! these, but keeps the outage row: the published results have it. `tuned` counts bytes, and paces.
+//! It knows no fastest rate. A count stands for twice the bytes when the rate reaches the end of
+//! the bins.
 //!
-//! **Known weakness**: its window is a few ticks' worth, so a longer path starves it (`original`
-//! gives 100 Mbit/s at 40 ms a fifth, at 100 ms a twentieth), and what it does not send it does not
-//! see: it takes its own rate for the link's.
+//! **Known weakness**: its window is a few ticks' worth, so a longer path starves it. Of 100 Mbit/s
+//! `original` uses a fifth at 40 ms, and a twentieth at 100 ms. What it does not send it does not
+//! see, so it takes its own rate for the link's.
 mod arrivals;
 mod belief;
 mod learner;

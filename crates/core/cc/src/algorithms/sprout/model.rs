@@ -3,9 +3,10 @@
 //! for every flow.
 //!
 //! The originals ship a file of 2.4 MB that took minutes to compute. It follows from the constants
-//! below by one backward recursion: with T the transition of one tick and X the matrix whose row
-//! `b` holds the counts' probabilities at rate `b` and a one, row `b` of T^j X, divided by its last
-//! element, is the distribution of the count in tick j + 1 of a link that began in bin `b`.
+//! below by one backward recursion. T is the transition of one tick. X is the matrix whose row `b`
+//! holds the counts' probabilities at rate `b` and a one. Divide row `b` of T^j X by its last
+//! element. The result is the distribution of the count in tick j + 1 of a link that began in bin
+//! `b`.
 use libm::{erfc, exp, log};
 use std::sync::OnceLock;
 

@@ -33,8 +33,8 @@ const MAX_UNIT: u32 = 1 << 26;
 const REORDERING: u64 = 10;
 /// More bytes than any link holds.
 pub(super) const MAX_BYTES: f64 = (1u64 << 40) as f64;
-/// Before the first report: the forecast of a link of which nothing is known for a second (the
-/// program's clocks start so).
+/// Before the first report: the forecast of a link of which nothing is known for a second. The
+/// program's clocks start so.
 const BLIND: [u32; HORIZON] = [2, 4, 7, 9, 12, 15, 17, 20];
 
 /// Bytes sent, and how many of them at the beginning of each of the last milliseconds.

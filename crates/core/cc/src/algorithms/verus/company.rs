@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What lets `tuned` flows share a path, and tells losses of a full queue from others.
 //!
-//! * **D_min.** All flows of a host drain together, so all learn the same D_min, and none takes the
+//! * **D_min.** All flows of a host drain together, so all learn the same D_min. None takes the
 //!   others' queue for the path. After slow start the first drain goes down to two packets, the
 //!   later ones a quarter below the bandwidth-delay product. D_est waits meanwhile and for the
 //!   round trip after it, in which the queue fills again, not by one burst.
-//! * **Losses.** A loss counts if the queue is about as long as the longest of the last seconds, or
-//!   if many packets are lost. What it takes away is at most the queue. A buffer of less than about
-//!   a bandwidth-delay product overflows by our bursts too, so there it takes M's share as in the
-//!   paper, unless packets are lost at a short queue as well.
-//! * **The soft limit** of equation 4 falls by a tenth with each doubling of W (`settings.rs`): who
-//!   has more yields first.
+//! * **Losses.** A loss counts if the queue is about as long as the longest of the last seconds. It
+//!   also counts if many packets are lost. What it takes away is at most the queue. A buffer of
+//!   less than about a BDP also overflows by the flow's own bursts. There a loss takes M's share as
+//!   in the paper. The exception is packets lost at a short queue as well.
+//! * **The soft limit** of equation 4 falls by a tenth with each doubling of W (`settings.rs`). A
+//!   flow that has more yields first.
 //! * **The floor** under W (`machine.rs`): by the first two, all flows find the same delay
-//!   tolerable, and so come by a share.
+//!   tolerable. So they come by a share.
 use super::machine::Verus;
 use super::settings::DECREASE;
 use crate::parts::{Drained, Drains, LossRate, WindowedMax};
@@ -80,8 +80,8 @@ impl Company {
         }
     }
 
-    /// True in a drain, and of a packet that was sent in one or while the queue filled again: its
-    /// loss says nothing of a full queue.
+    /// True in a drain, and for a packet sent in one or while the queue filled again. Its loss says
+    /// nothing of a full queue.
     pub(super) fn refilling(&self, pn: Pn) -> bool {
         self.drains.draining()
             || self.hold.is_some()

@@ -2,9 +2,9 @@
 //! The fitted curve and its inverse: window to delay, delay to window (paper, equation 1).
 //!
 //! The program walks w = 2, 3, ... up to the first delay above the one wanted and answers w - 1.
-//! The first crossing of a curve is the first crossing of its running maximum, which is sorted: the
-//! largest value up to each node is kept, and the walk is confined to one node distance. Outside
-//! the data the curve goes on as a straight line.
+//! The first crossing of a curve is the first crossing of its running maximum, which is sorted. The
+//! largest value up to each node is kept. So the walk is confined to one node distance. Outside the
+//! data the curve goes on as a straight line.
 use super::fit::weights;
 use super::profile::LARGEST;
 use crate::ProfilePoint;
@@ -102,7 +102,7 @@ impl Curve {
         self.last
     }
 
-    /// The window before the first one, from 2 up, whose delay exceeds `d`; `None` if none up to
+    /// The window before the first one, from 2 up, whose delay exceeds `d`. `None` if none up to
     /// the largest possible does.
     pub(super) fn window_for(&self, d: f64) -> Option<u32> {
         let above = |w: u32| self.delay(f64::from(w)) > d;

@@ -4,11 +4,11 @@
 //!
 //! The constants are in `settings.rs` and just below.
 //!
-//! Differs from the paper: the change of equation 3 is the sample against the old average (the same
-//! sign, since `new - old = (1 - α)(sample - old)`), with the program's dead band; D_est never
-//! falls below D_min, where the paper's third branch has no floor.
+//! Differs from the paper: the change of equation 3 is the sample against the old average. It has
+//! the program's dead band. The sign is the same, since `new - old = (1 - α)(sample - old)`. D_est
+//! never falls below D_min, where the paper's third branch has no floor.
 //!
-//! Known weakness: steps of +2 and -1 ms drift upwards whenever rises and falls balance; only the
+//! Known weakness: steps of +2 and -1 ms drift upwards whenever rises and falls balance. Only the
 //! ratio branch holds it.
 use super::MIN_DELAY;
 use super::settings::{ALPHA, RTT_WEIGHT, Settings};
@@ -42,8 +42,8 @@ pub(super) struct EpochEnd {
 pub(super) struct Verdict {
     /// D_est was cut in proportion.
     pub(super) cut: bool,
-    /// The delay is below where the ratio branch begins; `None`: nothing was heard, or the sender
-    /// was not held back by us.
+    /// The delay is below where the ratio branch begins. `None`: nothing was heard, or this
+    /// algorithm did not hold the sender back.
     pub(super) tolerable: Option<bool>,
 }
 

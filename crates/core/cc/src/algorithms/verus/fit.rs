@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The curve through the delay profile: a penalised least-squares natural cubic spline.
 //!
-//! The paper speaks of cubic spline interpolation; the authors' program calls a penalised fit
-//! (smoothing 2.0) on few equidistant nodes, so stiff that with windows below about 150 packets it
-//! is nearly a straight line. This file computes that same curve: minimise `|F c - y|² + λ ∫ S''² +
-//! τ |c|²` over the values `c` of S at the nodes.
+//! The paper speaks of cubic spline interpolation. The authors' program calls a penalised fit
+//! (smoothing 2.0) on few equidistant nodes. It is so stiff that with windows below about 150
+//! packets it is nearly a straight line. This file computes that same curve. It minimises `|F c -
+//! y|² + λ ∫ S''² + τ |c|²` over the values `c` of S at the nodes.
 //!
 //! | constant | value | unit | where |
 //! |---|---|---|---|
@@ -12,8 +12,8 @@
 //! | ridge | Φ (1 + λ) · 5e-15 | – | program's library |
 //! | nodes | m/15, at least 5 | – | program: 15 lowered until m/N ≥ 5 |
 //!
-//! Differs: solved in B-spline coefficients, where all matrices have seven diagonals, so that it
-//! costs O(points + nodes) and not O(nodes³); the same minimum, to rounding. Φ ignores basis
+//! Differs: it is solved in B-spline coefficients, where all matrices have seven diagonals. So it
+//! costs O(points + nodes) and not O(nodes³). The minimum is the same, to rounding. Φ ignores basis
 //! functions more than eight nodes away (1e-9 of it).
 use super::curve::Curve;
 
@@ -26,7 +26,7 @@ const REACH: usize = 32;
 /// Number of nodes beyond which its square does not matter for Φ.
 const PHI_REACH: f64 = 8.0;
 
-/// The largest divisor from `from` down that gives at least 5 nodes for `largest`, and the nodes;
+/// The largest divisor from `from` down that gives at least 5 nodes for `largest`, and the nodes.
 /// `None` if there is none.
 pub(super) fn nodes(largest: u32, from: u32) -> Option<(u32, usize)> {
     (1..=from)
@@ -195,8 +195,9 @@ pub(super) fn lambda(points: &[(u32, f64)], nodes: usize, rho: f64) -> f64 {
     libm::pow(10.0, rho) * phi / psi
 }
 
-/// Φ and Ψ: for the spline that is 1 at one node and 0 at the others, the sum of its squares at the
-/// data and the integral of its squared second derivative; each the largest over the nodes.
+/// Φ and Ψ are about the spline that is 1 at one node and 0 at the others. Φ is the sum of its
+/// squares at the data. Ψ is the integral of its squared second derivative. Each is the largest
+/// over the nodes.
 fn sizes(rows: &[Row], nodes: usize) -> (f64, f64) {
     // Node values are (a[k-1] + 4 a[k] + a[k+1]) / 6, at the ends a[k]: a tridiagonal system,
     // eliminated once.

@@ -28,8 +28,8 @@ const STALE_FLOOR: f64 = 10.0;
 /// A single segment in flight waits for a delayed acknowledgement, and its delay would be learned
 /// as the path's (`tuned`).
 const MIN_FLOOR: f64 = 2.0;
-/// The floor does not grow beyond this: a share of a wide path, and little beside a window alone on
-/// it (`tuned`).
+/// The floor does not grow beyond this (`tuned`). It is a share of a wide path, and little beside a
+/// window alone on it.
 const MAX_FLOOR: f64 = 50.0;
 /// A step of the floor is at most a packet, or this share of the window.
 const FLOOR_STEP: f64 = 1.0 / 16.0;
@@ -84,9 +84,9 @@ pub(super) struct Verus {
     /// What a loss has shown the path to hold, packets; grows until it no longer matters. A buffer
     /// too short for the delays that the profile allows shows in losses only.
     pub(super) ceiling: Option<f64>,
-    /// Window, packets, that a curve learned in company does not take from us: it grows by a packet
-    /// per round trip up to `MAX_FLOOR` while the delay is tolerable, so that who has little gets
-    /// more.
+    /// Window, packets, that a curve learned in company does not take from this flow. While the
+    /// delay is tolerable, it grows by a packet per round trip up to `MAX_FLOOR`. So a flow that
+    /// has little gets more.
     pub(super) floor: f64,
     /// Slow start was entered again for a new profile.
     pub(super) relearning: bool,
@@ -199,7 +199,7 @@ impl Verus {
         );
     }
 
-    /// A sample in slow start was long: the window that caused it is known, what it did since is
+    /// A sample in slow start was long. The window that caused it is known; what it did since is
     /// still to come.
     pub(super) fn leave_by_delay(&mut self, cx: &mut Cx<'_>, packet: &Packet, delay: f64) {
         let label = f64::from(profile::label_of(packet));
@@ -218,7 +218,7 @@ impl Verus {
         self.leave_slow_start(cx, "delay");
     }
 
-    /// The window under the ceiling, which grows by a packet and a little per round trip, and by
+    /// The window under the ceiling. That grows by a packet and a little per round trip, and by
     /// more on a longer path.
     fn under_ceiling(&mut self, window: f64) -> f64 {
         let Some(ceiling) = self.ceiling else {
@@ -231,8 +231,8 @@ impl Verus {
         window.min(grown)
     }
 
-    /// The floor after an epoch: a packet more in a round trip of tolerable delay, M of it left by
-    /// an intolerable one. Of unlike round trips, the rates that the floors are grow alike.
+    /// The floor after an epoch. A round trip of tolerable delay adds a packet; an intolerable one
+    /// leaves M of it. Of unlike round trips, the rates that the floors are grow alike.
     fn move_floor(&mut self, tolerable: Option<bool>) -> f64 {
         let epochs = self.epochs_in_rtt() as f64;
         let long = self.settings.long(self.estimator.d_min);

@@ -1,40 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Verus: Zaki, Pötsch, Chen, Subramanian, Görg, "Adaptive Congestion Control for Unpredictable
-//! Cellular Networks", SIGCOMM 2015, and the authors' program (repository yzaki/verus, June 2017).
+//! Cellular Networks", SIGCOMM 2015. Another source is the authors' program (repository
+//! yzaki/verus, June 2017).
 //!
-//! Verus learns which delay each sending window causes (the delay profile, a point per acknowledged
-//! packet, a curve through them every second). Every 5 ms it moves the delay it is willing to have
-//! by a millisecond or two, reads the window off the curve, and releases what equation 5 says is
-//! missing in the network.
+//! Verus learns which delay each sending window causes: the delay profile. It has a point per
+//! acknowledged packet, and a curve through them every second. Every 5 ms it moves the delay it is
+//! willing to have by a millisecond or two. It reads the window off the curve. Then it releases
+//! what equation 5 says is missing in the network.
 //!
-//! The constants stand in `settings.rs`: `paper` is the text, `tuned` (the default) ours.
-//! `original`, the authors' program, is frozen in `original.rs`. One file per concern: `profile.rs`
-//! points, `fit.rs` and `curve.rs` the curve and its inverse, `estimator.rs` equations 2 to 4,
-//! `release.rs` equation 5, `machine.rs` the state and its phases, this file the host's events.
+//! The constants stand in `settings.rs`: `paper` is the text, `tuned` (the default) this project's
+//! form. `original`, the authors' program, is frozen in `original.rs`. Each concern has a file.
+//! `profile.rs` has the points, `fit.rs` and `curve.rs` the curve and its inverse. `estimator.rs`
+//! has equations 2 to 4, `release.rs` equation 5. `machine.rs` has the state and its phases, this
+//! file the host's events.
 //!
 //! # Differs from the paper
 //!
-//! * All profiles: time is monotonic; the release of an epoch replaces what the last one left; the
-//!   RTT that a packet is filed under is kept at the sender; loss detection, its timers and
-//!   retransmission are the host's (for `original` over datagrams by the program's rules).
+//! * All profiles: time is monotonic. The release of an epoch replaces what the last one left. The
+//!   RTT that a packet is filed under is kept at the sender. Loss detection, its timers and
+//!   retransmission are the host's; for `original` over datagrams they follow the program's rules.
 //!   Application-limited packets do not enter the profile. A packet record of several segments
 //!   counts as that many packets for windows and budgets, and as one delay sample.
-//! * `original`: with the program's own deviations (500 ms slow start, no growth limit, upward
-//!   drift in empty epochs, a stiff curve, everything forgotten when a delay cannot be mapped,
-//!   packets under way forgotten at a timeout and when a loss ends slow start).
-//! * `tuned`: slow start ends before the queue that is still to come passes R; a sample above `R ×
-//!   D_min` cuts at once; in flight is bounded by W and by what the measured delivery rate brings
-//!   home within `R × D_min`; empty epochs hold; jitter near D_min does not count as a rising
-//!   delay; a delay that cannot be mapped holds the window near the largest one known; a curve that
-//!   the path contradicts (D_est far above what is seen) is learned anew in a slow start that keeps
-//!   D_min; epochs are reckoned as long as a host with many flows makes them; a flow that knows too
-//!   few windows for a curve enters slow start again (`paper`: from the beginning, as the program
-//!   does). What it does in company and about losses: `company.rs`.
+//! * `original` has the program's own deviations. These are slow start of 500 ms, no growth limit,
+//!   upward drift in empty epochs, and a stiff curve. It forgets everything when a delay cannot be
+//!   mapped. It forgets packets in flight at a timeout, and when a loss ends slow start.
+//! * `tuned`: slow start ends before the queue that is still to come passes R. A sample above `R ×
+//!   D_min` cuts at once. In flight is bounded by W, and by what the measured delivery rate brings
+//!   home within `R × D_min`. Empty epochs hold. Jitter near D_min does not count as a rising
+//!   delay. A delay that cannot be mapped holds the window near the largest one known. The path may
+//!   contradict a curve: D_est is far above what is seen. Such a curve is learned anew in a slow
+//!   start that keeps D_min. Epochs count as long as a host with many flows makes them. A flow that
+//!   knows too few windows for a curve enters slow start again. `paper` begins anew, as the program
+//!   does. `company.rs` has what it does in company and about losses.
 //!
 //! # Known weakness
 //!
-//! The standing queue is a multiple of the base delay, so that long paths get long queues and very
-//! short ones too little to fill a jittery link: with r=2 at 40 ms `tuned` leaves up to half of a
+//! The standing queue is a multiple of the base delay. So long paths get long queues, and very
+//! short ones too little to fill a jittery link. With r=2 at 40 ms `tuned` leaves up to half of a
 //! bursty channel unused (the program less). Flows of unlike base delay do not share fairly: the
 //! longer path tolerates the longer queue. Drains cost a path of 200 ms 4 points of throughput and
 //! one of 300 ms 5 to 10. A competitor that never yields is taken for a longer path after ten

@@ -2,9 +2,9 @@
 //! The delay profile's points: one delay per window, learned packet by packet (paper, section 4;
 //! program: 40 000 slots).
 //!
-//! Differs from both sources: memory is taken a page of 32 windows at a time, at the first packet
-//! sent under one of them. Known weakness, shared with the original: a window that is not visited
-//! keeps its old delay.
+//! Differs from both sources: memory is taken a page of 32 windows at a time. It is taken at the
+//! first packet sent under one of them. Known weakness, shared with the original: a window that is
+//! not visited keeps its old delay.
 
 use crate::{Packet, ProfilePoint};
 

@@ -2,16 +2,16 @@
 //! Equation 5: how much an epoch releases, `max(0, W + (2 - n)/(n - 1) × in flight)` with n epochs
 //! in a round trip.
 //!
-//! Differs from the paper: n = 1 would divide by zero, and n = 2 releases a whole window per epoch,
-//! so that twice the window is in flight. `release_whole`, for `original`, guards only n = 1, as
-//! the program does.
+//! Differs from the paper: n = 1 would divide by zero. n = 2 releases a whole window per epoch, so
+//! that twice the window is in flight. `release_whole`, for `original`, guards only n = 1, as the
+//! program does.
 //!
-//! Known weakness: with few epochs in a round trip, more than W is in flight: 1.2 W for n = 3, 1.01
-//! W for n = 10.
+//! Known weakness: with few epochs in a round trip, more than W is in flight. It is 1.2 W for n =
+//! 3, 1.01 W for n = 10.
 use super::MIN_DELAY;
 use alcc_units::Bytes;
 
-/// Equation 5 in whole packets, as the program computes it: the in-flight term is truncated, and a
+/// Equation 5 in whole packets, as the program computes it. The in-flight term is truncated. A
 /// round trip of at most one epoch releases what is missing.
 pub(super) fn release_whole(window: u64, in_flight: u64, epochs: u64) -> u64 {
     let keep = if epochs <= 1 {
@@ -22,8 +22,8 @@ pub(super) fn release_whole(window: u64, in_flight: u64, epochs: u64) -> u64 {
     window.saturating_sub(keep)
 }
 
-/// Equation 5 with its fraction; a round trip of at most two epochs releases what is missing (the
-/// formula would release a whole window each time).
+/// Equation 5 with its fraction. A round trip of at most two epochs releases what is missing. The
+/// formula would release a whole window each time.
 pub(in crate::algorithms) fn release_exact(window: f64, in_flight: f64, epochs: u64) -> f64 {
     let share = if epochs <= 2 {
         1.0

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every number and every choice of the living form in one place: `tuned` and `paper`.
 //!
-//! Source: Zaki et al., "Adaptive Congestion Control for Unpredictable Cellular Networks",
-//! SIGCOMM 2015 (P), and the authors' program, repository yzaki/verus, June 2017 (C).
+//! Source: Zaki et al., "Adaptive Congestion Control for Unpredictable Cellular Networks", SIGCOMM
+//! 2015 (P). The authors' program, repository yzaki/verus, June 2017 (C).
 //!
 //! | constant | tuned | paper | unit | where |
 //! |---|---|---|---|---|
@@ -83,21 +83,21 @@ pub(super) struct Settings {
     pub(super) flight_cap: Option<f64>,
     /// In flight stays below `delivery rate × R × D_min`.
     pub(super) rate_cap: bool,
-    /// D_est stays below `R × D_min`, and a sample above it reduces D_est in proportion, once per
-    /// round trip, to no less than this share: after an outage the sample says how long that was,
-    /// not what the path holds.
+    /// D_est stays below `R × D_min`. A sample above it reduces D_est in proportion, once per round
+    /// trip, to no less than this share. After an outage the sample says how long that was, not
+    /// what the path holds.
     pub(super) proportional_cut: Option<f64>,
-    /// A queue below this share of the tolerated one, and the error of the samples, is jitter: the
-    /// rising branch of equation 4 does not apply.
+    /// A queue below this share of the tolerated one, and the error of the samples, is jitter. The
+    /// rising branch of equation 4 then does not apply.
     pub(super) jitter_floor: Option<f64>,
-    /// The queue that D_est allows above this multiple of the queue seen, for two round trips: the
-    /// curve is out of date, learn it anew.
+    /// D_est may allow more than this multiple of the queue seen, for two round trips. Then the
+    /// curve is out of date, and is learned anew.
     pub(super) stale: Option<f64>,
-    /// Packets are filed under what was in flight if that is less than W, and a window that nothing
+    /// Packets are filed under what was in flight if that is less than W. A window that nothing
     /// tests does not grow.
     pub(super) validate_app_limited: bool,
-    /// Shares a path: D_min by common drains, the soft limit falls with W, losses are judged and
-    /// leave a ceiling on W that lifts slowly, a floor under W lets a flow come by a share. See
+    /// Shares a path. Common drains give D_min, and the soft limit falls with W. Losses are judged,
+    /// and leave a ceiling on W that lifts slowly. A floor under W lets a flow come by a share. See
     /// `company.rs`.
     pub(super) company: bool,
     /// Equation 5 counts epochs as long as a host with many flows makes them.
@@ -157,8 +157,8 @@ impl Settings {
         ..Self::PAPER
     };
 
-    /// The queue that R tolerates, ms. The paper's is R - 1 times D_min, and of unlike round trips
-    /// the longest then keeps the longest queue, and all of the link.
+    /// The queue that R tolerates, ms. The paper's is R - 1 times D_min. Of unlike round trips the
+    /// longest then keeps the longest queue, and all of the link.
     pub(super) fn tolerated(&self, d_min: f64) -> f64 {
         (self.ratio - 1.0) * self.like.unwrap_or(d_min)
     }

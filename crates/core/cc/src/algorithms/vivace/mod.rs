@@ -3,11 +3,11 @@
 //! Online-Learning Congestion Control", NSDI 2018, and the authors' program (repository
 //! PCCproject/PCC-Uspace).
 //!
-//! Time is cut into monitor intervals of about a round trip. Each has a rate x and gets a utility
-//! out of the rate, the slope of the RTT and the loss: x^0.9 - 900 x max(0, dRTT/dt) - 11.35 x L.
-//! Starting: the rate doubles while the utility grows. Probing: a little faster and a little
-//! slower, in pairs; if the pairs agree, the rate moves along the gradient, farther with each step
-//! that pays, until one does not.
+//! Time is cut into monitor intervals of about a round trip. Each has a rate x. Its utility comes
+//! from the rate, the slope of the RTT and the loss: x^0.9 - 900 x max(0, dRTT/dt) - 11.35 x L.
+//! Starting: the rate doubles while the utility grows. Probing is a little faster and a little
+//! slower, in pairs. If the pairs agree, the rate moves along the gradient. It moves farther with
+//! each step that pays, until one does not.
 //!
 //! | constant | `paper` | `original` | `tuned` | source |
 //! |---|---|---|---|---|
@@ -23,14 +23,14 @@
 //! | interval | an RTT, 5 packets | same | two RTTs, 10 packets | PCC-Uspace; ours |
 //! | in flight at most | 2.5 times rate x RTT, 10 packets | same | 2 times rate x smallest RTT and 10 packets | PCC-Uspace; ours |
 //!
-//! **Differs from the paper and the program**: a Mbit is 10^6 bits; intervals have whole RTTs (no
-//! random part); the program's moving averages of slope trends are left out; an interval in which
+//! **Differs from the paper and the program**: a Mbit is 10^6 bits. Intervals have whole RTTs (no
+//! random part). The program's moving averages of slope trends are left out. An interval in which
 //! the application had too little to send is not judged. The slope is that of the RTT over the time
 //! of sending. Where samples have an error (over TCP) a slope within it is none.
 //!
-//! **Known weakness**: below 5 Mbit/s the program's steps are too coarse (0.5 Mbit/s are half of a
-//! 3G channel: it hunts). On radio links the RTT moves for other reasons than our rate, each
-//! direction change costs intervals of a round trip, and a capacity that falls within one fills the
+//! **Known weakness**: below 5 Mbit/s the program's steps are too coarse. 0.5 Mbit/s are half of a
+//! 3G channel, so it hunts. On radio links the RTT moves for other reasons than its rate. Each
+//! direction change costs intervals of a round trip. A capacity that falls within one fills the
 //! queue.
 mod interval;
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! Equations 2 to 4 as the program computes them.
 //!
 //! Differs from the paper: the ratio test sees D_max of the last epoch. D_est has a floor at D_min.
-//! A flow pinned there does not send, or raises D_min by 10 ms if it has fewer than two packets in
-//! flight. The change of equation 3 is the sample against the old average, with a dead band.
+//! A flow pinned there does not send. If it has fewer than two packets in flight, it raises D_min
+//! by 10 ms. The change of equation 3 is the sample against the old average, with a dead band.
 use super::super::MIN_DELAY;
 use super::super::estimator::plausible;
 use super::Settings;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One sender, one bottleneck, virtual time: delivery opportunities of one packet each, a deep
-//! first-in first-out buffer, a constant base RTT. Acknowledgements are heard one by one, or at a
-//! tick as over TCP.
+//! One sender and one bottleneck in virtual time. It has delivery opportunities of one packet each,
+//! a deep first-in first-out buffer, and a constant base RTT. Acknowledgements are heard one by
+//! one, or at a tick as over TCP.
 use crate::{
     AckBatch, Controller, Cx, Event, Kind, LimitedBy, LossBatch, Packet, Path, Rto, RttView, Sent,
     Source, Stamp,
