@@ -3,8 +3,8 @@
 //!
 //! The models are made for a course that is known at the start. Here a new model takes the place of
 //! the old one. What had left the old bottleneck goes on as it would have. What waited there waits
-//! before the new one, in the same order, and what was on its way there arrives when it would have,
-//! or earlier if the new delay is shorter. Random loss towards the inside is drawn anew for both.
+//! before the new one, in the same order. What was on its way there arrives when it would have, or
+//! earlier if the new delay is shorter. Random loss towards the inside is drawn anew for both.
 use alcc_link::{Dir, Direction, DirectionSpec, Outcome, Packet};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};

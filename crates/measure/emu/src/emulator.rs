@@ -26,8 +26,8 @@ pub struct PathSpec {
 }
 
 impl PathSpec {
-    /// The model of one direction at the link's start: what the relay runs, and what a simulated
-    /// twin of a run starts from.
+    /// The model of one direction at the link's start. The relay runs it, and a simulated twin of a
+    /// run starts from it.
     pub fn model(&self, dir: Dir) -> Direction {
         let spec = match dir {
             Dir::Down => &self.down,
@@ -46,7 +46,7 @@ impl PathSpec {
 }
 
 /// Sees everything that happens to packets, in the relay's thread: it must be quick. `now` is the
-/// relay's clock, which is later than the model's time in `outcome` by the lateness; both count
+/// relay's clock, which is later than the model's time in `outcome` by the lateness. Both count
 /// from [`Emulator::started`].
 pub trait Observer {
     /// Something happened to a packet.
@@ -77,8 +77,8 @@ impl Emulator {
     /// Inside, the link becomes the default route unless there is one.
     ///
     /// # Errors
-    /// [`EmuError::NoDevice`] where no device can be made, [`EmuError::SubnetTaken`] if `outside`
-    /// has a route for the same range (choose another of [`Subnet::candidates`]), [`EmuError::Os`]
+    /// [`EmuError::NoDevice`] where no device can be made. [`EmuError::SubnetTaken`] if `outside`
+    /// has a route for the same range; choose another of [`Subnet::candidates`]. [`EmuError::Os`]
     /// for what else the kernel refuses.
     pub fn start(
         outside: &Namespace,

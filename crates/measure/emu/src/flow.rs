@@ -39,7 +39,7 @@ pub(crate) fn key(packet: &[u8], down: bool) -> Option<FlowKey> {
     })
 }
 
-/// Numbers flows in the order in which they appear; number 0 is everything that is no IPv4 or came
+/// Numbers flows in the order in which they appear. Number 0 is everything that is no IPv4, or came
 /// after the table was full.
 pub(crate) struct FlowTable {
     /// Open addressing, power of two.

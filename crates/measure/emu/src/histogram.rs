@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::Span;
 
-/// Quantiles of any number of spans, to 1 %, in memory that depends on their range only; mean and
+/// Quantiles of any number of spans, to 1 %, in memory that depends on their range only. Mean and
 /// maximum are exact.
 pub(crate) struct Histogram {
     counts: hdrhistogram::Histogram<u64>,

@@ -10,9 +10,9 @@
 //!   (servers)       │ device ◄── relay thread: alcc_link::Direction (up)   ◄── device │   (CMD, clients)
 //! ```
 //!
-//! A run is honest about itself: the relay records how late its deliveries were, and the report
-//! counts packets that were lost anywhere but in the model. Linux only; without root where user
-//! namespaces are permitted ([`prepare`]).
+//! A run is honest about itself. The relay records how late its deliveries were. The report counts
+//! packets that were lost anywhere but in the model. Linux only; without root where user namespaces
+//! are permitted ([`prepare`]).
 //!
 //! ```no_run
 //! use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A network namespace. One made by [`Namespace::new`] has no name and nothing on disk: it lasts as
+/// A network namespace. One made by [`Namespace::new`] has no name and nothing on disk. It lasts as
 /// long as a process, a device's file descriptor or a value of this type uses it. Clones are the
 /// same namespace.
 #[derive(Clone, Debug)]
@@ -23,8 +23,8 @@ pub struct Namespace {
 const MARK: &str = "ALCC_EMULATED";
 
 /// Is the calling thread in a namespace that [`Namespace::new`] made for this program or one of its
-/// parents? The mark names the namespace, so it says nothing for a program that has gone to another
-/// one since (a VPN's, say), and nothing for namespaces that others made.
+/// parents? The mark names the namespace. So it says nothing for a program that has gone to another
+/// one since, such as a VPN's. It says nothing for namespaces that others made.
 pub fn is_emulated() -> bool {
     let here = of_this_thread().ok().and_then(|fd| id(fd.as_fd()));
     here.is_some() && here == std::env::var(MARK).ok()

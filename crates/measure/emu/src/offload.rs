@@ -4,7 +4,7 @@
 //! models let out at one moment goes back to the kernel together.
 //!
 //! Each packet has the kernel's header of a frame before it (struct `virtio_net_hdr` of
-//! linux/virtio_net.h), which says where its checksum is to be filled in.
+//! linux/virtio_net.h). It says where its checksum is to be filled in.
 use crate::store::MTU;
 
 /// Bytes of the header before each packet.

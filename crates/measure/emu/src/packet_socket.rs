@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The way without /dev/net/tun: a veth pair whose far end lies in a namespace where nothing but a
+//! The way without /dev/net/tun: a veth pair. Its far end lies in a namespace where nothing but a
 //! packet socket listens.
 use crate::Namespace;
 use crate::netlink::Netlink;

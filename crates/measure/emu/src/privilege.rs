@@ -14,9 +14,9 @@ const CAP_SYS_ADMIN: u32 = 21;
 pub enum Privilege {
     /// The process may administer the network namespace it is in; nothing was changed.
     Full,
-    /// The process now lives in a user namespace of its own and in a new network namespace that has
-    /// only a loopback device. It keeps its user and group id, and its children keep the
-    /// capabilities (they are ambient).
+    /// The process now lives in its own user namespace, and in a new network namespace with only a
+    /// loopback device. It keeps its user and group id, and its children keep the capabilities
+    /// (they are ambient).
     UserNamespace,
 }
 
@@ -56,7 +56,7 @@ pub fn prepare() -> Result<Privilege, EmuError> {
 }
 
 /// Whether emulation can work here: makes a link and drops it. Without privileges it asks a child
-/// process whether a user namespace can be had: the caller stays as it is and may have threads.
+/// process whether a user namespace can be had. The caller stays as it is and may have threads.
 ///
 /// # Errors
 /// What [`prepare`] and the making of a link would say.

@@ -38,8 +38,8 @@ struct DirectionState {
     model: Changing,
     store: Store,
     meter: Meter,
-    /// What is delivered at one moment goes to the kernel together, where it does so by itself:
-    /// a link with a rate delivers packet after packet, and a receiver is to see that.
+    /// What is delivered at one moment goes to the kernel together, where it does so by itself. A
+    /// link with a rate delivers packet after packet, and a receiver is to see that.
     joins: bool,
 }
 

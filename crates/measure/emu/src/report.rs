@@ -31,9 +31,9 @@ pub struct DirectionReport {
     pub write_failed: u64,
     /// Packets inside the model at the stop.
     pub inside: u64,
-    /// Packets that the kernel dropped before the relay could read them (these are not in `read`)
-    /// or, with `veth`, after it had handed them over (these are in `delivered`); not part of the
-    /// model.
+    /// Packets that the kernel dropped before the relay could read them; these are not in `read`.
+    /// With `veth` also those dropped after the relay had handed them over; these are in
+    /// `delivered`. Not part of the model.
     pub kernel_dropped: u64,
     /// Time at the bottleneck: mean.
     pub queue_delay_mean: Option<Span>,
@@ -44,7 +44,7 @@ pub struct DirectionReport {
     /// Deliveries in bytes per time, from the first packet at the bottleneck to the last one out of
     /// it.
     pub throughput: Option<Rate>,
-    /// Bytes out of the bottleneck over what it offered in the same window, 0 to 1; none without a
+    /// Bytes out of the bottleneck over what it offered in the same window, 0 to 1. None without a
     /// rate limit.
     pub utilization: Option<f64>,
 }

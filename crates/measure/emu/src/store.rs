@@ -13,9 +13,10 @@ struct Entry {
     freed: bool,
 }
 
-/// The bytes of the packets that are inside the models, each with its header, in one ring: no
-/// allocation per packet, and memory by the bytes that wait and not by their number. Packets leave
-/// nearly in the order in which they came; one that leaves early is reclaimed with those before it.
+/// The bytes of the packets that are inside the models, each with its header, in one ring. There is
+/// no allocation per packet. Memory depends on the bytes that wait and not on their number. Packets
+/// leave nearly in the order in which they came; one that leaves early is reclaimed with those
+/// before it.
 pub(crate) struct Store {
     ring: Vec<u8>,
     entries: VecDeque<Entry>,

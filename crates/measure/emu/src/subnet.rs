@@ -3,12 +3,12 @@ use crate::EmuError;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// The addresses of one emulated link: a /16 out of 100.64.0.0/10 (the range of RFC 6598, which
-/// home and office networks do not use) and the link's place in a chain of nested links.
+/// The addresses of one emulated link: a /16 out of 100.64.0.0/10, and the link's place in a chain
+/// of nested links. Home and office networks do not use that range, which is of RFC 6598.
 ///
 /// Level `k` is 100.(64+n).k.1 outside and 100.(64+n).k.2 inside. Every namespace of a chain routes
-/// the whole /16 to the next deeper link and the /24s of its own and all upper levels to its
-/// uplink, so that all levels reach each other.
+/// the whole /16 to the next deeper link. It routes the /24s of its own and all upper levels to its
+/// uplink. So all levels reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subnet {
     n: u8,
@@ -56,9 +56,9 @@ impl Subnet {
         })
     }
 
-    /// What a link inside this one takes, in order of preference: the next level, which may be
-    /// nested further; and, where that is taken by a link beside it, addresses for a link without
-    /// further nesting.
+    /// What a link inside this one takes, in order of preference. First is the next level, which
+    /// may be nested further. Where a link beside it has that, it takes addresses for a link
+    /// without further nesting.
     pub fn nested(self) -> impl Iterator<Item = Self> {
         let next = Self::new(self.n, self.level.saturating_add(1)).ok();
         // Links beside each other at different depths must not meet: 15 for each of the first 14

@@ -9,7 +9,7 @@ const DEVICES: [&str; 2] = ["veth-out", "veth-in"];
 /// `outside` gets [`Subnet::outside`], `inside` gets [`Subnet::inside`]. The pair lasts as long as
 /// both namespaces.
 ///
-/// For measurements of what a program can do at most; everything that has a rate or a delay is an
+/// For measurements of what a program can do at most. Everything that has a rate or a delay is an
 /// [`crate::Emulator`].
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How late a sleeping thread wakes. On an idle machine, and more so on a virtual one, that is the
-//! greatest part of an emulated link's error, and much the same each time. So it can be allowed
-//! for.
+//! How late a sleeping thread wakes. On an idle machine, that is the greatest part of an emulated
+//! link's error, and much the same each time. This holds even more on a virtual one. So it can be
+//! allowed for.
 use alcc_units::{Span, Time};
 
 /// The estimate moves by so much with each sample: towards the median, whatever the outliers.

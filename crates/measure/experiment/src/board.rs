@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The board: every algorithm alone on every channel, on harder paths, among its like and beside
-//! others; and the default of `alcc run` that follows.
+//! others. Also the default of `alcc run` that follows.
 //!
 //! What is run stands in files of the folder `board`, which are experiments without expectations.
 mod page;
@@ -238,8 +238,9 @@ pub fn cells(kind: Kind, runs: &[Run]) -> Vec<Cell> {
     cells.into_iter().map(one).collect()
 }
 
-/// The cells of kernel TCP in the emulator: rows of `alcc compare --emu`, several runs of each
-/// scheme on each link. Above the kernel's Cubic a scheme is called as in the simulator.
+/// The cells of kernel TCP in the emulator. They are rows of `alcc compare --emu`, with several
+/// runs of each scheme on each link. Above the kernel's Cubic a scheme is called as in the
+/// simulator.
 pub fn live(rows: &[Row]) -> Vec<Cell> {
     let scheme = |row: &Row| match &row.under {
         Some(under) => format!("{}/over={under}", row.algorithm),
@@ -420,8 +421,8 @@ impl Board {
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// The default of `alcc run` by the rule: the contender with the largest score; of equal ones
-    /// the one with the least queueing over the channels. `None` of an empty board.
+    /// The default of `alcc run` by the rule: the contender with the largest score. Of equal ones
+    /// it is the one with the least queueing over the channels. `None` of an empty board.
     pub fn default_algorithm(&self) -> Option<&'static str> {
         let queueing = |name: &str| {
             let mean = self.mean(&above_tcp(name), |cell| median(cell.queue_ms));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Distributions over the flows of all starts as SVG, as papers draw them: a curve of shares (CDF)
-//! for each series, or a box with whiskers.
+//! Distributions over the flows of all starts as SVG, as papers draw them. Each series has a curve
+//! of shares (CDF), or a box with whiskers.
 use crate::definition::{Aggregate, Axis, Definition};
 use crate::frame::{Failure, Frame, Size, name_at, name_ticks, number_ticks, tick};
 use crate::judge::value;

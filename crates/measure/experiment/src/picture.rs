@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The figure of an experiment as SVG: a panel for each metric, a point for each cell with the
-//! spread of its repetitions. Series differ in colour and in the shape of their points.
+//! The figure of an experiment as SVG. It has a panel for each metric, and a point for each cell
+//! with the spread of its repetitions. Series differ in colour and in the shape of their points.
 use crate::definition::{Axis, Definition, Form};
 use crate::distribution_picture::{boxes, curves};
 use crate::frame::{Failure, Frame, Size, log_axis, name_at, name_ticks, number_ticks, tick};

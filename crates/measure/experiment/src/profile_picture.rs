@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Learned delay profiles as the Verus paper draws them: points with the curve through them
-//! (figure 5), or curves over time (figure 7b). Delay in ms over the window in packets.
+//! Learned delay profiles as the Verus paper draws them. These are points with the curve through
+//! them (figure 5), or curves over time (figure 7b). Delay in ms over the window in packets.
 use crate::definition::{Definition, ProfileForm};
 use crate::frame::{self, DASHES, Frame, Size, number_ticks};
 use crate::picture::{COLOURS, colour};

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Default limit on the events of a run, lost packets included: a storm of losses must not hold up
+/// Default limit on the events of a run, lost packets included. A storm of losses must not hold up
 /// the others. The largest published scenario has 5 million.
 const MAX_EVENTS: &str = "40000000";
 /// Interval of the samples over time.

@@ -76,12 +76,12 @@ pub static APPLICATIONS: &[Application] = &[
     vpn::VPN_SHORT,
 ];
 
-/// Figures of every application at one link: the queue before the bottleneck of the downlink, ms, and the share
-/// of packets that were lost there, in the watched time.
+/// Figures of every application at one link, in the watched time. These are the queue before the
+/// bottleneck of the downlink, ms, and the share of packets that were lost there.
 pub const OF_THE_LINK: [&str; 3] = ["queue_delay_mean_ms", "queue_delay_p95_ms", "loss"];
 
-/// The round trip of the path with the mean queue of the link, ms: for applications whose acknowledgements
-/// meet no queue.
+/// The round trip of the path with the mean queue of the link, ms. It is for applications whose
+/// acknowledgements meet no queue.
 const ROUND_TRIP: &str = "rtt_mean_ms";
 
 /// The application of this name.

@@ -28,7 +28,7 @@ pub use table::{aligned, csv, table};
 pub struct Plan {
     /// The links, at least one.
     pub links: Vec<Link>,
-    /// The schemes, at least one. On emulated links all of them run at the same time; but if native
+    /// The schemes, at least one. On emulated links all of them run at the same time. If native
     /// forms are among them, only those of one algorithm do, and then the others. Every other
     /// repetition has the reverse order.
     pub schemes: Vec<Scheme>,
@@ -37,8 +37,8 @@ pub struct Plan {
     /// How long after its begin the fairness of several flows begins to count.
     pub settle: Span,
     /// Repetitions of each link, at least 1. In the simulator each has the next seed, which also
-    /// makes synthetic channels others; on emulated links all have the link's: there real time is
-    /// chance enough.
+    /// makes synthetic channels others. On emulated links all have the link's, because there real
+    /// time is chance enough.
     pub runs: u32,
     /// Where.
     pub backend: Backend,

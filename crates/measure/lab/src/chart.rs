@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Charts of pages as SVG. A curve has the class of its scheme instead of a colour, so the page
+//! Charts of pages as SVG. A curve has the class of its scheme instead of a colour. So the page
 //! says how it looks, may hide it, and reads its points.
 use crate::axis::Axis;
 use plotters::coord::Shift;

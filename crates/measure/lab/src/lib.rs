@@ -2,8 +2,9 @@
 //! Experiments and what comes out of them.
 //!
 //! An experiment lets a sender and a receiver talk over an emulated link and yields one [`Row`] per
-//! measured flow. Either an unmodified nginx and curl, watched from the outside, or a transport of
-//! ours between two threads. Rows have the same fields and units everywhere: JSON, CSV, report.
+//! measured flow. Either an unmodified nginx and curl, watched from the outside, or one of this
+//! project's transports between two threads. Rows have the same fields and units everywhere: JSON,
+//! CSV, report.
 //!
 //! | module | what it does |
 //! |---|---|

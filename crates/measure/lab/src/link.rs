@@ -20,8 +20,8 @@ const UPLINK: Rate = Rate::mbps(12);
 /// A link of an experiment: what is between the server and the client.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The row's `link`: file name of the trace without its ending (below the folder that was
-    /// named, with its sub-folders), or the rate.
+    /// The row's `link`: file name of the trace without its ending, or the rate. Below a folder
+    /// that was named, the name has its sub-folders.
     pub name: String,
     /// Both directions.
     pub path: PathSpec,
@@ -166,9 +166,9 @@ impl Link {
         link
     }
 
-    /// The same link with another seed. A synthetic channel is another channel of its kind then, a
-    /// recorded one begins elsewhere: on it nothing else may be random, and repetitions would be
-    /// the same to the byte.
+    /// The same link with another seed. A synthetic channel is then another channel of its kind,
+    /// and a recorded one begins elsewhere. On that nothing else may be random, and repetitions
+    /// would be the same to the byte.
     #[must_use]
     pub fn reseeded(&self, seed: u64) -> Self {
         let mut link = self.clone();
@@ -189,11 +189,11 @@ impl Link {
     }
 
     /// What a user may call a link: a rate (`12mbit`), a trace file, or a synthetic scenario as
-    /// `synth:NAME` or, if there is no such file, as `NAME`; with the experiments' default around
-    /// it.
+    /// `synth:NAME`. If there is no such file, `NAME` is a scenario too. The experiments' default
+    /// is around it.
     ///
     /// # Errors
-    /// [`LabError::Os`] if a file cannot be opened, [`LabError::Trace`] with the line if it is no
+    /// [`LabError::Os`] if a file cannot be opened. [`LabError::Trace`] with the line if it is no
     /// trace, and for `synth:` and a name that is none.
     pub fn open(what: &Path, seed: u64) -> Result<Self, LabError> {
         let defaults = PathDefaults {
@@ -245,7 +245,7 @@ impl Link {
     }
 
     /// One link for each that [`Link::open`] understands. A folder gives every trace in it and in
-    /// its folders, by name; what is in it and is no trace is [`Links::skipped`], hidden files
+    /// its folders, by name. What is in it and is no trace is [`Links::skipped`], hidden files
     /// apart.
     ///
     /// # Errors

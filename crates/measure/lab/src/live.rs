@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The real experiment: per scheme a sender, an emulated link (its own, or one for all) and a
-//! receiver, all at the same time.
+//! The real experiment. Each scheme has a sender, a receiver and an emulated link (its own, or one
+//! for all), all at the same time.
 mod bulk;
 pub(crate) mod programs;
 mod web;

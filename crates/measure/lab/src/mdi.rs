@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A random walk (`mdi`) learned from another algorithm in the simulator, and how near it comes to
+//! A random walk (`mdi`) learned from another algorithm in the simulator. Also how near it comes to
 //! that on links it has not seen.
 mod watched;
 

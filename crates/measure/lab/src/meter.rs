@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From what happens at the bottleneck to throughput, delay and loss.
 //!
-//! The window begins with the first full-size packet that arrives at the bottleneck, so connection
-//! set-up is outside and the start-up of the congestion control inside. Memory depends on the
+//! The window begins with the first full-size packet that arrives at the bottleneck. So connection
+//! set-up is outside, and the start-up of the congestion control inside. Memory depends on the
 //! window's length, not on the number of packets.
 use alcc_results::{Distribution, Row, Series, quantiles};
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// A packet of at least this size opens the window: a bare acknowledgement, a SYN or a request
-/// never does, a data packet of TCP (1500 bytes) or QUIC (1228 and more) always.
+/// A packet of at least this size opens the window. A bare acknowledgement, a SYN or a request
+/// never does. A data packet of TCP (1500 bytes) or QUIC (1228 and more) always does.
 pub const FULL_SIZE: Bytes = Bytes::new(1_200);
 
 /// Measures one flow at one bottleneck. Times of all calls are of one clock and do not go back.
@@ -64,8 +64,8 @@ pub struct Observed {
 }
 
 impl Meter {
-    /// A meter whose window is `window` long, for a path with this one-way `propagation`, with
-    /// series in steps of `bin` (at least 1 ms).
+    /// A meter whose window is `window` long, for a path with this one-way `propagation`. Series
+    /// have steps of `bin` (at least 1 ms).
     pub fn new(window: Span, propagation: Span, bin: Span) -> Self {
         let bin = bin.max(Span::from_millis(1));
         let bins = window.as_nanos().div_ceil(bin.as_nanos());
@@ -90,7 +90,7 @@ impl Meter {
         self.start
     }
 
-    /// The window begins at `at` if it has not begun: another meter at the same bottleneck saw the
+    /// The window begins at `at` if it has not begun. Another meter at the same bottleneck saw the
     /// first full-size packet.
     pub fn begin(&mut self, at: Time) {
         self.start.get_or_insert(at);
@@ -146,8 +146,8 @@ impl Meter {
     }
 
     /// Sums up. `opportunities` tells how many bytes the bottleneck could have passed on from one
-    /// time up to (not including) another, [`Bytes::MAX`] without a limit. `None` if no full-size
-    /// packet ever came.
+    /// time up to (not including) another. It is [`Bytes::MAX`] without a limit. `None` if no
+    /// full-size packet ever came.
     pub fn finish(&self, opportunities: impl Fn(Time, Time) -> Bytes) -> Option<Observed> {
         let start = self.start?;
         let offered = opportunities(start, start + self.window);
@@ -196,10 +196,10 @@ impl Meter {
     }
 }
 
-/// Mahimahi's signal delay (Winstein et al., NSDI 2013; the throughput graph of its tools): for
-/// every millisecond t from the first to the last arrival of a delivered packet, the smallest
-/// (departure - t) over packets that arrived at or after t. Its 95th percentile is the sorted value
-/// number floor(0.95 n), counted from 0.
+/// Mahimahi's signal delay (Winstein et al., NSDI 2013; the throughput graph of its tools): the
+/// smallest (departure - t) over packets that arrived at or after t. It has a value for every
+/// millisecond t from the first to the last arrival of a delivered packet. Its 95th percentile is
+/// the sorted value number floor(0.95 n), counted from 0.
 fn signal_delay_p95(earliest: &[Option<Span>]) -> Option<Span> {
     let first = earliest.iter().position(Option::is_some)?;
     let mut next: Option<Span> = None;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Does `work` with each of `items` on `workers` threads, and gives each result to `done` on the
+/// Does `work` with each of `items` on `workers` threads. Gives each result to `done` on the
 /// calling thread, in the order in which they are ready. The first error of `done` ends it: what is
 /// under way is finished, nothing more is begun.
 ///

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The field's picture of a comparison as SVG: throughput against delay, the delay's axis
+//! The field's picture of a comparison as SVG: throughput against delay. The delay's axis is
 //! logarithmic and reversed, so that up and right is better. A large mark is the median of a
-//! scheme's runs, a dot a run, an ellipse one standard deviation of the runs; with several links a
-//! panel over all (large: mean, dot: link) stands above one for each.
+//! scheme's runs, a dot a run, an ellipse one standard deviation of the runs. With several links a
+//! panel over all stands above one for each. There a large mark is the mean, a dot a link.
 use crate::axis::Axis;
 use crate::chart::{self, FINE, FONT, RULE, SOFT, escape, numbered};
 use crate::palette;

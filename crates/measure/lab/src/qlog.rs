@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A simulated run as qlog: the sequential JSON form of draft-ietf-quic-qlog-main-schema-07 with
-//! the events of draft-ietf-quic-qlog-quic-events-07 that concern congestion control, which is what
-//! qvis and others read.
+//! A simulated run as qlog: the sequential JSON form of draft-ietf-quic-qlog-main-schema-07. It has
+//! the events of draft-ietf-quic-qlog-quic-events-07 that concern congestion control. qvis and
+//! others read these.
 //!
-//! Seen from the sender, but for `packet_lost`: its time is when a link drops the packet, which the
-//! sender learns later. Times are milliseconds since the start; flows are told apart by `group_id`.
+//! Events are seen from the sender, but for `packet_lost`. Its time is when a link drops the
+//! packet, which the sender learns later. Times are milliseconds since the start; flows are told
+//! apart by `group_id`.
 //!
 //! What algorithms say of themselves stands in a namespace of its own, `alcc:`.
 //! `recovery:congestion_state_updated` has the states of one machine, and theirs are several.

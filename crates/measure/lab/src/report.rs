@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One self-contained, offline HTML page from [`Results`]. The charts are drawn here; a small
-//! script writes the figures, which the page carries as JSON, and reads the charts' points.
+//! One self-contained, offline HTML page from [`Results`]. The charts are drawn here. A small
+//! script writes the figures, which the page carries as JSON. It reads the charts' points.
 mod charts;
 
 use crate::chart::{Chart, escape};

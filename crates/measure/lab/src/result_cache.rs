@@ -2,9 +2,9 @@
 //! Finished runs on disk: what an interrupted sweep need not do again.
 //!
 //! One file per run, named by a hash of everything that decides its result. The whole of that
-//! stands in the file, too, and is compared; a second line holds the result and its hash. A file is
-//! written beside its place and renamed, so a half-written one has no name, and one that was
-//! damaged is as good as none.
+//! stands in the file, too, and is compared. A second line holds the result and its hash. A file is
+//! written beside its place and renamed, so a half-written one has no name. One that was damaged is
+//! as good as none.
 use crate::LabError;
 use crate::live::Measured;
 use alcc_emu::PathSpec;

@@ -2,8 +2,8 @@
 //! The kernel's congestion control per destination: what `ip route replace ADDRESS dev DEVICE
 //! congctl NAME` does.
 //!
-//! A route reaches the sockets of an unmodified server, and unlike the sysctl of a namespace it
-//! takes every algorithm that the kernel has.
+//! A route reaches the sockets of an unmodified server. Unlike the sysctl of a namespace, it takes
+//! every algorithm that the kernel has.
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};

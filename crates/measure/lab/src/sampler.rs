@@ -2,9 +2,9 @@
 //! Watching TCP connections from the outside: the kernel's socket diagnosis, the same for every
 //! scheme.
 //!
-//! Bytes acknowledged + bytes still in the send queue = bytes that the application has written.
-//! With the times at which the other application read them this gives the delay from application to
-//! application, wherever bytes are parked on the way.
+//! Bytes acknowledged + bytes still in the send queue = bytes that the application has written. The
+//! other application has the times at which it read them. Together these give the delay from
+//! application to application, wherever bytes are parked on the way.
 use alcc_results::Distribution;
 use alcc_sys::{Reading, TcpCounters};
 use alcc_units::{Span, Time};

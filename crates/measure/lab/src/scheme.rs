@@ -19,25 +19,25 @@ pub enum Side {
     Simulated,
 }
 
-/// A way to send: plain TCP (`cubic`, `bbr`, `reno`); ours above it in an unmodified program
-/// (`alcc-verus`, `alcc-verus:r=4`, `alcc-copa/over=reno`) or between two programs of ours
-/// (`alcc-verus-inband`, `alcc-verus-inband/carrier=tls`); ours without it (`verus-udp`,
-/// `verus-quic`); any TCP with little unsent (`bbr+lowat`, `bbr/lowat=32kB`); and in the simulator
-/// ours alone (`verus`, `copa:profile=original`). Several of them over one link are a scheme, too:
-/// `6*budget/stagger=103.3ms`, `budget+cubic@10s`.
+/// A way to send. Plain TCP is `cubic`, `bbr`, `reno`; any TCP with little unsent is `bbr+lowat`,
+/// `bbr/lowat=32kB`. One of this project's algorithms above TCP in an unmodified program is
+/// `alcc-verus`, `alcc-verus:r=4`, `alcc-copa/over=reno`. Between two of its own programs it is
+/// `alcc-verus-inband`, `alcc-verus-inband/carrier=tls`. Without TCP it is `verus-udp`,
+/// `verus-quic`. In the simulator it may be alone: `verus`, `copa:profile=original`. Several of
+/// them over one link are a scheme, too: `6*budget/stagger=103.3ms`, `budget+cubic@10s`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
     /// As typed: the row's name.
     pub name: String,
     /// Our algorithm, in an unmodified program or by a transport; `None` for one that is alone.
     pub controlled: Option<Spec>,
-    /// What it goes by between two programs of ours; `None`: an unmodified program sends.
+    /// What it goes by between two programs of this project. `None`: an unmodified program sends.
     pub transport: Option<About>,
     /// What the transport goes through: `tls`; `None`: its plainest.
     pub carrier: Option<String>,
     /// The kernel's algorithm, alone or underneath; empty where the kernel has none.
     pub kernel: String,
-    /// How `alcc run` keeps the limit, where the scheme says so: `bpf`; `None`: as it would under a
+    /// How `alcc run` keeps the limit, where the scheme says so: `bpf`. `None`: as it would under a
     /// kernel's algorithm that is named.
     pub enforce: Option<String>,
     /// `tcp_notsent_lowat` of the sending host; `None`: the kernel's default.
@@ -58,7 +58,7 @@ const UNDER: &str = "cubic";
 const LOWAT: &str = "+lowat";
 const LOWAT_BYTES: u64 = 16_384;
 
-/// Algorithms of ours that are also the kernel's: their bare names mean plain TCP.
+/// Algorithms of this project that are also the kernel's. Their bare names mean plain TCP.
 pub(crate) const IN_KERNEL: [&str; 6] = ["reno", "cubic", "bic", "westwood", "vegas", "bbr"];
 
 impl FromStr for Scheme {
@@ -70,8 +70,9 @@ impl FromStr for Scheme {
 }
 
 impl Scheme {
-    /// The forms of these algorithms that belong beside each other: over datagrams; above TCP with
-    /// this algorithm of the kernel in an unmodified program, and in band over TCP and TLS.
+    /// The forms of these algorithms that belong beside each other. They are over datagrams, and
+    /// in-band over TCP and TLS. Another is above TCP with this algorithm of the kernel in an
+    /// unmodified program.
     pub fn forms<'a>(algorithms: impl IntoIterator<Item = &'a str>, under: &str) -> String {
         let over = if under == UNDER {
             String::new()
@@ -154,13 +155,13 @@ impl Scheme {
         self.transport.is_some_and(|t| !t.is_above_tcp())
     }
 
-    /// The other is the same algorithm of ours with the same options, whatever carries it.
+    /// The other is the same algorithm of this project with the same options, whatever carries it.
     pub fn same_algorithm(&self, other: &Self) -> bool {
         self.controlled.is_some() && self.controlled == other.controlled
     }
 
     /// Reads `cubic,alcc-verus:r=4,profile=paper,bbr` for all of `sides`. A comma ends a scheme
-    /// unless what follows it is `option=value`: a part that has an `=` before any `:` or `/`
+    /// unless what follows it is `option=value`. A part that has an `=` before any `:` or `/`
     /// continues the options before it. No scheme begins like that.
     ///
     /// # Errors

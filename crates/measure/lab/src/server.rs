@@ -75,8 +75,8 @@ pub struct RuntimeReport {
 impl Server {
     /// Starts nginx, below `alcc run` if the scheme is controlled, and waits until it answers.
     /// `folder` is the server's own and exists; `files` holds [`FILE`]. The runtime writes its
-    /// readings into a folder in `log`. The server inherits the CPU affinity of the calling thread;
-    /// its connections may stay open for ten minutes if there are more than [`FEW`].
+    /// readings into a folder in `log`. The server inherits the CPU affinity of the calling thread.
+    /// Its connections may stay open for ten minutes if there are more than [`FEW`].
     ///
     /// # Errors
     /// [`LabError::Os`] if a file or the process cannot be made, [`LabError::Run`] with its last

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One run of a comparison in the simulator: a row as `alcc_results` makes it, and the series of a
-//! meter at the bottleneck.
+//! One run of a comparison in the simulator. It has a row as `alcc_results` makes it, and the
+//! series of a meter at the bottleneck.
 use crate::LabError;
 use crate::link::Link;
 use crate::live::Measured;

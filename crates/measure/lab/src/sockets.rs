@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The TCP sockets of a network namespace that listen or may be written to, by the kernel's socket
-//! diagnosis: a few hundred nanoseconds each, so that a look at ten thousand of them is some
+//! diagnosis. Each takes a few hundred nanoseconds. So a look at ten thousand of them is some
 //! milliseconds. Layouts are those of linux/inet_diag.h and linux/tcp.h.
 use alcc_sys::Reading;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;

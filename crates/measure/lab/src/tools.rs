@@ -27,8 +27,9 @@ impl Tools {
         }
     }
 
-    /// The server: `ALCC_NGINX` names it, else it is in the search path, in the sbin folders (often not in a
-    /// user's path) or in `target/deps/bin`, where `make setup` puts it.
+    /// The server. `ALCC_NGINX` names it. Otherwise it is in the search path, or in the sbin
+    /// folders, which are often not in a user's path. Or it is in `target/deps/bin`, where `make
+    /// setup` puts it.
     ///
     /// # Errors
     /// [`LabError::Missing`] with what would fix it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The simulator beside published figures: one scenario per line of a reference file, run from
-//! several starting points, and a verdict by fixed bounds.
+//! The simulator beside published figures. A reference file has one scenario per line, run from
+//! several starting points. Fixed bounds give a verdict.
 //!
 //! | figures of | share of the link | mean delay |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | `cs244` | 5 % of the throughput | 15 % of the queueing delay |
 //!
 //! What counts is the distance of our median from the nearest of their runs. A trace link depends
-//! on nothing random, but on when in the trace the flow begins, which nobody knows to the
-//! millisecond: repetitions begin at different times.
+//! on nothing random, but on when in the trace the flow begins. Nobody knows that to the
+//! millisecond, so repetitions begin at different times.
 mod cell;
 mod pairs;
 mod reference;

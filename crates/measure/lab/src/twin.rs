@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The twin: what the emulator measured with real TCP beside what the simulator says of the same
-//! scheme on the same link.
+//! The twin. What the emulator measured with real TCP stands beside what the simulator says of the
+//! same scheme on the same link.
 mod real;
 
 use crate::LabError;

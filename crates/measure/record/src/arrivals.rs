@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What has arrived in one direction: every packet of the time that counts, and what the sender is
-//! told of it.
+//! What has arrived in one direction. It has every packet of the time that counts, and what the
+//! sender is told of it.
 use crate::wire::Report;
 use alcc_trace::{Trace, TraceError};
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -186,7 +186,7 @@ impl Arrivals {
     }
 }
 
-/// The trace of these arrivals, from `from` on: bytes are gathered into opportunities of 1500, each
+/// The trace of these arrivals, from `from` on. Bytes are gathered into opportunities of 1500, each
 /// at the time of the packet that completes it.
 ///
 /// # Errors

@@ -2,23 +2,22 @@
 //! Two clocks and what lies between them: offset and skew out of the delays of packets in both
 //! directions.
 //!
-//! A packet that left at `s` by our clock and arrived at `r` by the other one says that the other
-//! clock was ahead of ours by at most `r - s`, since no packet arrives before it was sent. One that
-//! left there at `s` and arrived here at `r` says that it was ahead by at least `s - r`. So the
-//! course of the difference, a straight line if both clocks run steadily, lies in a corridor
-//! between the lower hull of the former and the upper hull of the latter. Of all lines that fit, we
-//! take the middle of the widest pair of parallels: a wrong slope makes the corridor narrower,
-//! since then the fastest packets of the beginning and of the end no longer touch it both. The
-//! corridor is as wide as the shortest round trip; the line is right if the fastest packets take as
-//! long there as back, and is wrong by half of the difference otherwise: at most by half the
-//! shortest round trip.
+//! A packet left at `s` by this clock and arrived at `r` by the other one. So the other clock was
+//! ahead by at most `r - s`, since no packet arrives before it was sent. Another packet left there
+//! at `s` and arrived here at `r`. So the other clock was ahead by at least `s - r`. So the course
+//! of the difference lies in a corridor between the lower hull of the former and the upper hull of
+//! the latter. It is a straight line if both clocks run steadily. Of all lines that fit, the middle
+//! of the widest pair of parallels is taken. A wrong slope makes the corridor narrower. Then the
+//! fastest packets of the beginning and of the end no longer touch it both. The corridor is as wide
+//! as the shortest round trip. The line is right if the fastest packets take as long there as back.
+//! Otherwise it is wrong by half of the difference: at most by half the shortest round trip.
 
 /// Maximum skew of a clock: 5000 parts per million.
 const MAX_SKEW: f64 = 5e-3;
 /// Minimum time (ns) for fitting a slope.
 const MIN_FIT_TIME: f64 = 2e9;
 
-/// Points that may lie on one side of a line: times never decrease, and what lies inside the hull
+/// Points that may lie on one side of a line. Times never decrease, and what lies inside the hull
 /// is forgotten.
 #[derive(Clone, Debug, Default)]
 struct Hull {
@@ -88,7 +87,7 @@ pub struct ClockFit {
     difference: i64,
     height: f64,
     slope: f64,
-    /// The shortest round trip as the fitted line sees it, ns: the offset is wrong by at most half
+    /// The shortest round trip as the fitted line sees it, ns. The offset is wrong by at most half
     /// of it.
     pub round_trip_ns: f64,
 }
@@ -104,7 +103,8 @@ impl ClockSamples {
         self.above.add(x, y);
     }
 
-    /// A packet of theirs: sent at `sent` by their clock, received at `received` by ours.
+    /// A packet of the other end. It was sent at `sent` by the other clock, and received at
+    /// `received` by this one.
     pub fn received(&mut self, sent: u64, received: u64) {
         let (x, y) = self.point(received, difference(sent, received));
         self.below.add(x, -y);

@@ -65,7 +65,7 @@ impl Recording {
         both.map(|r| r.overrun + r.beyond).sum()
     }
 
-    /// How long a sender was held up at most, at either end, as far as is known here: a queue may
+    /// How long a sender was held up at most, at either end, as far as is known here. A queue may
     /// have run empty then.
     pub fn held_up(&self) -> Span {
         let other = self.other.as_ref().map_or(Span::ZERO, |r| r.late[2]);
@@ -114,8 +114,8 @@ impl Recording {
         Some(trace(&record.arrivals, record.from, self.plan.ip_len()))
     }
 
-    /// Time and one-way delay of a packet, in ns: sent, from the beginning of the time that counts;
-    /// both by this end's clock.
+    /// Time and one-way delay of a packet, in ns. The time is when it was sent, from the beginning
+    /// of the time that counts. Both are by this end's clock.
     fn delay(&self, dir: Dir, clock: &ClockFit, arrival: &Arrival) -> (i64, i64) {
         let theirs = |t: Time| clock.to_ours(t.as_nanos());
         let ours = |t: Time| t.as_nanos();

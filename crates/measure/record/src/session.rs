@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One end of a recording without I/O: packets and times go in, packets and times come out.
 //!
-//! The client pings until it knows the clocks, the listener says when sending begins, both send and
-//! write down what comes; when the queues have run empty the client pings again, fetches what the
+//! The client pings until it knows the clocks. The listener says when sending begins. Both send and
+//! write down what comes. When the queues have run empty, the client pings again, fetches what the
 //! listener wrote down, and leaves.
 use crate::arrivals::{Arrival, Arrivals};
 use crate::clock::{ClockFit, ClockSamples};

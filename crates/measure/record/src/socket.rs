@@ -82,8 +82,8 @@ impl Socket {
         now()
     }
 
-    /// The next datagram that is here: its length, where it came from (`None`: who we are connected
-    /// to) and when it came.
+    /// The next datagram that is here: its length, where it came from and when it came. `None`
+    /// means the peer of a connected socket.
     pub(crate) fn receive(
         &mut self,
         into: &mut [u8],

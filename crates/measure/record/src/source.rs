@@ -11,8 +11,8 @@ const MIN_QUEUE_RTT: Span = Span::from_millis(750 / 2);
 /// Above this a queue is longer than needed: Sprout's upper bound of the round trip. Not kept where
 /// the queue was found full: then what is sent makes it no longer.
 const MAX_QUEUE_RTT: Span = Span::from_millis(3000);
-/// A channel that is slower than this share of its recent peak counts as that fast: it will be fast
-/// again sooner than we hear of it.
+/// A channel that is slower than this share of its recent peak counts as that fast. It will be fast
+/// again sooner than this end hears of it.
 const MIN_SHARE_OF_PEAK: f64 = 0.25;
 /// Rate, as a factor of what arrives, while a queue is longer than [`MAX_QUEUE_RTT`].
 const DRAIN_GAIN: f64 = 0.5;
@@ -32,8 +32,8 @@ const LOSS_WINDOW: Span = Span::from_secs(1);
 pub(crate) const MAX_SILENCE: Span = Span::from_secs(10);
 /// The trickle: one packet in this time.
 const KEEPALIVE_INTERVAL: Span = Span::from_millis(50);
-/// What a sender that was held up may send at once; a saturator more, since the queue has been
-/// emptied meanwhile.
+/// What a sender that was held up may send at once. A saturator may send more, since the queue has
+/// been emptied meanwhile.
 const MAX_CATCH_UP: Span = Span::from_millis(50);
 const MAX_CATCH_UP_SATURATE: Span = Span::from_millis(500);
 

@@ -10,8 +10,8 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Sends the pieces without waiting and without SIGPIPE; how much was taken, or errno. `stamped`:
-/// the kernel notes when the last byte is acknowledged, and appends nothing to it (MSG_EOR), else
-/// the note would wait for what follows.
+/// the kernel notes when the last byte is acknowledged. It appends nothing to it (MSG_EOR);
+/// otherwise the note would wait for what follows.
 pub fn send(fd: RawFd, pieces: [&[u8]; 4], stamped: bool) -> Result<usize, c_int> {
     #[repr(C, align(8))]
     struct Control {
@@ -132,8 +132,8 @@ impl AsRawFd for Waker {
     }
 }
 
-/// Reads from a socket without waiting: how much, and when the last bytes came in if the kernel was
-/// told to note it ([`crate::stamp_arrivals`]).
+/// Reads from a socket without waiting. Returns how much, and when the last bytes came in if the
+/// kernel was told to note it ([`crate::stamp_arrivals`]).
 ///
 /// # Errors
 /// As recvmsg(2); `WouldBlock` when nothing is there.

@@ -65,7 +65,7 @@ fn peer_of(fd: RawFd, outbound: Option<bool>) -> Option<Peer> {
 const EPHEMERAL: u16 = 32_768;
 
 /// Who opened a connection that was handed to us? The side that connects counts its SYN among the
-/// acknowledged bytes; while data is in flight that does not show, and the ports have to do.
+/// acknowledged bytes. While data is in flight that does not show, and the ports have to do.
 fn is_initiator(fd: RawFd, local: u16, remote: u16) -> bool {
     let Some(reading) = read(fd) else {
         return false;

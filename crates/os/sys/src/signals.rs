@@ -6,9 +6,9 @@ use alcc_units::Time;
 use libc::c_int;
 use std::mem::zeroed;
 
-/// A thread of the program that waits as a blocking write does: a signal handler ends it with
-/// EINTR, unless the wait may be restarted and the handler was installed with SA_RESTART. Between
-/// two sleeps signals have to wait, as one that came then would end nothing.
+/// A thread of the program that waits as a blocking write does. A signal handler ends it with
+/// EINTR. It does not if the wait may be restarted and the handler was installed with SA_RESTART.
+/// Between two sleeps signals have to wait, as one that came then would end nothing.
 pub struct SignalWait {
     mask: libc::sigset_t,
     open: libc::sigset_t,

@@ -3,8 +3,8 @@
 //!
 //! The latter is `SO_TIMESTAMPING` with `TX_ACK`, read from the socket's error queue. The socket is
 //! told how notifications look; each write says whether it wants one ([`crate::send`]). It comes
-//! when the last byte of the write is acknowledged, with the number of that byte (32 bits, counted
-//! from where the option was set) and the wall-clock time. Notifications are dropped when the
+//! when the last byte of the write is acknowledged. It has the wall-clock time and the number of
+//! that byte: 32 bits, counted from where the option was set. Notifications are dropped when the
 //! receive buffer is full, so a number is taken as cumulative. Numbers wrap after 4 GiB.
 use crate::clock::{Wall, nanos};
 use crate::socket::set_option;

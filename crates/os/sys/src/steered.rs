@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A window and a rate that the kernel keeps for a socket of this process, and what it says of each
-//! acknowledgement: the user's half of the congestion control `alcc_window`.
+//! acknowledgement. It is the user's half of the congestion control `alcc_window`.
 //!
 //! Root has loaded it once (`alcc bpf load`). A socket is steered by whoever holds it: the maps
 //! have sockets as keys, and a key is a descriptor. Where the maps cannot be had, as in a
-//! container, socket options of our own level do the same if root has opened that door (`--door`).
-//! The kernel gives a socket back to the control that it had, or to CUBIC, after 0.5 s of
-//! acknowledgements without an answer.
+//! container, socket options of alcc's own level do the same. Root must have opened that door
+//! (`--door`). After 0.5 s of acknowledgements without an answer, the kernel gives a socket back.
+//! It gives it to the control that it had, or to CUBIC.
 use crate::socket::{Plain, get_option, set_option};
 use alcc_flow::{AckSample, Limit};
 use alcc_units::{Span, Time};

@@ -94,8 +94,8 @@ const TCP_CA_LOSS: u8 = 4;
 const TCP_ESTABLISHED: u8 = 1;
 const TCP_CLOSE_WAIT: u8 = 8;
 
-/// One consistent reading of a connection's counters; `None` if the descriptor is no TCP socket, or
-/// the kernel is older than 4.19 and does not count bytes sent.
+/// One consistent reading of a connection's counters. `None` if the descriptor is no TCP socket.
+/// `None`, too, if the kernel is older than 4.19 and does not count bytes sent.
 pub fn read(fd: RawFd) -> Option<Reading> {
     // SAFETY: all fields are integers, zero is valid.
     let mut info: TcpInfo = unsafe { zeroed() };

@@ -27,8 +27,8 @@ pub fn check_door(cgroup: &Path) -> Result<(), BpfError> {
     open_cgroup(cgroup).map(drop)
 }
 
-/// Opens a door in a cgroup, until [`crate::unload`], [`end_doors`] or a restart of the machine:
-/// programs in it and below it steer their own sockets by socket options. Sockets that were made
+/// Opens a door in a cgroup, until [`crate::unload`], [`end_doors`] or a restart of the machine.
+/// Programs in it and below it steer their own sockets by socket options. Sockets that were made
 /// before, elsewhere, do not pass there. `false`: it was open already.
 ///
 /// # Errors
@@ -124,9 +124,9 @@ pub fn end_doors() -> Result<(), BpfError> {
 const BATCHES: usize = 9;
 const CALLS: u32 = 1000;
 
-/// What each socket option costs in the cgroup, measured now: this process goes there for a
-/// moment to make a socket, and comes back. `None`: it may not go there, as where a cgroup shares
-/// out memory among those below it.
+/// What each socket option costs in the cgroup, measured now. This process goes there for a moment
+/// to make a socket, and comes back. `None`: it may not go there, as where a cgroup shares out
+/// memory among those below it.
 pub fn door_cost(cgroup: &Path) -> Option<Cost> {
     let own = crate::cgroup_of(std::process::id())?;
     let make = || {

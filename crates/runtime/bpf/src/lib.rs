@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Congestion controls that live in the kernel by BPF, and the selection of sockets for them.
 //!
-//! Root loads the controls once ([`load`]); from then on every user may choose them like any
-//! other control of the kernel. [`attach`] selects one for connections that exist, and
-//! [`Future`] for those to come. Nothing of this crate runs afterwards: the kernel keeps all of
-//! it alive by the files below [`PINS`].
+//! Root loads the controls once ([`load`]). From then on every user may choose them like any other
+//! control of the kernel. [`attach`] selects one for connections that exist, and [`Future`] for
+//! those to come. Nothing of this crate runs afterwards: the kernel keeps all of it alive by the
+//! files below [`PINS`].
 //!
 //! The BPF programs are committed as objects, compiled once for all kernels from 6.1 on. `make
 //! bpf` compiles them again.

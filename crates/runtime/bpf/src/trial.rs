@@ -20,7 +20,7 @@ const COUNTERS_LEN: usize = 40;
 
 /// Connections that clients open from [`Trial::begin`] on, a share of them under a control.
 ///
-/// It lives as long as this value: when the process ends, in whatever way, new connections have
+/// It lives as long as this value. When the process ends, in whatever way, new connections have
 /// what the system gives them. Those under the control keep it until [`Trial::give_back`],
 /// [`detach`] or their end.
 pub struct Trial {
@@ -90,8 +90,8 @@ impl Trial {
         Ok(records.chunks_exact(COUNTERS_LEN).map(counters).collect())
     }
 
-    /// Ends it: new connections are left alone, and those under the control get back what they
-    /// had. [`Trial::readings`] goes on for those that are watched already.
+    /// Ends it: new connections are left alone. Those under the control get back what they had.
+    /// [`Trial::readings`] goes on for those that are watched already.
     ///
     /// # Errors
     /// What the kernel refuses.

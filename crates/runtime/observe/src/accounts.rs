@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How much of a connection has passed by the library, in whichever process: what the kernel has
+//! How much of a connection has passed by the library, in whichever process. What the kernel has
 //! sent beyond that went past it.
 //!
 //! A place for each connection by the kernel's number of its socket. Numbers are given one after
-//! the other, so that the newest connections have places of their own, and those of neighbours lie
-//! apart: two cores do not fight for a line of their caches. A connection whose place was taken by
-//! a newer one is not accounted for any more.
+//! the other. So the newest connections have their own places, and those of neighbours lie apart.
+//! Two cores do not fight for a line of their caches. A connection whose place was taken by a newer
+//! one is not accounted for any more.
 use crate::map::{ACCOUNTS, ACCOUNTS_COUNT};
 use crate::segment::Segment;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the processes of a run tell the world, and what the world orders them to do: a [`Segment`]
-//! of shared memory that `alcc run`, the programs below it, `alcc top`, `ctl`, `log` and the
-//! metrics map.
+//! What the processes of a run tell the world, and what the world orders them to do. It is a
+//! [`Segment`] of shared memory. `alcc run`, the programs below it, `alcc top`, `ctl`, `log` and
+//! the metrics map it.
 //!
 //! ```text
 //!   a connection ──► Published ──► status table ──► alcc top, the search for uncontrolled connections

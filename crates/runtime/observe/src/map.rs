@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The file that `alcc run`, the processes under it and `alcc ctl`, `top` and `log` map: where what
-//! stands, and how a record is read that another process may be writing.
+//! The file that `alcc run`, the processes under it and `alcc ctl`, `top` and `log` map. It says
+//! where what stands. It says how to read a record that another process may be writing.
 //!
 //! Nothing read from here is trusted: every number is clamped, every text checked. What is written
 //! once is never a reason to wait: a process may die in the middle of a record.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connections that are plain TCP as a whole: those that the selection leaves alone, and those that
-//! the library does not reach. Bytes that pass by the algorithm on connections under control are
-//! [`Bypass`](crate::Bypass).
+//! Connections that are plain TCP as a whole. These are those that the selection leaves alone, and
+//! those that the library does not reach. Bytes that pass by the algorithm on connections under
+//! control are [`Bypass`](crate::Bypass).
 use crate::map::{COUNTERS, COUNTERS_LEN, MISSED};
 use crate::segment::Segment;
 use crate::totals::Totals;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The published status of one connection: its slot in the status table, its group's counters, and
-//! its readings in the trace ring. Without a segment all of it is nothing.
+//! The published status of one connection. It has its slot in the status table, its group's
+//! counters, and its readings in the trace ring. Without a segment all of it is nothing.
 use crate::bypass::ByReason;
 use crate::events::Sink;
 use crate::groups::{self, GroupId, GroupTotals};

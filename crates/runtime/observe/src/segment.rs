@@ -16,8 +16,9 @@ use std::time::Duration;
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// What `alcc run` and the processes it started share: counters, the table of connections, commands
-/// of `alcc ctl`, the trace ring. Additions are atomic; a process that dies leaves what it added.
+/// What `alcc run` and the processes it started share. These are counters, the table of
+/// connections, commands of `alcc ctl`, and the trace ring. Additions are atomic; a process that
+/// dies leaves what it added.
 pub struct Segment {
     map: Map,
     file: Option<File>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What processes of a run tell each other where connections to one address share an allowance:
-//! the counters of [`alcc_flow::Elsewhere`], a place for each process and address.
+//! What processes of a run tell each other where connections to one address share an allowance. It
+//! has the counters of [`alcc_flow::Elsewhere`], with a place for each process and address.
 //!
 //! Places stand in rows by a hash, so that nobody looks through all of them. Nobody waits: a place
 //! has one writer, and a writer that died grows silent.

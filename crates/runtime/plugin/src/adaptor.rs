@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A plug-in as a [`Controller`]: events go out as C structures, answers come back and are held in
+//! A plug-in as a [`Controller`]. Events go out as C structures. Answers come back, and are held in
 //! the range that the contract of [`Controller`] promises to the host.
 use crate::abi::*;
 use crate::events;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Congestion control algorithms written in C. A plug-in is a shared object that defines one
-//! constant, `alcc_algorithm_v2` ([`abi::alcc_algorithm`]): a name, options and callbacks. [`load`]
-//! turns it into an [`Algorithm`] like any other, so it runs wherever a [`Registry`] is asked:
-//! simulator, runtime, conformance suite.
+//! constant, `alcc_algorithm_v2` ([`abi::alcc_algorithm`]). That has a name, options and callbacks.
+//! [`load`] turns it into an [`Algorithm`] like any other. So it runs wherever a [`Registry`] is
+//! asked: simulator, runtime, conformance suite.
 //!
-//! What a plug-in answers is not believed: windows, rates, quotas and timers are held in the range
+//! What a plug-in answers is not believed. Windows, rates, quotas and timers are held in the range
 //! of the contract of [`Controller`]. What it does to the memory of the process cannot be checked:
 //! a plug-in is trusted code.
 //!

@@ -2,8 +2,8 @@
 //! Telling a program that waits in epoll that it may write again.
 //!
 //! The socket itself is nearly always writable: the kernel's buffer is far from full. So while the
-//! gate is shut the registration that the kernel has lacks EPOLLOUT, and when it opens the
-//! program's own is put back, which reports the event afresh, edge-triggered or not.
+//! gate is shut, the registration that the kernel has lacks EPOLLOUT. When it opens, the program's
+//! own is put back. That reports the event afresh, edge-triggered or not.
 use crate::process;
 use crate::real::real;
 use alcc_socket::Waker;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The calls that ours stand in front of: the next in line by dlsym, so that other preloaded
-//! libraries keep working.
+//! The calls that this library's stand in front of. They are the next in line by dlsym, so that
+//! other preloaded libraries keep working.
 use libc::{
     FILE, c_char, c_int, c_long, c_uint, c_void, epoll_event, fd_set, gid_t, iovec, loff_t,
     mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,

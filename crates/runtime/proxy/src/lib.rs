@@ -9,9 +9,9 @@
 //!                            read client ─► write server (plain)
 //! ```
 //!
-//! One thread per loop, none per connection. A connection that waits holds no buffer: what is read
-//! goes through one buffer of its loop, and only what the other side does not take at once is kept,
-//! after which nothing more is read.
+//! One thread per loop, none per connection. A connection that waits holds no buffer. What is read
+//! goes through one buffer of its loop. Only what the other side does not take at once is kept;
+//! after that nothing more is read.
 //!
 //! Start reading at [`Proxy::start`]; `session.rs` has the rules for half-closed and reset
 //! connections.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One relayed connection: two sockets and a pipe each way.
 //!
-//! What one end says is passed on when what came before has been: an end of data (FIN) once all
-//! before it is written, a reset (RST) once the other end has acknowledged what we had taken, as it
-//! would without us; but not for longer than [`MAX_RESET_WAIT`].
+//! What one end says is passed on when what came before has been. An end of data (FIN) is passed on
+//! once all before it is written. A reset (RST) is passed on once the other end has acknowledged
+//! what the relay had taken, as without it. It waits no longer than [`MAX_RESET_WAIT`].
 use crate::end::End;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One connection with an algorithm in charge: its readings, its orders, what others see of it, and
-//! the way back to plain TCP. How its limit is kept, by a gate or by a queue, is the business of
-//! its owner.
+//! One connection with an algorithm in charge. It has its readings, its orders, what others see of
+//! it, and the way back to plain TCP. How its limit is kept, by a gate or by a queue, is the
+//! business of its owner.
 use crate::kernel;
 use crate::plane::ControlPlane;
 use crate::saved_options::SavedOptions;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sockets of programs that run already and know nothing of us.
 //!
-//! The kernel keeps the limit by `alcc_window`; this process only sets it. It holds no socket: it
-//! takes a descriptor for each reading and closes it again, so a program's close is what it was.
+//! The kernel keeps the limit by `alcc_window`; this process only sets it. It holds no socket. It
+//! takes a descriptor for each reading and closes it again. So a program's close is what it was.
 //! When this process ends, in whatever way, the kernel gives each socket back what it had.
 use crate::controlled::{Controlled, Mode, Plan, Takeover};
 use crate::kernel::{self, Before, Process, Socket};

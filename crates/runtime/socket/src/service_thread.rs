@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The thread that runs the event loop: one more than the program has made. It is made when there
-//! is something to do, and given up before calls that only a process of one thread may make.
+//! is something to do. It is given up before calls that only a process of one thread may make.
 use crate::kernel;
 use alcc_units::Span;
 use libc::pid_t;

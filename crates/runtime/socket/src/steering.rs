@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A socket whose kernel keeps the algorithm's window and rate exactly, by the congestion control
-//! `alcc_window`, and tells of each acknowledgement.
+//! `alcc_window`. The kernel tells of each acknowledgement.
 use crate::kernel;
 use alcc_flow::{AckSample, Limit};
 use alcc_sys::{AckSamples, Before, Steered};

@@ -2,9 +2,9 @@
 //! How much a program may write ahead of a kernel that keeps the limit (`TCP_NOTSENT_LOWAT`).
 //!
 //! The gate refuses a write for which there is no room in flight. Where the kernel keeps the window
-//! no write is refused, and what is written waits in the socket's buffer: delay that the algorithm
-//! does not see. So the buffer takes little more than what is about to leave. The program meets
-//! what it would meet with a small buffer: a write that waits, or EAGAIN and EPOLLOUT later.
+//! no write is refused. What is written waits in the socket's buffer, which is delay that the
+//! algorithm does not see. So the buffer takes little more than what is about to leave. The program
+//! meets what it would meet with a small buffer: a write that waits, or EAGAIN and EPOLLOUT later.
 use crate::kernel;
 use alcc_units::{Rate, Span};
 use std::os::fd::RawFd;

@@ -2,8 +2,8 @@
 use alcc_pipe::Failure;
 use std::io;
 
-/// Why there is no stream: one line that says what was attempted, on what, what was found and what
-/// would fix it.
+/// Why there is no stream. It is one line that says what was attempted, on what, what was found and
+/// what would fix it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -9,12 +9,12 @@
 //!
 //! A [`CarrierSpec`] is what a user types: layers, topmost first, over a base.
 //! [`CarrierSpec::connect`] and [`Listener::accept`] do every handshake, blocking and with a
-//! deadline; what they give is an in-band [`Carrier`] that never blocks.
+//! deadline. They give an in-band [`Carrier`] that never blocks.
 //!
 //! [`InBand`] is the transport of `alcc send` over all of this.
 //!
-//! What the other end sends is untrusted: every layer has limits, and a peer that is not what it
-//! should be is an [`Error`] of one line.
+//! What the other end sends is untrusted. Every layer has limits. A peer that is not what it should
+//! be is an [`Error`] of one line.
 #![forbid(unsafe_code)]
 
 mod connect;

@@ -198,8 +198,8 @@ impl CarrierSpec {
         self.base.name == "unix"
     }
 
-    /// Where the TCP connection at the bottom leads if the topmost layer is to lead to `target`;
-    /// none if the base is a path.
+    /// Where the TCP connection at the bottom leads if the topmost layer is to lead to `target`.
+    /// None if the base is a path.
     ///
     /// # Errors
     /// A target that is no host.

@@ -8,12 +8,12 @@
 //!
 //! * [`Stream`] wraps a connected [`carrier::Carrier`] and is read and written like any stream.
 //!   Both ends need one.
-//! * [`Session`] is one end without I/O: bytes in, bytes out, time as an argument; for event loops
-//!   and other languages' bindings.
+//! * [`Session`] is one end without I/O: bytes in, bytes out, time as an argument. It is for event
+//!   loops and other languages' bindings.
 //! * [`frame`] and [`preface`] are the bytes, as `docs/wire-format.md` describes them.
 //!
-//! What may leave is the algorithm's affair (feedback `in-band`, enforcement `queue`); the stream
-//! below repairs, orders and encrypts as ever, and the smaller of both windows holds.
+//! The algorithm decides what may leave (feedback `in-band`, enforcement `queue`). The stream below
+//! repairs, orders and encrypts as ever. The smaller of both windows holds.
 //!
 //! ```
 //! use alcc_inband::{Settings, Stream, carrier::Unix};

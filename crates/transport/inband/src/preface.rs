@@ -4,7 +4,7 @@ use crate::Error;
 
 /// The only version there is.
 pub const VERSION: u8 = 1;
-/// The first bytes of every connection, in both directions: no text protocol begins so, and
+/// The first bytes of every connection, in both directions. No text protocol begins so, and
 /// whatever translates line ends breaks it.
 pub const MAGIC: [u8; 8] = *b"ALCC\r\n\x1a\n";
 /// Up to the algorithm's name.
@@ -48,8 +48,8 @@ impl Preface {
     /// preface. Otherwise it and its length.
     ///
     /// # Errors
-    /// [`Error::Foreign`] with the first byte that is not the magic's, [`Error::Version`] with the
-    /// first nine that are of another version, [`Error::Protocol`].
+    /// [`Error::Foreign`] with the first byte that is not the magic's. [`Error::Version`] with the
+    /// first nine that are of another version. [`Error::Protocol`].
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let magic = bytes.len().min(MAGIC.len());
         if bytes[..magic] != MAGIC[..magic] {

@@ -25,7 +25,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Defaults: segments of 1400 bytes, 4 MiB to receive, 64 KiB to queue, 10 s for the preface,
+    /// Defaults: segments of 1400 bytes, 4 MiB to receive, 64 KiB to queue. 10 s for the preface,
     /// 120 s of silence, acknowledgements every 5 ms.
     pub fn new(cc: Spec) -> Self {
         Self {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Cookies for protocols over datagrams: who shows one again receives at the address that it
-//! claims to have, and the listener kept no state for it.
+//! Cookies for protocols over datagrams. A peer that shows one again receives at the address that
+//! it claims to have. The listener kept no state for it.
 use alcc_units::{Span, Time};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -20,9 +20,9 @@ pub type Cookie = [u8; COOKIE];
 /// Sixty-four random bytes: a block of SHA-256.
 pub type Key = [u8; 64];
 
-/// Issues and verifies cookies. A cookie is the time of issue in nanoseconds of the listener's
-/// clock (8), and the first 16 bytes of HMAC-SHA256 of that time, the address, the port and the
-/// sender's connection id.
+/// Issues and verifies cookies. A cookie begins with the time of issue in nanoseconds of the
+/// listener's clock (8). The first 16 bytes of an HMAC-SHA256 follow. It is of that time, the
+/// address, the port and the sender's connection id.
 pub struct Issuer {
     key: Key,
     before: Key,

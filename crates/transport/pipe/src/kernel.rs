@@ -58,7 +58,7 @@ pub fn check_under(name: &str) -> Result<(), Failure> {
 }
 
 /// The kernel's control of this name. Where it has none but `alcc bpf load` has added the same
-/// algorithm, that one; else the name itself, for [`check_under`] to refuse.
+/// algorithm, that one. Otherwise the name itself, for [`check_under`] to refuse.
 pub fn own_or_loaded(name: &str) -> String {
     choose(name, &Controls::available().unwrap_or_default())
 }

@@ -207,11 +207,11 @@ pub trait Dialer: Sync {
 }
 
 /// The sender's end of a flow. `write` takes what it can within about [`MAX_WAIT`] (`WouldBlock` if
-/// that is nothing); any other error is the end of the flow and says why. `flush` does nothing.
+/// that is nothing). Any other error is the end of the flow and says why. `flush` does nothing.
 pub trait Outgoing: Write + Send {
     /// Waits, at most [`MAX_WAIT`], until something can be written without waiting. Says how much
-    /// is best written at once: what can be sent within some 5 ms, at least two packets, at most
-    /// [`MAX_WRITE`]. 0: not yet. What is written is stamped with the time after this returns.
+    /// is best written at once. That is what can be sent within some 5 ms, at least two packets, at
+    /// most [`MAX_WRITE`]. 0: not yet. What is written is stamped with the time after this returns.
     ///
     /// # Errors
     /// Why the flow has ended.
@@ -237,8 +237,8 @@ pub trait Outgoing: Write + Send {
     fn stats(&mut self) -> Stats;
 }
 
-/// The receiver's end of a flow. `read` waits at most [`MAX_WAIT`] (then `WouldBlock`); 0 is the
-/// sender's orderly end, and an end that is not orderly is an error.
+/// The receiver's end of a flow. `read` waits at most [`MAX_WAIT`] (then `WouldBlock`). 0 is the
+/// sender's orderly end. An end that is not orderly is an error.
 pub trait Incoming: Read + Send {
     /// The sender's address, for people to read.
     fn peer(&self) -> String;

@@ -76,8 +76,8 @@ impl Congestion {
         &self.spec
     }
 
-    /// Makes it the congestion controller of `transport`, and asks the peer to acknowledge every
-    /// packet if the algorithm wants to hear of each. A peer without the extension "acknowledgement
+    /// Makes it the congestion controller of `transport`. Asks the peer to acknowledge every packet
+    /// if the algorithm wants to hear of each. A peer without the extension "acknowledgement
     /// frequency" acknowledges every second one, which blurs delays a little.
     pub fn set(self: &Arc<Self>, transport: &mut TransportConfig) {
         transport.congestion_controller_factory(Arc::clone(self) as _);

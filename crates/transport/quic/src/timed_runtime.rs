@@ -31,13 +31,13 @@ pub(crate) fn request_wakeup(at: Option<Instant>) -> bool {
     })
 }
 
-/// A runtime for endpoints that also polls a connection when an algorithm wants it: every
+/// A runtime for endpoints that also polls a connection when an algorithm wants it. That is every
 /// epoch of Verus, every tick of Sprout.
 ///
-/// The stack asks a controller for its window whenever a packet arrives, a timer of its own expires
-/// or the application writes, and at no other time. An algorithm that releases a little every few
+/// The stack asks a controller for its window when a packet arrives, its own timer expires or the
+/// application writes. It does so at no other time. An algorithm that releases a little every few
 /// milliseconds then does so at the next acknowledgement instead. With this around the runtime
-/// (tokio's, or another one) it is called in time, to the precision of that runtime's timers
+/// (tokio's, or another one) it is called in time. The precision is that of the runtime's timers
 /// (tokio: 1 ms).
 #[derive(Debug)]
 pub struct TimedRuntime<R = TokioRuntime>(Arc<R>);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! QUIC as a transport of `alcc send`: one of our algorithms as the congestion controller of a QUIC
-//! stack, or one of the stack's own (`--under`).
+//! QUIC as a transport of `alcc send`. One of this project's algorithms is the congestion
+//! controller of a QUIC stack, or one of the stack's own (`--under`).
 use crate::blocking::{ALPN, Error, Listener, Receiver, Sender, Stack};
 use crate::{Congestion, StackController};
 use alcc_pipe::tls::{Fingerprint, client_config, server_config};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `alcc send` writes into a byte stream, whatever carries it, and how `alcc recv` checks it.
-//! [`sending`] and [`receiving`] drive a flow over any transport. The rest has no I/O and no clock.
-//! Whatever comes from a peer gives an error, never a panic, and needs a fixed amount of memory.
+//! What `alcc send` writes into a byte stream, and how `alcc recv` checks it. [`sending`] and
+//! [`receiving`] drive a flow over any transport. The rest has no I/O and no clock. Whatever comes
+//! from a peer gives an error, never a panic, and needs a fixed amount of memory.
 //!
 //! ```text
 //! stream:  header (64) · block · block · ... · trailer
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Numbers are big-endian; one that is not known has all bits set. Kind 0 is made-up content
-//! ([`Writer::made_up`]), which the receiver compares with its own instead of hashing it: the hash
-//! is zero then. Kind 1 is a file. Version 2 has the place in the file where the last zeros are: see
+//! ([`Writer::made_up`]). The receiver compares it with its own instead of hashing it. The hash is
+//! then zero. Kind 1 is a file. Version 2 has the place in the file where the last zeros are: see
 //! [`resuming`] and `docs/transfer-format.md`.
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Content that both ends know: a block cut out of a long random text at a place that its number
-//! gives, so that what is lost, doubled or in another order is noticed without hashing it.
+//! Content that both ends know. It is a block cut out of a long random text at a place that its
+//! number gives. So what is lost, doubled or in another order is noticed without hashing it.
 use crate::{BLOCK, BLOCK_PREFIX};
 use alcc_units::Rng;
 

@@ -2,8 +2,8 @@
 use crate::{BLOCK, BLOCK_PREFIX, Header, Kind, Progress, TRAILER, made_up};
 use sha2::{Digest, Sha256};
 
-/// Makes the blocks of one flow, in a buffer of its own: what [`Writer::made_up`] and
-/// [`Writer::file`] return is written as it is.
+/// Makes the blocks of one flow, in its own buffer. What [`Writer::made_up`] and [`Writer::file`]
+/// return is written as it is.
 pub struct Writer {
     buffer: Vec<u8>,
     hash: Option<Sha256>,

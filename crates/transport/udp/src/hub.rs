@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who runs the event loop: application threads while they wait, so that a wait costs no second
-//! wake-up; otherwise the background thread. Many flows share one loop and one socket.
+//! Who runs the event loop. Application threads run it while they wait, so that a wait costs no
+//! second wake-up. Otherwise the background thread does. Many flows share one loop and one socket.
 use alcc_driver::{Background, BackgroundTask, Next, Shared};
 use alcc_sys::now;
 use alcc_units::{Span, Time};

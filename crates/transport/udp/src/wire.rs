@@ -2,11 +2,11 @@
 //! The datagrams, byte by byte. Everything is big-endian; nothing of a datagram is believed before
 //! all of it has been read.
 //!
-//! Every datagram begins with the version (1), its type, the CRC-32 (of zlib, four bytes) of all
-//! the rest of the datagram, and a connection id of eight bytes: that of whoever receives it,
-//! except in `HELLO`, where it is the sender's own, and in `UNKNOWN`, which gives back an id that
-//! nobody has. The CRC is there because UDP's own sum is weak, and not checked at all between
-//! namespaces of one machine.
+//! Every datagram begins with the version (1) and its type. Then comes the CRC-32 (of zlib, four
+//! bytes) of all the rest of the datagram, and a connection id of eight bytes. The id is that of
+//! whoever receives it. In `HELLO` it is the sender's own. `UNKNOWN` gives back an id that nobody
+//! has. The CRC is there because UDP's own sum is weak, and not checked at all between namespaces
+//! of one machine.
 //!
 //! | type | name | after the id | direction |
 //! |---|---|---|---|
@@ -20,22 +20,22 @@
 //! | 8 | `ANSWER` | length 1 (at most 128), what the receiving application says after the end | receiver to sender |
 //!
 //! **The handshake.** `HELLO` with a cookie of zeros is answered by `RETRY`, of which the receiver
-//! remembers nothing; `HELLO` with that cookie is answered by `ACCEPT`. A `HELLO` has 1400 bytes,
+//! remembers nothing. `HELLO` with that cookie is answered by `ACCEPT`. A `HELLO` has 1400 bytes,
 //! so no answer is longer, and a path that carries it carries all the others. At first 16 MiB may
 //! be sent.
 //!
 //! **`DATA`.** The upper bit of *bits* says that the last byte of the payload is no data but the
-//! end of the stream; the lower five are the length of the algorithm's header. Packet numbers count
+//! end of the stream. The lower five are the length of the algorithm's header. Packet numbers count
 //! up from 0, one for each transmission; a packet without payload is a probe.
 //!
-//! **`ACK`**, after the id: the stream is complete up to here 8, the window from there 8, how many
-//! ranges 1, how many arrivals 1, length of the report 1. Ranges of packet numbers that have
-//! arrived, the highest first: one after its last number 8 and how many 4; then for each further
-//! one how many are missing between 4 and how many 4. Arrivals: for each packet how far its number
-//! lies below the highest in the ranges 2, and for how many microseconds the receiver has held it
-//! until this left 4. The report is the algorithm's own, at most 64 bytes. If the upper bit of its
-//! length is set, it is followed by 8 more: how many bytes of payload have arrived marked (ECN,
-//! congestion experienced), in total. A receiver says that once there is a mark.
+//! **`ACK`**, after the id: the stream is complete up to here 8, the window from there 8. Then how
+//! many ranges 1, how many arrivals 1, length of the report 1. Ranges of packet numbers that have
+//! arrived, the highest first: one after its last number 8 and how many 4. For each further one
+//! follow how many are missing between 4 and how many 4. Arrivals: for each packet how far its
+//! number lies below the highest in the ranges 2. Then for how many microseconds the receiver has
+//! held it until this left 4. The report is the algorithm's own, at most 64 bytes. If the upper bit
+//! of its length is set, 8 more follow. They say how many bytes of payload have arrived marked
+//! (ECN, congestion experienced), in total. A receiver says that once there is a mark.
 use alcc_cc::{Header, Pn, Report};
 use alcc_flow::Range;
 pub use alcc_pipe::cookie::{COOKIE, Cookie};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A web page of forty files: nginx and headless Chromium, which loads it with an empty cache over
-//! up to six connections.
+//! A web page of forty files. Headless Chromium loads it from nginx with an empty cache, over up to
+//! six connections.
 use super::stage::{Ready, Stage, noise, nothing};
 use super::{Application, Figures, How};
 use crate::LabError;

@@ -2,7 +2,7 @@
 //! The upload of a large file: scp over plain TCP, or the Java library to `alcc recv`.
 //!
 //! Who sends is at the sending end of the link, so the link is the uplink of a phone. The file is
-//! too large to end in time: what counts is how much of it the receiver gets in the watched time,
+//! too large to end in time. What counts is how much of it the receiver gets in the watched time,
 //! which begins with its first byte. So it does not matter how long a program takes to start.
 use super::stage::Stage;
 use super::{Application, Figures, How};

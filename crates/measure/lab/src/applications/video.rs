@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Live video by RTMP: an ffmpeg publishes to nginx beside it, another one plays over the link. A
-//! third one plays beside the server: the delay of a frame is how much later it comes over the
+//! third one plays beside the server. The delay of a frame is how much later it comes over the
 //! link.
 use super::stage::{Ready, Stage};
 use super::{Application, Figures, How, quantile};

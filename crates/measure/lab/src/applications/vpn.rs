@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A VPN over TCP: OpenVPN, whose server sends as the scheme says. Inside compete a download over
-//! plain TCP (nginx and curl) and datagrams at a constant rate, such as a call sends. Once with the
-//! queue that Linux puts before a tunnel, once with a short one.
+//! A VPN over TCP: OpenVPN, whose server sends as the scheme says. Two things compete inside it.
+//! One is a download over plain TCP (nginx and curl). The other is datagrams at a constant rate,
+//! such as a call sends. Once with the queue that Linux puts before a tunnel, once with a short
+//! one.
 use super::stage::{Ready, Stage, nothing};
 use super::{Application, Figures, How, quantile};
 use crate::LabError;

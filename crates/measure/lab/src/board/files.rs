@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 pub const NATIVE: &str = "native.md";
 
 /// Writes into `folder`, which is made if missing: `report.html`, `results.json` (all of it),
-/// `flows.csv` (every run), `board.csv` (the table) and `board.svg` (the picture); if native forms
-/// were measured beside others also [`NATIVE`]. Returns the report's path.
+/// `flows.csv` (every run), `board.csv` (the table) and `board.svg` (the picture). If native forms
+/// were measured beside others, it also writes [`NATIVE`]. Returns the report's path.
 ///
 /// # Errors
 /// [`LabError::Os`] with the file that could not be written.

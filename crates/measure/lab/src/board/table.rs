@@ -48,8 +48,8 @@ const CROWDS: &str = "several flows: delays are of all packets, Jain 1 s and wor
 fair after: from the coming of the slowest until its first second with 80 % of an equal share
 ";
 
-/// One table per link, one over all if there are several; with repetitions the median and, in
-/// parentheses, smallest and largest.
+/// One table per link, and one over all if there are several. With repetitions it has the median
+/// and, in parentheses, smallest and largest.
 pub fn table(results: &Results) -> String {
     let mut text = String::new();
     let mut links: Vec<&str> = Vec::new();
@@ -158,8 +158,8 @@ pub fn aligned(lines: &[Vec<String>], names: usize) -> String {
     text
 }
 
-/// The same as CSV: per link and scheme the median, smallest and largest of each column, in the
-/// fields' own units; then the means over all links, whose `link` is empty.
+/// The same as CSV. Per link and scheme it has the median, smallest and largest of each column, in
+/// the fields' own units. Then come the means over all links, whose `link` is empty.
 pub fn csv(results: &Results) -> String {
     let mut text = "link,scheme,side,front,links,runs,failed".to_owned();
     for (field, ..) in COLUMNS {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A transport of ours between two threads of this process, each in the namespace of its end. Each
-//! end notes when how many bytes were written or read.
+//! One of this project's transports between two threads of this process, each in the namespace of
+//! its end. Each end notes when how many bytes were written or read.
 use super::programs::{Addresses, Namespaces, Programs, RunContext};
 use crate::cpu::Work;
 use crate::sampler::History;

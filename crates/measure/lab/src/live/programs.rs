@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a run asks of a sender and its receiver, whatever they are: an nginx and a curl, or two
-//! threads with a transport between them.
+//! What a run asks of a sender and its receiver. They are an nginx and a curl, or two threads with
+//! a transport between them.
 use super::bulk::Bulk;
 use super::web::Web;
 use crate::LabError;

@@ -89,14 +89,14 @@ fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     })
 }
 
-/// Ours, and how far it is from the nearest of theirs; negative: below.
+/// The simulated value, and how far it is from the nearest published one. Negative: below.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Compared {
     /// Median of our runs.
     pub ours: f64,
-    /// Smallest and largest of ours.
+    /// Smallest and largest simulated value.
     pub spread: (f64, f64),
-    /// Smallest and largest of theirs.
+    /// Smallest and largest published value.
     pub theirs: (f64, f64),
 }
 
@@ -109,12 +109,12 @@ impl Compared {
         }
     }
 
-    /// Distance to the nearest of theirs.
+    /// Distance to the nearest published value.
     pub fn off(&self) -> f64 {
         self.ours - self.ours.clamp(self.theirs.0, self.theirs.1)
     }
 
-    /// The same in per cent of theirs.
+    /// The same in per cent of the published value.
     pub fn off_percent(&self) -> f64 {
         let nearest = self.ours.clamp(self.theirs.0, self.theirs.1);
         100.0 * self.off() / nearest.max(1e-9)

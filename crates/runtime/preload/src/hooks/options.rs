@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Options of a socket that the program and control both have to do with: its error, its pacing
+//! Options of a socket that concern the program and the control. These are its error, its pacing
 //! rate, and how much of it may wait.
 use super::read::pending_error;
 use super::{controlled_already, inherited, preserving_errno};

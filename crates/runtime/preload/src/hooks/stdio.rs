@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Streams of the C library on sockets. A program's `FILE` stays the C library's own, and what it
-//! writes passes as plain TCP: the C library writes it by calls that nobody can stand in front of.
+//! writes passes as plain TCP. The C library writes it by calls that nobody can stand in front of.
 //! It is noted, so that others can say so.
 use crate::process;
 use crate::real::real;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls that wait for readiness. A socket whose gate is shut is not writable, whatever the kernel
-//! says: in poll and select the waiting thread itself watches for the gate to open, so that this
-//! needs no descriptor and no other thread; what epoll is told stands in `epoll.rs`.
+//! says. In poll and select the waiting thread itself watches for the gate to open. So this needs
+//! no descriptor and no other thread. What epoll is told stands in `epoll.rs`.
 use super::{Controlled, controlled, controlled_already, preserving_errno};
 use crate::epoll::Epoll;
 use crate::process;

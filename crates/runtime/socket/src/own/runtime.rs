@@ -31,8 +31,8 @@ impl Runtime {
         Self::with_segment(settings, registry, None)
     }
 
-    /// As [`Runtime::new`], and its streams are seen by `alcc top` and follow `alcc ctl` if
-    /// `segment` is that of this process.
+    /// As [`Runtime::new`]. If `segment` is that of this process, `alcc top` shows its streams, and
+    /// they follow `alcc ctl`.
     pub fn with_segment(
         settings: Settings,
         registry: Registry,

@@ -89,8 +89,8 @@ impl Stream {
     /// Takes a connected TCP socket over.
     ///
     /// # Errors
-    /// `ENOTCONN` or `EOPNOTSUPP` if it is no connected TCP socket of Linux 4.19 or later; `EINVAL`
-    /// if there is no such algorithm; what starting a thread says. The socket is closed then.
+    /// `ENOTCONN` or `EOPNOTSUPP` if it is no connected TCP socket of Linux 4.19 or later. `EINVAL`
+    /// if there is no such algorithm. What starting a thread says. The socket is closed then.
     pub fn new(runtime: &Arc<Runtime>, socket: OwnedFd, options: &Options) -> io::Result<Self> {
         let stream = Self::adopt(runtime, socket.as_raw_fd(), options)?;
         // Owned by the stream now.
@@ -259,8 +259,8 @@ impl Stream {
 
     /// Has `callback` called at every notice: room again after a refusal, a broken connection, a
     /// finished close. It runs in the runtime's thread (or within a call of the program) with the
-    /// stream locked: it may wake somebody, not call the stream. Only the first one set is kept;
-    /// false for others.
+    /// stream locked. It may wake somebody, but not call the stream. Only the first one set is
+    /// kept; false for others.
     pub fn on_notice(&self, callback: impl Fn() + Send + Sync + 'static) -> bool {
         self.connection.notifier.call(Box::new(callback))
     }
@@ -283,7 +283,7 @@ impl Stream {
         self.connection.lock().info()
     }
 
-    /// Drains the queue in the background and closes the socket; what is left after `patience` is
+    /// Drains the queue in the background and closes the socket. What is left after `patience` is
     /// thrown away, and the peer gets RST. The descriptor's number is free at once.
     /// [`Runtime::drained`] waits for all of them.
     pub fn close(&self, patience: Duration) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! In-band as a transport of `alcc send`: frames of our own with acknowledgements, inside a stream
-//! of bytes; both ends speak them.
+//! In-band as a transport of `alcc send`. Frames with acknowledgements travel inside a stream of
+//! bytes. Both ends speak them.
 mod carried;
 
 use crate::CarrierSpec;

@@ -44,8 +44,8 @@ impl Drop for Handle {
 /// connection have one.
 ///
 /// Clones are the same stream, for a thread that reads and another that writes. Dropping the last
-/// one ends the connection at once, without waiting: whether the peer has everything, and still
-/// hears that this was the end, only [`Stream::finish`] tells.
+/// one ends the connection at once, without waiting. Only [`Stream::finish`] tells whether the peer
+/// has everything, and hears that this was the end.
 #[derive(Clone)]
 pub struct Stream {
     handle: Arc<Handle>,
@@ -92,7 +92,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Either end, without waiting for the other's preface: reads and writes wait for it, and tell
+    /// Either end, without waiting for the other's preface. Reads and writes wait for it, and tell
     /// what was wrong with it.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Stream {
     }
 
     /// No more will be written. Waits, at most `patience`, until the peer has acknowledged
-    /// everything and that this was the end; false: not in time, ask again.
+    /// everything and that this was the end. False: not in time, ask again.
     ///
     /// # Errors
     /// What broke the stream.

@@ -69,7 +69,7 @@ pub struct SenderStats {
 
 impl Sender {
     /// Connects on `stack` within `patience` to a [`super::Listener`] that `tls` trusts by the name
-    /// `name`, and sends under the control of `congestion`.
+    /// `name`. Sends under the control of `congestion`.
     ///
     /// # Errors
     /// [`Error`]: one line of what does not do.
@@ -217,8 +217,8 @@ impl Sender {
         }
     }
 
-    /// Waits, at most `patience`, until the stack has taken what was written before, and says how
-    /// much is best written next: what is sent in some 5 ms. 0: not yet.
+    /// Waits, at most `patience`, until the stack has taken what was written before. Says how much
+    /// is best written next: what is sent in some 5 ms. 0: not yet.
     ///
     /// # Errors
     /// Why the connection has ended.
@@ -241,7 +241,7 @@ impl Sender {
         Ok(usize::try_from(piece).unwrap_or(usize::MAX))
     }
 
-    /// Nothing more will be written; true when the receiver has everything: all is acknowledged, or
+    /// Nothing more will be written. True when the receiver has everything: all is acknowledged, or
     /// the receiver answers, which it does after the end. Waits at most `patience`.
     ///
     /// # Errors
