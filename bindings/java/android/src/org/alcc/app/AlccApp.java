@@ -15,7 +15,7 @@ import org.alcc.record.Plan;
 import org.alcc.transfer.Resuming;
 
 /**
- * Holds the upload and the recording: the screen may be turned, closed and opened, and the service may come and go.
+ * Holds the upload and the recording. The screen may be turned, closed and opened, and the service may come and go.
  * What an upload needs to go on after the end of the process is written down.
  */
 public final class AlccApp extends Application {

@@ -4,8 +4,8 @@ package org.alcc.app;
 import java.util.Locale;
 
 /**
- * Samples of an upload, oldest first, in bounded memory: when it is full every second one goes, so that the whole of a
- * long upload stays to be seen. Several threads may use it.
+ * Samples of an upload, oldest first, in bounded memory. When it is full, every second one goes. So the whole of a long
+ * upload stays to be seen. Several threads may use it.
  */
 final class Curve {
     private static final int FIELDS = 6;

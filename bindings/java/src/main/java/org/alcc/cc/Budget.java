@@ -2,8 +2,8 @@
 package org.alcc.cc;
 
 /**
- * Budget: as much in flight as the path may deliver in its smallest round trip, and a queueing delay that the user
- * names. What it does, and why, stands in {@code docs/budget.md}; every constant with its source in
+ * Budget keeps in flight what the path may deliver in its smallest round trip. To that it adds a queueing delay that
+ * the user names. What it does, and why, stands in {@code docs/budget.md}; every constant with its source in
  * {@code crates/core/cc/src/algorithms/budget.rs}.
  */
 public final class Budget extends Controller {
@@ -59,7 +59,7 @@ public final class Budget extends Controller {
         competition.start(now);
     }
 
-    /** Takes the round trips in. True if the first packet had waited behind none of ours. */
+    /** Takes the round trips in. True if the first packet had waited behind no packet of its flow. */
     private boolean look(long now, AckBatch batch) {
         boolean known = false;
         boolean starved = false;

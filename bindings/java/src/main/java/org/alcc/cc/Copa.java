@@ -2,8 +2,8 @@
 package org.alcc.cc;
 
 /**
- * Copa (Arun and Balakrishnan, NSDI 2018) in the project's living form: a window that aims at 1/delta packets of its
- * own in the queue, without the competitive mode. Every constant stands with its source in
+ * Copa (Arun and Balakrishnan, NSDI 2018) in the project's living form. Its window aims at 1/delta packets of its own
+ * in the queue, without the competitive mode. Every constant stands with its source in
  * {@code crates/core/cc/src/algorithms/copa.rs}.
  */
 public final class Copa extends Controller {
@@ -101,7 +101,7 @@ public final class Copa extends Controller {
         return Math.min(whole, 2 * Math.max(whole - FLOOR, 0));
     }
 
-    /** Packets of ours in the queue. */
+    /** Packets of this flow in the queue. */
     private double queue() {
         double now = seconds(standing.get());
         return now <= 0 ? 0 : window * seconds(queueing()) / now;

@@ -3,7 +3,7 @@ package org.alcc.cc;
 
 /**
  * The smallest round trip, and when to send less than the path holds so that it can be seen. Drains begin at multiples
- * of three seconds of the host's clock, so that the flows of one host do it together and all see the path empty.
+ * of three seconds of the host's clock. So the flows of one host drain together, and all see the path empty.
  */
 final class Drains {
     /** What a packet's return changed. */
@@ -13,7 +13,7 @@ final class Drains {
     static final int ENDS = 3;
 
     private static final long PERIOD = 3_000_000_000L;
-    /** A smallest round trip that was not seen for so long may be one of another path (10 s as BBR's). */
+    /** A smallest round trip that was not seen for so long may be of another path. 10 s, as BBR has it. */
     private static final long MEMORY = 10_000_000_000L;
     private static final long RECENT = 1_000_000_000L;
     /** Below this difference two round trips are the same. */

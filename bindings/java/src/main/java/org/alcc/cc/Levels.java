@@ -64,8 +64,8 @@ public final class Levels {
     }
 
     /**
-     * Reads a table in its published form, or one with levels: a line {@code levels,1.5,3,6}, then eight whole numbers,
-     * then the lines of states of each level, the lowest first.
+     * Reads a table in its published form, or one with levels: a line {@code levels,1.5,3,6}. Then come eight whole
+     * numbers, and the lines of states of each level, the lowest first.
      *
      * @param from read to its end; not closed
      * @return the tables

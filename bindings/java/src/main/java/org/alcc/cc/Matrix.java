@@ -9,8 +9,8 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * MDI's table: after the last change of delay and of window, and with the new change of delay, how likely is which
- * change of the window. It does not change, so flows and threads may share it.
+ * MDI's table: how likely each change of the window is. It depends on the last changes of delay and of window, and on
+ * the new change of delay. It does not change, so flows and threads may share it.
  */
 public final class Matrix {
     private static final int MAX_STATES = 2048;
@@ -108,8 +108,8 @@ public final class Matrix {
     }
 
     /**
-     * Reads a table in its published form: eight whole numbers (bins, first, last and step of window and delay), then a
-     * line per state with a probability per next state.
+     * Reads a table in its published form. It has eight whole numbers: bins, first, last and step of window and delay.
+     * Then comes a line per state, with a probability per next state.
      *
      * @param from read to its end; not closed
      * @return the table

@@ -24,11 +24,11 @@ import javax.net.ssl.SSLSocket;
  * }
  * }</pre>
  *
- * <p>The thread that writes makes the frames and gives them to the socket. One more thread per connection reads the
- * socket always, as the format asks, and writes acknowledgements; while much is under way, a writer that waits reads
- * them for it. Any socket does, an {@code SSLSocket} too. It belongs
- * to the connection from then on: nobody else may read it, write it or set its timeout. Reading and writing may be done
- * by two threads at once. Calls throw an {@link AlccException} that tells why the connection ended.
+ * <p>The thread that writes makes the frames and gives them to the socket. One more thread per connection always reads
+ * the socket, as the format asks. It also writes acknowledgements. While much is in flight, a writer that waits reads
+ * them for it. Any socket does, an {@code SSLSocket} too. It belongs to the connection from then on: nobody else may
+ * read it, write it or set its timeout. Two threads at once may read and write. Calls throw an {@link AlccException}
+ * that tells why the connection ended.
  */
 public final class Connection implements Closeable {
     /** Frames of one write to the socket, bytes. */
@@ -358,7 +358,7 @@ public final class Connection implements Closeable {
 
     /**
      * What is sent to the peer. Each write waits until the algorithm, the peer's credit and the socket have taken all
-     * of it, and leaves at once: write in blocks of some kilobytes. Closing it closes the connection.
+     * of it. It leaves at once, so write in blocks of some kilobytes. Closing it closes the connection.
      *
      * @return always the same
      */

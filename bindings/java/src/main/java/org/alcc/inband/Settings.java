@@ -7,8 +7,8 @@ import org.alcc.cc.Controller;
 /**
  * What one end of a connection wants. Each setter returns this object.
  *
- * <p>Defaults: 4 MiB to receive, 10 s for the preface, 120 s of silence, acknowledgements every 5 ms, seed 1, and the
- * segment of the stream below.
+ * <p>Defaults: 4 MiB to receive, 10 s for the preface, 120 s of silence, acknowledgements every 5 ms and seed 1. The
+ * segment is that of the stream below.
  */
 public final class Settings {
     /** The segment has yet to be found. */

@@ -100,8 +100,8 @@ public final class Recorded {
     }
 
     /**
-     * The times of arrival as a Mahimahi trace: a line of milliseconds for each 1500 IP bytes, in which the packet came
-     * that completes them.
+     * The times of arrival as a Mahimahi trace. It has a line for each 1500 IP bytes: the millisecond in which the
+     * packet came that completes them.
      *
      * @param to where
      * @param ipLength bytes of each packet with its headers: {@link Plan#ipLength}

@@ -2,8 +2,8 @@
 package org.alcc.record;
 
 /**
- * When the packets of a load are due. The saturator keeps its own queue longer than 375 ms and, as long as its end is
- * not found, shorter than 3 s; the numbers and their reasons stand in Rust's.
+ * When the packets of a load are due. The saturator keeps its own queue longer than 375 ms. As long as the end of the
+ * queue is not found, it keeps it shorter than 3 s. Rust's form has the numbers and their reasons.
  */
 final class Source {
     private static final long MS = 1_000_000;
