@@ -227,7 +227,7 @@ unsafe impl GlobalAlloc for PreloadHeap {
 mod tests {
     use super::*;
 
-    /// What a handler that interrupts the heap may do; every hook of ours does some of it.
+    /// What a handler that interrupts the heap may do; every hook of the library does some of it.
     #[test]
     fn a_handler_in_the_middle_of_the_heap_neither_waits_nor_harms() {
         let before: Vec<Box<u64>> = (0..100).map(Box::new).collect();

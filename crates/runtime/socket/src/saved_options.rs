@@ -9,9 +9,9 @@ use std::os::fd::RawFd;
 
 /// No limit, as the kernel has it.
 const NONE: u64 = u64::MAX;
-/// Significant bits of a rate of ours: exact to 0.8 %. The bits below are [`MARK`]'s and say that it
-/// is ours. So whoever gets the socket next (a child, or what it starts) does not take it for the
-/// program's own. The mark is odd, unlike rates that people ask for.
+/// Significant bits of a rate of alcc: exact to 0.8 %. The bits below are [`MARK`]'s and say that
+/// it is ours. So whoever gets the socket next (a child, or what it starts) does not take it for
+/// the program's own. The mark is odd, unlike rates that people ask for.
 const EXACT_BITS: u32 = 8;
 const MARK: u64 = 0xA5A5_A5A5_A5A5_A5A5;
 
@@ -20,7 +20,7 @@ fn mark(rate: u64) -> u64 {
     rate & !low | MARK & low
 }
 
-/// Rates of ours are never so low that they have no room for the mark: see `OverTcp::pacing_rate`.
+/// Rates of alcc are never so low that they have no room for the mark: see `OverTcp::pacing_rate`.
 fn is_marked(rate: u64) -> bool {
     rate != NONE && rate >> (EXACT_BITS + 4) > 0 && rate == mark(rate)
 }

@@ -47,8 +47,8 @@ impl Maps {
         }
     }
 
-    /// What the socket has is what it gets back. Before each choice of ours: the kernel's giving
-    /// back uses up the note.
+    /// What the socket has is what it gets back. Before each choice of the library. The kernel's
+    /// giving back uses up the note.
     pub(crate) fn note(&self, fd: RawFd) -> io::Result<()> {
         let Some(before) = &self.before else {
             return Ok(());

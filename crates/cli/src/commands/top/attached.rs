@@ -9,12 +9,12 @@ use alcc_sys::Before;
 use alcc_units::{Bytes, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How feedback and enforcement are called where no process of ours takes part.
+/// How feedback and enforcement are called where no process of alcc takes part.
 const KERNEL: &str = "kernel";
 
 pub(super) struct Attached {
     namespaces: Namespaces,
-    /// What they had is known to root, and shows those with a control that is none of ours.
+    /// What they had is known to root, and shows those with a control that is not alcc's.
     before: Option<Before>,
     /// When each was seen first.
     since: BTreeMap<u64, Time>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) struct Keys(Option<Termios>);
 
 impl Keys {
-    /// None are read if nothing is drawn, or if standard input is no terminal of ours.
+    /// None are read if nothing is drawn, or if standard input is no terminal of this process.
     pub(super) fn of_terminal(draw: bool) -> Self {
         let is_ours = || {
             // A process in the background that touches its terminal is stopped.
