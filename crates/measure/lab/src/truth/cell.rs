@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Our figures beside theirs, and the verdict.
+//! The simulated figures beside the published ones, and the verdict.
 use super::{Figures, Reference, Traces, median};
 use crate::{LabError, parallel};
 use alcc_cc::Registry;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A reference and what the simulator makes of it.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// The scenario and their figures.
+    /// The scenario and its published figures.
     pub reference: Reference,
     /// Ours, one per start; or why there are none.
     pub ours: Result<Vec<Figures>, String>,
@@ -92,7 +92,7 @@ fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
 /// The simulated value, and how far it is from the nearest published one. Negative: below.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Compared {
-    /// Median of our runs.
+    /// Median of the simulated runs.
     pub ours: f64,
     /// Smallest and largest simulated value.
     pub spread: (f64, f64),
