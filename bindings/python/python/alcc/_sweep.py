@@ -18,12 +18,13 @@ def sweep(grid, *, out, client=None, again=False, **common):
     """Runs alcc.simulate for every case of `grid` and keeps the rows as Parquet files in `out`.
 
     grid: a dictionary of lists, of which every combination is a case, or a list of dictionaries.
-    common: arguments of every case. client: a dask.distributed.Client; without one the threads of
-    this process do the work. Workers need this package and no common file system.
+    common: arguments of every case.
+    client: a dask.distributed.Client. Without one the threads of this process do the work. Workers
+    need this package and no common file system.
 
     A case whose file is there is not run again: a sweep that was stopped goes on. A worker that
     dies loses nothing: its cases are run elsewhere. A case that fails, or that kills one worker
-    after the other, has a row with `error`; it is run again only with again=True.
+    after the other, has a row with `error`. It is run again only with again=True.
 
     Returns a Sweep. Raises ScenarioError for a grid that is none, SimulationError for a client that
     fails.

@@ -27,19 +27,20 @@ OBSERVATIONS = (
 class Env(gymnasium.Env):
     """One flow called "external" on a simulated path; further flows are its company.
 
-    action: one number from -1 to 1, beyond that the nearest of these; the window is multiplied by 2
-    to this power.
-    observation: OBSERVATIONS, over the step: throughput at the bottleneck in Mbit/s, last and
-    smallest round-trip time in ms, lost / sent packets, window and bytes in flight in segments.
+    action: one number from -1 to 1; beyond that the nearest of these counts. The window is
+    multiplied by 2 to this power.
+    observation: OBSERVATIONS, over the step. These are throughput at the bottleneck in Mbit/s, and
+    last and smallest round-trip time in ms. Then come lost / sent packets, window and bytes in
+    flight in segments.
     reward: log(throughput) - log(rtt / smallest rtt) - 10 * loss, or what `reward` makes of a
     dictionary of the observations.
 
     step: simulated time between two actions. The other arguments are those of alcc.simulate;
     `flow` are the other flows. reset(seed=N) is the seed of the scenario.
 
-    Raises ScenarioError for wrong arguments; step raises gymnasium.error.InvalidAction for what is
-    no number, ResetNeeded before the first reset and after the end of an episode, and RewardError
-    for a reward that raises or is no finite number.
+    Raises ScenarioError for wrong arguments. step raises gymnasium.error.InvalidAction for what is
+    no number. It raises ResetNeeded before the first reset and after the end of an episode. It
+    raises RewardError for a reward that raises or is no finite number.
     """
 
     metadata = {"render_modes": []}
