@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Lists the experiments of the folder `experiments`, here a link that the package follows, to
 //! build them into the program.
+#[path = "src/by_number.rs"]
+mod by_number;
+
+use by_number::by_number;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -34,21 +38,4 @@ fn main() -> std::io::Result<()> {
     list.push(']');
     let out = std::env::var_os("OUT_DIR").unwrap_or_default();
     std::fs::write(Path::new(&out).join("list.rs"), list)
-}
-
-/// The name with its numbers in eight digits: figure 5 stands before figure 10.
-fn by_number(name: &str) -> String {
-    let (mut ordered, mut number) = (String::new(), String::new());
-    for c in name.chars().chain(['\0']) {
-        if c.is_ascii_digit() {
-            number.push(c);
-            continue;
-        }
-        if !number.is_empty() {
-            let _ = write!(ordered, "{number:0>8}");
-            number.clear();
-        }
-        ordered.push(c);
-    }
-    ordered
 }

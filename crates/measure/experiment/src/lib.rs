@@ -22,6 +22,7 @@
 
 pub mod applications;
 pub mod board;
+mod by_number;
 pub mod catalogue;
 pub mod channel;
 pub mod definition;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The site: an index with a verdict for each experiment, and a page for each of them. Pages load
 //! nothing and need no script.
+use crate::by_number::by_number;
 use crate::definition::{Aggregate, Definition};
 use crate::judge::{Judgement, Outcome, Verdict, number, range, value};
 use crate::plan::shell_word;
@@ -116,7 +117,7 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
             .count()
     };
     let mut in_order: Vec<&ExperimentView<'_>> = all.iter().collect();
-    in_order.sort_by_cached_key(|shown| in_numbers(&shown.judged.id));
+    in_order.sort_by_cached_key(|shown| by_number(&shown.judged.id));
     document(
         "alcc reproduce",
         &html! {
@@ -150,22 +151,6 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
         },
         provenance,
     )
-}
-
-/// A name for sorting: figure 5 comes before figure 10.
-fn in_numbers(id: &str) -> String {
-    let mut sorted = String::new();
-    let mut rest = id;
-    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
-        let (before, from) = rest.split_at(at);
-        let end = from
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(from.len());
-        let (number, after) = from.split_at(end);
-        sorted += &format!("{before}{number:0>9}");
-        rest = after;
-    }
-    sorted + rest
 }
 
 /// The statement whose figures the index shows, unless the reason names it.
@@ -402,30 +387,4 @@ fn paragraphs(readme: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn figures_stand_in_the_order_of_their_numbers() {
-        let mut ids = [
-            "alcc-fig10",
-            "alcc-fig5",
-            "alcc-fig16-buffer",
-            "alcc-fig1b",
-            "alcc-fig16",
-            "alcc-fig1a",
-            "hsdpa-jain",
-        ];
-        ids.sort_by_cached_key(|id| in_numbers(id));
-        assert_eq!(
-            ids,
-            [
-                "alcc-fig1a",
-                "alcc-fig1b",
-                "alcc-fig5",
-                "alcc-fig10",
-                "alcc-fig16",
-                "alcc-fig16-buffer",
-                "hsdpa-jain"
-            ]
-        );
-    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What rows that are stored beside the documentation have in common: rows of experiments that are
 //! not run again stay, and each says which build it is of.
-use crate::catalogue;
+use crate::by_number::by_number;
 use std::collections::BTreeMap;
 
 /// The stored row of one experiment.
@@ -19,16 +19,13 @@ pub fn build(by: &str, sha256: &str) -> String {
     format!("{by} ({})", &sha256[..sha256.len().min(12)])
 }
 
-/// Takes in rows of experiments that have none here. The order is the catalogue's.
+/// Takes in rows of experiments that have none here. In the order of [`by_number`].
 pub fn keep<T: Stored>(rows: &mut Vec<T>, before: Vec<T>) {
     let new: Vec<T> = (before.into_iter())
         .filter(|old| !rows.iter().any(|row| row.id() == old.id()))
         .collect();
     rows.extend(new);
-    rows.sort_by_cached_key(|row| {
-        let place = catalogue::all().position(|entry| entry.id == row.id());
-        (place.unwrap_or(usize::MAX), row.id().to_owned())
-    });
+    rows.sort_by_cached_key(|row| by_number(row.id()));
 }
 
 /// A list that says of which builds the rows are.
@@ -75,12 +72,9 @@ mod tests {
     fn figures_follow_their_numbers() {
         let row = |id| Row(id, None);
         let mut rows = vec![row("alcc-fig5"), row("verus-fig1")];
-        keep(&mut rows, vec![row("no such one"), row("alcc-fig10")]);
+        keep(&mut rows, vec![row("alcc-fig10")]);
         let order: Vec<_> = rows.iter().map(Stored::id).collect();
-        assert_eq!(
-            order,
-            ["alcc-fig5", "alcc-fig10", "verus-fig1", "no such one"]
-        );
+        assert_eq!(order, ["alcc-fig5", "alcc-fig10", "verus-fig1"]);
     }
 
     #[test]
