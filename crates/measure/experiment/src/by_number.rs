@@ -2,7 +2,7 @@
 //! The order of experiments, here and when the package is built.
 
 /// A name for sorting: figure 5 comes before figure 10.
-pub fn by_number(id: &str) -> String {
+pub(crate) fn by_number(id: &str) -> String {
     let mut sorted = String::new();
     let mut rest = id;
     while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {

@@ -383,8 +383,3 @@ fn paragraphs(readme: &str) -> Vec<String> {
         .map(|block| block.replace('\n', " ").replace('`', ""))
         .collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-}
