@@ -251,7 +251,7 @@ const CASES: &[Case] = &[
     ),
     case(
         "reproduce",
-        "mdi-rapid --out DIR/site",
+        "alcc-fig2 --out DIR/site",
         0,
         true,
         With::Nothing,

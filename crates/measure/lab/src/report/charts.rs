@@ -12,7 +12,7 @@ const OVER_TIME: [(u32, u32); 2] = [(880, 250), (400, 240)];
 /// One of two beside each other.
 const HALF: (u32, u32) = (500, 330);
 /// Bytes of all curves over time together; a page is to stay below 1 MB.
-const MAX_BYTES: usize = 300_000;
+const MAX_BYTES: usize = 280_000;
 /// Bytes of a curve's point.
 const POINT: usize = 10;
 /// Points of a curve over time: no fewer, and no more than the eye tells apart.
