@@ -177,7 +177,7 @@ impl ScenarioOptions {
         let default = self.defaults.queue_up.as_ref().filter(|_| nowhere);
         own.or(default).map_or(Ok(()), |value| {
             Err(value
-                .error("a queue stands before a bottleneck, and the way back has none: give up"))
+                .error("a queue stands before a bottleneck, and the way back has none: add a rate or a trace as up"))
         })
     }
 

@@ -185,12 +185,12 @@ fn mistakes_have_a_place_and_what_would_be_right() {
         (
             "flow = \"fixed\"\nqueue-up = \"codel\"",
             2,
-            ["queue-up", "give up"],
+            ["queue-up", "as up"],
         ),
         (
             "flow = \"fixed\"\n[[link]]\nup = \"1mbit\"\n[[link]]\nqueue-up = \"codel\"",
             5,
-            ["queue-up", "give up"],
+            ["queue-up", "as up"],
         ),
         (
             "flow = \"fixed\"\nrepeat = \"1s\"",
