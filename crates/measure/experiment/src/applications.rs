@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The stored figures of real applications, and the page of them.
 use crate::definition::{Definition, Subject};
-use crate::judge::{Judgement, metrics, number, range, value};
+use crate::judge::{Judgement, Verdict, metrics, number, range, value};
 use crate::run::Run;
 use crate::stored::{self, Stored};
 use alcc_lab::applications;
@@ -107,6 +107,10 @@ impl Stored for StoredApplication {
 
     fn by(&self) -> Option<&str> {
         self.by.as_deref()
+    }
+
+    fn has_run(&self) -> bool {
+        self.verdict != Verdict::NotRun.name()
     }
 }
 

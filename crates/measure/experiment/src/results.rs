@@ -47,6 +47,10 @@ impl Stored for Entry {
     fn by(&self) -> Option<&str> {
         self.by.as_deref()
     }
+
+    fn has_run(&self) -> bool {
+        self.judged.verdict != Verdict::NotRun
+    }
 }
 
 impl Results {

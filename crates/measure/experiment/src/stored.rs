@@ -11,6 +11,9 @@ pub trait Stored {
 
     /// The build that it is of, see [`build`]; `None`: unknown.
     fn by(&self) -> Option<&str>;
+
+    /// Whether it could be run.
+    fn has_run(&self) -> bool;
 }
 
 /// Name and version of the program, and the first twelve digits of its SHA-256: two builds of one
@@ -19,8 +22,11 @@ pub fn build(by: &str, sha256: &str) -> String {
     format!("{by} ({})", &sha256[..sha256.len().min(12)])
 }
 
-/// Takes in rows of experiments that have none here. In the order of [`by_number`].
+/// Takes in rows of experiments that have none here, or that could not be run now. In the order of
+/// [`by_number`].
 pub fn keep<T: Stored>(rows: &mut Vec<T>, before: Vec<T>) {
+    let ran_before = |row: &T| (before.iter()).any(|old| old.id() == row.id() && old.has_run());
+    rows.retain(|row| row.has_run() || !ran_before(row));
     let new: Vec<T> = (before.into_iter())
         .filter(|old| !rows.iter().any(|row| row.id() == old.id()))
         .collect();
@@ -46,7 +52,7 @@ mod tests {
     use super::*;
 
     #[derive(PartialEq, Debug)]
-    struct Row(&'static str, Option<&'static str>);
+    struct Row(&'static str, Option<&'static str>, bool);
 
     impl Stored for Row {
         fn id(&self) -> &str {
@@ -56,23 +62,39 @@ mod tests {
         fn by(&self) -> Option<&str> {
             self.1
         }
+
+        fn has_run(&self) -> bool {
+            self.2
+        }
+    }
+
+    const fn row(id: &'static str, by: Option<&'static str>) -> Row {
+        Row(id, by, true)
     }
 
     /// Of two runs that asked for different experiments both stay; the newer one of the same counts.
     #[test]
     fn what_was_not_asked_for_stays_with_its_build() {
-        let mut rows = vec![Row("c", Some("new")), Row("b", Some("new"))];
-        keep(&mut rows, vec![Row("b", Some("old")), Row("a", None)]);
-        let found = [Row("a", None), Row("b", Some("new")), Row("c", Some("new"))];
+        let mut rows = vec![row("c", Some("new")), row("b", Some("new"))];
+        keep(&mut rows, vec![row("b", Some("old")), row("a", None)]);
+        let found = [row("a", None), row("b", Some("new")), row("c", Some("new"))];
         assert_eq!(rows, found);
         assert!(builds(&rows).ends_with("SHA-256:\n\n- new: 2\n- unknown: 1"));
     }
 
+    /// What a machine lacks today takes no figure away.
+    #[test]
+    fn what_cannot_be_run_now_keeps_its_row() {
+        let not_run = |id| Row(id, Some("new"), false);
+        let mut rows = vec![not_run("a"), not_run("b"), not_run("c")];
+        keep(&mut rows, vec![row("a", Some("old")), not_run("b")]);
+        assert_eq!(rows, [row("a", Some("old")), not_run("b"), not_run("c")]);
+    }
+
     #[test]
     fn figures_follow_their_numbers() {
-        let row = |id| Row(id, None);
-        let mut rows = vec![row("alcc-fig5"), row("verus-fig1")];
-        keep(&mut rows, vec![row("alcc-fig10")]);
+        let mut rows = vec![row("alcc-fig5", None), row("verus-fig1", None)];
+        keep(&mut rows, vec![row("alcc-fig10", None)]);
         let order: Vec<_> = rows.iter().map(Stored::id).collect();
         assert_eq!(order, ["alcc-fig5", "alcc-fig10", "verus-fig1"]);
     }
