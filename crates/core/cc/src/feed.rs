@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The duties of every host towards an algorithm, in one place.
 //!
-//! A *host* runs an algorithm above something that sends. That is a TCP socket, a datagram sender,
-//! a QUIC stack, or a simulated kernel. It speaks to the algorithm only through a [`Feed`]. So all
-//! hosts keep one contract:
+//! A *host* runs an algorithm above a sender: a TCP socket, datagrams, a QUIC stack or a simulated
+//! kernel. It speaks to the algorithm only through a [`Feed`]. So all hosts keep one contract:
 //!
 //! | duty | kept by |
 //! |---|---|
@@ -19,9 +18,8 @@
 //! | the receiver module has an acknowledgement first | [`Feed::notify_local_receiver`] |
 //! | timers are never early | [`Feed::run_timer`] |
 //!
-//! What is left to a host is what only it can know. That is which packets left, arrived or were
-//! lost, what is in flight, and round-trip times. It also says when an episode of losses begins and
-//! ends. To add a host:
+//! Only a host knows which packets left, arrived or were lost, what is in flight, and round-trip
+//! times. It also says when an episode of losses begins and ends. To add a host:
 //!
 //! 1. Call [`Feed::advance`] first in every entry point, and use the time that it returns.
 //! 2. Give every transmission a new number, and keep the [`Tag`] and the stamp

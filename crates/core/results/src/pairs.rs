@@ -91,7 +91,7 @@ pub struct BoundsHeld {
     /// The 90 % intervals of both differences are inside [`MAX_INTERVAL_FACTOR`] times these.
     pub interval: bool,
     /// The 90 % intervals of single seconds' throughput and single packets' delay are inside the
-    /// native's. That is widened about its middle by [`MAX_INTERVAL_FACTOR`].
+    /// native's, widened about its middle by [`MAX_INTERVAL_FACTOR`].
     pub distribution: bool,
 }
 

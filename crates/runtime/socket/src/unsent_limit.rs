@@ -14,8 +14,8 @@ const LEAST: u32 = 16 * 1024;
 /// A program that is told of room at half of the limit has this half of the time to write. On fast
 /// paths more bytes than [`LEAST`].
 const AHEAD: Span = Span::from_millis(8);
-/// A limit of alcc is a power of two with these bits below. So whoever has the socket next does not
-/// take it for the program's own. That is a child, or what it starts.
+/// A limit of alcc is a power of two with these bits below. A child of the program may have the
+/// socket next: it does not take this for the program's own limit.
 const MARK: u32 = 0x5A5;
 
 /// This limit, as the kernel has it, is one of alcc's.
