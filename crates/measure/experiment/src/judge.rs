@@ -396,15 +396,9 @@ mod tests {
         Run {
             cell: vec![scheme.to_owned()],
             repetition,
-            command: String::new(),
-            version: String::new(),
             flows: mbps.iter().map(row).collect(),
             summary: Some(alcc_results::simulated::Summary::default()),
-            channel: BTreeMap::new(),
-            profiles: Vec::new(),
-            seconds: Vec::new(),
-            notes: Vec::new(),
-            error: None,
+            ..Run::default()
         }
     }
 

@@ -164,15 +164,8 @@ flow = '{form}'\n[[sweep]]\nkey = 'form'\nvalues = ['copa', 'cubic']\n
         Run {
             cell: cell.map(str::to_owned).to_vec(),
             repetition,
-            command: String::new(),
-            version: String::new(),
-            flows: Vec::new(),
-            summary: None,
-            channel: Default::default(),
-            profiles: Vec::new(),
             seconds: vec![seconds],
-            notes: Vec::new(),
-            error: None,
+            ..Run::default()
         }
     }
 

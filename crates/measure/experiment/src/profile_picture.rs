@@ -169,15 +169,8 @@ mod tests {
         Run {
             cell: vec!["Verus".to_owned()],
             repetition: 1,
-            command: String::new(),
-            version: String::new(),
-            flows: Vec::new(),
-            summary: None,
-            channel: Default::default(),
             profiles,
-            seconds: Vec::new(),
-            notes: Vec::new(),
-            error: None,
+            ..Run::default()
         }
     }
 

@@ -29,7 +29,7 @@ const SAMPLE_INTERVAL: Span = Span::from_millis(20);
 const DRAWN_EACH: usize = 5;
 
 /// The result of one run.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// The names of the choices, one for each axis.
     pub cell: Vec<String>,
@@ -312,14 +312,8 @@ impl Runner<'_> {
                 cell: planned.cell.clone(),
                 repetition: planned.repetition,
                 command: planned.command.clone(),
-                version: String::new(),
-                flows: Vec::new(),
-                summary: None,
                 channel: figures.map_err(|wrong| recorder.error(wrong))?,
-                profiles: Vec::new(),
-                seconds: Vec::new(),
-                notes: Vec::new(),
-                error: None,
+                ..Run::default()
             });
         }
         let mut resolved = self.resolve(planned)?;
@@ -436,14 +430,10 @@ impl Runner<'_> {
             cell: planned.cell.clone(),
             repetition: planned.repetition,
             command: planned.command.clone(),
-            version: String::new(),
             flows,
             summary,
-            channel: BTreeMap::new(),
-            profiles: Vec::new(),
-            seconds: Vec::new(),
-            notes: Vec::new(),
             error,
+            ..Run::default()
         }
     }
 }

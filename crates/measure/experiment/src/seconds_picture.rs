@@ -374,15 +374,8 @@ flow = '{flow}'\n[[sweep]]\nkey = 'form'\nvalues = [{ name = 'native', flow = 'c
         Run {
             cell: cell.iter().map(|&name| name.to_owned()).collect(),
             repetition,
-            command: String::new(),
-            version: String::new(),
-            flows: Vec::new(),
-            summary: None,
-            channel: Default::default(),
-            profiles: Vec::new(),
             seconds,
-            notes: Vec::new(),
-            error: None,
+            ..Run::default()
         }
     }
 
