@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Zero has no sign: neither in what is stored nor in what is shown.
+//! Numbers as they are stored and shown. Zero has no sign in either.
+
+/// A percentile by nearest rank; `None` without values. They must be in ascending order.
+pub(crate) fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied()
+}
 
 /// The sum. Of nothing it is zero; that of the standard library is -0, which JSON and tables show.
 pub fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -20,6 +26,14 @@ pub fn signed(value: f64, digits: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_were_measured() {
+        let values: Vec<f64> = (1..=20).map(f64::from).collect();
+        let found = [0, 5, 6, 50, 95, 100].map(|percent| percentile(&values, percent));
+        assert_eq!(found, [1.0, 1.0, 2.0, 10.0, 19.0, 20.0].map(Some));
+        assert_eq!(percentile(&[], 50), None);
+    }
 
     #[test]
     fn the_sum_of_nothing_has_no_sign() {

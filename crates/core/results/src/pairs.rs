@@ -6,6 +6,7 @@
 //! are taken within a pair. The report has their median and their 90 % interval over the
 //! repetitions: 5th to 95th percentile by nearest rank.
 use crate::groups::Spread;
+use crate::numbers::percentile;
 use crate::row::{Row, SIMULATED};
 use crate::series::{Series, quantiles};
 use serde::{Deserialize, Serialize};
@@ -147,10 +148,7 @@ impl<'a> PairedRun<'a> {
 
 /// 5th and 95th percentile of sorted values, by nearest rank; zeros of none.
 fn interval(sorted: &[f64]) -> [f64; 2] {
-    [0.05, 0.95].map(|q| {
-        let rank = (q * sorted.len() as f64).ceil() as usize;
-        sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
-    })
+    [5, 95].map(|percent| percentile(sorted, percent).unwrap_or_default())
 }
 
 /// Pairs every form of an algorithm with the first native one, on each link.

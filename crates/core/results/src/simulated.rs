@@ -2,6 +2,7 @@
 //! Converts the simulator's report to rows, with the names and units of [`Row`].
 use crate::Row;
 use crate::crowd::{self, PhaseSummary};
+use crate::numbers::percentile;
 use crate::samples::gauge;
 use crate::scenario::{Phase, Resolved};
 use alcc_sim::fairness::{self, Share};
@@ -209,6 +210,8 @@ fn row(
     let mut seconds = seconds(report, flow);
     let windows = flow.series.iter().filter_map(|sample| sample.kernel_cwnd);
     let mut windows: Vec<f64> = windows.collect();
+    seconds.sort_unstable_by(f64::total_cmp);
+    windows.sort_unstable_by(f64::total_cmp);
     Row {
         scheme: flow.scheme.clone(),
         algorithm: spec.algorithm.clone(),
@@ -243,12 +246,12 @@ fn row(
         timeouts: Some(flow.timeouts),
         rtx_burst: flow.rtx_burst,
         fct_ms: flow.completion.map(Span::as_millis_f64),
-        throughput_p25_mbps: quantile(&mut seconds, 25),
-        throughput_p75_mbps: quantile(&mut seconds, 75),
+        throughput_p25_mbps: percentile(&seconds, 25),
+        throughput_p75_mbps: percentile(&seconds, 75),
         below_tcp: below_tcp(flow),
-        tcp_cwnd_median: quantile(&mut windows, 50),
-        tcp_cwnd_range: quantile(&mut windows, 95)
-            .zip(quantile(&mut windows, 5))
+        tcp_cwnd_median: percentile(&windows, 50),
+        tcp_cwnd_range: percentile(&windows, 95)
+            .zip(percentile(&windows, 5))
             .map(|(high, low)| high / low),
         rtx_per_episode: (flow.loss_episodes > 0)
             .then(|| flow.retransmits as f64 / flow.loss_episodes as f64),
@@ -276,15 +279,6 @@ fn seconds(report: &Report, flow: &FlowReport) -> Vec<f64> {
     });
     let bytes = |index: u64| flow.seconds.get(index as usize).copied().unwrap_or(0);
     there.map(|index| bytes(index) as f64 * 8e-6).collect()
-}
-
-/// Percentile by nearest rank; `None` without values.
-fn quantile(values: &mut [f64], percent: usize) -> Option<f64> {
-    let rank = (values.len() * percent).div_ceil(100).max(1) - 1;
-    if values.is_empty() {
-        return None;
-    }
-    Some(*values.select_nth_unstable_by(rank, f64::total_cmp).1)
 }
 
 /// The algorithm's window in segments; `None` if it has none.
