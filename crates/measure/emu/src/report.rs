@@ -80,6 +80,13 @@ pub struct EmuReport {
     pub flows: Vec<FlowKey>,
 }
 
+impl EmuReport {
+    /// [`DirectionReport::hidden_drops`] of both directions.
+    pub fn hidden_drops(&self) -> u64 {
+        self.down.hidden_drops() + self.up.hidden_drops()
+    }
+}
+
 /// The counters behind a [`DirectionReport`].
 pub(crate) struct Meter {
     pub(crate) report: DirectionReport,
