@@ -14,10 +14,10 @@ mod vpn;
 use crate::link::Link;
 use crate::live::programs::Namespaces;
 use crate::live::wire::Wire;
+use crate::program::scratch_folder;
 use crate::scheme::Scheme;
 use crate::tools::Tools;
 use crate::{LabError, route};
-use alcc_emu::{Dir, Namespace};
 use alcc_units::Span;
 use stage::Stage;
 use std::cell::RefCell;
@@ -113,25 +113,16 @@ pub fn run(
         How::Staged { prepare, run } => (prepare, run),
     };
     if scheme.transport.is_some() {
-        return Err(LabError::Scheme {
-            scheme: scheme.name.clone(),
-            why: format!(
-                "{} is an unmodified program: want plain TCP (cubic) or an algorithm above it (budget/over=cubic)",
-                application.name
-            ),
-        });
+        return Err(scheme.unfit(format!(
+            "{} is an unmodified program: want plain TCP (cubic) or an algorithm above it (budget/over=cubic)",
+            application.name
+        )));
     }
-    let scratch = tempfile::Builder::new()
-        .prefix("alcc-")
-        .tempdir()
-        .map_err(LabError::os("make a temporary folder (TMPDIR says where)"))?;
+    let scratch = scratch_folder()?;
     // Servers give up root before they read.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))
         .map_err(LabError::os("open the temporary folder to servers"))?;
-    let ends = Namespaces {
-        sender: Namespace::new()?,
-        receiver: Namespace::new()?,
-    };
+    let ends = Namespaces::new()?;
     let mut stage = Stage {
         scheme,
         tools,
@@ -153,34 +144,42 @@ pub fn run(
     chosen.map_err(LabError::os(format!("make the kernel use {kernel}")))?;
     (stage.from, stage.to) = (from, to);
     let mut figures = act(&stage)?;
-    let report = wire.emulator.stop()?;
-    let hidden = report.down.hidden_drops() + report.up.hidden_drops();
-    if hidden > 0 {
-        return Err(stage.failed(format!(
-            "{hidden} packets were lost outside the model: this machine could not keep up"
-        )));
-    }
-    let model = link.path.model(Dir::Down);
-    let meters = alcc_sys::lock(&wire.meters);
-    let seen = meters
-        .total()
-        .and_then(|meter| meter.finish(|from, to| model.opportunity_bytes(from, to)))
-        .ok_or_else(|| stage.failed("no data came to the link"))?;
-    let [mean, _, p95] = seen.queue_delay_ms.map_or([None; 3], |ms| ms.map(Some));
-    if let Some(mean) = mean.filter(|_| application.metrics.contains(&ROUND_TRIP)) {
-        let round_trip = mean + link.min_rtt().as_millis_f64();
-        figures.insert(ROUND_TRIP.to_owned(), round_trip);
-    }
-    for (name, value) in OF_THE_LINK.into_iter().zip([mean, p95, seen.loss]) {
-        figures.extend(value.map(|value| (name.to_owned(), value)));
-    }
-    let notes = stage.notes.take();
-    let notes = notes.into_iter();
+    figures.extend(of_the_link(application, link, &stage, wire)?);
+    let notes = stage.notes.take().into_iter();
     let notes = notes.map(|note| format!("{}: {note}", scheme.name));
     Ok(Shown {
         figures,
         notes: notes.collect(),
     })
+}
+
+/// Ends the link. Its figures are [`OF_THE_LINK`], and [`ROUND_TRIP`] if the application has it.
+fn of_the_link(
+    application: &Application,
+    link: &Link,
+    stage: &Stage<'_>,
+    wire: Wire,
+) -> Result<Figures, LabError> {
+    let hidden = wire.emulator.stop()?.hidden_drops();
+    if hidden > 0 {
+        return Err(stage.failed(format!(
+            "{hidden} packets were lost outside the model: this machine could not keep up"
+        )));
+    }
+    let seen = alcc_sys::lock(&wire.meters)
+        .total()
+        .and_then(|meter| link.observed(meter))
+        .ok_or_else(|| stage.failed("no data came to the link"))?;
+    let [mean, _, p95] = seen.queue_delay_ms.map_or([None; 3], |ms| ms.map(Some));
+    let wants_round_trip = application.metrics.contains(&ROUND_TRIP);
+    let round_trip = mean
+        .filter(|_| wants_round_trip)
+        .map(|mean| mean + link.min_rtt().as_millis_f64());
+    let values = [mean, p95, seen.loss, round_trip];
+    let named = OF_THE_LINK.into_iter().chain([ROUND_TRIP]).zip(values);
+    Ok(named
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect())
 }
 
 /// The value below which this share of `values` lies; `None` without values.

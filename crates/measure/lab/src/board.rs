@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A comparison from beginning to end: links times schemes times repetitions, then table, sentence
 //! and files. The same board for emulated links and for the simulator.
+mod backends;
 mod files;
 mod table;
 
 use crate::link::Link;
-use crate::live::{self, Crowd, Experiment, Measured};
+use crate::live::Measured;
 use crate::result_cache::{self, ResultCache};
 use crate::scheme::Scheme;
-use crate::simulated::{self, Simulation};
 use crate::tools::Tools;
-use crate::twin::Real;
-use crate::{LabError, pairs, parallel, twin};
+use crate::{LabError, pairs};
 use alcc_cc::Registry;
 use alcc_results::{About, EMULATED, Results, SIMULATED, summary, twins};
 use alcc_units::Span;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
+
+use backends::{RealPrograms, Simulator};
 
 pub use files::{NATIVE, write, write_file};
 pub use table::{aligned, csv, table};
@@ -112,42 +113,18 @@ pub fn compare(
     let cache = cache.transpose()?;
     let links: Vec<Vec<Link>> = plan.links.iter().map(|l| seeded(plan, l)).collect();
     let runs: Vec<Run<'_>> = links.iter().flat_map(|l| runs(plan, l)).collect();
-    // What real programs cannot do is said before anything runs.
-    if let Backend::Emulated { tools, .. } = &plan.backend {
-        for scheme in &plan.schemes {
-            if !scheme.is_crowd {
-                tools.check(scheme)?;
-                continue;
-            }
-            for link in &plan.links {
-                let flows = real(plan, link, scheme, tools)?.schemes;
-                flows.iter().try_for_each(|flow| tools.check(flow))?;
-            }
-        }
-    }
     let mut finished = Finished::find(plan, &runs, cache.as_ref());
-    let missing = finished.missing();
-    let of = runs.len();
     match &plan.backend {
         Backend::Emulated { tools, log, twin } => {
             let real = RealPrograms {
+                plan,
                 tools,
                 log: log.as_deref(),
                 twin: twin.as_ref(),
+                stop,
             };
-            for i in missing {
-                let (what, done) = (&name(plan, &runs[i]), finished.done);
-                let measured = real.run(plan, &runs[i], done > 0, stop, &mut |part| {
-                    let part = (done as f64 + part) / of as f64;
-                    progress(Progress {
-                        done,
-                        of,
-                        part,
-                        what,
-                    });
-                })?;
-                finished.add(i, measured)?;
-            }
+            real.check()?;
+            real.run_all(&runs, &mut finished, progress)?;
         }
         Backend::Simulated {
             registry,
@@ -155,30 +132,14 @@ pub fn compare(
             start,
             ..
         } => {
-            let work = |i: &usize| {
-                let run = &runs[*i];
-                let simulation = Simulation {
-                    link: run.link,
-                    scheme: &run.schemes[0],
-                    registry,
-                    duration: plan.duration,
-                    start: *start,
-                    settle: plan.settle,
-                    run: run.number,
-                };
-                simulated::run(&simulation, stop)
+            let simulator = Simulator {
+                plan,
+                registry,
+                workers: *workers,
+                start: *start,
+                stop,
             };
-            parallel::each(&missing, *workers, work, |i, measured| {
-                finished.add(*i, measured?)?;
-                let done = finished.done;
-                progress(Progress {
-                    done,
-                    of,
-                    part: done as f64 / of as f64,
-                    what: &name(plan, &runs[*i]),
-                });
-                Ok::<(), LabError>(())
-            })?;
+            simulator.run_all(&runs, &mut finished, progress)?;
         }
     }
     finished.clean_up(plan);
@@ -241,56 +202,6 @@ impl<'a> Finished<'a> {
     }
 }
 
-/// What runs of real programs share; the fields of [`Backend::Emulated`].
-struct RealPrograms<'a> {
-    tools: &'a Tools,
-    log: Option<&'a Path>,
-    twin: Option<&'a Registry>,
-}
-
-impl RealPrograms<'_> {
-    /// One run. If it fails after others have run, that is its result: what fails at once fails
-    /// always.
-    fn run(
-        &self,
-        plan: &Plan,
-        run: &Run<'_>,
-        others_ran: bool,
-        stop: &AtomicBool,
-        progress: &mut dyn FnMut(f64),
-    ) -> Result<Measured, LabError> {
-        let crowd = run.schemes.iter().find(|scheme| scheme.is_crowd);
-        let real = crowd.map(|scheme| real(plan, run.link, scheme, self.tools));
-        let real = real.transpose()?;
-        let experiment = Experiment {
-            link: run.link,
-            shared: real.as_ref().map(|real| &real.times[..]),
-            crowd: crowd.map(|scheme| Crowd {
-                scheme,
-                settle: plan.settle,
-            }),
-            schemes: real.as_ref().map_or(&run.schemes[..], |real| &real.schemes),
-            duration: plan.duration,
-            run: run.number,
-            tools: self.tools,
-            log: (self.log).map(|log| log.join(&run.link.name).join(run.number.to_string())),
-        };
-        let mut measured = match live::run(&experiment, stop, progress) {
-            Err(e) if others_ran && !matches!(e, LabError::Stopped) => failed(&experiment, &e),
-            tried => tried?,
-        };
-        if let Some(registry) = self.twin {
-            twin::add(&mut measured, &experiment, &run.schemes, registry, stop)?;
-        }
-        Ok(measured)
-    }
-}
-
-/// The flows of a scheme as real programs.
-fn real(plan: &Plan, link: &Link, scheme: &Scheme, tools: &Tools) -> Result<Real, LabError> {
-    Real::crowd(link, scheme, plan.duration, &tools.registry)
-}
-
 /// The link of each repetition.
 fn seeded(plan: &Plan, link: &Link) -> Vec<Link> {
     let seed = |n: u32| match plan.backend {
@@ -298,24 +209,6 @@ fn seeded(plan: &Plan, link: &Link) -> Vec<Link> {
         Backend::Simulated { .. } => link.path.seed.wrapping_add(u64::from(n)),
     };
     (0..plan.runs).map(|n| link.reseeded(seed(n))).collect()
-}
-
-/// A run whose schemes have all failed with it.
-fn failed(experiment: &Experiment<'_>, error: &LabError) -> Measured {
-    let row = |scheme: &Scheme| {
-        let mut row = experiment.link.row(experiment.duration, experiment.run);
-        scheme.describe(&mut row);
-        row.error = Some(error.to_string());
-        row
-    };
-    let rows = match &experiment.crowd {
-        Some(crowd) => vec![row(crowd.scheme)],
-        None => experiment.schemes.iter().map(row).collect(),
-    };
-    Measured {
-        rows,
-        ..Measured::default()
-    }
 }
 
 fn runs<'a>(plan: &'a Plan, links: &'a [Link]) -> Vec<Run<'a>> {
@@ -341,9 +234,9 @@ fn runs<'a>(plan: &'a Plan, links: &'a [Link]) -> Vec<Run<'a>> {
     runs
 }
 
-/// Those that run at the same time. All of them; but a native form and its kin are a group of their
-/// own, since too many disturb each other and what is compared has to be compared under the same
-/// conditions.
+/// The schemes that run at the same time. A native form and the forms of the same algorithm are a
+/// group of their own; all others are one. Too many would disturb each other, and what is compared
+/// needs the same conditions.
 fn groups(schemes: &[Scheme]) -> Vec<Vec<Scheme>> {
     let mut groups: Vec<Vec<Scheme>> = Vec::new();
     let mut others = Vec::new();
@@ -524,6 +417,7 @@ mod tests {
     use crate::scheme::Side;
     use crate::server::RuntimeReport;
     use alcc_results::Row;
+    use std::path::Path;
 
     #[test]
     fn a_native_form_and_its_kin_run_beside_each_other() {

@@ -129,17 +129,14 @@ pub fn run(
         mbps: 0.0,
     }; FORMS.len()];
     for ((cost, scheme), row) in costs.iter_mut().zip(&schemes).zip(&measured.rows) {
-        let failed = |why: &str| LabError::Run {
-            scheme: scheme.name.clone(),
-            why: why.to_owned(),
-        };
         if let Some(why) = &row.error {
-            return Err(failed(why));
+            return Err(scheme.failed(why));
         }
         let known = (row.throughput_mbps.zip(row.cpu_s_per_gbit))
             .zip(measured.wakeups_per_s.get(&scheme.name));
-        let ((mbps, per_gbit), wakeups) = known
-            .ok_or_else(|| failed("the kernel does not tell what it cost (/proc/*/schedstat)"))?;
+        let ((mbps, per_gbit), wakeups) = known.ok_or_else(|| {
+            scheme.failed("the kernel does not tell what it cost (/proc/*/schedstat)")
+        })?;
         *cost = Cost {
             // CPU seconds per Gbit, times Gbit per second.
             percent: per_gbit * mbps / 10.0,

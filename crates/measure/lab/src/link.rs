@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::LabError;
-use alcc_emu::PathSpec;
+use crate::meter::{Meter, Observed};
+use alcc_emu::{Dir, PathSpec};
 use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec};
 use alcc_results::Row;
 use alcc_results::scenario::{random_start, why_not_read};
@@ -154,8 +155,7 @@ impl Link {
 
     /// The demo's link: the project's own synthetic LTE channel.
     pub fn synthetic(seed: u64) -> Self {
-        // A test asks for it: an unknown name would be a slip of ours, and the first scenario no
-        // worse a link.
+        // A test checks that the name is known. Otherwise the first scenario would do as well.
         let scenario = scenario(DEMO).unwrap_or(&SCENARIOS[0]);
         let mut link = Self::cellular(
             format!("synth:{}", scenario.name),
@@ -305,6 +305,12 @@ impl Link {
     /// Round trip without queueing.
     pub fn min_rtt(&self) -> Span {
         self.path.down.delay + self.path.up.delay
+    }
+
+    /// What `meter` saw at the bottleneck of the downlink; `None` if no full-size packet ever came.
+    pub fn observed(&self, meter: &Meter) -> Option<Observed> {
+        let model = self.path.model(Dir::Down);
+        meter.finish(|from, to| model.opportunity_bytes(from, to))
     }
 
     /// What a row says about its link.

@@ -6,10 +6,12 @@ use alcc_emu::Namespace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// From the request to end to the order.
 const GRACE: Duration = Duration::from_secs(5);
@@ -82,6 +84,31 @@ impl Program {
         }
     }
 
+    /// An error with its last words if it has ended; `why` says what that means.
+    pub(crate) fn check(&mut self, why: &str) -> Result<(), LabError> {
+        if self.is_alive() {
+            return Ok(());
+        }
+        Err(self.failure(why))
+    }
+
+    /// Waits until something accepts connections at this port of the loopback in `namespace`.
+    ///
+    /// # Errors
+    /// As [`Program::wait_until`].
+    pub(crate) fn wait_for_port(
+        &mut self,
+        who: &str,
+        namespace: &Namespace,
+        port: u16,
+    ) -> Result<(), LabError> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        self.wait_until(who, || {
+            let second = Duration::from_secs(1);
+            Ok(namespace.run(|| TcpStream::connect_timeout(&address, second).is_ok())?)
+        })
+    }
+
     /// Waits until `ready` says so. `who` is what an error calls it.
     ///
     /// # Errors
@@ -137,6 +164,12 @@ impl Program {
     pub(crate) fn end(&mut self) {
         end(&mut self.child);
     }
+}
+
+/// A folder for the files of a run; gone when dropped.
+pub(crate) fn scratch_folder() -> Result<TempDir, LabError> {
+    let folder = tempfile::Builder::new().prefix("alcc-").tempdir();
+    folder.map_err(LabError::os("make a temporary folder (TMPDIR says where)"))
 }
 
 /// Asks a program to end, and orders it to after [`GRACE`]. Its children end with it, also those

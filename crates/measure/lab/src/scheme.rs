@@ -3,11 +3,12 @@
 mod name;
 
 use crate::LabError;
+use crate::link::Link;
 use alcc_cc::{Registry, Spec};
 use alcc_pipe::About;
 use alcc_results::Row;
 use alcc_sim::{FlowSpec, Timing};
-use alcc_units::Bytes;
+use alcc_units::{Bytes, Span};
 use std::str::FromStr;
 
 /// Where a scheme runs. The same words mean the same on both sides.
@@ -141,10 +142,7 @@ impl Scheme {
         let mut flows = Vec::new();
         for flow in &self.flows {
             let read = FlowSpec::parse(flow, registry, Timing::default());
-            flows.extend(read.map_err(|e| LabError::Scheme {
-                scheme: self.name.clone(),
-                why: e.to_string(),
-            })?);
+            flows.extend(read.map_err(|e| self.unfit(e.to_string()))?);
         }
         Ok(flows)
     }
@@ -214,24 +212,45 @@ impl Scheme {
         let Some(kernel) = self.kernel() else {
             return Ok(());
         };
-        alcc_pipe::check_under(kernel).map_err(|_| LabError::Run {
-            scheme: self.name.clone(),
-            why: format!(
-                "the kernel has no {kernel}: load its module (modprobe tcp_{kernel}), or boot a kernel built with CONFIG_TCP_CONG_{}; 'alcc bpf load' adds some of them",
-                kernel.to_uppercase()
-            ),
-        })
+        alcc_pipe::check_under(kernel).map_err(|_| self.failed(format!(
+            "the kernel has no {kernel}: load its module (modprobe tcp_{kernel}), or boot a kernel built with CONFIG_TCP_CONG_{}; 'alcc bpf load' adds some of them",
+            kernel.to_uppercase()
+        )))
     }
 
-    /// The row's fields that the scheme alone decides. In a preloaded program feedback and
-    /// enforcement come from the runtime's own report, and a transport's may be others than the
+    /// The error of a run of this scheme.
+    pub(crate) fn failed(&self, why: impl Into<String>) -> LabError {
+        LabError::Run {
+            scheme: self.name.clone(),
+            why: why.into(),
+        }
+    }
+
+    /// The error for a scheme that cannot do what is asked of it.
+    pub(crate) fn unfit(&self, why: impl Into<String>) -> LabError {
+        LabError::Scheme {
+            scheme: self.name.clone(),
+            why: why.into(),
+        }
+    }
+
+    /// The row of a run that failed.
+    pub(crate) fn failed_row(&self, link: &Link, duration: Span, run: u32, why: String) -> Row {
+        let mut row = link.row(duration, run);
+        self.describe(&mut row);
+        row.error = Some(why);
+        row
+    }
+
+    /// Fills in the row's fields that the scheme alone decides. In a preloaded program, feedback
+    /// and enforcement come from the runtime's own report. A transport may use others than its
     /// usual ones.
     pub(crate) fn describe(&self, row: &mut Row) {
         row.scheme.clone_from(&self.name);
         if let Some(spec) = &self.controlled {
             row.algorithm.clone_from(&spec.name);
             row.options = spec.options_text();
-            row.under = Some(self.kernel.clone()).filter(|kernel| !kernel.is_empty());
+            row.under = self.kernel().map(str::to_owned);
             if let Some(transport) = self.transport {
                 transport.feedback.clone_into(&mut row.feedback);
                 transport.enforcement.clone_into(&mut row.enforcement);

@@ -6,10 +6,8 @@ use crate::program::Program;
 use crate::scheme::Scheme;
 use crate::tools::Tools;
 use alcc_emu::Namespace;
-use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Above the ports that need a privilege.
 pub const PORT: u16 = 8080;
@@ -17,6 +15,19 @@ pub const PORT: u16 = 8080;
 pub const FEW: usize = 200;
 /// The file that is downloaded.
 pub const FILE: &str = "download";
+/// A sparse file of this size is more than any window downloads: 1 Gbit/s for 9 minutes.
+const DOWNLOAD: u64 = 64 << 30;
+
+/// Makes `folder`, and [`FILE`] in it.
+pub(crate) fn make_download(folder: &Path) -> Result<(), LabError> {
+    fs::create_dir_all(folder)
+        .and_then(|()| File::create(folder.join(FILE)))
+        .and_then(|file| file.set_len(DOWNLOAD))
+        .map_err(LabError::os(format!(
+            "make the file to download in {}",
+            folder.display()
+        )))
+}
 
 /// Where a server listens, and for how many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,25 +116,16 @@ impl Server {
             &says,
             folder.join("error.log"),
         )?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listen.port));
-        program.wait_until("the server", || {
-            let second = Duration::from_secs(1);
-            Ok(namespace.run(|| TcpStream::connect_timeout(&address, second).is_ok())?)
-        })?;
+        program.wait_for_port("the server", namespace, listen.port)?;
         Ok(Self {
             program,
             folder: folder.to_owned(),
         })
     }
 
-    /// False once it has ended.
-    pub fn is_alive(&mut self) -> bool {
-        self.program.is_alive()
-    }
-
-    /// An error with the last line that the server or the runtime said.
-    pub(crate) fn failure(&self, why: &str) -> LabError {
-        self.program.failure(why)
+    /// An error with the last line that the server or the runtime said, if it has ended.
+    pub(crate) fn check(&mut self, why: &str) -> Result<(), LabError> {
+        self.program.check(why)
     }
 
     /// The process that was started: nginx's master, or `alcc run` above it.

@@ -12,12 +12,13 @@ use alcc_results::simulated::rows;
 use alcc_results::{Series, crowd};
 use alcc_sim::{FlowSpec, PacketContent, PacketEvent, PacketStep, Probe, Scenario, SimError};
 use alcc_units::{Span, Time};
+use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Width of a bin of the plots' series: of the first repetition, which the time plots show, and of
-/// the others.
+/// Width of a bin of the plots' series. The time plots show the first repetition, so it has finer
+/// bins than the others.
 const BINS: [Span; 2] = [Span::from_millis(200), Span::from_secs(1)];
 
 /// One run of the board: a scheme alone on a link, one flow or several.
@@ -44,90 +45,91 @@ pub struct Simulation<'a> {
 /// [`LabError::Stopped`] if `stop` became true meanwhile; whatever else goes wrong is the row's
 /// error.
 pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, LabError> {
-    let Simulation {
-        link, scheme, run, ..
-    } = *simulation;
-    let failed = |why: String| LabError::Run {
-        scheme: scheme.name.clone(),
-        why,
-    };
+    let Simulation { scheme, .. } = simulation;
     // An algorithm that breaks its own rules ends its run and no other.
-    let measured = catch_unwind(AssertUnwindSafe(|| {
-        let scenario = scenario(simulation)?;
-        let bin = BINS[usize::from(run > 1)];
-        let mut watch = Watch {
-            meter: Meter::new(scenario.duration, link.path.down.delay, bin),
-            waiting: HashMap::new(),
-            counted: scenario.flows.iter().map(counts).collect(),
-            stop,
-        };
-        let report = match alcc_sim::run_with(&scenario, &mut watch) {
-            Err(SimError::Stopped { .. }) => return Err(LabError::Stopped),
-            other => other.map_err(|e| failed(e.to_string()))?,
-        };
-        let model = link.path.model(Dir::Down);
-        let seen = watch
-            .meter
-            .finish(|from, to| model.opportunity_bytes(from, to));
-        let rows = rows(&link.name, &scenario, &report).into_iter();
-        let (rows, shares): (Vec<_>, Vec<_>) = rows
-            .zip(report.shares())
-            .zip(&watch.counted)
-            .filter_map(|(both, counts)| counts.then_some(both))
-            .unzip();
-        let row = match (&rows[..], &seen) {
-            ([_, ..], Some(seen)) if scheme.is_crowd => {
-                let settle = simulation.settle;
-                let mut row = crowd::together(&rows, &shares, scenario.duration, settle);
-                seen.fill(&mut row);
-                row.flow = Some(scheme.flows.join(" "));
-                Some(row)
-            }
-            _ => rows.into_iter().next(),
-        };
-        Ok((row, seen))
-    }));
-    let broken = |panic: Box<dyn std::any::Any + Send>| {
-        let what = panic.downcast_ref::<String>().cloned();
-        let what = what.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-        failed(format!(
-            "the simulation broke off: {}",
-            what.unwrap_or_default()
-        ))
-    };
-    let error = match measured.unwrap_or_else(|panic| Err(broken(panic))) {
+    let measured = catch_unwind(AssertUnwindSafe(|| measure(simulation, stop)));
+    let measured = measured.unwrap_or_else(|panic| {
+        let said = message(panic.as_ref());
+        Err(scheme.failed(format!("the simulation broke off: {said}")))
+    });
+    let why = match measured {
+        Ok(Some(measured)) => return Ok(measured),
+        Ok(None) => "no data came through the link".to_owned(),
         Err(LabError::Stopped) => return Err(LabError::Stopped),
         Err(LabError::Run { why, .. }) => why,
         Err(other) => other.to_string(),
-        Ok((Some(mut row), Some(seen))) if row.bytes > Some(0) => {
-            // A native form has the same triple here as between two programs.
-            if scheme.is_native() {
-                scheme.describe(&mut row);
-            }
-            row.scheme.clone_from(&scheme.name);
-            row.run = run;
-            row.trace_start_s = link.trace_start.map(Span::as_secs_f64);
-            let series = Series {
-                scheme: scheme.name.clone(),
-                link: link.name.clone(),
-                run,
-                ..seen.series
-            };
-            return Ok(Measured {
-                rows: vec![row],
-                series: vec![series],
-                ..Measured::default()
-            });
-        }
-        Ok(_) => "no data came through the link".to_owned(),
     };
-    let mut row = link.row(simulation.duration, run);
-    scheme.describe(&mut row);
-    row.error = Some(error);
+    let row = scheme.failed_row(simulation.link, simulation.duration, simulation.run, why);
     Ok(Measured {
         rows: vec![row],
         ..Measured::default()
     })
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    owned
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or_default()
+}
+
+/// Its row and its series; `None` if nothing came through the link.
+fn measure(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Option<Measured>, LabError> {
+    let Simulation {
+        link, scheme, run, ..
+    } = *simulation;
+    let scenario = scenario(simulation)?;
+    let bin = BINS[usize::from(run > 1)];
+    let mut watch = Watch {
+        meter: Meter::new(scenario.duration, link.path.down.delay, bin),
+        waiting: HashMap::new(),
+        counted: scenario.flows.iter().map(counts).collect(),
+        stop,
+    };
+    let report = match alcc_sim::run_with(&scenario, &mut watch) {
+        Err(SimError::Stopped { .. }) => return Err(LabError::Stopped),
+        other => other.map_err(|e| scheme.failed(e.to_string()))?,
+    };
+    let seen = link.observed(&watch.meter);
+    let rows = rows(&link.name, &scenario, &report).into_iter();
+    let (rows, shares): (Vec<_>, Vec<_>) = rows
+        .zip(report.shares())
+        .zip(&watch.counted)
+        .filter_map(|(both, counts)| counts.then_some(both))
+        .unzip();
+    let Some(seen) = seen.filter(|_| !rows.is_empty()) else {
+        return Ok(None);
+    };
+    let mut row = if scheme.is_crowd {
+        let mut row = crowd::together(&rows, &shares, scenario.duration, simulation.settle);
+        seen.fill(&mut row);
+        row.flow = Some(scheme.flows.join(" "));
+        row
+    } else {
+        rows.into_iter().next().unwrap_or_default()
+    };
+    if row.bytes.unwrap_or(0) == 0 {
+        return Ok(None);
+    }
+    // A native form has the same triple here as between two programs.
+    if scheme.is_native() {
+        scheme.describe(&mut row);
+    }
+    row.scheme.clone_from(&scheme.name);
+    row.run = run;
+    row.trace_start_s = link.trace_start.map(Span::as_secs_f64);
+    let series = Series {
+        scheme: scheme.name.clone(),
+        link: link.name.clone(),
+        run,
+        ..seen.series
+    };
+    Ok(Some(Measured {
+        rows: vec![row],
+        series: vec![series],
+        ..Measured::default()
+    }))
 }
 
 fn scenario(simulation: &Simulation<'_>) -> Result<Scenario, LabError> {
@@ -214,7 +216,7 @@ mod tests {
         run(&simulation, &AtomicBool::new(false)).unwrap()
     }
 
-    /// The lab's meter and the simulator's own count the same packets, but for those at the very
+    /// The lab's meter and the simulator's own count the same packets, except for those at the very
     /// end of the window.
     #[test]
     fn two_meters_agree() {

@@ -44,7 +44,7 @@ pub(crate) fn add(
         let Some(started) = row.started_s.filter(|_| row.error.is_none()) else {
             continue;
         };
-        let begin = Span::from_nanos((started * 1e9) as u64);
+        let begin = Span::from_secs_f64(started);
         let mut simulation = Simulation {
             link,
             scheme,
@@ -59,7 +59,7 @@ pub(crate) fn add(
         if let Some(late) = twin.rows.first().and_then(|row| row.started_s)
             && late > started
         {
-            let late = Span::from_nanos(((late - started) * 1e9) as u64);
+            let late = Span::from_secs_f64(late - started);
             simulation.start = simulation.start.saturating_sub(late);
             twin = simulated::run(&simulation, stop)?;
         }

@@ -43,11 +43,9 @@ fn run(
     let algorithm = scheme.controlled.as_ref().map(ToString::to_string);
     let algorithm = algorithm.filter(|name| !name.contains(':'));
     let Some(algorithm) = algorithm else {
-        return Err(LabError::Scheme {
-            scheme: scheme.name.clone(),
-            why: "want an algorithm that has a form in the kernel, without options: copa"
-                .to_owned(),
-        });
+        return Err(
+            scheme.unfit("want an algorithm that has a form in the kernel, without options: copa")
+        );
     };
     let (costs, notes) = forms::run(&algorithm, link, duration, 1, tools, stop)?;
     if let Some(note) = notes.into_iter().next() {

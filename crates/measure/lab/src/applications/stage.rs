@@ -10,7 +10,7 @@ use alcc_emu::Namespace;
 use alcc_units::Rng;
 use std::cell::RefCell;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -38,7 +38,7 @@ pub(super) struct Stage<'a> {
     pub(super) notes: RefCell<Vec<String>>,
 }
 
-/// The client asks so long after the link's begin, however long its server took to start: every
+/// The client asks so long after the link's begin, however long its server took to start. So every
 /// scheme meets the same part of a trace.
 const LEAD: Duration = Duration::from_secs(8);
 
@@ -65,10 +65,7 @@ pub(super) enum Ready<'a> {
 impl Stage<'_> {
     /// An error of this run.
     pub(super) fn failed(&self, why: impl Into<String>) -> LabError {
-        LabError::Run {
-            scheme: self.scheme.name.clone(),
-            why: why.into(),
-        }
+        self.scheme.failed(why)
     }
 
     /// Finds a program.
@@ -112,15 +109,12 @@ impl Stage<'_> {
         let name = &self.scheme.name;
         let log = self.path("error.log");
         let mut program = Program::start(&self.ends.sender, command, name, &says, log)?;
-        program.wait_until("the server", || match ready {
-            Ready::Port(port) => {
-                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
-                let second = Duration::from_secs(1);
-                let connect = || TcpStream::connect_timeout(&address, second).is_ok();
-                Ok(self.ends.sender.run(connect)?)
-            }
-            Ready::Says(text) => Ok(fs::read_to_string(&says).is_ok_and(|all| all.contains(text))),
-        })?;
+        match ready {
+            Ready::Port(port) => program.wait_for_port("the server", &self.ends.sender, *port)?,
+            Ready::Says(text) => program.wait_until("the server", || {
+                Ok(fs::read_to_string(&says).is_ok_and(|all| all.contains(text)))
+            })?,
+        }
         let controlled = self.scheme.controlled.is_some();
         Ok(Served {
             program,
@@ -182,10 +176,7 @@ impl Stage<'_> {
 impl Served {
     /// An error if the server has ended.
     pub(super) fn check(&mut self) -> Result<(), LabError> {
-        if self.program.is_alive() {
-            return Ok(());
-        }
-        Err(self.program.failure("the server ended during the run"))
+        self.program.check("the server ended during the run")
     }
 
     /// Ends the server. A scheme that is controlled must have controlled something; what else its

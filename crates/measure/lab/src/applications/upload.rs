@@ -7,7 +7,6 @@
 use super::stage::Stage;
 use super::{Application, Figures, How};
 use crate::LabError;
-use crate::program::Program;
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -125,21 +124,14 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
     stage.wait(begin + stage.duration)?;
     let seconds = begin.elapsed().as_secs_f64();
     let came = received(stage, &into)?;
-    alive(&mut client, "the client ended before its time")?;
-    alive(&mut server, "the server ended before its time")?;
+    client.check("the client ended before its time")?;
+    server.check("the server ended before its time")?;
     client.end();
     server.end();
     Ok(Figures::from([(
         "throughput_mbps".to_owned(),
         came as f64 * 8e-6 / seconds,
     )]))
-}
-
-fn alive(program: &mut Program, why: &str) -> Result<(), LabError> {
-    if program.is_alive() {
-        return Ok(());
-    }
-    Err(program.failure(why))
 }
 
 /// The server and the client of scp.
@@ -182,13 +174,9 @@ fn scp(stage: &Stage<'_>) -> Result<(Command, Command), LabError> {
 /// `alcc recv`, and the Java library with this algorithm.
 fn java(stage: &Stage<'_>, algorithm: &str) -> Result<(Command, Command), LabError> {
     if !ALGORITHMS.contains(&algorithm) {
-        return Err(LabError::Scheme {
-            scheme: stage.scheme.name.clone(),
-            why: format!(
-                "the Java library has {}, without options",
-                ALGORITHMS.join(", ")
-            ),
-        });
+        let known = ALGORITHMS.join(", ");
+        let why = format!("the Java library has {known}, without options");
+        return Err(stage.scheme.unfit(why));
     }
     let mut server = Command::new(&stage.tools.alcc);
     server.args([

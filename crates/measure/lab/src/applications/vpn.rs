@@ -7,11 +7,10 @@ use super::stage::{Ready, Stage, nothing};
 use super::{Application, Figures, How, quantile};
 use crate::LabError;
 use crate::client::Client;
-use crate::program::Program;
-use crate::server::{FILE, Listen, PORT, nginx_configuration};
+use crate::scheme::Scheme;
+use crate::server::{Listen, PORT, Server, make_download};
 use alcc_emu::Namespace;
 use alcc_units::{Span, Time};
-use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::process::Command;
 use std::thread::JoinHandle;
@@ -49,8 +48,6 @@ const TUNNEL: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 99, 0, 1), Ipv4Addr::new(10, 99
 const DATAGRAM: usize = 200;
 const EVERY: Duration = Duration::from_millis(20);
 const DATAGRAM_PORT: u16 = 5004;
-/// More than any run downloads.
-const DOWNLOAD: u64 = 8 << 30;
 /// A datagram that comes later is lost.
 const LATE: Duration = Duration::from_secs(3);
 
@@ -96,9 +93,7 @@ fn run(stage: &Stage<'_>, queue: Option<u32>) -> Result<Figures, LabError> {
     let download = Client::start(&stage.ends.receiver, &stage.tools.curl()?, server, origin)?;
     stage.wait(end)?;
     let reads = download.stop();
-    if !inner.is_alive() {
-        return Err(inner.failure("the server inside the tunnel ended"));
-    }
+    inner.check("the server inside the tunnel ended")?;
     let (sent, mut delays) = datagrams.finish()?;
     drop(inner);
     drop(client);
@@ -125,25 +120,24 @@ fn run(stage: &Stage<'_>, queue: Option<u32>) -> Result<Figures, LabError> {
     Ok(figures)
 }
 
-/// A plain nginx, reached through the tunnel.
-fn inner_server(stage: &Stage<'_>) -> Result<Program, LabError> {
-    let (www, folder) = (stage.make_folder("www")?, stage.make_folder("nginx")?);
-    File::create(www.join(FILE))
-        .and_then(|file| file.set_len(DOWNLOAD))
-        .map_err(LabError::os("make the file to download"))?;
-    let configuration = nginx_configuration(&folder, &www, Listen::default());
-    let configuration = stage.write("nginx.conf", configuration)?;
-    let mut command = Command::new(stage.tools.nginx()?);
-    command.arg("-p").arg(&folder).arg("-c").arg(configuration);
-    let name = &stage.scheme.name;
-    let says = stage.path("nginx.says");
-    let mut program = Program::start(&stage.ends.sender, command, name, &says, says.clone())?;
-    let address = (Ipv4Addr::LOCALHOST, PORT);
-    program.wait_until("nginx", || {
-        let connect = || std::net::TcpStream::connect(address).is_ok();
-        Ok(stage.ends.sender.run(connect)?)
-    })?;
-    Ok(program)
+/// A plain nginx, reached through the tunnel: the scheme is that of the tunnel.
+fn inner_server(stage: &Stage<'_>) -> Result<Server, LabError> {
+    let (www, folder) = (stage.path("www"), stage.make_folder("nginx")?);
+    make_download(&www)?;
+    let plain = Scheme {
+        controlled: None,
+        ..stage.scheme.clone()
+    };
+    let (sender, tools) = (&stage.ends.sender, stage.tools);
+    Server::start(
+        sender,
+        &plain,
+        tools,
+        &folder,
+        &www,
+        None,
+        Listen::default(),
+    )
 }
 
 /// Datagrams with the time of their sending, through the tunnel.

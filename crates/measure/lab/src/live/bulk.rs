@@ -79,8 +79,10 @@ impl Bulk {
         bulk.receiver = Some(receiver);
         match listening.recv() {
             Ok(None) => Ok(bulk),
-            Ok(Some(why)) => Err(bulk.failed(why.to_string())),
-            Err(_) => Err(bulk.failed("the receiver's thread ended before it listened")),
+            Ok(Some(why)) => Err(bulk.scheme.failed(why.to_string())),
+            Err(_) => Err(bulk
+                .scheme
+                .failed("the receiver's thread ended before it listened")),
         }
     }
 
@@ -92,17 +94,6 @@ impl Bulk {
             cleartext: true,
             trust: Trust::Anybody,
             ..Options::new(self.registry.clone())
-        }
-    }
-
-    fn kernel(&self) -> Option<&str> {
-        Some(self.scheme.kernel.as_str()).filter(|kernel| !kernel.is_empty())
-    }
-
-    fn failed(&self, why: impl Into<String>) -> LabError {
-        LabError::Run {
-            scheme: self.scheme.name.clone(),
-            why: why.into(),
         }
     }
 }
@@ -189,7 +180,7 @@ fn passed(samples: Arc<Mutex<Samples>>) -> Box<dyn Fn(u64, u64) + Send + Sync> {
 
 impl Programs for Bulk {
     fn prepare(&mut self, addresses: Addresses) -> Result<(), LabError> {
-        if let Some(kernel) = self.kernel() {
+        if let Some(kernel) = self.scheme.kernel() {
             let set = self
                 .ends
                 .sender
@@ -209,11 +200,11 @@ impl Programs for Bulk {
         };
         let options = Options {
             cc: self.scheme.controlled.clone(),
-            under: self.kernel().map(str::to_owned),
+            under: self.scheme.kernel().map(str::to_owned),
             ..self.options()
         };
         let plan = TRANSPORTS.plan(self.transport, &options);
-        self.plan = plan.map_err(|why| self.failed(why.to_string()))?;
+        self.plan = plan.map_err(|why| self.scheme.failed(why.to_string()))?;
         let to = Target {
             host: addresses.to.to_string(),
             port: self.port,
@@ -251,7 +242,9 @@ impl Programs for Bulk {
             return Ok(());
         };
         let (who, why) = (why.0, why.1.unwrap_or_else(Some).unwrap_or_default());
-        Err(self.failed(format!("the {who} ended before the window did: {why}")))
+        Err(self
+            .scheme
+            .failed(format!("the {who} ended before the window did: {why}")))
     }
 
     fn work(&self) -> Option<Work> {
@@ -282,7 +275,7 @@ impl Programs for Bulk {
         _: &mut Vec<String>,
     ) -> Result<(), LabError> {
         let (Some(addresses), Some(sent)) = (self.addresses, self.sent.take()) else {
-            return Err(self.failed("it left no report"));
+            return Err(self.scheme.failed("it left no report"));
         };
         let zero = monotonic(addresses.origin);
         let writes = alcc_sys::lock(&self.writes).since(zero);

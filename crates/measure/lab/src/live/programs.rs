@@ -24,6 +24,16 @@ pub(crate) struct Namespaces {
     pub(crate) receiver: Namespace,
 }
 
+impl Namespaces {
+    /// Two new ones, with nothing between them.
+    pub(crate) fn new() -> Result<Self, LabError> {
+        Ok(Self {
+            sender: Namespace::new()?,
+            receiver: Namespace::new()?,
+        })
+    }
+}
+
 /// Where a run is carried out, and with what.
 pub(super) struct RunContext<'a> {
     pub(super) ends: &'a Namespaces,
@@ -88,9 +98,8 @@ pub(super) fn start(
     let Some(row) = scheme.transport else {
         return Ok(Box::new(Web::start(scheme, context)?));
     };
-    let transport = TRANSPORTS.find(row.name).map_err(|why| LabError::Scheme {
-        scheme: scheme.name.clone(),
-        why: why.to_string(),
-    })?;
+    let transport = TRANSPORTS
+        .find(row.name)
+        .map_err(|why| scheme.unfit(why.to_string()))?;
     Ok(Box::new(Bulk::start(scheme, transport, context)?))
 }

@@ -62,13 +62,6 @@ impl Web {
             runtime: None,
         })
     }
-
-    fn failed(&self, why: impl Into<String>) -> LabError {
-        LabError::Run {
-            scheme: self.scheme.name.clone(),
-            why: why.into(),
-        }
-    }
 }
 
 impl Programs for Web {
@@ -105,8 +98,8 @@ impl Programs for Web {
     }
 
     fn observe(&mut self, now: Time) {
-        // A look that fails is a look that is missing: the rest carries on, and the fields stay
-        // null if all are missing.
+        // A sample that fails is missing, and the rest carries on. The fields stay null if all are
+        // missing.
         if let Some(diagnosis) = &mut self.diagnosis
             && let Ok(connections) = diagnosis.connections(self.port)
         {
@@ -115,13 +108,11 @@ impl Programs for Web {
     }
 
     fn check(&mut self, is_over: bool) -> Result<(), LabError> {
-        if let Some(server) = &mut self.server
-            && !server.is_alive()
-        {
-            return Err(server.failure("the server ended during the run"));
+        if let Some(server) = &mut self.server {
+            server.check("the server ended during the run")?;
         }
         if !is_over && self.client.as_mut().is_some_and(|c| !c.is_alive()) {
-            return Err(self.failed("curl ended before the window did"));
+            return Err(self.scheme.failed("curl ended before the window did"));
         }
         Ok(())
     }
@@ -150,7 +141,7 @@ impl Programs for Web {
         let payload = self
             .reads
             .payload(from, to)
-            .ok_or_else(|| self.failed("the server's answer was no success"))?;
+            .ok_or_else(|| self.scheme.failed("the server's answer was no success"))?;
         row.bytes = Some(payload);
         if let Some([median, p95]) = self.history.app_delay_ms(&self.reads.at, from, to) {
             row.app_delay_median_ms = Some(median);
@@ -169,7 +160,7 @@ impl Programs for Web {
                 None => &self.scheme.kernel,
             };
             if last.congestion != wanted {
-                return Err(self.failed(format!(
+                return Err(self.scheme.failed(format!(
                     "asked the kernel for {wanted}, and the connection used {}",
                     last.congestion
                 )));
@@ -181,8 +172,8 @@ impl Programs for Web {
         let runtime = self
             .runtime
             .take()
-            .ok_or_else(|| self.failed("alcc run left no report"))?;
-        let says = runtime.notes().map_err(|why| self.failed(why))?;
+            .ok_or_else(|| self.scheme.failed("alcc run left no report"))?;
+        let says = runtime.notes().map_err(|why| self.scheme.failed(why))?;
         notes.extend(
             says.iter()
                 .map(|note| format!("{}: {note}", self.scheme.name)),

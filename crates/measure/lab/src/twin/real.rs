@@ -135,7 +135,7 @@ impl Real {
         let began = rows.iter().find_map(|row| row.started_s);
         let mut model = simulate(&self.link.name, &scenario)?;
         if let (Some(real), Some(started)) = (began, model.first().and_then(|r| r.started_s)) {
-            let later = Span::from_nanos(((real - started).max(0.0) * 1e9) as u64);
+            let later = Span::from_secs_f64(real - started);
             for flow in &mut scenario.flows {
                 flow.start += later;
                 flow.stop = flow.stop.map(|stop| stop + later);
@@ -203,9 +203,9 @@ impl Real {
         applications::run(application, &self.link, scheme, self.duration, tools, stop)
     }
 
-    /// Runs the real programs alone. [`alcc_emu::prepare`] must have succeeded before. Returns a row
-    /// for each flow, what all of them had together, and what is to be said beside it; single
-    /// seconds count from `settle` on.
+    /// Runs the real programs alone. [`alcc_emu::prepare`] must have succeeded before. Returns a
+    /// row for each flow, the summary of all of them, and notes. Single seconds count from `settle`
+    /// on.
     ///
     /// # Errors
     /// As [`live::run`], and [`LabError::Run`] for the first flow that failed.
