@@ -2,6 +2,8 @@
 //! The delay of every program of the compatibility tests on a recorded channel, beside nginx's
 //! under the same algorithm; one after the other. `make programs`. `ALCC_BENCH_SECONDS`,
 //! `ALCC_BENCH_RUNS`, `ALCC_BENCH_CC`: how long, how often, what; arguments choose programs.
+#[path = "../../measure/lab/benches/support/number.rs"]
+mod number;
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/programs/place.rs"]
 mod place;
@@ -16,6 +18,7 @@ use alcc_emu::{Dir, Observer};
 use alcc_lab::{Link, Meter, Observed, route};
 use alcc_link::{DropReason, Outcome};
 use alcc_units::{Span, Time};
+use number::number;
 use place::Place;
 use process::Process;
 use recipes::Recipe;
@@ -114,11 +117,7 @@ fn measure(recipe: &Recipe, link: &Link, cc: &str, window: Duration) -> Result<R
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let model = link.path.model(Dir::Down);
-    let seen = meter
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .finish(|from, to| model.opportunity_bytes(from, to));
+    let seen = link.observed(&meter.lock().unwrap_or_else(PoisonError::into_inner));
     drop(client);
     server.end();
     drop(helpers);
@@ -128,7 +127,7 @@ fn measure(recipe: &Recipe, link: &Link, cc: &str, window: Duration) -> Result<R
         return Err(format!("not a controlled run: {report}").into());
     }
     let emulated = place.link.stop()?;
-    let hidden = emulated.down.hidden_drops() + emulated.up.hidden_drops();
+    let hidden = emulated.hidden_drops();
     if hidden > 0 {
         println!("  {hidden} packets were lost outside the model: this machine could not keep up");
     }
@@ -139,16 +138,6 @@ fn measure(recipe: &Recipe, link: &Link, cc: &str, window: Duration) -> Result<R
         gate_closed: number("gate_closed"),
         lateness: emulated.lateness_p99.map_or(f64::NAN, Span::as_millis_f64),
     })
-}
-
-/// The number in an environment variable.
-fn number(variable: &str, default: u64) -> Result<u64> {
-    match std::env::var(variable) {
-        Err(_) => Ok(default),
-        Ok(text) => text
-            .parse()
-            .map_err(|_| format!("{variable}={text}: a whole number is wanted").into()),
-    }
 }
 
 fn main() -> Result<()> {

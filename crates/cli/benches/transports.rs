@@ -3,10 +3,14 @@
 //! without rate or delay, every transport that there is beside plain 64 KiB writes to a TCP socket,
 //! in turns. `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`: how often, how long; `ALCC_BENCH_CC`: the
 //! algorithm; arguments choose transports.
+#[path = "../../measure/lab/benches/support/number.rs"]
+mod number;
+
 use alcc_emu::{Namespace, Subnet, veth};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use number::number;
 use serde_json::Value;
 use std::error::Error;
 use std::fs::File;
@@ -49,16 +53,6 @@ const RATES: [Rate; 2] = [
         bps: 1e7,
     },
 ];
-
-fn number(variable: &str, default: u64) -> Result<u64> {
-    match std::env::var(variable) {
-        Err(_) => Ok(default),
-        Ok(text) => match text.parse() {
-            Ok(n) if n > 0 => Ok(n),
-            _ => Err(format!("{variable}={text}: a whole number above 0 is wanted").into()),
-        },
-    }
-}
 
 fn pin(core: usize) -> Result<()> {
     let mut set = CpuSet::new();

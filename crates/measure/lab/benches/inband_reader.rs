@@ -10,11 +10,8 @@
 mod core;
 #[path = "support/median.rs"]
 mod median;
-
-/// What `support/core.rs` wants from its parent.
-mod support {
-    pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-}
+#[path = "support/number.rs"]
+mod number;
 
 use crate::core::pin;
 use alcc_cc::Registry;
@@ -23,12 +20,15 @@ use alcc_inband::carrier::Tcp;
 use alcc_inband::{Settings, Stream};
 use median::median;
 use nix::time::{ClockId, clock_gettime};
+use number::number;
+use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::Result;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const SENDER_CORE: usize = 0;
 const RECEIVER_CORE: usize = 1;
@@ -38,15 +38,6 @@ const PIECE: usize = 64 * 1024;
 /// Bit/s; none: as fast as it goes.
 const RATES: [Option<f64>; 2] = [None, Some(1e9)];
 const READERS: [&str; 2] = ["alone", "read"];
-
-fn number(variable: &str, default: u64) -> Result<u64> {
-    match std::env::var(variable) {
-        Err(_) => Ok(default),
-        Ok(text) => Ok(text
-            .parse()
-            .map_err(|_| format!("{variable}={text}: a number is wanted"))?),
-    }
-}
 
 fn open(socket: TcpStream, initiator: bool, cc: &str) -> Result<Stream> {
     let (registry, settings) = (Arc::new(Registry::builtin()), Settings::new(cc.parse()?));

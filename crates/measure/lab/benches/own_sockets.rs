@@ -15,41 +15,32 @@
 mod core;
 #[path = "support/median.rs"]
 mod median;
+#[path = "support/number.rs"]
+mod number;
 #[path = "own_sockets/sender.rs"]
 mod sender;
-
-/// What `support/core.rs` wants from its parent.
-mod support {
-    pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-}
 
 use crate::core::pin;
 use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet, veth};
 use alcc_link::{DirectionSpec, RateSpec};
 use alcc_units::{Rate, Span};
 use median::median;
+use number::number;
+use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::Result;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const SENDER_CORE: usize = 0;
 const RECEIVER_CORE: usize = 1;
 const ASKED_CPU_RATIO: f64 = 1.3;
 const ASKED_BYTES: f64 = 4096.0;
 const ASKED_CORE_PERCENT: f64 = 10.0;
-
-fn number(variable: &str, default: u64) -> Result<u64> {
-    match std::env::var(variable) {
-        Err(_) => Ok(default),
-        Ok(text) => Ok(text
-            .parse()
-            .map_err(|_| format!("{variable}={text}: a number is wanted"))?),
-    }
-}
 
 /// A process of this program that sends to `to`, in `place`, on its core.
 fn sender(place: &Namespace, words: &[&str], to: SocketAddr) -> Result<Child> {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::support::Result;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use std::error::Error;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The calling thread, and what it starts from now on, runs on this core only.
 pub(crate) fn pin(core: usize) -> Result<()> {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the benchmarks with real programs share.
+mod number;
+
 use alcc_emu::Namespace;
 use alcc_lab::server::{FEW, FILE, PORT, RuntimeReport, Server};
 use alcc_lab::{Scheme, Tools, route};
@@ -8,18 +10,9 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
+pub(crate) use number::number;
 
-/// The number in an environment variable, to make a benchmark shorter or longer.
-pub(crate) fn number(variable: &str, default: u64) -> Result<u64> {
-    match std::env::var(variable) {
-        Err(_) => Ok(default),
-        Ok(text) => match text.parse() {
-            Ok(n) if n > 0 => Ok(n),
-            _ => Err(format!("{variable}={text}: a whole number above 0 is wanted").into()),
-        },
-    }
-}
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The servers, their files and the programs. Before the first thread: it may have to enter a user
 /// namespace.
