@@ -283,3 +283,38 @@ fn every_crate_takes_the_workspace_lints() {
         );
     }
 }
+
+/// Sources outside its folder that a crate includes.
+const INCLUDES: &[(&str, &str)] = &[("cli", "fuzz/src")];
+
+#[test]
+fn every_dependency_is_used() {
+    for p in packages() {
+        let name = short(&p.name).expect("every crate is called alcc-NAME");
+        let mut sources = sources(&p.dir);
+        for (_, folder) in INCLUDES.iter().filter(|(by, _)| *by == name) {
+            sources.push_str(&self::sources(&root().join(folder)));
+        }
+        for used in &p.tests_use {
+            let path = format!("{}::", used.replace('-', "_"));
+            assert!(
+                sources.contains(&path),
+                "{name} names {used} in its Cargo.toml and never in its code: leave it out"
+            );
+        }
+    }
+}
+
+/// All Rust code in a folder, as one text.
+fn sources(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            all.push_str(&sources(&path));
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            all.push_str(&std::fs::read_to_string(&path).expect("a source"));
+        }
+    }
+    all
+}
