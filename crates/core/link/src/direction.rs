@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::bottleneck::Bottleneck;
-use crate::changes::{Changes, Schedule};
+use crate::changes::Changes;
 use crate::queue::Queued;
 use crate::radio::{Pause, Radio};
+use crate::schedule::Schedule;
 use crate::steady::Steady;
 use crate::{DropReason, Outcome, Outcomes, Packet, QueueSpec, RadioSpec};
 use alcc_trace::{OPPORTUNITY, Trace};

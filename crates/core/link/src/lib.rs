@@ -23,6 +23,7 @@ pub mod log;
 mod packet;
 pub mod queue;
 pub mod radio;
+mod schedule;
 mod steady;
 
 pub use changes::{Changes, ChangesError, Step};
