@@ -4,8 +4,9 @@
 use crate::definition::{Aggregate, Axis, Definition};
 use crate::frame::{Failure, Frame, Size, name_at, name_ticks, number_ticks, tick};
 use crate::judge::value;
-use crate::picture::{Picture, colour, fit, legend, mark, range, series, title, words};
+use crate::picture::{Picture, fit, legend, range, series, title, words};
 use crate::run::Run;
+use crate::signs::{colour, mark};
 use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
 

@@ -38,6 +38,7 @@ pub mod results;
 pub mod run;
 pub mod seconds;
 mod seconds_picture;
+mod signs;
 pub mod stored;
 pub mod sweep;
 pub mod table;

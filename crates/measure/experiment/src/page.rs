@@ -6,7 +6,7 @@ use crate::definition::{Aggregate, Definition};
 use crate::judge::{Judgement, Outcome, Verdict, number, range, value};
 use crate::plan::shell_word;
 use crate::run::Run;
-use crate::{picture, profile_picture};
+use crate::{picture, profile_picture, signs};
 use alcc_results::Spread;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::{Deserialize, Serialize};
@@ -39,8 +39,8 @@ pub struct ExperimentView<'a> {
     pub took: Option<Took>,
 }
 
-/// The time that an experiment took: the machine's business, so on the index, and beside the stored
-/// results as one line.
+/// The time that an experiment took. It depends on the machine, so it is on the index, and one line
+/// beside the stored results.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Took {
     /// By the clock, seconds.
@@ -230,7 +230,7 @@ fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
     let figures = picture::pictures(definition, runs)?;
     let names = picture::legend(definition).into_iter().enumerate();
     let legend = names.map(|(i, name)| {
-        let (colour, sign) = picture::marker(i);
+        let (colour, sign) = signs::marker(i);
         (colour, sign.to_string(), name.to_owned())
     });
     let legend = legend.collect();

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Populations as the ALCC paper draws them: throughput over delay, an outline through the quartiles
-//! of single seconds for each flow, and its sign at the medians.
+//! Populations as the ALCC paper draws them, throughput over delay. Each flow has an outline
+//! through the quartiles of its single seconds, and its sign at the medians.
 use crate::definition::Definition;
 use crate::distribution_picture::quantile;
 use crate::frame::{self, Failure, Frame, Size, number_ticks, tick};
-use crate::picture::{Picture, colour, mark, range, title};
+use crate::picture::{Picture, range, title};
 use crate::run::Run;
 use crate::seconds::{DELAY, THROUGHPUT};
 use crate::seconds_picture::{Line, Panel, dashes, legend, panels};
+use crate::signs::{colour, mark};
 use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
 use std::ops::Range;

@@ -3,8 +3,8 @@
 //! them (figure 5), or curves over time (figure 7b). Delay in ms over the window in packets.
 use crate::definition::{Definition, ProfileForm};
 use crate::frame::{self, DASHES, Frame, Size, number_ticks};
-use crate::picture::{COLOURS, colour};
 use crate::run::Run;
+use crate::signs::{COLOURS, colour};
 use alcc_results::DrawnProfile;
 use plotters::prelude::*;
 

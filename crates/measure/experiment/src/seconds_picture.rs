@@ -3,9 +3,10 @@
 //! differ in colour, in the shape of their signs and in their dashes.
 use crate::definition::Definition;
 use crate::frame::{self, DASHES, Failure, Frame, Size, number_ticks, tick};
-use crate::picture::{COLOURS, Picture, colour, mark, marker, range, series, title};
+use crate::picture::{Picture, range, series, title};
 use crate::run::Run;
 use crate::seconds::THROUGHPUT;
+use crate::signs::{COLOURS, colour, mark, marker};
 use alcc_lab::report::{bandwidth, density};
 use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
