@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The field's picture of a comparison as SVG: throughput against delay. The delay's axis is
 //! logarithmic and reversed, so that up and right is better. A large mark is the median of a
-//! scheme's runs, a dot a run, an ellipse one standard deviation of the runs. With several links a
-//! panel over all stands above one for each. There a large mark is the mean, a dot a link.
+//! scheme's runs, and a dot is a run. An ellipse is one standard deviation of the runs. With
+//! several links a panel over all stands above one for each. There a large mark is the mean, a dot
+//! a link.
+mod panel;
+
 use crate::axis::Axis;
 use crate::chart::{self, FINE, FONT, RULE, SOFT, escape, numbered};
 use crate::palette;
 use crate::report::Look;
-use alcc_results::{Results, Row};
+use alcc_results::Results;
+use panel::{Panel, links, one, over_all};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -29,26 +33,6 @@ const INK: RGBColor = RGBColor(0x17, 0x21, 0x2b);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Failure = Box<dyn std::error::Error>;
-
-/// A scheme in a panel.
-struct Mark<'a> {
-    name: &'a str,
-    /// Its place in the list of looks.
-    number: usize,
-    /// Delay in ms, and what is carried.
-    at: [f64; 2],
-    dots: Vec<[f64; 2]>,
-    front: bool,
-}
-
-struct Panel<'a> {
-    title: String,
-    /// What the vertical axis shows, with its unit.
-    carried: &'a str,
-    marks: Vec<Mark<'a>>,
-    ellipses: bool,
-    labels: bool,
-}
 
 /// Size of a panel that stands by itself on a page.
 const ALONE: (u32, u32) = (600, 396);
@@ -125,115 +109,6 @@ fn alone(panel: &Panel<'_>, (width, height): (u32, u32)) -> Result<String, Strin
             [panel]
         )
     ))
-}
-
-fn links(results: &Results) -> Vec<&str> {
-    let mut links: Vec<&str> = Vec::new();
-    for group in &results.summary.groups {
-        if !links.contains(&group.link.as_str()) {
-            links.push(&group.link);
-        }
-    }
-    links
-}
-
-fn is_shown(side: Option<&str>) -> bool {
-    side != Some(alcc_results::SIMULATED)
-}
-
-/// Number of a side of a scheme.
-type Numbers<'c> = dyn Fn(&str, Option<&str>) -> usize + 'c;
-
-/// The panel over several links.
-fn over_all<'a>(results: &'a Results, links: &[&str], number: &Numbers<'_>) -> Option<Panel<'a>> {
-    if links.len() < 2 {
-        return None;
-    }
-    let everywhere = results
-        .summary
-        .overall
-        .iter()
-        .filter(|o| is_shown(o.side.as_deref()));
-    let has = |field: &str| everywhere.clone().all(|o| o.fields.contains_key(field));
-    let (field, carried, factor) = if has("utilization") {
-        ("utilization", "utilization %", 100.0)
-    } else {
-        ("throughput_mbps", "Mbit/s", 1.0)
-    };
-    let marks = everywhere
-        .filter_map(|all| {
-            let of_link = |link: &&str| {
-                let group =
-                    results.summary.groups.iter().find(|g| {
-                        g.link == *link && g.scheme == all.scheme && g.side == all.side
-                    })?;
-                Some([
-                    group.median("delay_mean_ms")?,
-                    factor * group.median(field)?,
-                ])
-            };
-            Some(Mark {
-                name: &all.scheme,
-                number: number(&all.scheme, all.side.as_deref()),
-                at: [
-                    *all.fields.get("delay_mean_ms")?,
-                    factor * all.fields.get(field)?,
-                ],
-                dots: links.iter().filter_map(of_link).collect(),
-                front: all.front,
-            })
-        })
-        .collect();
-    Some(Panel {
-        title: format!("all {} links: means (dots: links)", links.len()),
-        carried,
-        marks,
-        ellipses: false,
-        labels: true,
-    })
-}
-
-/// The panel of one link.
-fn one<'a>(results: &'a Results, link: &str, labels: bool, number: &Numbers<'_>) -> Panel<'a> {
-    let groups = results.summary.groups.iter();
-    let marks = groups
-        .filter(|g| g.link == link && is_shown(g.side.as_deref()))
-        .filter_map(|group| {
-            let of_run = |row: &Row| Some([row.delay_mean_ms?, row.throughput_mbps?]);
-            let runs = results.flows.iter().filter(|row| {
-                row.link == link && row.scheme == group.scheme && row.side == group.side
-            });
-            Some(Mark {
-                name: &group.scheme,
-                number: number(&group.scheme, group.side.as_deref()),
-                at: [
-                    group.median("delay_mean_ms")?,
-                    group.median("throughput_mbps")?,
-                ],
-                dots: if group.runs > 1 {
-                    runs.filter_map(of_run).collect()
-                } else {
-                    Vec::new()
-                },
-                front: group.front,
-            })
-        })
-        .collect();
-    Panel {
-        title: link.to_owned(),
-        carried: "Mbit/s",
-        marks,
-        ellipses: true,
-        labels,
-    }
-}
-
-impl Mark<'_> {
-    /// Its figures.
-    fn says(&self, panel: &Panel<'_>) -> String {
-        let [ms, carried] = self.at;
-        format!("{} {carried:.1} {}, {ms:.0} ms", self.name, panel.carried)
-    }
 }
 
 /// From units of the page to those of the drawing.
@@ -527,7 +402,7 @@ fn ellipse(points: &[[i32; 2]]) -> Option<([f64; 2], [f64; 2], f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alcc_results::summary;
+    use alcc_results::{Row, summary};
 
     fn row(link: &str, scheme: &str, run: u32, mbps: f64, ms: f64) -> Row {
         Row {
