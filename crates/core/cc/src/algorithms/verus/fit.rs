@@ -71,6 +71,23 @@ pub(super) fn weights(at: f64, nodes: usize) -> (usize, [f64; 4]) {
     (first, w)
 }
 
+/// Data points in the fit's own coordinates: `low` is at node 0, `last` at the last one.
+fn rows(points: impl Iterator<Item = (f64, f64)>, [low, last]: [f64; 2], nodes: usize) -> Vec<Row> {
+    let cells = (nodes - 1) as f64;
+    points
+        .map(|(x, y)| {
+            let at = ((x - low) / (last - low) * cells).clamp(0.0, cells);
+            let (first, weight) = weights(at, nodes);
+            Row {
+                at,
+                first,
+                weight,
+                y,
+            }
+        })
+        .collect()
+}
+
 /// Fits the curve. `None` if there are fewer than two points or nodes than five, or the numbers do
 /// not allow it.
 pub(super) fn fit(
@@ -94,69 +111,15 @@ pub(super) fn fit(
     let scale = [variance.sqrt(), mean.abs(), 1.0]
         .into_iter()
         .find(|s| *s > 0.0)?;
-    let cells = (nodes - 1) as f64;
-    let rows: Vec<Row> = data
-        .iter()
-        .map(|(x, y)| {
-            let at = ((x - low) / (last - low) * cells).clamp(0.0, cells);
-            let (first, weight) = weights(at, nodes);
-            Row {
-                at,
-                first,
-                weight,
-                y: (y - mean) / scale,
-            }
-        })
-        .collect();
+    let standardized = data.iter().map(|(x, y)| (*x, (y - mean) / scale));
+    let rows = rows(standardized, [low, last], nodes);
 
-    let (phi, psi) = sizes(&rows, nodes);
-    let lambda = libm::pow(10.0, rho) * phi / psi;
-    let ridge = phi * (1.0 + lambda) * 10.0 * 5e-16;
-
-    let mut matrix = vec![[0.0; BAND]; nodes];
-    let mut right = vec![0.0; nodes];
-    let mut add = |i: usize, j: usize, value: f64| {
-        if j <= i && value != 0.0 {
-            matrix[i][i - j] += value;
-        }
-    };
-    for row in &rows {
-        for (i, wi) in row.weight.iter().enumerate() {
-            right[row.first + i] += wi * row.y;
-            for (j, wj) in row.weight.iter().enumerate() {
-                add(row.first + i, row.first + j, wi * wj);
-            }
-        }
-    }
-    // Second derivative at an inner node, in node distances: a[k-1] - 2 a[k] + a[k+1]; it is linear
-    // between nodes.
-    let strength = lambda / cube(2.0 / cells);
-    for k in 1..nodes - 1 {
-        for (i, ci) in [1.0, -2.0, 1.0].into_iter().enumerate() {
-            for (j, cj) in [1.0, -2.0, 1.0].into_iter().enumerate() {
-                add(k - 1 + i, k - 1 + j, strength * 2.0 / 3.0 * ci * cj);
-                if k + 2 < nodes {
-                    // Both orders of the product of neighbours; only the lower triangle is kept.
-                    add(k - 1 + i, k + j, strength / 6.0 * ci * cj);
-                    add(k + j, k - 1 + i, strength / 6.0 * ci * cj);
-                }
-            }
-        }
-    }
-    for k in 0..nodes {
-        let inner = k > 0 && k + 1 < nodes;
-        let value: &[(usize, f64)] = if inner {
-            &[(k - 1, 1.0 / 6.0), (k, 4.0 / 6.0), (k + 1, 1.0 / 6.0)]
-        } else {
-            &[(k, 1.0)]
-        };
-        for (i, vi) in value {
-            for (j, vj) in value {
-                add(*i, *j, ridge * vi * vj);
-            }
-        }
-    }
-    let coefficients = solve(matrix, right)?;
+    let (lambda, ridge) = penalties(&rows, nodes, rho);
+    let mut equations = NormalEquations::new(nodes);
+    equations.add_data(&rows);
+    equations.add_curvature(lambda);
+    equations.add_ridge(ridge);
+    let coefficients = equations.solve()?;
     Some(Curve::new(
         low,
         last,
@@ -171,28 +134,19 @@ fn cube(x: f64) -> f64 {
     x * x * x
 }
 
+/// λ and the ridge.
+fn penalties(rows: &[Row], nodes: usize, rho: f64) -> (f64, f64) {
+    let (phi, psi) = sizes(rows, nodes);
+    let lambda = libm::pow(10.0, rho) * phi / psi;
+    (lambda, phi * (1.0 + lambda) * 10.0 * 5e-16)
+}
+
 /// λ as the fit would take it; for the test vectors.
 #[cfg(test)]
 pub(super) fn lambda(points: &[(u32, f64)], nodes: usize, rho: f64) -> f64 {
-    let (low, last) = (
-        f64::from(points[0].0),
-        f64::from(points[points.len() - 1].0),
-    );
-    let rows: Vec<Row> = points
-        .iter()
-        .map(|(x, y)| {
-            let at = (f64::from(*x) - low) / (last - low) * (nodes - 1) as f64;
-            let (first, weight) = weights(at, nodes);
-            Row {
-                at,
-                first,
-                weight,
-                y: *y,
-            }
-        })
-        .collect();
-    let (phi, psi) = sizes(&rows, nodes);
-    libm::pow(10.0, rho) * phi / psi
+    let ends = [points[0].0, points[points.len() - 1].0].map(f64::from);
+    let points = points.iter().map(|(x, y)| (f64::from(*x), *y));
+    penalties(&rows(points, ends, nodes), nodes, rho).0
 }
 
 /// Φ and Ψ are about the spline that is 1 at one node and 0 at the others. Φ is the sum of its
@@ -264,40 +218,117 @@ fn sizes(rows: &[Row], nodes: usize) -> (f64, f64) {
     (phi, psi / cube(2.0 / (nodes - 1) as f64))
 }
 
-/// Solves the banded symmetric system by Cholesky; `matrix[i][k]` is the element `(i, i - k)`.
-fn solve(mut matrix: Vec<[f64; BAND]>, mut x: Vec<f64>) -> Option<Vec<f64>> {
-    let n = x.len();
-    for i in 0..n {
-        for k in (0..BAND.min(i + 1)).rev() {
-            let j = i - k;
-            let mut sum = matrix[i][k];
-            for l in i.saturating_sub(BAND - 1)..j {
-                if j - l < BAND {
-                    sum -= matrix[i][i - l] * matrix[j][j - l];
+/// The normal equations of the fit: a banded symmetric system for the B-spline coefficients.
+struct NormalEquations {
+    /// `matrix[i][k]` is the element `(i, i - k)`.
+    matrix: Vec<[f64; BAND]>,
+    right: Vec<f64>,
+}
+
+impl NormalEquations {
+    fn new(nodes: usize) -> Self {
+        Self {
+            matrix: vec![[0.0; BAND]; nodes],
+            right: vec![0.0; nodes],
+        }
+    }
+
+    /// Only the lower triangle is kept.
+    fn add(&mut self, i: usize, j: usize, value: f64) {
+        if j <= i && value != 0.0 {
+            self.matrix[i][i - j] += value;
+        }
+    }
+
+    /// The squared distances from the data.
+    fn add_data(&mut self, rows: &[Row]) {
+        for row in rows {
+            for (i, wi) in row.weight.iter().enumerate() {
+                self.right[row.first + i] += wi * row.y;
+                for (j, wj) in row.weight.iter().enumerate() {
+                    self.add(row.first + i, row.first + j, wi * wj);
                 }
             }
-            if k > 0 {
-                matrix[i][k] = sum / matrix[j][0];
-            } else if sum > 0.0 && sum.is_finite() {
-                matrix[i][0] = sum.sqrt();
-            } else {
-                return None;
+        }
+    }
+
+    /// λ times the integral of the squared second derivative.
+    fn add_curvature(&mut self, lambda: f64) {
+        let nodes = self.right.len();
+        // Second derivative at an inner node, in node distances: a[k-1] - 2 a[k] + a[k+1]; it is
+        // linear between nodes.
+        let strength = lambda / cube(2.0 / (nodes - 1) as f64);
+        for k in 1..nodes - 1 {
+            for (i, ci) in [1.0, -2.0, 1.0].into_iter().enumerate() {
+                for (j, cj) in [1.0, -2.0, 1.0].into_iter().enumerate() {
+                    self.add(k - 1 + i, k - 1 + j, strength * 2.0 / 3.0 * ci * cj);
+                    if k + 2 < nodes {
+                        // Both orders of the product of neighbours.
+                        self.add(k - 1 + i, k + j, strength / 6.0 * ci * cj);
+                        self.add(k + j, k - 1 + i, strength / 6.0 * ci * cj);
+                    }
+                }
             }
         }
     }
-    for i in 0..n {
-        for k in 1..BAND.min(i + 1) {
-            x[i] -= matrix[i][k] * x[i - k];
+
+    /// `ridge` times the squared values at the nodes.
+    fn add_ridge(&mut self, ridge: f64) {
+        let nodes = self.right.len();
+        for k in 0..nodes {
+            let inner = k > 0 && k + 1 < nodes;
+            let value: &[(usize, f64)] = if inner {
+                &[(k - 1, 1.0 / 6.0), (k, 4.0 / 6.0), (k + 1, 1.0 / 6.0)]
+            } else {
+                &[(k, 1.0)]
+            };
+            for (i, vi) in value {
+                for (j, vj) in value {
+                    self.add(*i, *j, ridge * vi * vj);
+                }
+            }
         }
-        x[i] /= matrix[i][0];
     }
-    for i in (0..n).rev() {
-        for k in 1..BAND.min(n - i) {
-            x[i] -= matrix[i + k][k] * x[i + k];
+
+    /// Solves them by Cholesky; `None` if the matrix is not positive definite.
+    fn solve(self) -> Option<Vec<f64>> {
+        let Self {
+            mut matrix,
+            right: mut x,
+        } = self;
+        let n = x.len();
+        for i in 0..n {
+            for k in (0..BAND.min(i + 1)).rev() {
+                let j = i - k;
+                let mut sum = matrix[i][k];
+                for l in i.saturating_sub(BAND - 1)..j {
+                    if j - l < BAND {
+                        sum -= matrix[i][i - l] * matrix[j][j - l];
+                    }
+                }
+                if k > 0 {
+                    matrix[i][k] = sum / matrix[j][0];
+                } else if sum > 0.0 && sum.is_finite() {
+                    matrix[i][0] = sum.sqrt();
+                } else {
+                    return None;
+                }
+            }
         }
-        x[i] /= matrix[i][0];
+        for i in 0..n {
+            for k in 1..BAND.min(i + 1) {
+                x[i] -= matrix[i][k] * x[i - k];
+            }
+            x[i] /= matrix[i][0];
+        }
+        for i in (0..n).rev() {
+            for k in 1..BAND.min(n - i) {
+                x[i] -= matrix[i + k][k] * x[i + k];
+            }
+            x[i] /= matrix[i][0];
+        }
+        x.iter().all(|v| v.is_finite()).then_some(x)
     }
-    x.iter().all(|v| v.is_finite()).then_some(x)
 }
 
 #[cfg(test)]
