@@ -357,8 +357,6 @@ fn range<T: PartialOrd>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<
 mod tests {
     use super::*;
 
-    const S: fn(u64) -> Time = |s| Time::from_millis(s * 1000);
-
     #[test]
     fn steps_as_people_type_them() {
         let step: Step = "1.5s:rate=20mbit,delay=50ms,loss=1%".parse().unwrap();
