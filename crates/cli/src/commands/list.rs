@@ -8,7 +8,8 @@ use alcc_socket::{Deployment, pairs};
 use alcc_trace::SCENARIOS;
 use alcc_transports::TRANSPORTS;
 use alcc_units::OptionDoc;
-use std::fmt::Write as _;
+use serde_json::{Value, json};
+use std::fmt::{Display, Write as _};
 use std::process::ExitCode;
 
 /// Show algorithms, queues, radio links, synthetic links, experiments, transports, carriers, and
@@ -26,174 +27,177 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let registry = args.plugins.registry()?;
     if args.json {
-        let algorithms: Vec<_> = registry
-            .iter()
-            .map(|a| {
-                serde_json::json!({"name": a.name, "summary": a.summary, "profiles": a.profiles, "options": json(a.options)})
-            })
-            .collect();
-        let queues: Vec<_> = QueueKind::all()
-            .map(|q| {
-                serde_json::json!({"name": q.name, "summary": q.summary, "options": json(q.options)})
-            })
-            .collect();
-        let radio: Vec<_> = RadioKind::all()
-            .map(|r| {
-                serde_json::json!({"name": r.name, "summary": r.summary, "options": json(r.options)})
-            })
-            .collect();
-        let resident: Vec<_> = alcc_bpf::RESIDENT
-            .iter()
-            .map(|r| {
-                serde_json::json!({"name": r.algorithm, "control": r.control.name, "follows": r.follows})
-            })
-            .collect();
-        let experiments: Vec<_> = alcc_experiment::catalogue::all()
-            .map(|e| serde_json::json!({"name": e.id}))
-            .collect();
-        let json = serde_json::json!({
-            "algorithms": algorithms, "resident": resident, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "radio": radio, "links": links(), "preloaded": pairs_json(Deployment::Preloaded),
-            "own": pairs_json(Deployment::Own), "experiments": experiments,
-        });
-        print(format_args!("{json}\n"))?;
-        return Ok(ExitCode::SUCCESS);
+        print(format_args!("{}\n", json(&registry)))?;
+    } else {
+        print(text(&registry))?;
     }
-    print(text(&registry))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the lists as text.
-fn text(registry: &Registry) -> String {
-    let mut text = String::new();
-    let _ = writeln!(text, "Algorithms (--cc NAME:option=value,...)");
-    for a in registry.iter() {
-        let _ = writeln!(text, "  {:<8} {}", a.name, a.summary);
-        if !a.profiles.is_empty() {
-            let _ = writeln!(text, "           profile={}", a.profiles.join("|"));
+/// The lists as text. Each has a heading, and below it an entry in each line.
+#[derive(Default)]
+struct Lists(String);
+
+impl Lists {
+    fn heading(&mut self, heading: impl Display) {
+        let gap = if self.0.is_empty() { "" } else { "\n" };
+        let _ = writeln!(self.0, "{gap}{heading}");
+    }
+
+    /// `width` is that of the column of names.
+    fn entry(&mut self, width: usize, name: impl Display, about: impl Display) {
+        let _ = writeln!(self.0, "  {:<width$} {about}", name.to_string());
+    }
+
+    fn options(&mut self, options: &[OptionDoc]) {
+        for o in options {
+            self.detail(format_args!("{}={}  {}", o.name, o.default, o.help));
         }
-        options(&mut text, a.options);
     }
-    let _ = writeln!(
-        text,
-        "\nIn the kernel, after 'alcc bpf load' (alcc attach --cc NAME)"
-    );
-    for r in alcc_bpf::RESIDENT {
-        let _ = writeln!(
-            text,
-            "  {:<8} {}, as {}",
-            r.algorithm, r.control.name, r.follows
+
+    fn detail(&mut self, detail: impl Display) {
+        let _ = writeln!(self.0, "           {detail}");
+    }
+
+    /// Which ways to learn and to enforce go together.
+    fn pairs(&mut self) {
+        for deployment in Deployment::ALL {
+            let how = match deployment {
+                Deployment::Preloaded => "(alcc run --feedback F --enforce E)",
+                Deployment::Own => {
+                    "(ALCC_FEEDBACK, ALCC_ENFORCE; alcc proxy --feedback F --enforce E)"
+                }
+            };
+            let about = deployment.about();
+            self.heading(format_args!(
+                "Feedback and enforcement of {about} {how}, best first"
+            ));
+            for (f, e) in pairs(deployment) {
+                self.pair(f.name, e.name, format_args!("{}; {}", f.summary, e.summary));
+            }
+        }
+        self.heading(
+            "Feedback and enforcement between alcc send and alcc recv (--transport T --cc A)",
         );
+        for t in TRANSPORTS.rows() {
+            self.pair(t.feedback, t.enforcement, t.name);
+        }
     }
-    let _ = writeln!(text, "\nQueues (--queue NAME:option=value,...)");
+
+    fn pair(&mut self, feedback: &str, enforcement: &str, about: impl Display) {
+        self.entry(23, format_args!("{feedback:<10} {enforcement:<12}"), about);
+    }
+}
+
+/// Everything that has a name.
+fn text(registry: &Registry) -> String {
+    let mut lists = Lists::default();
+    lists.heading("Algorithms (--cc NAME:option=value,...)");
+    for a in registry.iter() {
+        lists.entry(8, a.name, a.summary);
+        if !a.profiles.is_empty() {
+            lists.detail(format_args!("profile={}", a.profiles.join("|")));
+        }
+        lists.options(a.options);
+    }
+    lists.heading("In the kernel, after 'alcc bpf load' (alcc attach --cc NAME)");
+    for r in alcc_bpf::RESIDENT {
+        let about = format_args!("{}, as {}", r.control.name, r.follows);
+        lists.entry(8, r.algorithm, about);
+    }
+    lists.heading("Queues (--queue NAME:option=value,...)");
     for q in QueueKind::all() {
-        let _ = writeln!(text, "  {:<8} {}", q.name, q.summary);
-        options(&mut text, q.options);
+        lists.entry(8, q.name, q.summary);
+        lists.options(q.options);
     }
-    let _ = writeln!(text, "\nRadio links (--radio NAME:option=value,...)");
+    lists.heading("Radio links (--radio NAME:option=value,...)");
     for r in RadioKind::all() {
-        let _ = writeln!(text, "  {:<11} {}", r.name, r.summary);
-        options(&mut text, r.options);
+        lists.entry(11, r.name, r.summary);
+        lists.options(r.options);
     }
-    let _ = writeln!(text, "\nSynthetic links (--down, --link, --trace NAME)");
+    lists.heading("Synthetic links (--down, --link, --trace NAME)");
     for s in SCENARIOS {
-        let _ = writeln!(text, "  {:<18} {}", s.name, s.about);
+        lists.entry(18, s.name, s.about);
     }
-    let _ = writeln!(text, "\nPublished experiments (alcc reproduce NAME)");
+    lists.heading("Published experiments (alcc reproduce NAME)");
     for e in alcc_experiment::catalogue::all() {
         let title = e.definition().map(|d| d.title).unwrap_or_default();
-        let _ = writeln!(text, "  {:<22} {title}", e.id);
+        lists.entry(22, e.id, title);
     }
-    let _ = writeln!(text, "\nTransports (alcc send --transport NAME)");
+    lists.heading("Transports (alcc send --transport NAME)");
     for t in TRANSPORTS.rows() {
-        let _ = writeln!(text, "  {:<8} {}", t.name, t.summary);
+        lists.entry(8, t.name, t.summary);
     }
-    let _ = writeln!(
-        text,
-        "\nCarriers (--transport in-band --carrier NAME:OPTIONS; joined by '+', topmost first)"
+    lists.heading(
+        "Carriers (--transport in-band --carrier NAME:OPTIONS; joined by '+', topmost first)",
     );
     for c in alcc_carrier::rows() {
         let colon = if c.options.is_empty() { "" } else { ":" };
-        let _ = writeln!(
-            text,
-            "  {:<26} {}",
-            format!("{}{colon}{}", c.name, c.options),
-            c.summary
+        lists.entry(
+            26,
+            format_args!("{}{colon}{}", c.name, c.options),
+            c.summary,
         );
     }
-    for deployment in Deployment::ALL {
-        let how = match deployment {
-            Deployment::Preloaded => " (alcc run --feedback F --enforce E)",
-            Deployment::Own => {
-                " (ALCC_FEEDBACK, ALCC_ENFORCE; alcc proxy --feedback F --enforce E)"
-            }
-        };
-        let _ = writeln!(
-            text,
-            "\nFeedback and enforcement of {}{how}, best first",
-            deployment.about()
-        );
-        for (feedback, enforcement) in pairs(deployment) {
-            let _ = writeln!(
-                text,
-                "  {:<10} {:<12} {}; {}",
-                feedback.name, enforcement.name, feedback.summary, enforcement.summary
-            );
-        }
-    }
-    let _ = writeln!(
-        text,
-        "\nFeedback and enforcement between alcc send and alcc recv (--transport T --cc A)"
-    );
-    for t in TRANSPORTS.rows() {
-        let _ = writeln!(
-            text,
-            "  {:<10} {:<12} {}",
-            t.feedback, t.enforcement, t.name
-        );
-    }
-    text
+    lists.pairs();
+    lists.0
 }
 
-fn transports_json() -> Vec<serde_json::Value> {
-    TRANSPORTS
+/// The same for programs.
+fn json(registry: &Registry) -> Value {
+    let with_options = |name: &str, summary: &str, options: &[OptionDoc]| json!({"name": name, "summary": summary, "options": options_json(options)});
+    let algorithms: Vec<_> = registry
+        .iter()
+        .map(|a| json!({"name": a.name, "summary": a.summary, "profiles": a.profiles, "options": options_json(a.options)}))
+        .collect();
+    let resident: Vec<_> = alcc_bpf::RESIDENT
+        .iter()
+        .map(|r| json!({"name": r.algorithm, "control": r.control.name, "follows": r.follows}))
+        .collect();
+    let transports: Vec<_> = TRANSPORTS
         .rows()
-        .map(|t| {
-            serde_json::json!({
-                "name": t.name, "summary": t.summary, "feedback": t.feedback, "enforcement": t.enforcement,
-            })
-        })
-        .collect()
-}
-
-fn carriers_json() -> Vec<serde_json::Value> {
-    alcc_carrier::rows()
+        .map(|t| json!({"name": t.name, "summary": t.summary, "feedback": t.feedback, "enforcement": t.enforcement}))
+        .collect();
+    let carriers: Vec<_> = alcc_carrier::rows()
         .iter()
-        .map(|c| serde_json::json!({"name": c.name, "options": c.options, "summary": c.summary}))
-        .collect()
-}
-
-fn links() -> Vec<serde_json::Value> {
-    SCENARIOS
+        .map(|c| json!({"name": c.name, "options": c.options, "summary": c.summary}))
+        .collect();
+    let queues: Vec<_> = QueueKind::all()
+        .map(|q| with_options(q.name, q.summary, q.options))
+        .collect();
+    let radio: Vec<_> = RadioKind::all()
+        .map(|r| with_options(r.name, r.summary, r.options))
+        .collect();
+    let links: Vec<_> = SCENARIOS
         .iter()
-        .map(|s| serde_json::json!({"name": s.name, "summary": s.about}))
-        .collect()
+        .map(|s| json!({"name": s.name, "summary": s.about}))
+        .collect();
+    let experiments: Vec<_> = alcc_experiment::catalogue::all()
+        .map(|e| json!({"name": e.id}))
+        .collect();
+    json!({
+        "algorithms": algorithms,
+        "resident": resident,
+        "transports": transports,
+        "carriers": carriers,
+        "queues": queues,
+        "radio": radio,
+        "links": links,
+        "preloaded": pairs_json(Deployment::Preloaded),
+        "own": pairs_json(Deployment::Own),
+        "experiments": experiments,
+    })
 }
 
-fn pairs_json(deployment: Deployment) -> Vec<serde_json::Value> {
+fn pairs_json(deployment: Deployment) -> Vec<Value> {
     pairs(deployment)
-        .map(|(f, e)| serde_json::json!({"feedback": f.name, "enforcement": e.name}))
+        .map(|(f, e)| json!({"feedback": f.name, "enforcement": e.name}))
         .collect()
 }
 
-fn options(text: &mut String, options: &[OptionDoc]) {
-    for o in options {
-        let _ = writeln!(text, "           {}={}  {}", o.name, o.default, o.help);
-    }
-}
-
-fn json(options: &[OptionDoc]) -> Vec<serde_json::Value> {
+fn options_json(options: &[OptionDoc]) -> Vec<Value> {
     options
         .iter()
-        .map(|o| serde_json::json!({"name": o.name, "default": o.default, "help": o.help}))
+        .map(|o| json!({"name": o.name, "default": o.default, "help": o.help}))
         .collect()
 }

@@ -10,7 +10,7 @@ use crate::runs::enter;
 use crate::service::Service;
 use crate::trial::{self, Plan, Source, Watch};
 use crate::wording::{count, megabytes, note_refused};
-use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
+use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Stopper, Target, Totals};
 use alcc_socket::own::Settings;
 use alcc_socket::{Deployment, Selection, Triple};
 use alcc_units::{Bytes, Span, positive};
@@ -58,8 +58,8 @@ pub(crate) struct Args {
     grace: Span,
     #[command(flatten)]
     service: Service,
-    /// Connections to the same client address share one allowance, as if they were one connection;
-    /// for algorithms with a window, such as budget or copa
+    /// Let connections to the same client address share one allowance, as if they were one
+    /// connection. For algorithms with a window, such as budget or copa
     #[arg(long, value_name = "WITH")]
     share: Option<Share>,
     /// Bytes that may wait for the algorithm, per connection
@@ -126,8 +126,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             proxy.max_connections(),
         ));
     }
-    let stopper = proxy.stopper();
-    let (grace, quiet) = (args.grace, args.service.quiet);
+    stop_at_signals(signals, proxy.stopper(), args.grace, args.service.quiet);
+    let totals = proxy.join().map_err(Failure::failed)?;
+    if let Some(events) = events {
+        events.finish();
+    }
+    let trial = watch.map(Watch::finish);
+    conclude(args, &chosen, json, &triple, &totals, trial);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The first signal lets connections finish within `grace`, the second one ends them.
+fn stop_at_signals(signals: SigSet, stopper: Arc<Stopper>, grace: Span, quiet: bool) {
     std::thread::spawn(move || {
         while signals.wait().is_err() {}
         stopper.stop(Duration::from_nanos(grace.as_nanos()));
@@ -141,13 +151,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         while signals.wait().is_err() {}
         stopper.stop(Duration::ZERO);
     });
-    let totals = proxy.join().map_err(Failure::failed)?;
-    if let Some(events) = events {
-        events.finish();
-    }
-    let trial = watch.map(Watch::finish);
-    conclude(args, &chosen, json, &triple, &totals, trial);
-    Ok(ExitCode::SUCCESS)
 }
 
 /// For people who look at what runs.
