@@ -4,7 +4,7 @@
  *
  * A plug-in with an algorithm needs the structures only: it does not link the library.
  *
- * Generated from crates/runtime/capi/src/calls.rs, crates/runtime/capi/src/inband.rs and crates/runtime/plugin/src/abi.rs: change those. */
+ * Generated from calls.rs, inband.rs and session.rs in crates/runtime/capi/src, and from crates/runtime/plugin/src/abi.rs: change those. */
 
 #ifndef ALCC_H
 #define ALCC_H
@@ -24,7 +24,7 @@ extern
 __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorithm_v2;
 
 
-// As descriptor in `alcc_set_cc` and the like: what new streams of this process start from.
+// As the descriptor in `alcc_set_cc` and the like: the defaults of new streams of this process.
 #define ALCC_DEFAULTS -1
 
 // As role: this end opened the connection.
@@ -36,7 +36,7 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 // The version of this interface, the first member of `struct alcc_algorithm`.
 #define ALCC_PLUGIN_ABI 2
 
-// "None" for every 64-bit number here: no limit, no pacing rate, no timer, no sample.
+// "None" for every 64-bit number: no limit, no pacing rate, no timer, no sample.
 #define ALCC_NONE 18446744073709551615ull
 
 // Flag of a packet: sent before and sent again.
@@ -69,7 +69,7 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 // Flag of an acknowledgement: a loss is being repaired.
 #define ALCC_ACK_IN_RECOVERY 64
 
-// Flag of an acknowledgement: learned from kernel counters at a tick, not from packets.
+// Flag of an acknowledgement: read from kernel counters at an interval, not from packets.
 #define ALCC_ACK_FROM_COUNTERS 128
 
 // `alcc_needs.flags`: delayed or aggregated acknowledgements hurt.
@@ -105,7 +105,7 @@ struct alcc_inband;
 // One in-band end without a socket: bytes in, bytes out.
 struct alcc_session;
 
-// A stream as its algorithm sees it. Grows at the end: say how large yours is.
+// A stream as its algorithm sees it. The structure may grow at its end, so calls take its size.
 struct alcc_info {
   // Bytes in the queue.
   uint64_t queued;
@@ -139,15 +139,15 @@ struct alcc_info {
   char enforcement[16];
 };
 
-// What an in-band end is made with. Zero, and NULL, stand for the default. Grows at the end: say
-// how large yours is.
+// The options of an in-band end. Zero and NULL stand for the default. The structure may grow at
+// its end, so calls take its size.
 struct alcc_inband_options {
   // The algorithm for what this end sends; NULL: that of new streams (`alcc_set_cc`, ALCC_CC).
   const char *cc;
   // Bytes of frames that fill a segment of the stream below, 256 to 65 535; default: the
   // socket's, or 1400.
   uint32_t segment;
-  // The peer may send so many bytes that nobody has read; default: 4 MiB.
+  // Bytes that the peer may send before the application reads them; default: 4 MiB.
   uint32_t receive_buffer;
   // Bytes that wait here until the algorithm lets them go; default: 64 KiB.
   uint32_t queue;
@@ -157,7 +157,8 @@ struct alcc_inband_options {
   uint32_t silence_ms;
 };
 
-// An in-band end as its algorithm sees it. Grows at the end: say how large yours is.
+// An in-band end as its algorithm sees it. The structure may grow at its end, so calls take its
+// size.
 struct alcc_inband_info {
   // Payload that was sent.
   uint64_t sent;
@@ -190,7 +191,7 @@ struct alcc_inband_info {
 
 // One option of an algorithm: `aimd:beta=0.7`.
 struct alcc_option {
-  // Its name: letters, digits, `-` and `_`.
+  // The name: letters, digits, `-` and `_`.
   const char *name;
   // The default, as one would type it.
   const char *default_text;
@@ -216,7 +217,7 @@ struct alcc_value {
   double real;
 };
 
-// What `create` gets.
+// The argument of `create`.
 struct alcc_create {
   // Size of this structure.
   uint32_t size;
@@ -238,8 +239,8 @@ struct alcc_allowance {
   uint32_t ping;
   // Bytes in flight must not exceed this; from one mss to 2^30, the largest window of TCP.
   uint64_t window;
-  // Bytes that may leave now, whatever is in flight, or ALCC_NONE. Take off it what `on_sent`
-  // reports.
+  // Bytes that may leave now, whatever is in flight, or ALCC_NONE. Subtract from it what
+  // `on_sent` reports.
   uint64_t quota;
   // Pacing rate in bit/s, 8000 to 10^12, or ALCC_NONE.
   uint64_t rate_bps;
@@ -310,14 +311,14 @@ struct alcc_ack {
   uint64_t marked;
 };
 
-// What an algorithm wants of its host. Comes filled with the defaults.
+// What an algorithm needs from its host. Comes filled with the defaults.
 struct alcc_needs {
   // Size of this structure.
   uint32_t size;
   // `ALCC_NEEDS_...`
   uint32_t flags;
-  // Over TCP: how often acknowledgements should be looked for, 1 ms to 100 ms. Shorter costs
-  // wake-ups.
+  // Over TCP: the interval at which to look for acknowledgements, 1 ms to 100 ms. A shorter one
+  // costs wake-ups.
   uint64_t feedback_period_ns;
 };
 
@@ -331,7 +332,7 @@ struct alcc_path {
   uint64_t mss;
   // RTT seen already, or ALCC_NONE.
   uint64_t rtt_hint_ns;
-  // For a generator of random numbers of your own: the same seed has to give the same answers.
+  // For your own generator of random numbers: the same seed must give the same answers.
   uint64_t seed;
 };
 
@@ -395,10 +396,10 @@ struct alcc_recovery_end {
 // `alcc_algorithm_v2`.
 //
 // `state` is what `create` or `clone` returned: the state of one connection. Callbacks of one
-// `state` never run at the same time, those of different ones may: keep no variables outside of
-// it. Callbacks do not wait, do no I/O, do not unwind. Times are nanoseconds since an origin of
-// the host and never decrease; calls may be late. The same events must give the same answers. NULL
-// is allowed where it says so.
+// `state` never run at the same time. Those of different states may, so keep no variables outside
+// of it. Callbacks must not wait, do I/O or unwind. Times are nanoseconds since an origin of the
+// host and never decrease; calls may be late. The same events must give the same answers. NULL is
+// allowed where it says so.
 struct alcc_algorithm {
   // ALCC_PLUGIN_ABI.
   uint32_t abi;
@@ -422,13 +423,13 @@ struct alcc_algorithm {
   void *(*clone)(const void *state);
   // Frees what `create` or `clone` made.
   void (*destroy)(void *state);
-  // What may leave now. Asked often.
+  // What may leave now. Called often.
   void (*allowance)(const void *state, struct alcc_allowance *out);
   // Packets were acknowledged.
   void (*on_ack)(void *state, uint64_t now_ns, const struct alcc_ack *ack);
   // What the host should arrange. NULL: the defaults.
   void (*needs)(const void *state, struct alcc_needs *out);
-  // Once, before every other event. NULL: not of interest; so for all that follow.
+  // Called once, before every other event. NULL, here and below: not of interest.
   void (*on_start)(void *state, uint64_t now_ns, const struct alcc_path *path);
   // A packet leaves. What is returned comes back with the packet as its tag.
   uint64_t (*on_sent)(void *state, uint64_t now_ns, const struct alcc_sent *sent);
@@ -436,22 +437,22 @@ struct alcc_algorithm {
   void (*on_loss)(void *state, uint64_t now_ns, const struct alcc_loss *loss);
   // The retransmission timer expired.
   void (*on_rto)(void *state, uint64_t now_ns, const struct alcc_rto *rto);
-  // The last reduction was a mistake: the packets reported lost arrived (0), or the timer was
-  // too early (1).
+  // The last reduction was a mistake: the packets reported lost arrived (0), or the timeout was
+  // spurious (1).
   void (*on_spurious)(void *state, uint64_t now_ns, uint32_t timeout);
   // Everything lost has been repaired.
   void (*on_recovery_end)(void *state, uint64_t now_ns, const struct alcc_recovery_end *end);
-  // A report of the receiver: bytes from outside, not to be trusted.
+  // A report from the receiver. Its bytes come from the network: do not trust them.
   void (*on_feedback)(void *state, uint64_t now_ns, const uint8_t *report, uint64_t length);
   // Sending begins again after `idle_ns` with nothing in flight.
   void (*on_idle_restart)(void *state, uint64_t now_ns, uint64_t idle_ns);
   // Packets may have another size from now on. The path is the same: what was learned of it
   // holds.
   void (*on_mtu)(void *state, uint64_t now_ns, uint64_t mss);
-  // The packets take another route: what was learned of the old one may not hold. NULL: `on_mtu`
-  // is called instead.
+  // The packets take another route, so what was learned of the old one may not hold. NULL:
+  // `on_mtu` is called instead.
   void (*on_route)(void *state, uint64_t now_ns, const struct alcc_path *path);
-  // The time of `next_timer` has come.
+  // The time that `next_timer` returned has come.
   void (*on_timer)(void *state, uint64_t now_ns);
   // When `on_timer` wants to be called, or ALCC_NONE; later than the time of the last
   // `on_timer`. NULL: never.
@@ -464,174 +465,178 @@ struct alcc_algorithm {
 extern "C" {
 #endif // __cplusplus
 
-// As accept(2); the connection's bytes go through a queue from then on. What cannot be controlled
-// (a UNIX socket, say) is accepted all the same and stays plain.
+// As accept(2). The connection's bytes go through a queue from then on. A connection that cannot
+// be controlled, such as that of a UNIX socket, is accepted too and stays plain.
 int alcc_accept(int fd, struct sockaddr *addr, socklen_t *len);
 
 // As accept4(2).
 int alcc_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags);
 
-// As connect(2). Where that returns before the connection is made (`EINPROGRESS`, a signal), it is
-// taken over at the first `alcc_send` after; wait for it with `poll` on the socket itself, as
-// ever.
+// As connect(2). If it returns before the connection is made (`EINPROGRESS`, a signal), the first
+// `alcc_send` takes it over. Wait for the connection with `poll` on the socket itself, as usual.
 int alcc_connect(int fd, const struct sockaddr *addr, socklen_t len);
 
-// Takes over a connected TCP socket that was made elsewhere. 0, or -1 and errno.
+// Takes over a connected TCP socket that was made elsewhere. Returns 0, or -1 with errno.
 int alcc_adopt(int fd);
 
-// As send(2): returns how much was taken. Blocking, it waits until all is in the queue
-// (SO_SNDTIMEO and signal handlers end that as they end send); with O_NONBLOCK or MSG_DONTWAIT it
-// takes what fits, or fails with EAGAIN: then wait for `alcc_writable_fd`. An error that broke the
-// connection is returned by every later call. Never raises SIGPIPE. MSG_MORE, MSG_EOR and
-// MSG_NOSIGNAL are allowed and change nothing; MSG_OOB is EOPNOTSUPP. On what is no stream of ours
+// As send(2): returns how much was taken. If it blocks, it waits until all is in the queue.
+// SO_SNDTIMEO and signal handlers end that wait as they end that of send. With O_NONBLOCK or
+// MSG_DONTWAIT it takes what fits, or fails with EAGAIN: then wait for `alcc_writable_fd`. Every
+// later call returns an error that broke the connection. Never raises SIGPIPE. MSG_MORE, MSG_EOR
+// and MSG_NOSIGNAL are allowed and change nothing; MSG_OOB is EOPNOTSUPP. On any other descriptor
 // it is send(2). Not for signal handlers.
 ssize_t alcc_send(int fd, const void *buf, size_t len, int send_flags);
 
-// As recv(2). After a reset that a send has met, the end of the stream is that error.
+// As recv(2). After a send has failed because of a reset, it returns that error instead of the end
+// of the stream.
 ssize_t alcc_recv(int fd, void *buf, size_t len, int flags);
 
-// As shutdown(2); what waits in the queue is sent before FIN.
+// As shutdown(2). What waits in the queue is sent before the FIN.
 int alcc_shutdown(int fd, int how);
 
-// As close(2); what waits in the queue is sent before. A blocking descriptor waits for that, at
-// most until the close deadline (`alcc_set_close_deadline`; ten seconds): then what is left is
-// thrown away, the peer gets RST, and it returns -1 with ETIMEDOUT, or with the error that broke
-// the connection before all was sent. A non-blocking one returns at once and is drained in the
-// background, until the same deadline and also while the process exits. SO_LINGER: with a time,
-// that is the deadline and is waited for; with 0 it is `alcc_abort`. The descriptor is closed in
-// any case.
+// As close(2), after sending what waits in the queue. A blocking descriptor waits for that, at
+// most until the close deadline (`alcc_set_close_deadline`; ten seconds). Then it discards the
+// rest, resets the connection, and returns -1 with ETIMEDOUT. If an error broke the connection
+// before all was sent, it returns -1 with that error. A non-blocking descriptor returns at once
+// and is drained in the background until the same deadline, also while the process exits.
+// SO_LINGER with a time sets the deadline and makes the call wait; with 0 it is `alcc_abort`. The
+// descriptor is closed in any case.
 int alcc_close(int fd);
 
-// Throws away what waits, closes, and the peer gets RST. 0, or -1 and errno.
+// Discards what waits, closes, and resets the connection. Returns 0, or -1 with errno.
 int alcc_abort(int fd);
 
-// A descriptor that is writable (POLLOUT, EPOLLOUT; level and edge triggered) while `alcc_send` on
-// `fd` takes bytes or has an error to tell. After EAGAIN or a short count it becomes so when a
-// quarter of the queue is free. Only for waiting; closed with the stream, so take it out of an
-// epoll set before. -1 and errno if there is none to be had.
+// A descriptor that is writable while `alcc_send` on `fd` takes bytes or has an error to return.
+// Wait for POLLOUT or EPOLLOUT, level or edge triggered. After EAGAIN or a short count it becomes
+// writable when a quarter of the queue is free. It is only for waiting. It is closed with the
+// stream, so remove it from an epoll set before. Returns -1 with errno if there is none.
 //
 // Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR
-// there while acknowledgement times wait to be read, which means nothing to you; descriptors that
-// are non-blocking when they become a stream get "tcp-info" for that reason, unless
-// `alcc_set_feedback` or ALCC_FEEDBACK says otherwise.
+// there while acknowledgement times wait to be read. Ignore it. For this reason descriptors that
+// are non-blocking when they become a stream get "tcp-info", unless `alcc_set_feedback` or
+// ALCC_FEEDBACK says otherwise.
 int alcc_writable_fd(int fd);
 
-// The algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`):
-// "verus", "copa:profile=paper", ... as `alcc list` shows them. 0, or -1 with EINVAL:
-// `alcc_message` says what is wrong with it.
+// Sets the algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`):
+// "verus", "copa:profile=paper", ... as `alcc list` shows them. Returns 0, or -1 with EINVAL; then
+// `alcc_message` says what is wrong.
 int alcc_set_cc(int fd, const char *spec);
 
-// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`; it stays
-// loaded. ALCC_PLUGIN names some that are loaded with the library. 0, or -1 with EINVAL:
-// `alcc_message` says what is wrong with it.
+// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`. It stays
+// loaded. ALCC_PLUGIN names plug-ins to load with the library. Returns 0, or -1 with EINVAL; then
+// `alcc_message` says what is wrong.
 int alcc_load_plugin(const char *file);
 
-// Where a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps",
-// "tcp-info", or, for new ones, "auto". 0, or -1 with EINVAL.
+// Sets how a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps",
+// "tcp-info", or, for new ones, "auto". Returns 0, or -1 with EINVAL.
 int alcc_set_feedback(int fd, const char *name);
 
-// Capacity of the queue of a stream, or of all new ones (`ALCC_DEFAULTS`), in bytes; 1 MiB unless
-// set here or by ALCC_QUEUE. Memory is used only while bytes wait. 0, or -1 and errno.
+// Sets the capacity of the queue of a stream, or of all new ones (`ALCC_DEFAULTS`), in bytes. It
+// is 1 MiB unless set here or by ALCC_QUEUE. Memory is used only while bytes wait. Returns 0, or
+// -1 with errno.
 int alcc_set_queue(int fd, size_t bytes);
 
-// How long `alcc_close` of a stream, or of all without one of their own (`ALCC_DEFAULTS`), may
-// take to send what waits, in milliseconds; 10 000 unless set. 0, or -1 and errno.
+// Sets how long `alcc_close` may take to send what waits, in milliseconds; 10 000 unless set.
+// `ALCC_DEFAULTS` is for all streams without a deadline of their own. Returns 0, or -1 with errno.
 int alcc_set_close_deadline(int fd, int milliseconds);
 
-// What the algorithm of a stream sees and does. `size` is that of your `struct alcc_info`. 0, or
-// -1 and errno.
+// What the algorithm of a stream sees and does. `size` is that of your `struct alcc_info`. Returns
+// 0, or -1 with errno.
 int alcc_get_info(int fd, struct alcc_info *info, size_t size);
 
-// Waits until everything that was closed without waiting is sent, at most so many milliseconds. 0,
-// or -1 with ETIMEDOUT. The end of the process by exit() does so by itself.
+// Waits until everything that was closed without waiting is sent, at most so many milliseconds.
+// Returns 0, or -1 with ETIMEDOUT. exit() does the same.
 int alcc_drain(int milliseconds);
 
 // One line about this thread's last EINVAL, or about an environment variable or plug-in that could
-// not be used; empty if there is none. The pointer is the same for every call of a thread and
-// valid as long as the thread lives; the line changes with the next failed call. With ALCC_DEBUG=1
+// not be used. Empty if there is none. The pointer is the same for every call of a thread and
+// valid as long as the thread lives. The line changes with the next failed call. With ALCC_DEBUG=1
 // in the environment every line is also printed on standard error.
 const char *alcc_message(void);
 
 // The version of the library, "0.1.0".
 const char *alcc_version(void);
 
-// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket: the
-// algorithm gets acknowledgements of the other end's library, whatever lies between. Waits for the
-// peer to begin. From then on the descriptor belongs to the stream; it is closed with it, and also
-// if this fails. NULL and errno: EPROTO if the peer speaks something else, ETIMEDOUT if it says
-// nothing; `alcc_message` has the words. Not to be used by a child of fork.
+// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket. The
+// algorithm gets acknowledgements from the library at the other end, whatever lies between. Waits
+// for the peer to begin. From then on the descriptor belongs to the stream. It is closed with the
+// stream, and also if this fails. Returns NULL with errno if it fails: EPROTO if the peer speaks
+// something else, ETIMEDOUT if it says nothing. `alcc_message` then explains it. Not to be used by
+// a child of fork.
 struct alcc_inband *alcc_inband_wrap(int fd,
                                      int the_role,
                                      const struct alcc_inband_options *options,
                                      size_t size);
 
-// As send(2): waits until all is taken, which is when the algorithm lets it go; less, or EAGAIN,
-// after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. One thread may send
-// while another receives. Never raises SIGPIPE; signal handlers do not end it.
+// As send(2). Waits until all is taken, which depends on the algorithm. Takes less, or fails with
+// EAGAIN, after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. One thread may
+// send while another receives. Never raises SIGPIPE. Signal handlers do not end it.
 ssize_t alcc_inband_send(const struct alcc_inband *s, const void *buf, size_t len, int flags);
 
-// As recv(2): what has come, at most `len` bytes; 0 is the end that the peer has said. EAGAIN
-// after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. A connection that ends
-// before the peer has said so is ECONNRESET.
+// As recv(2): returns at most `len` bytes, and 0 once the peer has ended its direction. Fails with
+// EAGAIN after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. Fails with
+// ECONNRESET if the connection ends without the peer's end.
 ssize_t alcc_inband_recv(const struct alcc_inband *s, void *buf, size_t len, int flags);
 
-// How long `alcc_inband_send` and `alcc_inband_recv` wait, in milliseconds; negative, as at first:
-// for ever. 0, or -1 and errno.
+// Sets how long `alcc_inband_send` and `alcc_inband_recv` wait, in milliseconds. Negative, the
+// default, is for ever. Returns 0, or -1 with errno.
 int alcc_inband_set_timeout(const struct alcc_inband *s, int milliseconds);
 
-// Nothing more will be sent. Waits until the peer has acknowledged everything, and the end; at
-// most so many milliseconds: then -1 with ETIMEDOUT, and it may be asked again. Receiving goes on.
+// Ends this direction. Waits until the peer has acknowledged everything, the end included, at most
+// so many milliseconds. Returns 0, or -1 with ETIMEDOUT; then it may be called again. Receiving
+// goes on.
 int alcc_inband_finish(const struct alcc_inband *s, int milliseconds);
 
-// What the algorithm sees and does. `size` is that of your structure. 0, or -1 and errno.
+// What the algorithm sees and does. `size` is that of your structure. Returns 0, or -1 with errno.
 int alcc_inband_get_info(const struct alcc_inband *s, struct alcc_inband_info *info, size_t size);
 
-// Ends the stream and closes its socket. Before `alcc_inband_finish` has returned 0 the peer is
-// told that this was no end. NULL is allowed.
+// Closes the stream and its socket. If `alcc_inband_finish` has not returned 0 before, the peer
+// learns that this was no regular end. NULL is allowed.
 void alcc_inband_close(struct alcc_inband *s);
 
-// An in-band end for a stream that is no socket: TLS of any library, a tunnel, a serial line. You
-// bring it what comes from that stream and carry away what it gives:
+// An in-band end for a stream that is no socket, such as TLS of any library, a tunnel or a serial
+// line. You feed it what comes from that stream, and write to the stream what it returns:
 //
 // 1. while `n = alcc_session_take(s, out, sizeof out)` is above 0: write n bytes to the stream;
 // 2. wait until the stream is readable, or for `alcc_session_timer_us(s)` microseconds;
 // 3. read n bytes from the stream: `alcc_session_feed(s, in, n)`;
 // 4. use `alcc_session_read` and `alcc_session_write`, and begin again.
 //
-// One thread at a time. NULL and errno if the options make no sense.
+// One thread at a time. Returns NULL with errno if the options make no sense.
 struct alcc_session *alcc_session_new(int the_role,
                                       const struct alcc_inband_options *options,
                                       size_t size);
 
-// Bytes have come from the stream below; none (`len` 0): it has ended. All are taken, and an error
-// that they cause is told by the other calls as well. 0, or -1 and errno: EPROTO if the peer
-// speaks something else, ECONNRESET for an end that the peer has not said.
+// Takes bytes from the stream below; `len` 0 says that it has ended. Takes all of them. The other
+// calls return an error that they cause, too. Returns 0, or -1 with errno: EPROTO if the peer
+// speaks something else, ECONNRESET if the stream ends without the peer's end.
 int alcc_session_feed(struct alcc_session *s, const void *buf, size_t len);
 
-// Bytes that are to be written to the stream below now, at most `len`; 0: none. Call it until it
-// says so after every other call and when the timer is due. Give it what the stream below takes at
-// once: what was taken counts as sent. Works after an error, too: the peer is told.
+// Returns bytes to write to the stream below now, at most `len`; 0 if there are none. After every
+// other call, and when the timer is due, call it until it returns 0. Let `len` be what the stream
+// below takes at once, because what was taken counts as sent. It works after an error, too, so
+// that the peer learns of it.
 ssize_t alcc_session_take(struct alcc_session *s, void *buf, size_t len);
 
-// Microseconds until `alcc_session_take` has to be called even if nothing else happens; 0: now;
-// -1: not for now.
+// Microseconds until `alcc_session_take` has to be called even if nothing else happens. 0 is now;
+// -1 means that no timer is set.
 int64_t alcc_session_timer_us(const struct alcc_session *s);
 
-// As send(2), never waiting: takes what the queue has place for, or fails with EAGAIN.
+// As send(2), but never waits. Takes what the queue has room for, or fails with EAGAIN.
 ssize_t alcc_session_write(struct alcc_session *s, const void *buf, size_t len);
 
-// As recv(2), never waiting: what has come; 0 is the end that the peer has said; EAGAIN: nothing
-// yet.
+// As recv(2), but never waits. Returns 0 once the peer has ended its direction. Fails with EAGAIN
+// if nothing has come yet.
 ssize_t alcc_session_read(struct alcc_session *s, void *buf, size_t len);
 
-// Nothing more will be written; what waits leaves first. 1: the peer has acknowledged everything,
-// and the end; 0: not yet, ask again; -1 and errno.
+// Ends this direction; what waits leaves first. Returns 1 if the peer has acknowledged everything,
+// the end included. Returns 0 if not yet: call it again. Returns -1 with errno if it fails.
 int alcc_session_finish(struct alcc_session *s);
 
-// What the algorithm sees and does. `size` is that of your structure. 0, or -1 and errno.
+// What the algorithm sees and does. `size` is that of your structure. Returns 0, or -1 with errno.
 int alcc_session_get_info(const struct alcc_session *s, struct alcc_inband_info *info, size_t size);
 
-// Frees it. The peer learns nothing by that: close the stream below. NULL is allowed.
+// Frees the session. The peer does not learn of it, so close the stream below. NULL is allowed.
 void alcc_session_free(struct alcc_session *s);
 
 #ifdef __cplusplus

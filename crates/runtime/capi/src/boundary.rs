@@ -90,8 +90,8 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> 
     })
 }
 
-/// Copies a structure to the caller, whose version of it has `size` bytes: it may be shorter, and
-/// beyond `T` it gets zeros.
+/// Copies a structure to the caller, whose version of it has `size` bytes. It may be shorter than
+/// `T`; what is beyond `T` gets zeros.
 pub(crate) unsafe fn give<T: Copy>(
     made: impl FnOnce() -> Result<T, c_int>,
     to: *mut T,

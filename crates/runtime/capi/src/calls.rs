@@ -19,10 +19,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
 use std::time::Duration;
 
-/// As descriptor in `alcc_set_cc` and the like: what new streams of this process start from.
+/// As the descriptor in `alcc_set_cc` and the like: the defaults of new streams of this process.
 pub const ALCC_DEFAULTS: c_int = -1;
 
-/// A stream as its algorithm sees it. Grows at the end: say how large yours is.
+/// A stream as its algorithm sees it. The structure may grow at its end, so calls take its size.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "the name in C")]
 #[derive(Clone, Copy)]
@@ -72,8 +72,8 @@ fn plain<T: PartialOrd + From<i8>>(result: T) -> Result<T, c_int> {
     }
 }
 
-/// As accept(2); the connection's bytes go through a queue from then on. What cannot be controlled
-/// (a UNIX socket, say) is accepted all the same and stays plain.
+/// As accept(2). The connection's bytes go through a queue from then on. A connection that cannot
+/// be controlled, such as that of a UNIX socket, is accepted too and stays plain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
@@ -111,9 +111,8 @@ fn forget(fd: c_int) {
     }
 }
 
-/// As connect(2). Where that returns before the connection is made (`EINPROGRESS`, a signal), it is
-/// taken over at the first `alcc_send` after; wait for it with `poll` on the socket itself, as
-/// ever.
+/// As connect(2). If it returns before the connection is made (`EINPROGRESS`, a signal), the first
+/// `alcc_send` takes it over. Wait for the connection with `poll` on the socket itself, as usual.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     boundary(|| {
@@ -133,17 +132,17 @@ pub unsafe extern "C" fn alcc_connect(fd: c_int, addr: *const sockaddr, len: soc
     })
 }
 
-/// Takes over a connected TCP socket that was made elsewhere. 0, or -1 and errno.
+/// Takes over a connected TCP socket that was made elsewhere. Returns 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_adopt(fd: c_int) -> c_int {
     boundary(|| process()?.adopt(fd).map(|_| 0))
 }
 
-/// As send(2): returns how much was taken. Blocking, it waits until all is in the queue
-/// (SO_SNDTIMEO and signal handlers end that as they end send); with O_NONBLOCK or MSG_DONTWAIT it
-/// takes what fits, or fails with EAGAIN: then wait for `alcc_writable_fd`. An error that broke the
-/// connection is returned by every later call. Never raises SIGPIPE. MSG_MORE, MSG_EOR and
-/// MSG_NOSIGNAL are allowed and change nothing; MSG_OOB is EOPNOTSUPP. On what is no stream of ours
+/// As send(2): returns how much was taken. If it blocks, it waits until all is in the queue.
+/// SO_SNDTIMEO and signal handlers end that wait as they end that of send. With O_NONBLOCK or
+/// MSG_DONTWAIT it takes what fits, or fails with EAGAIN: then wait for `alcc_writable_fd`. Every
+/// later call returns an error that broke the connection. Never raises SIGPIPE. MSG_MORE, MSG_EOR
+/// and MSG_NOSIGNAL are allowed and change nothing; MSG_OOB is EOPNOTSUPP. On any other descriptor
 /// it is send(2). Not for signal handlers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_send(
@@ -182,7 +181,8 @@ pub unsafe extern "C" fn alcc_send(
     })
 }
 
-/// As recv(2). After a reset that a send has met, the end of the stream is that error.
+/// As recv(2). After a send has failed because of a reset, it returns that error instead of the end
+/// of the stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_recv(
     fd: c_int,
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn alcc_recv(
     })
 }
 
-/// As shutdown(2); what waits in the queue is sent before FIN.
+/// As shutdown(2). What waits in the queue is sent before the FIN.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_shutdown(fd: c_int, how: c_int) -> c_int {
     boundary(|| {
@@ -229,13 +229,13 @@ pub extern "C" fn alcc_shutdown(fd: c_int, how: c_int) -> c_int {
     })
 }
 
-/// As close(2); what waits in the queue is sent before. A blocking descriptor waits for that, at
-/// most until the close deadline (`alcc_set_close_deadline`; ten seconds): then what is left is
-/// thrown away, the peer gets RST, and it returns -1 with ETIMEDOUT, or with the error that broke
-/// the connection before all was sent. A non-blocking one returns at once and is drained in the
-/// background, until the same deadline and also while the process exits. SO_LINGER: with a time,
-/// that is the deadline and is waited for; with 0 it is `alcc_abort`. The descriptor is closed in
-/// any case.
+/// As close(2), after sending what waits in the queue. A blocking descriptor waits for that, at
+/// most until the close deadline (`alcc_set_close_deadline`; ten seconds). Then it discards the
+/// rest, resets the connection, and returns -1 with ETIMEDOUT. If an error broke the connection
+/// before all was sent, it returns -1 with that error. A non-blocking descriptor returns at once
+/// and is drained in the background until the same deadline, also while the process exits.
+/// SO_LINGER with a time sets the deadline and makes the call wait; with 0 it is `alcc_abort`. The
+/// descriptor is closed in any case.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_close(fd: c_int) -> c_int {
     boundary(|| {
@@ -281,7 +281,7 @@ fn linger(fd: c_int) -> Option<Duration> {
         .then(|| Duration::from_secs(u64::try_from(linger.l_linger).unwrap_or(0)))
 }
 
-/// Throws away what waits, closes, and the peer gets RST. 0, or -1 and errno.
+/// Discards what waits, closes, and resets the connection. Returns 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_abort(fd: c_int) -> c_int {
     boundary(|| {
@@ -297,8 +297,8 @@ pub extern "C" fn alcc_abort(fd: c_int) -> c_int {
     })
 }
 
-/// EBADF for what is not open, ENOTSOCK for what is no socket, EINVAL for a socket that is no
-/// stream of ours.
+/// EBADF if it is not open, ENOTSOCK if it is no socket, EINVAL for a socket that is no stream of
+/// this library.
 fn unknown(fd: c_int) -> c_int {
     let mut kind: c_int = 0;
     match alcc_sys::get_option(fd, libc::SOL_SOCKET, libc::SO_TYPE, &mut kind) {
@@ -307,15 +307,15 @@ fn unknown(fd: c_int) -> c_int {
     }
 }
 
-/// A descriptor that is writable (POLLOUT, EPOLLOUT; level and edge triggered) while `alcc_send` on
-/// `fd` takes bytes or has an error to tell. After EAGAIN or a short count it becomes so when a
-/// quarter of the queue is free. Only for waiting; closed with the stream, so take it out of an
-/// epoll set before. -1 and errno if there is none to be had.
+/// A descriptor that is writable while `alcc_send` on `fd` takes bytes or has an error to return.
+/// Wait for POLLOUT or EPOLLOUT, level or edge triggered. After EAGAIN or a short count it becomes
+/// writable when a quarter of the queue is free. It is only for waiting. It is closed with the
+/// stream, so remove it from an epoll set before. Returns -1 with errno if there is none.
 ///
 /// Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR
-/// there while acknowledgement times wait to be read, which means nothing to you; descriptors that
-/// are non-blocking when they become a stream get "tcp-info" for that reason, unless
-/// `alcc_set_feedback` or ALCC_FEEDBACK says otherwise.
+/// there while acknowledgement times wait to be read. Ignore it. For this reason descriptors that
+/// are non-blocking when they become a stream get "tcp-info", unless `alcc_set_feedback` or
+/// ALCC_FEEDBACK says otherwise.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_writable_fd(fd: c_int) -> c_int {
     boundary(|| {
@@ -324,9 +324,9 @@ pub extern "C" fn alcc_writable_fd(fd: c_int) -> c_int {
     })
 }
 
-/// The algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`):
-/// "verus", "copa:profile=paper", ... as `alcc list` shows them. 0, or -1 with EINVAL:
-/// `alcc_message` says what is wrong with it.
+/// Sets the algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`):
+/// "verus", "copa:profile=paper", ... as `alcc list` shows them. Returns 0, or -1 with EINVAL; then
+/// `alcc_message` says what is wrong.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
     boundary(|| {
@@ -355,9 +355,9 @@ pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
     })
 }
 
-/// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`; it stays
-/// loaded. ALCC_PLUGIN names some that are loaded with the library. 0, or -1 with EINVAL:
-/// `alcc_message` says what is wrong with it.
+/// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`. It stays
+/// loaded. ALCC_PLUGIN names plug-ins to load with the library. Returns 0, or -1 with EINVAL; then
+/// `alcc_message` says what is wrong.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_load_plugin(file: *const c_char) -> c_int {
     boundary(|| {
@@ -389,8 +389,8 @@ fn change(process: &Process, fd: c_int, change: impl FnOnce(&mut Entry)) -> bool
     changed == Some(true)
 }
 
-/// Where a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps",
-/// "tcp-info", or, for new ones, "auto". 0, or -1 with EINVAL.
+/// Sets how a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps",
+/// "tcp-info", or, for new ones, "auto". Returns 0, or -1 with EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_set_feedback(fd: c_int, name: *const c_char) -> c_int {
     boundary(|| {
@@ -418,8 +418,9 @@ pub unsafe extern "C" fn alcc_set_feedback(fd: c_int, name: *const c_char) -> c_
     })
 }
 
-/// Capacity of the queue of a stream, or of all new ones (`ALCC_DEFAULTS`), in bytes; 1 MiB unless
-/// set here or by ALCC_QUEUE. Memory is used only while bytes wait. 0, or -1 and errno.
+/// Sets the capacity of the queue of a stream, or of all new ones (`ALCC_DEFAULTS`), in bytes. It
+/// is 1 MiB unless set here or by ALCC_QUEUE. Memory is used only while bytes wait. Returns 0, or
+/// -1 with errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_set_queue(fd: c_int, bytes: size_t) -> c_int {
     boundary(|| {
@@ -442,8 +443,8 @@ pub extern "C" fn alcc_set_queue(fd: c_int, bytes: size_t) -> c_int {
     })
 }
 
-/// How long `alcc_close` of a stream, or of all without one of their own (`ALCC_DEFAULTS`), may
-/// take to send what waits, in milliseconds; 10 000 unless set. 0, or -1 and errno.
+/// Sets how long `alcc_close` may take to send what waits, in milliseconds; 10 000 unless set.
+/// `ALCC_DEFAULTS` is for all streams without a deadline of their own. Returns 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_set_close_deadline(fd: c_int, milliseconds: c_int) -> c_int {
     boundary(|| {
@@ -461,8 +462,8 @@ pub extern "C" fn alcc_set_close_deadline(fd: c_int, milliseconds: c_int) -> c_i
     })
 }
 
-/// What the algorithm of a stream sees and does. `size` is that of your `struct alcc_info`. 0, or
-/// -1 and errno.
+/// What the algorithm of a stream sees and does. `size` is that of your `struct alcc_info`. Returns
+/// 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_get_info(fd: c_int, info: *mut alcc_info, size: size_t) -> c_int {
     boundary(|| {
@@ -506,8 +507,8 @@ fn array<const N: usize>(text: &str) -> [c_char; N] {
     array
 }
 
-/// Waits until everything that was closed without waiting is sent, at most so many milliseconds. 0,
-/// or -1 with ETIMEDOUT. The end of the process by exit() does so by itself.
+/// Waits until everything that was closed without waiting is sent, at most so many milliseconds.
+/// Returns 0, or -1 with ETIMEDOUT. exit() does the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_drain(milliseconds: c_int) -> c_int {
     boundary(|| {
@@ -522,8 +523,8 @@ pub extern "C" fn alcc_drain(milliseconds: c_int) -> c_int {
 }
 
 /// One line about this thread's last EINVAL, or about an environment variable or plug-in that could
-/// not be used; empty if there is none. The pointer is the same for every call of a thread and
-/// valid as long as the thread lives; the line changes with the next failed call. With ALCC_DEBUG=1
+/// not be used. Empty if there is none. The pointer is the same for every call of a thread and
+/// valid as long as the thread lives. The line changes with the next failed call. With ALCC_DEBUG=1
 /// in the environment every line is also printed on standard error.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_message() -> *const c_char {

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The in-band form in C: over a socket, and without one for streams of another kind. The header is
+//! The in-band form in C, over a socket. For streams of another kind see `session.rs`. The header is
 //! generated from this file, too.
 #![allow(
     clippy::missing_safety_doc,
     reason = "the comments go into the header, for readers of C: pointers are what their namesakes' are"
 )]
-use crate::boundary::{boundary, buffer, bytes, free, give, known, known_mut, pointer, text};
+use crate::boundary::{boundary, buffer, bytes, free, give, known, pointer, text};
 use crate::calls::process;
 use crate::message;
 use ::alcc_inband::carrier::{Tcp, Unix};
-use ::alcc_inband::{Error, Output, Session, Settings, Stats, Stream, When};
+use ::alcc_inband::{Error, Settings, Stats, Stream};
 use alcc_cc::{Registry, Spec};
-use alcc_sys::now;
 use alcc_units::{Bytes, Rate, Span};
 use libc::{c_char, c_int, c_void, size_t, ssize_t};
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -27,8 +26,8 @@ pub const ALCC_CONNECTED: c_int = 0;
 /// As role: this end accepted the connection.
 pub const ALCC_ACCEPTED: c_int = 1;
 
-/// What an in-band end is made with. Zero, and NULL, stand for the default. Grows at the end: say
-/// how large yours is.
+/// The options of an in-band end. Zero and NULL stand for the default. The structure may grow at
+/// its end, so calls take its size.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "the name in C")]
 #[derive(Clone, Copy)]
@@ -38,7 +37,7 @@ pub struct alcc_inband_options {
     /// Bytes of frames that fill a segment of the stream below, 256 to 65 535; default: the
     /// socket's, or 1400.
     pub segment: u32,
-    /// The peer may send so many bytes that nobody has read; default: 4 MiB.
+    /// Bytes that the peer may send before the application reads them; default: 4 MiB.
     pub receive_buffer: u32,
     /// Bytes that wait here until the algorithm lets them go; default: 64 KiB.
     pub queue: u32,
@@ -48,7 +47,8 @@ pub struct alcc_inband_options {
     pub silence_ms: u32,
 }
 
-/// An in-band end as its algorithm sees it. Grows at the end: say how large yours is.
+/// An in-band end as its algorithm sees it. The structure may grow at its end, so calls take its
+/// size.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "the name in C")]
 #[derive(Clone, Copy)]
@@ -90,17 +90,7 @@ pub struct alcc_inband {
     timeout: AtomicI64,
 }
 
-/// One in-band end without a socket: bytes in, bytes out.
-#[allow(non_camel_case_types, reason = "the name in C")]
-pub struct alcc_session {
-    session: Session,
-    output: Output,
-    /// Output of the session that was not taken yet.
-    pending: Vec<u8>,
-    given: usize,
-}
-
-fn errno_of(why: &Error) -> c_int {
+pub(crate) fn errno_of(why: &Error) -> c_int {
     message::set(&why.to_string());
     match why {
         Error::Foreign(_) | Error::Version(_) | Error::Protocol(_) | Error::NeverSent { .. } => {
@@ -141,7 +131,7 @@ fn errno_of_io(why: &io::Error) -> c_int {
 }
 
 /// The caller's options, with defaults for the rest.
-unsafe fn settings(
+pub(crate) unsafe fn settings(
     options: *const alcc_inband_options,
     size: size_t,
 ) -> Result<(Settings, Arc<Registry>), c_int> {
@@ -188,7 +178,7 @@ unsafe fn settings(
     Ok((settings, Arc::new(process.runtime.registry().clone())))
 }
 
-fn role(role: c_int) -> Result<bool, c_int> {
+pub(crate) fn role(role: c_int) -> Result<bool, c_int> {
     match role {
         ALCC_CONNECTED => Ok(true),
         ALCC_ACCEPTED => Ok(false),
@@ -206,11 +196,12 @@ fn option(fd: c_int, name: c_int) -> Result<c_int, c_int> {
         .ok_or_else(alcc_sys::errno)
 }
 
-/// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket: the
-/// algorithm gets acknowledgements of the other end's library, whatever lies between. Waits for the
-/// peer to begin. From then on the descriptor belongs to the stream; it is closed with it, and also
-/// if this fails. NULL and errno: EPROTO if the peer speaks something else, ETIMEDOUT if it says
-/// nothing; `alcc_message` has the words. Not to be used by a child of fork.
+/// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket. The
+/// algorithm gets acknowledgements from the library at the other end, whatever lies between. Waits
+/// for the peer to begin. From then on the descriptor belongs to the stream. It is closed with the
+/// stream, and also if this fails. Returns NULL with errno if it fails: EPROTO if the peer speaks
+/// something else, ETIMEDOUT if it says nothing. `alcc_message` then explains it. Not to be used by
+/// a child of fork.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_wrap(
     fd: c_int,
@@ -271,9 +262,9 @@ impl alcc_inband {
     }
 }
 
-/// As send(2): waits until all is taken, which is when the algorithm lets it go; less, or EAGAIN,
-/// after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. One thread may send
-/// while another receives. Never raises SIGPIPE; signal handlers do not end it.
+/// As send(2). Waits until all is taken, which depends on the algorithm. Takes less, or fails with
+/// EAGAIN, after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. One thread may
+/// send while another receives. Never raises SIGPIPE. Signal handlers do not end it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_send(
     s: *const alcc_inband,
@@ -298,9 +289,9 @@ pub unsafe extern "C" fn alcc_inband_send(
     })
 }
 
-/// As recv(2): what has come, at most `len` bytes; 0 is the end that the peer has said. EAGAIN
-/// after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. A connection that ends
-/// before the peer has said so is ECONNRESET.
+/// As recv(2): returns at most `len` bytes, and 0 once the peer has ended its direction. Fails with
+/// EAGAIN after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. Fails with
+/// ECONNRESET if the connection ends without the peer's end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_recv(
     s: *const alcc_inband,
@@ -319,8 +310,8 @@ pub unsafe extern "C" fn alcc_inband_recv(
     })
 }
 
-/// How long `alcc_inband_send` and `alcc_inband_recv` wait, in milliseconds; negative, as at first:
-/// for ever. 0, or -1 and errno.
+/// Sets how long `alcc_inband_send` and `alcc_inband_recv` wait, in milliseconds. Negative, the
+/// default, is for ever. Returns 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_set_timeout(
     s: *const alcc_inband,
@@ -334,8 +325,9 @@ pub unsafe extern "C" fn alcc_inband_set_timeout(
     })
 }
 
-/// Nothing more will be sent. Waits until the peer has acknowledged everything, and the end; at
-/// most so many milliseconds: then -1 with ETIMEDOUT, and it may be asked again. Receiving goes on.
+/// Ends this direction. Waits until the peer has acknowledged everything, the end included, at most
+/// so many milliseconds. Returns 0, or -1 with ETIMEDOUT; then it may be called again. Receiving
+/// goes on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_finish(s: *const alcc_inband, milliseconds: c_int) -> c_int {
     boundary(|| {
@@ -350,7 +342,7 @@ pub unsafe extern "C" fn alcc_inband_finish(s: *const alcc_inband, milliseconds:
     })
 }
 
-/// What the algorithm sees and does. `size` is that of your structure. 0, or -1 and errno.
+/// What the algorithm sees and does. `size` is that of your structure. Returns 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_get_info(
     s: *const alcc_inband,
@@ -369,8 +361,8 @@ pub unsafe extern "C" fn alcc_inband_get_info(
     })
 }
 
-/// Ends the stream and closes its socket. Before `alcc_inband_finish` has returned 0 the peer is
-/// told that this was no end. NULL is allowed.
+/// Closes the stream and its socket. If `alcc_inband_finish` has not returned 0 before, the peer
+/// learns that this was no regular end. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_close(s: *mut alcc_inband) {
     // SAFETY: made by `alcc_inband_wrap`, and given back.
@@ -378,7 +370,7 @@ pub unsafe extern "C" fn alcc_inband_close(s: *mut alcc_inband) {
 }
 
 impl alcc_inband_info {
-    fn of(stats: &Stats, error: c_int) -> Self {
+    pub(crate) fn of(stats: &Stats, error: c_int) -> Self {
         Self {
             sent: stats.sent,
             received: stats.received,
@@ -396,7 +388,13 @@ impl alcc_inband_info {
         }
     }
 
-    fn set(&mut self, window: Bytes, rate: Option<Rate>, in_flight: Bytes, rtt: alcc_cc::RttView) {
+    pub(crate) fn set(
+        &mut self,
+        window: Bytes,
+        rate: Option<Rate>,
+        in_flight: Bytes,
+        rtt: alcc_cc::RttView,
+    ) {
         self.cwnd = window.get();
         self.pacing_bps = rate.map_or(0, Rate::as_bps);
         self.in_flight = in_flight.get();
@@ -404,203 +402,4 @@ impl alcc_inband_info {
         self.smoothed_rtt_us = rtt.smoothed.as_micros();
         self.min_rtt_us = rtt.min.as_micros();
     }
-}
-
-/// An in-band end for a stream that is no socket: TLS of any library, a tunnel, a serial line. You
-/// bring it what comes from that stream and carry away what it gives:
-///
-/// 1. while `n = alcc_session_take(s, out, sizeof out)` is above 0: write n bytes to the stream;
-/// 2. wait until the stream is readable, or for `alcc_session_timer_us(s)` microseconds;
-/// 3. read n bytes from the stream: `alcc_session_feed(s, in, n)`;
-/// 4. use `alcc_session_read` and `alcc_session_write`, and begin again.
-///
-/// One thread at a time. NULL and errno if the options make no sense.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alcc_session_new(
-    the_role: c_int,
-    options: *const alcc_inband_options,
-    size: size_t,
-) -> *mut alcc_session {
-    pointer(|| {
-        let initiator = role(the_role)?;
-        // SAFETY: by contract.
-        let (settings, registry) = unsafe { settings(options, size) }?;
-        let made = if initiator {
-            Session::connect(now(), &registry, settings)
-        } else {
-            Session::accept(now(), &registry, settings)
-        };
-        let session = made.map_err(|why| errno_of(&why))?;
-        Ok(Box::into_raw(Box::new(alcc_session {
-            session,
-            output: Output::default(),
-            pending: Vec::new(),
-            given: 0,
-        })))
-    })
-}
-
-/// Bytes have come from the stream below; none (`len` 0): it has ended. All are taken, and an error
-/// that they cause is told by the other calls as well. 0, or -1 and errno: EPROTO if the peer
-/// speaks something else, ECONNRESET for an end that the peer has not said.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alcc_session_feed(
-    s: *mut alcc_session,
-    buf: *const c_void,
-    len: size_t,
-) -> c_int {
-    boundary(|| {
-        // SAFETY: by contract.
-        let (s, come) = unsafe { (known_mut(s)?, bytes(buf, len)?) };
-        if come.is_empty() {
-            s.session.on_end();
-        } else {
-            s.session.on_bytes(When::exactly(now()), come, &mut []);
-        }
-        s.session.error().map_or(Ok(0), |why| Err(errno_of(why)))
-    })
-}
-
-/// Bytes that are to be written to the stream below now, at most `len`; 0: none. Call it until it
-/// says so after every other call and when the timer is due. Give it what the stream below takes at
-/// once: what was taken counts as sent. Works after an error, too: the peer is told.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alcc_session_take(
-    s: *mut alcc_session,
-    buf: *mut c_void,
-    len: size_t,
-) -> ssize_t {
-    boundary(|| {
-        // SAFETY: by contract.
-        let (s, into) = unsafe { (known_mut(s)?, buffer(buf, len)?) };
-        if s.given == s.pending.len() {
-            s.pending.clear();
-            s.given = 0;
-            s.fill(into.len());
-        }
-        let left = &s.pending[s.given..];
-        let n = left.len().min(into.len());
-        into[..n].copy_from_slice(&left[..n]);
-        s.given += n;
-        Ok(n as ssize_t)
-    })
-}
-
-impl alcc_session {
-    /// Collects the output that is due, about as much as fits.
-    fn fill(&mut self, max: usize) {
-        let now = now();
-        self.session.on_timer(now);
-        self.output.clear();
-        let max = max as u64;
-        self.session.output(now, &[], false, max, &mut self.output);
-        let mut pieces: Vec<IoSlice<'_>> = Vec::new();
-        self.output.slices(&[], &mut pieces);
-        for piece in &pieces {
-            self.pending.extend_from_slice(piece);
-        }
-    }
-}
-
-/// Microseconds until `alcc_session_take` has to be called even if nothing else happens; 0: now;
-/// -1: not for now.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alcc_session_timer_us(s: *const alcc_session) -> i64 {
-    boundary(|| {
-        // SAFETY: by contract.
-        let s = unsafe { known(s) }?;
-        if s.given < s.pending.len() {
-            return Ok(0);
-        }
-        let due = s.session.next_timer();
-        Ok(due.map_or(-1, |due| {
-            // Up: a call just before would do nothing.
-            let left = due.since(now()).as_nanos().div_ceil(1000);
-            i64::try_from(left).unwrap_or(i64::MAX)
-        }))
-    })
-}
-
-/// As send(2), never waiting: takes what the queue has place for, or fails with EAGAIN.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alcc_session_write(
-    s: *mut alcc_session,
-    buf: *const c_void,
-    len: size_t,
-) -> ssize_t {
-    boundary(|| {
-        // SAFETY: by contract.
-        let (s, from) = unsafe { (known_mut(s)?, bytes(buf, len)?) };
-        match s.session.write(now(), from) {
-            Ok(0) if !from.is_empty() => Err(libc::EAGAIN),
-            Ok(n) => Ok(n as ssize_t),
-            Err(why) => Err(errno_of(&why)),
-        }
-    })
-}
-
-/// As recv(2), never waiting: what has come; 0 is the end that the peer has said; EAGAIN: nothing
-/// yet.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alcc_session_read(
-    s: *mut alcc_session,
-    buf: *mut c_void,
-    len: size_t,
-) -> ssize_t {
-    boundary(|| {
-        // SAFETY: by contract.
-        let (s, into) = unsafe { (known_mut(s)?, buffer(buf, len)?) };
-        if s.session.is_readable() {
-            return Ok(s.session.read(now(), into) as ssize_t);
-        }
-        Err(s.session.error().map_or(libc::EAGAIN, errno_of))
-    })
-}
-
-/// Nothing more will be written; what waits leaves first. 1: the peer has acknowledged everything,
-/// and the end; 0: not yet, ask again; -1 and errno.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alcc_session_finish(s: *mut alcc_session) -> c_int {
-    boundary(|| {
-        // SAFETY: by contract.
-        let s = unsafe { known_mut(s) }?;
-        s.session.close();
-        if s.session.is_finished() {
-            return Ok(1);
-        }
-        s.session.error().map_or(Ok(0), |why| Err(errno_of(why)))
-    })
-}
-
-/// What the algorithm sees and does. `size` is that of your structure. 0, or -1 and errno.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alcc_session_get_info(
-    s: *const alcc_session,
-    info: *mut alcc_inband_info,
-    size: size_t,
-) -> c_int {
-    boundary(|| {
-        // SAFETY: by contract.
-        let s = unsafe { known(s) }?;
-        let error = s.session.error().map_or(0, errno_of);
-        let mut made = alcc_inband_info::of(&s.session.stats(), error);
-        if let Some(flow) = s.session.flow() {
-            let allowance = flow.allowance();
-            made.set(
-                allowance.window,
-                allowance.rate,
-                flow.in_flight(),
-                flow.rtt(),
-            );
-        }
-        // SAFETY: by contract.
-        unsafe { give(|| Ok(made), info, size) }
-    })
-}
-
-/// Frees it. The peer learns nothing by that: close the stream below. NULL is allowed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alcc_session_free(s: *mut alcc_session) {
-    // SAFETY: made by `alcc_session_new`, and given back.
-    unsafe { free(s) }
 }

@@ -3,16 +3,17 @@
 //! lists of their namesakes, over [`alcc_socket::own`]. What each call does stands in `calls.rs`,
 //! from which the header is generated.
 //!
-//! Rules of this crate: nothing is printed; no panic crosses the boundary; calls on other
-//! descriptors do the same as their namesakes; a child of `fork` takes a stream over at its first
-//! call.
+//! This crate prints nothing, and no panic crosses the boundary. Calls on other descriptors do the
+//! same as their namesakes. A child of `fork` takes a stream over at its first call.
 
 mod boundary;
 mod calls;
 mod inband;
 mod message;
 mod process;
+mod session;
 mod table;
 
 pub use calls::*;
 pub use inband::*;
+pub use session::*;

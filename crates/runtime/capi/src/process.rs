@@ -118,8 +118,8 @@ static START: extern "C" fn() = start;
 /// Names the segment of the `alcc run` above this process.
 const SEGMENT: &str = "ALCC_REPORT";
 
-/// The published state of this process: in the segment of the `alcc run` above it, or else in one
-/// of its own. The library also works without a segment.
+/// The published state of this process. It is in the segment of the `alcc run` above it, or else in
+/// one of its own. The library also works without a segment.
 fn segment() -> Option<Arc<Segment>> {
     static ENTERED: Mutex<Option<(alcc_observe::Entry, Arc<Segment>)>> = Mutex::new(None);
     static CREATOR: AtomicU32 = AtomicU32::new(0);

@@ -10,6 +10,7 @@ fn the_header_is_generated_from_the_code() {
     cbindgen::Builder::new()
         .with_src(root.join("src/calls.rs"))
         .with_src(root.join("src/inband.rs"))
+        .with_src(root.join("src/session.rs"))
         .with_src(root.join("../plugin/src/abi.rs"))
         .with_config(config)
         .generate()

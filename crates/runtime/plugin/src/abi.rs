@@ -2,16 +2,16 @@
 //! What an algorithm in C sees. These types become `alcc.h`: the comments here are the comments
 //! there.
 //!
-//! How it can grow: structures of events and answers begin with their size as the host has it, and
-//! grow at the end; the table of callbacks begins with its size as the plug-in has it, and what it
-//! does not have is NULL. `alcc_packet` and `alcc_rtt` stand inside others and stay as they are as
-//! long as [`ALCC_PLUGIN_ABI`] does.
+//! How it can grow: structures of events and answers begin with the size that the host knows, and
+//! grow at the end. The table of callbacks begins with the size that the plug-in knows. Callbacks
+//! beyond that size are NULL. `alcc_packet` and `alcc_rtt` stand inside others, so they change only
+//! with [`ALCC_PLUGIN_ABI`].
 use std::ffi::{c_char, c_void};
 
 /// The version of this interface, the first member of `struct alcc_algorithm`.
 pub const ALCC_PLUGIN_ABI: u32 = 2;
 
-/// "None" for every 64-bit number here: no limit, no pacing rate, no timer, no sample.
+/// "None" for every 64-bit number: no limit, no pacing rate, no timer, no sample.
 pub const ALCC_NONE: u64 = 0xFFFF_FFFF_FFFF_FFFF;
 
 /// Flag of a packet: sent before and sent again.
@@ -35,7 +35,7 @@ pub const ALCC_ACK_LIMITED_BY_PEER: u32 = 16;
 pub const ALCC_ACK_ROUND_START: u32 = 32;
 /// Flag of an acknowledgement: a loss is being repaired.
 pub const ALCC_ACK_IN_RECOVERY: u32 = 64;
-/// Flag of an acknowledgement: learned from kernel counters at a tick, not from packets.
+/// Flag of an acknowledgement: read from kernel counters at an interval, not from packets.
 pub const ALCC_ACK_FROM_COUNTERS: u32 = 128;
 
 /// `alcc_needs.flags`: delayed or aggregated acknowledgements hurt.
@@ -62,7 +62,7 @@ pub const ALCC_OPTION_BYTES: u32 = 4;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alcc_option {
-    /// Its name: letters, digits, `-` and `_`.
+    /// The name: letters, digits, `-` and `_`.
     pub name: *const c_char,
     /// The default, as one would type it.
     pub default_text: *const c_char,
@@ -90,7 +90,7 @@ pub struct alcc_value {
     pub real: f64,
 }
 
-/// What `create` gets.
+/// The argument of `create`.
 #[repr(C)]
 pub struct alcc_create {
     /// Size of this structure.
@@ -105,7 +105,7 @@ pub struct alcc_create {
     pub error_size: u64,
 }
 
-/// What an algorithm wants of its host. Comes filled with the defaults.
+/// What an algorithm needs from its host. Comes filled with the defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alcc_needs {
@@ -113,8 +113,8 @@ pub struct alcc_needs {
     pub size: u32,
     /// `ALCC_NEEDS_...`
     pub flags: u32,
-    /// Over TCP: how often acknowledgements should be looked for, 1 ms to 100 ms. Shorter costs
-    /// wake-ups.
+    /// Over TCP: the interval at which to look for acknowledgements, 1 ms to 100 ms. A shorter one
+    /// costs wake-ups.
     pub feedback_period_ns: u64,
 }
 
@@ -130,7 +130,7 @@ pub struct alcc_path {
     pub mss: u64,
     /// RTT seen already, or ALCC_NONE.
     pub rtt_hint_ns: u64,
-    /// For a generator of random numbers of your own: the same seed has to give the same answers.
+    /// For your own generator of random numbers: the same seed must give the same answers.
     pub seed: u64,
 }
 
@@ -275,8 +275,8 @@ pub struct alcc_allowance {
     pub ping: u32,
     /// Bytes in flight must not exceed this; from one mss to 2^30, the largest window of TCP.
     pub window: u64,
-    /// Bytes that may leave now, whatever is in flight, or ALCC_NONE. Take off it what `on_sent`
-    /// reports.
+    /// Bytes that may leave now, whatever is in flight, or ALCC_NONE. Subtract from it what
+    /// `on_sent` reports.
     pub quota: u64,
     /// Pacing rate in bit/s, 8000 to 10^12, or ALCC_NONE.
     pub rate_bps: u64,
@@ -288,10 +288,10 @@ pub struct alcc_allowance {
 /// `alcc_algorithm_v2`.
 ///
 /// `state` is what `create` or `clone` returned: the state of one connection. Callbacks of one
-/// `state` never run at the same time, those of different ones may: keep no variables outside of
-/// it. Callbacks do not wait, do no I/O, do not unwind. Times are nanoseconds since an origin of
-/// the host and never decrease; calls may be late. The same events must give the same answers. NULL
-/// is allowed where it says so.
+/// `state` never run at the same time. Those of different states may, so keep no variables outside
+/// of it. Callbacks must not wait, do I/O or unwind. Times are nanoseconds since an origin of the
+/// host and never decrease; calls may be late. The same events must give the same answers. NULL is
+/// allowed where it says so.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alcc_algorithm {
@@ -317,13 +317,13 @@ pub struct alcc_algorithm {
     pub clone: Option<unsafe extern "C" fn(state: *const c_void) -> *mut c_void>,
     /// Frees what `create` or `clone` made.
     pub destroy: Option<unsafe extern "C" fn(state: *mut c_void)>,
-    /// What may leave now. Asked often.
+    /// What may leave now. Called often.
     pub allowance: Option<unsafe extern "C" fn(state: *const c_void, out: *mut alcc_allowance)>,
     /// Packets were acknowledged.
     pub on_ack: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, ack: *const alcc_ack)>,
     /// What the host should arrange. NULL: the defaults.
     pub needs: Option<unsafe extern "C" fn(state: *const c_void, out: *mut alcc_needs)>,
-    /// Once, before every other event. NULL: not of interest; so for all that follow.
+    /// Called once, before every other event. NULL, here and below: not of interest.
     pub on_start:
         Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, path: *const alcc_path)>,
     /// A packet leaves. What is returned comes back with the packet as its tag.
@@ -335,14 +335,14 @@ pub struct alcc_algorithm {
         Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, loss: *const alcc_loss)>,
     /// The retransmission timer expired.
     pub on_rto: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, rto: *const alcc_rto)>,
-    /// The last reduction was a mistake: the packets reported lost arrived (0), or the timer was
-    /// too early (1).
+    /// The last reduction was a mistake: the packets reported lost arrived (0), or the timeout was
+    /// spurious (1).
     pub on_spurious: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, timeout: u32)>,
     /// Everything lost has been repaired.
     pub on_recovery_end: Option<
         unsafe extern "C" fn(state: *mut c_void, now_ns: u64, end: *const alcc_recovery_end),
     >,
-    /// A report of the receiver: bytes from outside, not to be trusted.
+    /// A report from the receiver. Its bytes come from the network: do not trust them.
     pub on_feedback: Option<
         unsafe extern "C" fn(state: *mut c_void, now_ns: u64, report: *const u8, length: u64),
     >,
@@ -352,11 +352,11 @@ pub struct alcc_algorithm {
     /// Packets may have another size from now on. The path is the same: what was learned of it
     /// holds.
     pub on_mtu: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, mss: u64)>,
-    /// The packets take another route: what was learned of the old one may not hold. NULL: `on_mtu`
-    /// is called instead.
+    /// The packets take another route, so what was learned of the old one may not hold. NULL:
+    /// `on_mtu` is called instead.
     pub on_route:
         Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, path: *const alcc_path)>,
-    /// The time of `next_timer` has come.
+    /// The time that `next_timer` returned has come.
     pub on_timer: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64)>,
     /// When `on_timer` wants to be called, or ALCC_NONE; later than the time of the last
     /// `on_timer`. NULL: never.
