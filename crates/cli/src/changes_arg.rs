@@ -9,9 +9,8 @@ const DRAWN: Span = Span::from_secs(3600);
 
 #[derive(clap::Args)]
 pub(crate) struct ChangesArg {
-    /// Change the link at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named
-    /// stays; loss= is of both directions, but of the one from CMD loss-up= if given; may be
-    /// repeated
+    /// Change the link at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; may be repeated. What
+    /// is not named stays. loss= is for both directions; loss-up= overrides it for the one from CMD
     #[arg(long, value_name = "STEP")]
     step: Vec<Step>,
     /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the

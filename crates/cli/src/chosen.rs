@@ -39,7 +39,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "E")]
     enforce: Option<String>,
     /// Only connections to this local port, from this address range, or from this share of the
-    /// clients (10%); the others stay plain TCP; may be repeated
+    /// clients (10%); may be repeated. The others stay plain TCP
     #[arg(long, value_name = "PORT|CIDR")]
     only: Vec<Pattern>,
     /// Not these; may be repeated

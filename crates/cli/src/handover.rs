@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Programs that `alcc` starts inherit what `alcc` inherited: blocked and ignored signals, closed
-//! standard descriptors, and the variables by which a service manager names the process that it
+//! Programs that `alcc` starts inherit what `alcc` inherited. That is blocked and ignored signals,
+//! closed standard descriptors, and the variables in which a service manager names the process it
 //! started.
 use crate::failure::Failure;
 use nix::libc::{self, c_char, c_int};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use std::path::{Path, PathBuf};
 
-/// Where a command writes its report whose standard output belongs to the program that it runs, or
-/// that serves for weeks. Elsewhere `--json` prints.
+/// Where a command writes its report if standard output belongs to the program that it runs, or if
+/// it serves for weeks. Elsewhere `--json` prints.
 #[derive(clap::Args)]
 pub(crate) struct JsonOut {
     /// Write a report to FILE at the end, as one JSON object

@@ -32,9 +32,9 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Lets the loader judge, before a server is started: it ignores a library that it cannot read, and
-/// a program that is told to load one which needs a newer C library does not start at all. The
-/// trial is this program with the library under it, which does nothing without its variables.
+/// Lets the loader judge before a server is started. It ignores a library that it cannot read. If
+/// the library needs a newer C library, the program does not start at all. The trial is this
+/// program with the library under it, which does nothing without its variables.
 pub(crate) fn check(library: &Path) -> Result<(), Failure> {
     let trial = Command::new("/proc/self/exe")
         .arg("--version")

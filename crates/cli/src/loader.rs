@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How loaders treat the library: glibc's loads it, another C library's must not find it, and a
+//! How loaders treat the library. glibc's loads it, another C library's must not find it, and a
 //! static program has no loader.
 use alcc_observe::Missed;
 use std::ffi::{OsStr, OsString};
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 /// The environment under which glibc's loader takes the library, in addition to what is there.
 ///
-/// Another C library's loader (musl's) would take it too if it found it, and end the program for
-/// what it lacks. It does not find it: only glibc knows `$ORIGIN`, the folder of the program, and
-/// from there the way leads by the root to the library. The same holds for every program that is
-/// started in turn.
+/// Another C library's loader (musl's) would load it too if it found it. It would then end the
+/// program, because symbols are missing. It does not find it. Only glibc expands `$ORIGIN`, the
+/// folder of the program, and the path to the library begins there. The same holds for every
+/// program that is started in turn.
 pub(crate) fn environment(library: &Path) -> [(&'static str, OsString); 2] {
     /// No program lies deeper, and above the root is the root.
     const MAX_DEPTH: usize = 40;

@@ -357,8 +357,8 @@ mod tests {
         let (dir, segment) = segment();
         let at = dir.path().join("metrics.sock");
         let metrics = Metrics::start(&Place::Path(at.clone()), segment, None).unwrap();
-        // As many as are served at a time, none of which ever asks; one that talks without end; one
-        // that is gone at once.
+        // As many as are served at a time, none of which ever asks. One that talks without end, and
+        // one that is gone at once.
         let mut silent: Vec<_> = (0..MAX_READERS)
             .map(|_| UnixStream::connect(&at).unwrap())
             .collect();

@@ -2,7 +2,7 @@
 //! Everything that the program writes for its user passes here: standard output, standard error,
 //! files that options name.
 //!
-//! A reader that has gone is no failure: the rest is not written, and the exit status stays what it
+//! A reader that has gone is no failure. The rest is not written, and the exit status stays what it
 //! is. Anything else that keeps a product from being written is one line and status 1. Standard
 //! error may be unwritable: the program goes on.
 use crate::failure::{Failure, reason};
@@ -33,8 +33,8 @@ pub(crate) fn folder(path: &Path) -> Result<(), Failure> {
     access(path, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|e| wrong(e.into()))
 }
 
-/// Keeps other commands out of a folder until the result is dropped: two that store runs there would
-/// spoil each other's pages.
+/// Keeps other commands out of a folder until the result is dropped. Two that store runs there
+/// would spoil each other's pages.
 ///
 /// # Errors
 /// Another command is at work there.

@@ -104,7 +104,7 @@ impl Drop for Bar {
     }
 }
 
-/// Becomes true at the first Ctrl-C (or SIGTERM), so that the command can clean up; a second one
+/// Becomes true at the first Ctrl-C (or SIGTERM), so that the command can clean up. A second one
 /// ends the program at once.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));

@@ -14,8 +14,8 @@ pub(crate) struct Service {
     /// Seed of the algorithms' generators
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Write into this folder: a CSV file per process with a line per reading of a connection's
-    /// counters, and events.jsonl with what the algorithms say (slow start ended and by what,
+    /// Write logs into this folder: a CSV file per process, with a line per reading of a
+    /// connection's counters; and events.jsonl with the algorithms' events (end of slow start,
     /// modes, reductions)
     #[arg(long, value_name = "DIR")]
     pub(crate) log: Option<PathBuf>,

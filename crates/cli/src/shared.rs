@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs found through the processes that share their memory, wherever its file is: another user's,
-//! a unit's with a /tmp of its own, a container's, or one whose `alcc run` was killed.
+//! Runs found through the processes that share their memory, wherever its file is. It may be
+//! another user's, a unit's with a /tmp of its own, or a container's. Or its `alcc run` was killed.
 //!
 //! The kernel says which file a process has mapped; names are not trusted. Readers check the
 //! contents. A file counts if its owner is root, the current user, or the user of the process that

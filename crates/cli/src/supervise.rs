@@ -31,10 +31,10 @@ pub(crate) fn not_started(name: &str, why: &io::Error) -> Failure {
     })
 }
 
-/// Runs the command and waits for it and for every process it leaves behind (a server that goes
-/// into the background becomes our child). Every signal that can be caught, but for SIGCHLD, is
-/// passed on. The exit status is the command's, or 128 and the signal that ended it. `began` is
-/// called once the command has started.
+/// Runs the command and waits for it and for every process it leaves behind. A server that goes
+/// into the background becomes a child of this process. Every signal that can be caught, but for
+/// SIGCHLD, is passed on. The exit status is the command's, or 128 and the signal that ended it.
+/// `began` is called once the command has started.
 pub(crate) fn run(command: &mut Command, began: impl FnOnce()) -> Result<ExitCode, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     nix::sys::prctl::set_child_subreaper(true)
@@ -167,9 +167,10 @@ impl Signal {
         }
     }
 
-    /// The terminal tells a whole process group of Ctrl-C and the like; a second one may mean "at
-    /// once" to a program. Only of its own end it tells the first process of the session alone,
-    /// which would be the program without us.
+    /// The terminal sends SIGINT and the like to a whole process group, so it is not sent again: a
+    /// second one may mean "at once" to a program. Only when the terminal itself ends (SIGHUP,
+    /// SIGCONT), the first process of the session is told alone. Without `alcc` that would be the
+    /// program.
     fn was_told(&self, pid: pid_t) -> bool {
         let first = nix::unistd::getsid(None).ok() == Some(nix::unistd::getpid());
         let alone = first && [libc::SIGHUP, libc::SIGCONT].contains(&self.number);

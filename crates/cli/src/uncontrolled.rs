@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which connections of the processes under `alcc run` were not controlled although they should
-//! have been: what the kernel says is open, compared with the table of connections. What is found
-//! is counted in the shared memory at once, for `alcc top` and the metrics, and said on standard
-//! error, once for each program and reason.
+//! have been. The kernel's list of open connections is compared with the table of connections. What
+//! is found is counted in the shared memory at once, for `alcc top` and the metrics. Standard error
+//! says it once for each program and reason.
 //!
 //! Scans take at most 0.1 % of a core after the first second. Connections that open, send and close
 //! between two scans are not seen, so the figures are lower bounds.
@@ -169,8 +169,8 @@ impl Scan {
                 .segment
                 .reclaim(|pid| Path::new(&format!("/proc/{pid}")).exists());
         }
-        // The table before and after: one that is taken under control or ends in between is in one
-        // of the two.
+        // The table is read before and after. A connection that is taken under control or ends in
+        // between is in one of the two.
         let mut controlled = self.controlled();
         let Some(Ok(open)) = self.sockets.as_mut().map(Sockets::dump) else {
             return false;
@@ -237,7 +237,8 @@ impl Scan {
     }
 
     /// How many bytes of it no algorithm has let through. Where the library has counted what passed
-    /// by it, in whichever process, that is what the kernel has sent beyond; else all or nothing.
+    /// through it, in whichever process, the rest of what the kernel has sent is uncontrolled.
+    /// Otherwise it is all or nothing.
     fn missed(&self, s: &TcpSocket, passed: Option<Passed>) -> u64 {
         match (passed, self.wanted.segment.unseen(s.cookie, s.sent)) {
             (Some(Passed::Failed), _) | (Some(Passed::Nothing) | None, None) => s.sent,

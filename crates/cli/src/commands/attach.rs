@@ -22,9 +22,9 @@ use std::process::ExitCode;
 /// Reaches every program: static binaries, Go, io_uring, containers. The kernel does the work, and
 /// no process of alcc stays. The control is one that the kernel has (bbr, cubic, ...) or one that
 /// 'alcc bpf load' has put there. Any other algorithm of 'alcc list', or of a plug-in, runs in this
-/// process, which then stays until Ctrl-C; the kernel keeps the window, and takes over if it dies.
-/// Everything that is given must match. Needs root; without BPF a descriptor of each socket does
-/// for what exists, and for the user's own processes.
+/// process, which then stays until Ctrl-C. The kernel enforces the window, and takes over if this
+/// process dies. Everything that is given must match. Needs root; without BPF a descriptor of each
+/// socket does for what exists, and for the user's own processes.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  sudo alcc bpf load && sudo alcc attach --port 443 --cc copa --future\n  \

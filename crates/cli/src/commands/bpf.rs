@@ -39,7 +39,7 @@ struct Load {
     #[command(flatten)]
     show: Show,
     /// Let the programs in this folder below /sys/fs/cgroup steer their own sockets by socket
-    /// options: for containers, which cannot open alcc's files. Every socket option costs a little
+    /// options. For containers, which cannot open alcc's files. Every socket option costs a little
     /// more there; 'alcc bpf status' measures how much. May be given several times
     #[arg(long, value_name = "CGROUP")]
     door: Vec<PathBuf>,

@@ -38,24 +38,25 @@ With --emu all schemes of a trace run at the same time on links of their own; wi
 --out keeps every finished run in its folder runs/: an interrupted comparison, started again with the same arguments, goes on where it was.
 Simulated runs stay there and are done again only when the arguments or the program change.";
 
-/// The kernel's algorithms, BBR with one more line of `sysctl`, and ours above TCP: what `alcc run`
-/// does by default is among them.
+/// The kernel's algorithms, BBR with one more line of `sysctl`, and this project's above TCP. One
+/// of them is what `alcc run` does by default.
 pub(crate) const SCHEMES: &str = "cubic,bbr,bbr+lowat,alcc-verus,alcc-copa,alcc-budget";
 
 /// Compare schemes on traces: each trace, all schemes, several times, in the simulator or with real
 /// TCP in the emulator
 ///
 /// Prints a table per trace and one over all: utilization, throughput, delay, power and the
-/// application's delay, medians of the repetitions with the smallest and largest, and who is on the
-/// Pareto front. Writes a report, CSV and JSON files.
+/// application's delay. The values are medians of the repetitions, with the smallest and largest. A
+/// mark says who is on the Pareto front. Writes a report, CSV and JSON files.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, group = clap::ArgGroup::new("place").required(true).multiple(true).args(["sim", "emu"]))]
 pub(crate) struct Args {
     /// In the simulator, several runs at a time; the results do not depend on the machine
     #[arg(long)]
     sim: bool,
-    /// In the emulator, with real programs and the kernel's TCP, all schemes of a trace beside each
-    /// other; with --sim too, the simulated twin of every run and how far the two are apart
+    /// In the emulator, with real programs and the kernel's TCP. All schemes of a trace run beside
+    /// each other. With --sim too: also the simulated twin of every run, and how far the two are
+    /// apart
     #[arg(long)]
     emu: bool,
     /// Trace files in Mahimahi's format, folders of them and of folders, synthetic scenarios
@@ -84,9 +85,9 @@ pub(crate) struct Args {
     /// bottleneck
     #[arg(long, value_name = "SPAN", default_value = "60s")]
     duration: Span,
-    /// Repetitions of each trace and scheme. In the simulator each has the next seed, and after the
-    /// first one a recorded trace begins elsewhere, for every scheme at the same place; in the
-    /// emulator every other one has the reverse order [default: 1 with --sim, 3 with --emu, 5 with
+    /// Repetitions of each trace and scheme. In the simulator each has the next seed. After the
+    /// first one a recorded trace begins elsewhere, at the same place for every scheme. In the
+    /// emulator the order of the schemes alternates [default: 1 with --sim, 3 with --emu, 5 with
     /// --native]
     #[arg(long, visible_alias = "seeds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
@@ -118,8 +119,9 @@ pub(crate) struct Args {
     /// With --sim: runs at the same time [default: one per processor]
     #[arg(long, value_name = "N", conflicts_with = "emu", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Folder for report.html, results.json, flows.csv (every run), board.csv (the table),
-    /// board.svg (the picture), native.md (native forms and those beside them) and finished runs
+    /// Folder for finished runs and the report: report.html, results.json, flows.csv (every run),
+    /// board.csv (the table), board.svg (the picture), native.md (native forms and those beside
+    /// them)
     #[arg(long, value_name = "DIR", default_value = "out/compare")]
     out: PathBuf,
     /// Also write every run as a line of this CSV file
@@ -128,8 +130,9 @@ pub(crate) struct Args {
     /// With --emu: folder for the runtime's readings of every controlled connection, as CSV
     #[arg(long, value_name = "DIR", requires = "emu")]
     log: Option<PathBuf>,
-    /// With --sim: instead of comparing schemes, set the simulator beside the published figures of
-    /// this file (docs/truth.csv); the file says which scenarios, --traces where their traces are
+    /// With --sim: instead of comparing schemes, compare the simulator with the published figures
+    /// of this file (docs/truth.csv). The file says which scenarios, --traces where their traces
+    /// are
     #[arg(long, value_name = "FILE", conflicts_with_all = ["emu", "schemes", "csv", "json"])]
     reference: Option<PathBuf>,
     /// With --sim: instead of comparing schemes, set each of these algorithms' tuned profile beside

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Switch a running 'alcc run' off and on, or give its connections another algorithm
 ///
-/// Connections that are sending follow within a reading of their counters, idle ones with their
-/// next write, new ones from the start. The program under 'alcc run' notices nothing.
+/// Sending connections follow at the next reading of their counters, idle ones with their next
+/// write, new ones from the start. The program under 'alcc run' notices nothing.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 /// Compare plain TCP with alcc: nginx and curl over an emulated LTE link
 ///
-/// Starts the distribution's nginx once per scheme, each behind an emulated link of its own,
-/// downloads with curl from all of them at the same time, prints a table and writes a report to
+/// Starts the distribution's nginx once per scheme, each behind an emulated link of its own.
+/// Downloads with curl from all of them at the same time. Prints a table and writes a report to
 /// open in a browser.
 #[derive(clap::Args)]
 #[command(

@@ -17,11 +17,11 @@ use std::time::Duration;
 /// Write every reading of every connection of a running 'alcc run' as CSV, and what its algorithm
 /// says
 ///
-/// A line for each time the runtime read a connection's counters: the algorithm's window and the
-/// kernel's, bytes in flight, RTT, slow-start threshold, rates. What an algorithm says of itself
-/// (slow start ended and by what, modes, reductions) comes between these lines on standard error,
-/// or alone with --events. The processes hand it over in shared memory as long as this command
-/// runs. 'alcc run --log DIR' does it from the start of each process.
+/// Prints a line for each reading of a connection's counters: the algorithm's window and the
+/// kernel's, bytes in flight, RTT, slow-start threshold, rates. The algorithms' events (end of slow
+/// start, modes, reductions) come between these lines on standard error, or alone with --events.
+/// The processes write it to shared memory as long as this command runs. 'alcc run --log DIR' logs
+/// from the start of each process.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc log > readings.csv\n  alcc log --events\n  alcc log --run 4711 --duration 10s --out readings.csv"

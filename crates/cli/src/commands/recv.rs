@@ -36,8 +36,8 @@ pub(crate) struct Args {
     how: How,
     #[command(flatten)]
     showing: Showing,
-    /// Keep a file under this name (then only one transfer is taken), or in this folder as
-    /// received-1, received-2, ...; '-': standard output
+    /// Keep a file under this name, or in this folder as received-1, received-2, ...; '-' is
+    /// standard output. With a name only one transfer is taken
     #[arg(long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
     /// --out FILE may replace what is there
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// So many connections at once; more are turned away
     #[arg(long, value_name = "N", default_value = "64")]
     connections: NonZeroU32,
-    /// Keep what was cut for so long, for the sender's --resume; all that is kept together has at
+    /// Keep what was cut for so long, for the sender's --resume. All kept parts together have at
     /// most --max-size bytes [default with --resume: 60min]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "60min", value_parser = positive::<Span>)]
     resume: Option<Span>,

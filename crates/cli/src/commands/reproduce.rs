@@ -54,30 +54,31 @@ pub(crate) struct Args {
     /// In the simulator, which is the default
     #[arg(long)]
     sim: bool,
-    /// With real programs on emulated links: each cell once, for 10 s from when its last flow
-    /// starts, which judges nothing
+    /// Use real programs on emulated links: each cell once, for 10 s from the start of its last
+    /// flow. Nothing is judged
     #[arg(long, conflicts_with_all = ["sim", "board"])]
     emu: bool,
     /// All starts and whole windows in emulation: hours
     #[arg(long, requires = "emu")]
     full: bool,
     /// With --emu: only the cells with these choices on an axis of the experiment, such as
-    /// trace=highwayGold,rapidGold; statements about others are not judged
+    /// trace=highwayGold,rapidGold. Statements about other cells are not judged
     #[arg(long, value_name = "AXIS=NAME,...", requires = "emu")]
     cells: Option<String>,
     /// Runs at a time [default: as many as there are cores; shortened runs twice as many]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Write results.json, with the checksums of all inputs, and the page results.md into this
-    /// folder; with --emu --full emulated.json and emulated.md
+    /// folder. With --emu --full: emulated.json and emulated.md
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
-    /// With --emu --full: FTP, a browser, video and a VPN, unless experiments are named; write
+    /// With --emu --full: run FTP, a browser, video and a VPN, unless experiments are named. Write
     /// applications.json and the page applications.md into this folder
     #[arg(long, value_name = "DIR", requires = "full", conflicts_with_all = ["results", "all"])]
     applications: Option<PathBuf>,
-    /// Instead of experiments: every algorithm alone, among its like and beside others, and the
-    /// default of 'alcc run' that follows; write board.json and the page board.md into this folder
+    /// Instead of experiments, run the board: every algorithm alone, among its like and beside
+    /// others, and the default of 'alcc run' that follows. Write board.json and the page board.md
+    /// into this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "all", "results", "json"])]
     board: Option<PathBuf>,
     /// With --board: its live part, the results.json of 'alcc compare --emu' with the schemes

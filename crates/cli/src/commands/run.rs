@@ -27,8 +27,8 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 ///
 /// The library libalcc_preload.so is put under CMD and the processes it starts. Writes on accepted
 /// TCP connections then pass only as far as the algorithm allows. The clients need nothing.
-/// Standard error gets a line at the start, one for each kind of traffic that is found
-/// uncontrolled, and a summary when CMD and all its processes have ended.
+/// Standard error gets a line at the start, and one for each kind of uncontrolled traffic. A
+/// summary follows when CMD and all its processes have ended.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc run -- nginx\n  alcc run --cc verus:r=4 -- nginx\n  alcc run --cc copa --only 443 --json-out report.json -- nginx\n  alcc run --config alcc.toml -- nginx"
@@ -36,8 +36,8 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 pub(crate) struct Args {
     #[command(flatten)]
     server: Server,
-    /// Connections to the same address share one allowance, as if they were one connection, also
-    /// those of several worker processes; for algorithms with a window, such as budget or copa
+    /// Let connections to the same address share one allowance, as if they were one connection,
+    /// across worker processes too. For algorithms with a window, such as budget or copa
     #[arg(long, value_name = "WITH")]
     share: Option<Share>,
 }
@@ -182,7 +182,7 @@ fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Comman
         };
     }
     prepared.envs(loader::environment(library));
-    // libuv may register with epoll by io_uring, where no preloaded library sees it, and then its
+    // libuv may register with epoll by io_uring, where no preloaded library sees it. Then its
     // connections cannot be held back. The library refuses that where it sees the call; this is for
     // the rest.
     if std::env::var_os(LIBUV_IO_URING).is_none() {

@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 
 /// Send a file, or as much as the link carries, to 'alcc recv' on another host
 ///
-/// Over the transport and with the congestion control of your choice; at the end goodput, delay
-/// from application to application, round trip and CPU time, as the receiver and the sender saw
-/// them. Files arrive with their SHA-256 checked.
+/// Uses the transport and the congestion control of your choice. At the end it prints goodput,
+/// delay from application to application, round trip and CPU time, as receiver and sender saw them.
+/// Files arrive with their SHA-256 checked.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --resume --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls+connect:proxy=proxy.example:3128 --pin FINGERPRINT --cc verus 192.0.2.7\n  alcc send --transport quic --cc copa --pin FINGERPRINT 192.0.2.7\n  alcc send --transport udp --cc verus --insecure 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
@@ -48,8 +48,8 @@ pub(crate) struct Args {
     /// Send this file; '-': standard input
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
-    /// Where the connection is cut, go on over another one; given up when the receiver has got
-    /// nothing more for so long [default with --resume: 60min]. The receiver needs --resume, too
+    /// If the connection is cut, go on over another one. Give up when the receiver has got nothing
+    /// more for so long [default with --resume: 60min]. The receiver needs --resume, too
     #[arg(long, value_name = "TIME", requires = "file", num_args = 0..=1, require_equals = true, default_missing_value = "60min", value_parser = positive::<Span>)]
     resume: Option<Span>,
     /// Go on with what an earlier program with --resume did not end; it printed this. Of the same
@@ -66,8 +66,8 @@ pub(crate) struct Args {
     /// How long connecting may take
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive::<Span>)]
     connect_timeout: Span,
-    /// Algorithm that decides how much may leave, see 'alcc list' [default: none, the kernel or the
-    /// QUIC stack decides; in-band and udp need one]
+    /// Algorithm that decides how much may leave, see 'alcc list'; in-band and udp need one
+    /// [default: none, the kernel or the QUIC stack decides]
     #[arg(long, value_name = "A")]
     cc: Option<Spec>,
     #[command(flatten)]

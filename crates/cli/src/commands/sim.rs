@@ -54,16 +54,16 @@ pub(crate) struct Args {
     options: ScenarioOptions,
     #[command(flatten)]
     plugins: Plugins,
-    /// Also with real programs and the kernel's TCP on an emulated link: rows of both sides and how
-    /// far they are apart
+    /// Also run it with real programs and the kernel's TCP on an emulated link. Prints rows of both
+    /// sides and how far they are apart
     #[arg(long, conflicts_with = "series")]
     emu: bool,
     /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the
     /// algorithm's values and events
     #[arg(long, value_name = "FILE", value_parser = a_file)]
     series: Option<PathBuf>,
-    /// Write a CSV file with what each flow has learned about the delay of each window, once a
-    /// second: points and the curve through them (Verus)
+    /// Write a CSV file of each flow's delay profile, once a second: points and the curve through
+    /// them (Verus)
     #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     profile: Option<PathBuf>,
     /// Write a packet capture (pcap, headers only) that Wireshark and tcpdump read

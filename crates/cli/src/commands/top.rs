@@ -26,10 +26,10 @@ use std::time::Duration;
 /// Show the connections of running 'alcc run' and of 'alcc attach', live
 ///
 /// One line per connection: the algorithm's window and the kernel's (cwnd), bytes in flight, RTT
-/// and what of it is queueing, the rate at which bytes pass, and how often the gate closed. On a
-/// terminal the table is drawn anew every second, and q ends it; otherwise one table follows the
-/// other. Connections under a control of the kernel ('alcc attach') are shown as the kernel tells of them: root sees
-/// those of all containers, others their own machine's.
+/// and its queueing part, the rate of bytes, and how often the gate closed. On a terminal the table
+/// is drawn anew every second, and q ends it; otherwise one table follows the other. Connections
+/// under a congestion control in the kernel ('alcc attach') are shown with the kernel's figures.
+/// Root sees those of all containers, other users only those of their own network namespace.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc top\n  alcc top --once --json\n  alcc top --sort delay --interval 2s\n  alcc top --web 127.0.0.1:9103"

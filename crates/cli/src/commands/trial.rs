@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// A share of the clients, chosen by a hash of their addresses, is under the algorithm. The others
 /// have plain TCP, which is measured and never held back. Standard error shows both groups while
 /// CMD runs, with confidence intervals. If the clients under the algorithm are clearly worse off,
-/// the trial ends by itself: they have plain TCP from then on, and CMD goes on. All options of
+/// the trial ends by itself. They have plain TCP from then on, and CMD goes on. All options of
 /// 'alcc run' except --share work here, too.
 #[derive(clap::Args)]
 #[group(skip)]
@@ -21,8 +21,8 @@ use std::process::ExitCode;
     after_help = "Examples:\n  alcc trial -- nginx\n  alcc trial --share 50% --cc copa --html trial.html -- nginx\n  alcc trial --worse 10% --metrics 127.0.0.1:9101 --json-out trial.json -- nginx"
 )]
 pub(crate) struct Args {
-    /// The share of the clients under the algorithm; IPv6 clients count by their first 64 bits.
-    /// 10%@7 chooses others than 10%
+    /// The share of the clients under the algorithm, such as 10%; IPv6 clients count by their first
+    /// 64 bits. 10%@7 chooses other clients than 10%
     #[arg(long, value_name = "SHARE", default_value = "10%")]
     share: Share,
     /// End the trial when these clients' RTT or transfer times are clearly longer, or their rates

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// New connections, and old ones that send again, are looked for this often; less often if that
+/// How often to look for new connections, and for old ones that send again. Less often if that
 /// takes more than this share of the time.
 const LOOK: Duration = Duration::from_millis(100);
 const RATIO: u32 = 20;

@@ -22,12 +22,11 @@ const QUEUE: &str = "droptail:bytes=2000000";
 ///
 /// CMD runs in a network namespace of its own that reaches the outside over the link only. Its
 /// environment has ALCC_OUTSIDE, the address of the other end. The other end is the network in
-/// which this command runs, or, without privileges, an empty one (then --outside starts a server
-/// there). Down is towards CMD. Links nest: CMD may be another alcc emulate.
+/// which this command runs. Without privileges it is an empty one; then --outside starts a server
+/// there. Down is towards CMD. Links nest: CMD may be another alcc emulate.
 ///
-/// When CMD ends, the processes that it or --outside left behind are ended too, and one line for
-/// each direction goes to standard error. The exit status is that of CMD, or 128 and the signal
-/// that ended it.
+/// When CMD ends, so do the processes that it or --outside left behind. One line for each direction
+/// goes to standard error. The exit status is that of CMD, or 128 and the signal that ended it.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc emulate --profile starlink -- bash\n  sudo alcc emulate --internet --profile lte-edge -- firefox\n  alcc emulate --down 12mbit --control 127.0.0.1:9102 -- ./tests.sh\n  alcc emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc emulate --delay 20ms -- alcc emulate --down lte.trace --queue codel -- bash\n  alcc emulate --down 12mbit --step 10s:rate=4mbit --step 20s:rate=12mbit,delay=50ms -- CMD\n\nTRACE is a Mahimahi file, or a synthetic scenario such as city-driving (alcc trace synth lists them). RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
@@ -57,8 +56,8 @@ pub(crate) struct Args {
     /// The same from CMD [default: as --loss]
     #[arg(long, value_name = "P", value_parser = probability)]
     loss_up: Option<f64>,
-    /// What the radio link behind the bottleneck adds, such as harq:errors=0.1; may be repeated
-    /// (alcc list has them) [default: what belongs to a synthetic trace]
+    /// What the radio link behind the bottleneck adds, such as harq:errors=0.1, see 'alcc list';
+    /// may be repeated [default: what belongs to a synthetic trace]
     #[arg(long, value_name = "RADIO")]
     radio: Vec<RadioSpec>,
     /// The same from CMD [default: as --radio]
@@ -74,19 +73,19 @@ pub(crate) struct Args {
     log: Option<PathBuf>,
     #[command(flatten)]
     pub(super) json: JsonOut,
-    /// A shell command to run at the other end for the time of CMD; CMD starts as soon as it
+    /// A shell command to run at the other end for the time of CMD. CMD starts as soon as it
     /// listens on a TCP port, or after 1 s
     #[arg(long, value_name = "COMMAND")]
     pub(super) outside: Option<String>,
-    /// Let CMD reach what this machine reaches: addresses are translated, names are looked up at
-    /// this machine's servers; needs root and nft
+    /// Let CMD reach what this machine reaches; needs root and nft. Addresses are translated, and
+    /// names are looked up at this machine's servers
     #[arg(long)]
     pub(super) internet: bool,
     /// With --internet: look up names at this server instead; may be repeated
     #[arg(long, value_name = "ADDRESS", requires = "internet")]
     pub(super) dns: Vec<Ipv4Addr>,
-    /// Change the link over HTTP while it works, at this address of loopback, such as
-    /// 127.0.0.1:9102; CMD finds it in ALCC_CONTROL
+    /// Change the link over HTTP while it works, at this loopback address, such as 127.0.0.1:9102.
+    /// CMD finds it in ALCC_CONTROL
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["step", "steps"])]
     pub(super) control: Option<Loopback>,
     /// Say nothing at exit

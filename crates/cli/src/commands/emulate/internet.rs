@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `--internet`: what is behind the link reaches what this machine reaches.
 //!
-//! The addresses are translated by `nft`, in a table that the kernel removes when that program
-//! ends: it ends when its standard input does, however we end.
+//! The addresses are translated by `nft`, in a table that the kernel removes when `nft` ends. It
+//! ends with its standard input, so also when this process is killed.
 use super::place::Place;
 use crate::failure::{Failure, reason};
 use alcc_emu::Emulator;

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// Learn a table: what the teacher's window did when delay and window had changed so and so
 ///
 /// Every link is simulated with every seed. Every 5 ms, from the end of slow start on, the largest
-/// RTT and the window are compared with those of the epoch before, as the authors do.
+/// RTT and the window are compared with those of the epoch before. The authors do the same.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   alcc mdi train --output table.csv                  # for mdi:matrix=table.csv
@@ -34,16 +34,16 @@ pub(super) struct Args {
     /// The queue before the bottleneck
     #[arg(long, value_name = "Q", default_value = "droptail:bytes=1000000000")]
     queue: String,
-    /// A table for each level of the delay: where one ends, in smallest delays. 'none' for one
-    /// table, as the authors have it
+    /// A table for each level of the delay: where one ends, in multiples of the smallest delay.
+    /// 'none' for one table, as the authors have it
     #[arg(long, value_name = "RATIOS", default_value = "1.5,3,4.5,6,7.5", value_parser = levels)]
     levels: Bounds,
     /// Bins, first, last and step of the window's changes, then of the delay's [default:
     /// 11,-20,20,4,11,-10,10,2; without levels 21,-20,20,2,11,-10,10,2, the authors']
     #[arg(long, value_name = "8 NUMBERS", value_parser = grid)]
     grid: Option<Grid>,
-    /// A change between two bins counts in both, so that the mean is kept, or in the nearest, as
-    /// the authors count
+    /// Whether a change between two bins counts in both, so that the mean is kept, or in the
+    /// nearest, as the authors count
     #[arg(long, value_name = "HOW", default_value = "mean", value_parser = ["mean", "nearest"])]
     counting: String,
     /// Leave out steps that are rarer than this, 0 to 1 (the authors: 0.02)
@@ -59,8 +59,8 @@ pub(super) struct Args {
     /// repeated
     #[arg(long, value_name = "FILE")]
     add: Vec<PathBuf>,
-    /// published: the authors' form, once for each level, which mdi:matrix= takes; counts: pairs of
-    /// states, which --add takes; compact: as the built-in table
+    /// published: the authors' form, once for each level, for mdi:matrix=. counts: pairs of states,
+    /// for --add. compact: as the built-in table
     #[arg(long, value_name = "FORM", default_value = "published", value_parser = ["published", "counts", "compact"])]
     form: String,
     /// A page with the distributions of the changes, to choose a grid by

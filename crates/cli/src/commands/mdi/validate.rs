@@ -11,7 +11,8 @@ use std::process::ExitCode;
 
 /// Let teacher and walk run on links with seeds that were not learned from, and compare
 ///
-/// Exit status 1: on a link, or in the mean over the links, the walk is off by more than --within.
+/// The exit status is 1 if the walk is off by more than --within, on a link or in the mean over the
+/// links.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   alcc mdi validate

@@ -7,7 +7,7 @@ use alcc_lab::report::Panel;
 use alcc_trace::{OPPORTUNITY, PredictionError, Predictions};
 use alcc_units::Span;
 
-/// Windows, and how much of the first trace is shown in them: about as many windows as can be told
+/// Windows, and how much of the first trace is shown in them. About as many fit as can be told
 /// apart.
 const SHOWN: [(u64, u64); 2] = [(100, 12_000), (20, 2_400)];
 /// Names of the predictions that are drawn.
@@ -29,9 +29,9 @@ const RULES: [(&str, &str); 4] = [
     ("the mean (CV)", "10,3,2,3"),
 ];
 
-/// The first trace in windows of 100 and of 20 ms with two predictions one window ahead: the line
-/// through ten windows, and the best linear rule from the newest one. For all traces: the error
-/// over the time ahead.
+/// The first trace in windows of 100 and of 20 ms, with two predictions one window ahead. One is
+/// the line through ten windows, the other the best linear rule from the newest window. For all
+/// traces: the error over the time ahead.
 pub(super) fn page(traces: &[LinkTrace], sentence: &str) -> Result<String, String> {
     let mut legend: Vec<(String, &str, &str)> = Vec::new();
     for ((name, dash), colour) in COURSES.into_iter().zip(COLOURS) {

@@ -13,8 +13,8 @@ const PORT: u16 = 9701;
 /// Measure a real channel between two hosts and write its traces
 ///
 /// One host listens, the other one names it. Both send and record at the same time, and both write
-/// what they know: traces of both directions (down is towards the host that named the other), the
-/// one-way delay of every packet, and a summary.
+/// what they know. That is traces of both directions, the one-way delay of every packet, and a
+/// summary. Down is towards the host that named the other.
 #[derive(clap::Args)]
 #[command(after_help = "Modes:
   saturate  keeps both queues full, so that what arrives is what the channel can carry (Sprout's saturator)
