@@ -91,8 +91,8 @@ pub struct Model {
     pub level: Level,
     /// The rate over tens to hundreds of milliseconds.
     pub fading: Swing,
-    /// Where the rate turns from exponential to linear, above 0. 4 is sharp (a fade by one mean
-    /// leaves 17 %), 1 is soft.
+    /// How sharply the rate turns from exponential to linear, above 0. 4 is sharp: a fade by one
+    /// mean leaves 17 %. 1 is soft.
     pub bend: f64,
     /// When the scheduler serves the user.
     pub gaps: Gaps,

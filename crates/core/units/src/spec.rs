@@ -383,8 +383,8 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The most similar known word, if at most a third of it is wrong: one letter in `copa`, two in
-/// `westwood`. Upper and lower case count as equal.
+/// The most similar known word, if at most a third of it is wrong. That is one letter in `copa`,
+/// and two in `westwood`. Upper and lower case count as equal.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let word = word.to_ascii_lowercase();
     // A scheme of a comparison is written so.

@@ -12,8 +12,8 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// How many packets the kernel may keep for us while the relay does not run: 10,000 full packets
-/// are 120 ms at 1 Gbit/s.
+/// How many packets the kernel may queue while the relay does not run. 10,000 full packets are 120
+/// ms at 1 Gbit/s.
 const READER_QUEUE: u32 = 10_000;
 
 enum Wire {

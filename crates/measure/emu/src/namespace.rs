@@ -177,10 +177,10 @@ fn on_thread<R: Send>(f: impl FnOnce() -> R + Send) -> Result<R, EmuError> {
     })
 }
 
-/// Takes a real-time priority from the calling thread, which it has from its maker. A write to the
-/// files of /proc/sys/net that switch a device tries again and again, inside the kernel, until it
-/// has the routing lock. Under `chrt -f` two such threads kept both cores, and the lock's holder, of
-/// the same priority, never ran again. Whoever asked for less than usual (SCHED_BATCH, SCHED_IDLE)
+/// Takes a real-time priority from the calling thread, which it has from its maker. A write to
+/// those files of /proc/sys/net that configure a device retries inside the kernel until it has the
+/// routing lock. Under `chrt -f` two such threads kept both cores, and the lock's holder, of the
+/// same priority, never ran again. Whoever asked for less than usual (SCHED_BATCH, SCHED_IDLE)
 /// keeps nobody from running, and gets that.
 fn be_ordinary() {
     // SAFETY: 0 is the calling thread.

@@ -72,8 +72,8 @@ fn heads(packet: &[u8]) -> Option<(usize, usize)> {
     (is_tcp && head >= ip + 20 && head <= packet.len()).then_some((ip, head))
 }
 
-/// Lengths and checksums of a head before so many bytes of data: IP's whole, of TCP's what the
-/// kernel expects where it is to fill in the rest.
+/// Sets lengths and checksums of headers before so many bytes of data. IP's checksum is complete.
+/// TCP's is that of the pseudo-header, and the kernel fills in the rest.
 fn close(head: &mut [u8], ip: usize, data: usize) {
     let tcp = head.len() - ip + data;
     set(head, 2, (ip + tcp) as u16);

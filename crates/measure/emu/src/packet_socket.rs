@@ -25,7 +25,7 @@ pub(crate) struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Joins a device `name` in `near` to a socket in `hidden`; `far_name` is the name of the
+    /// Connects a device `name` in `near` to a socket in `hidden`. `far_name` is the name of the
     /// pair's other end there. The device has no addresses yet but is up. Returns its routing
     /// socket and index as well.
     pub(crate) fn pair(
@@ -42,8 +42,8 @@ impl PacketSocket {
         })
         .map_err(io::Error::other)??;
         let device = near_link.link(name)?;
-        // Nobody answers ARP at the far end; the kernel then uses the device's own address as
-        // destination, which the packet socket sees like any other.
+        // Nobody answers ARP at the far end. The kernel then uses the device's own address as
+        // destination, and the packet socket sees that frame like any other.
         near_link.up(
             device.index,
             true,
@@ -178,8 +178,8 @@ struct EthtoolValue {
     value: u32,
 }
 
-/// ETHTOOL_STXCSUM, _SSG, _STSO, _SGSO, _SGRO of linux/ethtool.h: with them a packet on the pair
-/// may have no checksum yet or be 64 kB long.
+/// ETHTOOL_STXCSUM, _SSG, _STSO, _SGSO, _SGRO of linux/ethtool.h. With these offloads a packet on
+/// the pair may have no checksum yet, or be 64 kB long.
 const OFFLOADS: [u32; 5] = [0x17, 0x19, 0x1f, 0x24, 0x2c];
 
 /// For a device of the calling thread's namespace.

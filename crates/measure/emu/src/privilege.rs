@@ -134,7 +134,7 @@ fn capabilities() -> Option<[CapData; 2]> {
     ok.then_some(data)
 }
 
-/// Without this, a process that is not root loses its capabilities with every exec, and a nested
+/// Without this, a process that is not root loses its capabilities with every exec. A nested
 /// emulator would have none.
 fn keep_capabilities_over_exec() -> Result<(), EmuError> {
     let failed = || {

@@ -330,8 +330,8 @@ impl Relay {
     }
 }
 
-/// Asks the kernel to wake this thread when it should, not up to 50 us later with others, and
-/// before others where that is permitted. Returns whether it was.
+/// Asks the kernel to wake this thread on time: without the timer slack of 50 us, and with
+/// real-time priority where that is permitted. Returns whether it was.
 fn use_real_time_scheduling() -> bool {
     alcc_sys::exact_timers();
     // SAFETY: plain values and one struct that outlives the call; 0 is the calling thread.

@@ -3,8 +3,8 @@ use crate::EmuError;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// The addresses of one emulated link: a /16 out of 100.64.0.0/10, and the link's place in a chain
-/// of nested links. Home and office networks do not use that range, which is of RFC 6598.
+/// The addresses of one emulated link: a /16 of 100.64.0.0/10, and the link's place in a chain of
+/// nested links. Home and office networks do not use that range, which is of RFC 6598.
 ///
 /// Level `k` is 100.(64+n).k.1 outside and 100.(64+n).k.2 inside. Every namespace of a chain routes
 /// the whole /16 to the next deeper link. It routes the /24s of its own and all upper levels to its

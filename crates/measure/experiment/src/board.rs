@@ -287,8 +287,8 @@ impl Cell {
         Some([median(self.utilization)?, median(self.queue_ms)?])
     }
 
-    /// The other has at least as much with no more queueing, and one of them is better by more than
-    /// what makes no difference.
+    /// The other has at least as much with no more queueing, and more than a negligible difference
+    /// in one of them.
     fn is_below(&self, other: &Self) -> bool {
         if self.kind == Kind::Neighbours {
             let fair = |cell: &Self| median(cell.share).is_some_and(|s| s >= *SHARES.start());
@@ -462,7 +462,7 @@ impl Board {
     }
 
     /// Cells of the project's own algorithms that are below a plain Cubic or BBR in the same
-    /// situation, with who is above.
+    /// situation, with the one above.
     fn below(&self) -> Vec<(&Cell, Vec<&'static str>)> {
         let own = |cell: &&Cell| {
             let name = cell.scheme.strip_suffix("/over=cubic");

@@ -332,8 +332,7 @@ impl std::fmt::Display for RunError {
     }
 }
 
-/// What is to be said beside the figures of these runs: the first note, and in how many runs there
-/// are some.
+/// The note beside the figures of these runs: the first one, and how many runs have any.
 fn doubts(runs: &[Run]) -> Option<String> {
     let mut noted = runs.iter().filter_map(|run| run.notes.first());
     let first = noted.next()?;

@@ -56,8 +56,8 @@ pub struct Capture<W> {
     failed: Option<io::Error>,
 }
 
-/// The end of a file that is written as events come, which nobody waits for: `failed` is the first
-/// thing that could not be written.
+/// Ends a file that is written as events come. Nobody waits for single writes, so `failed` is the
+/// first one that failed.
 pub(crate) fn finish<W: Write>(mut to: W, failed: Option<io::Error>) -> io::Result<W> {
     match failed {
         Some(error) => Err(error),

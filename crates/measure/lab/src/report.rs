@@ -15,7 +15,7 @@ const STYLE: &str = include_str!("report/page.css");
 const FIGURES: &str = include_str!("report/figures.js");
 const SCRIPT: &str = include_str!("report/page.js");
 
-/// How a scheme, or a side of it, is drawn; its place in the list is the number of its class.
+/// How a scheme, or a side of it, is drawn. Its index in the list is the number of its class.
 pub(crate) struct Look {
     pub(crate) scheme: String,
     pub(crate) side: Option<String>,

@@ -299,8 +299,8 @@ impl History {
         &self.last
     }
 
-    /// When byte number `offset` (from 1) was written, to [`PERIOD`] at worst: between two looks it
-    /// is taken to have been written evenly. `None` if no look saw it.
+    /// When byte number `offset` (from 1) was written, to [`PERIOD`] at worst. Between two samples
+    /// bytes are taken to have been written evenly. `None` if no look saw it.
     fn written_at(&self, offset: u64) -> Option<Time> {
         let after = self.written.partition_point(|(_, n)| *n < offset);
         let (to, n) = *self.written.get(after)?;

@@ -193,8 +193,8 @@ mod tests {
     use super::*;
     use alcc_units::Rng;
 
-    /// Two clocks: theirs is `offset` ns ahead and `ppm` faster; packets take `out` and `back` at
-    /// least, and queues on top.
+    /// Two clocks: the peer's is `offset` ns ahead and `ppm` faster. Packets take `out` and `back`
+    /// at least, and queueing on top.
     fn samples(
         offset: i64,
         ppm: f64,

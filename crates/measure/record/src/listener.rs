@@ -311,8 +311,8 @@ impl Listener {
         })
     }
 
-    /// Those who are ready begin, if they are enough: so that the time that counts begins for all
-    /// at the same moment.
+    /// Starts those who are ready, once they are enough. So the counted time begins at the same
+    /// moment for all.
     fn begin(&mut self) {
         let waiting = || self.open.values().filter(|o| o.session.is_waiting());
         if waiting().count() < self.limits.together.max(1) {

@@ -99,8 +99,8 @@ impl Source {
             PROBE_GAIN
         };
         self.rate = (report.peak as f64 * factor).clamp(INITIAL_RATE, self.limit.max(INITIAL_RATE));
-        // What is not yet reported as arrived, in time at the present rate, is the round trip of a
-        // packet sent now. The other direction's queue does not matter here.
+        // The bytes not yet reported as arrived, divided by the present rate, are the round trip of
+        // a packet sent now. The other direction's queue does not matter here.
         let full = self.full.is_some_and(|at| now.since(at) < MAX_LOSS_MEMORY);
         let other = round_trip.as_secs_f64() - own as f64 / 1e9;
         let waiting = (self.sent - report.below) as f64 * self.bits;

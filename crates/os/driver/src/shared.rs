@@ -185,8 +185,8 @@ impl<E: Engine> Shared<E> {
         alcc_sys::lock(&self.state)
     }
 
-    /// Sleeps until there may be something to do, at most until then: for the engine, or until the
-    /// thread that does passes on what has come.
+    /// Sleeps until there may be something to do, at most until then. It sleeps for the engine, or
+    /// until the thread that does so passes on what has come.
     pub fn sleep<'a>(
         &'a self,
         mut state: MutexGuard<'a, State<E>>,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Another process, and descriptors of its sockets.
 //!
-//! Whoever has a descriptor of a socket keeps it open: the peer of a connection that its program
-//! closes sees no end before we close ours. So a descriptor is taken for a moment only.
+//! A descriptor here keeps the socket open. When the program closes the connection, its peer sees
+//! no end before this one is closed, too. So a descriptor is taken for a moment only.
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 

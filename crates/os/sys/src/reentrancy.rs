@@ -13,8 +13,8 @@ thread_local! {
 pub struct ReentrancyGuard(());
 
 impl ReentrancyGuard {
-    /// `None` if the thread is inside already, which can only be a signal handler, or the runtime's
-    /// own use of a function that it replaces.
+    /// `None` if the thread is inside already. Then it is in a signal handler, or the runtime
+    /// itself uses a function that it replaces.
     pub fn enter() -> Option<Self> {
         // Made only if it is to live: its end is the end of being inside.
         (!IN_RUNTIME.replace(true)).then(|| Self(()))

@@ -46,8 +46,8 @@ impl SignalWait {
             tv_sec: (left / 1_000_000_000) as _,
             tv_nsec: (left % 1_000_000_000) as _,
         };
-        // SAFETY: initialised sets and out parameters; a signal that was taken is put back as it
-        // was, for this thread, which lets it through.
+        // SAFETY: initialised sets and out parameters. A signal that was taken is sent again as it
+        // was to this thread, which no longer blocks it.
         unsafe {
             let mut info: libc::siginfo_t = zeroed();
             let before = errno();

@@ -29,8 +29,7 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 pub fn get_option<T: Plain>(fd: RawFd, level: c_int, name: c_int, value: &mut T) -> Option<usize> {
     let mut len = size_of::<T>() as socklen_t;
     // SAFETY: pointer and length describe `value`, for which any bytes will do. By system call,
-    // because getsockopt may be interposed by ourselves, and the way through our own hook costs
-    // more than the call.
+    // because this library may interpose getsockopt, and its hook costs more than the call.
     let rc = unsafe {
         libc::syscall(
             libc::SYS_getsockopt,
@@ -67,9 +66,8 @@ pub fn cookie(fd: RawFd) -> Option<u64> {
     Some(cookie)
 }
 
-/// True if the descriptor still is the socket with this cookie. A question that the kernel
-/// refuses to answer is no reason to let go of a connection: only a descriptor that is closed, or
-/// no socket, is.
+/// True if the descriptor still is the socket with this cookie. A query that the kernel refuses is
+/// no reason to let go of a connection. Only a descriptor that is closed, or no socket, is one.
 pub fn is_same_socket(fd: RawFd, number: u64) -> bool {
     cookie(fd).map_or_else(
         || !matches!(errno(), libc::EBADF | libc::ENOTSOCK),
@@ -179,8 +177,8 @@ pub fn pacing(fd: RawFd) -> Option<u64> {
     Some(rate)
 }
 
-/// With more bytes than these waiting to be sent the socket takes no more (`TCP_NOTSENT_LOWAT`).
-/// 0: the system's own limit, which usually is none. A kernel that refuses leaves it as it is.
+/// With more unsent bytes than this the socket is not writable (`TCP_NOTSENT_LOWAT`). 0 is the
+/// system's own limit, which usually is none. A kernel that refuses leaves it as it is.
 pub fn set_unsent_limit(fd: RawFd, bytes: u32) {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes);
 }

@@ -14,8 +14,9 @@ use libc::{c_int, c_void};
 use std::mem::{size_of, zeroed};
 use std::os::fd::RawFd;
 
-/// `SOF_TIMESTAMPING_OPT_ID_TCP` (linux/net_tstamp.h, Linux 6.2): numbers count from the stream
-/// position at which the option was set, not from what happened to be unacknowledged then.
+/// `SOF_TIMESTAMPING_OPT_ID_TCP` (linux/net_tstamp.h, Linux 6.2). Numbers count from the stream
+/// position at which the option was set. Without it they count from the first byte that is
+/// unacknowledged then.
 const OPT_ID_TCP: u32 = 1 << 16;
 /// `SCM_TSTAMP_ACK` (linux/errqueue.h).
 const TSTAMP_ACK: u32 = 2;

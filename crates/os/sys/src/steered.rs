@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A window and a rate that the kernel keeps for a socket of this process, and what it says of each
-//! acknowledgement. It is the user's half of the congestion control `alcc_window`.
+//! A window and a rate that the kernel enforces for a socket of this process, and what it reports
+//! of each acknowledgement. It is the user's half of the congestion control `alcc_window`.
 //!
 //! Root has loaded it once (`alcc bpf load`). A socket is steered by whoever holds it: the maps
 //! have sockets as keys, and a key is a descriptor. Where the maps cannot be had, as in a
@@ -37,8 +37,8 @@ const PLAIN: u64 = 0;
 /// Longest name of a congestion control, with its end.
 const NAME_LEN: usize = 16;
 
-/// Descriptors of our own begin here, if the process may have so many: a program closes and
-/// replaces low ones by their numbers.
+/// This library's descriptors begin here, if the process may have so many. Programs close and
+/// replace low ones by their numbers.
 const FAR: c_int = 900;
 
 /// The socket options of `door.bpf.c`.

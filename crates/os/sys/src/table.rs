@@ -15,12 +15,12 @@ const MAX_TRIES: usize = 1000;
 
 type Page<T> = [RwLock<T>; PAGE];
 
-/// Pages are made when a descriptor in their range is first of interest, and stay, as does the
-/// table: it belongs to one process, and a child, which has a copy that some thread may have been
-/// changing, makes its own.
+/// A page is made when a descriptor in its range is first of interest, and stays, as does the
+/// table. The table belongs to one process. A child has a copy that some thread may have been
+/// changing, so it makes its own.
 ///
-/// Made on the heap: a call may come from a signal handler on a stack of 16 KiB without a guard
-/// below it (Python's), and arrays of this size on the way to the heap overwrote what lies there.
+/// Made on the heap directly. A call may come from a signal handler on a stack of 16 KiB without a
+/// guard page (Python's). Arrays of this size overflowed it on their way to the heap.
 pub struct Table<T>(Box<[AtomicPtr<Page<T>>]>);
 
 fn page_and_index(fd: RawFd) -> Option<(usize, usize)> {
@@ -29,8 +29,8 @@ fn page_and_index(fd: RawFd) -> Option<(usize, usize)> {
 }
 
 /// A lock, waited for: it is nobody's for longer than a look takes. Only a signal handler that has
-/// interrupted its holder would wait for ever, and `None` is its answer: it tries for a while and
-/// then takes the slot for one of which nothing is known.
+/// interrupted its holder would wait for ever. So it tries for a while and gets `None`, as for a
+/// slot of which nothing is known.
 fn locked<G>(
     wait: impl FnOnce() -> G,
     mut attempt: impl FnMut() -> TryLockResult<G>,
@@ -88,8 +88,8 @@ impl<T: Default> Table<T> {
         Some(f(&known))
     }
 
-    /// Looks into the copy that a child has of its parent's table: what some thread was changing
-    /// stays locked for ever.
+    /// Looks into the copy that a child has of its parent's table. What some thread was changing at
+    /// the fork stays locked for ever.
     pub fn get_in_child<R>(&self, fd: RawFd, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.slot(fd)?.try_read().ok().map(|known| f(&known))
     }

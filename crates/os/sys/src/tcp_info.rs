@@ -69,8 +69,8 @@ unsafe impl Plain for TcpInfo {}
 pub struct Reading {
     /// What the ledger needs.
     pub progress: TcpProgress,
-    /// What is written may still reach the peer; else only the kernel's own answer to a write can
-    /// tell the program why not.
+    /// Whether written data may still reach the peer. If not, only the kernel's own answer to a
+    /// write can tell the program why.
     pub alive: bool,
     /// Acknowledged and sent, as the kernel has them: on the side that connected the SYN counts as
     /// acknowledged.

@@ -26,8 +26,8 @@ pub fn spawn<T: Send + 'static>(
     }
 }
 
-/// Locks `mutex`, also after a panic of a thread that held it. Whoever may panic with a lock held
-/// says so where it catches the panic: the others go on with what is there.
+/// Locks `mutex`, also after a panic of a thread that held it. A poisoned lock is no error here:
+/// code that may panic with a lock held handles that where it catches the panic.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -41,8 +41,9 @@ pub fn exact_timers() {
 /// How many threads this process has, its first among them even if that has ended. `None` where
 /// /proc cannot be seen.
 pub fn threads() -> Option<u64> {
-    // The kernel counts them among the links of the folder: one call, and no memory, which there
-    // may be none of in a fork. SAFETY: zero is a valid stat, and only read into.
+    // The kernel counts them among the links of the folder. That takes one call and no memory: after
+    // a fork there may be none.
+    // SAFETY: zero is a valid stat, and only read into.
     let links = unsafe {
         let mut stat: libc::stat = zeroed();
         let rc = libc::stat(c"/proc/self/task".as_ptr(), &raw mut stat);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A radio cell. It has a queue for each user, and a scheduler that gives the channel to one of
-//! them at a time.
+//! A radio cell. Each user has a queue, and a scheduler gives the channel to one of them at a time.
 //!
 //! The bottleneck is the cell's capacity, whichever user gets it. Time is cut into slots. The chosen
 //! user has the channel until the slot ends or its queue is empty. Packets of one user delay another

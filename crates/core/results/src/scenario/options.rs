@@ -317,8 +317,8 @@ macro_rules! options {
 options! {
     /// The options of a scenario. `None` and empty lists stand for the default.
     pub struct ScenarioOptions {
-        /// The bottleneck: a trace or a rate such as 12mbit; given several times a chain, passed in
-        /// this order [default: 12mbit]
+        /// The bottleneck: a trace or a rate such as 12mbit. Given several times, they are a chain
+        /// in this order [default: 12mbit]
         link "TRACE|RATE": Vec<Link>,
         ..
         /// Defaults for links without a value of their own.
@@ -331,10 +331,10 @@ options! {
         /// bottleneck [default: 60s]
         duration "T": Option<Value>,
         /// Seed of everything random: losses, some queues, synthetic traces, the phases of flows,
-        /// and where a recorded trace begins [default: 1]
+        /// and the start within a recorded trace [default: 1]
         seed "N": Option<Value>,
-        /// Where in recorded traces the links begin [default: 0s with seed 1, drawn with any other:
-        /// on a trace with a drop-tail queue nothing else is random]
+        /// Where in recorded traces the links begin. On a trace with a drop-tail queue nothing else
+        /// is random [default: 0s with seed 1, drawn with any other]
         start "T": Option<Value>,
         /// jain_1s, the fairness of single seconds, counts from so long after the window's begin
         /// [default: 20s]
@@ -369,20 +369,20 @@ options! {
         loss "P": Option<Value>,
         /// The same on the way back, of acknowledgements [default: 0]
         loss_up "P": Option<Value>,
-        /// What the radio link behind the bottleneck adds, such as harq:errors=0.1; may be repeated
-        /// (alcc list has them) [default: what belongs to a synthetic trace]
+        /// What the radio link behind the bottleneck adds, such as harq:errors=0.1, see 'alcc
+        /// list'; may be repeated [default: what belongs to a synthetic trace]
         radio "RADIO": Vec<Value>,
         /// The same on the way back [default: as --radio]
         radio_up "RADIO": Vec<Value>,
-        /// Change the links at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named
-        /// stays; loss= is of both directions, but of the way back loss-up= if given; may be
-        /// repeated
+        /// Change the links at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; may be repeated.
+        /// What is not named stays. loss= is for both directions; loss-up= overrides it for the way
+        /// back
         step "STEP": Vec<Value>,
         /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the
         /// seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
         steps "FILE|DRAW": Option<Value>,
-        /// Outages of a link of constant rate, drawn with the seed: so long from the end of one to
-        /// the next, and so long each: every=60s..180s,length=500ms..2s
+        /// Outages of a link of constant rate, drawn with the seed:
+        /// every=60s..180s,length=500ms..2s. 'every' is the time from the end of one to the next
         outages "DRAW": Option<Value>,
         /// After so long the links are as at their start and the steps come again
         repeat "T": Option<Value>,

@@ -156,8 +156,8 @@ impl Definition {
     }
 }
 
-/// Where the value or table is that `path` leads to; what the file does not have is where its table
-/// is. Numbers lead into lists.
+/// The offset of the value or table that `path` leads to. For what the file does not have, it is
+/// that of its table. Numbers lead into lists.
 fn offset(table: &DeTable<'_>, path: &[String]) -> Option<usize> {
     let (key, rest) = path.split_first()?;
     let (found, value) = table.get_key_value(key.as_str())?;

@@ -51,8 +51,8 @@ fn panel(title: &str, note: &str, more: &Markup, content: &Markup) -> Markup {
     }
 }
 
-/// Averages neighbours, so that the eye sees the course and not the grain of single packets; then
-/// so many bins together that there are at most `points`.
+/// Averages neighbours, so that the eye sees the course and not single packets. Then joins bins
+/// until there are at most `points`.
 fn course(values: &[Option<f64>], bin_s: f64, points: usize) -> Vec<(f64, f64)> {
     let mean = |values: &[Option<f64>]| {
         let known: Vec<f64> = values.iter().copied().flatten().collect();

@@ -19,8 +19,8 @@ pub struct Pair {
     pub medians: Result<[Figures; 2], String>,
 }
 
-/// Where `tuned` is to be compared: the trace's partner or 12 Mbit/s back, 60 s from five starts
-/// 100 ms apart.
+/// The links on which `tuned` is compared: the way back is the trace's partner or 12 Mbit/s. 60 s
+/// each, from five starts 100 ms apart.
 const PAIR: &str = "40,60,50+100*5,1,0,0,,,,";
 
 /// All pairs of these algorithms on every trace, trace by trace.
