@@ -19,8 +19,8 @@ pub struct Unseen {
     pub streams: bool,
 }
 
-/// Odd, and far from every short fraction of the whole: one place for each of as many numbers, none
-/// beside its neighbours.
+/// Odd, so consecutive numbers get places of their own. Far from every short fraction of the whole,
+/// so neighbours do not get neighbouring places.
 const STRIDE: u64 = 10_125;
 
 impl Segment {

@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 /// not see at all is [`Missed`](crate::Missed).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Bypass {
-    /// A write of a program that does not wait in the call, and that could not be told when to
+    /// A write of a program that does not wait in the call, and that nothing could tell when to
     /// write again.
     NoWakeup,
 }

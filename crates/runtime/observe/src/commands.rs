@@ -62,8 +62,8 @@ impl Commands {
         last.is_none_or(|o| o.action == Action::On)
     }
 
-    /// Whether the last order for all connections was to switch control off, and none since
-    /// switches a part of them on.
+    /// Whether the last order for all connections switched control off, and none since has switched
+    /// a part of them on.
     pub fn all_off(&self) -> bool {
         let mut switches = self.list.iter().filter_map(|o| match o.action {
             Action::Algorithm(_) => None,

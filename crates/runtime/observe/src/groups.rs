@@ -57,7 +57,7 @@ pub struct Histogram {
 /// All connections of one port with one algorithm.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// Our port, or the other end's for connections that the program opens; 0 for what found no
+    /// The local port, or the peer's for connections that the program opens. 0 for what found no
     /// group of its own.
     pub port: u16,
     /// The algorithm with its options.

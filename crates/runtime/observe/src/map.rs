@@ -92,8 +92,8 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Gives the file its size, all zero, and sees to it that what everybody writes to has memory
-    /// behind it: a full disk must be an error here and not a signal later.
+    /// Gives the file its size, all zero, and allocates memory for what every process writes. A
+    /// full disk is then an error here and not a signal (SIGBUS) later.
     pub(crate) fn make(file: &File) -> io::Result<Self> {
         file.set_len((WORDS * 8) as u64)?;
         allocate(file, 0, SLOTS * 8)?;

@@ -117,8 +117,8 @@ impl Published {
         fresh
     }
 
-    /// A reading, after the algorithm has acted on it. `under_way`: what the
-    /// kernel has in flight while a write is under way, of which `flow` knows only when it returns.
+    /// A reading, after the algorithm has acted on it. `under_way` is what the kernel has in flight
+    /// while a write is under way. `flow` knows of that write only when it returns.
     pub fn reading(
         &mut self,
         at: Time,
@@ -195,8 +195,8 @@ impl Published {
         (self.to.as_ref()).is_some_and(|to| trace::RING.wanted(&to.segment, at))
     }
 
-    /// The program lets go of it with bytes in flight: whoever follows the readings can ask the
-    /// kernel for the others.
+    /// The program lets go of the socket with bytes in flight. Whoever follows the readings can ask
+    /// the kernel for the rest.
     pub fn left(&self, at: Time, tcp: &TcpProgress) {
         if let Some(to) = self.to.as_ref().filter(|_| self.is_traced(at))
             && let Some(slot) = &to.slot

@@ -36,8 +36,8 @@ impl Ring {
         lease > now.as_nanos()
     }
 
-    /// Writes one record. The place is ours by the counter; a writer that is a whole ring late
-    /// garbles one record, which its reader sees by the sequence.
+    /// Writes one record. The counter gives each writer a place of its own. A writer that is a
+    /// whole ring late garbles one record, and its reader sees that by the sequence.
     pub(crate) fn write(&self, segment: &Segment, fields: impl IntoIterator<Item = u64>) {
         let head = segment.map().word(self.head);
         let number = head.fetch_add(1, Ordering::Relaxed);
@@ -119,8 +119,8 @@ impl<'a, T: Record> Reader<'a, T> {
             let whole = map::snapshot_into(record, fields) && fields[0] == mark(self.next);
             match whole.then(|| T::of(&fields[1..])) {
                 Some(Some(record)) => each(&record),
-                // Its writer is in the middle of it: it will be there next time, or be given up
-                // when others follow.
+                // Its writer is in the middle of it. The record will be there next time, or is
+                // given up when others follow.
                 None if head.wrapping_sub(self.next) <= 64 => return,
                 _ => self.lost += 1,
             }

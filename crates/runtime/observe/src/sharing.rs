@@ -150,8 +150,8 @@ fn words(segment: &Segment, index: usize) -> &[AtomicU64] {
     segment.map().words(TALLIES + index * TALLY_LEN, TALLY_LEN)
 }
 
-/// The owner goes first: between a claim and the first record a place must not look like that of
-/// its last owner.
+/// The owner is cleared first. Between a claim and the first record a place must not look like that
+/// of its last owner.
 fn free(segment: &Segment, index: usize) {
     map::publish(words(segment, index), |w| set(&w[OWNER], 0));
     segment.map().word(KEYS + index).store(0, Ordering::Release);

@@ -146,8 +146,8 @@ const FIELDS: usize = SLOT_LEN - 1;
 const _: () = assert!(BYPASSED + ByReason::LEN <= FIELDS);
 
 impl Slot {
-    /// Takes a free slot. `None`: the table is full, or there is no memory for more of it; then the
-    /// connection is counted as not shown.
+    /// Takes a free slot. `None` if the table is full, or there is no memory for more of it. Then
+    /// the connection is counted as not shown.
     pub(crate) fn take(segment: &Arc<Segment>, who: &Identity) -> Option<Self> {
         let Some(index) = claim(segment) else {
             segment
@@ -289,8 +289,8 @@ fn claim(segment: &Segment) -> Option<usize> {
     None
 }
 
-/// The owner goes first: between a claim and the first record a slot must not look like that of its
-/// last owner.
+/// The owner is cleared first. Between a claim and the first record a slot must not look like that
+/// of its last owner.
 fn free(segment: &Segment, index: usize) {
     map::publish(words(segment, index), |w| set(&w[OWNER], 0));
     segment

@@ -14,7 +14,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Timers come no closer than this after the last one: a plug-in that asks for "now" forever must
+/// Timers come no closer than this after the last one. A plug-in that asks for "now" forever must
 /// not stop the host.
 const MIN_TIMER: Span = Span::from_micros(100);
 /// How often acknowledgements may be looked for.
@@ -54,7 +54,7 @@ unsafe impl Send for PluginController {}
 macro_rules! call {
     ($self:ident . $name:ident ( $($argument:expr),* )) => {
         match ($self.table.calls.$name, $self.state) {
-            // SAFETY: the function is the plug-in's for this state, and the arguments are as the
+            // SAFETY: the function is the plug-in's for this state. The arguments are as the
             // interface says and outlive the call.
             (Some(f), Some(state)) => Some(unsafe { f(state.as_ptr(), $($argument),*) }),
             _ => None,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory of our own. A signal handler of the program may interrupt its malloc and write to a
-//! socket, where we need memory: the C library's would deadlock. And a child made by a raw clone
-//! finds the C library's locks as some other thread held them.
+//! socket. The hook needs memory then, and the C library's malloc would deadlock. And a child made
+//! by a raw clone finds the C library's locks as some other thread held them.
 use alcc_socket::ReentrancyGuard;
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
@@ -97,8 +97,8 @@ pub(crate) static PRELOAD_HEAP: PreloadHeap = PreloadHeap {
 unsafe impl Sync for PreloadHeap {}
 
 impl PreloadHeap {
-    /// `None` in a handler that has interrupted this very function: the heap is half changed, and
-    /// whoever holds it goes on only when the handler ends.
+    /// `None` in a signal handler that has interrupted this very function. The heap is half changed
+    /// then, and its holder goes on only when the handler ends.
     fn with<T>(&self, f: impl FnOnce(&mut Dlmalloc) -> T) -> Option<T> {
         if IN_HEAP.replace(true) {
             return None;
@@ -151,7 +151,7 @@ impl PreloadHeap {
     }
 
     /// In a new process: a new heap. Another thread of the parent may have been in the middle of
-    /// the old one, which is left as it is.
+    /// the old heap, which is left as it is.
     ///
     /// # Safety
     /// The caller is the only thread, and nothing of the old heap is freed from now on.

@@ -20,8 +20,8 @@ const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 #[derive(Default)]
 pub(crate) struct Epoll {
     registrations: Vec<Registration>,
-    /// There has been one. A program that waited for it in epoll will again: asyncio takes its
-    /// registration back before it sends a file, and makes another after EAGAIN.
+    /// There has been one. A program that waited for it in epoll will do so again. asyncio removes
+    /// its registration before it sends a file, and makes another after EAGAIN.
     known: bool,
 }
 
@@ -106,7 +106,7 @@ impl Waker for Epoll {
     }
 
     fn on_writable(&mut self) {
-        // One that reported once is the program's to arm again: we only complete what it armed
+        // The program itself arms a one-shot registration again. This only completes what it armed
         // while the gate was shut.
         for r in &mut self.registrations {
             if r.is(OUT) && (r.masked_out || !r.is(ONCE)) {

@@ -147,9 +147,9 @@ fn inherited(parent: &Process, fd: c_int) -> Option<Inherited> {
     known.or_else(|| parent.parent.and_then(|older| inherited(older, fd)))
 }
 
-/// A descriptor that has just come to be: whatever its number stood for is gone. `outbound`: `Some`
-/// for a TCP socket, with who opened the connection as far as that is known; `None` if it may be
-/// anything.
+/// A descriptor that has just come to be: whatever its number stood for is gone. `outbound` is
+/// `Some` for a TCP socket, and says who opened the connection as far as that is known. `None` if
+/// it may be anything.
 fn fd_created(fd: c_int, outbound: Option<Option<bool>>) {
     if fd < 0 {
         return;
@@ -176,8 +176,8 @@ fn replace_known(process: &Process, fd: c_int, now: Known) {
     }
 }
 
-/// A registration of a descriptor that is not controlled, or not yet: a socket may be registered
-/// before it is connected, and an edge-triggered program says so only once.
+/// A registration of a descriptor that is not controlled, or not yet. A socket may be registered
+/// before it is connected, and an edge-triggered program registers it only once.
 fn epoll_registered(epfd: c_int, op: c_int, fd: c_int, event: Option<epoll_event>) {
     let Some(process) = process::current() else {
         return;

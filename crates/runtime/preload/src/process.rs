@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Belongs to one process: a child has a copy of this memory, but not of the threads that may have
+/// Belongs to one process. A child has a copy of this memory, but not of the threads that may have
 /// been changing it.
 pub(crate) struct Process {
     pub(crate) table: Table,
@@ -26,8 +26,8 @@ pub(crate) struct Process {
     /// then on.
     seccomp_enabled: AtomicBool,
     /// The C library knows of this process and can make threads in it. It does not know what a raw
-    /// clone has made; and a thread of ours would keep such a process alive whose only one ends by
-    /// itself.
+    /// clone has made. And a thread of the library would keep a process alive whose only thread
+    /// ends by itself.
     threads: bool,
     /// The program's first thread has ended, and the process goes on until its last one has.
     pub(crate) first_ended: AtomicBool,
@@ -40,8 +40,8 @@ static PROCESS: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 struct WipeOnFork {
     /// 0 a new process, 1 being set up, 2 ready.
     state: AtomicU32,
-    /// Zero, or the process that has made another in its memory: whoever comes has to say who it
-    /// is, which costs a call.
+    /// Zero, or the process that has made another in its memory (vfork). Then each caller has to
+    /// ask for its process id, which costs a system call.
     sharing: AtomicU32,
 }
 
@@ -57,8 +57,8 @@ thread_local! {
 /// No process has this id: this thread has descriptors of its own, of which nothing is known.
 const APART: u32 = u32::MAX;
 
-/// The algorithms of this process: ours and those of plug-ins, which are loaded when the process
-/// starts, before the program can change its root.
+/// The algorithms of this process: the built-in ones and those of plug-ins. Plug-ins are loaded
+/// when the process starts, before the program can change its root.
 fn registry() -> Result<&'static Registry, String> {
     static REGISTRY: OnceLock<Result<Registry, String>> = OnceLock::new();
     let registry = REGISTRY.get_or_init(|| {
@@ -89,8 +89,8 @@ fn settings() -> Option<&'static Settings> {
         .as_ref()
 }
 
-/// Mapped at the program's start, while it still has the rights and the files it was started with;
-/// a child inherits it.
+/// Mapped at the program's start, while it still has the rights and the files it was started with.
+/// A child inherits it.
 pub(crate) fn segment() -> Option<Arc<Segment>> {
     static SEGMENT: OnceLock<Option<Arc<Segment>>> = OnceLock::new();
     SEGMENT
@@ -185,7 +185,7 @@ extern "C" fn forks() {
     }
 }
 
-/// In a child: nothing of the parent's is touched, locks may be held for ever and the heap may be
+/// In a child. Nothing of the parent's is touched: locks may be held for ever, and the heap may be
 /// half changed.
 #[cold]
 #[inline(never)]
@@ -237,13 +237,13 @@ impl Process {
     }
 }
 
-/// The environment is read before the program can change it, and the segment is mapped while the
+/// The environment is read before the program can change it. The segment is mapped while the
 /// program still has the rights it was started with.
 extern "C" fn start() {
     if settings().is_none() {
         return;
     }
-    // A panic of the library is reported by the runtime in one line; the default hook would print a
+    // The runtime reports a panic of the library in one line. The default hook would print a
     // second, longer one.
     std::panic::set_hook(Box::new(|_| ()));
     if let Some(segment) = segment() {

@@ -33,9 +33,9 @@ pub(crate) fn total(vector: &[iovec]) -> usize {
 
 const MAX_PIECES: usize = 64;
 
-/// A stretch of a vector: a few pieces on the stack, which may be a signal handler's small one,
-/// more of them elsewhere. If there is no memory, what does not fit is written by the program's
-/// next call, as after any partial write.
+/// A stretch of a vector. A few pieces are on the stack, which may be a signal handler's small one.
+/// More of them are elsewhere. If there is no memory, the program's next call writes what does not
+/// fit, as after any partial write.
 pub(crate) struct Part<'a> {
     whole: Option<&'a [iovec]>,
     pieces: [iovec; MAX_PIECES],

@@ -17,8 +17,8 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// Opens a listening socket that does not wait; for every address it serves IPv4 and IPv6, or
-    /// IPv4 where there is no IPv6.
+    /// Opens a non-blocking listening socket. For the unspecified address it serves IPv4 and IPv6,
+    /// or IPv4 alone where there is no IPv6.
     ///
     /// # Errors
     /// If the socket cannot be opened or bound, or cannot listen.

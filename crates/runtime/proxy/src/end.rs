@@ -12,8 +12,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a queue is given to drain once both sides have closed: about as long as the kernel gives a
-/// socket without an owner.
+/// How long a queue may take to drain once both sides have closed. The kernel gives a socket
+/// without an owner about as long.
 const MAX_DRAIN: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) struct End {
@@ -113,14 +113,14 @@ impl End {
         result
     }
 
-    /// How much to read for it at most: one byte more than fits into the queue, so that the queue
-    /// knows of our waiting.
+    /// How much to read for this end at most. It is one byte more than fits into the queue, so that
+    /// the queue knows that somebody waits.
     pub(crate) fn room(&self) -> usize {
         self.queue.as_ref().map_or(usize::MAX, |q| q.room() + 1)
     }
 
-    /// How much it took; less than all means that it has to say when it can take more, or is
-    /// broken.
+    /// Returns how much it took. If that is less than all, it will say when it can take more, or it
+    /// is broken.
     pub(crate) fn write(&mut self, data: &[u8]) -> usize {
         let sent = match &self.queue {
             Some(queue) => queue.send(data, Wait::No),

@@ -65,8 +65,8 @@ fn reaches_one_of(listeners: &[SocketAddr], server: &SocketAddr) -> bool {
     })
 }
 
-/// One for each loop, so that no thread sends for all; a log is one file, which one thread writes,
-/// and one allowance is in one runtime.
+/// One runtime for each loop, so that no thread sends for all. There is only one if there is a log,
+/// which one thread must write, or a shared allowance, which is in one runtime.
 fn runtimes(
     loops: usize,
     settings: &Settings,

@@ -434,8 +434,8 @@ fn register(
     )
 }
 
-/// What a relay wants of its sockets: no waiting for more data, which the ends have decided
-/// already, and to notice in the end that an idle client is gone.
+/// Sets the options of a relayed socket. No delay (Nagle): the ends have decided already when to
+/// write. Keep-alive: the relay notices when an idle client is gone.
 fn prepare(stream: &TcpStream) {
     // Refused only where the connection is broken already.
     drop(stream.set_nodelay(true));

@@ -181,8 +181,9 @@ fn if_duplicated(fd: c_int, command: c_int, rc: c_int) -> c_int {
     rc
 }
 
-/// fclose(3) and other closing inside the C library is not seen; nor is a descriptor from another
-/// process, which comes by pidfd_getfd(2). Its wrapper is a system call by number.
+/// The hooks do not see fclose(3) and other closing inside the C library. Nor do they see a
+/// descriptor that comes from another process by pidfd_getfd(2). Its wrapper is a system call by
+/// number.
 pub(super) fn fd_received(fd: c_int) {
     fd_created(fd, None);
 }

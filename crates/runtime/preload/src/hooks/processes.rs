@@ -7,8 +7,8 @@ use alcc_socket::set_errno;
 use libc::{c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// vfork(2): the child runs on the caller's stack frame, so this one must be gone when the real
-/// call returns: a jump.
+/// vfork(2). The child runs on the caller's stack frame, so this frame must be gone when the real
+/// call returns. Hence a jump.
 ///
 /// # Safety
 /// As the C function.
@@ -77,9 +77,9 @@ pub unsafe extern "C-unwind" fn clone(
     unsafe { (real().clone)(run, stack, flags, argument, parent_id, tls, child_id) }
 }
 
-/// Makes a call that our thread would make another: it does not work in a process of several
-/// threads, or takes something away from the calling one alone. `call` is told whether it is the
-/// only one.
+/// Makes a call that the library's own thread would change. Either it does not work in a process of
+/// several threads, or it takes something away from the calling thread alone. `call` is told
+/// whether it is the only one.
 fn single_threaded<T>(call: impl FnOnce(bool) -> T) -> T {
     match process::current().and_then(Process::running) {
         Some(runtime) => runtime.single_threaded(call),
@@ -223,8 +223,8 @@ const WATCHED: [c_long; 7] = [
     libc::SYS_close_range,
 ];
 
-/// Calls by number that take rights from the calling thread: the C library's functions of these
-/// names take them from all.
+/// System calls by number that take rights from the calling thread. The C library's functions of
+/// these names take them from all threads.
 const RIGHTS: [c_long; 11] = [
     libc::SYS_capset,
     libc::SYS_landlock_restrict_self,
@@ -335,8 +335,8 @@ unsafe extern "C-unwind" fn watched_syscall(
 }
 
 /// io_uring_setup(2), called from address `caller`. libuv (Node, uvloop) registers with epoll
-/// through a ring if it gets one, where we would not see it, and falls back to epoll_ctl if not.
-/// Others may need theirs, and for other things.
+/// through a ring if it gets one, and no hook sees that. Without a ring it uses epoll_ctl. Others
+/// may need theirs, and for other things.
 ///
 /// # Safety
 /// As the system call.

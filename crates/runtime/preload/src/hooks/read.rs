@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Calls that receive. They pass unchanged; but a reset that a part of a write has met must not
-//! look like the end of the stream.
+//! Calls that receive. They pass unchanged. But if a part of a write was reset, that must not look
+//! like the end of the stream.
 use crate::process;
 use crate::real::real;
 use crate::table::Known;
@@ -17,8 +17,8 @@ pub(super) fn pending_error(fd: c_int) -> Option<c_int> {
     conn.take_error_of(fd)
 }
 
-/// What a call that received `n` bytes of the `asked` returns: at the end of the stream, the error
-/// before it.
+/// The result of a call that received `n` bytes of the `asked`. At the end of the stream it is the
+/// error before the end.
 pub(super) fn received(fd: c_int, n: ssize_t, asked: bool) -> ssize_t {
     if n != 0 || !asked {
         return n;

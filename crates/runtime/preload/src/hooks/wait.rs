@@ -78,9 +78,9 @@ fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     }
 }
 
-/// Waits as `real` does, in as many turns as the gates of `watched` need. `hide(i, true)` takes the
-/// interest in writing to the i-th from what the kernel is asked, `hide(i, false)` puts it back;
-/// `real` waits once.
+/// Waits as `real` does, in as many turns as the gates of `watched` need. `hide(i, true)` removes
+/// the interest in writing to the i-th from what the kernel is asked. `hide(i, false)` puts it
+/// back. `real` waits once.
 fn wait(
     patience: Timeout,
     watched: &[Controlled],
@@ -103,8 +103,8 @@ fn wait(
     }
 }
 
-/// Between two turns a signal has to wait for the next, which it ends: a program whose handler only
-/// sets a flag counts on EINTR. Holds the mask that was.
+/// A signal between two turns has to wait for the next one, and ends it with EINTR. A program whose
+/// handler only sets a flag counts on that. Holds the mask that was.
 struct BlockedSignals(sigset_t);
 
 impl BlockedSignals {

@@ -167,7 +167,7 @@ pub unsafe extern "C-unwind" fn splice(
     };
     let mut first = true;
     // SAFETY: the caller's arguments; a pipe gives what comes next. The rest after a part is taken
-    // only if it is there: the program would have had the part by now.
+    // only if it is there, because the program would have had the part by now.
     let n = limited(out, dont_wait, count, &mut |_, limit| unsafe {
         let flags = if std::mem::take(&mut first) {
             flags
