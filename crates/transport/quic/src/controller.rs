@@ -8,12 +8,12 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// No pacing is a rate that no path has (1 Tbit/s, in bytes): without a rate of ours the stack
-/// paces by window and RTT.
+/// The rate for "no pacing": no path has it (1 Tbit/s, in bytes). Given no rate, the stack would
+/// pace by window and RTT.
 const UNPACED: u64 = 125_000_000_000;
 
-/// The stack asks through `&self` for window and rate, and that is also the moment at which an
-/// algorithm has its turn; hence the lock, which nobody else ever holds.
+/// The stack asks through `&self` for window and rate, and the algorithm's timers run at that
+/// moment. Hence the lock, which nobody else ever holds.
 pub(crate) struct Adapter {
     host: Mutex<Host>,
 }
@@ -125,8 +125,8 @@ impl Controller for Adapter {
         metrics
     }
 
-    /// For a path that takes over from this one (the peer's address changed): what was learned
-    /// stays, what is in flight is not reported any more.
+    /// For a path that takes over from this one, because the peer's address changed. What was
+    /// learned stays. What is in flight is not reported any more.
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
             host: Mutex::new(self.locked().clone_for_path()),

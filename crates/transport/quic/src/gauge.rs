@@ -34,8 +34,8 @@ impl Gauge {
         self.rate.load(Ordering::Relaxed)
     }
 
-    /// The program has more than it hands to the stack, and keeps what waits there short by itself:
-    /// that the stack ran out of data for a moment does not make packets application-limited.
+    /// Says whether the program has more data than it hands to the stack. While it has, packets are
+    /// not application-limited, even if the stack runs out of data for a moment.
     pub fn set_backlogged(&self, backlogged: bool) {
         self.backlogged.store(backlogged, Ordering::Relaxed);
     }

@@ -319,8 +319,8 @@ impl Host {
         self.report_losses(events, ended);
         if let Some(newest) = events.acked.last() {
             self.report_acks(events, before);
-            // The stack gives up what is 9/8 of an RTT older than something that arrived; far
-            // beyond that, it has forgotten it.
+            // The stack declares a packet lost that is 9/8 of an RTT older than one that arrived.
+            // Far beyond that, it has forgotten the packet.
             let rtt = self.rtt.view();
             let patience = (rtt.smoothed + rtt.variance * 4) * 8 + MIN_TIMEOUT;
             let old = newest

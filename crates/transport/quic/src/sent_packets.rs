@@ -9,9 +9,9 @@ const MAX_SENT: usize = 1 << 17;
 
 /// Packets in flight, by the stack's packet number (RFC 9002, A.1).
 ///
-/// The stack has up to three number spaces (handshake and data) and tells numbers only: the same
-/// number can be in flight in each, so the second key counts those. Time and length say which is
-/// meant.
+/// The stack has up to three packet number spaces (handshake and data), and does not tell which a
+/// number is from. So the same number can be in flight in each; the second key tells them apart.
+/// Time and length say which is meant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentPackets {
     packets: BTreeMap<(u64, u8), Packet>,
@@ -51,8 +51,8 @@ impl SentPackets {
         self.packets.values().take(4).min_by_key(|p| p.pn)
     }
 
-    /// Forgets what left before `time`: the stack does not say what became of probes for a larger
-    /// MTU, nor of handshake packets that nobody waits for any more.
+    /// Forgets what left before `time`. The stack does not say what became of probes for a larger
+    /// MTU, or of handshake packets that nobody waits for any more.
     pub(crate) fn remove_before(&mut self, time: Time) {
         while let Some(entry) = self.packets.first_entry() {
             if entry.get().sent_at >= time {

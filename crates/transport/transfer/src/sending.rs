@@ -202,7 +202,7 @@ impl<'a> SendFlow<'a> {
         let answer = match self.everything(header, content, writer, sent, &mut hash) {
             Ok(()) => self.answer(self.job.stall)?,
             // A receiver that has everything and has said so may leave before its transport has
-            // heard the last word; and one that wants no more says why. What it said counts.
+            // heard the last acknowledgement. One that wants no more says why. What it said counts.
             Err(Broken::Pipe(why)) => match self.answer(MAX_WAIT) {
                 Ok(Some(answer)) if hash.is_some() || answer.verdict != Verdict::Good => {
                     Some(answer)

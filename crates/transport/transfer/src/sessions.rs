@@ -125,8 +125,8 @@ impl Sessions {
         }
     }
 
-    /// This connection brings the file from `offset`: what is there, if that is not the beginning,
-    /// and what is set once another connection comes for it.
+    /// This connection brings the file from `offset`. Returns what is there, if that is not the
+    /// beginning, and a flag that is set once another connection comes for it.
     pub(crate) fn claim(
         &self,
         id: &Id,
@@ -179,8 +179,8 @@ impl Sessions {
         stays
     }
 
-    /// Drops the smallest until the bounds are kept: who wants to drive out a large file has to
-    /// send larger ones.
+    /// Drops the smallest files until the bounds are kept. So a sender can only displace a large
+    /// file by larger ones.
     fn shrink(&self, entries: &mut BTreeMap<Id, Entry>) {
         loop {
             let waiting = entries.iter().filter_map(|(id, entry)| match entry {

@@ -321,8 +321,8 @@ impl Listener {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.incoming.close();
             entry.incoming.discard();
-            // As long as an outage of the sender may last: it must not take a complete stream for a
-            // lost one.
+            // As long as an outage of the sender may last. Otherwise it would take a complete
+            // stream for a lost one.
             entry.released.get_or_insert(now + self.limits.silence);
             self.count(id);
             self.due(now, id);

@@ -2,8 +2,8 @@
 //! The datagrams, byte by byte. Everything is big-endian; nothing of a datagram is believed before
 //! all of it has been read.
 //!
-//! Every datagram begins with the version (1) and its type. Then comes the CRC-32 (of zlib, four
-//! bytes) of all the rest of the datagram, and a connection id of eight bytes. The id is that of
+//! Every datagram begins with the version (1) and its type. Then comes a CRC-32 (zlib's, four
+//! bytes) of the rest of the datagram, and a connection id of eight bytes. The id is that of
 //! whoever receives it. In `HELLO` it is the sender's own. `UNKNOWN` gives back an id that nobody
 //! has. The CRC is there because UDP's own sum is weak, and not checked at all between namespaces
 //! of one machine.

@@ -25,9 +25,9 @@ use tokio::time::{sleep, timeout};
 pub const ALPN: &[u8] = b"alcc";
 
 /// A receiver that reads at once need not slow a sender down whose queue is on the way. But the
-/// stack ends a connection ("too many gaps in stream buffer") when more than 1024 pieces of a
-/// stream wait for what is between them: with less than this in flight there cannot be so many, if
-/// every second packet of 1200 bytes is lost.
+/// stack ends a connection when a stream has more than 1024 gaps ("too many gaps in stream
+/// buffer"). With less than this in flight there are fewer, even if every second packet of 1200
+/// bytes is lost.
 const RECEIVE_WINDOW: u32 = 2_300_000;
 const SOCKET_BUFFER: usize = 4 << 20;
 /// An outage shorter than this does not end a connection.

@@ -22,14 +22,14 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of connections that wait to be accepted.
 const MAX_BACKLOG: usize = 64;
 /// An unacknowledged answer is retransmitted while the sender sends anything, and for this long
-/// after its last packet: an outage at the very end may take some seconds. `MAX_WAIT` in all.
+/// after its last packet. An outage at the very end may take some seconds. `MAX_WAIT` in all.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// How often that is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// A sender that has acknowledged the answer closes the connection. If its CONNECTION_CLOSE is
-/// lost, nothing else comes: after so long, and after so many round trips (RFC 9000, section 10.2:
-/// three PTO), the receiver leaves.
+/// A sender that has acknowledged the answer closes the connection. If the sender's
+/// CONNECTION_CLOSE is lost, nothing else comes. So the receiver leaves after this time and this
+/// many round trips (RFC 9000, section 10.2: three PTO).
 const MIN_CLOSE_WAIT: Duration = Duration::from_millis(500);
 const MIN_CLOSE_WAIT_RTTS: u32 = 9;
 
@@ -193,8 +193,8 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// Waits until the sender has the answer and has closed the connection: whoever closes first
-    /// may keep the other from hearing the last acknowledgement, or that this was the end.
+    /// Waits until the sender has the answer and has closed the connection. If this end closed
+    /// first, the sender might miss the last acknowledgement, or the end itself.
     async fn wait_for_close(&self) {
         let began = Instant::now();
         let (mut heard, mut last) = (0, began);
