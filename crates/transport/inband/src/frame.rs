@@ -154,8 +154,8 @@ fn head(out: &mut Vec<u8>, kind: u8, len: usize) {
     out.extend_from_slice(&(len as u32).to_be_bytes()[1..]);
 }
 
-/// Appends what precedes the payload of a DATA frame, or of a TAGGED frame if there is something
-/// for the receiver module.
+/// Appends what precedes the payload of a frame. It is a TAGGED frame if there is something for the
+/// receiver module, else a DATA frame.
 pub fn encode_data(out: &mut Vec<u8>, sequence: u32, header: &[u8], payload: usize) {
     if header.is_empty() {
         head(out, kind::DATA, 4 + payload);

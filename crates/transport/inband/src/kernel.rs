@@ -49,8 +49,8 @@ pub fn stamp_arrivals(fd: BorrowedFd<'_>) -> bool {
     alcc_sys::stamp_arrivals(fd.as_raw_fd())
 }
 
-/// Reads from a socket, and with the time at which the last bytes came in if the kernel was told to
-/// note it.
+/// Reads from a socket. Also returns when the last bytes came in, if the kernel was told to note
+/// it.
 ///
 /// # Errors
 /// As recvmsg(2); `WouldBlock` when nothing is there.

@@ -25,8 +25,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Defaults: segments of 1400 bytes, 4 MiB to receive, 64 KiB to queue. 10 s for the preface,
-    /// 120 s of silence, acknowledgements every 5 ms.
+    /// Defaults: segments of 1400 bytes, 4 MiB to receive, 64 KiB to queue. The preface may take 10
+    /// s, silence 120 s. Acknowledgements leave every 5 ms.
     pub fn new(cc: Spec) -> Self {
         Self {
             cc,

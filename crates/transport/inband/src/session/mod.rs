@@ -15,6 +15,8 @@ use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use sending::Offer;
+
 /// Acknowledgement interval of an algorithm that decides by reports.
 const ACK_INTERVAL_WITH_REPORTS: Span = Span::from_millis(20);
 
@@ -214,8 +216,8 @@ impl Session {
 
     /// True when all that was written, and the end, is acknowledged.
     pub fn is_finished(&self) -> bool {
-        // A peer that left in good order has acknowledged all there was, and nobody is there to
-        // hear of our end.
+        // A peer that left in good order has acknowledged everything. Nobody is there to hear of
+        // our end.
         if self.carrier_closed && self.ending != Ending::Open {
             return true;
         }
@@ -240,7 +242,7 @@ impl Session {
                 || self.flow.as_ref().is_some_and(|f| !f.is_idle()))
     }
 
-    /// The application may go without loss: all that was written is acknowledged, and the peer's
+    /// The application may leave without loss. All that was written is acknowledged, and the peer's
     /// end has come or ours was told.
     pub fn may_leave(&self) -> bool {
         let quiet = self.queue.is_empty()
@@ -290,7 +292,7 @@ impl Session {
         }
     }
 
-    /// The peer has said its end and has acknowledged all data: nothing keeps it, though it may not
+    /// The peer has sent its end and has acknowledged all data. So it may leave, though it may not
     /// have heard of our end.
     fn is_peer_done(&self) -> bool {
         let acked = |flow: &OverTcp| flow.written() - flow.in_flight().get();
@@ -374,10 +376,10 @@ impl Session {
         .min()
     }
 
-    /// Appends what is to be written now to `out`; `direct`: bytes of the caller's that follow what
-    /// is in the queue. Returns how many of those were taken. What was given out counts as sent.
-    /// `more`: others will follow soon, so what is less than a segment is left. `max`: no more
-    /// data than this.
+    /// Appends what is to be written now to `out`. `direct` are bytes of the caller that follow
+    /// what is in the queue; returns how many of them were taken. What was given out counts as
+    /// sent. `more`: others will follow soon, so less than a segment waits. `max`: no more data
+    /// than this.
     pub fn output(
         &mut self,
         now: Time,
@@ -391,40 +393,51 @@ impl Session {
             && (self.initiator || self.last_received.is_some() || self.refuses_version())
         {
             self.preface_sent = true;
-            Preface {
-                credit: self.settings.receive_buffer as u64,
-                // Reports decide then, and acknowledgements can be rarer.
-                ack_delay: if self.header_len.is_some() {
-                    ACK_INTERVAL_WITH_REPORTS.max(self.settings.ack_delay)
-                } else {
-                    self.settings.ack_delay
-                }
-                .as_micros() as u32,
-                segment: self.mss as u16,
-                algorithm: self.receiver_algorithm.clone(),
-            }
-            .encode(&mut out.bytes);
+            self.own_preface().encode(&mut out.bytes);
         }
-        if let (Some(reason), Some(error)) = (self.pending_close, &self.error) {
-            self.pending_close = None;
-            if self.preface_sent {
-                let sequence = self.flow.as_ref().map_or(0, OverTcp::written) as u32;
-                let words = match error {
-                    Error::Algorithm(why) => why.clone(),
-                    // The reason says it all.
-                    Error::Aborted => String::new(),
-                    error => error.to_string(),
-                };
-                frame::encode_close(&mut out.bytes, sequence, reason, &words);
-            }
-        }
+        self.encode_close(out);
         let mut taken = 0;
         if self.is_open() && !self.carrier_closed {
             self.encode_answers(now, out);
-            taken = self.data(now, direct, more, max, out);
+            let offer = Offer { direct, more, max };
+            taken = self.data(now, &offer, out);
         }
         self.stats.bytes_out += (out.len() - before) as u64;
         taken
+    }
+
+    fn own_preface(&self) -> Preface {
+        Preface {
+            credit: self.settings.receive_buffer as u64,
+            // Reports decide then, and acknowledgements can be rarer.
+            ack_delay: if self.header_len.is_some() {
+                ACK_INTERVAL_WITH_REPORTS.max(self.settings.ack_delay)
+            } else {
+                self.settings.ack_delay
+            }
+            .as_micros() as u32,
+            segment: self.mss as u16,
+            algorithm: self.receiver_algorithm.clone(),
+        }
+    }
+
+    /// Tells the peer of an error, once.
+    fn encode_close(&mut self, out: &mut Output) {
+        let (Some(reason), Some(error)) = (self.pending_close, &self.error) else {
+            return;
+        };
+        self.pending_close = None;
+        if !self.preface_sent {
+            return;
+        }
+        let sequence = self.flow.as_ref().map_or(0, OverTcp::written) as u32;
+        let words = match error {
+            Error::Algorithm(why) => why.clone(),
+            // The reason says it all.
+            Error::Aborted => String::new(),
+            error => error.to_string(),
+        };
+        frame::encode_close(&mut out.bytes, sequence, reason, &words);
     }
 
     fn refuses_version(&self) -> bool {

@@ -141,8 +141,8 @@ impl Session {
         Ok(())
     }
 
-    /// A piece of a frame's payload: into `sink`, of which `filled` is taken, unless older payload
-    /// waits or `sink` is full.
+    /// Takes a piece of a frame's payload. It goes into `sink`, of which `filled` is taken, unless
+    /// older payload waits or `sink` is full.
     fn payload(&mut self, when: When, piece: &[u8], sink: &mut [u8], filled: &mut usize) {
         self.stats.received += piece.len() as u64;
         let direct = if self.received.is_empty() {
@@ -192,8 +192,8 @@ impl Session {
 
     /// Processes a complete frame with data.
     fn on_frame(&mut self, when: When) {
-        // By its arrival, not by now: the module's timers up to then come before it, those up to
-        // now after all frames of this reading.
+        // By the frame's arrival, not by now. The module's timers up to its arrival run before it,
+        // and those up to now after all frames of this reading.
         self.run_receiver_module(when.at.min(when.now));
         let Some(receiver_module) = &mut self.receiver_module else {
             return;
@@ -241,8 +241,8 @@ impl Session {
         self.stats.acks_in += 1;
         let edge = ack.position + u64::from(ack.window) * WINDOW_UNIT;
         self.credit = self.credit.max(edge);
-        // The peer's times in our clock: from its last instant to our hearing of it the frame was
-        // in flight, or held.
+        // The peer's times, in the clock of this end. Between its last instant and the arrival here
+        // the frame was in flight, or held.
         let mut stamps = [AckStamp {
             acked: before,
             at: Time::ZERO,
@@ -356,8 +356,8 @@ impl Session {
         }
     }
 
-    /// How long reading may wait after one that brought `bytes`: acknowledgements and data in
-    /// batches, but no more than a bufferful.
+    /// How long reading may wait after one that brought `bytes`. Acknowledgements and data are read
+    /// in batches, but never more than the buffer holds.
     pub fn read_interval(&self, bytes: usize) -> Span {
         let min = Span::from_micros(200);
         let mut interval = self.ack_interval.min(MAX_READ_INTERVAL);

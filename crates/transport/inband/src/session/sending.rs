@@ -6,16 +6,26 @@ use crate::frame::{self, DATA_OVERHEAD, TAGGED_OVERHEAD, reason};
 use crate::output::Output;
 use alcc_units::{Bytes, Span, Time};
 
-/// Payload of a frame at most: a header per so much costs nothing, and a frame that has begun must
-/// be ended before anything else.
+/// Largest payload of a frame. A header per so much costs nothing. It must not be much larger: a
+/// frame that has begun must end before anything else leaves.
 const MAX_FRAME_PAYLOAD: u64 = 16 * 1024;
 /// Maximum bytes from one call.
 const MAX_OUTPUT: u64 = 256 * 1024;
 /// Maximum time that less than a segment waits for more.
 const MAX_COALESCE: Span = Span::from_millis(5);
-/// What is paced leaves in parts of this much time at least: a wake-up for each packet would cost
+/// Paced data leaves in bursts of at least this much time. A wake-up for each packet would cost
 /// more than it brings.
 const MIN_PACING_INTERVAL: Span = Span::from_millis(5);
+
+/// What the caller of [`Session::output`] brings.
+pub(super) struct Offer<'a> {
+    /// Bytes that follow what is in the queue.
+    pub(super) direct: &'a [u8],
+    /// Others will follow soon, so less than a segment waits.
+    pub(super) more: bool,
+    /// No more data than this.
+    pub(super) max: u64,
+}
 
 /// With nothing in flight no acknowledgement will bring more credit. A peer whose buffer is smaller
 /// than a segment would wait for ever.
@@ -34,8 +44,8 @@ impl Session {
         let n = free.min(bytes.len());
         self.queue.extend(&bytes[..n]);
         if n > 0 {
-            // A whole segment leaves when it may; so does less if nothing is in flight, else when
-            // nothing has joined it.
+            // A whole segment leaves as soon as it may, and less than one does if nothing is in
+            // flight. Otherwise it waits for more until `queue_due`.
             let idle = |f: &alcc_flow::OverTcp| f.in_flight() == Bytes::ZERO;
             if self.queue.len() as u64 >= self.mss || self.flow.as_ref().is_some_and(idle) {
                 self.flush_due = true;
@@ -142,24 +152,18 @@ impl Session {
         0
     }
 
-    /// Frames of what waits and may leave.
-    pub(super) fn data(
-        &mut self,
-        now: Time,
-        direct: &[u8],
-        more: bool,
-        max: u64,
-        out: &mut Output,
-    ) -> usize {
-        let available = (self.queue.len() + direct.len()) as u64;
+    /// Frames of what waits and may leave. Returns how much of `offer.direct` was taken.
+    pub(super) fn data(&mut self, now: Time, offer: &Offer<'_>, out: &mut Output) -> usize {
+        let available = (self.queue.len() + offer.direct.len()) as u64;
         if self.queue_due.is_some_and(|due| due <= now) {
             self.queue_due = None;
             self.flush_due = true;
         }
-        let ripe = !direct.is_empty() || available >= self.mss || self.flush_due && !more;
+        let ripe =
+            !offer.direct.is_empty() || available >= self.mss || self.flush_due && !offer.more;
         let mut taken = 0;
         if available > 0 && ripe {
-            taken = self.frames(now, direct, more, max, out);
+            taken = self.frames(now, offer, out);
         }
         if self.queue.is_empty() {
             self.queue_due = None;
@@ -168,7 +172,7 @@ impl Session {
                 self.queue = std::collections::VecDeque::new();
             }
         }
-        if self.ending == Ending::Wanted && self.queue.is_empty() && taken == direct.len() {
+        if self.ending == Ending::Wanted && self.queue.is_empty() && taken == offer.direct.len() {
             self.end(now, out);
         }
         taken
@@ -186,21 +190,13 @@ impl Session {
         self.ending = Ending::Sent(flow.written() - len, flow.written());
     }
 
-    fn frames(
-        &mut self,
-        now: Time,
-        direct: &[u8],
-        more: bool,
-        max: u64,
-        out: &mut Output,
-    ) -> usize {
+    /// Bytes of frames that may leave now behind `ahead` bytes of the same write. `None` if nothing
+    /// may leave at all.
+    fn sendable(&mut self, now: Time, offer: &Offer<'_>, ahead: usize) -> Option<u64> {
         let (overhead, max_frame) = (self.overhead(), self.max_frame());
         let paced = self.pace(now);
-        let Some(flow) = &mut self.flow else { return 0 };
-        if flow.is_blocked() {
-            return 0;
-        }
-        let available = (self.queue.len() + direct.len()) as u64;
+        let flow = self.flow.as_mut().filter(|flow| !flow.is_blocked())?;
+        let available = (self.queue.len() + offer.direct.len()) as u64;
         let wanted = available + available.div_ceil(max_frame - overhead) * overhead;
         let allowed = flow
             .room(now, Bytes::new(wanted), flow.in_flight(), Bytes::ZERO)
@@ -212,18 +208,31 @@ impl Session {
         if paced < wanted.min(allowed) {
             flow.paced(now);
         }
-        let mut room = allowed.min(paced).min(credit).min(MAX_OUTPUT).min(max);
-        if more && wanted >= self.mss {
+        let mut room = allowed
+            .min(paced)
+            .min(credit)
+            .min(MAX_OUTPUT)
+            .min(offer.max);
+        if offer.more && wanted >= self.mss {
             room = room.min(wanted - wanted % self.mss);
         }
         if room < wanted && !(room < self.mss && is_all_there_is(room, credit, flow.in_flight())) {
             // Whole segments, with what precedes them in the same write.
             room -= room % self.mss;
-            let ahead = out.len() as u64 % self.mss;
+            let ahead = ahead as u64 % self.mss;
             room = room.saturating_sub(if room > self.mss { ahead } else { 0 });
         }
+        Some(room)
+    }
+
+    fn frames(&mut self, now: Time, offer: &Offer<'_>, out: &mut Output) -> usize {
+        let (overhead, max_frame) = (self.overhead(), self.max_frame());
+        let Some(mut room) = self.sendable(now, offer, out.len()) else {
+            return 0;
+        };
+        let Some(flow) = &mut self.flow else { return 0 };
         let mut taken = 0;
-        let mut left = available;
+        let mut left = (self.queue.len() + offer.direct.len()) as u64;
         let mut framed = 0;
         let position = flow.written();
         while left > 0 && room > overhead {
@@ -232,7 +241,7 @@ impl Session {
             let mut tag = [0; 16];
             let mut tagged: &[u8] = &[];
             if let Some(need) = self.header_len {
-                let more = left > payload && room > len + overhead || more && room > len;
+                let more = left > payload && room > len + overhead || offer.more && room > len;
                 let header = flow.wrote_framed(now, Bytes::new(len), more);
                 let n = header.len().min(usize::from(need));
                 tag[..n].copy_from_slice(&header[..n]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A session over a carrier, for programs that read and write.
 mod background;
+mod inner;
 mod link;
 
 use crate::carrier::Carrier;
