@@ -49,8 +49,9 @@ pub(crate) struct Transmissions {
 
 /// Up to so many packets of a reading each have a record of their own: at 5 ms, 1.2 Gbit/s.
 const SINGLE: u32 = 512;
-/// What is more becomes about so many records. To tell of one takes 16 ns.
-const RECORDS: u32 = 256;
+/// What is more becomes about so many records: twice as many as the acknowledgements that the kernel
+/// remembers.
+const RECORDS: u32 = 64;
 
 /// Packets that left together. The record has the number of the last one. So all parts of it have
 /// different numbers, and none is above the number that the algorithm was told.

@@ -90,7 +90,7 @@ pub struct AckSamples {
     pub cwnd: u32,
     /// Acknowledgements in total.
     pub acks: u64,
-    /// The last of them, at most 32, oldest first.
+    /// The last of them, at most 32, oldest first. [`Steered::samples_from`] leaves out some.
     pub last: Vec<AckSample>,
 }
 
@@ -169,12 +169,21 @@ impl Steered {
     /// # Errors
     /// `NotFound`: this socket has never chosen it. Others: `fd` is no socket.
     pub fn samples(&self, fd: RawFd) -> io::Result<AckSamples> {
+        self.samples_from(fd, 0)
+    }
+
+    /// As [`Steered::samples`], from the acknowledgement with number `from` on, of all since the
+    /// socket chose the control. The first has number 0.
+    ///
+    /// # Errors
+    /// As [`Steered::samples`].
+    pub fn samples_from(&self, fd: RawFd, from: u64) -> io::Result<AckSamples> {
         let mut feed = Feed::default();
         match &self.way {
             Way::Maps { feed: map, .. } => element(LOOKUP, map, fd, &mut feed, LOCKED)?,
             Way::Door => door::read(fd, &mut feed)?,
         }
-        let known = feed.acks.min(SAMPLES as u64);
+        let first = feed.acks.saturating_sub(SAMPLES as u64).max(from);
         let sample = |n: u64| {
             let s = feed.samples[n as usize % SAMPLES];
             AckSample {
@@ -188,7 +197,7 @@ impl Steered {
         Ok(AckSamples {
             cwnd: feed.cwnd,
             acks: feed.acks,
-            last: (feed.acks - known..feed.acks).map(sample).collect(),
+            last: (first..feed.acks).map(sample).collect(),
         })
     }
 }

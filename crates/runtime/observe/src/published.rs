@@ -6,7 +6,7 @@ use crate::events::Sink;
 use crate::groups::{self, GroupId, GroupTotals};
 use crate::segment::Segment;
 use crate::share::client_of;
-use crate::status::{Identity, Slot, State, Status};
+use crate::status::{Change, Identity, Slot, State, Status};
 use crate::trace::{self, TraceEntry};
 use alcc_cc::Log;
 use alcc_flow::{Counters, OverTcp, TcpProgress};
@@ -24,7 +24,6 @@ pub struct Published {
     gate_closed: u64,
     retransmits: u64,
     acked: u64,
-    last: Option<Status>,
 }
 
 struct To {
@@ -187,7 +186,7 @@ impl Published {
                 self.left(at, tcp);
             }
         }
-        (self.retransmits, self.acked, self.last) = (tcp.retransmits, tcp.acked, Some(status));
+        (self.retransmits, self.acked) = (tcp.retransmits, tcp.acked);
     }
 
     /// Somebody follows the readings.
@@ -207,40 +206,18 @@ impl Published {
     }
 
     /// Plain TCP from now on, or under control again.
-    pub fn state(&mut self, now: Time, state: State, applied: u64) {
-        let none = Status {
-            state,
-            resting: true,
-            generation: applied,
-            updated: now,
-            cwnd: 0,
-            ssthresh: None,
-            mss: Bytes::ZERO,
-            window: None,
-            in_flight: Bytes::ZERO,
-            rtt: Span::ZERO,
-            smoothed: Span::ZERO,
-            min_rtt: Span::ZERO,
-            pacing: None,
-            delivery: Rate::ZERO,
-            bytes: self.bytes,
-            bypassed: self.bypassed,
-            gate_closed: self.gate_closed,
-            retransmits: self.retransmits,
-        };
-        let status = Status {
+    pub fn state(&self, now: Time, state: State, applied: u64) {
+        let change = Change {
             state,
             generation: applied,
             updated: now,
             bytes: self.bytes,
             bypassed: self.bypassed,
             gate_closed: self.gate_closed,
-            ..self.last.unwrap_or(none)
         };
         if let Some(slot) = self.to.as_ref().and_then(|to| to.slot.as_ref()) {
-            slot.update(&status);
+            slot.change(&change);
         }
-        self.last = Some(status);
     }
 
     /// The connection is over: its place is free.

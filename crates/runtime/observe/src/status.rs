@@ -137,6 +137,17 @@ const ALGORITHM: usize = ENFORCEMENT + NAME_LEN;
 const ALGORITHM_LEN: usize = 6;
 const STATUS: usize = ALGORITHM + ALGORITHM_LEN;
 const NUMBERS: usize = 16;
+// The words of a status that change without a reading, and those that may be absent.
+const STATE: usize = STATUS;
+const GENERATION: usize = STATUS + 1;
+const UPDATED: usize = STATUS + 2;
+const SSTHRESH: usize = STATUS + 4;
+const WINDOW: usize = STATUS + 6;
+const PACING: usize = STATUS + 11;
+const BYTES: usize = STATUS + 13;
+const GATE_CLOSED: usize = STATUS + 14;
+/// Of the first word: it rests.
+const RESTING: u64 = 1;
 /// The words that name a connection: both ends, and what controls it.
 pub(crate) const NAMED_LEN: usize = STATUS - LOCAL;
 /// The first of them, which name both ends.
@@ -201,6 +212,10 @@ impl Slot {
             put_text(&w[ENFORCEMENT..][..NAME_LEN], &who.enforcement);
             put_text(&w[ALGORITHM..][..ALGORITHM_LEN], &who.algorithm);
             w[STATUS..].iter().for_each(|word| set(word, 0));
+            set(&w[STATE], RESTING);
+            for absent in [SSTHRESH, WINDOW, PACING] {
+                set(&w[absent], u64::MAX);
+            }
         });
     }
 
@@ -219,14 +234,9 @@ impl Slot {
             return;
         }
         let limit = |value: Option<u64>| value.unwrap_or(u64::MAX);
-        let state = match now.state {
-            State::Controlled => 0,
-            State::Off => 1,
-            State::Failed => 2,
-        };
         map::publish(self.words(), |w| {
             let values: [u64; NUMBERS] = [
-                state << 1 | u64::from(now.resting),
+                now.state.word() | u64::from(now.resting),
                 now.generation,
                 now.updated.as_nanos(),
                 now.cwnd,
@@ -246,6 +256,45 @@ impl Slot {
             let values = values.into_iter().chain(now.bypassed.words());
             w[STATUS..].iter().zip(values).for_each(|(w, v)| set(w, v));
         });
+    }
+
+    /// What the connection is to us, and what has passed. The last reading stays as it is.
+    pub(crate) fn change(&self, now: &Change) {
+        if !self.is_ours() {
+            return;
+        }
+        map::publish(self.words(), |w| {
+            let resting = w[STATE].load(Ordering::Relaxed) & RESTING;
+            set(&w[STATE], now.state.word() | resting);
+            set(&w[GENERATION], now.generation);
+            set(&w[UPDATED], now.updated.as_nanos());
+            set(&w[BYTES], now.bytes);
+            set(&w[GATE_CLOSED], now.gate_closed);
+            let bypassed = now.bypassed.words();
+            (w[BYPASSED..].iter().zip(bypassed)).for_each(|(w, v)| set(w, v));
+        });
+    }
+}
+
+/// What of a [`Status`] changes without a reading.
+pub(crate) struct Change {
+    pub(crate) state: State,
+    pub(crate) generation: u64,
+    pub(crate) updated: Time,
+    pub(crate) bytes: u64,
+    pub(crate) bypassed: ByReason,
+    pub(crate) gate_closed: u64,
+}
+
+impl State {
+    /// Its bits of the first word.
+    fn word(self) -> u64 {
+        let number = match self {
+            Self::Controlled => 0,
+            Self::Off => 1,
+            Self::Failed => 2,
+        };
+        number << 1
     }
 }
 
@@ -393,7 +442,7 @@ fn record(w: &[u64; FIELDS]) -> Option<StatusRecord> {
                 1 => State::Off,
                 _ => State::Failed,
             },
-            resting: s[0] & 1 == 1,
+            resting: s[0] & RESTING != 0,
             generation: s[1],
             updated: Time::from_nanos(s[2]),
             cwnd: s[3],
@@ -462,6 +511,9 @@ pub(crate) mod tests {
         let scratch = Scratch::new();
         let (ours, theirs) = (Arc::new(scratch.create()), scratch.open());
         let slot = Slot::take(&ours, &who(1)).unwrap();
+        let new = theirs.connections()[0].now;
+        assert_eq!((new.ssthresh, new.window, new.pacing), (None, None, None));
+        assert_eq!(new.word(), "idle", "nothing has been read");
         slot.update(&status());
         let expected = StatusRecord {
             who: who(1),
@@ -469,6 +521,25 @@ pub(crate) mod tests {
         };
         assert_eq!(theirs.connections(), std::slice::from_ref(&expected));
         assert_eq!(expected.now.queueing(), Span::from_millis(10));
+        let change = Change {
+            state: State::Failed,
+            generation: 4,
+            updated: Time::from_millis(10),
+            bytes: 2 << 40,
+            bypassed: ByReason::of(crate::Bypass::NoWakeup, 18),
+            gate_closed: 13,
+        };
+        slot.change(&change);
+        let changed = Status {
+            state: change.state,
+            generation: change.generation,
+            updated: change.updated,
+            bytes: change.bytes,
+            bypassed: change.bypassed,
+            gate_closed: change.gate_closed,
+            ..status()
+        };
+        assert_eq!(theirs.connections()[0].now, changed);
         slot.algorithm("copa");
         assert_eq!(theirs.connections()[0].who.algorithm, "copa");
         drop(slot);

@@ -79,6 +79,8 @@ impl Epoll {
         self.registrations.retain(|r| (r.epfd, r.fd) != (epfd, fd));
         if let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL) {
             self.known = true;
+            // There is hardly ever a second one.
+            self.registrations.reserve_exact(1);
             self.registrations.push(Registration {
                 epfd,
                 fd,

@@ -5,7 +5,7 @@
 use crate::kernel;
 use crate::plane::ControlPlane;
 use crate::saved_options::SavedOptions;
-use crate::steering::{self, Steering};
+use crate::steering::{self, Steering, Told};
 use crate::triple::{Deployment, Enforcement};
 use crate::unsent_limit::UnsentLimit;
 use alcc_cc::{Controller, Spec, SpecError};
@@ -274,7 +274,7 @@ impl Controlled {
         self.publish_state();
     }
 
-    fn publish_state(&mut self) {
+    fn publish_state(&self) {
         let state = match self.mode {
             Mode::Off => State::Off,
             Mode::Failed => State::Failed,
@@ -360,16 +360,31 @@ impl Controlled {
         self.start(fd, tcp, first.as_ref());
     }
 
+    /// What the kernel tells of the socket behind a descriptor, which may be another's by now.
+    /// `None`: nothing.
+    pub(crate) fn look(&mut self, fd: RawFd) -> Option<Told> {
+        let last = self.flow.last_sample()?;
+        let steering = self.steering.as_mut()?;
+        steering.look(&self.plane.maps, fd, last).ok()
+    }
+
     /// Reads the kernel's counters and lets the algorithm act on them. `within`: a write may be
-    /// under way, of which the kernel knows already.
-    pub(crate) fn read(&mut self, fd: RawFd, now: Time, within: bool, log: &mut Option<Log>) {
+    /// under way, of which the kernel knows already. `told`: as [`Controlled::look`] has seen it just
+    /// before.
+    pub(crate) fn read(
+        &mut self,
+        fd: RawFd,
+        now: Time,
+        within: bool,
+        told: Option<Told>,
+        log: &mut Option<Log>,
+    ) {
         // Before the counters, which then are the newer ones.
-        let samples = match &mut self.steering {
-            Some(steering) => match steering.samples(&self.plane.maps, fd) {
-                Ok(samples) => samples,
-                Err(_) => return self.release(Some(fd), Mode::Released),
-            },
-            None => Vec::new(),
+        let told = told.filter(|told| told.fd == fd).or_else(|| self.look(fd));
+        let samples = match (&mut self.steering, told) {
+            (Some(steering), Some(told)) => steering.take_samples(told),
+            (Some(_), None) => return self.release(Some(fd), Mode::Released),
+            (None, _) => Vec::new(),
         };
         let Some(mut reading) = kernel::read(fd) else {
             self.release(Some(fd), Mode::Released);
@@ -462,7 +477,7 @@ impl Controlled {
         let by_window = || Rate::of(window, tcp.smoothed_rtt);
         let rate = limit.rate.unwrap_or_else(by_window);
         self.unsent_limit.follow(fd, rate);
-        if steering.set(fd, now, limit, tcp.unsent).is_err() {
+        if steering.set(fd, now, limit, tcp).is_err() {
             self.release(Some(fd), Mode::Released);
         }
     }

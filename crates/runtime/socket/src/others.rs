@@ -326,7 +326,7 @@ impl Inner {
             return;
         }
         self.control.flow.set_active_flows(active);
-        self.control.read(fd, now, false, log);
+        self.control.read(fd, now, false, None, log);
         if !self.control.is_in_charge() {
             return;
         }

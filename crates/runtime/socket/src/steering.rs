@@ -2,7 +2,7 @@
 //! A socket whose kernel keeps the algorithm's window and rate exactly, by the congestion control
 //! `alcc_window`. The kernel tells of each acknowledgement.
 use crate::kernel;
-use alcc_flow::{AckSample, Limit};
+use alcc_flow::{AckSample, Limit, TcpProgress};
 use alcc_sys::{AckSamples, Before, Steered};
 use alcc_units::{Bytes, Span, Time};
 use std::io;
@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// An unchanged limit is repeated this often: the kernel gives a socket back after 0.5 s of
 /// acknowledgements without an answer.
 const REPEAT: Span = Span::from_millis(100);
+/// A rate that differs by less than this part waits until then. No algorithm makes such a change on
+/// purpose (Vivace tries 5 % more and less), and it is not worth a system call.
+const NEAR: u64 = 32;
 /// Who was away for longer may have lost the socket for that reason.
 const AWAY: Span = Span::from_millis(300);
 
@@ -99,6 +102,40 @@ impl Maps {
     }
 }
 
+/// What the kernel tells of the socket behind a descriptor.
+pub(crate) struct Told {
+    pub(crate) fd: RawFd,
+    /// It is the socket of the last reading: no other has its last acknowledgement, with the time
+    /// in nanoseconds and three counters. False: that has been forgotten, and the descriptor may be
+    /// another socket's.
+    pub(crate) is_same: bool,
+    acks: u64,
+    fresh: Vec<AckSample>,
+}
+
+impl Told {
+    /// `seen` begins with acknowledgement number `from`, as far as that is remembered. In the socket
+    /// of the last reading this one is `last`, and the others are new.
+    fn of(fd: RawFd, seen: AckSamples, from: u64, last: &AckSample) -> Self {
+        let AckSamples {
+            acks,
+            last: mut fresh,
+            ..
+        } = seen;
+        let remembered = fresh.len() as u64 == acks.saturating_sub(from);
+        let is_same = remembered && fresh.first() == Some(last);
+        if remembered {
+            fresh.drain(..fresh.len().min(1));
+        }
+        Self {
+            fd,
+            is_same,
+            acks,
+            fresh,
+        }
+    }
+}
+
 /// One socket in the kernel's maps.
 pub(crate) struct Steering {
     maps: Open,
@@ -126,32 +163,36 @@ impl Steering {
         Ok((steering, first))
     }
 
-    /// The acknowledgements since the last call. At most 32 of them; the counters of the oldest
-    /// cover those before.
+    /// What the kernel tells of the socket behind `fd`. `last` is the last acknowledgement that was
+    /// taken.
     #[inline(never)]
-    pub(crate) fn samples(&mut self, maps: &Maps, fd: RawFd) -> io::Result<Vec<AckSample>> {
-        let seen = self.maps.samples(fd).or_else(|_| {
+    pub(crate) fn look(&mut self, maps: &Maps, fd: RawFd, last: &AckSample) -> io::Result<Told> {
+        // With the last one again: where it is still remembered, this is the same socket.
+        let from = self.acks.saturating_sub(1);
+        let seen = self.maps.samples_from(fd, from).or_else(|_| {
             self.maps = maps.reopen(&self.maps)?;
-            self.maps.samples(fd)
+            self.maps.samples_from(fd, from)
         });
-        let AckSamples { acks, mut last, .. } = seen?;
-        let fresh = acks.saturating_sub(self.acks);
-        let known = last.len().saturating_sub(fresh.min(32) as usize);
-        self.acks = acks;
-        last.drain(..known);
-        Ok(last)
+        Ok(Told::of(fd, seen?, from, last))
     }
 
-    /// The limit holds from now on. `unsent` waits in the kernel.
+    /// The acknowledgements since the last call. At most 32 of them; the counters of the oldest
+    /// cover those before.
+    pub(crate) fn take_samples(&mut self, told: Told) -> Vec<AckSample> {
+        self.acks = told.acks;
+        told.fresh
+    }
+
+    /// The limit holds from now on. `tcp` is of the last reading.
     #[inline(never)]
     pub(crate) fn set(
         &mut self,
         fd: RawFd,
         now: Time,
         limit: Limit,
-        unsent: Bytes,
+        tcp: &TcpProgress,
     ) -> io::Result<()> {
-        if limit == self.limit && now.since(self.set_at) < REPEAT {
+        if self.is_in_force(&limit) && now.since(self.set_at) < REPEAT {
             return Ok(());
         }
         self.beat = self.beat.wrapping_add(1);
@@ -160,14 +201,23 @@ impl Steering {
             (Some(a), Some(b)) => a.wrapping_sub(b).cast_signed() > 0,
             (a, b) => a.is_none() && b.is_some(),
         };
-        let raised = limit.window > self.limit.window
-            || later(limit.until, self.limit.until)
-            || limit.rate > self.limit.rate;
+        // A higher rate lets nothing out: the pause after the last packet was fixed by the old one.
+        let raised = limit.window > self.limit.window || later(limit.until, self.limit.until);
         (self.limit, self.set_at) = (limit, now);
-        if raised && unsent > Bytes::ZERO {
+        // What waits for something else is not let out by it.
+        if raised && tcp.window_full && tcp.unsent > Bytes::ZERO {
             Steered::kick(fd);
         }
         Ok(())
+    }
+
+    /// The kernel keeps this limit, or one with nearly this rate.
+    fn is_in_force(&self, limit: &Limit) -> bool {
+        let near = match (limit.rate, self.limit.rate) {
+            (Some(a), Some(b)) => a.as_bps().abs_diff(b.as_bps()) <= b.as_bps() / NEAR,
+            (a, b) => a == b,
+        };
+        near && (limit.window, limit.until) == (self.limit.window, self.limit.until)
     }
 
     /// Without a word from us for so long the kernel may have given the socket back.
@@ -179,4 +229,49 @@ impl Steering {
 /// The socket still runs the control.
 pub(crate) fn holds(fd: RawFd) -> bool {
     kernel::under(fd).as_deref() == Some(alcc_sys::WINDOW_CONTROL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The acknowledgement with this number, of a socket that had its first at `start`.
+    fn ack(start: u64, number: u64) -> AckSample {
+        AckSample {
+            at: Time::from_nanos(start + 1000 * number),
+            rtt: Some(Span::from_millis(40)),
+            delivered: number as u32,
+            lost: 0,
+            in_flight: 10,
+        }
+    }
+
+    /// What is told of that socket after `acks` acknowledgements, to who has taken `taken` of the
+    /// socket that began at zero: whether it is the same, and the numbers of what is new.
+    fn told(start: u64, acks: u64, taken: u64) -> (bool, Vec<u64>) {
+        let from = taken - 1;
+        let first = acks.saturating_sub(32).max(from);
+        let seen = AckSamples {
+            cwnd: 10,
+            acks,
+            last: (first..acks).map(|number| ack(start, number)).collect(),
+        };
+        let told = Told::of(3, seen, from, &ack(0, from));
+        let fresh = told.fresh.iter().map(|sample| sample.delivered.into());
+        (told.is_same, fresh.collect())
+    }
+
+    #[test]
+    fn the_last_acknowledgement_says_whose_the_others_are() {
+        assert_eq!(told(0, 50, 50), (true, vec![]));
+        assert_eq!(told(0, 55, 50), (true, (50..55).collect()));
+        assert_eq!(told(0, 81, 50), (true, (50..81).collect()));
+        // It is forgotten: somebody has to be asked.
+        assert_eq!(told(0, 82, 50), (false, (50..82).collect()));
+        assert_eq!(told(0, 900, 50), (false, (868..900).collect()));
+        // Another socket, whatever it has had.
+        for acks in [1, 49, 50, 55, 81, 900] {
+            assert!(!told(7, acks, 50).0, "{acks}");
+        }
+    }
 }

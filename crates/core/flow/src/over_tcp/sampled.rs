@@ -70,7 +70,10 @@ impl OverTcp {
         self.read_at = now;
         self.unread = false;
         self.feed.run_timer();
-        if drained && let Some(transmissions) = &mut self.transmissions {
+        // Who rests is not read again.
+        if (drained || self.is_idle())
+            && let Some(transmissions) = &mut self.transmissions
+        {
             transmissions.clear();
             self.feed.release_memory();
         }
@@ -79,6 +82,12 @@ impl OverTcp {
     /// More is acknowledged than at the last reading.
     pub fn has_advanced(&self, tcp: &TcpProgress) -> bool {
         tcp.acked > self.seen.acked
+    }
+
+    /// The last acknowledgement that was passed to [`OverTcp::progress_sampled`], or the first sample;
+    /// `None` without [`OverTcp::use_samples`].
+    pub fn last_sample(&self) -> Option<&AckSample> {
+        self.transmissions.as_ref().map(|t| t.last())
     }
 
     pub(super) fn bytes_under_way(&self) -> Bytes {

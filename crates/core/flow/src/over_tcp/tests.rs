@@ -406,7 +406,7 @@ fn a_reading_of_a_fast_path_costs_few_records_and_loses_no_packet() {
         let heard = readings_of(burst, acks);
         assert!(heard.sent > 20 * 30_000, "{} packets", heard.sent);
         // And one each for an acknowledgement's beginning, its end and the packet it measured.
-        let most = 20 * (256 + 3 * 33);
+        let most = 20 * (64 + 3 * 33);
         assert!(heard.sent_records <= most, "{} records", heard.sent_records);
         assert!(
             heard.acked_records <= most,

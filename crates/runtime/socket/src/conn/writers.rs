@@ -68,6 +68,8 @@ impl Writers {
         if self.calls.iter().any(left) && !kernel::on_alternate_stack() {
             self.calls.retain(|c| !left(c));
         }
+        // There is hardly ever a second one.
+        self.calls.reserve_exact(1);
         self.calls.push(call);
     }
 

@@ -260,7 +260,7 @@ impl Visit for Connection {
             runtime.plane.visit();
             inner.control.flow.set_active_flows(active);
             if let Some(fd) = inner.raw() {
-                inner.control.read(fd, now, false, log);
+                inner.control.read(fd, now, false, None, log);
             }
         });
         if inner.queue.len() > 0 && !inner.is_blocked() && inner.error.is_none() {
