@@ -26,7 +26,7 @@ const NEARLY_EMPTY: u64 = 10;
 /// Pacing credit, within two to ten packets.
 const BURST: Span = Span::from_millis(1);
 /// A record of at most so many segments has a step for each, a longer one this many steps. A
-/// reading at 70 Gbit/s has 40,000 segments in some 256 records.
+/// reading at 70 Gbit/s has 40,000 segments in some 64 records.
 const EACH_SEGMENT: u64 = 64;
 const STEPS: u64 = 8;
 /// Bunching of ACKs is remembered for so long.
