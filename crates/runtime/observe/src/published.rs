@@ -11,7 +11,7 @@ use crate::trace::{self, TraceEntry};
 use alcc_cc::Log;
 use alcc_flow::{Counters, OverTcp, TcpProgress};
 use alcc_sys::Reading;
-use alcc_units::{Bytes, Rate, Span, Time};
+use alcc_units::{Bytes, Rate, Time};
 use std::sync::Arc;
 
 /// The published status of one connection. The default is one that nobody sees.
