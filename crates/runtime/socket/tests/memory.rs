@@ -153,7 +153,8 @@ impl Transfer {
 
     fn read(&mut self) {
         let mut samples = Vec::new();
-        while let Some((at, left)) = self.arrivals.pop_front_if(|(at, _)| *at <= self.now) {
+        while let Some(&(at, left)) = self.arrivals.front().filter(|(at, _)| *at <= self.now) {
+            self.arrivals.pop_front();
             self.tcp.acked += MSS;
             if let Some(told) = &mut self.told {
                 told.at = at;
