@@ -58,7 +58,7 @@ struct Vegas {
     /// The window was what limited the sender.
     used: bool,
     /// The packet that ended the last round: it has had its effect.
-    decided: Pn,
+    decided: Option<Pn>,
 }
 
 fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
@@ -125,7 +125,7 @@ impl Growth for Vegas {
         if self.repairing || packet.pn <= self.round_end {
             return;
         }
-        self.decided = packet.pn;
+        self.decided = Some(packet.pn);
         let n = if self.used {
             segments(packet.len, w.mss)
         } else {
@@ -138,7 +138,7 @@ impl Growth for Vegas {
     }
 
     fn grow(&mut self, _cx: &mut Cx<'_>, w: &mut Window, packet: &Packet, segments: f64) {
-        if packet.pn != self.decided {
+        if self.decided != Some(packet.pn) {
             w.slow_start(segments);
         }
     }
@@ -198,6 +198,25 @@ mod tests {
         (0..samples).for_each(|_| c.sample(Span::from_millis(rtt)));
         c.end_round(&mut w, 1.0);
         (w.cwnd, w.ssthresh)
+    }
+
+    /// A host may number its packets from 0. The first one is in slow start as all others are.
+    #[test]
+    fn the_first_packet_makes_the_window_grow() {
+        let mut b = Bench::of("vegas");
+        for pn in 0..3 {
+            let sent_at = b.now - b.rtt;
+            let packet = Packet {
+                pn,
+                ..b.packet(sent_at, Some(b.rtt))
+            };
+            let limited = crate::LimitedBy {
+                window: true,
+                ..crate::LimitedBy::default()
+            };
+            b.ack_batch(&[packet], limited);
+        }
+        assert_eq!(b.window(), 13.0);
     }
 
     #[test]
