@@ -23,6 +23,9 @@ public final class Copa extends Controller {
     private static final double DRAIN_GAIN = 0.75;
     private static final long NEARLY_EMPTY = 10;
     private static final long BURST = 1_000_000;
+    /** A record of at most so many segments has a step for each, a longer one has {@link #STEPS}. */
+    private static final long EACH_SEGMENT = 64;
+    private static final long STEPS = 8;
     /** Queueing up to this is none. */
     private static final long FLOOR = 500_000;
 
@@ -139,12 +142,13 @@ public final class Copa extends Controller {
         overloadTo = to;
     }
 
-    private void step(long now, boolean mayGrow) {
+    /** For {@code n} segments, between which the window is not looked at again. */
+    private void step(long now, long n, boolean mayGrow) {
         updated = true;
         double wanted = 1 / delta;
         boolean up = queue() <= wanted + SLACK * wanted;
         if (slowStart && up) {
-            window += mayGrow ? 1 : 0;
+            window += mayGrow ? n : 0;
             return;
         }
         if (slowStart) {
@@ -158,9 +162,9 @@ public final class Copa extends Controller {
         }
         double room = delta * window;
         velocity = Math.min(velocity, Math.max(room, 1));
-        double step = velocity / room;
+        double step = n * (velocity / room);
         if (!up && queue() > OVERLOAD / delta) {
-            step = Math.max(step, Math.min(DRAIN_STEP, window - drainedTo(now)));
+            step = Math.max(step, Math.min(n * DRAIN_STEP, window - drainedTo(now)));
         }
         if (!up) {
             window = Math.max(window - step, MIN_WINDOW);
@@ -229,8 +233,10 @@ public final class Copa extends Controller {
             if (smoothed <= 0 || drain(now, batch.sentAt(i))) {
                 continue;
             }
-            for (long n = Parts.segments(batch.length(i), mss); n > 0; n--) {
-                step(now, mayGrow);
+            long n = Parts.segments(batch.length(i), mss);
+            long steps = n > EACH_SEGMENT ? STEPS : n;
+            for (long k = 0; k < steps; k++) {
+                step(now, (k + 1) * n / steps - k * n / steps, mayGrow);
             }
         }
     }
