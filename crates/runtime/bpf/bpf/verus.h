@@ -192,6 +192,8 @@ PURE_CALL int verus_acked(struct verus *v, const struct verus_ack *a)
 	if (!v || !a)
 		return 0;
 	rtt = a->rtt < MAX_RTT ? a->rtt : 0;
+	if (v->first < 65535)
+		v->first += a->acked < 65535 ? a->acked : 65535;
 	label = verus_label_at(v, a->sent_at);
 	v->heard = a->now;
 	v->used = a->in_flight;

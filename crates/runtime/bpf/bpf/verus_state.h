@@ -59,6 +59,7 @@ struct verus {
 	__u32 forget_from; /* slots to forget at the next fit; 0: none */
 	__u32 in_flight; /* packets */
 	__u32 used; /* packets in flight before the last acknowledgement */
+	__u32 first; /* packets acknowledged, until more than the largest label were */
 	/* For the BPF program: the stack's counter at the last acknowledgement. */
 	__u32 lost;
 	struct drains drains;
@@ -150,6 +151,10 @@ PURE_CALL int verus_note(struct verus *v, __u64 now)
 	return 0;
 }
 
+/*
+ * Before anything was heard no label was noted. What left then left in a row: so many were in flight after a packet as
+ * were acknowledged with it.
+ */
 PURE __u32 verus_label_at(const struct verus *v, __u64 sent_at)
 {
 	__u64 slot = sent_at >> VERUS_SLOT;
@@ -160,6 +165,8 @@ PURE __u32 verus_label_at(const struct verus *v, __u64 sent_at)
 	if (v->slot - slot >= VERUS_LABELS)
 		slot = v->slot + 1;
 	label = v->labels[slot & (VERUS_LABELS - 1)];
+	if (!label)
+		label = v->first < verus_packets(v) ? v->first : verus_packets(v);
 	return label ? label : 1;
 }
 
