@@ -2,18 +2,22 @@
 //! Algorithms that hear of losses and timeouts: the host sends the packets itself, over a short
 //! queue, with losses by chance and an outage.
 use super::START;
-use super::recorder::{Recorder, lines};
+use super::recorder::{Host, Recorder, lines};
 use alcc_flow::rules::LINUX;
 use alcc_flow::{Ack, Receiver, Sender, Transmit};
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::collections::VecDeque;
 
 /// Algorithms with the seeds of their links.
-pub(super) const CASES: [(&str, u64); 4] = [
+pub(super) const CASES: [(&str, u64); 8] = [
     ("fixed:window=15", 6),
     ("mdi", 7),
     ("copa", 8),
     ("budget", 9),
+    ("verus", 10),
+    ("bic", 11),
+    ("westwood", 12),
+    ("vegas", 13),
 ];
 
 const LENGTH_MS: u64 = 3000;
@@ -36,7 +40,7 @@ fn due<T>(queue: &mut VecDeque<(Time, T)>, now: Time) -> Option<T> {
 
 /// The flow, in steps of a millisecond.
 pub(super) fn run(spec: &str, seed: u64) -> Vec<String> {
-    let (cc, story) = Recorder::new(spec);
+    let (cc, story) = Recorder::new(spec, Host::Packets);
     let mut sender = Sender::new(Box::new(cc), &LINUX, START, None, seed);
     let mut receiver = Receiver::new(&LINUX);
     let mut rng = Rng::new(seed);

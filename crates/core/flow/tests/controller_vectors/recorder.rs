@@ -3,9 +3,9 @@
 use super::START;
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Packet, Path, RecoveryEnd, Registry,
-    Rto, Sent, Spec, Spurious, Tag,
+    Rto, RttView, Sent, Spec, Spurious, Tag,
 };
-use alcc_units::{Bytes, Span, Time};
+use alcc_units::{Bytes, Rate, Span, Time};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,16 +22,45 @@ pub(super) struct Told {
     answer: String,
 }
 
+/// What the algorithm stands above.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Host {
+    /// A flow above TCP.
+    Stream,
+    /// It sends its packets itself, and numbers them.
+    Packets,
+}
+
+impl Host {
+    pub(super) fn named(name: &str) -> Self {
+        let hosts = [Self::Stream, Self::Packets].into_iter();
+        hosts
+            .into_iter()
+            .find(|host| host.name() == name)
+            .expect("a host")
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Packets => "packets",
+        }
+    }
+}
+
+/// Algorithms that ask the host for what it has measured. The others measure by themselves.
+const ASK: [&str; 5] = ["bic", "copa", "vegas", "verus", "westwood"];
+
 /// Passes everything on and writes it down.
 pub(super) struct Recorder {
     inner: Box<dyn Controller>,
+    host: Host,
+    asks: bool,
+    /// Packets so far.
+    sent: u64,
+    /// What the host has measured, as it was written last.
+    measured: (RttView, Option<Rate>),
     story: Arc<Mutex<Vec<Told>>>,
-}
-
-/// A packet that was not acknowledged: its bytes, its age, its tag.
-fn packet_of(now: Time, packet: &Packet) -> String {
-    let (len, age, tag) = (packet.len.get(), now.since(packet.sent_at), packet.tag.0);
-    format!(",{len},{},{tag}", age.as_nanos())
 }
 
 fn limit(bytes: Bytes) -> i64 {
@@ -44,12 +73,44 @@ fn limit(bytes: Bytes) -> i64 {
 
 impl Recorder {
     /// Around an algorithm of the registry.
-    pub(super) fn new(spec: &str) -> (Self, Arc<Mutex<Vec<Told>>>) {
+    pub(super) fn new(spec: &str, host: Host) -> (Self, Arc<Mutex<Vec<Told>>>) {
         let spec: Spec = spec.parse().expect("a name");
         let inner = Registry::builtin().build(&spec).expect("builtin");
+        let asks = host == Host::Packets && ASK.contains(&spec.name.as_str());
         let story = Arc::default();
         let kept = Arc::clone(&story);
-        (Self { inner, story }, kept)
+        let recorder = Self {
+            inner,
+            host,
+            asks,
+            sent: 0,
+            measured: Default::default(),
+            story,
+        };
+        (recorder, kept)
+    }
+
+    /// A packet: its bytes, its age, a third value, and its number where packets have one.
+    fn packet(&self, now: Time, packet: &Packet, third: u64) -> String {
+        let (len, age) = (packet.len.get(), now.since(packet.sent_at).as_nanos());
+        match self.host {
+            Host::Stream => format!(",{len},{age},{third}"),
+            Host::Packets => format!(",{len},{age},{third},{}", packet.pn),
+        }
+    }
+
+    /// Only where something depends on it.
+    fn note_measured(&mut self, at: Time, rtt: RttView, rate: Option<Rate>) {
+        let measured = (rtt, rate);
+        if !self.asks || measured == self.measured {
+            return;
+        }
+        self.measured = measured;
+        let spans = [rtt.latest, rtt.smoothed, rtt.variance, rtt.min];
+        let [latest, smoothed, variance, min] = spans.map(Span::as_nanos);
+        let rate = rate.map_or(0, Rate::as_bps);
+        let values = format!(",{latest},{smoothed},{variance},{min},{rate}");
+        self.note(at, "host", values);
     }
 
     fn answer(&self) -> String {
@@ -81,9 +142,15 @@ impl Recorder {
         });
     }
 
-    fn note_sent(&self, at: Time, sent: &Sent, tag: Tag) {
+    fn note_sent(&mut self, at: Time, sent: &Sent, tag: Tag) {
         let (len, before) = (sent.len.get(), sent.in_flight_before.get());
-        let (values, answer) = (format!(",{}", tag.0), self.answer());
+        let mut values = format!(",{}", tag.0);
+        if self.host == Host::Packets {
+            assert_eq!(sent.pn, self.sent, "numbers say how many were sent before");
+            write!(values, ",{}", u32::from(sent.app_limited)).expect("a string takes all");
+        }
+        self.sent += 1;
+        let answer = self.answer();
         let mut story = self.story();
         let alike = |last: &&mut Told| {
             let follows = last.length == len && last.before + last.count * len == before;
@@ -127,9 +194,18 @@ impl Controller for Recorder {
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        self.note_measured(cx.now, ack.rtt, ack.rate);
         self.inner.on_ack(cx, ack);
         let by = ack.limited;
-        let flags = [by.window, by.quota, by.pacer, by.app, ack.in_recovery];
+        let advanced = ack.advanced && self.host == Host::Packets;
+        let flags = [
+            by.window,
+            by.quota,
+            by.pacer,
+            by.app,
+            ack.in_recovery,
+            advanced,
+        ];
         let flags: u32 = (flags.iter().enumerate())
             .map(|(i, set)| u32::from(*set) << i)
             .sum();
@@ -140,23 +216,17 @@ impl Controller for Recorder {
             ack.rtt_error.as_nanos()
         );
         for packet in ack.acked {
-            let (age, rtt) = (cx.now.since(packet.sent_at), packet.rtt.unwrap_or_default());
-            write!(
-                event,
-                ",{},{},{}",
-                packet.len.get(),
-                age.as_nanos(),
-                rtt.as_nanos()
-            )
-            .expect("a string takes all");
+            let rtt = packet.rtt.unwrap_or_default();
+            event += &self.packet(cx.now, packet, rtt.as_nanos());
         }
         self.note(cx.now, "ack", event);
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        self.note_measured(cx.now, loss.rtt, self.measured.1);
         self.inner.on_loss(cx, loss);
         let (after, first) = (loss.in_flight.get(), u32::from(loss.new_episode));
-        let lost = loss.lost.iter().map(|packet| packet_of(cx.now, packet));
+        let lost = (loss.lost.iter()).map(|packet| self.packet(cx.now, packet, packet.tag.0));
         let lost: String = lost.collect();
         self.note(cx.now, "loss", format!(",{after},{first}{lost}"));
     }
@@ -168,7 +238,7 @@ impl Controller for Recorder {
             rto.backoff,
             rto.in_flight.get(),
             rto.silence.as_nanos(),
-            packet_of(cx.now, &rto.oldest)
+            self.packet(cx.now, &rto.oldest, rto.oldest.tag.0)
         );
         self.note(cx.now, "rto", event);
     }

@@ -55,21 +55,21 @@ fn rounded(packets: &[Packet]) -> Vec<Packet> {
     packets.iter().map(round).collect()
 }
 
-impl Beside {
-    /// The window; of those that release packets by epochs, the target.
-    fn packets(&self, controller: &dyn Controller) -> f64 {
-        let mut window = (controller.allowance().window.get() / self.mss.get()) as f64;
-        controller.gauges(&mut |name, value| {
-            if name == "window" {
-                window = value.floor();
-            }
-        });
-        window
-    }
+/// The window; of those that release packets by epochs, the target.
+pub(crate) fn packets(controller: &dyn Controller, mss: Bytes) -> f64 {
+    let mut window = (controller.allowance().window.get() / mss.get()) as f64;
+    controller.gauges(&mut |name, value| {
+        if name == "window" {
+            window = value.floor();
+        }
+    });
+    window
+}
 
+impl Beside {
     fn compare(&self) {
-        let theirs = self.packets(&*self.reference);
-        let apart = (self.packets(&*self.ours) - theirs).abs();
+        let theirs = packets(&*self.reference, self.mss);
+        let apart = (packets(&*self.ours, self.mss) - theirs).abs();
         let mut seen = self.seen.lock().unwrap();
         seen.apart = seen.apart.max(apart);
         seen.shares += apart / theirs.max(1.0);

@@ -24,6 +24,8 @@ public class ControllerVectorsTest {
 
     private static Controller controller(String name) {
         switch (name) {
+            case "fixed":
+                return new Fixed(20);
             case "fixed:window=12":
                 return new Fixed(12);
             case "mdi":
@@ -144,8 +146,8 @@ public class ControllerVectorsTest {
             Integer before = answers.get(replay.name);
             answers.put(replay.name, replay.answers + (before == null ? 0 : before));
         }
-        assertEquals(4, packets);
-        assertEquals(6, answers.size());
+        assertTrue(packets + " of packets", packets > 10);
+        assertEquals(7, answers.size());
         assertTrue(answers.toString(), answers.get("mdi") > 1000 && answers.get("budget") > 50);
     }
 
