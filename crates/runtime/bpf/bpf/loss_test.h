@@ -18,6 +18,8 @@
 /* After losses that went on the next one waits so many times as long as this one took. */
 #define LOSS_TEST_PAUSE 8
 #define LOSS_TEST_LONGEST 128
+/* A test that takes longer than 3 s judges by what it has seen. */
+#define LOSS_TEST_PATIENCE 3000000ULL
 
 enum { LOSS_TEST_NOTHING, LOSS_TEST_OF_CONGESTION, LOSS_TEST_OF_PATH };
 
@@ -25,6 +27,7 @@ struct loss_test {
 	__u64 rate; /* 2^-31 */
 	__u64 not_before;
 	__u64 since; /* only packets sent since then count; 0: no test is under way */
+	__u32 all; /* it lasts for so many packets */
 	__u32 left; /* so many packets more */
 	__u32 few; /* with more losses than that they go on as before */
 	__u32 lost;
@@ -63,6 +66,7 @@ PURE void loss_test_begin(struct loss_test *t, __u64 now)
 		packets = LOSS_TEST_LEAST;
 		t->few = LOSS_TEST_LEAST / LOSS_TEST_EXPECTED * LOSS_TEST_FEW * share >> 31;
 	}
+	t->all = packets;
 	t->left = packets;
 	t->lost = 0;
 	t->since = now;
@@ -70,20 +74,24 @@ PURE void loss_test_begin(struct loss_test *t, __u64 now)
 
 PURE int loss_test_count(struct loss_test *t, __u64 now, __u64 sent_at, __u32 packets, __u32 lost)
 {
-	int found;
+	__u64 seen;
+	int late, found;
 
 	if (!t->since || sent_at < t->since)
 		return LOSS_TEST_NOTHING;
 	t->left = t->left > packets ? t->left - packets : 0;
 	t->lost += lost;
-	if (t->lost > t->few) {
+	late = now - t->since > LOSS_TEST_PATIENCE;
+	/* How many of the packets are back, all of them unless it is late. */
+	seen = late ? t->all - t->left : t->all;
+	if ((__u64)t->lost * t->all > t->few * seen) {
 		__u32 pause = t->pause ? t->pause : LOSS_TEST_PAUSE;
 
 		t->not_before = now + (now - t->since) * pause;
 		t->pause = pause < LOSS_TEST_LONGEST ? 2 * pause : LOSS_TEST_LONGEST;
 		t->part = t->part < 2 ? t->part + 1 : 0;
 		found = LOSS_TEST_OF_PATH;
-	} else if (!t->left) {
+	} else if (late || !t->left) {
 		t->pause = LOSS_TEST_PAUSE;
 		found = LOSS_TEST_OF_CONGESTION;
 	} else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::LossRate;
-use alcc_units::Time;
+use alcc_units::{Span, Time};
 
 /// A test is due from this share of lost packets on.
 const SHARE: f64 = 0.004;
@@ -19,6 +19,9 @@ const PARTS: [f64; 3] = [1.0, 0.9, 0.8];
 /// twice as long with each in turn.
 const PAUSE: u64 = 8;
 const LONGEST: u64 = 128;
+/// A test that takes longer ends with what it has seen. Among others, who is slow would keep less
+/// than a share for half a minute.
+const PATIENCE: Span = Span::from_secs(3);
 
 /// What a test found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +43,7 @@ pub struct LossTest {
     pause: u64,
     /// Which of `PARTS`.
     part: usize,
+    patience: Span,
     running: Option<Running>,
 }
 
@@ -47,7 +51,8 @@ pub struct LossTest {
 struct Running {
     /// Only packets sent since then count.
     since: Time,
-    /// Packets that it still lasts.
+    /// Packets that it lasts, and those of them that are still to come.
+    all: f64,
     left: f64,
     /// With more losses than that they go on as before.
     few: f64,
@@ -56,12 +61,15 @@ struct Running {
 
 impl Default for LossTest {
     fn default() -> Self {
-        Self::beyond(SHARE)
+        Self {
+            patience: PATIENCE,
+            ..Self::beyond(SHARE)
+        }
     }
 }
 
 impl LossTest {
-    /// A test is due from this share of lost packets on.
+    /// A test is due from this share of lost packets on, and takes as long as it needs.
     pub fn beyond(share: f64) -> Self {
         Self {
             rate: LossRate::over(MEMORY),
@@ -69,6 +77,7 @@ impl LossTest {
             not_before: Time::ZERO,
             pause: PAUSE,
             part: 0,
+            patience: Span::MAX,
             running: None,
         }
     }
@@ -113,6 +122,7 @@ impl LossTest {
         let packets = (EXPECTED / share).max(LEAST);
         self.running = Some(Running {
             since: now,
+            all: packets,
             left: packets,
             few: (LEAST * share / EXPECTED).max(1.0) * FEW,
             lost: 0.0,
@@ -123,12 +133,15 @@ impl LossTest {
         let test = self.running.as_mut().filter(|test| sent_at >= test.since)?;
         test.left -= packets;
         test.lost += lost;
-        let found = if test.lost > test.few {
+        let late = now.since(test.since) > self.patience;
+        let seen = (1.0 - test.left / test.all).min(1.0);
+        let few = test.few * if late { seen } else { 1.0 };
+        let found = if test.lost > few {
             self.not_before = now + now.since(test.since) * self.pause;
             self.pause = (self.pause * 2).min(LONGEST);
             self.part = (self.part + 1) % PARTS.len();
             Losses::OfPath
-        } else if test.left <= 0.0 {
+        } else if late || test.left <= 0.0 {
             self.pause = PAUSE;
             Losses::OfCongestion
         } else {
@@ -201,6 +214,28 @@ mod tests {
         let (found, after) = run(&mut test, 3, || false);
         assert_eq!((found, after), (Losses::OfCongestion, 413));
         assert!(!test.is_due(MS(1000)));
+    }
+
+    #[test]
+    fn after_three_seconds_a_test_judges_by_what_it_has_seen() {
+        // 1.9 %, so 414 packets, of which one comes each 20 ms: 150 of them in 3 s.
+        for (lost, want) in [(0, Losses::OfCongestion), (1, Losses::OfPath)] {
+            let mut test = LossTest::default();
+            (0..10).for_each(|_| {
+                test.lost(MS(1), MS(1), 1.0);
+            });
+            test.begin(MS(2));
+            let found = (1..).find_map(|n| {
+                let now = MS(2 + 20 * n);
+                let packet = if n <= lost {
+                    test.lost(now, now, 1.0)
+                } else {
+                    test.delivered(now, now, 1.0)
+                };
+                packet.map(|found| (found, n))
+            });
+            assert_eq!(found, Some((want, 151)), "{lost} lost");
+        }
     }
 
     #[test]
