@@ -27,7 +27,6 @@ struct competition {
 	__u64 cut_at; /* 0: no loss since it began */
 	__u32 kept; /* drains in turn that left the queue as it was */
 	__u32 rate; /* the mean from drain to drain, each counting half of the one after it */
-	__u32 best; /* the largest of these since the first of them */
 	__u32 delivered; /* packets since the last drain */
 };
 
@@ -83,17 +82,14 @@ PURE_CALL int competition_drained(struct competition *c, const struct drains *d,
 	competition_measure(c, now);
 	if (!delay || !competition_shows(c, d, delay)) {
 		c->kept = 0;
-		c->best = 0;
 		c->window = 0;
 		return 0;
 	}
 	if (c->kept < COMPETITION_DRAINS)
 		c->kept++;
-	if (c->best < c->rate)
-		c->best = c->rate;
 	if (c->kept < COMPETITION_DRAINS || c->window)
 		return 0;
-	in_flight = packets_in(c->best, (__u64)d->base + d->left);
+	in_flight = packets_in(c->rate, (__u64)d->base + d->left);
 	c->window = in_flight > product ? in_flight : product;
 	if (c->window > MAX_CWND)
 		c->window = MAX_CWND;

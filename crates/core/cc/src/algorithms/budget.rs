@@ -48,7 +48,7 @@
 //! | while it competes | a packet more per RTT, after a first loss one more for each second since the last cut, at most 8 in all; 0.7 after a loss as Cubic, a drain every 12 s; over when one leaves less than 0.3 | docs/budget.md |
 //! | share of losses, over 512 packets, that is tested | 0.4 %: three | docs/budget.md |
 //! | in flight during a test | what is delivered in the smallest RTT; 0.9, 0.8 of it after one that found the path | docs/budget.md |
-//! | a test ends | when 8 losses would have been expected; with at most 2 they were of congestion | Poisson: 1.4 % wrong |
+//! | a test ends | when 8 losses would have been expected, or after 3 s; with at most a quarter they were of congestion | Poisson: 1.4 % wrong |
 //! | after losses of congestion the window returns by | a packet or 2 % per RTT | docs/budget.md |
 //! | after losses of the path the next test waits | 8 times as long as it took, twice as long with each in turn, at most 128 times | docs/budget.md |
 //!

@@ -36,8 +36,6 @@ pub(super) struct Competition {
     kept: u32,
     /// Packets per second: the mean from drain to drain, each counting half of the one after it.
     rate: f64,
-    /// The largest of these since the first of them. Others have taken since then what is missing.
-    best: f64,
     /// Packets since the last drain.
     delivered: f64,
     drained_at: Time,
@@ -97,15 +95,14 @@ impl Competition {
             AS_IT_WAS
         };
         if lost || !shown || left <= before * part {
-            (self.kept, self.best) = (0, 0.0);
+            self.kept = 0;
             return self.window.take().is_some();
         }
         self.kept += 1;
-        self.best = self.best.max(self.rate);
         if self.kept < DRAINS || self.window.is_some() {
             return false;
         }
-        let in_flight = self.best * (drains.base().as_secs_f64() + left);
+        let in_flight = self.rate * (drains.base().as_secs_f64() + left);
         self.window = Some(in_flight.max(product));
         (self.began_at, self.cut_at) = (now, None);
         true

@@ -19,8 +19,6 @@ final class Competition {
     private double window;
     private int kept;
     private double rate;
-    /** The largest of these since the first drain of those in turn. */
-    private double best;
     private double delivered;
     private long drainedAt;
 
@@ -61,14 +59,12 @@ final class Competition {
         boolean shown = siblings <= budget * SLOW && left > siblings && stands;
         if (lost || !shown || left <= before * (window > 0 ? STILL : AS_IT_WAS)) {
             kept = 0;
-            best = 0;
             window = 0;
             return;
         }
         kept++;
-        best = Math.max(best, rate);
         if (kept >= DRAINS && window == 0) {
-            window = Math.max(best * (drains.base() / 1e9 + left), product);
+            window = Math.max(rate * (drains.base() / 1e9 + left), product);
         }
     }
 
