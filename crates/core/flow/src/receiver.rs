@@ -85,7 +85,7 @@ impl ReceiveWindow {
     }
 
     /// A round trip is over.
-    #[inline(never)]
+    #[cold]
     fn end_round(&mut self, now: Time, cumulative_ack: u64, mss: u64) {
         let got = cumulative_ack - self.round_start;
         if got > self.last_round {
@@ -368,7 +368,7 @@ impl Receiver {
     }
 
     /// Continues with what waited behind the hole.
-    #[inline(never)]
+    #[cold]
     fn close_gap(&mut self) {
         while let Some(next) = self
             .out_of_order
@@ -383,7 +383,7 @@ impl Receiver {
     }
 
     /// Above a hole.
-    #[inline(never)]
+    #[cold]
     fn insert_above(&mut self, range: Range, stream: bool) {
         if self.out_of_order.covers(&range) {
             self.on_duplicate(range);
@@ -396,7 +396,7 @@ impl Receiver {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn on_duplicate(&mut self, range: Range) {
         self.ack_now = true;
         self.duplicate = Some(range);

@@ -240,7 +240,7 @@ impl Scoreboard {
         self.first_lost()
     }
 
-    #[inline(never)]
+    #[cold]
     fn first_lost(&mut self) -> Option<SegmentIndex> {
         while let Some(&index) = self.retransmit_queue.front() {
             if self.get(index).is_some_and(|s| s.state == State::Lost) {
@@ -303,7 +303,7 @@ impl Scoreboard {
     }
 
     /// Trims the acknowledged part of the oldest segment.
-    #[inline(never)]
+    #[cold]
     fn trim(&mut self, now: Time, cumulative_ack: u64) {
         let Some(front) = self.segments.front_mut() else {
             return;

@@ -26,6 +26,8 @@ pub(crate) struct Steady {
     halfway: usize,
     /// When the first of all is through, or refused.
     first_ends: Time,
+    /// The first of all, if there is one, is not refused.
+    first_taken: bool,
     /// Those inside who are refused, and of whom that has not been told.
     refused: usize,
 }
@@ -135,6 +137,7 @@ impl Steady {
             inside: VecDeque::new(),
             halfway: 0,
             first_ends: Time::MAX,
+            first_taken: true,
             refused: 0,
         })
     }
@@ -185,7 +188,7 @@ impl Steady {
             return;
         }
         if self.inside.is_empty() {
-            self.first_ends = self.ends(&passage);
+            (self.first_ends, self.first_taken) = (self.ends(&passage), passage.taken);
         }
         self.refused += usize::from(!passage.taken);
         self.inside.push_back(passage);
@@ -232,10 +235,10 @@ impl Steady {
     /// When the next packet is through.
     #[inline]
     pub(crate) fn next_delivery(&self) -> Time {
-        let next = match self.inside.front() {
-            Some(first) if first.taken => return self.first_ends,
-            _ => self.inside.iter().find(|p| p.taken),
-        };
+        if self.first_taken {
+            return self.first_ends;
+        }
+        let next = self.inside.iter().find(|p| p.taken);
         next.map_or(Time::MAX, |p| self.through(p))
     }
 
@@ -295,7 +298,8 @@ impl Steady {
             self.halfway -= 1;
         }
         let first = self.inside.front();
-        self.first_ends = first.map_or(Time::MAX, |p| self.ends(p));
+        (self.first_ends, self.first_taken) =
+            first.map_or((Time::MAX, true), |p| (self.ends(p), p.taken));
     }
 
     /// The first of those who have not come halfway does. Who is refused goes no further.

@@ -99,7 +99,7 @@ impl<P: Probe> Simulation<P> {
     ///
     /// # Errors
     /// As [`Simulation::new`].
-    #[inline(never)]
+    #[cold]
     pub fn with_probe(scenario: &Scenario, mut probe: P) -> Result<Self, SimError> {
         scenario.check()?;
         let mut seeds = Rng::new(scenario.seed);
@@ -191,7 +191,7 @@ impl<P: Probe> Simulation<P> {
 
     /// The figures of the window up to now. Of a run that is not over the window is as long as it
     /// has lasted.
-    #[inline(never)]
+    #[cold]
     pub fn report(&mut self) -> Report {
         let traffic = &mut self.traffic;
         let started = traffic.window.unwrap_or(self.first_start);
@@ -231,7 +231,7 @@ impl<P: Probe> Simulation<P> {
     pub fn run_until(&mut self, until: Time) -> Result<(), SimError> {
         loop {
             let (network, index) = self.network.first();
-            let (timer, flow) = self.timers.first().unwrap_or((Time::MAX, 0));
+            let (timer, flow) = self.timers.first();
             let first = network.min(timer).min(self.traffic.sample_at);
             // A timeout that has just become shorter may have been due already: it is late, but
             // time does not run backwards.
@@ -260,7 +260,7 @@ impl<P: Probe> Simulation<P> {
     }
 
     /// All that happens up to `now` has happened.
-    #[inline(never)]
+    #[cold]
     fn stop_at(&mut self, now: Time) -> Result<(), SimError> {
         self.now = self.now.max(now);
         self.network.catch_up(self.now, &mut self.traffic);
@@ -346,8 +346,7 @@ impl<P: Probe> Simulation<P> {
             queued: Span::ZERO,
             flow: number as u32,
             len: len.get() as u32,
-            route: flow.routes[usize::from(!data)],
-            hop: 0,
+            leg: flow.routes[usize::from(!data)],
             data,
             departed: false,
             ecn: if data && flow.ecn {
@@ -418,7 +417,7 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn deliver_report(&mut self, now: Time, number: usize, report: u64) {
         if let Endpoints::Acked { host, receiver } = &mut self.traffic.flows[number].endpoints
             && let Some(report) = receiver.take_report(report)
@@ -440,7 +439,7 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn push_report(&mut self, now: Time, number: usize) {
         if let Endpoints::Acked { receiver, .. } = &mut self.traffic.flows[number].endpoints
             && let Some((report, len)) = receiver.report(now)
@@ -572,7 +571,7 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn sample(&mut self, now: Time) {
         self.network.catch_up(now, &mut self.traffic);
         let traffic = &mut self.traffic;

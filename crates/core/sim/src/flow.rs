@@ -41,8 +41,8 @@ pub(crate) struct Flow {
     pub(crate) ecn: bool,
     /// The flow that goes back from where this one arrives and carries its receiver's reports.
     pub(crate) partner: Option<usize>,
-    /// Of the data and of the acknowledgements.
-    pub(crate) routes: [u16; 2],
+    /// Where those of the data and of the acknowledgements begin.
+    pub(crate) routes: [u32; 2],
     /// It carries the packets of others.
     pub(crate) tunnel: Option<Box<Tunnel>>,
     /// What a packet takes from host to host without queueing, if that is always the same.
@@ -168,7 +168,7 @@ impl Flow {
 
     /// One more sample of its time series, `at` after the window's begin.
     pub(crate) fn sample(&mut self, at: Span, offered: Bytes, interval: Span) {
-        let interval_stats = std::mem::take(&mut self.meter.interval);
+        let totals = self.meter.sample();
         let mut gauges = Vec::new();
         let (mut in_flight, mut window, mut kernel_cwnd) = (Bytes::ZERO, None, None);
         if let Endpoints::Acked { host, .. } = &self.endpoints {
@@ -179,10 +179,9 @@ impl Flow {
         self.series.push(Sample {
             at,
             capacity: Rate::of(offered, interval),
-            throughput: Rate::of(interval_stats.bytes, interval),
-            queue_delay: (interval_stats.packets > 0)
-                .then(|| interval_stats.queueing / interval_stats.packets),
-            dropped: interval_stats.dropped,
+            throughput: Rate::of(totals.bytes, interval),
+            queue_delay: (totals.packets > 0).then(|| totals.queueing / totals.packets),
+            dropped: totals.dropped,
             in_flight,
             window,
             kernel_cwnd,

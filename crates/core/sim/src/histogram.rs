@@ -64,7 +64,7 @@ impl Durations {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn make_room_for(&mut self, micros: u32) {
         if self.few.len() == MAX_EXACT_COUNT {
             self.sort_in();
@@ -76,6 +76,11 @@ impl Durations {
     fn sort_in(&mut self) {
         let many = self.many.get_or_insert_default();
         self.few.drain(..).for_each(|value| many.add(value));
+    }
+
+    /// Of all of them.
+    pub(crate) fn sum(&self) -> Span {
+        Span::from_nanos(u64::try_from(self.sum_ns).unwrap_or(u64::MAX))
     }
 
     pub(crate) fn summary(&mut self) -> Summary {
@@ -112,7 +117,7 @@ impl Durations {
 pub(crate) struct Paged<T> {
     /// Where each page is in `counts`, from 1; 0: not made.
     pages: Vec<u16>,
-    counts: Vec<T>,
+    counts: Vec<[T; PAGE]>,
 }
 
 impl<T: Copy + Default> Paged<T> {
@@ -123,7 +128,7 @@ impl<T: Copy + Default> Paged<T> {
             Some(page) if *page > 0 => *page,
             _ => self.make(number / PAGE),
         };
-        &mut self.counts[(usize::from(page) - 1) * PAGE + number % PAGE]
+        &mut self.counts[usize::from(page) - 1][number % PAGE]
     }
 
     #[cold]
@@ -131,8 +136,8 @@ impl<T: Copy + Default> Paged<T> {
         if page >= self.pages.len() {
             self.pages.resize(page + 1, 0);
         }
-        self.counts.resize(self.counts.len() + PAGE, T::default());
-        self.pages[page] = (self.counts.len() / PAGE) as u16;
+        self.counts.push([T::default(); PAGE]);
+        self.pages[page] = self.counts.len() as u16;
         self.pages[page]
     }
 
@@ -140,15 +145,15 @@ impl<T: Copy + Default> Paged<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, T)> {
         let pages = self.pages.iter().enumerate().filter(|(_, page)| **page > 0);
         pages.flat_map(|(number, page)| {
-            let counts = &self.counts[(usize::from(*page) - 1) * PAGE..][..PAGE];
-            (number * PAGE..).zip(counts.iter().copied())
+            let counts = self.counts[usize::from(*page) - 1];
+            (number * PAGE..).zip(counts)
         })
     }
 
     /// Bytes of memory.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
-        self.pages.capacity() * size_of::<u16>() + self.counts.capacity() * size_of::<T>()
+        self.pages.capacity() * size_of::<u16>() + self.counts.capacity() * size_of::<[T; PAGE]>()
     }
 }
 

@@ -29,13 +29,13 @@ pub(crate) struct Meter {
     pub(crate) signal: SignalDelay,
     /// Bytes of each second of the window.
     pub(crate) seconds: Vec<u64>,
-    /// Since the last sample of the time series.
-    pub(crate) interval: IntervalStats,
+    /// Up to the last sample of the time series.
+    sampled: Totals,
 }
 
-/// What happened since the last sample of the time series.
+/// What the time series shows, up to a moment or in an interval.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct IntervalStats {
+pub(crate) struct Totals {
     pub(crate) bytes: Bytes,
     pub(crate) packets: u64,
     pub(crate) queueing: Span,
@@ -55,12 +55,9 @@ impl Meter {
             Some(bytes) => *bytes += len.get(),
             None => self.begin_second(second, len),
         }
-        self.interval.bytes += len;
-        self.interval.packets += 1;
-        self.interval.queueing += queueing;
     }
 
-    #[inline(never)]
+    #[cold]
     fn begin_second(&mut self, second: usize, len: Bytes) {
         self.seconds.resize(second, 0);
         self.seconds.push(len.get());
@@ -85,7 +82,23 @@ impl Meter {
     pub(crate) fn dropped(&mut self, late: bool) {
         self.dropped += 1;
         self.dropped_late += u64::from(late);
-        self.interval.dropped += 1;
+    }
+
+    /// What happened since the last call.
+    pub(crate) fn sample(&mut self) -> Totals {
+        let now = Totals {
+            bytes: self.delivered_bytes,
+            packets: self.delivered,
+            queueing: self.queue_delay.sum(),
+            dropped: self.dropped,
+        };
+        let before = std::mem::replace(&mut self.sampled, now);
+        Totals {
+            bytes: now.bytes - before.bytes,
+            packets: now.packets - before.packets,
+            queueing: now.queueing - before.queueing,
+            dropped: now.dropped - before.dropped,
+        }
     }
 
     /// A segment reached the application in order.
@@ -142,7 +155,7 @@ impl SignalDelay {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn sum_up(&mut self) {
         for (value, change) in self.latest.drain(..) {
             *self.changes.at(value as usize) += change;

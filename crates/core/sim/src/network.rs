@@ -31,9 +31,8 @@ pub(crate) struct InFlight {
     pub(crate) queued: Span,
     pub(crate) flow: u32,
     pub(crate) len: u32,
-    pub(crate) route: u16,
-    /// Which part of its route it is on.
-    pub(crate) hop: u16,
+    /// Which leg of its route it is on.
+    pub(crate) leg: u32,
     /// It carries data, not an acknowledgement or report.
     pub(crate) data: bool,
     /// It is through the last bottleneck of its route.
@@ -52,12 +51,14 @@ pub(crate) enum Hop {
     Tunnel(usize),
 }
 
-/// What a packet passes, in order.
-#[derive(PartialEq, Eq, Debug)]
-struct Route {
-    hops: Vec<Hop>,
-    /// Its last direction of a link, or the flow that carries it.
-    last: Hop,
+/// A hop in its place on a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Leg {
+    hop: Hop,
+    /// The last direction of a link, or the flow that carries the packet.
+    is_last_link: bool,
+    /// The host comes next.
+    is_end: bool,
 }
 
 /// A delay between hosts and links, shared by all flows that have the same.
@@ -91,7 +92,8 @@ pub(crate) enum Next {
 /// The packets on their way, and the routes that they take.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
-    routes: Vec<Route>,
+    /// Of all routes, one after the other.
+    legs: Vec<Leg>,
     packets: Vec<InFlight>,
     /// What is in each of them.
     contents: Vec<Content>,
@@ -110,14 +112,17 @@ pub(crate) struct Network {
 }
 
 impl Packets {
-    /// The number of the route over these hops; equal ones are one.
-    fn route(&mut self, route: Route) -> u16 {
-        let known = self.routes.iter().position(|r| *r == route);
+    /// The number of the first leg; equal routes are one.
+    fn route(&mut self, route: &[Leg]) -> u32 {
+        let known = self
+            .legs
+            .windows(route.len())
+            .position(|legs| legs == route);
         // There are at most two for each of 10,000 flows.
         known.unwrap_or_else(|| {
-            self.routes.push(route);
-            self.routes.len() - 1
-        }) as u16
+            self.legs.extend_from_slice(route);
+            self.legs.len() - route.len()
+        }) as u32
     }
 
     /// Adds a packet that a host sends, before its first hop. Its content is to be set.
@@ -178,30 +183,26 @@ impl Packets {
         self.moved.pop_front()
     }
 
-    /// Direction number `link` is the last of the packet's route.
+    /// The link that it is on is the last of the packet's route.
     #[inline]
-    pub(crate) fn is_last_link(&self, id: u32, link: usize) -> bool {
-        self.routes[usize::from(self.get(id).route)].last == Hop::Link(link)
+    pub(crate) fn is_on_last_link(&self, id: u32) -> bool {
+        self.leg(self.get(id)).is_last_link
     }
 
     /// A packet has left its hop. Says where it stands, and whether that was the last link.
     #[inline]
     pub(crate) fn next_hop(&mut self, id: u32) -> (Next, bool) {
         let packet = &mut self.packets[id as usize];
-        let route = &self.routes[usize::from(packet.route)];
-        let through = route.hops[usize::from(packet.hop)] == route.last;
-        packet.hop += 1;
-        if usize::from(packet.hop) < route.hops.len() {
-            (Next::Hop, through)
-        } else {
-            (Next::Host, through)
-        }
+        let leg = &self.legs[packet.leg as usize];
+        packet.leg += 1;
+        let next = if leg.is_end { Next::Host } else { Next::Hop };
+        (next, leg.is_last_link)
     }
 
-    /// Where a packet enters now.
+    /// What a packet is on, or enters now.
     #[inline]
-    fn hop(&self, packet: &InFlight) -> Hop {
-        self.routes[usize::from(packet.route)].hops[usize::from(packet.hop)]
+    fn leg(&self, packet: &InFlight) -> &Leg {
+        &self.legs[packet.leg as usize]
     }
 }
 
@@ -241,7 +242,7 @@ impl Network {
         })))
     }
 
-    /// The number of the route through these, with a delay before the first or after the last of
+    /// The first leg of the route through these, with a delay before the first or after the last of
     /// them.
     pub(crate) fn route(
         &mut self,
@@ -249,16 +250,23 @@ impl Network {
         through: &[Hop],
         delay: Span,
         delay_first: bool,
-    ) -> u16 {
+    ) -> u32 {
         let line = self.line(delay);
-        let last = through.last().copied().unwrap_or(Hop::Link(0));
-        let through = through.iter().copied();
-        let hops = if delay_first {
-            line.into_iter().chain(through).collect()
-        } else {
-            through.chain(line).collect()
+        let last = through.last();
+        let leg = |hop: &Hop| Leg {
+            hop: *hop,
+            is_last_link: Some(hop) == last,
+            is_end: false,
         };
-        packets.route(Route { hops, last })
+        let mut legs: Vec<Leg> = through.iter().map(leg).collect();
+        if let Some(line) = &line {
+            let place = if delay_first { 0 } else { legs.len() };
+            legs.insert(place, leg(line));
+        }
+        if let Some(end) = legs.last_mut() {
+            end.is_end = true;
+        }
+        packets.route(&legs)
     }
 
     /// The earliest due time, and where.
@@ -309,7 +317,7 @@ impl Network {
         traffic: &mut Traffic<P>,
     ) -> Option<usize> {
         let packet = traffic.packets.get(id);
-        match traffic.packets.hop(packet) {
+        match traffic.packets.leg(packet).hop {
             Hop::Link(index) => {
                 let packet = Packet {
                     id: id.into(),

@@ -114,7 +114,7 @@ impl AppModel {
         (self.source.rate).map(|rate| self.written_at_rate(rate, position))
     }
 
-    #[inline(never)]
+    #[cold]
     fn written_at_rate(&self, rate: Rate, position: u64) -> Time {
         let time = rate.time_for(Bytes::new(position.saturating_add(1)));
         let n = time.as_nanos().div_ceil(self.every.as_nanos()).max(1) - 1;

@@ -120,12 +120,12 @@ impl<P: Probe> Traffic<P> {
         }
     }
 
-    /// The bottleneck of direction number `link` has carried a packet.
+    /// A bottleneck has carried a packet.
     #[inline(always)]
-    fn departed(&mut self, at: Time, link: usize, packet: &Packet, arrived: Time) {
+    fn departed(&mut self, at: Time, packet: &Packet, arrived: Time) {
         let id = packet.id as u32;
         self.packets.get_mut(id).queued += at.since(arrived);
-        if self.packets.is_last_link(id, link) {
+        if self.packets.is_on_last_link(id) {
             self.through(at, id);
         }
     }
@@ -180,7 +180,7 @@ impl<P: Probe> Outcomes for Over<'_, P> {
                 let counters = &mut traffic.counters[link];
                 counters.departed += 1;
                 counters.bytes += packet.len;
-                traffic.departed(at, link, &packet, arrived);
+                traffic.departed(at, &packet, arrived);
                 traffic.notify(at, packet.id as u32, PacketStep::Departed(link_dir(link)));
             }
             Outcome::Dropped { at, packet, why } => {

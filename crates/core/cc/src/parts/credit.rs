@@ -18,8 +18,10 @@ impl Credit {
             grown = 1;
         }
         self.acked = self.acked.saturating_add(acked);
-        grown += self.acked / period;
-        self.acked %= period;
+        if self.acked >= period {
+            grown += self.acked / period;
+            self.acked %= period;
+        }
         grown
     }
 

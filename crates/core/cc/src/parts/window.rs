@@ -252,7 +252,7 @@ impl<G: Growth> LossBased<G> {
         ack.marked > Bytes::ZERO && self.reduce_for_marks(cx, ack)
     }
 
-    #[inline(never)]
+    #[cold]
     fn reduce_for_marks(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) -> bool {
         let fresh = ack
             .acked

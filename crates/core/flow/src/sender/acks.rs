@@ -170,7 +170,7 @@ impl Sender {
     }
 
     /// What has arrived above a hole.
-    #[inline(never)]
+    #[cold]
     fn process_sack(&mut self, now: Time, ranges: &[Range], outcome: &mut AckOutcome) {
         for range in ranges {
             let range = Range::new(range.start.max(self.cumulative_ack), range.end);
@@ -336,7 +336,7 @@ impl Sender {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn end_tail_probe(&mut self, tail: TailProbe, outcome: &AckOutcome) -> bool {
         match tail.retransmitted {
             _ if self.recovery.is_some() => self.tail_probe = None,
@@ -360,7 +360,7 @@ impl Sender {
         (self.pto_probe.is_some() || self.undo.is_some()) && self.undo_spurious(ack, outcome)
     }
 
-    #[inline(never)]
+    #[cold]
     fn undo_spurious(&mut self, ack: &Ack, outcome: &AckOutcome) -> bool {
         if let (Some(pto_probe), Some(first)) = (self.pto_probe, self.acked.first()) {
             self.pto_probe = None;
@@ -442,7 +442,7 @@ impl Sender {
 
     /// Grows the send buffer once per round trip: the window at most doubles in one, and two
     /// windows fit.
-    #[inline(never)]
+    #[cold]
     pub(super) fn grow_buffer(&mut self) {
         let most = self.rules.send_buffer.1.get();
         if self.buffer < most {

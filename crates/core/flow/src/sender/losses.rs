@@ -16,7 +16,7 @@ impl Sender {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn end_episode(&mut self, episode: Episode) -> bool {
         let over = if self.rules.is_stream() {
             self.cumulative_ack >= episode.recovery_point
@@ -55,7 +55,7 @@ impl Sender {
     }
 
     /// Marks what was sent before `newest` and is lost by now.
-    #[inline(never)]
+    #[cold]
     fn detect_before(&mut self, now: Time, newest: Newest, reliable: bool) {
         let patience = newest.rtt + self.reordering();
         while let Some((index, segment)) = self.scoreboard.loss_candidate()
@@ -98,7 +98,7 @@ impl Sender {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn begin_episode_with(&mut self, last: Pn) -> bool {
         let stream = self.rules.is_stream();
         let new = match self.recovery {
@@ -148,7 +148,7 @@ impl Sender {
         found
     }
 
-    #[inline(never)]
+    #[cold]
     fn tell_losses(&mut self, new_episode: bool) {
         // Their memory goes with them: a flow may wait long for its next loss.
         let mut lost = std::mem::take(&mut self.lost);
@@ -173,7 +173,7 @@ impl Sender {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn reduce_rate_on(&mut self, delivered: u64, advanced: bool, lost: bool) {
         let ssthresh = (self.feed.allowance().window.get() / self.mss).max(1);
         let packets_in_flight = self.packets_in_flight();

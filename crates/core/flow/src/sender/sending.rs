@@ -181,7 +181,7 @@ impl Sender {
         true
     }
 
-    #[inline(never)]
+    #[cold]
     pub(super) fn send_probe(&mut self, now: Time, pending_probe: Probe) -> Option<Transmit> {
         match pending_probe {
             Probe::Retransmit(index) => {
@@ -211,7 +211,7 @@ impl Sender {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     pub(super) fn ping(&mut self, now: Time) -> Transmit {
         if !self.rules.is_stream() {
             return self.send_new(now, 0, Kind::Probe);
@@ -248,7 +248,7 @@ impl Sender {
         self.transmit(now, &sent, start)
     }
 
-    #[inline(never)]
+    #[cold]
     pub(super) fn retransmit(&mut self, now: Time, index: SegmentIndex) -> Transmit {
         let (start, len) = self
             .scoreboard

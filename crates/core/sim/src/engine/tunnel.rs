@@ -52,7 +52,7 @@ impl Tunnel {
 
 impl<P: Probe> Simulation<P> {
     /// A packet comes to the device of flow `outer`.
-    #[inline(never)]
+    #[cold]
     pub(super) fn enter_tunnel(&mut self, now: Time, outer: usize, id: u32) {
         let tunnel = self.traffic.flows[outer].tunnel.as_mut();
         if let Some(tunnel) = tunnel.filter(|tunnel| tunnel.device.len() < tunnel.limit) {
@@ -71,7 +71,7 @@ impl<P: Probe> Simulation<P> {
     }
 
     /// Packets whose records have arrived as a whole leave the other end of flow `outer`.
-    #[inline(never)]
+    #[cold]
     pub(super) fn leave_tunnel(&mut self, now: Time, outer: usize) {
         let flow = &mut self.traffic.flows[outer];
         let (Some(tunnel), Endpoints::Acked { receiver, .. }) = (&mut flow.tunnel, &flow.endpoints)
@@ -92,7 +92,7 @@ impl<P: Probe> Simulation<P> {
 
 impl Flow {
     /// The program of a tunnel writes as many records as the socket takes; true if there was one.
-    #[inline(never)]
+    #[cold]
     pub(super) fn write_records(&mut self, now: Time, len_of: impl Fn(u32) -> u32) -> bool {
         let (Some(tunnel), Endpoints::Acked { host, .. }) = (&mut self.tunnel, &mut self.endpoints)
         else {
