@@ -76,6 +76,13 @@ public final class Connection implements Closeable {
     private boolean closed;
     /** The socket is closed. */
     private boolean over;
+    /** It is always the peer's turn while somebody waits. */
+    private boolean expectsProgress;
+    /** Calls of the application that wait. */
+    private int calls;
+    /** What had moved when somebody looked last, and since when it is so or the first of these calls waits. */
+    private long moved;
+    private long movedAt;
     private boolean hasHelper;
     /** Of who reads the socket. */
     private final byte[] read = new byte[INPUT];
@@ -119,13 +126,14 @@ public final class Connection implements Closeable {
             socket.setTcpNoDelay(true);
             socket.setKeepAlive(true);
             if (socket instanceof SSLSocket) {
-                socket.setSoTimeout((int) (settings.handshake / 1_000_000));
-                ((SSLSocket) socket).startHandshake();
+                new Handshake((SSLSocket) socket, handshake).run();
             }
             socket.setSoTimeout((int) Math.max(Math.min(handshake, silence) / 4_000_000, 1));
             sendBuffer = socket.getSendBufferSize();
             in = socket.getInputStream();
             out = socket.getOutputStream();
+        } catch (AlccException e) {
+            throw e;
         } catch (IOException e) {
             throw AlccException.stream(e);
         }
@@ -142,6 +150,35 @@ public final class Connection implements Closeable {
 
     static long now() {
         return System.nanoTime() & Long.MAX_VALUE;
+    }
+
+    /**
+     * From now on it is the peer's turn whenever a call waits. If no payload comes and nothing is acknowledged
+     * meanwhile for {@link Settings#silence}, the connection ends with SILENT. Otherwise a peer may be idle for ever,
+     * or give no credit. {@code Transfer} and {@code Resuming} call this.
+     */
+    public void expectProgress() {
+        lock.lock();
+        expectsProgress = true;
+        lock.unlock();
+    }
+
+    /** Lock held: a call of the application begins, which may wait. */
+    private void enter() {
+        if (calls++ == 0) {
+            movedAt = now();
+        }
+    }
+
+    /** Lock held: ends it if somebody has waited too long. The reader looks, as a writer may wait in the socket. */
+    private void checkProgress(long now) {
+        long progress = session.progress();
+        if (progress != moved || calls == 0) {
+            moved = progress;
+            movedAt = now;
+        } else if (expectsProgress && now - movedAt >= silence) {
+            session.stalled(now - movedAt);
+        }
     }
 
     private void check() throws AlccException {
@@ -246,6 +283,7 @@ public final class Connection implements Closeable {
         int left = length;
         lock.lock();
         try {
+            enter();
             while (left > 0) {
                 check();
                 if (session.isEnding()) {
@@ -271,6 +309,7 @@ public final class Connection implements Closeable {
                 }
             }
         } finally {
+            calls--;
             lock.unlock();
         }
     }
@@ -290,6 +329,7 @@ public final class Connection implements Closeable {
         }
         lock.lock();
         try {
+            enter();
             while (session.unread() == 0) {
                 if (session.isAtEnd()) {
                     return -1;
@@ -312,6 +352,7 @@ public final class Connection implements Closeable {
             }
             return n;
         } finally {
+            calls--;
             lock.unlock();
         }
     }
@@ -327,6 +368,7 @@ public final class Connection implements Closeable {
         long until = now() + TimeUnit.MILLISECONDS.toNanos(millis);
         lock.lock();
         try {
+            enter();
             session.end();
             while (!session.isFinished()) {
                 check();
@@ -342,6 +384,7 @@ public final class Connection implements Closeable {
             }
             return true;
         } finally {
+            calls--;
             lock.unlock();
         }
     }
@@ -453,6 +496,7 @@ public final class Connection implements Closeable {
             session.ended();
         }
         session.timer(now);
+        checkProgress(now);
         if (session.inFlight() > 0) {
             // A pause would blur one's own round trips.
             session.acknowledge(now);

@@ -282,6 +282,16 @@ public final class Session {
         }
     }
 
+    /** Grows with each byte of payload that comes, and with each byte that is acknowledged. */
+    long progress() {
+        return receiving.received() + (sending.flow() == null ? 0 : sending.flow().acked());
+    }
+
+    /** Somebody has waited for the peer for so long, and nothing has moved, nanoseconds. */
+    void stalled(long nanos) {
+        fail(new AlccException(AlccException.Kind.SILENT, "nothing moved for " + nanos / 1_000_000 + " ms"));
+    }
+
     /** When a silent peer is given up. */
     long deadline() {
         if (!open) {

@@ -86,7 +86,8 @@ public final class Settings {
     }
 
     /**
-     * @param millis within which an answer that is due has to come, at least 1
+     * @param millis within which an answer that is due has to come, at least 1;
+     *     {@link Connection#expectProgress} says what that is to a transfer
      * @return this
      */
     public Settings silence(int millis) {

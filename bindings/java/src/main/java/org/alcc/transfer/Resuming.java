@@ -189,6 +189,7 @@ public final class Resuming {
     private boolean ask() throws IOException {
         Transfer.Answer answer;
         try (Connection connection = opener.open()) {
+            connection.expectProgress();
             connection.getOutputStream().write(header(Transfer.ASK, 0).array(), 0, Transfer.HEADER);
             connection.finish(0);
             answer = Transfer.answer(connection.getInputStream());

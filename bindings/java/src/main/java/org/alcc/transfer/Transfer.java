@@ -16,7 +16,8 @@ import org.alcc.transfer.TransferException.Kind;
 
 /**
  * One file to {@code alcc recv}, or from {@code alcc send}: version 1 of the transfer format. {@link Resuming} sends
- * by version 2, over as many connections as it takes.
+ * by version 2, over as many connections as it takes. A peer that does nothing for {@code Settings.silence} is given
+ * up.
  */
 public final class Transfer {
     /** The length is not known beforehand. */
@@ -77,6 +78,7 @@ public final class Transfer {
      */
     static Answer blocks(Connection connection, InputStream content, ByteBuffer block, MessageDigest hash, long bytes)
             throws IOException {
+        connection.expectProgress();
         OutputStream out = connection.getOutputStream();
         for (int n = fill(content, block); n > 0; n = fill(content, block)) {
             hash.update(block.array(), block.position() + PREFIX, n);
@@ -173,6 +175,7 @@ public final class Transfer {
      *     said; the sender is told
      */
     public static long receive(Connection connection, OutputStream into, long limit) throws IOException {
+        connection.expectProgress();
         MessageDigest hash = sha256();
         long began = System.nanoTime();
         long[] bytes = {0};
