@@ -9,8 +9,39 @@ use alcc_files::ScenarioFolder;
 use alcc_results::scenario::{Files, Link, Resolved, ScenarioOptions, Value, reason};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use std::cell::RefCell;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
+
+thread_local! {
+    /// What was opened while options were read.
+    static OPENED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+fn opens(path: &Path) {
+    OPENED.with_borrow_mut(|all| all.push(path.to_owned()));
+}
+
+/// The files that these arguments of simulate() read: traces, tables, the scenario and what it
+/// names. Those before the first mistake, if there is one.
+#[pyfunction]
+#[pyo3(signature = (scenario=None, *, series=None, algorithms=None, **options))]
+pub(crate) fn files_of(
+    scenario: Option<&Bound<'_, PyAny>>,
+    series: Option<&Bound<'_, PyAny>>,
+    algorithms: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> Vec<PathBuf> {
+    // It names no file.
+    let _ = series;
+    OPENED.take();
+    // The run says what is wrong.
+    drop(read(scenario, options, algorithms, &Wrong::default()));
+    let mut all = OPENED.take();
+    all.sort();
+    all.dedup();
+    all
+}
 
 /// The files of this machine, and traces of the caller.
 #[derive(Default)]
@@ -37,7 +68,10 @@ impl Files for PythonFiles {
     fn open(&self, path: &Path) -> io::Result<Box<dyn Read>> {
         match path.to_str().and_then(|name| self.trace(name)) {
             Some(text) => Ok(Box::new(Cursor::new(text.clone()))),
-            None => self.folder.open(path),
+            None => {
+                opens(path);
+                self.folder.open(path)
+            }
         }
     }
 }
@@ -67,9 +101,15 @@ pub(crate) fn read(
     let path = file.map(|file| arguments::path("scenario", file));
     let (file, folder) = match path.transpose()? {
         None => Default::default(),
-        Some(path) => alcc_files::read(&path).map_err(scenario)?,
+        Some(path) => {
+            opens(&path);
+            alcc_files::read(&path).map_err(scenario)?
+        }
     };
-    let read_file = |path: &str| std::fs::read_to_string(path).map_err(|e| reason(&e));
+    let read_file = |path: &str| {
+        opens(Path::new(path));
+        std::fs::read_to_string(path).map_err(|e| reason(&e))
+    };
     let mut reader = Reader {
         options: ScenarioOptions::default(),
         files: PythonFiles {

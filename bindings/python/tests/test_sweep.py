@@ -9,7 +9,12 @@ import time
 import unittest
 
 import alcc
+from alcc._key import Keys
 from support import cli, needs, needs_program
+
+
+def key(case):
+    return Keys().key(case)
 
 
 class Poison(alcc.Controller):
@@ -108,8 +113,6 @@ class Here(unittest.TestCase):
         self.assertEqual(alcc.sweep(grid, out=self.out, duration="2s", again=True).ran, 2)
 
     def test_a_changed_file_or_class_is_another_case(self):
-        from alcc._sweep import key
-
         path = os.path.join(self.out, "link.trace")
         with open(path, "w") as file:
             file.write("1\n2\n")
@@ -120,6 +123,110 @@ class Here(unittest.TestCase):
         self.assertNotEqual(before, key({"link": path}))
         self.assertNotEqual(key({"flow": Once}), key({"flow": Poison}))
         self.assertNotEqual(key({"link": alcc.Trace([1])}), key({"link": alcc.Trace([2])}))
+
+    def test_what_a_class_does_tells_its_cases_apart(self):
+        def typed(text, **names):
+            names = dict(names, alcc=alcc, __name__="__main__")
+            exec(text, names)
+            return key({"flow": names["Mine"]})
+
+        head = "class Mine(alcc.Controller):\n    def on_ack(self, ack): return "
+        same = typed(head + "20_000")
+        self.assertEqual(same, typed("# moved\n\n" + head + "20_000   # and explained"))
+        base = "class Base(alcc.Controller):\n    window = %d\nclass Mine(Base):\n    def on_ack(self, ack): return self.window"
+        within = "def make(window):\n    class Mine(alcc.Controller):\n        def on_ack(self, ack): return window\n    return Mine\nMine = make(%d)"
+        helper = "def window(): return %d\n" + head + "window()"
+        default = "class Mine(alcc.Controller):\n    def on_ack(self, ack, window=%d): return window"
+        nested = head + "[w for w in (%d,)][0]"
+        for text in (head + "%d", base, within, helper, default, nested):
+            with self.subTest(text):
+                self.assertEqual(typed(text % 10_000), typed(text % 10_000))
+                self.assertNotEqual(typed(text % 10_000), typed(text % 20_000))
+        self.assertNotEqual(typed(head + "WINDOW", WINDOW=1e4), typed(head + "WINDOW", WINDOW=2e4))
+        self.assertNotEqual(typed(head + "KNOWN['w']", KNOWN={"w": 1}), typed(head + "KNOWN['w']", KNOWN={"w": 2}))
+        # What refers to itself, and what cannot be told apart.
+        typed("def window(): return window\n" + head + "window(), Mine, OTHER", OTHER=object())
+
+    def test_a_file_that_a_case_names_within_a_text_is_read_too(self):
+        at = os.path.join
+        matrix, trace, scenario = at(self.out, "m.csv"), at(self.out, "l.trace"), at(self.out, "s.toml")
+        table = "levels,1.5\n3,-4,4,4,3,-2,2,2\n"
+
+        def write(path, text):
+            with open(path, "w") as file:
+                file.write(text)
+
+        write(scenario, 'link = "l.trace"\nflow = "cubic"\nduration = "1s"\n')
+        for path, case in [
+            (trace, {"link": trace}),
+            (trace, {"link": [{"rate": trace, "queue": "codel"}]}),
+            (trace, {"scenario": scenario}),
+            (scenario, {"scenario": scenario}),
+            (matrix, {"flow": f"mdi:matrix={matrix}"}),
+            (matrix, {"flow": ["cubic", f"2*mdi:matrix={matrix}@1s"]}),
+        ]:
+            with self.subTest(path=path, case=case):
+                write(trace, "1\n2\n")
+                write(matrix, table)
+                before = key(case)
+                self.assertEqual(before, key(case))
+                with open(path, "a") as file:
+                    file.write("3\n" if path == trace else "\n")
+                self.assertNotEqual(before, key(case))
+                os.remove(path)
+                key(case)
+                if path == scenario:
+                    break
+
+    def test_a_full_disk_ends_it_in_words_and_it_goes_on_later(self):
+        from unittest import mock
+
+        from pyarrow import parquet
+
+        write, count = parquet.write_table, iter(range(100))
+
+        def full(table, where):
+            if next(count) == 2:
+                with open(where, "w") as file:
+                    file.write("half")
+                raise OSError(28, "No space left on device")
+            write(table, where)
+
+        grid = {"seed": range(1, 6)}
+        with mock.patch.object(parquet, "write_table", full):
+            with self.assertRaisesRegex(alcc.SimulationError, f"^sweep: {self.out}/.*: cannot be written .*No space left"):
+                alcc.sweep(grid, out=self.out, flow="cubic", duration="1s")
+        self.assertEqual([name for name in os.listdir(self.out) if not name.endswith(".parquet")], [])
+        self.assertEqual(alcc.sweep(grid, out=self.out, flow="cubic", duration="1s").ran, 3)
+
+    def test_what_ends_it_ends_the_runs_under_way(self):
+        from unittest import mock
+
+        from pyarrow import parquet
+
+        grid = [{"flow": "cubic", "duration": "1s"}] + [{"duration": "30000s", "seed": n} for n in range(9)]
+        began = time.perf_counter()
+        with mock.patch.object(parquet, "write_table", side_effect=OSError("mine")):
+            with self.assertRaises(alcc.SimulationError) as kept:
+                alcc.sweep(grid, out=self.out, link="1gbit")
+        self.assertIn("mine", str(kept.exception))
+        self.assertLess(time.perf_counter() - began, 10.0)
+        # Even while the error is still looked at.
+        self.assertEqual([t.name for t in threading.enumerate() if t.name.startswith("ThreadPool")], [])
+
+    def test_sweeps_of_several_threads_share_a_folder(self):
+        ended = []
+
+        def one():
+            ended.append(alcc.sweep({"seed": range(30)}, out=self.out, flow="cubic", duration="200ms"))
+
+        threads = [threading.Thread(target=one) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([len(of) for of in ended], [30] * 4)
+        self.assertEqual(len(os.listdir(self.out)), 30)
 
     def test_ctrl_c_ends_it_at_once(self):
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -242,6 +349,11 @@ class OnWorkers(unittest.TestCase):
         self.assertIn("KilledWorker", done.errors[0][1])
         rows = done.to_pyarrow().to_pylist()
         self.assertEqual([row["throughput_mbps"] is None for row in rows], [False, True, False])
+
+    def test_cases_beside_one_that_kills_workers_are_not_blamed(self):
+        grid = {"seed": [1, 2, 3], "flow": ["cubic", Poison, "copa", "reno"]}
+        done = alcc.sweep(grid, out=self.out, client=self.client, link="20mbit", duration="100s")
+        self.assertEqual([case["flow"] for case, _ in done.errors], [Poison] * 3)
 
 
 if __name__ == "__main__":

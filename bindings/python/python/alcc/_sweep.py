@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Many simulations, here or on a cluster, with results in Parquet files."""
-import hashlib
+import contextlib
 import itertools
-import json
-import operator
 import os
 
-from alcc._alcc import Stop, Trace, __version__, simulate_until, table_of_error, table_of_json
+from alcc._alcc import Stop, simulate_until, table_of_error, table_of_json
 from alcc._errors import ScenarioError, SimulationError
 from alcc._frames import needed
-
-#: Of the name of a file: 64 bits, so that a million runs do not meet.
-KEY_DIGITS = 16
+from alcc._key import Keys
 
 
 def sweep(grid, *, out, client=None, again=False, **common):
@@ -27,7 +23,7 @@ def sweep(grid, *, out, client=None, again=False, **common):
     after the other, has a row with `error`. It is run again only with again=True.
 
     Returns a Sweep. Raises ScenarioError for a grid that is none, SimulationError for a client that
-    fails.
+    fails and for a file that cannot be written.
     """
     parquet = needed("pyarrow.parquet", "alcc.sweep", "sweep")
     cases = [dict(common, **case) for case in expand(grid)]
@@ -39,16 +35,20 @@ def sweep(grid, *, out, client=None, again=False, **common):
         os.makedirs(out, exist_ok=True)
     except (OSError, ValueError) as error:
         raise ScenarioError(f"sweep: out: no folder can be made: {_one_line(error)}") from error
-    files = [os.path.join(out, key(case) + ".parquet") for case in cases]
+    names = Keys()
+    keys = [names.key(case) for case in cases]
+    files = [os.path.join(out, key + ".parquet") for key in keys]
     if len(set(files)) < len(files):
         raise ScenarioError("sweep: two cases of the grid are the same: leave one out")
     todo = {}
     for number, path in enumerate(files):
         if not os.path.exists(path) or (again and _error(_read(parquet, path))):
             todo[number] = cases[number]
-    for number, text, error in _runs(todo, client):
-        table = table_of_json(text) if error is None else _failed(cases[number], error)
-        _write(parquet, table.to_pyarrow(), files[number])
+    # Whatever ends this ends the runs under way.
+    with contextlib.closing(_runs(todo, keys, client)) as runs:
+        for number, text, error in runs:
+            table = table_of_json(text) if error is None else _failed(cases[number], error)
+            _write(parquet, table.to_pyarrow(), files[number])
     return Sweep(cases, files, [_read(parquet, path) for path in files], len(todo))
 
 
@@ -121,46 +121,6 @@ def _names(case):
             raise ScenarioError(f"sweep: found an argument named {name!r:.60}, want texts such as 'link'")
 
 
-def key(case):
-    """A name for the case: that of the same arguments, files and classes, with this version."""
-    try:
-        said = json.dumps([__version__, _plain(case)], sort_keys=True)
-    except RecursionError:
-        raise ScenarioError("sweep: found a list within itself, want texts, numbers, traces or classes") from None
-    return hashlib.sha256(said.encode()).hexdigest()[:KEY_DIGITS]
-
-
-def _plain(value):
-    if isinstance(value, dict):
-        return {str(name): _plain(of) for name, of in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(of) for of in value]
-    if isinstance(value, type):
-        import inspect
-
-        try:
-            source = inspect.getsource(value)
-        except (OSError, TypeError):
-            source = ""
-        return ["class", value.__qualname__, source]
-    if isinstance(value, Trace):
-        return ["trace", value.name, value.opportunities.to_pydict()["time_ms"]]
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    if isinstance(value, str) and os.path.isfile(value):
-        with open(value, "rb") as file:
-            return ["file", value, hashlib.sha256(file.read()).hexdigest()]
-    if isinstance(value, int) and value.bit_length() > 64:
-        # Python writes no number of thousands of digits.
-        return ["integer", hex(value)]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if hasattr(value, "__index__"):
-        # NumPy's whole numbers are no int.
-        return operator.index(value)
-    raise ScenarioError(f"sweep: found a value of type {type(value).__name__}, want texts, numbers, traces or classes")
-
-
 def _run(case, stop=None):
     """What a worker does: the rows, or why there are none."""
     try:
@@ -169,7 +129,7 @@ def _run(case, stop=None):
         return None, f"{type(error).__name__}: {_one_line(error)}"
 
 
-def _runs(todo, client):
+def _runs(todo, keys, client):
     """(number, rows, error) of every case, as they come."""
     if client is None:
         from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -189,22 +149,39 @@ def _runs(todo, client):
     distributed = needed("distributed", "alcc.sweep with a client", "sweep")
     try:
         numbers = {
-            client.submit(_run, case, key=f"alcc-{key(case)}", pure=True): number
+            client.submit(_run, case, key=f"alcc-{keys[number]}", pure=True): number
             for number, case in todo.items()
         }
     except Exception as error:
         why = f"{type(error).__name__}: {_one_line(error)}"
         raise SimulationError(f"sweep: the client took no case: {why}") from error
+
+    def came(future):
+        try:
+            return future.result()
+        except distributed.KilledWorker as error:
+            return None, f"KilledWorker: {_one_line(error)}", True
+        except Exception as error:
+            # Not the case's fault: it has no row, and a sweep that is begun again runs it.
+            why = f"{type(error).__name__}: {_one_line(error)}"
+            raise SimulationError(f"sweep: no worker could run case {numbers[future]}: {why}") from error
+
+    suspects = {}
     try:
         for future in distributed.as_completed(list(numbers)):
-            try:
-                yield numbers[future], *future.result()
-            except distributed.KilledWorker as error:
-                yield numbers[future], None, f"KilledWorker: {_one_line(error)}"
-            except Exception as error:
-                # Not the case's fault: it has no row, and a sweep that is begun again runs it.
-                why = f"{type(error).__name__}: {_one_line(error)}"
-                raise SimulationError(f"sweep: no worker could run case {numbers[future]}: {why}") from error
+            text, error, *killed = came(future)
+            if killed:
+                suspects[numbers[future]] = error
+            else:
+                yield numbers[future], text, error
+        # Dask blames all that were on the workers. Which of several it was shows each of them alone.
+        for number, error in suspects.items():
+            text = None
+            if len(suspects) > 1:
+                alone = client.submit(_run, todo[number], key=f"alcc-{keys[number]}-alone", pure=True)
+                numbers[alone] = number
+                text, error, *_ = came(alone)
+            yield number, text, error
     finally:
         client.cancel(list(numbers))
 
@@ -243,7 +220,15 @@ def _read(parquet, path):
 
 
 def _write(parquet, table, path):
-    """Whole or not at all, whenever the process dies."""
-    own = f"{path}.{os.getpid()}.tmp"
-    parquet.write_table(table, own)
-    os.replace(own, path)
+    """Whole or not at all, whenever the process dies, and whoever else writes it."""
+    own = f"{path}.{os.urandom(8).hex()}.tmp"
+    try:
+        parquet.write_table(table, own)
+        os.replace(own, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.remove(own)
+        raise SimulationError(
+            f"sweep: {path}: cannot be written ({_one_line(error)}): the cases before have their files; "
+            "make room, and the same call goes on"
+        ) from error
