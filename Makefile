@@ -3,6 +3,7 @@ CARGO  ?= cargo
 PREFIX ?= /usr/local
 SECONDS ?= 30
 DESTDIR ?=
+STRIP   ?= strip
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ALCC   := $(TARGET)/release/alcc
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
@@ -16,7 +17,7 @@ PUBLIC := $(foreach readme,$(wildcard crates/*/*/README.md),alcc-$(notdir $(pats
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: android help setup build demo picture test lint audit deny-tool semver semver-tool fuzz bench bpf truth compare native over-tcp programs doc dist install install-library uninstall soak
+.PHONY: android help setup build demo picture test lint audit deny-tool semver semver-tool fuzz bench bpf truth compare native over-tcp programs doc dist install install-library install-static uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -106,8 +107,11 @@ android: ## The Android app, a signed APK (target/android/alcc.apk), and its tes
 install: install-library ## Program, preload library, C library with headers, man pages and completions below PREFIX (/usr/local), as built by 'make build'
 	@[ -x $(ALCC) ] || { echo "make install: $(ALCC) is not there: run 'make build' first (not as root)" >&2; exit 2; }
 	$(ALCC) generate --out $(TARGET)/generated
-	install -D -m 755 $(ALCC) $(DESTDIR)$(PREFIX)/bin/alcc
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/alcc $(TARGET)/release/libalcc_preload.so
+	@# The build keeps what debuggers need, five sixths of the size. Never strip in place: a server may be loading it.
+	$(STRIP) -o $(TARGET)/generated/alcc $(ALCC)
+	$(STRIP) -o $(TARGET)/generated/libalcc_preload.so $(TARGET)/release/libalcc_preload.so
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/generated/alcc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/alcc $(TARGET)/generated/libalcc_preload.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/generated/*.1
 	install -D -m 644 $(TARGET)/generated/alcc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(TARGET)/generated/_alcc
@@ -118,13 +122,19 @@ install: install-library ## Program, preload library, C library with headers, ma
 install-library: # The C library alone, with its headers and what pkg-config reads
 	@[ -f $(TARGET)/release/libalcc.so.0 ] || { echo "make install: $(TARGET)/release/libalcc.so.0 is not there: run 'make build' first (not as root)" >&2; exit 2; }
 	mkdir -p $(TARGET)/generated
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libalcc.so.0 $(TARGET)/release/libalcc.a
+	$(STRIP) -o $(TARGET)/generated/libalcc.so.0 $(TARGET)/release/libalcc.so.0
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/generated/libalcc.so.0
 	ln -sf libalcc.so.0 $(DESTDIR)$(PREFIX)/lib/libalcc.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include crates/runtime/capi/include/alcc.h
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/runtime/capi/alcc.pc.in > $(TARGET)/generated/alcc.pc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/pkgconfig $(TARGET)/generated/alcc.pc
 	@# Programs find a new library by the linker's cache. A package does this for itself.
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then PATH=$$PATH:/usr/sbin:/sbin ldconfig || echo "make install: ldconfig failed: programs may not find libalcc.so.0" >&2; fi
+
+install-static: ## The C library for static programs, too (18 MB, nearly as much as all the rest)
+	mkdir -p $(TARGET)/generated
+	$(STRIP) --strip-debug -o $(TARGET)/generated/libalcc.a $(TARGET)/release/libalcc.a
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/generated/libalcc.a
 
 uninstall: ## Remove what 'make install' put below PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/alcc $(DESTDIR)$(PREFIX)/lib/alcc/libalcc_preload.so

@@ -28,7 +28,16 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
         beside.join("../lib").join(NAME),
     ];
     places.iter().find(|p| p.is_file()).cloned().ok_or_else(|| {
-        Failure::usage(format!("{NAME} is not beside {} nor in ../lib/alcc: build it with 'make build', or name it in ALCC_PRELOAD", program.display()))
+        // Who has installed it has no sources to build.
+        let remedy = if beside.ends_with("bin") {
+            "install alcc again"
+        } else {
+            "run 'make build'"
+        };
+        Failure::usage(format!(
+            "{NAME} is not beside {} nor in ../lib/alcc: {remedy}, or name it in ALCC_PRELOAD",
+            program.display()
+        ))
     })
 }
 

@@ -158,6 +158,27 @@ fn a_run_whose_alcc_was_killed_can_still_be_seen_and_switched_off() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// In a mail, a log or an editor there is no terminal to ask.
+#[test]
+fn a_table_without_a_terminal_fits_80_columns_unless_more_are_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::start(&mut alcc(dir.path()));
+    let widest = |columns: Option<&str>| {
+        let mut top = alcc(dir.path());
+        top.args(["top", "--once", "--run", &running.id()]);
+        top.env_remove("COLUMNS");
+        top.envs(columns.map(|n| ("COLUMNS", n)));
+        let table = text(&top.output().unwrap().stdout);
+        let widths = table.lines().map(|line| line.chars().count());
+        (widths.max().unwrap(), table.contains("GATES"))
+    };
+    for columns in [None, Some("80"), Some("none"), Some("0")] {
+        let (wide, has_all) = widest(columns);
+        assert!(wide <= 80 && !has_all, "{columns:?}: {wide}");
+    }
+    assert_eq!(widest(Some("133")), (133, true));
+}
+
 #[test]
 fn root_finds_the_runs_of_others() {
     const NOBODY: u32 = 65_534;

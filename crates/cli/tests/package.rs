@@ -323,3 +323,37 @@ fn the_dashboard_is_one() {
         }
     }
 }
+
+#[test]
+fn make_install_leaves_out_what_only_debuggers_need() {
+    for tool in ["make", "strip", "objdump", "cc"] {
+        if !has(tool) {
+            println!("skipped: needs {tool}");
+            return;
+        }
+    }
+    let place = tempfile::tempdir().expect("a folder");
+    let [target, staged] = ["target", "staged"].map(|name| place.path().join(name));
+    std::fs::create_dir_all(target.join("release")).expect("a folder");
+    built(&target.join("release"));
+    let mut make = Command::new("make");
+    make.args(["install", "PREFIX=/usr"])
+        .arg(format!("DESTDIR={}", staged.display()))
+        .env("CARGO_TARGET_DIR", &target)
+        .current_dir(root());
+    done(&mut make);
+    let mut with_code = 0;
+    for file in files(&staged) {
+        // It fails for what is no code.
+        let sections = Command::new("objdump").arg("-h").arg(&file).output();
+        let sections = String::from_utf8(sections.expect("objdump is there").stdout);
+        let sections = sections.expect("plain names");
+        with_code += usize::from(sections.contains(".text") && !file.is_symlink());
+        assert!(!sections.contains(".debug_"), "{}", file.display());
+    }
+    assert_eq!(with_code, 3, "program, preload library, C library");
+    let alcc = staged.join("usr/bin/alcc");
+    let run = done(Command::new(&alcc).args(["run", "--", "true"]));
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(said.contains("controls accepted TCP connections"), "{said}");
+}

@@ -27,9 +27,10 @@ use std::time::Duration;
 ///
 /// One line per connection: the algorithm's window and the kernel's (cwnd), bytes in flight, RTT
 /// and its queueing part, the rate of bytes, and how often the gate closed. On a terminal the table
-/// is drawn anew every second, and q ends it; otherwise one table follows the other. Connections
-/// under a congestion control in the kernel ('alcc attach') are shown with the kernel's figures.
-/// Root sees those of all containers, other users only those of their own network namespace.
+/// is drawn anew every second, and q ends it; otherwise one table follows the other. It fits 80
+/// columns; a terminal of 133 columns, or COLUMNS=133, gets more of them. Connections under a
+/// congestion control in the kernel ('alcc attach') are shown with the kernel's figures. Root sees
+/// those of all containers, other users only those of their own network namespace.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc top\n  alcc top --once --json\n  alcc top --sort delay --interval 2s\n  alcc top --web 127.0.0.1:9103"
@@ -117,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let text = if args.json {
             format!("{}\n", as_json(&runs, &rows))
         } else {
-            table(&runs, &rows, draw.then(Screen::of_terminal))
+            table(&runs, &rows, Screen::of_output(draw))
         };
         // Cursor home, the text, and clear what is below.
         let text = if draw {
@@ -200,15 +201,17 @@ fn sort(rows: &mut [Row], key: Key) {
     }
 }
 
-/// The terminal's size in characters.
+/// How large a table may be, in characters.
 #[derive(Clone, Copy)]
 struct Screen {
-    rows: usize,
+    /// A terminal on which each table replaces the last one has so many lines.
+    rows: Option<usize>,
     columns: usize,
 }
 
 impl Screen {
-    fn of_terminal() -> Self {
+    /// As wide as the terminal. Elsewhere `COLUMNS` says how wide, as with other programs.
+    fn of_output(draw: bool) -> Self {
         // SAFETY: zero is a valid winsize; the request stores one.
         let size = unsafe {
             let mut size: nix::libc::winsize = std::mem::zeroed();
@@ -216,9 +219,10 @@ impl Screen {
             size
         };
         let or = |found: u16, default| if found == 0 { default } else { found.into() };
+        let asked = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
         Self {
-            rows: or(size.ws_row, 24),
-            columns: or(size.ws_col, 80),
+            rows: draw.then(|| or(size.ws_row, 24)),
+            columns: or(size.ws_col, asked.filter(|n| *n > 0).unwrap_or(80)),
         }
     }
 }
@@ -302,15 +306,13 @@ fn cut(text: &str, wide: usize) -> String {
     format!("{kept}+")
 }
 
-/// A line of a run. A screen with so many columns has less of the program's words, and the figures
+/// A line of a run. With so many columns there is less of the program's words, and the figures are
 /// as they are.
-fn run_line(who: &str, program: &str, figures: &str, columns: Option<usize>) -> String {
+fn run_line(who: &str, program: &str, figures: &str, columns: usize) -> String {
     /// What is always left of the program.
     const LEAST: usize = 12;
     let others = who.chars().count() + figures.chars().count() + 3;
-    let room = columns.map_or(usize::MAX, |columns| {
-        columns.saturating_sub(others).max(LEAST)
-    });
+    let room = columns.saturating_sub(others).max(LEAST);
     format!("{who} {}: {figures}", cut(program, room))
 }
 
@@ -329,17 +331,18 @@ fn total<'a>(rows: impl Iterator<Item = &'a Row>) -> Rate {
     Rate::bps(rows.map(|row| row.rate.as_bps()).sum())
 }
 
-fn table(runs: &[Running], rows: &[Row], screen: Option<Screen>) -> String {
-    let columns = match screen {
-        Some(screen) if screen.columns < width(WIDE) => NARROW,
-        _ => WIDE,
+fn table(runs: &[Running], rows: &[Row], screen: Screen) -> String {
+    let columns = if screen.columns < width(WIDE) {
+        NARROW
+    } else {
+        WIDE
     };
     let mut text = String::new();
     // Lines of the screen: one that is too long for it wraps.
     let mut used = 0;
     let mut line = |out: String| {
         let length = out.chars().count().max(1);
-        used += screen.map_or(1, |screen| length.div_ceil(screen.columns));
+        used += length.div_ceil(screen.columns);
         let _ = writeln!(text, "{out}");
     };
     for run in runs {
@@ -361,7 +364,7 @@ fn table(runs: &[Running], rows: &[Row], screen: Option<Screen>) -> String {
             &format!("{} {}{killed}", run.kind, run.id),
             &run.what,
             &figures,
-            screen.map(|screen| screen.columns),
+            screen.columns,
         ));
         for missed in uncontrolled_lines(&run.segment) {
             line(format!("  {missed}"));
@@ -375,12 +378,12 @@ fn table(runs: &[Running], rows: &[Row], screen: Option<Screen>) -> String {
             total(kernel).as_mbps_f64()
         ));
     }
-    if screen.is_some() {
+    if screen.rows.is_some() {
         line("q ends; --sort and --once: 'alcc top --help'".to_owned());
     }
     line(line_of(columns, |c| c.0.to_owned()));
-    let room = screen.map_or(usize::MAX, |screen| screen.rows.saturating_sub(used + 1));
-    let room = room.max(1);
+    let room = screen.rows.map(|rows| rows.saturating_sub(used + 1).max(1));
+    let room = room.unwrap_or(usize::MAX);
     for row in rows.iter().take(room) {
         let _ = writeln!(text, "{}", line_of(columns, |c| c.2(row)));
     }
@@ -444,13 +447,13 @@ mod tests {
     fn a_screen_has_less_of_a_long_program() {
         let figures = "1 connection now, 1 so far; 5.08 Mbit/s";
         let program = "/usr/sbin/nginx -p /tmp/somewhere/deep -c /tmp/somewhere/deep/nginx.conf";
-        let line = run_line("run 5697", program, figures, Some(80));
+        let line = run_line("run 5697", program, figures, 80);
         assert_eq!(line.chars().count(), 80);
         assert!(line.contains("/usr/sbin/nginx") && line.ends_with(figures));
         let whole = format!("run 5697 {program}: {figures}");
-        assert_eq!(run_line("run 5697", program, figures, None), whole);
+        assert_eq!(run_line("run 5697", program, figures, 200), whole);
         assert_eq!(
-            run_line("run 5697", "nginx", figures, Some(20)).find("nginx"),
+            run_line("run 5697", "nginx", figures, 20).find("nginx"),
             Some(9)
         );
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The reports of `alcc compare --out`, `alcc demo` and `alcc trial --html` in a real browser.
 use super::browser::{self, Browser};
-use super::{TAB, WIDTHS, alcc, axe};
+use super::{SMALLEST_FONT, TAB, WIDTHS, alcc, axe, beyond};
 use std::path::{Path, PathBuf};
 
 struct Reports {
@@ -59,22 +59,29 @@ const REACHABLE: &str = "(() => {
   return all.length;
 })()";
 
+/// Whether what lies behind texts is dark: one answer, if all agree.
+const GROUNDS: &str = "[...new Set([...document.querySelectorAll('body, .card, .panel, .scroll td, pre')]
+  .map(e => getComputedStyle(e).backgroundColor.match(/[\\d.]+/g)).filter(c => c[3] !== '0').map(c => c[0] < 128))]";
+
 fn check(browser: &mut Browser, page: &Path, axe: &str) {
     for (width, scheme) in WIDTHS.into_iter().flat_map(|w| [(w, "light"), (w, "dark")]) {
         browser.open(page, width, scheme);
         let at = format!("{} at {width}, {scheme}", page.display());
-        assert_eq!(
-            browser.value("document.documentElement.scrollWidth <= innerWidth"),
-            true,
-            "{at}: the page scrolls sideways"
+        let wide = beyond(browser, width);
+        assert!(
+            wide <= 0,
+            "{at}: the page scrolls sideways by {wide} pixels"
         );
+        let small = browser.value(SMALLEST_FONT);
+        assert!(small.as_f64().unwrap() >= 9.0, "{at}: {small}");
         assert_eq!(
             browser.value("performance.getEntriesByType('resource').length"),
             0,
             "{at}: it needs a network"
         );
-        let light = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] > 127";
-        assert_eq!(browser.value(light), scheme == "light", "{at}");
+        let grounds = browser.value(GROUNDS);
+        let dark = scheme == "dark";
+        assert_eq!(grounds, serde_json::json!([dark]), "{at}: which are dark");
         if !axe.is_empty() {
             browser.value(&format!("{axe};0"));
             let found = browser.value(

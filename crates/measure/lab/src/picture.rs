@@ -34,11 +34,6 @@ const INK: RGBColor = RGBColor(0x17, 0x21, 0x2b);
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Failure = Box<dyn std::error::Error>;
 
-/// Size of a panel that stands by itself on a page.
-const ALONE: (u32, u32) = (600, 396);
-/// The same for the panel over all.
-const OVERALL: (u32, u32) = (1000, 440);
-
 /// Where pages are dark the picture is, too, and alone in a window so is what is around it. White
 /// becomes black, and colours keep their hues.
 const DARK: &str = "svg{color-scheme:light dark}@media(prefers-color-scheme:dark){svg{filter:invert(1) hue-rotate(180deg)}}";
@@ -65,18 +60,27 @@ pub fn svg(results: &Results) -> Result<String, String> {
     page(results, &panels, &looks).map_err(|e| format!("draw the picture: {e}"))
 }
 
-/// The panel of a link for a page.
-pub(crate) fn of_link(results: &Results, link: &str, looks: &[Look]) -> Result<String, String> {
+/// The panel of a link for a page, so many of its units wide and high.
+pub(crate) fn of_link(
+    results: &Results,
+    link: &str,
+    looks: &[Look],
+    size: (u32, u32),
+) -> Result<String, String> {
     let panel = one(results, link, true, &|name, side| look(looks, name, side));
-    alone(&panel, ALONE)
+    alone(&panel, size)
 }
 
 /// The panel over all links for a page; empty if there is one link only.
-pub(crate) fn overall(results: &Results, looks: &[Look]) -> Result<String, String> {
+pub(crate) fn overall(
+    results: &Results,
+    looks: &[Look],
+    size: (u32, u32),
+) -> Result<String, String> {
     let panel = over_all(results, &links(results), &|name, side| {
         look(looks, name, side)
     });
-    panel.map_or_else(|| Ok(String::new()), |panel| alone(&panel, OVERALL))
+    panel.map_or_else(|| Ok(String::new()), |panel| alone(&panel, size))
 }
 
 /// Number of a side of a scheme.

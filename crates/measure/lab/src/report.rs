@@ -4,9 +4,9 @@
 mod charts;
 
 use crate::chart::{Chart, escape};
-use crate::{palette, picture};
+use crate::palette;
 use alcc_results::{Results, SIMULATED};
-use charts::Links;
+use charts::{HALF, Links, Sizes};
 pub use charts::{bandwidth, density};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -14,6 +14,8 @@ const PAGE: &str = include_str!("report/page.html");
 const STYLE: &str = include_str!("report/page.css");
 const FIGURES: &str = include_str!("report/figures.js");
 const SCRIPT: &str = include_str!("report/page.js");
+/// A chart of the whole width, on a page that is no comparison.
+const WHOLE: Sizes = [(880, 300), (380, 240)];
 
 /// How a scheme, or a side of it, is drawn. Its index in the list is the number of its class.
 pub(crate) struct Look {
@@ -72,7 +74,7 @@ pub fn html(results: &Results) -> String {
             div class="of-link" data-link=(link) hidden[n > 0] { (drawn.panels(link)) }
         }
     };
-    let overview = charts::drawn(picture::overall(results, &looks));
+    let overview = charts::overall(results, &looks);
     let kin = html! {
         @for link in &links { @for (native, charts) in drawn.kin(link) {
             div class="of-kin" data-link=(link) data-native=(native) hidden { (charts) }
@@ -152,15 +154,9 @@ pub fn page(
 ) -> Result<String, String> {
     let mut drawn = Vec::new();
     for panel in panels {
-        let sizes: &[_] = if panel.is_half {
-            &[("plot", (500, 330))]
-        } else {
-            // A phone would show the words of a wide one too small to read.
-            &[("plot wide", (880, 300)), ("plot narrow", (400, 240))]
-        };
-        let figures = sizes
-            .iter()
-            .map(|(class, size)| Ok((*class, panel.chart.svg(*size)?)));
+        let sizes = if panel.is_half { HALF } else { WHOLE };
+        let figures = ["plot wide", "plot narrow"].into_iter().zip(sizes);
+        let figures = figures.map(|(class, size)| Ok((class, panel.chart.svg(size)?)));
         drawn.push((panel, figures.collect::<Result<Vec<_>, String>>()?));
     }
     let page = html! {
@@ -277,12 +273,12 @@ mod tests {
     #[test]
     fn every_scheme_has_curves_a_button_and_a_look() {
         let page = html(&results(2, 3));
-        // Throughput, delay on two scales, each twice; and the distribution.
+        // Throughput, delay on two scales, and the distribution, each twice.
         for n in 0..3 {
             let lines = page
                 .lines()
                 .filter(|l| l.starts_with("<polyline") && l.contains(&format!("class=\"k{n}\"")));
-            assert_eq!(lines.count(), 2 * 7, "k{n}");
+            assert_eq!(lines.count(), 2 * 8, "k{n}");
             assert!(
                 page.contains(&format!("data-class=\"k{n}\""))
                     && page.contains(&format!(".k{n}{{--c:#"))

@@ -147,7 +147,7 @@ fn what_make_install_puts_there_is_found_by_pkg_config() {
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     let install = |staged: &str| {
         let out = Command::new("make")
-            .arg("install-library")
+            .args(["install-library", "install-static"])
             .arg(format!("PREFIX={}", prefix.display()))
             .arg(format!("DESTDIR={staged}"))
             .env("CARGO_TARGET_DIR", &target)
@@ -162,6 +162,13 @@ fn what_make_install_puts_there_is_found_by_pkg_config() {
     install("");
     let root_user = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
     assert_eq!(ran.exists(), root_user);
+    for name in ["libalcc.a", "libalcc.so.0"] {
+        let mut objdump = Command::new("objdump");
+        let sections = objdump.arg("-h").arg(prefix.join("lib").join(name));
+        let sections = String::from_utf8(sections.output().unwrap().stdout).unwrap();
+        let has = |name: &str| sections.contains(name);
+        assert!(has(".text") && !has(".debug_"), "{name}: for debuggers");
+    }
     let config = |what: &str| {
         let out = Command::new("pkg-config")
             .args([what, "alcc"])
@@ -196,8 +203,8 @@ fn what_make_install_puts_there_is_found_by_pkg_config() {
             build.arg(prefix.join("lib/libalcc.a"));
             build.args(["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]);
         }
-        let rpath = format!("-Wl,-rpath,{}", prefix.join("lib").display());
-        let out = build.arg(rpath).arg("-o").arg(&program).output().unwrap();
+        // It finds the library without the loader's cache and without a variable.
+        let out = build.arg("-o").arg(&program).output().unwrap();
         assert!(out.status.success(), "{out:?}");
         serve(&program, dir.path());
     }

@@ -7,10 +7,17 @@ use crate::picture;
 use alcc_results::{Results, SIMULATED, Series, quantiles};
 use maud::{Markup, PreEscaped, html};
 
-/// Size of a chart over time: where the page is wide, and on a phone.
-const OVER_TIME: [(u32, u32); 2] = [(880, 250), (400, 240)];
+/// Size of a chart where the page is wide, and on a phone: it would show the words of the wide one
+/// too small to read.
+pub(super) type Sizes = [(u32, u32); 2];
+/// A chart over time.
+const OVER_TIME: Sizes = [(880, 250), (380, 240)];
 /// One of two beside each other.
-const HALF: (u32, u32) = (500, 330);
+pub(super) const HALF: Sizes = [(500, 330), (380, 290)];
+/// The same for throughput against delay, which has names inside.
+const PLANE: Sizes = [(600, 396), (380, 340)];
+/// Throughput against delay over all links.
+const OVERALL: Sizes = [(880, 420), (380, 360)];
 /// Bytes of all curves over time together; a page is to stay below 1 MB.
 const MAX_BYTES: usize = 280_000;
 /// Bytes of a curve's point.
@@ -30,16 +37,38 @@ type Points = Vec<(f64, f64)>;
 /// A series with the number of its class.
 type Shown<'a> = (usize, &'a Series);
 
-pub(super) fn drawn(svg: Result<String, String>) -> Markup {
+fn drawn(svg: Result<String, String>) -> Markup {
     match svg {
         Ok(svg) => html! { (PreEscaped(svg)) },
         Err(why) => html! { p { (why) } },
     }
 }
 
+/// Twice, of which the page shows one. `draw` is told the size, and whether it is the narrow one.
+fn twice(sizes: Sizes, draw: impl Fn((u32, u32), bool) -> Markup) -> Markup {
+    let [wide, narrow] = sizes;
+    html! {
+        div class="wide" { (draw(wide, false)) }
+        div class="narrow" { (draw(narrow, true)) }
+    }
+}
+
 /// A chart: it takes the pointer and the keys.
 fn figure(classes: &str, chart: &Chart, size: (u32, u32)) -> Markup {
     html! { div class={ "plot " (classes) } tabindex="0" { (drawn(chart.svg(size))) } }
+}
+
+/// Throughput against delay.
+fn plane(sizes: Sizes, draw: impl Fn((u32, u32)) -> Result<String, String>) -> Markup {
+    twice(
+        sizes,
+        |size, _| html! { div class="plot" { (drawn(draw(size))) } },
+    )
+}
+
+/// Throughput against delay over all links; nothing of one.
+pub(super) fn overall(results: &Results, looks: &[Look]) -> Markup {
+    plane(OVERALL, |size| picture::overall(results, looks, size))
 }
 
 fn panel(title: &str, note: &str, more: &Markup, content: &Markup) -> Markup {
@@ -123,7 +152,9 @@ impl<'a> Links<'a> {
     /// All panels of a link.
     pub(super) fn panels(&self, link: &str) -> Markup {
         let shown = self.shown(link);
-        let plane = drawn(picture::of_link(self.results, link, self.looks));
+        let plane = plane(PLANE, |size| {
+            picture::of_link(self.results, link, self.looks, size)
+        });
         let repeated = self
             .results
             .summary
@@ -156,7 +187,7 @@ impl<'a> Links<'a> {
                 @if !shown.is_empty() {
                     (panel("Delay distribution", "packets that took no longer than", &html! {}, &self.distribution(link, &shown)))
                 }
-                (panel("Throughput against delay", &plane_note, &html! {}, &html! { div class="plot" { (plane) } }))
+                (panel("Throughput against delay", &plane_note, &html! {}, &plane))
             }
         }
     }
@@ -166,16 +197,19 @@ impl<'a> Links<'a> {
         Axis::exactly(0.0, shown.iter().map(length).fold(0.0, f64::max).max(1e-3))
     }
 
-    fn twice(&self, chart: impl Fn(usize) -> Chart) -> Markup {
-        let [wide, narrow] = OVER_TIME;
-        html! {
-            (figure("time wide", &chart(self.points), wide))
-            (figure("time narrow", &chart((self.points / 2).min(150)), narrow))
-        }
+    fn course_chart(&self, chart: impl Fn(usize) -> Chart) -> Markup {
+        twice(OVER_TIME, |size, is_narrow| {
+            let points = if is_narrow {
+                (self.points / 2).min(150)
+            } else {
+                self.points
+            };
+            figure("time", &chart(points), size)
+        })
     }
 
     fn throughput(&self, link: &str, shown: &[Shown<'_>]) -> Markup {
-        self.twice(|points| {
+        self.course_chart(|points| {
             let course = |values: &[f64], bin_s| {
                 let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
                 course(&values, bin_s, points)
@@ -210,7 +244,7 @@ impl<'a> Links<'a> {
             .filter_map(|f| f.min_rtt_ms)
             .next()
             .map(|ms| ms / 2.0);
-        self.twice(|points| {
+        self.course_chart(|points| {
             let x = self.over_time(shown);
             let lines = shown.iter().map(|(class, s)| Curve {
                 class: *class,
@@ -268,7 +302,7 @@ impl<'a> Links<'a> {
             y: Axis::exactly(0.0, 100.0),
             curves,
         };
-        figure("", &chart, HALF)
+        twice(HALF, |size, _| figure("", &chart, size))
     }
 
     /// Native forms and what was measured beside them: the distributions of all runs.
@@ -366,18 +400,15 @@ impl<'a> Links<'a> {
             let label = format!(
                 "{what} of {unit} on {link}, {native} and above TCP; the table below has the figures"
             );
-            figure(
-                "",
-                &Chart {
-                    label,
-                    x_title: unit.into(),
-                    y_title: y_title.into(),
-                    x,
-                    y,
-                    curves,
-                },
-                HALF,
-            )
+            let chart = Chart {
+                label,
+                x_title: unit.into(),
+                y_title: y_title.into(),
+                x,
+                y,
+                curves,
+            };
+            twice(HALF, |size, _| figure("", &chart, size))
         };
         let cumulated = |values: &[f64]| {
             let n = values.len() as f64;
