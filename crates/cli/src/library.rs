@@ -28,8 +28,7 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
         beside.join("../lib").join(NAME),
     ];
     places.iter().find(|p| p.is_file()).cloned().ok_or_else(|| {
-        // Who has installed it has no sources to build.
-        let remedy = if beside.ends_with("bin") {
+        let remedy = if is_installed() {
             "install alcc again"
         } else {
             "run 'make build'"
@@ -39,6 +38,14 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
             program.display()
         ))
     })
+}
+
+/// Who has installed this program may have no sources to build.
+pub(crate) fn is_installed() -> bool {
+    let program = std::env::current_exe().unwrap_or_default();
+    program
+        .parent()
+        .is_some_and(|folder| folder.ends_with("bin"))
 }
 
 /// Lets the loader judge before a server is started. It ignores a library that it cannot read. If

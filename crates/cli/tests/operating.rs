@@ -249,6 +249,27 @@ fn a_library_that_cannot_be_loaded_is_found_before_the_start() {
     }
 }
 
+/// Who has installed the program has no sources to build.
+#[test]
+fn a_program_without_its_library_says_what_to_do_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let built = Path::new(env!("CARGO_BIN_EXE_alcc"));
+    for (place, remedy) in [("bin", "install alcc again"), ("release", "'make build'")] {
+        let folder = dir.path().join(place);
+        std::fs::create_dir(&folder).unwrap();
+        let program = folder.join("alcc");
+        if std::fs::hard_link(built, &program).is_err() {
+            std::fs::copy(built, &program).unwrap();
+        }
+        let run = Command::new(&program).args(["run", "true"]).output();
+        let run = run.unwrap();
+        let said = text(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{said}");
+        assert!(said.contains(remedy), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
 #[test]
 fn the_start_says_what_is_controlled_and_what_is_not() {
     let dir = tempfile::tempdir().unwrap();

@@ -92,6 +92,30 @@ fn the_search_finds_long_lines_only_where_they_can_be_broken() {
     assert_eq!(too_long(&free), Vec::<String>::new());
 }
 
+/// Without a public repository, who follows its address gets what somebody else has put there.
+#[test]
+fn no_page_names_a_repository_that_is_not_there() {
+    let manifest = read("Cargo.toml");
+    let address = manifest
+        .split_once("repository = \"")
+        .expect("an address")
+        .1;
+    let address = address.split('"').next().expect("a text");
+    assert!(read("README.md").contains("no public repository"));
+    let mut all = pages();
+    all.push(root().join("CITATION.cff"));
+    for floor in std::fs::read_dir(root().join("crates")).expect("crates/ can be read") {
+        let floor = floor.expect("an entry").path();
+        let crates = std::fs::read_dir(floor).expect("a folder");
+        let readmes = crates.map(|one| one.expect("an entry").path().join("README.md"));
+        all.extend(readmes.filter(|file| file.is_file()));
+    }
+    for page in all {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        assert!(!text.contains(address), "{}: {address}", page.display());
+    }
+}
+
 /// README's table: of each scheme the median of its runs, smallest and largest.
 fn demo_table(results: &alcc_results::Results) -> String {
     let columns = [

