@@ -83,9 +83,20 @@ fn probability(text: &str) -> Option<f64> {
     (0.0..=1.0).contains(&p).then_some(p)
 }
 
-/// `name=value` parts in order.
-fn parts(text: &str) -> impl Iterator<Item = Option<(&str, &str)>> {
-    text.split(',').map(|part| part.split_once('='))
+/// `name=value` parts in order. An error is what was found in place of them, and what would do.
+fn parts<'a>(
+    text: &'a str,
+    want: &'static str,
+) -> Result<Vec<(&'a str, &'a str)>, (&'a str, &'static str)> {
+    let mut all: Vec<(&str, &str)> = Vec::new();
+    for part in text.split(',') {
+        let (name, value) = part.split_once('=').ok_or((text, want))?;
+        if all.iter().any(|(known, _)| *known == name) {
+            return Err((name, "it only once"));
+        }
+        all.push((name, value));
+    }
+    Ok(all)
 }
 
 impl FromStr for Step {
@@ -106,8 +117,7 @@ impl FromStr for Step {
             at: Time::ZERO + at,
             ..Self::default()
         };
-        for part in parts(rest) {
-            let (name, value) = part.ok_or_else(|| wrong(rest, STEP))?;
+        for (name, value) in parts(rest, STEP).map_err(|(found, want)| wrong(found, want))? {
             match name {
                 "rate" => {
                     let rate = value.parse();
@@ -187,7 +197,11 @@ impl Changes {
         let (line, names) = lines.next().ok_or_else(|| wrong(1, "", head))?;
         let names: Vec<&str> = names.split(',').map(str::trim).collect();
         let known = |name: &&str| ["mbps", "delay_ms", "loss", "loss_up"].contains(name);
-        if names.len() < 2 || names[0] != "seconds" || !names[1..].iter().all(known) {
+        let once = |name: &&str| names.iter().filter(|other| other == &name).count() == 1;
+        if names.len() < 2
+            || names[0] != "seconds"
+            || !names[1..].iter().all(|n| known(n) && once(n))
+        {
             return Err(wrong(line, &names.join(","), head));
         }
         let mut steps = Vec::new();
@@ -236,25 +250,24 @@ impl Changes {
     /// # Errors
     /// What is wrong with the text; more than a million steps.
     pub fn outages(text: &str, rate: Rate, end: Span, seed: u64) -> Result<Self, ChangesError> {
-        let wrong = |found: &str| ChangesError::Step {
+        let wrong = |found: &str, want| ChangesError::Step {
             step: text.to_owned(),
             found: found.to_owned(),
-            want: OUTAGES,
+            want,
         };
         let (mut every, mut length) = (None, None);
-        for part in parts(text) {
-            let (name, value) = part.ok_or_else(|| wrong(text))?;
+        for (name, value) in parts(text, OUTAGES).map_err(|(found, want)| wrong(found, want))? {
             let bounds = range(value, |t| t.parse::<Span>().ok().map(Span::as_nanos));
             let place = match name {
                 "every" => &mut every,
                 "length" => &mut length,
-                _ => return Err(wrong(name)),
+                _ => return Err(wrong(name, OUTAGES)),
             };
             let bounds = bounds.filter(|bounds| *bounds.start() > 0);
-            *place = Some(bounds.ok_or_else(|| wrong(value))?);
+            *place = Some(bounds.ok_or_else(|| wrong(value, OUTAGES))?);
         }
         let (Some(every), Some(length)) = (every, length) else {
-            return Err(wrong(text));
+            return Err(wrong(text, OUTAGES));
         };
         let most = 2 * end.as_nanos() / (every.start() + length.start());
         if most > MAX_STEPS {
@@ -298,8 +311,7 @@ impl Changes {
         };
         let mut every = Span::ZERO;
         let (mut rate, mut delay, mut loss, mut loss_up) = (None, None, None, None);
-        for part in parts(text) {
-            let (name, value) = part.ok_or_else(|| wrong(text, RANDOM))?;
+        for (name, value) in parts(text, RANDOM).map_err(|(found, want)| wrong(found, want))? {
             let bad = || wrong(value, RANDOM);
             match name {
                 "every" => every = value.parse().map_err(|_| bad())?,
@@ -373,6 +385,7 @@ mod tests {
             ("5s:rate=fast", "'fast'"),
             ("5s:loss=2", "'2'"),
             ("5s:width=3", "'width'"),
+            ("5s:rate=1mbit,rate=2mbit", "'rate'"),
         ] {
             let error = text.parse::<Step>().unwrap_err().to_string();
             assert!(
@@ -398,6 +411,7 @@ mod tests {
             ("", 1, "''"),
             ("0,12\n", 1, "'0,12'"),
             ("seconds,mbit\n", 1, "'seconds,mbit'"),
+            ("seconds,mbps,mbps\n", 1, "'seconds,mbps,mbps'"),
             ("seconds,mbps\n1\n", 2, "'1'"),
             ("seconds,mbps\n1,2\n2,-1\n", 3, "'-1'"),
             ("seconds,loss\n1,2\n", 2, "'2'"),
@@ -434,6 +448,7 @@ mod tests {
             "rate=1mbit..2mbit",
             "every=5s,rate=2mbit..1mbit",
             "every=5s,x=1..2",
+            "every=5s,every=5s,loss=0..1",
         ] {
             assert!(
                 Changes::random(bad, Span::from_secs(1), 1).is_err(),

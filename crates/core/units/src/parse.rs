@@ -6,11 +6,22 @@ use std::str::FromStr;
 /// Why a quantity could not be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnitError {
+    why: Why,
     what: &'static str,
-    /// It could be read, but is zero.
-    above: bool,
     found: String,
     want: &'static str,
+    too_much: &'static str,
+}
+
+/// What is wrong with a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    /// It is no number with a unit.
+    Unread,
+    /// It could be read, but is zero.
+    Zero,
+    /// It could be read, but is more than fits.
+    TooMuch,
 }
 
 /// A quantity that people type with a unit.
@@ -19,45 +30,54 @@ pub trait Quantity: FromStr<Err = UnitError> + Default + PartialEq {
     const WHAT: &'static str;
     /// How to write it.
     const WANT: &'static str;
+    /// [`MOST`] as people write it, after what more than that is.
+    const TOO_MUCH: &'static str;
 }
+
+/// The largest value that can be written, in ns, bit/s or bytes: a round number that 64 bits hold.
+const MOST: f64 = 1.8e19;
 
 impl Quantity for Span {
     const WHAT: &'static str = "length of time";
     const WANT: &'static str = "a number and ns, us, ms, s, min (or m) or h, such as 20ms";
+    const TOO_MUCH: &'static str = "too long: at most 5000000h";
 }
 
 impl Quantity for Rate {
     const WHAT: &'static str = "rate";
     const WANT: &'static str = "a number and bit, kbit, mbit or gbit, such as 12mbit";
+    const TOO_MUCH: &'static str = "too high: at most 18000000000gbit";
 }
 
 impl Quantity for Bytes {
     const WHAT: &'static str = "number of bytes";
     const WANT: &'static str =
         "a number, with k, M, G, KiB, MiB or GiB if you like, such as 2000000 or 64k";
+    const TOO_MUCH: &'static str = "too many bytes: at most 18000000000G";
 }
 
 impl UnitError {
-    fn of<T: Quantity>(found: &str) -> Self {
+    fn of<T: Quantity>(found: &str, why: Why) -> Self {
         Self {
+            why,
             what: T::WHAT,
-            above: false,
             found: found.to_owned(),
             want: T::WANT,
+            too_much: T::TOO_MUCH,
         }
     }
 }
 
 impl std::fmt::Display for UnitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "'{}' is not a {}{}: write {}",
-            self.found,
-            self.what,
-            if self.above { " above 0" } else { "" },
-            self.want
-        )
+        let Self {
+            found, what, want, ..
+        } = self;
+        match self.why {
+            Why::Unread => write!(f, "'{found}' is not a {what}: write {want}"),
+            Why::Zero => write!(f, "'{found}' is not a {what} above 0: write {want}"),
+            Why::TooMuch => write!(f, "'{found}' is {}", self.too_much),
+        }
     }
 }
 
@@ -91,23 +111,26 @@ pub fn want_number(text: &str) -> String {
         .fold(text, |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
-/// A number and its unit, scaled. `None` if either can't be read or the result is not a whole
-/// in-range number.
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
+/// A number and its unit, scaled and rounded.
+fn scaled<T: Quantity>(text: &str, units: &[(&str, f64)]) -> Result<u64, UnitError> {
+    let wrong = |why| UnitError::of::<T>(text, why);
     let split = text
         .find(|c: char| c.is_ascii_alphabetic())
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let factor = units.iter().find(|(name, _)| *name == unit)?.1;
-    let number: f64 = number.parse().ok()?;
-    let value = number * factor;
-    (value.is_finite() && (0.0..1.8e19).contains(&value)).then_some(value.round() as u64)
+    let factor = units.iter().find(|(name, _)| *name == unit);
+    let number = number.parse::<f64>().ok().filter(|n| *n >= 0.0);
+    let value = factor.zip(number).map(|((_, factor), n)| n * factor);
+    match value.ok_or_else(|| wrong(Why::Unread))? {
+        value if value > MOST => Err(wrong(Why::TooMuch)),
+        value => Ok(value.round() as u64),
+    }
 }
 
 impl FromStr for Span {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        scaled(
+        scaled::<Self>(
             text,
             &[
                 ("ns", 1.0),
@@ -120,26 +143,24 @@ impl FromStr for Span {
             ],
         )
         .map(Self::from_nanos)
-        .ok_or_else(|| UnitError::of::<Self>(text))
     }
 }
 
 impl FromStr for Rate {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        scaled(
+        scaled::<Self>(
             text,
             &[("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)],
         )
         .map(Self::bps)
-        .ok_or_else(|| UnitError::of::<Self>(text))
     }
 }
 
 impl FromStr for Bytes {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        scaled(
+        scaled::<Self>(
             text,
             &[
                 ("", 1.0),
@@ -157,7 +178,6 @@ impl FromStr for Bytes {
             ],
         )
         .map(Self::new)
-        .ok_or_else(|| UnitError::of::<Self>(text))
     }
 }
 
@@ -167,10 +187,7 @@ impl FromStr for Bytes {
 /// One message for all: what was found and what would do.
 pub fn positive<T: Quantity>(text: &str) -> Result<T, UnitError> {
     match text.parse() {
-        Ok(value) if value == T::default() => Err(UnitError {
-            above: true,
-            ..UnitError::of::<T>(text)
-        }),
+        Ok(value) if value == T::default() => Err(UnitError::of::<T>(text, Why::Zero)),
         other => other,
     }
 }
@@ -202,6 +219,22 @@ mod tests {
         for bad in ["", "-1ms", "ms", "1e999s", "NaNms", "infs", "10 ms"] {
             assert!(bad.parse::<Span>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_is_too_much_says_how_much_may_be() {
+        fn said<T: Quantity + std::fmt::Debug>(text: &str) -> String {
+            text.parse::<T>().unwrap_err().to_string()
+        }
+        let long = said::<Span>("99999999999999h");
+        assert_eq!(long, "'99999999999999h' is too long: at most 5000000h");
+        assert!(said::<Rate>("1e0gbit").contains("is not a rate"));
+        assert!(said::<Rate>("18000000001gbit").ends_with("too high: at most 18000000000gbit"));
+        assert!(said::<Bytes>("18000000001G").ends_with("too many bytes: at most 18000000000G"));
+        // As much may be.
+        assert_eq!("5000000h".parse(), Ok(Span::from_secs(5_000_000 * 3600)));
+        assert_eq!("18000000000gbit".parse(), Ok(Rate::bps(MOST as u64)));
+        assert_eq!("18000000000G".parse(), Ok(Bytes::new(MOST as u64)));
     }
 
     #[test]
