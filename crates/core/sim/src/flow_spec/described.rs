@@ -68,6 +68,18 @@ impl<'a> Described<'a> {
     /// Sees that the parts go together; `one` is one of the flows.
     pub(super) fn check(&self, one: &FlowSpec) -> Result<(), FlowError> {
         let options = &self.options;
+        let has_stack = options.over.is_some() || options.host.is_some();
+        if has_stack && matches!(one.under, Under::Udp { .. }) {
+            let part = if options.over.is_some() {
+                "over="
+            } else {
+                "host="
+            };
+            return Err(self.wrong(
+                part,
+                "datagrams of a constant rate have no TCP: leave it out",
+            ));
+        }
         if let Some(part) = options.buffer_part()
             && !one.is_tcp()
         {

@@ -31,6 +31,8 @@ pub(super) struct FlowOptions {
     pub(super) share: Option<String>,
     pub(super) tunnel: Option<String>,
     pub(super) txqueuelen: Option<usize>,
+    /// The keys so far: of two with one key nobody knows which counts.
+    given: Vec<String>,
 }
 
 const PARTS: &str = "write over=, host=, sndbuf=, rwnd=, lowat=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn=, share=, tunnel=, txqueuelen= or name= after '/'";
@@ -62,6 +64,9 @@ impl FlowOptions {
     /// One `/part`; the error is what would be right.
     pub(super) fn part(&mut self, part: &str) -> Result<(), String> {
         let (key, value) = part.split_once('=').ok_or(PARTS)?;
+        if !matches!(key, "app" | "on" | "every" | "off") {
+            self.once(key)?;
+        }
         match key {
             "over" => {
                 let spec: Result<Spec, SpecError> = value.parse();
@@ -154,9 +159,18 @@ impl FlowOptions {
         rules
     }
 
+    fn once(&mut self, key: &str) -> Result<(), String> {
+        if self.given.iter().any(|given| given == key) {
+            return Err(format!("'{key}=' is given twice: leave one out"));
+        }
+        self.given.push(key.to_owned());
+        Ok(())
+    }
+
     fn source_part(&mut self, part: &str) -> Result<(), String> {
         let want = "write app=2mbit, app=2mbit,every=100ms or on=1s,off=2s";
         let (key, value) = part.split_once('=').ok_or(want)?;
+        self.once(key)?;
         let (on, off) = self.source.on_off.unwrap_or_default();
         match key {
             "app" => {
