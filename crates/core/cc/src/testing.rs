@@ -11,7 +11,10 @@ pub(crate) const MSS: Bytes = Bytes::new(1000);
 pub(crate) struct Bench {
     pub(crate) cc: Box<dyn Controller>,
     pub(crate) now: Time,
+    /// Of the next packets: a longer one is a queue.
     pub(crate) rtt: Span,
+    /// The shortest so far.
+    least: Span,
     pn: u64,
     in_recovery: bool,
     /// Marked bytes of each batch.
@@ -40,6 +43,7 @@ impl Bench {
             cc,
             now: Time::ZERO,
             rtt: Span::from_millis(100),
+            least: Span::MAX,
             pn: 0,
             in_recovery: false,
             marked: Bytes::ZERO,
@@ -66,12 +70,13 @@ impl Bench {
         self.now += span;
     }
 
-    pub(crate) fn view(&self) -> RttView {
+    pub(crate) fn view(&mut self) -> RttView {
+        self.least = self.least.min(self.rtt);
         RttView {
             latest: self.rtt,
             smoothed: self.rtt,
             variance: self.rtt / 8,
-            min: self.rtt,
+            min: self.least,
         }
     }
 
@@ -301,5 +306,19 @@ impl Bench {
             },
             Spurious::Loss,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_round_trip_is_a_queue() {
+        let mut b = Bench::of("fixed");
+        b.round();
+        b.rtt = Span::from_millis(150);
+        let queue = |view: RttView| view.latest - view.min;
+        assert_eq!(queue(b.view()), Span::from_millis(50));
     }
 }
