@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 struct World {
     /// Who is learned from
     #[arg(long, value_name = "FLOW", default_value = "verus:profile=original")]
-    teacher: String,
+    teacher: Value,
     /// A trace, a recorded one too, or a rate; may be repeated [default: every synthetic channel]
     #[arg(long, value_name = "TRACE|RATE")]
     link: Vec<String>,

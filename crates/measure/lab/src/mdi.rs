@@ -49,13 +49,13 @@ impl Lessons {
     fn resolve(
         &self,
         lesson: &Lesson,
-        flow: &str,
+        flow: &Value,
         registry: &Registry,
         files: &dyn Files,
     ) -> Result<Resolved, String> {
         let mut options = self.options.clone();
         options.add("link", Value::option("link", &lesson.link))?;
-        options.add("flow", Value::option("flow", flow))?;
+        options.add("flow", flow.clone())?;
         options.add("seed", Value::option("seed", lesson.seed.to_string()))?;
         options.resolve(registry, files)
     }
@@ -79,14 +79,14 @@ pub struct Seen {
 pub fn watch(
     lessons: &Lessons,
     lesson: &Lesson,
-    flow: &str,
+    flow: &Value,
     registry: &Registry,
     files: &(dyn Files + Sync),
 ) -> Result<Seen, String> {
     let mut scenario = lessons.resolve(lesson, flow, registry, files)?.scenario;
     let runs = Arc::new(Mutex::new(Runs::new()));
     let [flow] = &mut scenario.flows[..] else {
-        return Err(format!("'{flow}': one flow is looked at"));
+        return Err(flow.error(format_args!("'{}': one flow is looked at", flow.text)));
     };
     flow.controller = Box::new(Watched::new(flow.controller.clone_box(), runs.clone()));
     let report = run(&scenario).map_err(|error| format!("{}: {error}", lesson.link))?;
@@ -117,7 +117,7 @@ pub struct Learned {
 /// The first thing that is wrong.
 pub fn train(
     lessons: &Lessons,
-    teacher: &str,
+    teacher: &Value,
     (grid, bounds): (Grid, &Bounds),
     counting: Counting,
     (registry, files): (&Registry, &(dyn Files + Sync)),
@@ -211,7 +211,7 @@ impl Within {
 /// The first thing that is wrong.
 pub fn validate(
     lessons: &Lessons,
-    [teacher, walk]: [&str; 2],
+    [teacher, walk]: [&Value; 2],
     (registry, files): (&Registry, &(dyn Files + Sync)),
     workers: usize,
     mut done: impl FnMut(usize),
@@ -312,10 +312,15 @@ mod tests {
         }
     }
 
+    /// Each as its option names it.
+    fn pair(teacher: &str, walk: &str) -> [Value; 2] {
+        [("teacher", teacher), ("walk", walk)].map(|(name, text)| Value::option(name, text))
+    }
+
     #[test]
     fn counts_add_up_whatever_the_number_of_workers_and_the_order() {
         let registry = Registry::builtin();
-        let teacher = "verus:profile=original";
+        let teacher = &Value::option("teacher", "verus:profile=original");
         let learn = |links: &[&str], seeds, workers| {
             let lessons = lessons(links, seeds);
             let bounds = Bounds::parse("2,6").unwrap();
@@ -339,16 +344,22 @@ mod tests {
         let registry = Registry::builtin();
         let world = (&registry, &NoFiles as &(dyn Files + Sync));
         let lessons = lessons(&["12mbit", "lte"], (3, 4));
-        let same = validate(&lessons, ["copa", "copa"], world, 2, |_| {}).unwrap();
+        let validate = |teacher, walk| {
+            let pair = pair(teacher, walk);
+            validate(&lessons, pair.each_ref(), world, 2, |_| {})
+        };
+        let same = validate("copa", "copa").unwrap();
         for row in &same {
             assert_eq!((row.off(), row.rtt_distance), ([0.0; 2], 0.0));
         }
-        let other = validate(&lessons, ["copa", "fixed:window=400"], world, 2, |_| {}).unwrap();
+        let other = validate("copa", "fixed:window=400").unwrap();
         assert_eq!(other[1].link, "lte");
         assert!(other[0].off()[1] > 0.5 && other[0].window_distance > 0.9);
         assert!(Within(0.0, 0.0).holds(&same[0]) && !Within(900.0, 50.0).holds(&other[0]));
-        let why = validate(&lessons, ["copa", "nothing"], world, 2, |_| {}).unwrap_err();
-        assert!(why.contains("nothing"), "{why}");
+        let why = validate("copa", "nothing").unwrap_err();
+        assert!(why.starts_with("--walk: flow 'nothing'"), "{why}");
+        let why = validate("2*copa", "copa").unwrap_err();
+        assert!(why.starts_with("--teacher: '2*copa': one flow"), "{why}");
     }
 
     #[test]

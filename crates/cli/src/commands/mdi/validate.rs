@@ -7,6 +7,7 @@ use crate::progress::Bar;
 use alcc_files::ScenarioFolder;
 use alcc_lab::board::aligned;
 use alcc_lab::mdi::{self, Compared, Within};
+use alcc_results::scenario::Value;
 use std::process::ExitCode;
 
 /// Let teacher and walk run on links with seeds that were not learned from, and compare
@@ -24,7 +25,7 @@ pub(super) struct Args {
     world: World,
     /// The walk
     #[arg(long, value_name = "FLOW", default_value = "mdi")]
-    walk: String,
+    walk: Value,
     /// Seeds of each link: others than those of the training
     #[arg(long, value_name = "FIRST..LAST", default_value = "101..103", value_parser = seeds)]
     seeds: (u64, u64),
@@ -75,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let json = serde_json::json!({
             "links": rows,
             "summary": {
-                "teacher": world.teacher, "walk": args.walk, "mean": mean, "holds": off.is_empty(),
+                "teacher": world.teacher.text, "walk": args.walk.text, "mean": mean, "holds": off.is_empty(),
                 "off": off, "within_percent": [args.within.0, args.within.1],
             },
         });
@@ -88,7 +89,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     Err(Failure::failed(format!(
         "validate {}: off by more than {} % in throughput or {} % in delay on {} of {} links and means: {}",
-        args.walk,
+        args.walk.text,
         args.within.0,
         args.within.1,
         off.len(),
