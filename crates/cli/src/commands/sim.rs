@@ -14,7 +14,7 @@ use alcc_results::row::Value;
 use alcc_results::scenario::{Resolved, ScenarioOptions};
 use alcc_results::simulated::{self, Simulated};
 use alcc_results::{Profiles, events, samples};
-use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario, Under};
+use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario};
 use alcc_units::{Span, Time};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -99,28 +99,10 @@ impl Args {
         let options = file.overridden_by(self.options.clone());
         let registry = self.plugins.registry()?;
         let resolved = options.resolve(&registry, &files).map_err(Failure::usage)?;
-        self.refuse_idle(&resolved)?;
-        Ok(resolved)
-    }
-
-    /// Options that have no effect on these flows. In a file they may be for others.
-    fn refuse_idle(&self, resolved: &Resolved) -> Result<(), Failure> {
-        let flows = &resolved.scenario.flows;
-        let above_tcp = flows.iter().any(|flow| matches!(flow.under, Under::Tcp(_)));
-        let timing = "no flow is above TCP: give one, such as --flow verus/over=cubic";
-        let alone = "it is for the fairness of several flows: give --flow again";
-        let options = &self.options;
-        for (option, is_idle, why) in [
-            (&options.lateness, !above_tcp, timing),
-            (&options.jitter, !above_tcp, timing),
-            (&options.wake, !above_tcp, timing),
-            (&options.settle, flows.len() < 2, alone),
-        ] {
-            if let Some(value) = option.as_ref().filter(|_| is_idle) {
-                return Err(Failure::usage(value.error(why)));
-            }
+        match options.idle(&resolved.scenario.flows).into_iter().next() {
+            Some(idle) => Err(Failure::usage(idle)),
+            None => Ok(resolved),
         }
-        Ok(())
     }
 }
 
@@ -172,11 +154,17 @@ impl Shown {
         }
     }
 
-    /// Closes the files. Returns the events of the algorithms.
-    fn finish(mut self) -> std::io::Result<Vec<LoggedEvent>> {
+    /// Closes the files of `args`. Returns the events of the algorithms.
+    fn finish(mut self, args: &Args) -> Result<Vec<LoggedEvent>, Failure> {
         self.take_logged();
-        self.pcap.map(Capture::finish).transpose()?;
-        self.qlog.map(Qlog::finish).transpose()?;
+        let pcap = self.pcap.map_or(Ok(()), |pcap| pcap.finish().map(drop));
+        let qlog = self.qlog.map_or(Ok(()), |qlog| qlog.finish().map(drop));
+        for (written, file) in [(pcap, &args.pcap), (qlog, &args.qlog)] {
+            if let (Err(e), Some(file)) = (written, file) {
+                let why = format!("write {}: {}", file.display(), reason(&e));
+                return Err(Failure::failed(why));
+            }
+        }
         Ok(self.kept.unwrap_or_default())
     }
 }
@@ -232,9 +220,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let (Some(file), Some(profiles)) = (profile, shown.profiles.take()) {
         file.fill(|to| profiles.write_csv(to, &report))?;
     }
-    let told = shown
-        .finish()
-        .map_err(|e| Failure::failed(format!("write the capture or the qlog: {}", reason(&e))))?;
+    let told = shown.finish(args)?;
     if let Some(series) = series {
         series.fill(|to| write_series(to, &report, &told))?;
     }

@@ -33,7 +33,7 @@ mod options;
 
 use alcc_cc::Registry;
 use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec};
-use alcc_sim::{FlowSpec, LinkSpec, Scenario, Timing};
+use alcc_sim::{FlowSpec, LinkSpec, Scenario, Timing, Under};
 use alcc_trace::Trace;
 use alcc_units::{Rate, Span, positive};
 use std::path::Path;
@@ -118,6 +118,27 @@ impl ScenarioOptions {
             options.flow.push(Value::option("flow", FLOW));
         }
         options.resolve_all(registry, files)
+    }
+
+    /// Of the values that have no effect on the flows: what is missing, after the location of each.
+    /// A value of a file has effect on the flows of that file, so it is not for those of the
+    /// command line.
+    pub fn idle(&self, flows: &[FlowSpec]) -> Vec<String> {
+        let above_tcp = flows.iter().any(|flow| matches!(flow.under, Under::Tcp(_)));
+        let timing = "no flow is above TCP: give one, such as verus/over=cubic, or leave it out";
+        let alone = "it is for the fairness of several flows: give another flow, or leave it out";
+        let typed_flows = !self.flow.is_empty() && self.flow.iter().all(Value::is_option);
+        let all = [
+            (&self.lateness, !above_tcp, timing),
+            (&self.jitter, !above_tcp, timing),
+            (&self.wake, !above_tcp, timing),
+            (&self.settle, flows.len() < 2, alone),
+        ];
+        let idle = all.into_iter().filter_map(|(value, is_idle, why)| {
+            let value = value.as_ref().filter(|_| is_idle)?;
+            (value.is_option() || !typed_flows).then(|| value.error(why))
+        });
+        idle.collect()
     }
 
     fn resolve_all(&self, registry: &Registry, files: &dyn Files) -> Result<Resolved, String> {

@@ -128,6 +128,28 @@ impl Plan {
         !self.runs.is_empty() || self.needs.is_some()
     }
 
+    /// The values that have no effect in any cell, as [`ScenarioOptions::idle`] says them. A
+    /// scenario that cannot be read has none; its run says why.
+    pub fn idle(&self, registry: &Registry, files: &dyn Files) -> Vec<String> {
+        let of = |run: &PlannedRun| {
+            let resolved = run.scenario.clone().resolve(registry, files);
+            resolved.map_or_else(
+                |_| Vec::new(),
+                |resolved| run.scenario.idle(&resolved.scenario.flows),
+            )
+        };
+        let mut cells = self.runs.iter().filter(|run| run.repetition == 1);
+        let mut idle = cells.next().map_or_else(Vec::new, of);
+        for run in cells {
+            if idle.is_empty() {
+                break;
+            }
+            let here = of(run);
+            idle.retain(|value| here.contains(value));
+        }
+        idle
+    }
+
     /// How long its runs take in real time, one after another. Scenarios that cannot be read take
     /// none.
     pub fn real_time(&self, registry: &Registry, files: &dyn Files) -> Span {

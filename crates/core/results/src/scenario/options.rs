@@ -23,6 +23,11 @@ impl Value {
         }
     }
 
+    /// It was typed, and is not from a file.
+    pub(super) fn is_option(&self) -> bool {
+        self.location.starts_with("--")
+    }
+
     /// What is wrong with it, after its location.
     pub fn error(&self, why: impl Display) -> String {
         format!("{}: {why}", self.location)

@@ -55,6 +55,42 @@ fn the_links_have_the_delay_of_the_shortest_round_trip() {
     assert_eq!(scenario.min_rtt(&scenario.flows[1]), Span::from_millis(40));
 }
 
+/// What is said of options and file together.
+fn idle(file: &str, options: &[(&str, &str)]) -> Vec<String> {
+    let mut typed = ScenarioOptions::default();
+    for (key, text) in options {
+        typed.add(key, Value::option(key, *text)).unwrap();
+    }
+    let file = ScenarioOptions::from_toml(file, "s.toml").unwrap();
+    let all = file.overridden_by(typed);
+    let resolved = all.resolve(&Registry::builtin(), &()).unwrap();
+    all.idle(&resolved.scenario.flows)
+}
+
+#[test]
+fn what_has_no_effect_is_said_wherever_it_stands() {
+    let file = "flow = \"fixed\"\nwake = \"1ms\"\nsettle = \"1s\"";
+    let said = idle(file, &[("jitter", "1ms")]);
+    let begins = [
+        "--jitter: no flow",
+        "s.toml:2: wake: no",
+        "s.toml:3: settle: it is for",
+    ];
+    let all = said.len() == 3 && said.iter().zip(begins).all(|(said, b)| said.starts_with(b));
+    assert!(all, "{said:?}");
+    // The file's own flows had an effect, or would have had one.
+    let tcp = "flow = [\"fixed\", \"fixed/over=cubic\"]\nwake = \"1ms\"\nsettle = \"1s\"";
+    assert_eq!(idle(tcp, &[]), [""; 0]);
+    assert_eq!(idle(tcp, &[("flow", "fixed")]), [""; 0]);
+    assert_eq!(
+        idle("wake = \"1ms\"", &[]),
+        [""; 0],
+        "the flow of the default"
+    );
+    // What is typed is for the flows that are there.
+    assert_eq!(idle(tcp, &[("flow", "fixed"), ("wake", "2ms")]).len(), 1);
+}
+
 #[test]
 fn a_chain() {
     let text = r#"
