@@ -4,7 +4,7 @@ use crate::loader;
 use crate::output::{Product, note};
 use crate::trial::{PLAIN, Plan};
 use crate::uncontrolled::NotControlled;
-use crate::wording::{count, hint, megabytes, note_refused};
+use crate::wording::{count, gate, hint, megabytes, note_refused};
 use alcc_observe::{Missed, MissedCount, Segment};
 use alcc_socket::{Settings, Triple};
 use std::ffi::OsString;
@@ -129,10 +129,10 @@ impl Summary<'_> {
             ..self.triple.clone()
         };
         note(format_args!(
-            "alcc: {} controlled by {triple}, {}; the gate closed {}{}; runtime {:.3} CPU s",
+            "alcc: {} controlled by {triple}, {}{}{}; runtime {:.3} CPU s",
             count(totals.connections, "connection"),
             megabytes(totals.bytes),
-            count(totals.gate_closed, "time"),
+            gate(&triple.enforcement, totals.gate_closed),
             skipped(&segment.missed()),
             totals.runtime_cpu_ns as f64 / 1e9,
         ));

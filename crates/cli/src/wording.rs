@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Numbers and remarks as people read them.
 use crate::output::note;
+use alcc_socket::Enforcement;
 
 /// "1 connection", "2 connections".
 pub(crate) fn count(n: u64, what: &str) -> String {
@@ -15,6 +16,16 @@ pub(crate) fn count(n: u64, what: &str) -> String {
 /// "12.3 MB".
 pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// "; the gate closed 3 times", of those that the kernel does not limit. Where it limits all, there
+/// is no gate to speak of.
+pub(crate) fn gate(enforcement: &Enforcement, closed: u64) -> String {
+    if enforcement.gate || closed > 0 {
+        format!("; the gate closed {}", count(closed, "time"))
+    } else {
+        String::new()
+    }
 }
 
 /// Says that so many connections do not have the congestion control that was asked for, if any.
@@ -44,5 +55,21 @@ mod tests {
         assert_eq!(megabytes(15_340_000), "15.3 MB");
         assert_eq!(hint("a", None), "a");
         assert_eq!(hint("a", Some("b")), "a; b");
+    }
+
+    #[test]
+    fn only_who_has_a_gate_hears_of_it() {
+        let said = |enforcement: &str, closed| {
+            let preloaded = alcc_socket::Deployment::Preloaded;
+            gate(
+                &Enforcement::choose(preloaded, enforcement).unwrap(),
+                closed,
+            )
+        };
+        assert_eq!(said("gate", 0), "; the gate closed 0 times");
+        assert_eq!(said("bpf", 0), "");
+        assert_eq!(said("pacing", 0), "");
+        // Some of its connections could not have what was asked for.
+        assert_eq!(said("bpf", 1), "; the gate closed 1 time");
     }
 }

@@ -9,7 +9,7 @@ use crate::output::{Product, folder, note};
 use crate::runs::enter;
 use crate::service::Service;
 use crate::trial::{self, Plan, Source, Watch};
-use crate::wording::{count, megabytes, note_refused};
+use crate::wording::{count, gate, megabytes, note_refused};
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Stopper, Target, Totals};
 use alcc_socket::own::Settings;
 use alcc_socket::{Deployment, Selection, Triple};
@@ -275,12 +275,12 @@ fn conclude(
         return;
     }
     note(format_args!(
-        "alcc: {} relayed, {} down, {} up; {} controlled by {triple}; the gate closed {}; {cpu:.3} CPU s",
+        "alcc: {} relayed, {} down, {} up; {} controlled by {triple}{}; {cpu:.3} CPU s",
         count(totals.connections, "connection"),
         megabytes(totals.bytes_down),
         megabytes(totals.bytes_up),
         totals.controlled,
-        count(totals.gate_closed, "time"),
+        gate(&triple.enforcement, totals.gate_closed),
     ));
     if totals.failures > 0 {
         note(format_args!(
