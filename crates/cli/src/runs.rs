@@ -57,6 +57,17 @@ impl Running {
         !self.left.is_empty()
     }
 
+    /// Its number, and whose it is if it is another user's.
+    pub(crate) fn title(&self) -> String {
+        if self.owner == nix::unistd::geteuid().as_raw() {
+            return self.id.to_string();
+        }
+        let user = nix::unistd::User::from_uid(self.owner.into());
+        let named = user.ok().flatten().map(|user| user.name);
+        let name = named.unwrap_or_else(|| format!("user {}", self.owner));
+        format!("{} of {name}", self.id)
+    }
+
     /// Whether there is anything to show.
     pub(crate) fn lives(&self) -> bool {
         if self.is_killed() {
@@ -210,7 +221,7 @@ impl Which {
                 let all = some.iter().chain(&last);
                 let name = |run: &Running| {
                     let what: String = run.what.chars().take(40).collect();
-                    format!("{} ({what})", run.id)
+                    format!("{} ({what})", run.title())
                 };
                 let list: Vec<_> = all.clone().take(5).map(name).collect();
                 Err(Failure::usage(format!(
@@ -241,6 +252,11 @@ fn none_found(
     let why = match named {
         Some((pid, Err(io::ErrorKind::NotFound))) => {
             format!("this user sees no process {pid}: check the number")
+        }
+        Some((pid, Err(_))) if is_root => {
+            format!(
+                "process {pid} does not show its memory, even to root: give --run a process of the server"
+            )
         }
         Some((pid, Err(_))) => {
             format!("process {pid} is another user's: look as root, or as that user")
@@ -290,6 +306,7 @@ mod tests {
                 "no process 7",
             ),
             (true, Some((7, Ok(()))), "process 7 shares no memory"),
+            (true, denied, "process 7 does not show its memory"),
         ] {
             let line = none_found("/tmp/alcc-1", is_root, named);
             assert!(line.contains(part), "{line}");

@@ -226,6 +226,13 @@ fn root_finds_the_runs_of_others() {
         &["ctl", "off", "--run", &id, "--json"],
     ));
     assert_eq!(told["run"].to_string(), id);
+    // Whose server that is stands in the answer: without --run it would have been taken, too.
+    let told = output(ours.path(), &["ctl", "on", "--run", &id]);
+    let told = text(&told.stdout);
+    assert!(
+        told.starts_with(&format!("run {id} of nobody: on: ")),
+        "{told}"
+    );
 }
 
 #[test]

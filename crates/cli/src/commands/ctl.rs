@@ -150,12 +150,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if run.kind == "run" && run.segment.totals().processes == 0 {
         return Err(Failure::failed(format!(
             "send '{order}' to run {}: none of its processes loaded the library ({})",
-            run.id, run.what
+            run.title(),
+            run.what
         )));
     }
     let given = order
         .give(&run.segment)
-        .map_err(|e| Failure::failed(format!("send '{order}' to run {}: {e}", run.id)))?;
+        .map_err(|e| Failure::failed(format!("send '{order}' to run {}: {e}", run.title())))?;
     let (followed, idle) = wait(&run, &order, given.generation);
     let told = if args.json {
         serde_json::json!({"run": run.id, "order": order.to_string(), "followed": followed, "idle": idle})
@@ -163,7 +164,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     } else {
         format!(
             "run {}: {order}: {} switched, {idle} to switch at the next write; new connections begin so",
-            run.id,
+            run.title(),
             count(followed as u64, "connection"),
         )
     };
