@@ -21,8 +21,10 @@ use std::path::Path;
 /// # Errors
 /// [`Failure::Usage`]: nothing has been done yet.
 pub(crate) fn folder(path: &Path) -> Result<(), Failure> {
-    let wrong =
-        |e: io::Error| Failure::usage(format!("write into {}: {}", path.display(), reason(&e)));
+    let wrong = |e: io::Error| {
+        let why = why_not_made(path, &e);
+        Failure::usage(format!("write into {}: {why}", path.display()))
+    };
     if path.exists() && !path.is_dir() {
         return Err(Failure::usage(format!(
             "write into {}: it is a file: name a folder",
@@ -30,7 +32,34 @@ pub(crate) fn folder(path: &Path) -> Result<(), Failure> {
         )));
     }
     std::fs::create_dir_all(path).map_err(wrong)?;
-    access(path, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|e| wrong(e.into()))
+    takes_files(path).map_err(wrong)
+}
+
+/// Why a file or a folder was not made. A folder that is there, but takes nothing, answers like one
+/// that is not there: that of /proc.
+pub(crate) fn why_not_made(path: &Path, error: &io::Error) -> String {
+    if error.kind() == ErrorKind::NotFound && around(path).is_dir() {
+        return "nothing can be made in that folder: choose another place".to_owned();
+    }
+    reason(error)
+}
+
+/// The folder that a file is in.
+fn around(file: &Path) -> &Path {
+    let folder = file.parent().filter(|path| !path.as_os_str().is_empty());
+    folder.unwrap_or_else(|| Path::new("."))
+}
+
+/// Sees that a file can be made in a folder. What the system says of permissions is not all: see
+/// [`why_not_made`].
+fn takes_files(folder: &Path) -> io::Result<()> {
+    access(folder, AccessFlags::W_OK | AccessFlags::X_OK)?;
+    let probe = folder.join(format!(".alcc-{}", std::process::id()));
+    match File::options().write(true).create_new(true).open(&probe) {
+        Ok(_) => std::fs::remove_file(probe),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(io::Error::other(why_not_made(&probe, &e))),
+    }
 }
 
 /// Keeps other commands out of a folder until the result is dropped. Two that store runs there
@@ -61,13 +90,10 @@ pub(crate) fn will_be_written(file: &Path) -> Result<(), Failure> {
     if file.is_dir() {
         return Err(wrong(Errno::EISDIR.into()));
     }
-    let around = file.parent().filter(|path| !path.as_os_str().is_empty());
-    let place = if file.exists() {
-        file
-    } else {
-        around.unwrap_or_else(|| Path::new("."))
-    };
-    access(place, AccessFlags::W_OK).map_err(|e| wrong(e.into()))
+    if file.exists() {
+        return access(file, AccessFlags::W_OK).map_err(|e| wrong(e.into()));
+    }
+    takes_files(around(file)).map_err(wrong)
 }
 
 /// Whether the reader is still there.
@@ -134,7 +160,7 @@ impl Product {
         };
         let name = path.display().to_string();
         let file = File::create(path)
-            .map_err(|e| Failure::usage(format!("write {name}: {}", reason(&e))))?;
+            .map_err(|e| Failure::usage(format!("write {name}: {}", why_not_made(path, &e))))?;
         Ok(Self {
             to: BufWriter::new(Box::new(file)),
             name,

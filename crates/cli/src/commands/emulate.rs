@@ -22,7 +22,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let place = Place::find()?;
     // Before the first thread: one that does not block SIGCHLD too would swallow it.
     let processes = Processes::new()?;
-    if !place.shared && !args.quiet {
+    // With --internet it is an error, which says so itself.
+    if !place.shared && !args.quiet && !args.internet {
         note(format_args!(
             "alcc emulate: no privileges here: the other end of the link is an empty network, not this machine's"
         ));

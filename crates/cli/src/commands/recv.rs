@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::send::How;
 use crate::certificate::Showing;
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use crate::output::{folder, note, print, will_be_written};
 use crate::progress::stop_flag;
 use crate::transport;
@@ -219,9 +219,14 @@ fn out(args: &Args) -> Result<Output, Failure> {
             will_be_written(path)?;
             Ok(Output::File(path.clone()))
         }
-        Err(why) => Err(Failure::usage(format!(
-            "--out {}: {why}: a folder has to be there first",
+        Err(why) if why.kind() == ErrorKind::NotFound => Err(Failure::usage(format!(
+            "--out {}: there is no such folder: make it first",
             path.display()
+        ))),
+        Err(why) => Err(Failure::usage(format!(
+            "--out {}: {}",
+            path.display(),
+            reason(&why)
         ))),
     }
 }

@@ -89,12 +89,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let definition = sweep::definition(options, &args.vary, args.starts, args.report());
     let definition = definition.map_err(Failure::usage)?;
     let plan = Plan::new(&definition).map_err(Failure::usage)?;
+    let registry = args.plugins.registry()?;
+    if let Some(idle) = plan.idle(&registry, &files).into_iter().next() {
+        return Err(Failure::usage(idle));
+    }
     folder(&args.out)?;
     for end in PAGE_FILES {
         will_be_written(&args.out.join(format!("{NAME}.{end}")))?;
     }
     let _alone = alone_in(&args.out)?;
-    let registry = args.plugins.registry()?;
     let stop = stop_flag()?;
     let runner = Runner {
         registry: &registry,

@@ -23,6 +23,7 @@ fn folder() -> tempfile::TempDir {
         ("bad.toml", b"flow=3\n"),
         ("half.toml", b"only = [443]\n"),
         ("under.toml", b"[[port]]\nport = 443\nunder = \"cubic\"\n"),
+        ("idle.toml", b"flow = \"copa\"\njitter = \"1ms\"\n"),
         ("notes.txt", b"nonsense"),
         ("steps.csv", b"seconds,mbps\n"),
         ("script.sh", b"#!/nosuch/interpreter\n"),

@@ -2,8 +2,9 @@
 //! Command lines that are wrong, or end in failure.
 
 /// What is typed, and what the answer has to contain. In the folder are good.trace, bad.trace (a
-/// word in line 2), empty.trace, random.bin, bad.toml, notes.txt, steps.csv (names of columns alone),
-/// script.sh (for an interpreter that is not there) and a folder `dir`. `EMPTY` is a word of no
+/// word in line 2), empty.trace, random.bin, bad.toml, idle.toml (a jitter, and no flow that has one),
+/// notes.txt, steps.csv (names of columns alone), script.sh (for an interpreter that is not there)
+/// and a folder `dir`. `EMPTY` is a word of no
 /// letters, as a shell makes of "$UNSET".
 pub(super) const WRONG: &[(&str, &str)] = &[
     ("nosuch", "'nosuch'"),
@@ -69,6 +70,41 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("sim --flow cubic --jitter 1ms", "over=cubic"),
     ("sim --flow cubic --settle 1s", "--settle"),
     ("sim --pcap-at link", "add --pcap FILE"),
+    (
+        "sim idle.toml",
+        "idle.toml:2: jitter: no flow is above TCP: give one",
+    ),
+    ("sim idle.toml --flow copa --wake 1ms", "--wake: no flow"),
+    (
+        "sweep --flow copa --jitter 1ms --vary rtt=20ms,40ms",
+        "--jitter: no flow is above TCP",
+    ),
+    (
+        "sweep --vary flow=copa;cubic --settle 1s",
+        "--settle: it is for the fairness",
+    ),
+    (
+        "sweep idle.toml --vary rtt=20ms,40ms",
+        "idle.toml:2: jitter",
+    ),
+    (
+        "sim --flow cubic/over=cubic/over=reno",
+        "'over=' is given twice",
+    ),
+    (
+        "sim --step 5s:rate=1mbit,rate=2mbit",
+        "'rate': want it only once",
+    ),
+    (
+        "sim --steps every=5s,every=6s,rate=1mbit..2mbit",
+        "'every': want it only once",
+    ),
+    (
+        "sim --duration 99999999999999h",
+        "is too long: at most 5000000h",
+    ),
+    ("sim --link 99999999999999gbit", "is too high: at most"),
+    ("sim --queue droptail:bytes=99999999999999G", "bytes="),
     ("trace synth --seed 3", "name a SCENARIO"),
     ("emulate --up 12mbit,6mbit true", "--up: '12mbit,6mbit'"),
     (
@@ -342,11 +378,24 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("mdi train --seeds 3..1", "'3..1'"),
     ("mdi train --cut 2", "'2'"),
     ("mdi train --add nowhere", "nowhere"),
+    (
+        "mdi train --teacher nosuch --link 12mbit",
+        "--teacher: flow 'nosuch': no algorithm",
+    ),
+    ("mdi validate --walk nosuch --link 12mbit", "--walk: flow"),
     ("mdi validate --link nowhere", "nowhere"),
     ("mdi validate --teacher nobody", "'nobody'"),
     ("trace combine", "<TRACE>"),
     ("trace convert", "<INPUT>"),
     ("trace plot", "<TRACE>"),
+    (
+        "trace record --listen 127.0.0.1:0 --count 0",
+        "want at least 1",
+    ),
+    (
+        "trace record --listen 127.0.0.1:0 --sessions 0",
+        "want at least 1",
+    ),
     ("trace record --mode nosuch 127.0.0.1", "'nosuch'"),
     (
         "proxy --listen :0 --to 127.0.0.1:1 --config bad.toml",
@@ -448,6 +497,11 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("recv --once --count 2", "'--count <N>'"),
     ("recv --overwrite", "--out"),
     ("recv --out /nosuch/x", "/nosuch/x"),
+    (
+        "recv --out /proc/x",
+        "/proc/x: nothing can be made in that folder",
+    ),
+    ("recv --out /proc", "into /proc: nothing can be made"),
     ("recv --out good.trace", "--overwrite"),
     ("recv --out - --json", "give a file"),
     ("recv --out x --count 2", "--count"),
@@ -508,6 +562,31 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("trace synth rapid --length 0s", "above 0"),
     ("trace synth rapid --length 100min", "1ms to 3600s"),
     ("trace synth rapid --output /nosuch/x", "/nosuch/x"),
+    (
+        "trace synth rapid --output /proc/x",
+        "/proc/x: nothing can be made in that folder",
+    ),
+    (
+        "compare --sim --traces good.trace --out /proc/x",
+        "into /proc/x: nothing can be made",
+    ),
+    (
+        "run --json-out /proc/x -- touch began",
+        "nothing can be made",
+    ),
+    (
+        "sweep --vary rtt=20ms..10ms",
+        "'20ms..10ms' does not lead upwards",
+    ),
+    ("sweep --vary rtt=20ms,20ms", "leave one out"),
+    (
+        "sweep --vary rtt=20ms,40ms --x nosuch",
+        "--x: no metric 'nosuch'",
+    ),
+    (
+        "sweep --vary rtt=20ms,40ms --y nosuch",
+        "--y: no metric 'nosuch'",
+    ),
     ("trace convert nosuch --from rates", "there is no such file"),
     ("trace convert random.bin --from rates", "it is no text"),
     ("trace convert good.trace --to packets", "--to mahimahi"),
@@ -533,6 +612,12 @@ pub(super) const WRONG: &[(&str, &str)] = &[
 /// The same, for what was right but did not succeed: status 1.
 pub(super) const FAILED: &[(&str, &str)] = &[
     ("sim --max-events 1000", "given up after 1001 events"),
+    (
+        "sim --duration 5000000h --max-events 1000",
+        "given up after 1001 events",
+    ),
+    ("sim --duration 1s --pcap /dev/full", "write /dev/full: no"),
+    ("sim --duration 1s --qlog /dev/full", "write /dev/full: no"),
     ("send --size 1k 127.0.0.1:1", "nobody listens there"),
     ("send --size 1k 127.0.0.1:1", "with the same --transport"),
     (

@@ -45,7 +45,14 @@ pub fn definition(
         report,
         expect: Vec::new(),
     };
-    definition.check().map_err(|(_, why)| why)?;
+    definition
+        .check()
+        .map_err(|(path, why)| match path.last() {
+            Some(key) if ["x", "y"].contains(&key.as_str()) => {
+                format!("--{key}: {}", why.trim_start_matches("report: "))
+            }
+            _ => why,
+        })?;
     Ok(definition)
 }
 
@@ -83,7 +90,7 @@ fn axis(text: &str) -> Result<Axis, String> {
             return Err(USAGE.to_owned());
         }
         if choices.iter().any(|choice| choice.name == name) {
-            return Err(format!("'{name}' twice"));
+            return Err(format!("'{name}' is given twice: leave one out"));
         }
         choices.push(Choice {
             set: BTreeMap::from([(key.to_owned(), name.clone())]),
@@ -125,6 +132,11 @@ fn range(text: &str) -> Result<Option<Vec<String>>, String> {
             let step = (high - low) / EVENLY;
             evenly = format!("{rest}/{step}{unit}");
             &evenly
+        }
+        (false, Some((low, _)), Some((high, _))) if low >= high => {
+            return Err(format!(
+                "'{text}' does not lead upwards: write the smaller value first"
+            ));
         }
         _ => rest,
     };
@@ -230,7 +242,8 @@ mod tests {
         for (vary, why) in [
             ("delay", "write KEY="),
             ("delay=", "write KEY="),
-            ("delay=1ms,1ms", "'1ms' twice"),
+            ("delay=1ms,1ms", "'1ms' is given twice"),
+            ("delay=9ms..1ms", "write the smaller value first"),
             ("delya=1ms", "no key 'delya' (did you mean delay?)"),
             ("flow=copa,cubic", "write {flow} into it"),
             ("delay=9ms..1ms/1ms", "leads upwards"),
@@ -241,5 +254,23 @@ mod tests {
             let wrong = wrong.unwrap_err();
             assert!(wrong.contains(why) && !wrong.contains('\n'), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_value_is_idle_if_it_is_in_every_cell() {
+        let idle = |vary: &str| {
+            let mut scenario = ScenarioOptions::default();
+            let jitter = Value::option("jitter", "1ms");
+            scenario.add("jitter", jitter).unwrap();
+            let swept = definition(scenario, &[vary.to_owned()], 2, Report::default());
+            let plan = Plan::new(&swept.unwrap()).unwrap();
+            plan.idle(&alcc_cc::Registry::builtin(), &())
+        };
+        let both = idle("flow=copa;cubic");
+        assert!(
+            both.len() == 1 && both[0].starts_with("--jitter: "),
+            "{both:?}"
+        );
+        assert_eq!(idle("flow=copa;copa/over=cubic"), [""; 0]);
     }
 }

@@ -163,6 +163,9 @@ pub fn listen(at: SocketAddr) -> Result<Acceptor, Failure> {
             io::ErrorKind::AddrNotAvailable => {
                 format!("listen on {at}: {e}: --bind takes an address of this machine")
             }
+            io::ErrorKind::PermissionDenied => format!(
+                "listen on {at}: {e}: ports below 1024 need privileges; choose another --port, or run it as root"
+            ),
             _ => format!("listen on {at}: {e}"),
         })
     };

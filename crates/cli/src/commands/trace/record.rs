@@ -13,6 +13,7 @@ use alcc_units::{Span, Time};
 pub(crate) use args::Args;
 use folder::Folder;
 use std::io::ErrorKind;
+use std::num::NonZeroU64;
 use std::process::ExitCode;
 
 /// A sender that was held up for longer may have let the queue run empty.
@@ -70,10 +71,10 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
     let at = args.listen_address()?;
     let parent = Folder::of(args.out.as_deref(), "recordings");
     let limits = Limits {
-        sessions: args.sessions,
+        sessions: args.sessions.get(),
         duration: args.max_duration,
         rate: args.limit,
-        together: args.together,
+        together: args.together.get(),
     };
     let stop = stop_flag()?;
     let mut listener = Listener::bind(at, limits).map_err(failure)?;
@@ -84,42 +85,46 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
     let mut bar = Bar::new();
     let mut first = None;
     listener
-        .run(args.count, &stop, &mut |event| match event {
-            Event::Opened { peer, label, plan } => {
-                note(format_args!(
-                    "{label} ({peer}): {} for {}",
-                    plan.mode, plan.duration
-                ));
-            }
-            Event::Refused { peer, why } => note(format_args!("{peer}: refused: {why}")),
-            Event::Progress {
-                label,
-                session,
-                now,
-            } => bar.show(
-                session.progress(now),
-                &format!("{label}: {}", said(session, now)),
-            ),
-            Event::Closed(recording) => {
-                let result = parent.inside(&recording.label).write(&recording);
-                let told = result.and_then(|folder| {
-                    if !recording.is_complete() {
-                        note(format_args!(
-                            "{} ({}): {}; what had come is in {}",
-                            recording.label,
-                            recording.peer,
-                            broken(&recording),
-                            folder.display()
-                        ));
-                    }
-                    tell(args, &recording, &folder)
-                });
-                if let Err(e) = told {
-                    note(format_args!("alcc trace record: {e}"));
-                    first.get_or_insert(e);
+        .run(
+            args.count.map(NonZeroU64::get),
+            &stop,
+            &mut |event| match event {
+                Event::Opened { peer, label, plan } => {
+                    note(format_args!(
+                        "{label} ({peer}): {} for {}",
+                        plan.mode, plan.duration
+                    ));
                 }
-            }
-        })
+                Event::Refused { peer, why } => note(format_args!("{peer}: refused: {why}")),
+                Event::Progress {
+                    label,
+                    session,
+                    now,
+                } => bar.show(
+                    session.progress(now),
+                    &format!("{label}: {}", said(session, now)),
+                ),
+                Event::Closed(recording) => {
+                    let result = parent.inside(&recording.label).write(&recording);
+                    let told = result.and_then(|folder| {
+                        if !recording.is_complete() {
+                            note(format_args!(
+                                "{} ({}): {}; what had come is in {}",
+                                recording.label,
+                                recording.peer,
+                                broken(&recording),
+                                folder.display()
+                            ));
+                        }
+                        tell(args, &recording, &folder)
+                    });
+                    if let Err(e) = told {
+                        note(format_args!("alcc trace record: {e}"));
+                        first.get_or_insert(e);
+                    }
+                }
+            },
+        )
         .map_err(failure)?;
     drop(bar);
     first.map_or(Ok(ExitCode::SUCCESS), Err)

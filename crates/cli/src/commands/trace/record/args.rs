@@ -5,6 +5,7 @@ use alcc_record::plan::{IPV4_OVERHEAD, IPV6_OVERHEAD};
 use alcc_record::{Load, Mode, Plan};
 use alcc_units::{Rate, Span, positive};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
 /// Default port, next to that of `alcc recv`.
@@ -77,14 +78,14 @@ pub(crate) struct Args {
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = positive::<Span>)]
     pub(super) patience: Span,
     /// Listening: begin together, as soon as this many have come
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(super) together: usize,
+    #[arg(long, default_value = "1", value_name = "N")]
+    pub(super) together: NonZeroUsize,
     /// Listening: end after this many recordings
     #[arg(long, value_name = "N")]
-    pub(super) count: Option<u64>,
+    pub(super) count: Option<NonZeroU64>,
     /// Listening: recordings at the same time
-    #[arg(long, default_value_t = 16, value_name = "N")]
-    pub(super) sessions: usize,
+    #[arg(long, default_value = "16", value_name = "N")]
+    pub(super) sessions: NonZeroUsize,
     /// Listening: the longest recording that is permitted, with its warm-up
     #[arg(long, default_value = "15min", value_name = "TIME", value_parser = positive::<Span>)]
     pub(super) max_duration: Span,
