@@ -230,7 +230,7 @@ fn root_finds_the_runs_of_others() {
     let told = output(ours.path(), &["ctl", "on", "--run", &id]);
     let told = text(&told.stdout);
     assert!(
-        told.starts_with(&format!("run {id} of nobody: on: ")),
+        told.starts_with(&format!("run {id} of nobody: * on: ")),
         "{told}"
     );
 }
