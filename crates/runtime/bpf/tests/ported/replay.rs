@@ -45,10 +45,8 @@ pub(crate) fn cases(text: &str) -> Vec<Case> {
             });
         } else if let Some(rest) = line.strip_prefix("[\"") {
             let (event, _) = rest.split_once(']').expect("a list");
-            let (name, values) = event
-                .split_once("\",")
-                .unwrap_or((event.trim_matches('"'), ""));
-            let values = values.split(',').filter(|v| !v.is_empty());
+            let (name, values) = event.split_once("\",").expect("numbers after its name");
+            let values = values.split(',');
             cases
                 .last_mut()
                 .expect("a case before its events")
@@ -101,7 +99,7 @@ impl Replay {
         let packets = values.chunks_exact(each).map(|value| {
             let sent_at = self.feed.now() - nanos(value[1]);
             let known = value.get(3).map(|pn| self.sent[*pn as usize]);
-            let packet = known.unwrap_or(Packet {
+            let packet = known.unwrap_or_else(|| Packet {
                 pn: 0,
                 len: bytes(value[0]),
                 sent_at,
