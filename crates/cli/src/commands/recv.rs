@@ -518,10 +518,13 @@ fn line(received: &Received, header: &Header) -> String {
     if let Some(why) = &received.failure {
         return format!("{text}, and failed: {why}");
     }
-    text.push_str(&format!(
-        ", {:.2} Mbit/s",
-        received.bytes as f64 * 8e-6 / seconds.max(1e-9)
-    ));
+    // What came with one read took no time that is known.
+    if received.took > 0 {
+        text.push_str(&format!(
+            ", {:.2} Mbit/s",
+            received.bytes as f64 * 8e-6 / seconds
+        ));
+    }
     if let Some([median, p95]) = received.delay_ms {
         text.push_str(&format!(
             ", from write to read {median:.1} ms (p95 {p95:.1})"

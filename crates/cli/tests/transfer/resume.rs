@@ -302,3 +302,48 @@ fn a_receiver_that_was_killed_and_started_again_gets_the_file() {
     again.kill().unwrap();
     again.wait().unwrap();
 }
+
+/// A receiver that speaks something else, and holds the connection.
+#[test]
+fn a_receiver_that_is_none_is_known_by_its_first_word() {
+    let (_folder, _, sent) = file();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n");
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        std::thread::sleep(Duration::from_secs(60));
+    });
+    let began = Instant::now();
+    let args = ["--transport", "tcp", "--file", &sent, "--stall", "30s"];
+    let out = send(port, &args);
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("no 'alcc recv'"), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(20), "{said}");
+}
+
+/// It comes with one read, so there is no time to divide by.
+#[test]
+fn a_file_of_one_read_has_no_rate() {
+    let (folder, _, _) = file();
+    let (recv, port) = recv(&folder, &["--transport", "tcp", "--once"]);
+    let mut flow = b"alccsend\x01\x01\0\0\0\x01\0\0".to_vec();
+    flow.extend(0_u64.to_be_bytes());
+    flow.extend([0; 16 + 16 + 8]);
+    // The trailer of nothing, and the SHA-256 of it.
+    flow.extend([0; 4 + 8 + 8]);
+    flow.extend([
+        0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9,
+        0x24, 0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52,
+        0xb8, 0x55,
+    ]);
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(&flow).unwrap();
+    let ended = recv.wait_with_output().unwrap();
+    let said = text(&ended.stdout);
+    assert_eq!(ended.status.code(), Some(0), "{said}");
+    assert!(said.contains("SHA-256 e3b0c442"), "{said}");
+    assert!(!said.contains("Mbit/s"), "{said}");
+}

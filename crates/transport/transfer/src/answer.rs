@@ -38,6 +38,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Whether an answer may begin so.
+    pub(crate) fn begins(bytes: &[u8]) -> bool {
+        bytes.iter().zip(MAGIC).all(|(a, b)| a == b)
+    }
+
     /// As it is sent.
     pub fn encode(&self) -> [u8; ANSWER] {
         let mut bytes = [0; ANSWER];

@@ -367,7 +367,14 @@ impl<'a> SendFlow<'a> {
                 Some(Ok(0)) => {
                     return Err(Broken::Unconfirmed);
                 }
-                Some(Ok(n)) => filled += n,
+                Some(Ok(n)) => {
+                    filled += n;
+                    // Who says something else may hold the connection, and never say so much.
+                    if !Answer::begins(&bytes[..filled]) {
+                        let none = "what answers there is no 'alcc recv'";
+                        return Err(Broken::Reported(none.to_owned()));
+                    }
+                }
                 Some(Err(why)) if would_block(&why) => self.check_answer_within(patience)?,
                 Some(Err(why)) => return Err(why.into()),
             }
