@@ -48,6 +48,15 @@ fn a_table_is_learned_added_up_and_tried() {
     let head = counts.lines().take(3).collect::<Vec<_>>().join("\n");
     assert!(head.contains("alcc mdi train --duration 10s --link lte --seeds 2 --form counts\n"));
     assert!(head.contains("SHA-256"), "{head}");
+    // A copy that broke off, also at the end of a line, is no smaller table.
+    let half = &counts[..counts.len() / 2];
+    for cut in [half, &half[..=half.rfind('\n').unwrap()]] {
+        std::fs::write(folder.path().join("cut"), cut).unwrap();
+        let out = alcc(folder.path(), &["mdi", "train", "--add", "cut"]);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains("--add cut: SHA-256"), "{said}");
+    }
     let out = run(&[
         "mdi",
         "validate",

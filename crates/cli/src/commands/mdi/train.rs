@@ -119,7 +119,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut counts = Counts::new(grid, args.levels.clone());
     for path in &args.add {
         let wrong = |why: String| Failure::usage(format!("--add {}: {why}", path.display()));
-        let other = Counts::parse(&read(path)?).map_err(|e| wrong(e.to_string()))?;
+        let text = read(path)?;
+        is_whole(&text).map_err(wrong)?;
+        let other = Counts::parse(&text).map_err(|e| wrong(e.to_string()))?;
         counts.add(&other).map_err(wrong)?;
     }
     let simulates = args.add.is_empty() || !args.world.link.is_empty();
@@ -145,6 +147,23 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Product::open(args.output.as_deref())?.fill(|to| to.write_all(text.as_bytes()))?;
     note(format_args!("alcc: {} pairs of epochs", counts.total()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Before the hash in a header.
+const HASH: &str = "SHA-256 of what follows the comments: ";
+
+/// Whether the hash in its header is that of the file; without one nobody knows.
+fn is_whole(text: &str) -> Result<(), String> {
+    let mut comments = text.lines().take_while(|line| line.starts_with('#'));
+    let length: usize = comments.clone().map(|line| line.len() + 1).sum();
+    let told = comments.find_map(|line| line.split_once(HASH));
+    let Some((_, hash)) = told else {
+        return Ok(());
+    };
+    if hash_of_text(text.get(length..).unwrap_or("")) == hash {
+        return Ok(());
+    }
+    Err("SHA-256: not the one in its header: the file was cut or changed".to_owned())
 }
 
 /// The authors', or a coarser one, so that each state of each level is seen often.
@@ -214,7 +233,7 @@ fn written(args: &Args, counts: &Counts) -> String {
         "Levels, if any, and grid as in a table; then block ((level * states + state) * bins of the new change of delay), bins of the window's change with thousandths."
     };
     format!(
-        "# SPDX-License-Identifier: Apache-2.0 OR MIT\n# Written by: alcc {}\n# alcc {}; {} pairs of epochs; SHA-256 of what follows the comments: {}\n# {meaning}\n{body}",
+        "# SPDX-License-Identifier: Apache-2.0 OR MIT\n# Written by: alcc {}\n# alcc {}; {} pairs of epochs; {HASH}{}\n# {meaning}\n{body}",
         words.join(" "),
         env!("CARGO_PKG_VERSION"),
         counts.total(),
