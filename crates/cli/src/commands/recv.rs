@@ -113,14 +113,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let mut listening = TRANSPORTS.listen(transport, at, &options)?;
     transport::note_cleartext(&transport.about());
-    let port = listening.address().port();
     let fingerprint = listening.fingerprint();
     note(format_args!(
         "alcc: listening on {} ({})",
         listening.address(),
         transport.about().name
     ));
-    note(invitation(args, port, fingerprint.as_ref()));
+    note(invitation(args, fingerprint.as_ref()));
     let mut server = Server::new(args, Arc::clone(&rules), wanted);
     let mut result = Ok(());
     while !stop.load(Ordering::Relaxed) && !server.is_done() {
@@ -153,13 +152,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// What the sender has to say to reach this receiver: a command to copy.
-fn invitation(args: &Args, port: u16, fingerprint: Option<&Fingerprint>) -> String {
+fn invitation(args: &Args, fingerprint: Option<&Fingerprint>) -> String {
     let mut command = format!("alcc send --transport {}", args.how.transport);
     if let Some(carrier) = &args.how.carrier {
         command += &format!(" --carrier {carrier}");
     }
-    if port != DEFAULT_PORT {
-        command += &format!(" --port {port}");
+    if args.how.port != DEFAULT_PORT {
+        command += &format!(" --port {}", args.how.port);
     }
     let Some(fingerprint) = fingerprint else {
         return format!("alcc: the sender's command: {command} --cc verus HOST");
