@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The process that sends: `send MODE RATE|CONNECTIONS SECONDS ADDRESS`. Prints numbers only.
-use crate::SENDING;
 use crate::Result;
+use crate::SENDING;
 use alcc_cc::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, OptionDoc, Options, Registry, SpecError,
 };
