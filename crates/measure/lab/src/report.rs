@@ -154,9 +154,14 @@ pub fn page(
 ) -> Result<String, String> {
     let mut drawn = Vec::new();
     for panel in panels {
-        let sizes = if panel.is_half { HALF } else { WHOLE };
-        let figures = ["plot wide", "plot narrow"].into_iter().zip(sizes);
-        let figures = figures.map(|(class, size)| Ok((class, panel.chart.svg(size)?)));
+        let sizes: &[_] = if panel.is_half {
+            &[("plot", HALF)]
+        } else {
+            &[("plot wide", WHOLE[0]), ("plot narrow", WHOLE[1])]
+        };
+        let figures = sizes
+            .iter()
+            .map(|(class, size)| Ok((*class, panel.chart.svg(*size)?)));
         drawn.push((panel, figures.collect::<Result<Vec<_>, String>>()?));
     }
     let page = html! {
@@ -273,12 +278,12 @@ mod tests {
     #[test]
     fn every_scheme_has_curves_a_button_and_a_look() {
         let page = html(&results(2, 3));
-        // Throughput, delay on two scales, and the distribution, each twice.
+        // Throughput, delay on two scales, each twice; and the distribution.
         for n in 0..3 {
             let lines = page
                 .lines()
                 .filter(|l| l.starts_with("<polyline") && l.contains(&format!("class=\"k{n}\"")));
-            assert_eq!(lines.count(), 2 * 8, "k{n}");
+            assert_eq!(lines.count(), 2 * 7, "k{n}");
             assert!(
                 page.contains(&format!("data-class=\"k{n}\""))
                     && page.contains(&format!(".k{n}{{--c:#"))

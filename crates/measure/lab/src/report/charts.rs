@@ -12,10 +12,10 @@ use maud::{Markup, PreEscaped, html};
 pub(super) type Sizes = [(u32, u32); 2];
 /// A chart over time.
 const OVER_TIME: Sizes = [(880, 250), (380, 240)];
-/// One of two beside each other.
-pub(super) const HALF: Sizes = [(500, 330), (380, 290)];
-/// The same for throughput against delay, which has names inside.
-const PLANE: Sizes = [(600, 396), (380, 340)];
+/// One of two beside each other; its words can be read on a phone, too.
+pub(super) const HALF: (u32, u32) = (460, 310);
+/// The same for throughput against delay, which has smaller names inside.
+const PLANE: (u32, u32) = (400, 330);
 /// Throughput against delay over all links.
 const OVERALL: Sizes = [(880, 420), (380, 360)];
 /// Bytes of all curves over time together; a page is to stay below 1 MB.
@@ -23,7 +23,7 @@ const MAX_BYTES: usize = 280_000;
 /// Bytes of a curve's point.
 const POINT: usize = 10;
 /// Points of a curve over time: no fewer, and no more than the eye tells apart.
-const POINTS: (usize, usize) = (40, 400);
+const POINTS: (usize, usize) = (36, 400);
 
 /// Everything that is drawn of a link; what cannot be drawn says why.
 pub(super) struct Links<'a> {
@@ -58,17 +58,11 @@ fn figure(classes: &str, chart: &Chart, size: (u32, u32)) -> Markup {
     html! { div class={ "plot " (classes) } tabindex="0" { (drawn(chart.svg(size))) } }
 }
 
-/// Throughput against delay.
-fn plane(sizes: Sizes, draw: impl Fn((u32, u32)) -> Result<String, String>) -> Markup {
-    twice(
-        sizes,
-        |size, _| html! { div class="plot" { (drawn(draw(size))) } },
-    )
-}
-
 /// Throughput against delay over all links; nothing of one.
 pub(super) fn overall(results: &Results, looks: &[Look]) -> Markup {
-    plane(OVERALL, |size| picture::overall(results, looks, size))
+    twice(OVERALL, |size, _| {
+        html! { div class="plot" { (drawn(picture::overall(results, looks, size))) } }
+    })
 }
 
 fn panel(title: &str, note: &str, more: &Markup, content: &Markup) -> Markup {
@@ -152,9 +146,7 @@ impl<'a> Links<'a> {
     /// All panels of a link.
     pub(super) fn panels(&self, link: &str) -> Markup {
         let shown = self.shown(link);
-        let plane = plane(PLANE, |size| {
-            picture::of_link(self.results, link, self.looks, size)
-        });
+        let plane = drawn(picture::of_link(self.results, link, self.looks, PLANE));
         let repeated = self
             .results
             .summary
@@ -187,7 +179,7 @@ impl<'a> Links<'a> {
                 @if !shown.is_empty() {
                     (panel("Delay distribution", "packets that took no longer than", &html! {}, &self.distribution(link, &shown)))
                 }
-                (panel("Throughput against delay", &plane_note, &html! {}, &plane))
+                (panel("Throughput against delay", &plane_note, &html! {}, &html! { div class="plot plane" { (plane) } }))
             }
         }
     }
@@ -302,7 +294,7 @@ impl<'a> Links<'a> {
             y: Axis::exactly(0.0, 100.0),
             curves,
         };
-        twice(HALF, |size, _| figure("", &chart, size))
+        figure("", &chart, HALF)
     }
 
     /// Native forms and what was measured beside them: the distributions of all runs.
@@ -408,7 +400,7 @@ impl<'a> Links<'a> {
                 y,
                 curves,
             };
-            twice(HALF, |size, _| figure("", &chart, size))
+            figure("", &chart, HALF)
         };
         let cumulated = |values: &[f64]| {
             let n = values.len() as f64;
