@@ -13,7 +13,7 @@ pub(super) type Sizes = [(u32, u32); 2];
 /// A chart over time.
 const OVER_TIME: Sizes = [(880, 250), (380, 240)];
 /// One of two beside each other; its words can be read on a phone, too.
-pub(super) const HALF: (u32, u32) = (460, 310);
+pub(super) const HALF: (u32, u32) = (450, 305);
 /// The same for throughput against delay, which has smaller names inside.
 const PLANE: (u32, u32) = (400, 330);
 /// Throughput against delay over all links.
@@ -179,7 +179,7 @@ impl<'a> Links<'a> {
                 @if !shown.is_empty() {
                     (panel("Delay distribution", "packets that took no longer than", &html! {}, &self.distribution(link, &shown)))
                 }
-                (panel("Throughput against delay", &plane_note, &html! {}, &html! { div class="plot plane" { (plane) } }))
+                (panel("Throughput against delay", &plane_note, &html! {}, &html! { div class="plot" { (plane) } }))
             }
         }
     }
