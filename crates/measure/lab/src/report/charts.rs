@@ -13,9 +13,9 @@ pub(super) type Sizes = [(u32, u32); 2];
 /// A chart over time.
 const OVER_TIME: Sizes = [(880, 250), (380, 240)];
 /// One of two beside each other; its words can be read on a phone, too.
-pub(super) const HALF: (u32, u32) = (450, 305);
+pub(super) const HALF: (u32, u32) = (450, 340);
 /// The same for throughput against delay, which has smaller names inside.
-const PLANE: (u32, u32) = (400, 330);
+const PLANE: (u32, u32) = (400, 302);
 /// Throughput against delay over all links.
 const OVERALL: Sizes = [(880, 420), (380, 360)];
 /// Bytes of all curves over time together; a page is to stay below 1 MB.
