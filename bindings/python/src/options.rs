@@ -14,7 +14,8 @@ use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 thread_local! {
-    /// What was opened while options were read.
+    /// What was opened while options were read. The registry's reader is a plain function, which can
+    /// tell nobody else.
     static OPENED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -12,6 +12,15 @@ fn has(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok()
 }
 
+/// The test cannot run here: says what it needs.
+fn lacks<const N: usize>(tools: [&str; N]) -> bool {
+    let missing = tools.into_iter().find(|tool| !has(tool));
+    if let Some(tool) = missing {
+        println!("skipped: needs {tool}");
+    }
+    missing.is_some()
+}
+
 fn done(command: &mut Command) -> Output {
     let output = command.output().expect("the program is there");
     assert!(
@@ -69,11 +78,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_package_is_the_same_twice_is_installed_and_removed() {
-    for tool in ["dpkg-deb", "strip", "objdump", "cc"] {
-        if !has(tool) {
-            println!("skipped: needs {tool}");
-            return;
-        }
+    if lacks(["dpkg-deb", "strip", "objdump", "cc"]) {
+        return;
     }
     let place = tempfile::tempdir().expect("a folder");
     let [from, first, second, system] = ["built", "first", "second", "system"].map(|name| {
@@ -326,11 +332,8 @@ fn the_dashboard_is_one() {
 
 #[test]
 fn make_install_leaves_out_what_only_debuggers_need() {
-    for tool in ["make", "strip", "objdump", "cc"] {
-        if !has(tool) {
-            println!("skipped: needs {tool}");
-            return;
-        }
+    if lacks(["make", "strip", "objdump", "cc"]) {
+        return;
     }
     let place = tempfile::tempdir().expect("a folder");
     let [target, staged] = ["target", "staged"].map(|name| place.path().join(name));

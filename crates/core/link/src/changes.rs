@@ -83,16 +83,18 @@ fn probability(text: &str) -> Option<f64> {
     (0.0..=1.0).contains(&p).then_some(p)
 }
 
-/// `name=value` parts in order. An error is what was found in place of them, and what would do.
-fn parts<'a>(
+/// `name=value` parts in order, each name once. `wrong` gets what was found in place of them, and what
+/// would do.
+fn parts<'a, E>(
     text: &'a str,
     want: &'static str,
-) -> Result<Vec<(&'a str, &'a str)>, (&'a str, &'static str)> {
+    wrong: impl Fn(&str, &'static str) -> E,
+) -> Result<Vec<(&'a str, &'a str)>, E> {
     let mut all: Vec<(&str, &str)> = Vec::new();
     for part in text.split(',') {
-        let (name, value) = part.split_once('=').ok_or((text, want))?;
+        let (name, value) = part.split_once('=').ok_or_else(|| wrong(text, want))?;
         if all.iter().any(|(known, _)| *known == name) {
-            return Err((name, "it only once"));
+            return Err(wrong(name, "it only once"));
         }
         all.push((name, value));
     }
@@ -117,7 +119,7 @@ impl FromStr for Step {
             at: Time::ZERO + at,
             ..Self::default()
         };
-        for (name, value) in parts(rest, STEP).map_err(|(found, want)| wrong(found, want))? {
+        for (name, value) in parts(rest, STEP, wrong)? {
             match name {
                 "rate" => {
                     let rate = value.parse();
@@ -256,7 +258,7 @@ impl Changes {
             want,
         };
         let (mut every, mut length) = (None, None);
-        for (name, value) in parts(text, OUTAGES).map_err(|(found, want)| wrong(found, want))? {
+        for (name, value) in parts(text, OUTAGES, wrong)? {
             let bounds = range(value, |t| t.parse::<Span>().ok().map(Span::as_nanos));
             let place = match name {
                 "every" => &mut every,
@@ -311,7 +313,7 @@ impl Changes {
         };
         let mut every = Span::ZERO;
         let (mut rate, mut delay, mut loss, mut loss_up) = (None, None, None, None);
-        for (name, value) in parts(text, RANDOM).map_err(|(found, want)| wrong(found, want))? {
+        for (name, value) in parts(text, RANDOM, wrong)? {
             let bad = || wrong(value, RANDOM);
             match name {
                 "every" => every = value.parse().map_err(|_| bad())?,
