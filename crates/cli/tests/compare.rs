@@ -48,6 +48,21 @@ fn kept(out: &Path) -> BTreeMap<String, SystemTime> {
         .collect()
 }
 
+/// Who comes from `alcc sim` writes `--link`.
+#[test]
+fn a_trace_may_be_called_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let by = |name: &str| {
+        let arguments = ["--schemes", "cubic", "--duration", "1s", "--json"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+        command.args(["compare", "--sim", name, "12mbit"]);
+        command.args(arguments).arg("--out").arg(folder.path());
+        let results: Value = serde_json::from_str(&good(&command.output().unwrap())).unwrap();
+        results["flows"].clone()
+    };
+    assert_eq!(by("--link"), by("--traces"));
+}
+
 #[test]
 fn one_worker_and_three_give_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();

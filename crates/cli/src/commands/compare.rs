@@ -61,7 +61,7 @@ pub(crate) struct Args {
     emu: bool,
     /// Trace files in Mahimahi's format, folders of them and of folders, synthetic scenarios
     /// (synth:city-driving), rates (12mbit); may be repeated
-    #[arg(long, value_name = "DIR|FILE", required = true, num_args = 1.., env = "ALCC_TRACES")]
+    #[arg(long, visible_alias = "link", value_name = "DIR|FILE", required = true, num_args = 1.., env = "ALCC_TRACES")]
     traces: Vec<PathBuf>,
     /// What to compare, see below
     #[arg(long, value_name = "A,B", default_value = SCHEMES)]
