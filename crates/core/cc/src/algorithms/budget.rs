@@ -56,6 +56,7 @@
 //! the rate falls to a fraction, what is in flight waits the longer. Beside Cubic in a buffer of
 //! five products its share of 40 s is a sixth, of 120 s two fifths.
 mod competition;
+mod route;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -67,6 +68,7 @@ use crate::{
 };
 use alcc_units::{Bytes, Span, Time};
 use competition::Competition;
+use route::Route;
 use service::Service;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -86,6 +88,15 @@ const PACKETS: f64 = 2.0;
 /// budget falls by so much with each doubling of its rate.
 const FAST: f64 = 1000.0;
 const YIELD: f64 = 0.025;
+/// Where the mean decides it is so much. There a flow of `NEUTRAL` packets per second takes half of
+/// the budget, and slower ones more: what fast ones keep is what a longer route may take.
+const YIELD_OF_MEAN: f64 = 0.05;
+const NEUTRAL: f64 = 1600.0;
+/// Below so many packets the last one, of which a part is in the window, is in flight for that part
+/// of the ACKs. Otherwise flows whose windows differ by less than a packet keep unlike shares.
+const SMALL: f64 = 100.0;
+/// Multiples of the golden ratio are spread evenly between whole packets.
+const GOLDEN: f64 = 0.618_033_988_749_895;
 const INITIAL: f64 = 10.0;
 const SMALLEST: f64 = 4.0;
 /// The start is over when so many packets of a round trip have waited, and all of them.
@@ -107,6 +118,8 @@ struct Budget {
     starting: bool,
     /// Packets.
     window: f64,
+    /// What is added to a small window before it is cut to whole packets: 0 to 1.
+    phase: f64,
     service: Service,
     drains: Drains,
     /// When the queue is full again after the last drain.
@@ -127,6 +140,7 @@ struct Budget {
     /// After losses that sending less would have spared, packets.
     cap: f64,
     competition: Competition,
+    route: Route,
 }
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
@@ -136,6 +150,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         mss: Bytes::new(1448),
         starting: true,
         window: INITIAL,
+        phase: 0.0,
         service: Service::new(),
         drains: Drains::default(),
         refilled: Time::ZERO,
@@ -150,6 +165,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         loss_test: LossTest::default(),
         cap: LARGEST,
         competition: Competition::default(),
+        route: Route::default(),
     }))
 }
 
@@ -172,7 +188,7 @@ impl Budget {
             if starved.is_none() {
                 starved = Some(self.acked_at.is_some_and(gap));
             }
-            self.step(cx, packet.sent_at);
+            self.step(cx, packet.sent_at, ack.rtt_error);
         }
         self.acked_at = Some(now);
         self.patience = ((self.drains.base() + self.queueing) * 2).max(GRAIN);
@@ -191,7 +207,7 @@ impl Budget {
         }
     }
 
-    fn step(&mut self, cx: &mut Cx<'_>, sent_at: Time) {
+    fn step(&mut self, cx: &mut Cx<'_>, sent_at: Time, error: Span) {
         let every = self.competition.every();
         let to = match self.drains.step(cx.now, sent_at, !self.starting, every) {
             Some(Drained::Begins) => {
@@ -199,6 +215,9 @@ impl Budget {
                 "drain"
             }
             Some(Drained::Ends) => {
+                if error <= GRAIN {
+                    self.look_for_a_longer_route(cx);
+                }
                 self.refilled = cx.now + self.drains.base() + REFILL;
                 self.look_for_others(cx);
                 "hold"
@@ -206,6 +225,15 @@ impl Budget {
             Some(Drained::Again) | None => return,
         };
         cx.log.event(cx.now, Event::Mode { to });
+    }
+
+    /// A drain has ended: did it empty a route that is longer now? Only RTTs that are known to a
+    /// millisecond tell.
+    fn look_for_a_longer_route(&mut self, cx: &mut Cx<'_>) {
+        let (lost, rate) = (self.unanswered > 0.0, self.service.mean);
+        if self.route.is_longer(&self.drains, self.delay, lost, rate) {
+            self.drains.rise(cx.now);
+        }
     }
 
     /// A drain has ended: does a queue of others stand?
@@ -250,11 +278,12 @@ impl Budget {
     /// The window outside of drains.
     fn product(&self) -> f64 {
         let (base, delay) = (self.drains.base().as_secs_f64(), self.delay.as_secs_f64());
-        let high = self.service.high * (base + delay / 5.0);
-        let mean = self.service.mean * (base + delay / 2.0);
-        let doublings = libm::log2((self.service.mean / FAST).max(1.0));
-        let yielded = self.service.mean * (delay * YIELD * doublings);
-        (high.max(mean) - yielded + PACKETS).max(SMALLEST)
+        let mean = self.service.mean;
+        let doublings = libm::log2((mean / FAST).max(1.0));
+        let high = self.service.high * (base + delay / 5.0) - mean * (delay * YIELD * doublings);
+        let beyond = doublings - libm::log2(NEUTRAL / FAST);
+        let mean = mean * (base + delay / 2.0 - delay * YIELD_OF_MEAN * beyond);
+        (high.max(mean) + PACKETS).max(SMALLEST)
     }
 
     /// Takes over what is wanted.
@@ -281,10 +310,10 @@ impl Controller for Budget {
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         let packets: f64 = ack.acked.iter().map(|p| p.len.packets(self.mss)).sum();
         for packet in ack.acked {
-            let found =
-                self.loss_test
-                    .delivered(cx.now, packet.sent_at, packet.len.packets(self.mss));
+            let packets = packet.len.packets(self.mss);
+            let found = self.loss_test.delivered(cx.now, packet.sent_at, packets);
             self.found(cx, found);
+            self.phase = (self.phase + packets * GOLDEN) % 1.0;
         }
         self.competition.delivered(packets);
         // As of before: what comes at one moment counts alike in however many batches.
@@ -361,7 +390,9 @@ impl Controller for Budget {
     }
 
     fn allowance(&self) -> Allowance {
-        let window = window_bytes(self.window, self.mss);
+        let whole = self.starting || self.drains.draining() || self.window >= SMALL;
+        let part = if whole { 0.0 } else { self.phase };
+        let window = window_bytes(self.window + part, self.mss);
         let over = self.drains.recent().filter(|_| !self.starting);
         let rate = over.map(|rtt| self.window / rtt.max(GRAIN).as_secs_f64());
         Allowance {

@@ -141,14 +141,20 @@ impl Drains {
                 self.before = self.recent_before.saturating_sub(base);
                 self.left = self.lowest.saturating_sub(base);
                 if now.since(self.base_at) > MEMORY && !self.held {
-                    self.left = Span::ZERO;
-                    self.base = self.recent.get();
-                    self.base_at = now;
+                    self.rise(now);
                 }
                 Some(Drained::Ends)
             }
             _ => None,
         }
+    }
+
+    /// The drain that has just ended emptied a longer route: the smallest RTT is that of the last
+    /// second. It does not wait until the shorter one was not seen for long.
+    pub fn rise(&mut self, now: Time) {
+        self.left = Span::ZERO;
+        self.base = self.recent.get();
+        self.base_at = now;
     }
 
     /// Frees memory until the next sample.

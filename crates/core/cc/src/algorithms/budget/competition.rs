@@ -6,10 +6,10 @@ use alcc_units::{Span, Time};
 const DRAINS: u32 = 4;
 /// What stands before a drain and what it leaves is a queue of others from this part of the budget
 /// on.
-const STANDS: f64 = 0.75;
+pub(super) const STANDS: f64 = 0.75;
 /// Siblings that drain leave two packets each, which are two at this flow's rate if shares are
 /// equal. More is not theirs.
-const SIBLINGS: f64 = 5.0;
+pub(super) const SIBLINGS: f64 = 5.0;
 /// If these take longer than so many budgets, the flow is too slow to tell others from siblings.
 const SLOW: f64 = 2.0;
 /// As it was: at least so much of what there was before the drain. Siblings that drain take more
@@ -20,6 +20,11 @@ const AS_IT_WAS: f64 = 0.85;
 const STILL: f64 = 0.3;
 /// While this flow competes, it drains only at every so many multiples of the period.
 const EVERY: u64 = 4;
+/// From so many budgets on the buffer is deep. There others have taken most of the rate when the
+/// last of the drains comes, and a window of what is left would return too slowly.
+const DEEP: f64 = 1.5;
+/// Cuts are at least so far apart: BBR loses all the time and does not yield.
+const APART: Span = Span::from_secs(2);
 /// What a loss leaves of the window that competes, as Cubic's.
 const BETA: f64 = 0.7;
 /// Packets per round trip that the window grows by at most. A packet alone has no chance in a deep
@@ -36,6 +41,8 @@ pub(super) struct Competition {
     kept: u32,
     /// Packets per second: the mean from drain to drain, each counting half of the one after it.
     rate: f64,
+    /// The largest rate from drain to drain, of those in turn.
+    best: f64,
     /// Packets since the last drain.
     delivered: f64,
     drained_at: Time,
@@ -95,14 +102,17 @@ impl Competition {
             AS_IT_WAS
         };
         if lost || !shown || left <= before * part {
-            self.kept = 0;
+            (self.kept, self.best) = (0, 0.0);
             return self.window.take().is_some();
         }
         self.kept += 1;
+        self.best = self.best.max(rate);
         if self.kept < DRAINS || self.window.is_some() {
             return false;
         }
-        let in_flight = self.rate * (drains.base().as_secs_f64() + left);
+        let deep = left > delay * DEEP;
+        let rate = if deep { self.rate.max(self.best) } else { self.rate };
+        let in_flight = rate * (drains.base().as_secs_f64() + left);
         self.window = Some(in_flight.max(product));
         (self.began_at, self.cut_at) = (now, None);
         true
@@ -117,11 +127,12 @@ impl Competition {
         }
     }
 
-    /// A packet is lost. Those sent before the last cut say nothing new, nor do those of before the
-    /// competition. No less than `least` is left.
+    /// A packet is lost. Those sent before the last cut or soon after it say nothing new, nor do
+    /// those of before the competition. No less than `least` is left.
     pub(super) fn lost(&mut self, now: Time, sent_at: Time, least: f64) {
         let from = self.cut_at.unwrap_or(self.began_at);
-        if let Some(window) = self.window.as_mut().filter(|_| sent_at >= from) {
+        let soon = self.cut_at.is_some_and(|at| now.since(at) < APART);
+        if let Some(window) = self.window.as_mut().filter(|_| sent_at >= from && !soon) {
             self.cut_at = Some(now);
             *window = (*window * BETA).max(least);
         }

@@ -5,6 +5,10 @@ use alcc_units::{Span, Time};
 const BUCKET: Span = Span::from_millis(10);
 /// Buckets that are kept: what the longest mean needs.
 const KEPT: usize = 200;
+/// The long mean is over so much of the flow's age, and over this at least: an unequal start is
+/// soon forgotten.
+const OF_AGE: u64 = 5;
+const LEAST: u64 = 50;
 /// Samples of which the quantile is taken: a second of them.
 const SAMPLES: usize = 100;
 const QUANTILE: f64 = 0.95;
@@ -30,8 +34,8 @@ pub(super) struct Service {
     starved: bool,
     /// 95 % of the samples of the last second are not above it.
     pub(super) high: f64,
-    /// The larger of the means over two seconds and over a round trip (at least a tenth of a
-    /// second).
+    /// The larger of the means over two seconds (a fifth of the flow's age, at least half a second,
+    /// if that is less) and over a round trip (at least a tenth of a second).
     pub(super) mean: f64,
 }
 
@@ -98,10 +102,9 @@ impl Service {
         let (_, high, _) = sorted[..known].select_nth_unstable_by(index, f32::total_cmp);
         self.high = f64::from(*high);
         let last = bucket - 1;
+        let long = (bucket / OF_AGE).clamp(LEAST, KEPT as u64);
         let trip = rtt.max(Span::from_millis(100));
-        self.mean = self
-            .over(last, BUCKET * KEPT as u64)
-            .max(self.over(last, trip));
+        self.mean = self.over(last, BUCKET * long).max(self.over(last, trip));
     }
 
     /// The rate over the `span` that ended with bucket `last`, or what there was of it.
@@ -158,12 +161,27 @@ mod tests {
     #[test]
     fn an_outage_ages_nothing() {
         let mut s = Service::new();
-        deliver(&mut s, 0..2500, 1.0, false);
+        deliver(&mut s, 0..12_500, 1.0, false);
         // Ten seconds of silence count for 160 ms: 15 empty buckets of 200, 84 samples of 100 from
         // before.
-        deliver(&mut s, 12_500..12_501, 1.0, false);
+        deliver(&mut s, 22_500..22_501, 1.0, false);
         assert!((s.high - 1000.0).abs() < 1.0, "{}", s.high);
         assert!((s.mean - 925.0).abs() < 1.0, "{}", s.mean);
+    }
+
+    #[test]
+    fn the_mean_of_a_young_flow_forgets_sooner() {
+        let mut s = Service::new();
+        deliver(&mut s, 0..3000, 1.0, false);
+        deliver(&mut s, 3000..3600, 0.5, false);
+        // A fifth of 3.6 s: 12 buckets at the old rate, 59 and one that is open at the new one.
+        assert!((s.mean - 585.0).abs() < 10.0, "{}", s.mean);
+        deliver(&mut s, 3600..20_000, 0.5, false);
+        deliver(&mut s, 20_000..21_000, 1.0, false);
+        let mut later = s.clone();
+        deliver(&mut later, 21_000..22_000, 0.5, false);
+        // Two seconds of an old one, and the round trip's rate is lower.
+        assert!((later.mean - 750.0).abs() < 10.0, "{}", later.mean);
     }
 
     /// As `Delivery` of docs/budget.md has it: nothing is forgotten, and all is gone through.
@@ -191,7 +209,9 @@ mod tests {
             last.sort_by(f64::total_cmp);
             let index = (0.95 * last.len() as f64) as usize;
             let high = *last.get(index.min(last.len().max(1) - 1))?;
-            let mean = self.rate(2000).max(self.rate(rtt.max(100)));
+            let age = 10 * self.buckets.len() as u64;
+            let long = (age / 50 * 10).clamp(500, 2000);
+            let mean = self.rate(long).max(self.rate(rtt.max(100)));
             (over > 0).then_some([high, mean])
         }
 
