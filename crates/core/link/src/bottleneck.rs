@@ -81,15 +81,19 @@ impl Instant {
         }
     }
 
-    /// The moment that is as much later as `other` is after zero.
+    /// The moment that is as much later as `other` is after zero. Both are of this rate.
     #[inline]
     pub(crate) fn plus(self, other: Self, rate: Rate) -> Self {
-        let fraction = u128::from(self.fraction) + u128::from(other.fraction);
-        let rate = u128::from(rate.as_bps());
-        let carry = fraction >= rate;
+        // Both fractions are less than the rate: their sum is not computed, so it cannot overflow.
+        let room = rate.as_bps() - other.fraction;
+        let carry = self.fraction >= room;
         Self {
             ns: (self.ns.saturating_add(other.ns)).saturating_add(u64::from(carry)),
-            fraction: (fraction - if carry { rate } else { 0 }) as u64,
+            fraction: if carry {
+                self.fraction - room
+            } else {
+                self.fraction + other.fraction
+            },
         }
     }
 

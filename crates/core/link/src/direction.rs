@@ -163,19 +163,17 @@ impl Direction {
 
     /// A packet enters at `now`, after every event that is due up to `now`.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
-        self.advance(now, out);
-        let now = self.clock;
-        if let Some(steady) = &mut self.steady {
-            steady.push(now, packet, out);
-            steady.advance(now, out);
-            return;
+        self.clock = self.clock.max(now);
+        match &mut self.steady {
+            Some(steady) => steady.push(self.clock, packet, out),
+            None => self.push_through(self.clock, packet, out),
         }
-        self.push_through(now, packet, out);
     }
 
     /// The same where anything may change, or the queue has a rule of its own.
     #[inline(never)]
     fn push_through(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
+        self.catch_up(out);
         match self.dir {
             Dir::Down => self.travel(now, packet, now, now),
             Dir::Up => {

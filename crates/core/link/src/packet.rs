@@ -124,6 +124,23 @@ pub trait Outcomes {
     /// This became of a packet.
     fn tell(&mut self, outcome: Outcome);
 
+    /// It left the bottleneck at `departed`, and is through at `at`: two outcomes that are reported
+    /// together.
+    #[inline(always)]
+    fn passed(&mut self, at: Time, packet: Packet, arrived: Time, departed: Time) {
+        self.tell(Outcome::Departed {
+            at: departed,
+            packet,
+            arrived,
+        });
+        self.tell(Outcome::Delivered {
+            at,
+            packet,
+            queue_delay: departed.since(arrived),
+            arrived,
+        });
+    }
+
     /// Whether each outcome must be reported as it happens. If not, those of one packet may be
     /// reported together when it is delivered or dropped, and drops late. Deliveries come as
     /// always.

@@ -13,7 +13,10 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 pub(crate) struct Steady {
     dir: Dir,
-    delay: Span,
+    /// The delay is before the bottleneck or after it, as `dir` says; the other one is zero. So a
+    /// packet's times are sums, without a question.
+    before: Span,
+    after: Span,
     server: Server,
     limits: Limits,
     /// Who waited when the last packet came to the queue: when each is begun, and its length.
@@ -32,8 +35,8 @@ pub(crate) struct Steady {
     refused: usize,
 }
 
-/// With more of them than this, a host that does not watch is told each by itself. In a storm they
-/// would take memory behind a long queue.
+/// With more of them than this, another one lets a host that does not watch be told what is due,
+/// each by itself. In a storm they would take memory behind a long queue.
 const MAX_REFUSED: usize = 100;
 
 /// A packet with what becomes of it.
@@ -41,6 +44,7 @@ const MAX_REFUSED: usize = 100;
 struct Passage {
     packet: Packet,
     arrives: Time,
+    /// Who is refused departs as it arrives.
     departs: Time,
     /// The queue takes it.
     taken: bool,
@@ -57,12 +61,16 @@ enum Server {
         /// than the rest of a packet's way.
         known: (Bytes, Instant),
     },
-    Trace {
-        opportunities: Opportunities,
-        /// The opportunity that carries the last packet's end, and what it still has room for.
-        last: Time,
-        room: Bytes,
-    },
+    Trace(Opportune),
+}
+
+/// A server that follows a trace.
+#[derive(Clone, Debug)]
+struct Opportune {
+    opportunities: Opportunities,
+    /// The opportunity that carries the last packet's end, and what it still has room for.
+    last: Time,
+    room: Bytes,
 }
 
 impl Server {
@@ -83,30 +91,36 @@ impl Server {
                 *free = free.plus(known.1, *rate);
                 (begins, free.time())
             }
-            Self::Trace {
-                opportunities,
-                last,
-                room,
-            } => {
-                if *last <= at {
-                    // Those of an idle link pass unused, the one of this very moment included.
-                    let next = opportunities.count_before(at + Span::from_nanos(1));
-                    opportunities.seek(next);
-                    *room = Bytes::ZERO;
-                }
-                let mut advance = || (opportunities.next().unwrap_or(Time::MAX), OPPORTUNITY);
-                if *room == Bytes::ZERO {
-                    (*last, *room) = advance();
-                }
-                let (begins, mut left) = (*last, len);
-                while left > *room {
-                    left -= *room;
-                    (*last, *room) = advance();
-                }
-                *room -= left;
-                (begins, *last)
-            }
+            Self::Trace(carrier) => carrier.take(at, len),
         }
+    }
+}
+
+impl Opportune {
+    #[inline(never)]
+    fn take(&mut self, at: Time, len: Bytes) -> (Time, Time) {
+        let Self {
+            opportunities,
+            last,
+            room,
+        } = self;
+        if *last <= at {
+            // Those of an idle link pass unused, the one of this very moment included.
+            let next = opportunities.count_before(at + Span::from_nanos(1));
+            opportunities.seek(next);
+            *room = Bytes::ZERO;
+        }
+        let mut advance = || (opportunities.next().unwrap_or(Time::MAX), OPPORTUNITY);
+        if *room == Bytes::ZERO {
+            (*last, *room) = advance();
+        }
+        let (begins, mut left) = (*last, len);
+        while left > *room {
+            left -= *room;
+            (*last, *room) = advance();
+        }
+        *room -= left;
+        (begins, *last)
     }
 }
 
@@ -121,15 +135,20 @@ impl Steady {
                 free: Instant::at(Time::ZERO),
                 known: (Bytes::ZERO, Instant::at(Time::ZERO)),
             },
-            RateSpec::Trace(trace) => Server::Trace {
+            RateSpec::Trace(trace) => Server::Trace(Opportune {
                 opportunities: trace.cursor(),
                 last: Time::ZERO,
                 room: Bytes::ZERO,
-            },
+            }),
+        };
+        let (before, after) = match dir {
+            Dir::Down => (delay, Span::ZERO),
+            Dir::Up => (Span::ZERO, delay),
         };
         Some(Self {
             dir,
-            delay,
+            before,
+            after,
             server,
             limits,
             waiting: VecDeque::new(),
@@ -177,21 +196,31 @@ impl Steady {
         passage
     }
 
-    /// A packet enters at `now`. What is due up to then has been told.
-    #[inline]
+    /// A packet enters at `now`, after what is due up to then.
+    #[inline(always)]
     pub(crate) fn push(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
-        let passage = match self.dir {
-            Dir::Down => self.passage(now + self.delay, packet),
-            Dir::Up => self.passage(now, packet),
-        };
+        self.advance(now, out);
+        let passage = self.passage(now + self.before, packet);
         if self.dir == Dir::Up && !passage.arrives(out) {
             return;
         }
         if self.inside.is_empty() {
             (self.first_ends, self.first_taken) = (self.ends(&passage), passage.taken);
         }
-        self.refused += usize::from(!passage.taken);
         self.inside.push_back(passage);
+        if !passage.taken {
+            self.refuse(now, out);
+        }
+        self.advance(now, out);
+    }
+
+    /// The packet that came last is refused.
+    #[cold]
+    fn refuse(&mut self, now: Time, out: &mut impl Outcomes) {
+        self.refused += 1;
+        if self.refused > MAX_REFUSED {
+            self.tell_each(now, out);
+        }
     }
 
     /// When it comes halfway.
@@ -203,23 +232,10 @@ impl Steady {
         }
     }
 
-    /// When it is through.
-    #[inline]
-    fn through(&self, passage: &Passage) -> Time {
-        match self.dir {
-            Dir::Down => passage.departs,
-            Dir::Up => passage.departs + self.delay,
-        }
-    }
-
-    /// When it is through, or refused.
+    /// When it is through, or refused. Who is refused is inside only if nothing comes after.
     #[inline]
     fn ends(&self, passage: &Passage) -> Time {
-        if passage.taken {
-            self.through(passage)
-        } else {
-            passage.arrives
-        }
+        passage.departs + self.after
     }
 
     fn next_halfway(&self) -> Time {
@@ -239,13 +255,13 @@ impl Steady {
             return self.first_ends;
         }
         let next = self.inside.iter().find(|p| p.taken);
-        next.map_or(Time::MAX, |p| self.through(p))
+        next.map_or(Time::MAX, |p| self.ends(p))
     }
 
     /// Tells what is due up to `now`: asked more often than there is something.
     #[inline(always)]
     pub(crate) fn advance(&mut self, now: Time, out: &mut impl Outcomes) {
-        if out.is_watching() || self.refused > MAX_REFUSED {
+        if out.is_watching() {
             self.tell_each(now, out);
             return;
         }
@@ -280,14 +296,30 @@ impl Steady {
         let Some(passage) = self.inside.pop_front() else {
             return;
         };
-        let told = self.halfway > 0;
-        self.halfway -= usize::from(told);
-        self.refused -= usize::from(!told && !passage.taken);
-        if self.dir == Dir::Down && !told {
-            passage.arrives(out);
+        if self.halfway > 0 {
+            self.leave_from_halfway(&passage, out);
+        } else if self.dir == Dir::Up || passage.arrives(out) {
+            let Passage {
+                packet,
+                arrives,
+                departs,
+                ..
+            } = passage;
+            out.passed(self.first_ends, packet, arrives, departs);
+        } else {
+            self.refused -= 1;
         }
+        let first = self.inside.front();
+        (self.first_ends, self.first_taken) =
+            first.map_or((Time::MAX, true), |p| (self.ends(p), p.taken));
+    }
+
+    /// The same for one of whom the first part of its way has been told.
+    #[cold]
+    fn leave_from_halfway(&mut self, passage: &Passage, out: &mut impl Outcomes) {
+        self.halfway -= 1;
         if passage.taken {
-            if self.dir == Dir::Down || !told {
+            if self.dir == Dir::Down {
                 passage.departs(out);
             }
             passage.delivered(self.first_ends, out);
@@ -297,9 +329,6 @@ impl Steady {
             self.inside.pop_front();
             self.halfway -= 1;
         }
-        let first = self.inside.front();
-        (self.first_ends, self.first_taken) =
-            first.map_or((Time::MAX, true), |p| (self.ends(p), p.taken));
     }
 
     /// The first of those who have not come halfway does. Who is refused goes no further.
@@ -325,10 +354,18 @@ impl Passage {
         let (at, packet) = (self.arrives, self.packet);
         out.tell(Outcome::Arrived { at, packet });
         if !self.taken {
-            let why = DropReason::Overflow;
-            out.tell(Outcome::Dropped { at, packet, why });
+            self.refused(out);
         }
         self.taken
+    }
+
+    #[cold]
+    fn refused(&self, out: &mut impl Outcomes) {
+        out.tell(Outcome::Dropped {
+            at: self.arrives,
+            packet: self.packet,
+            why: DropReason::Overflow,
+        });
     }
 
     #[inline]

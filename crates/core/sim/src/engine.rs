@@ -8,14 +8,13 @@ pub(crate) mod tunnel;
 
 use crate::flow::{Endpoints, Flow, phase_of};
 use crate::host::UDP_HEADER;
-use crate::network::{Content, InFlight, Network, Next, Packets};
+use crate::network::{Content, InFlight, Network, Next, Outbox, Packets};
 use crate::probe::{FlowState, PacketStep, Probe};
 use crate::processes::Processes;
 use crate::timers::Timers;
 use crate::traffic::Traffic;
 use crate::{FlowStatus, LinkReport, Report, Scenario, SimError};
-use alcc_cc::Kind;
-use alcc_flow::{Shares, Transmit};
+use alcc_flow::Shares;
 use alcc_link::Ecn;
 use alcc_units::{Bytes, Rng, Span, Time};
 
@@ -63,7 +62,8 @@ pub struct Simulation<P: Probe = ()> {
     /// Everything up to here has happened.
     now: Time,
     over: bool,
-    outbox: Vec<Transmit>,
+    /// Packets that a host has sent.
+    outbox: Vec<u32>,
 }
 
 /// Runs a scenario to the end of its window.
@@ -332,29 +332,13 @@ impl<P: Probe> Simulation<P> {
     /// A receiving host sends.
     #[inline(always)]
     fn push(&mut self, now: Time, number: usize, len: Bytes, content: Content) {
-        let id = self.insert(now, number, len, false);
-        *self.traffic.packets.content_mut(id) = content;
-        self.leave(now, id);
-    }
-
-    /// Makes room for a packet that a host sends, and for its content.
-    #[inline(always)]
-    fn insert(&mut self, now: Time, number: usize, len: Bytes, data: bool) -> u32 {
-        let flow = &self.traffic.flows[number];
-        self.traffic.packets.insert(InFlight {
-            sent: now,
-            queued: Span::ZERO,
-            flow: number as u32,
+        let Traffic { flows, packets, .. } = &mut self.traffic;
+        let id = packets.insert(InFlight {
             len: len.get() as u32,
-            leg: flow.routes[usize::from(!data)],
-            data,
-            departed: false,
-            ecn: if data && flow.ecn {
-                Ecn::Ect0
-            } else {
-                Ecn::NotEct
-            },
-        })
+            ..InFlight::new(now, number, flows[number].routes[1])
+        });
+        *packets.content_mut(id) = content;
+        self.leave(now, id);
     }
 
     /// A packet leaves its host.
@@ -503,29 +487,30 @@ impl<P: Probe> Simulation<P> {
         if flow.tunnel.is_some() {
             flow.write_records(now, |id| packets.get(id).len);
         }
-        let header = match &mut flow.endpoints {
-            Endpoints::Acked { host, .. } => {
-                host.send(now, &mut outbox);
-                host.rules().header
-            }
-            Endpoints::Udp(udp) => {
-                udp.send(now, &flow.app, &mut outbox);
-                UDP_HEADER
-            }
+        let mut out = Outbox {
+            packets,
+            common: InFlight {
+                data: true,
+                ecn: if flow.ecn { Ecn::Ect0 } else { Ecn::NotEct },
+                ..InFlight::new(now, number, flow.routes[0])
+            },
+            header: UDP_HEADER,
+            meter: &mut flow.meter,
+            ids: &mut outbox,
         };
-        for data in &outbox {
-            flow.meter.sent(data.kind == Kind::Retransmit);
+        match &mut flow.endpoints {
+            Endpoints::Acked { host, .. } => {
+                out.header = host.rules().header;
+                host.send(now, &mut out);
+            }
+            Endpoints::Udp(udp) => udp.send(now, &flow.app, &mut out),
         }
         if let Some(other) = flow.partner.filter(|_| !outbox.is_empty()) {
             self.push_report(now, other);
         }
-        for data in &outbox {
-            let len = Bytes::new(data.len) + header;
-            let id = self.insert(now, number, len, true);
-            *self.traffic.packets.content_mut(id) = Content::Data(*data);
+        for id in outbox.drain(..) {
             self.leave(now, id);
         }
-        outbox.clear();
         self.outbox = outbox;
         if self.traffic.probe.is_enabled()
             && let Endpoints::Acked { host, .. } = &self.traffic.flows[number].endpoints

@@ -2,9 +2,10 @@
 //! What the engine asks of a sending host. A kind of host is one file; how packets are sent and
 //! repaired is `alcc_flow`'s.
 use crate::histogram::Durations;
+use crate::network::Outbox;
 use alcc_cc::{Log, ProfilePoint, Receiver};
 use alcc_flow::rules::AckRule;
-use alcc_flow::{Ack, Arrival, Rules, Sender, Transmit};
+use alcc_flow::{Ack, Arrival, Rules, Sender};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 
@@ -79,7 +80,7 @@ pub(crate) trait Host: Send {
     fn on_timer(&mut self, now: Time);
 
     /// Sends the packets that may leave now, into `out`.
-    fn send(&mut self, now: Time, out: &mut Vec<Transmit>);
+    fn send(&mut self, now: Time, out: &mut Outbox<'_>);
 
     /// When `on_timer` wants to be called; later than the last call.
     fn next_timer(&self) -> Option<Time>;

@@ -4,8 +4,10 @@
 //! Each direction of a link and each delay line has one entry among the due times, whatever passes
 //! through it. They are few, so they are looked through. Packets lie by value in a slab.
 use crate::Scenario;
+use crate::meter::Meter;
 use crate::probe::{LinkDir, Probe};
 use crate::traffic::Traffic;
+use alcc_cc::Kind;
 use alcc_flow::{Ack, Transmit};
 use alcc_link::{Dir, Direction, Ecn, Packet};
 use alcc_units::{Bytes, Rng, Span, Time};
@@ -38,6 +40,23 @@ pub(crate) struct InFlight {
     /// It is through the last bottleneck of its route.
     pub(crate) departed: bool,
     pub(crate) ecn: Ecn,
+}
+
+impl InFlight {
+    /// A packet without data that flow number `flow` sends now; its length is to be set.
+    #[inline]
+    pub(crate) fn new(now: Time, flow: usize, leg: u32) -> Self {
+        Self {
+            sent: now,
+            queued: Span::ZERO,
+            flow: flow as u32,
+            len: 0,
+            leg,
+            data: false,
+            departed: false,
+            ecn: Ecn::NotEct,
+        }
+    }
 }
 
 /// A part of a route.
@@ -100,6 +119,31 @@ pub(crate) struct Packets {
     free: Vec<u32>,
     /// Packets that have left a hop at this moment.
     moved: VecDeque<u32>,
+}
+
+/// Takes the packets that a host sends, before they leave it.
+pub(crate) struct Outbox<'a> {
+    pub(crate) packets: &'a mut Packets,
+    /// What all of them have in common.
+    pub(crate) common: InFlight,
+    /// Length of their headers.
+    pub(crate) header: Bytes,
+    pub(crate) meter: &'a mut Meter,
+    /// Their numbers.
+    pub(crate) ids: &'a mut Vec<u32>,
+}
+
+impl Outbox<'_> {
+    #[inline(always)]
+    pub(crate) fn push(&mut self, data: Transmit) {
+        self.meter.sent(data.kind == Kind::Retransmit);
+        let id = self.packets.insert(InFlight {
+            len: (data.len + self.header.get()) as u32,
+            ..self.common
+        });
+        *self.packets.content_mut(id) = Content::Data(data);
+        self.ids.push(id);
+    }
 }
 
 #[derive(Debug)]
@@ -183,10 +227,14 @@ impl Packets {
         self.moved.pop_front()
     }
 
-    /// The link that it is on is the last of the packet's route.
-    #[inline]
-    pub(crate) fn is_on_last_link(&self, id: u32) -> bool {
-        self.leg(self.get(id)).is_last_link
+    /// A bottleneck has carried a packet, `queued` after it had come. If it was its last one, and
+    /// the packet has data: the packet.
+    #[inline(always)]
+    pub(crate) fn departed(&mut self, id: u32, queued: Span) -> Option<InFlight> {
+        let packet = &mut self.packets[id as usize];
+        packet.queued += queued;
+        packet.departed = packet.data && self.legs[packet.leg as usize].is_last_link;
+        packet.departed.then_some(*packet)
     }
 
     /// A packet has left its hop. Says where it stands, and whether that was the last link.

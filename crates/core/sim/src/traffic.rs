@@ -4,7 +4,7 @@
 //! The links are not in it, so a link can report outcomes of its packets while it works.
 use crate::Scenario;
 use crate::flow::{Endpoints, Flow};
-use crate::network::{Content, LinkCounters, Packets, link_dir};
+use crate::network::{Content, InFlight, LinkCounters, Packets, link_dir};
 use crate::probe::{PacketContent, PacketEvent, PacketStep, Probe};
 use alcc_link::{Outcome, Outcomes, Packet};
 use alcc_units::{Bytes, Span, Time};
@@ -120,30 +120,28 @@ impl<P: Probe> Traffic<P> {
         }
     }
 
-    /// A bottleneck has carried a packet.
+    /// Bottleneck number `link` has carried a packet.
     #[inline(always)]
-    fn departed(&mut self, at: Time, packet: &Packet, arrived: Time) {
+    fn departed(&mut self, link: usize, at: Time, packet: &Packet, arrived: Time) {
+        let counters = &mut self.counters[link];
+        counters.departed += 1;
+        counters.bytes += packet.len;
         let id = packet.id as u32;
-        self.packets.get_mut(id).queued += at.since(arrived);
-        if self.packets.is_on_last_link(id) {
-            self.through(at, id);
+        if let Some(through) = self.packets.departed(id, at.since(arrived)) {
+            self.through(at, through);
         }
+        self.notify(at, id, PacketStep::Departed(link_dir(link)));
     }
 
-    /// A packet is through its last bottleneck.
+    /// A packet with data is through its last bottleneck.
     #[inline(always)]
-    pub(crate) fn through(&mut self, at: Time, id: u32) {
-        let packet = self.packets.get_mut(id);
-        if !packet.data {
-            return;
-        }
-        packet.departed = true;
-        let (flow, len, queued) = (packet.flow, packet.len, packet.queued);
+    pub(crate) fn through(&mut self, at: Time, packet: InFlight) {
         // Links tell in turns, not in the order of time.
         let into = self.window.map_or(Span::ZERO, |begin| at.since(begin));
         let second = into.as_nanos() / SECOND.as_nanos();
-        let meter = &mut self.flows[flow as usize].meter;
-        meter.delivered(at, second as usize, Bytes::new(len.into()), queued);
+        let meter = &mut self.flows[packet.flow as usize].meter;
+        let len = Bytes::new(packet.len.into());
+        meter.delivered(at, second as usize, len, packet.queued);
     }
 }
 
@@ -176,13 +174,7 @@ impl<P: Probe> Outcomes for Over<'_, P> {
                 at,
                 packet,
                 arrived,
-            } => {
-                let counters = &mut traffic.counters[link];
-                counters.departed += 1;
-                counters.bytes += packet.len;
-                traffic.departed(at, &packet, arrived);
-                traffic.notify(at, packet.id as u32, PacketStep::Departed(link_dir(link)));
-            }
+            } => traffic.departed(link, at, &packet, arrived),
             Outcome::Dropped { at, packet, why } => {
                 // What is lost comes to nothing later: it is counted here, or a storm of losses
                 // would cost nothing.

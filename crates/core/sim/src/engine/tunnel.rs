@@ -83,8 +83,9 @@ impl<P: Probe> Simulation<P> {
         let (propagation, arrived) = (tunnel.propagation, tunnel.records.drain(..arrived));
         for (_, came, id) in arrived.collect::<Vec<_>>() {
             let queued = now.since(came).saturating_sub(propagation);
-            self.traffic.packets.get_mut(id).queued += queued;
-            self.traffic.through(now, id);
+            if let Some(through) = self.traffic.packets.departed(id, queued) {
+                self.traffic.through(now, through);
+            }
             self.traffic.packets.move_on(id);
         }
     }

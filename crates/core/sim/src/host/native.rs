@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The controller decides what a sender of our own sends, with as much data as the application has.
 use super::{Host, SenderStats, Writes};
+use crate::network::Outbox;
 use alcc_cc::{Controller, Kind, Log, ProfilePoint, Receiver};
 use alcc_flow::rules::AckRule;
-use alcc_flow::{Ack, Arrival, Rules, Sender, Transmit};
+use alcc_flow::{Ack, Arrival, Rules, Sender};
 use alcc_units::{Bytes, Span, Time};
 
 pub(crate) struct Native {
@@ -107,7 +108,7 @@ impl Host for Native {
         self.sender.on_timer(now);
     }
 
-    fn send(&mut self, now: Time, out: &mut Vec<Transmit>) {
+    fn send(&mut self, now: Time, out: &mut Outbox<'_>) {
         while let Some(transmit) = self.sender.poll_transmit(now) {
             if !self.buffered && transmit.kind == Kind::New {
                 self.writes.wrote(now, transmit.end());

@@ -3,8 +3,9 @@
 //! in front of its writes. Counters are read at the moments that [`OverTcp`] asks for, or a little
 //! later.
 use super::{Host, SenderStats, Writes, earlier};
+use crate::network::Outbox;
 use alcc_cc::{Controller, Log, ProfilePoint};
-use alcc_flow::{Ack, Arrival, OverTcp, Rules, Sender, Transmit};
+use alcc_flow::{Ack, Arrival, OverTcp, Rules, Sender};
 use alcc_units::{Bytes, Rng, Span, Time};
 
 /// What the program offers per write (nginx's `sendfile_max_chunk`).
@@ -200,7 +201,7 @@ impl Host for OverTcpHost {
         self.schedule_reading(now);
     }
 
-    fn send(&mut self, now: Time, out: &mut Vec<Transmit>) {
+    fn send(&mut self, now: Time, out: &mut Outbox<'_>) {
         while let Some(transmit) = self.tcp.poll_transmit(now) {
             out.push(transmit);
         }

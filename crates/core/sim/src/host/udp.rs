@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A constant rate of UDP packets, whatever happens to them.
 use crate::host::UDP_HEADER;
+use crate::network::Outbox;
 use crate::source::AppModel;
 use alcc_cc::{Header, Kind};
 use alcc_flow::Transmit;
@@ -35,7 +36,7 @@ impl Udp {
 
     /// Sends the packets that are due, into `out`.
     #[inline(never)]
-    pub(crate) fn send(&mut self, now: Time, app: &AppModel, out: &mut Vec<Transmit>) {
+    pub(crate) fn send(&mut self, now: Time, app: &AppModel, out: &mut Outbox<'_>) {
         while let Some((pn, start, len)) = self.next() {
             out.push(Transmit {
                 pn,
