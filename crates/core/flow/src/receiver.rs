@@ -298,7 +298,7 @@ impl Receiver {
                 if sample < rtt {
                     sample
                 } else {
-                    rtt.mul_f64(0.875) + sample / 8
+                    rtt * 7 / 8 + sample / 8
                 }
             });
             self.window.rtt = Some(smoothed);

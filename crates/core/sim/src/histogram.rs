@@ -180,12 +180,9 @@ impl Histogram {
 }
 
 fn bucket(value: u32) -> usize {
-    if value < EXACT {
-        return value as usize;
-    }
-    let doublings = value.ilog2() - EXACT.ilog2();
-    let within = (value >> (doublings + 1)) - BUCKETS_PER_OCTAVE;
-    (EXACT + doublings * BUCKETS_PER_OCTAVE + within) as usize
+    // How many doublings of the exact ones; 0: exact. No branch: there is one for each duration.
+    let doublings = (value | BUCKETS_PER_OCTAVE).ilog2() - BUCKETS_PER_OCTAVE.ilog2();
+    (doublings * BUCKETS_PER_OCTAVE + (value >> doublings)) as usize
 }
 
 /// The value in the middle of a bucket.
