@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// What is varied; may be repeated
     #[arg(long, value_name = "NAME=VALUES", required = true)]
     vary: Vec<String>,
-    /// Repetitions of each combination, with the seeds 1, 2 and so on
+    /// Repetitions of each combination. The first has --seed, each further one the next seed
     #[arg(long, value_name = "N", default_value_t = DEFAULT_STARTS)]
     starts: u32,
     /// What the horizontal axis shows: a field of a row [default: the last --vary]

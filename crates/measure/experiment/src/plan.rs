@@ -184,10 +184,10 @@ fn planned(
     set.insert("start", &number);
     let mut scenario = definition.scenario.clone();
     let mut wrong = None;
-    scenario.for_each(&mut |_, value| {
-        if let Err(e) = substitute(value, &set) {
-            wrong.get_or_insert(e);
-        }
+    scenario.for_each(&mut |key, value| match substitute(value, &set) {
+        Ok(Same::InEveryRepetition) if key == "seed" => advance(value, repetition - 1),
+        Ok(_) => {}
+        Err(e) => drop(wrong.get_or_insert(e)),
     });
     if let Some(wrong) = wrong {
         return Err(wrong);
@@ -216,16 +216,35 @@ fn planned(
     })
 }
 
+/// The next seed for each further repetition: with one seed all runs of a cell would be the same. A
+/// text that is no seed stays as it is; its run says why.
+fn advance(seed: &mut Value, further: u32) {
+    if let Ok(first) = seed.text.parse::<u64>() {
+        seed.text = first.wrapping_add(u64::from(further)).to_string();
+    }
+}
+
+/// Where a value is the same.
+enum Same {
+    InEveryRepetition,
+    /// It names its repetition, or is drawn for it.
+    InOneRepetition,
+}
+
 /// Replaces each `{placeholder}` by its value in `set`.
-fn substitute(value: &mut Value, set: &BTreeMap<&str, &str>) -> Result<(), String> {
+fn substitute(value: &mut Value, set: &BTreeMap<&str, &str>) -> Result<Same, String> {
+    let mut same = Same::InEveryRepetition;
     // A value may contain a placeholder itself, such as the parameter of a scheme.
     for _ in 0..4 {
         let Some((before, rest)) = value.text.split_once('{') else {
-            return Ok(());
+            return Ok(same);
         };
         let Some((name, _)) = rest.split_once('}') else {
             return Err(format!("{}: '{before}{{' is not closed", value.location));
         };
+        if name == "start" || name.starts_with("draw:") {
+            same = Same::InOneRepetition;
+        }
         if let Some(bounds) = name.strip_prefix("draw:") {
             let random_number =
                 random_number(bounds, set.get("start").copied().unwrap_or_default());
@@ -243,7 +262,7 @@ fn substitute(value: &mut Value, set: &BTreeMap<&str, &str>) -> Result<(), Strin
         let (placeholder, with) = (format!("{{{name}}}"), (*with).to_owned());
         value.text = value.text.replace(&placeholder, &with);
     }
-    Ok(())
+    Ok(same)
 }
 
 /// A random whole number between the bounds. It depends on the repetition and the bounds alone, so
@@ -392,6 +411,28 @@ values = [{ name = "Verus", scheme = "verus:r={r}", r = "4" }, "copa"]
             wrong.starts_with("e.toml:6: link: no placeholder 'rat' (did you mean rate?)"),
             "{wrong}"
         );
+    }
+
+    #[test]
+    fn a_given_seed_is_that_of_the_first_repetition() {
+        let seeds = |seed: &str| -> Vec<String> {
+            let text = format!(
+                "title = 't'\nsource = 's'\nstatement = 'x'\nstarts = 3\n[scenario]\n{seed}\n\
+                 [[sweep]]\nkey = 'first'\nvalues = [{{ name = 'a', first = '40', own = '5{{start}}' }}]\n"
+            );
+            let plan = Plan::new(&Definition::from_toml(&text, "e.toml").unwrap()).unwrap();
+            let seed = |run: PlannedRun| run.scenario.seed.unwrap().text;
+            plan.runs.into_iter().map(seed).collect()
+        };
+        assert_eq!(seeds(""), ["1", "2", "3"]);
+        assert_eq!(seeds("seed = 7"), ["7", "8", "9"]);
+        assert_eq!(seeds("seed = '{first}'"), ["40", "41", "42"]);
+        assert_eq!(seeds("seed = '{own}'"), ["51", "52", "53"]);
+        let last = u64::MAX.to_string();
+        assert_eq!(seeds(&format!("seed = '{last}'")), [&last[..], "0", "1"]);
+        assert_eq!(seeds("seed = 'x'"), ["x"; 3]);
+        let drawn = seeds("seed = '{draw:1..1000000}'");
+        assert!(drawn[0] != drawn[1] && drawn[1] != drawn[2], "{drawn:?}");
     }
 
     #[test]
