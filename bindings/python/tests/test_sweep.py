@@ -311,7 +311,7 @@ class Blamed(unittest.TestCase):
         for blamed, alone in (["copa", "reno"], 3), ([], 0):
             client = Blaming(blamed)
             with self.subTest(blamed), tempfile.TemporaryDirectory() as out:
-                with mock.patch("distributed.as_completed", list):
+                with mock.patch("alcc._sweep._come", lambda distributed, client, futures: futures):
                     done = alcc.sweep(grid, out=out, client=client, duration="1s")
                 self.assertEqual([case["flow"] for case, _ in done.errors], [Poison])
                 # Who is the only one has nobody to be told apart from, and would kill more.
@@ -385,6 +385,32 @@ class OnWorkers(unittest.TestCase):
         client.close()
         with self.assertRaisesRegex(alcc.SimulationError, "^sweep: the client took no case: "):
             alcc.sweep({"seed": [1, 2]}, out=self.out, client=client, duration="1s")
+
+    def test_a_cluster_without_workers_is_given_up_and_a_late_worker_is_not_too_late(self):
+        from unittest import mock
+
+        from distributed import Client, LocalCluster
+
+        with (
+            LocalCluster(
+                n_workers=0,
+                processes=True,
+                dashboard_address=None,
+                memory_limit=0,
+                host="127.0.0.1",
+                silence_logs=50,
+            ) as cluster,
+            Client(cluster) as client,
+            mock.patch("alcc._sweep.NO_WORKER", 3),
+        ):
+            began = time.perf_counter()
+            with self.assertRaisesRegex(alcc.SimulationError, "^sweep: wait for 2 cases: .*no worker for 3 s: start"):
+                alcc.sweep({"seed": [1, 2]}, out=self.out, client=client, flow="cubic", duration="1s")
+            self.assertLess(time.perf_counter() - began, 20.0)
+            threading.Timer(1.5, cluster.scale, [1]).start()
+            with mock.patch("alcc._sweep.NO_WORKER", 60):
+                done = alcc.sweep({"seed": [1, 2]}, out=self.out, client=client, flow="cubic", duration="1s")
+            self.assertEqual((done.ran, done.errors), (2, []))
 
     def test_a_case_that_kills_workers_is_reported_and_skipped(self):
         done = alcc.sweep({"flow": ["cubic", Poison, "copa"]}, out=self.out, client=self.client, duration="2s")

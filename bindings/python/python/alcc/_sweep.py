@@ -3,11 +3,20 @@
 import contextlib
 import itertools
 import os
+import time
 
 from alcc._alcc import Stop, simulate_until, table_of_error, table_of_json
 from alcc._errors import ScenarioError, SimulationError
 from alcc._frames import needed
 from alcc._key import Keys
+
+
+#: A sweep on a cluster ends after so many seconds without a worker.
+NO_WORKER = 300
+#: Seconds between two questions whether there is one.
+_LOOK = 1.0
+#: Seconds between two looks for results.
+_POLL = 0.02
 
 
 def sweep(grid, *, out, client=None, again=False, **common):
@@ -16,7 +25,8 @@ def sweep(grid, *, out, client=None, again=False, **common):
     grid: a dictionary of lists, of which every combination is a case, or a list of dictionaries.
     common: arguments of every case.
     client: a dask.distributed.Client. Without one the threads of this process do the work. Workers
-    need this package and no common file system.
+    need this package and no common file system. Without any worker for five minutes the sweep ends:
+    where they come later, call client.wait_for_workers(1) before.
 
     A case whose file is there is not run again: a sweep that was stopped goes on. A worker that
     dies loses nothing: its cases are run elsewhere. A case that fails, or that kills one worker
@@ -168,7 +178,7 @@ def _runs(todo, keys, client):
 
     suspects = {}
     try:
-        for future in distributed.as_completed(list(numbers)):
+        for future in _come(distributed, client, list(numbers)):
             text, error, *killed = came(future)
             if killed:
                 suspects[numbers[future]] = error
@@ -180,10 +190,35 @@ def _runs(todo, keys, client):
             if len(suspects) > 1:
                 alone = client.submit(_run, todo[number], key=f"alcc-{keys[number]}-alone", pure=True)
                 numbers[alone] = number
+                [alone] = _come(distributed, client, [alone])
                 text, error, *_ = came(alone)
             yield number, text, error
     finally:
         client.cancel(list(numbers))
+
+
+def _come(distributed, client, futures):
+    """The futures as they end. They never do without a worker: after a while that is an error."""
+    coming = distributed.as_completed(futures)
+    seen = looked = time.monotonic()
+    while not coming.is_empty():
+        batch = coming.next_batch(block=False)
+        yield from batch
+        now = time.monotonic()
+        if batch:
+            seen = now
+            continue
+        time.sleep(_POLL)
+        if now - looked < _LOOK:
+            continue
+        looked = now
+        if client.nthreads():
+            seen = now
+        elif now - seen >= NO_WORKER:
+            raise SimulationError(
+                f"sweep: wait for {coming.count()} cases: the cluster has had no worker for {NO_WORKER} s: "
+                "start workers, and the same call goes on"
+            )
 
 
 def _one_line(error):
