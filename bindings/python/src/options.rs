@@ -9,18 +9,27 @@ use alcc_files::ScenarioFolder;
 use alcc_results::scenario::{Files, Link, Resolved, ScenarioOptions, Value, reason};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
-use std::cell::RefCell;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-thread_local! {
-    /// What was opened while options were read. The registry's reader is a plain function, which can
-    /// tell nobody else.
-    static OPENED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
-}
+/// The files that were opened while options were read.
+#[derive(Clone, Default)]
+pub(crate) struct Opened(Arc<Mutex<Vec<PathBuf>>>);
 
-fn opens(path: &Path) {
-    OPENED.with_borrow_mut(|all| all.push(path.to_owned()));
+impl Opened {
+    fn add(&self, path: &Path) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(path.to_owned());
+    }
+
+    /// Each once, in order.
+    fn take(&self) -> Vec<PathBuf> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.sort();
+        all.dedup();
+        std::mem::take(&mut *all)
+    }
 }
 
 /// The files that these arguments of simulate() read: traces, tables, the scenario and what it
@@ -35,13 +44,10 @@ pub(crate) fn files_of(
 ) -> Vec<PathBuf> {
     // It names no file.
     let _ = series;
-    OPENED.take();
+    let opened = Opened::default();
     // The run says what is wrong.
-    drop(read(scenario, options, algorithms, &Wrong::default()));
-    let mut all = OPENED.take();
-    all.sort();
-    all.dedup();
-    all
+    drop(read(scenario, options, algorithms, &Wrong::default(), &opened));
+    opened.take()
 }
 
 /// The files of this machine, and traces of the caller.
@@ -49,6 +55,7 @@ pub(crate) fn files_of(
 struct PythonFiles {
     folder: ScenarioFolder,
     traces: Vec<(String, Vec<u8>)>,
+    opened: Opened,
 }
 
 impl PythonFiles {
@@ -70,7 +77,7 @@ impl Files for PythonFiles {
         match path.to_str().and_then(|name| self.trace(name)) {
             Some(text) => Ok(Box::new(Cursor::new(text.clone()))),
             None => {
-                opens(path);
+                self.opened.add(path);
                 self.folder.open(path)
             }
         }
@@ -92,23 +99,25 @@ struct Reader<'a> {
     wrong: &'a Wrong,
 }
 
-/// Reads `path`, a scenario file, and what overrules it.
+/// Reads `path`, a scenario file, and what overrules it. `opened` gets the files that are read.
 pub(crate) fn read(
     file: Option<&Bound<'_, PyAny>>,
     options: Option<&Bound<'_, PyDict>>,
     algorithms: Option<&Bound<'_, PyAny>>,
     wrong: &Wrong,
+    opened: &Opened,
 ) -> PyResult<Asked> {
     let path = file.map(|file| arguments::path("scenario", file));
     let (file, folder) = match path.transpose()? {
         None => Default::default(),
         Some(path) => {
-            opens(&path);
+            opened.add(&path);
             alcc_files::read(&path).map_err(scenario)?
         }
     };
-    let read_file = |path: &str| {
-        opens(Path::new(path));
+    let reads = opened.clone();
+    let read_file = move |path: &str| {
+        reads.add(Path::new(path));
         std::fs::read_to_string(path).map_err(|e| reason(&e))
     };
     let mut reader = Reader {
@@ -116,6 +125,7 @@ pub(crate) fn read(
         files: PythonFiles {
             folder,
             traces: Vec::new(),
+            opened: opened.clone(),
         },
         registry: Registry::builtin().reading(read_file).with(external()),
         classes: Vec::new(),

@@ -3,7 +3,7 @@
 use crate::arguments::{self, count, number};
 use crate::controller::{EXTERNAL, External};
 use crate::errors::{Wrong, guarded, scenario, simulation};
-use crate::options::{self, Asked};
+use crate::options::{self, Asked, Opened};
 use crate::table::Table;
 use alcc_results::scenario::Resolved;
 use alcc_results::simulated::Simulated;
@@ -208,7 +208,7 @@ fn simulated(
     let Asked {
         mut resolved,
         in_python,
-    } = options::read(scenario, options, algorithms, &wrong)?;
+    } = options::read(scenario, options, algorithms, &wrong, &Opened::default())?;
     if resolved
         .scenario
         .flows
@@ -338,7 +338,7 @@ impl Simulation {
         let Asked {
             mut resolved,
             in_python,
-        } = options::read(scenario, options, algorithms, &wrong)?;
+        } = options::read(scenario, options, algorithms, &wrong, &Opened::default())?;
         resolved.scenario.series = self::series(series)?;
         let mut windows = Vec::new();
         for flow in &mut resolved.scenario.flows {

@@ -56,7 +56,7 @@ pub struct Registry {
     algorithms: Vec<Algorithm>,
     /// Algorithm names that a peer may not ask for.
     local: Vec<&'static str>,
-    read: Option<Reader>,
+    read: Option<Arc<Reader>>,
 }
 
 impl Registry {
@@ -71,8 +71,11 @@ impl Registry {
 
     /// Sets how files named in options are read. Without it such an option is refused.
     #[must_use]
-    pub const fn reading(mut self, read: Reader) -> Self {
-        self.read = Some(read);
+    pub fn reading(
+        mut self,
+        read: impl Fn(&str) -> Result<String, String> + Send + Sync + RefUnwindSafe + 'static,
+    ) -> Self {
+        self.read = Some(Arc::new(read));
         self
     }
 
@@ -124,7 +127,7 @@ impl Registry {
             .find(|a| a.name == spec.name)
             .ok_or_else(|| SpecError::unknown("algorithm", &spec.name, names))?;
         let options = Options::new("algorithm", spec, algorithm.options, algorithm.profiles)?;
-        let options = options.reading(self.read);
+        let options = options.reading(self.read.as_deref());
         algorithm.build.build(&options)
     }
 }

@@ -4,6 +4,7 @@
 use crate::{Bytes, Span};
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::panic::RefUnwindSafe;
 use std::str::FromStr;
 
 /// One option of something chosen by name.
@@ -175,7 +176,7 @@ impl FromStr for Spec {
 }
 
 /// Reads the text of a file that an option names; an error is one line.
-pub type Reader = fn(&str) -> Result<String, String>;
+pub type Reader = dyn Fn(&str) -> Result<String, String> + Send + Sync + RefUnwindSafe;
 
 /// The options of one [`Spec`], read by type.
 pub struct Options<'a> {
@@ -183,7 +184,7 @@ pub struct Options<'a> {
     spec: &'a Spec,
     declared: &'a [OptionDoc],
     profiles: &'a [&'static str],
-    read: Option<Reader>,
+    read: Option<&'a Reader>,
 }
 
 impl<'a> Options<'a> {
@@ -226,7 +227,7 @@ impl<'a> Options<'a> {
 
     /// Sets the function that reads files.
     #[must_use]
-    pub const fn reading(mut self, read: Option<Reader>) -> Self {
+    pub const fn reading(mut self, read: Option<&'a Reader>) -> Self {
         self.read = read;
         self
     }
@@ -241,7 +242,7 @@ impl<'a> Options<'a> {
         };
         let read = self
             .read
-            .unwrap_or(|_| Err("nothing here reads files".to_owned()));
+            .unwrap_or(&|_| Err("nothing here reads files".to_owned()));
         let text =
             read(path).map_err(|why| self.refused(format!("{}: {why}", self.shown(name))))?;
         Ok(Some(text))
