@@ -4,11 +4,12 @@
 //! A client asks for one page and has its answer. Others cost at most [`MAX_READERS`] threads for
 //! [`REQUEST_TIMEOUT`] each, and [`MAX_REQUEST`] bytes.
 use crate::failure::{Failure, reason};
+use crate::output::not_made;
 use alcc_proxy::Listen;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -177,6 +178,7 @@ impl Server {
     /// for it.
     pub(crate) fn start(place: &Place, option: &str, handler: Handler) -> Result<Self, Failure> {
         let failed = |what: String| move |e: std::io::Error| not_listening(what, option, &e);
+        let not_at = |path: &Path, e| failed(path.display().to_string())(not_made(path, e));
         let (listener, path) = match place {
             Place::Address(at) => {
                 let listener = at.open(BACKLOG).map_err(failed(at.to_string()))?;
@@ -194,12 +196,10 @@ impl Server {
                     drop(std::fs::remove_file(path));
                 }
                 if path.is_dir() {
-                    return Err(failed(path.display().to_string())(
-                        std::io::Error::from_raw_os_error(nix::libc::EISDIR),
-                    ));
+                    let folder = std::io::Error::from_raw_os_error(nix::libc::EISDIR);
+                    return Err(not_at(path, folder));
                 }
-                let listener =
-                    UnixListener::bind(path).map_err(failed(path.display().to_string()))?;
+                let listener = UnixListener::bind(path).map_err(|e| not_at(path, e))?;
                 (Listener::Unix(listener), Some(path.clone()))
             }
         };

@@ -22,7 +22,7 @@ use std::path::Path;
 /// [`Failure::Usage`]: nothing has been done yet.
 pub(crate) fn folder(path: &Path) -> Result<(), Failure> {
     let wrong = |e: io::Error| {
-        let why = why_not_made(path, &e);
+        let why = reason(&not_made(path, e));
         Failure::usage(format!("write into {}: {why}", path.display()))
     };
     if path.exists() && !path.is_dir() {
@@ -35,13 +35,24 @@ pub(crate) fn folder(path: &Path) -> Result<(), Failure> {
     takes_files(path).map_err(wrong)
 }
 
-/// Why a file or a folder was not made. A folder that is there, but takes nothing, answers like one
-/// that is not there: that of /proc.
-pub(crate) fn why_not_made(path: &Path, error: &io::Error) -> String {
+/// The error of something that was to be made at `path`. A folder that is there, but takes nothing,
+/// answers like one that is not there: that of /proc.
+pub(crate) fn not_made(path: &Path, error: io::Error) -> io::Error {
     if error.kind() == ErrorKind::NotFound && around(path).is_dir() {
-        return "nothing can be made in that folder: choose another place".to_owned();
+        return io::Error::other("nothing can be made in that folder: choose another place");
     }
-    reason(error)
+    error
+}
+
+/// Makes a file that is written from now on.
+///
+/// # Errors
+/// [`Failure::Usage`]: nothing has been done yet.
+pub(crate) fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|e| {
+        let why = reason(&not_made(path, e));
+        Failure::usage(format!("write {}: {why}", path.display()))
+    })
 }
 
 /// The folder that a file is in.
@@ -51,14 +62,14 @@ fn around(file: &Path) -> &Path {
 }
 
 /// Sees that a file can be made in a folder. What the system says of permissions is not all: see
-/// [`why_not_made`].
+/// [`not_made`].
 fn takes_files(folder: &Path) -> io::Result<()> {
     access(folder, AccessFlags::W_OK | AccessFlags::X_OK)?;
     let probe = folder.join(format!(".alcc-{}", std::process::id()));
     match File::options().write(true).create_new(true).open(&probe) {
         Ok(_) => std::fs::remove_file(probe),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(e) => Err(io::Error::other(why_not_made(&probe, &e))),
+        Err(e) => Err(not_made(&probe, e)),
     }
 }
 
@@ -158,12 +169,9 @@ impl Product {
         let Some(path) = path else {
             return Ok(Self::standard());
         };
-        let name = path.display().to_string();
-        let file = File::create(path)
-            .map_err(|e| Failure::usage(format!("write {name}: {}", why_not_made(path, &e))))?;
         Ok(Self {
-            to: BufWriter::new(Box::new(file)),
-            name,
+            to: BufWriter::new(Box::new(create(path)?)),
+            name: path.display().to_string(),
         })
     }
 

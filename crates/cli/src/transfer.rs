@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Common parts of `alcc send` and `alcc recv`.
-use crate::failure::{Failure, reason};
+use crate::failure::Failure;
+use crate::output::create;
 use alcc_lab::Row;
 use alcc_transfer::Counter;
 use std::io::Write;
@@ -23,8 +24,7 @@ const FLUSH_INTERVAL: u64 = 100_000_000;
 
 impl Series {
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
-        let file = std::fs::File::create(path)
-            .map_err(|e| Failure::usage(format!("--series {}: {}", path.display(), reason(&e))))?;
+        let file = create(path)?;
         Ok(Self {
             inner: Mutex::new(Lines {
                 file,

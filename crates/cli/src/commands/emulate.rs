@@ -8,8 +8,8 @@ mod summary;
 mod switches;
 
 use crate::failure::{Failure, reason};
-use crate::output::{Product, note};
-use alcc_emu::{EmuError, Emulator, Namespace, PacketLog, PathSpec};
+use crate::output::{Product, note, will_be_written};
+use alcc_emu::{Dir, EmuError, Emulator, Namespace, PacketLog, PathSpec};
 pub(crate) use args::Args;
 use internet::Internet;
 use place::Place;
@@ -19,6 +19,9 @@ use std::process::{Command, ExitCode};
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let spec = args.path_spec()?;
     let json = Product::named(args.json.path())?;
+    for log in [Dir::Down, Dir::Up].map(|dir| args.log_file(dir)) {
+        log.as_deref().map_or(Ok(()), will_be_written)?;
+    }
     let place = Place::find()?;
     // Before the first thread: one that does not block SIGCHLD too would swallow it.
     let processes = Processes::new()?;

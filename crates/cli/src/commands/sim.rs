@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::commands::compare;
 use crate::failure::{Failure, reason};
-use crate::output::{Product, print};
+use crate::output::{Product, not_made, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::trace_arg::TRACE_HELP;
@@ -123,7 +123,10 @@ impl Shown {
     fn new(args: &Args) -> Result<Self, Failure> {
         let wrong =
             |path: &Path, e| Failure::usage(format!("write to {}: {}", path.display(), reason(&e)));
-        let create = |path: &Path| File::create(path).map(BufWriter::new);
+        let create = |path: &Path| {
+            let file = File::create(path).map_err(|e| not_made(path, e));
+            file.map(BufWriter::new)
+        };
         let pcap = args.pcap.as_ref().map(|path| {
             let pcap = create(path).and_then(|file| Capture::new(file, args.pcap_at));
             pcap.map_err(|e| wrong(path, e))

@@ -2,7 +2,7 @@
 //! Every transfer of a trial as a line, for one's own statistics.
 use crate::failure::Failure;
 use crate::failure::reason;
-use crate::output::note;
+use crate::output::{create, note};
 use alcc_results::trial::Transfer;
 use alcc_units::Span;
 use std::fs::File;
@@ -17,14 +17,9 @@ pub(super) struct List {
 
 impl List {
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
-        let failed = |e: io::Error| {
-            Failure::usage(format!(
-                "write the transfers to {}: {}",
-                path.display(),
-                reason(&e)
-            ))
-        };
-        let mut file = File::create(path).map_err(failed)?;
+        let failed =
+            |e: io::Error| Failure::usage(format!("write {}: {}", path.display(), reason(&e)));
+        let mut file = create(path)?;
         writeln!(
             file,
             "group,client,bytes,time_ms,rtt_median_ms,rtt_p95_ms,resent_bytes"

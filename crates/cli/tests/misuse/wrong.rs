@@ -50,6 +50,27 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "compare --sim --traces good.trace --csv good.trace",
         "the file of --traces",
     ),
+    (
+        "sim --flow mdi:matrix=dir",
+        "matrix=dir: read the file: it is a folder: name a file",
+    ),
+    (
+        "sim --flow mdi:matrix=none",
+        "matrix=none: read the file: there is no such file",
+    ),
+    (
+        "emulate --log /proc/x -- touch began",
+        "write /proc/x.down: nothing can be made in that folder",
+    ),
+    (
+        "run --metrics /proc/x -- touch began",
+        "listen on /proc/x for --metrics: nothing can be made in that folder",
+    ),
+    (
+        "send --series /proc/x 127.0.0.1:1",
+        "write /proc/x: nothing can be made in that folder",
+    ),
+    ("sim --qlog /proc/x", "/proc/x: nothing can be made"),
     ("sim --steps steps.csv", "want lines of numbers"),
     ("run ./dir", "it is a folder: name a program"),
     ("run ./script.sh", "its first line (#!)"),

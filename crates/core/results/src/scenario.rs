@@ -38,7 +38,8 @@ use alcc_trace::Trace;
 use alcc_units::{Rate, Span, positive};
 use std::path::Path;
 
-pub use files::{Files, LinkTrace, open_trace, random_start, reason, synthetic, why_not_read};
+pub use alcc_units::reason;
+pub use files::{Files, LinkTrace, open_trace, random_start, synthetic, why_not_read};
 pub use options::{Link, LinkOptions, ScenarioOptions, Value};
 
 /// A scenario with all values resolved.

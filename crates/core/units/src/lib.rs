@@ -19,6 +19,7 @@ mod parse;
 mod rate;
 mod rng;
 mod spec;
+mod system;
 mod time;
 
 pub use bytes::Bytes;
@@ -26,6 +27,7 @@ pub use parse::{Quantity, UnitError, positive, want_number};
 pub use rate::Rate;
 pub use rng::Rng;
 pub use spec::{OptionDoc, Options, Reader, Spec, SpecError, nearest};
+pub use system::reason;
 pub use time::{Span, Time};
 
 #[cfg(doctest)]

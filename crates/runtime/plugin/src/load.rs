@@ -100,14 +100,17 @@ const MAX_FILE: u64 = 64 << 20;
 
 /// The text of a file that an algorithm's option names: the one place where such files are read.
 fn read_text(path: &str) -> Result<String, String> {
+    let failed = |error| format!("read the file: {}", alcc_units::reason(&error));
     let mut text = String::new();
     let mut file = std::fs::File::open(path)
-        .map_err(|error| error.to_string())?
+        .map_err(failed)?
         .take(MAX_FILE + 1);
-    file.read_to_string(&mut text)
-        .map_err(|error| error.to_string())?;
+    file.read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > MAX_FILE {
-        return Err(format!("longer than {MAX_FILE} bytes"));
+        let most = MAX_FILE >> 20;
+        return Err(format!(
+            "read the file: it is longer than {most} MiB: name another"
+        ));
     }
     Ok(text)
 }

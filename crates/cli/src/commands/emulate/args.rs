@@ -213,15 +213,21 @@ impl Args {
         load_link_trace(name, self.seed).map(|it| (RateSpec::Trace(it.trace), it.radio))
     }
 
+    /// The file of the packet log of a direction, if the options ask for one.
+    pub(super) fn log_file(&self, dir: Dir) -> Option<PathBuf> {
+        let mut path = self.log.clone()?.into_os_string();
+        path.push(".");
+        path.push(dir.name());
+        Some(path.into())
+    }
+
     /// The packet log of a direction, if the options ask for one.
     fn log_spec(&self, dir: Dir, spec: &PathSpec) -> Option<LogSpec> {
         let (direction, link) = match dir {
             Dir::Down => (&spec.down, self.link_names()[0].clone()),
             Dir::Up => (&spec.up, self.link_names()[1].clone()),
         };
-        let mut path = self.log.clone()?.into_os_string();
-        path.push(".");
-        path.push(dir.name());
+        let path = self.log_file(dir)?;
         let words: Vec<_> = std::env::args_os()
             .map(|w| w.to_string_lossy().into_owned())
             .collect();
@@ -231,7 +237,7 @@ impl Args {
             RateSpec::Unlimited => "unlimited".to_owned(),
         };
         Some(LogSpec {
-            path: path.into(),
+            path,
             header: Header {
                 program: concat!("alcc ", env!("CARGO_PKG_VERSION")).to_owned(),
                 command: words.join(" "),

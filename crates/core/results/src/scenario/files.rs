@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The files that a scenario names: traces and tables of steps. The caller opens them.
 use alcc_trace::{SCENARIOS, Scenario, Trace, TraceError, scenario};
-use alcc_units::{Rng, Span};
+use alcc_units::{Rng, Span, reason};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -116,23 +116,4 @@ pub fn why_not_read(error: &TraceError) -> String {
         TraceError::Read { source, .. } => reason(source),
         _ => error.to_string(),
     }
-}
-
-/// Why a file could not be used, and a fix where one is known.
-pub fn reason(error: &io::Error) -> String {
-    let known = match error.kind() {
-        ErrorKind::InvalidData => "it is no text (UTF-8)",
-        // Errors of libraries have a text of their own.
-        _ if error.raw_os_error().is_none() => return error.to_string(),
-        ErrorKind::NotFound => "there is no such file or folder: check the name",
-        ErrorKind::PermissionDenied => "no permission: choose another place, or another user",
-        ErrorKind::IsADirectory => "it is a folder: name a file",
-        ErrorKind::NotADirectory => "a part of the path is a file and no folder: check the name",
-        ErrorKind::AlreadyExists => "it is there already: choose another name",
-        ErrorKind::StorageFull => "no space is left: free some, or choose another place",
-        ErrorKind::QuotaExceeded => "the quota is used up: free some space",
-        ErrorKind::ReadOnlyFilesystem => "the file system is read-only: choose another place",
-        _ => return error.to_string(),
-    };
-    known.to_owned()
 }
