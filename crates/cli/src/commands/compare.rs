@@ -5,7 +5,9 @@ use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_lab::board::{self, Backend, Plan};
 use alcc_lab::truth::{self, Reference, Traces};
-use alcc_lab::{LabError, Link, PathDefaults, Results, Scheme, Side, Tools, Up, pairs, twin};
+use alcc_lab::{
+    LabError, Link, PathDefaults, Results, Scheme, Side, Tools, Up, pairs, parts, twin,
+};
 use alcc_link::QueueSpec;
 use alcc_results::scenario::probability;
 use alcc_units::Span;
@@ -175,7 +177,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let native = args.native.as_deref();
     let schemes = match native {
-        Some(algorithms) => Scheme::forms(algorithms.split(','), &args.under),
+        Some(algorithms) => Scheme::forms(listed("--native", algorithms)?, &args.under),
         None => args.schemes.clone(),
     };
     let schemes = Scheme::list(&schemes, &registry, sides).map_err(Failure::usage)?;
@@ -258,7 +260,7 @@ fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
 
 /// Tuned profiles beside the original ones: a table on standard output.
 fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> {
-    let algorithms: Vec<&str> = algorithms.split(',').collect();
+    let algorithms = listed("--tuned", algorithms)?;
     let registry = args.plugins.registry()?;
     for algorithm in &algorithms {
         registry
@@ -274,6 +276,12 @@ fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> 
     drop(bar);
     print(truth::markdown_of_pairs(&found.map_err(failure)?))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The algorithms that an option lists.
+fn listed<'a>(option: &str, algorithms: &'a str) -> Result<Vec<&'a str>, Failure> {
+    parts(algorithms, "name")
+        .map_err(|why| Failure::usage(format!("{option} '{algorithms}': {why}")))
 }
 
 fn one_folder(args: &Args) -> Result<Traces, Failure> {

@@ -71,6 +71,26 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "write /proc/x: nothing can be made in that folder",
     ),
     ("sim --qlog /proc/x", "/proc/x: nothing can be made"),
+    (
+        "compare --sim --traces 12mbit --schemes cubic,",
+        "scheme 'cubic,': nothing stands after the last comma: write a scheme",
+    ),
+    (
+        "compare --sim --traces 12mbit --schemes ,cubic",
+        "nothing stands before the first comma",
+    ),
+    (
+        "compare --sim --traces 12mbit,,6mbit",
+        "'12mbit,,6mbit': nothing stands between two commas: write a trace",
+    ),
+    (
+        "compare --sim --tuned verus, --traces dir",
+        "--tuned 'verus,': nothing stands after",
+    ),
+    (
+        "compare --emu --native=verus, --traces 12mbit",
+        "--native 'verus,': nothing stands after",
+    ),
     ("sim --steps steps.csv", "want lines of numbers"),
     ("run ./dir", "it is a folder: name a program"),
     ("run ./script.sh", "its first line (#!)"),

@@ -43,6 +43,14 @@ pub enum LabError {
         /// The line and what is wrong with it.
         why: String,
     },
+    /// Not a list of traces.
+    #[error("traces '{list}': {why}")]
+    Traces {
+        /// As typed.
+        list: String,
+        /// What is wrong and what would be right.
+        why: String,
+    },
     /// Part of a scenario that only the simulator has.
     #[error("emulate {what}: {instead}")]
     Twin {

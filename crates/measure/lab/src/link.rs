@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::LabError;
+use crate::list;
 use crate::meter::{Meter, Observed};
 use alcc_emu::{Dir, PathSpec};
 use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec};
@@ -277,7 +278,11 @@ impl Link {
                 found.links.push(Self::open_in(path, defaults)?);
                 continue;
             }
-            for part in text.split(',') {
+            let parts = list::parts(&text, "trace").map_err(|why| LabError::Traces {
+                list: text.to_string(),
+                why,
+            })?;
+            for part in parts {
                 found.links.push(Self::open_in(Path::new(part), defaults)?);
             }
         }

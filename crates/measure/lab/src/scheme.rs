@@ -4,6 +4,7 @@ mod name;
 
 use crate::LabError;
 use crate::link::Link;
+use crate::list;
 use alcc_cc::{Registry, Spec};
 use alcc_pipe::About;
 use alcc_results::Row;
@@ -166,8 +167,11 @@ impl Scheme {
     /// [`LabError::Scheme`] for the first that is none, or if there is none at all or one twice.
     pub fn list(text: &str, registry: &Registry, sides: &[Side]) -> Result<Vec<Self>, LabError> {
         let mut parts: Vec<String> = Vec::new();
-        for part in text.split(',') {
-            let part = part.trim();
+        let typed = list::parts(text, "scheme").map_err(|why| LabError::Scheme {
+            scheme: text.to_owned(),
+            why,
+        })?;
+        for part in typed {
             let continues = part
                 .split_once('=')
                 .is_some_and(|(key, _)| !key.contains([':', '/']));

@@ -6,6 +6,7 @@ use alcc_experiment::catalogue::{self, Entry};
 use alcc_experiment::page::Took;
 use alcc_experiment::run::RunError;
 use alcc_experiment::{Definition, Plan, Run};
+use alcc_lab::parts;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -118,7 +119,7 @@ pub(super) fn keep_cells(all: &mut [Asked], cells: &str) -> Result<(), Failure> 
     let (key, names) = cells
         .split_once('=')
         .ok_or_else(|| wrong(want.to_owned()))?;
-    let names: Vec<&str> = names.split(',').collect();
+    let names = parts(names, "choice").map_err(wrong)?;
     let axes = || all.iter().flat_map(|one| &one.plan.axes);
     if !axes().any(|axis| axis == key) {
         let known: BTreeSet<&String> = axes().collect();
