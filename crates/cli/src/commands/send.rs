@@ -9,6 +9,7 @@ use crate::transport;
 use alcc_cc::Spec;
 use alcc_lab::Row;
 use alcc_pipe::{DEFAULT_PORT, Options, Plan, Target};
+use alcc_transfer::resuming::Told;
 use alcc_transfer::sending::{Content, Job, Sent, flow};
 use alcc_transfer::{Header, Kind, clock_digest, hex, new_session, resuming};
 use alcc_transports::TRANSPORTS;
@@ -150,13 +151,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let series = args.how.series()?;
     let stop = stop_flag()?;
-    let sent = AtomicU64::new(0);
+    // All that was written, and how much of the content is there: after a cut some goes again.
+    let (sent, there) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut to = args.to.clone();
     if to.port == 0 {
         to.port = args.how.port;
     }
     let passed = |bytes, now| {
         sent.fetch_add(bytes, Ordering::Relaxed);
+        there.fetch_add(bytes, Ordering::Relaxed);
         if let Some(series) = &series {
             series.add(bytes, now);
         }
@@ -176,14 +179,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     std::thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
         for (header, content) in headers.iter().zip(contents) {
-            let (tell, job) = (tell.clone(), &job);
+            let (tell, job, there) = (tell.clone(), &job, &there);
             scope.spawn(move || {
                 let sent = match (args.resume, content) {
                     (Some(patience), Content::File(file)) => {
                         let patience = Duration::from_nanos(patience.as_nanos());
-                        let cut = &mut |why: &Failure| note(format_args!("alcc: {why}; goes on"));
+                        let happens = &mut |told: Told<'_>| match told {
+                            Told::Cut(why) => note(format_args!("alcc: {why}; goes on")),
+                            Told::From(bytes) => there.store(bytes, Ordering::Relaxed),
+                        };
                         let begun = args.session.is_some();
-                        resuming::flow(job, header, &file, begun, patience, cut)
+                        resuming::flow(job, header, &file, begun, patience, happens)
                     }
                     (_, content) => flow(job, header, content),
                 };
@@ -195,7 +201,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         loop {
             match told.recv_timeout(Duration::from_millis(500)) {
                 Ok(one) => ended.push(one),
-                Err(mpsc::RecvTimeoutError::Timeout) => shown.show(sent.load(Ordering::Relaxed)),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    shown.show(sent.load(Ordering::Relaxed), there.load(Ordering::Relaxed))
+                }
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
         }
@@ -317,7 +325,8 @@ impl<'a> Shown<'a> {
         }
     }
 
-    fn show(&mut self, sent: u64) {
+    /// `sent` says how fast it goes, `there` how far it is.
+    fn show(&mut self, sent: u64, there: u64) {
         let took = self.began.elapsed();
         if took < QUIET {
             return;
@@ -334,13 +343,13 @@ impl<'a> Shown<'a> {
         });
         let duration = self.args.duration.unwrap_or(Span::from_secs(10));
         let part = match size {
-            Some(size) => sent as f64 / size.max(1) as f64,
+            Some(size) => there as f64 / size.max(1) as f64,
             None if file.is_some() => 0.0,
             None => took / duration.as_secs_f64().max(1e-3),
         };
         let what = format!(
             "{:.1} MB, {:.2} Mbit/s",
-            sent as f64 / 1e6,
+            there as f64 / 1e6,
             sent as f64 * 8e-6 / took
         );
         self.bar

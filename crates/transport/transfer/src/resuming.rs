@@ -15,16 +15,24 @@ const WAITS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)
 /// What is read of the file at once for its hash.
 const PIECE: usize = 256 * 1024;
 
+/// What is told of a file that is under way.
+pub enum Told<'a> {
+    /// A connection ended early: why.
+    Cut(&'a Failure),
+    /// So much of the file is there. What is sent next follows it, whatever was sent before.
+    From(u64),
+}
+
 /// Sends a file of a known size, and goes on where a connection was cut. Given up when for
-/// `patience` the receiver has got no more of it. `cut` is told why each connection ended. `begun`:
-/// an earlier program may have brought some of this session, so the receiver is asked first.
+/// `patience` the receiver has got no more of it. `begun`: an earlier program may have brought some
+/// of this session, so the receiver is asked first.
 pub fn flow(
     job: &Job<'_>,
     header: &Header,
     file: &File,
     begun: bool,
     patience: Duration,
-    cut: &mut dyn FnMut(&Failure),
+    tell: &mut dyn FnMut(Told<'_>),
 ) -> Sent {
     let began = now();
     let mut resuming = Resuming {
@@ -33,7 +41,7 @@ pub fn flow(
         file,
         sent: Sent::default(),
     };
-    let result = resuming.run(begun, patience, cut);
+    let result = resuming.run(begun, patience, tell);
     let mut sent = resuming.sent;
     sent.took = now() - began;
     sent.complete = sent.complete.map(|_| sent.took);
@@ -54,7 +62,7 @@ impl Resuming<'_> {
         &mut self,
         begun: bool,
         patience: Duration,
-        cut: &mut dyn FnMut(&Failure),
+        tell: &mut dyn FnMut(Told<'_>),
     ) -> Result<(), Broken> {
         // What the receiver has, once that is known; and the most of it so far, and since when.
         let (mut have, mut most, mut moved) = ((!begun).then_some(0), 0, now());
@@ -62,7 +70,10 @@ impl Resuming<'_> {
         let mut reached = false;
         loop {
             let result = match have.take() {
-                Some(at) => self.send_from(at).map(|()| None),
+                Some(at) => {
+                    tell(Told::From(at));
+                    self.send_from(at).map(|()| None)
+                }
                 None => self.ask(),
             };
             let why = match result {
@@ -81,7 +92,7 @@ impl Resuming<'_> {
                 return Err(why);
             }
             reached = true;
-            cut(&why.into_failure(self.sent.bytes, self.job));
+            tell(Told::Cut(&why.into_failure(self.sent.bytes, self.job)));
             self.nap(wait)?;
             wait = (wait * 2).min(WAITS[1]);
         }

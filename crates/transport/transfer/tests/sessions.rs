@@ -3,6 +3,7 @@
 //! receiver, and both against hostile peers.
 use alcc_pipe::{Dialer, Failure, Incoming, Outgoing, Stats, Target};
 use alcc_transfer::receiving::{Output, Received, Rules, flow};
+use alcc_transfer::resuming::Told;
 use alcc_transfer::sending::{Job, Sent};
 use alcc_transfer::{ANSWER, Answer, Header, Kind, Sessions, Verdict, resuming};
 use serde_json::Value;
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -318,17 +319,28 @@ fn send(cutting: &Cutting, folder: &Path, bytes: usize) -> (Sent, usize, Option<
         host: "test".to_owned(),
         port: 1,
     };
+    let at = AtomicU64::new(0);
     let job = Job {
         dialer: cutting,
         to: &to,
         rate: None,
         stall: Duration::from_secs(5),
         stop: &AtomicBool::new(false),
-        passed: &|_, _| {},
+        passed: &|more, _| {
+            at.fetch_add(more, Ordering::Relaxed);
+        },
     };
     let patience = Duration::from_millis(600);
     let header = header(9, bytes as u64, 0);
-    let sent = resuming::flow(&job, &header, &file, false, patience, &mut |_| {});
+    let tell = &mut |told: Told<'_>| {
+        if let Told::From(there) = told {
+            at.store(there, Ordering::Relaxed);
+        }
+    };
+    let sent = resuming::flow(&job, &header, &file, false, patience, tell);
+    // What a cut took away is not counted twice.
+    let at = at.into_inner();
+    assert!(at <= bytes as u64, "{at} of {bytes} bytes");
     std::fs::remove_file(path).unwrap();
     let kept = std::fs::read(folder.join("received-1")).ok();
     let kept = kept.map(|kept| kept == content);
