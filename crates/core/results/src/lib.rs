@@ -38,7 +38,7 @@ pub mod twins;
 
 pub use distribution::Distribution;
 pub use groups::{Group, Spread};
-pub use numbers::{signed, sum};
+pub use numbers::{percentile, signed, sum};
 pub use pairs::Pair;
 pub use profiles::{DrawnProfile, FIGURES as PROFILE_FIGURES, Profiles};
 pub use results::{About, Results};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Numbers as they are stored and shown. Zero has no sign in either.
 
-/// A percentile by nearest rank; `None` without values. They must be in ascending order.
-pub(crate) fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
+/// A percentile by nearest rank: a value that was measured, which so many per cent do not exceed.
+/// `None` without values. They must be in ascending order.
+pub fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()
 }
@@ -32,7 +33,7 @@ mod tests {
         let values: Vec<f64> = (1..=20).map(f64::from).collect();
         let found = [0, 5, 6, 50, 95, 100].map(|percent| percentile(&values, percent));
         assert_eq!(found, [1.0, 1.0, 2.0, 10.0, 19.0, 20.0].map(Some));
-        assert_eq!(percentile(&[], 50), None);
+        assert_eq!(percentile::<f64>(&[], 50), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::judge::value;
 use crate::picture::{Picture, fit, legend, range, series, title, words};
 use crate::run::Run;
 use crate::signs::{colour, mark};
+use alcc_results::percentile;
 use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
 
@@ -136,11 +137,10 @@ fn curve(
     })
 }
 
-/// The value below which `share` of the sorted values lie, between neighbours by proportion.
-pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let at = share * (sorted.len() - 1) as f64;
-    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    low + (high - low) * at.fract()
+/// Quartiles of values in ascending order; `None` without values.
+pub(crate) fn quartiles(sorted: &[f64]) -> Option<[f64; 3]> {
+    let at = |percent| percentile(sorted, percent);
+    Some([at(25)?, at(50)?, at(75)?])
 }
 
 /// Quartiles, and the last values within the reach of the whiskers.
@@ -155,10 +155,7 @@ struct Five {
 
 impl Five {
     fn of(sorted: &[f64]) -> Option<Self> {
-        if sorted.is_empty() {
-            return None;
-        }
-        let [quarter, median, three] = [0.25, 0.5, 0.75].map(|share| quantile(sorted, share));
+        let [quarter, median, three] = quartiles(sorted)?;
         let reach = (three - quarter) * WHISKERS;
         let within = |v: &&f64| (quarter - reach..=three + reach).contains(*v);
         Some(Self {

@@ -2,7 +2,7 @@
 //! Populations as the ALCC paper draws them, throughput over delay. Each flow has an outline
 //! through the quartiles of its single seconds, and its sign at the medians.
 use crate::definition::Definition;
-use crate::distribution_picture::quantile;
+use crate::distribution_picture::quartiles;
 use crate::frame::{self, Failure, Frame, Size, number_ticks, tick};
 use crate::picture::{Picture, range, title};
 use crate::run::Run;
@@ -23,12 +23,11 @@ struct Region {
     throughput: [f64; 3],
 }
 
-/// Quartiles of these values; none without values.
-fn quartiles(line: &Line) -> Option<[f64; 3]> {
+/// Quartiles of a line; none without values.
+fn quartiles_of(line: &Line) -> Option<[f64; 3]> {
     let mut sorted: Vec<f64> = line.values().collect();
     sorted.sort_by(f64::total_cmp);
-    let is_there = !sorted.is_empty();
-    is_there.then(|| [0.25, 0.5, 0.75].map(|share| quantile(&sorted, share)))
+    quartiles(&sorted)
 }
 
 /// The way from a median in the direction `part`, of which 1 leads to the upper quartile.
@@ -41,8 +40,8 @@ impl Region {
     fn of(throughput: &Line, delay: &Line) -> Option<Self> {
         Some(Self {
             look: throughput.look,
-            delay: quartiles(delay)?,
-            throughput: quartiles(throughput)?,
+            delay: quartiles_of(delay)?,
+            throughput: quartiles_of(throughput)?,
         })
     }
 

@@ -182,13 +182,6 @@ fn of_the_link(
         .collect())
 }
 
-/// The value below which this share of `values` lies; `None` without values.
-fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let last = values.len().checked_sub(1)?;
-    values.get((share * last as f64).round() as usize).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,13 +196,5 @@ mod tests {
             }
         }
         assert!(find("gopher").is_none());
-    }
-
-    #[test]
-    fn quantiles_are_values_that_were_measured() {
-        let mut values: Vec<f64> = (0..=100).rev().map(f64::from).collect();
-        assert_eq!(quantile(&mut values, 0.5), Some(50.0));
-        assert_eq!(quantile(&mut values, 0.95), Some(95.0));
-        assert_eq!(quantile(&mut [], 0.5), None);
     }
 }

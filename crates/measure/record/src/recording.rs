@@ -7,6 +7,7 @@ use crate::plan::{Load, Plan};
 use crate::results::Recorded;
 use crate::session::{End, Phase, Role, Session};
 use alcc_link::Dir;
+use alcc_results::percentile;
 use alcc_trace::{Trace, TraceError};
 use alcc_units::{Span, Time};
 use serde_json::{Value, json};
@@ -245,10 +246,7 @@ impl Recording {
             all.map(|a| self.delay(dir, clock, a).1).collect()
         });
         delays.sort_unstable();
-        let quantile = |percent: usize| {
-            let rank = (delays.len() * percent).div_ceil(100).max(1);
-            delays.get(rank - 1).map(|&ns| ms_of(ns))
-        };
+        let quantile = |percent| percentile(&delays, percent).map(ms_of);
         json!({
             "packets": record.arrivals.len(),
             "mbps": bits / seconds / 1e6,

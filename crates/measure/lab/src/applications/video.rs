@@ -3,10 +3,11 @@
 //! third one plays beside the server. The delay of a frame is how much later it comes over the
 //! link.
 use super::stage::{Ready, Stage};
-use super::{Application, Figures, How, quantile};
+use super::{Application, Figures, How};
 use crate::LabError;
 use crate::server::{Listen, nginx_configuration};
 use alcc_emu::Namespace;
+use alcc_results::percentile;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -159,8 +160,9 @@ fn figures(near: &[Frame], far: &[Frame]) -> Figures {
         ("stalls".to_owned(), stalls),
         ("stalled_s".to_owned(), stalled),
     ]);
-    for (name, share) in [("frame_delay_median_ms", 0.5), ("frame_delay_p95_ms", 0.95)] {
-        figures.extend(quantile(&mut delays, share).map(|ms| (name.to_owned(), ms)));
+    delays.sort_by(f64::total_cmp);
+    for (name, percent) in [("frame_delay_median_ms", 50), ("frame_delay_p95_ms", 95)] {
+        figures.extend(percentile(&delays, percent).map(|ms| (name.to_owned(), ms)));
     }
     figures
 }

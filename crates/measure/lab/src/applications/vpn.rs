@@ -4,12 +4,13 @@
 //! such as a call sends. Once with the queue that Linux puts before a tunnel, once with a short
 //! one.
 use super::stage::{Ready, Stage, nothing};
-use super::{Application, Figures, How, quantile};
+use super::{Application, Figures, How};
 use crate::LabError;
 use crate::client::Client;
 use crate::scheme::Scheme;
 use crate::server::{Listen, PORT, Server, make_download};
 use alcc_emu::Namespace;
+use alcc_results::percentile;
 use alcc_units::{Span, Time};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::process::Command;
@@ -109,11 +110,12 @@ fn run(stage: &Stage<'_>, queue: Option<u32>) -> Result<Figures, LabError> {
         ("tcp_mbps".to_owned(), mbps),
         ("datagram_loss".to_owned(), lost),
     ]);
-    for (name, share) in [
-        ("datagram_delay_median_ms", 0.5),
-        ("datagram_delay_p95_ms", 0.95),
+    delays.sort_by(f64::total_cmp);
+    for (name, percent) in [
+        ("datagram_delay_median_ms", 50),
+        ("datagram_delay_p95_ms", 95),
     ] {
-        let value = quantile(&mut delays, share);
+        let value = percentile(&delays, percent);
         let value = value.ok_or_else(|| stage.failed("no datagram came through the tunnel"))?;
         figures.insert(name.to_owned(), value);
     }
