@@ -28,24 +28,26 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
         beside.join("../lib").join(NAME),
     ];
     places.iter().find(|p| p.is_file()).cloned().ok_or_else(|| {
-        let remedy = if is_installed() {
-            "install alcc again"
-        } else {
-            "run 'make build'"
-        };
         Failure::usage(format!(
-            "{NAME} is not beside {} nor in ../lib/alcc: {remedy}, or name it in ALCC_PRELOAD",
-            program.display()
+            "{NAME} is not beside {} nor in ../lib/alcc: {}, or name it in ALCC_PRELOAD",
+            program.display(),
+            remedy()
         ))
     })
 }
 
-/// Who has installed this program may have no sources to build.
-pub(crate) fn is_installed() -> bool {
+/// The command that makes the library. `None`: who has installed this program may have no sources.
+pub(crate) fn made_by() -> Option<&'static str> {
     let program = std::env::current_exe().unwrap_or_default();
-    program
-        .parent()
-        .is_some_and(|folder| folder.ends_with("bin"))
+    let is_installed = program.parent().is_some_and(|dir| dir.ends_with("bin"));
+    (!is_installed).then_some("make build")
+}
+
+fn remedy() -> String {
+    made_by().map_or_else(
+        || "install alcc again".to_owned(),
+        |command| format!("run '{command}'"),
+    )
 }
 
 /// Lets the loader judge before a server is started. It ignores a library that it cannot read. If
@@ -75,7 +77,8 @@ pub(crate) fn check(library: &Path) -> Result<(), Failure> {
         .and_then(|(_, rest)| rest.split(')').next())
         .unwrap_or(line);
     Err(Failure::usage(format!(
-        "load {}: the loader refuses it ({why}): build or install it again, or name another in ALCC_PRELOAD",
+        "load {}: the loader refuses it ({why}): {}, or name another in ALCC_PRELOAD",
         library.display(),
+        remedy()
     )))
 }

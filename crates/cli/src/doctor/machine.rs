@@ -76,10 +76,9 @@ fn preload() -> Finding {
         Err(why) => {
             let found = why.to_string();
             let finding = Finding::new("library", State::Stops, found, "'alcc run' needs it");
-            if library::is_installed() {
-                finding
-            } else {
-                finding.helped_by("make build")
+            match library::made_by() {
+                Some(command) => finding.helped_by(command),
+                None => finding,
             }
         }
     }
