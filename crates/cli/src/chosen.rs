@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which connections are controlled, and how: the options of `alcc run` and `alcc proxy`, and what
 //! their file says.
-use crate::config::Config;
+use crate::config::{Config, Share};
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
 use alcc_cc::{Registry, Spec};
 use alcc_observe::Pattern;
 use alcc_socket::Selection;
 use std::path::PathBuf;
-
-/// Which connections share one allowance.
-#[derive(clap::ValueEnum, serde::Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Share {
-    /// Those to the same address.
-    Host,
-}
 
 #[derive(clap::Args)]
 pub(crate) struct Options {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The file of `--config`: what the options say, and algorithms by port. Every error names its line.
-use crate::chosen::Share;
 use crate::failure::{Failure, reason};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::{Action, Command, Pattern};
@@ -9,6 +8,14 @@ use serde::Deserialize;
 use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
+
+/// Which connections share one allowance.
+#[derive(clap::ValueEnum, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Share {
+    /// Those to the same address.
+    Host,
+}
 
 /// The contents of a file. Options or defaults fill in what it leaves out.
 #[derive(Debug, Default, PartialEq, Eq)]

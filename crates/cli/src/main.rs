@@ -33,6 +33,7 @@ mod numbers;
 mod output;
 mod plugin_arg;
 mod progress;
+mod running;
 mod runs;
 mod service;
 mod shared;

@@ -6,89 +6,13 @@
 //! share its memory. Then `alcc run` was killed, and its server goes on under control. Entries in
 //! other folders are found through the processes that share their memory: see `shared.rs`.
 use crate::failure::Failure;
+use crate::running::{Running, exists};
 use crate::shared;
 use alcc_observe::{Entry, Segment, lock, run_directories};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// Another process's entry.
-pub(crate) struct Running {
-    /// Process id of the `alcc` that runs.
-    pub(crate) id: u32,
-    /// Its shared memory.
-    pub(crate) segment: Segment,
-    /// "run", "proxy" or "library".
-    pub(crate) kind: String,
-    /// What it runs.
-    pub(crate) what: String,
-    /// Its remaining processes; empty while `alcc` itself runs.
-    left: Vec<u32>,
-    /// Device and inode of the shared memory, and its owner.
-    file: (u64, u64),
-    owner: u32,
-}
-
-fn exists(pid: u32) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
-}
-
-impl Running {
-    /// `left` is empty if it runs. `None` if the file is not a report.
-    pub(crate) fn of(id: u32, left: Vec<u32>, file: File) -> Option<Self> {
-        let meta = file.metadata().ok()?;
-        let segment = Segment::attend_file(file).ok()?;
-        let about = segment.about();
-        let (kind, what) = about.split_once('\n').unwrap_or(("run", &about));
-        Some(Self {
-            id,
-            kind: kind.to_owned(),
-            what: what.replace('\n', " "),
-            left,
-            file: (meta.dev(), meta.ino()),
-            owner: meta.uid(),
-            segment,
-        })
-    }
-
-    /// `alcc run` was killed, and its server goes on.
-    pub(crate) fn is_killed(&self) -> bool {
-        !self.left.is_empty()
-    }
-
-    /// Its number, and whose it is if it is another user's.
-    pub(crate) fn title(&self) -> String {
-        if self.owner == nix::unistd::geteuid().as_raw() {
-            return self.id.to_string();
-        }
-        let user = nix::unistd::User::from_uid(self.owner.into());
-        let named = user.ok().flatten().map(|user| user.name);
-        let name = named.unwrap_or_else(|| format!("user {}", self.owner));
-        format!("{} of {name}", self.id)
-    }
-
-    /// Whether there is anything to show.
-    pub(crate) fn lives(&self) -> bool {
-        if self.is_killed() {
-            self.left.iter().any(|pid| exists(*pid))
-        } else {
-            exists(self.id)
-        }
-    }
-
-    /// Frees the slots of processes that have ended, in place of `alcc run`. Must run in their PID
-    /// namespace.
-    pub(crate) fn tidy(&self) {
-        let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let library = (self.kind == "library").then_some(self.id);
-        let first = self.left.first().copied().or(library);
-        let first = first.map(|pid| pid.to_string());
-        if first.is_some_and(|pid| space(&pid).is_some() && space(&pid) == space("self")) {
-            self.segment.reclaim(exists);
-        }
-    }
-}
 
 /// Selects a run: `--run` of every command.
 #[derive(clap::Args)]

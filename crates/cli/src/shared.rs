@@ -5,7 +5,7 @@
 //! The kernel says which file a process has mapped; names are not trusted. Readers check the
 //! contents. A file counts if its owner is root, the current user, or the user of the process that
 //! has it mapped.
-use crate::runs::Running;
+use crate::running::Running;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};

@@ -6,6 +6,7 @@
 mod left;
 mod list;
 mod report;
+mod seen;
 mod source;
 
 pub(crate) use source::Source;
@@ -21,7 +22,8 @@ use alcc_socket::{Rule, now};
 use alcc_sys::lock;
 use alcc_units::{Span, Time, positive};
 use list::List;
-use source::{Kernel, Readings, Ring, Seen};
+use seen::Seen;
+use source::{Kernel, Readings, Ring};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;

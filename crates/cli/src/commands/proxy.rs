@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::chosen::{Chosen, Share};
+use crate::chosen::Chosen;
+use crate::config::Share;
 use crate::config::rule_orders;
 use crate::events::Follower;
 use crate::failure::Failure;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::chosen::Share;
+use crate::config::Share;
 use crate::events::Follower;
 use crate::failure::Failure;
 use crate::kernel_limit;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Connections that the server has closed with bytes in flight. Its runtime sees them no more; the
 //! kernel's socket diagnosis does, until the last byte is acknowledged.
-use super::source::Seen;
+use super::seen::Seen;
 use alcc_flow::TcpProgress;
 use alcc_lab::sampler::{PERIOD, Remains, SockDiag};
 use alcc_observe::LeftEntry;

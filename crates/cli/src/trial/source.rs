@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a trial's readings come from: the runtime of the server or of the proxy, or the kernel.
 use super::left::Left;
+use super::seen::Seen;
 use alcc_bpf::Counters;
 use alcc_lab::sampler::PERIOD;
 use alcc_observe::{Action, Command, LeftBell, Pattern, Segment, Share, TraceReader, Traced};
@@ -15,13 +16,6 @@ pub(crate) enum Source {
     Ring(Arc<Segment>),
     /// Connections that the kernel controls.
     Kernel(Box<alcc_bpf::Trial>),
-}
-
-/// A reading, of which connection and client.
-pub(super) struct Seen {
-    pub(super) connection: (u32, u64),
-    pub(super) client: u64,
-    pub(super) reading: Reading,
 }
 
 /// A source as the following thread has it.

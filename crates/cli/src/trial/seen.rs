@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use alcc_results::trial::Reading;
+
+/// A reading, of which connection and client.
+pub(super) struct Seen {
+    pub(super) connection: (u32, u64),
+    pub(super) client: u64,
+    pub(super) reading: Reading,
+}
