@@ -93,6 +93,33 @@ impl Loader {
     }
 }
 
+/// Why a program does not load the library, as its file says; `None`: by its file it does.
+pub(crate) fn not_loaded(program: &Path) -> Option<Missed> {
+    if changes_user(program) {
+        return Some(Missed::SetUserId);
+    }
+    Loader::of(program)?.objection()
+}
+
+/// The loader ignores LD_PRELOAD for such a program: it has set-user-id bits, or capabilities of
+/// its own (`setcap`).
+fn changes_user(path: &Path) -> bool {
+    let mode = std::fs::metadata(path).map_or(0, |m| m.permissions().mode());
+    mode & 0o6000 != 0 || has_capabilities(path)
+}
+
+fn has_capabilities(path: &Path) -> bool {
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let name = c"security.capability";
+    // SAFETY: two texts that end with a zero byte, and no room for the value: only its size is
+    // asked.
+    let size =
+        unsafe { nix::libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) };
+    size > 0
+}
+
 /// The warning before the start of a program that will not load the library.
 pub(crate) fn objection(command: &OsStr) -> Option<String> {
     let program = found(command)?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The messages of `alcc run`: one line at the start, and a summary.
+use crate::library;
 use crate::loader;
 use crate::output::{Product, note};
 use crate::trial::{PLAIN, Plan};
@@ -19,6 +20,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) triple: &'a Triple,
     pub(crate) quiet: bool,
+    /// What was put under it.
+    pub(crate) library: &'a Path,
     /// Of a trial.
     pub(crate) plan: Option<&'a Plan<'a>>,
 }
@@ -76,6 +79,23 @@ impl Summary<'_> {
         self.command[0].to_string_lossy().into_owned()
     }
 
+    /// Why no process has loaded the library.
+    fn not_loaded(&self) -> String {
+        if self.starts_elsewhere() {
+            return "what it started is not under it: use 'alcc proxy', or 'alcc run' inside the container".to_owned();
+        }
+        // It was there at the start.
+        if let Err(why) = library::check(self.library) {
+            return why.to_string();
+        }
+        let program = loader::found(&self.command[0]);
+        let why = program.and_then(|program| loader::not_loaded(&program));
+        format!(
+            "{}: use 'alcc attach' (root), or put 'alcc proxy' in front of it",
+            why.unwrap_or(Missed::NotLoaded).why()
+        )
+    }
+
     fn starts_elsewhere(&self) -> bool {
         let name = Path::new(&self.command[0]).file_name();
         name.is_some_and(|name| STARTS_ELSEWHERE.iter().any(|known| name == *known))
@@ -113,14 +133,10 @@ impl Summary<'_> {
             ));
         }
         if totals.processes == 0 {
-            let why = if self.starts_elsewhere() {
-                "what it started is not under it: use 'alcc proxy', or 'alcc run' inside the container"
-            } else {
-                "it did not load the library (a static or set-user-id program?): use 'alcc attach' (root), or put 'alcc proxy' in front of it"
-            };
             note(format_args!(
-                "alcc: nothing was controlled of {}: {why}",
-                self.program()
+                "alcc: nothing was controlled of {}: {}",
+                self.program(),
+                self.not_loaded()
             ));
             return;
         }

@@ -8,7 +8,7 @@
 //! between two scans are not seen, so the figures are lower bounds.
 use crate::holders::{Holder, holders, links};
 use crate::http::spawn;
-use crate::loader::Loader;
+use crate::loader;
 use crate::output::note;
 use crate::wording::{count, hint, megabytes};
 use alcc_lab::{Sockets, TcpSocket};
@@ -18,7 +18,6 @@ use alcc_sys::thread_cpu;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -393,14 +392,8 @@ enum Passed {
 
 /// Why a program does not have the library.
 fn not_loaded(pid: u32) -> Missed {
-    let exe = format!("/proc/{pid}/exe");
-    let mode = std::fs::metadata(&exe).map_or(0, |m| m.permissions().mode());
-    if mode & 0o6000 != 0 {
-        return Missed::SetUserId;
-    }
-    let loader = Loader::of(Path::new(&exe));
-    let objection = loader.and_then(|loader| loader.objection());
-    objection.unwrap_or(Missed::NotLoaded)
+    let program = format!("/proc/{pid}/exe");
+    loader::not_loaded(Path::new(&program)).unwrap_or(Missed::NotLoaded)
 }
 
 /// All processes below this one; those that went into the background have become our children.

@@ -7,6 +7,7 @@ mod lacks;
 use lacks::lacks;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 const HELLO: &str = r#"
 #include <stdio.h>
@@ -167,4 +168,54 @@ fn a_program_under_address_sanitizer_runs_and_is_controlled() {
     let program = compiled(dir.path(), "wrong", &wrong, &mut compiler).unwrap();
     let said = text(&run(&["--quiet"], &[&program]).stderr);
     assert!(said.contains("heap-use-after-free"), "{said}");
+}
+
+/// The library goes between the start of `alcc run` and that of the program: the file of --json-out
+/// is a pipe, which opens when somebody reads it.
+#[test]
+fn a_library_that_has_gone_is_said_to_be_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let beside = Path::new(env!("CARGO_BIN_EXE_alcc")).with_file_name("libalcc_preload.so");
+    let library = at("gone.so");
+    if std::fs::copy(beside, &library).is_err() {
+        lacks("the preload library, which 'make build' makes");
+        return;
+    }
+    nix::unistd::mkfifo(&at("report"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let running = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["run", "--json-out"])
+        .args([&at("report"), Path::new("true")])
+        .env("ALCC_PRELOAD", &library)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It sleeps, and not for a child: so it has tried the library, and waits for the pipe.
+    let of =
+        |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", running.id())).unwrap();
+    let waits = || {
+        of("status").contains("State:\tS")
+            && of(&format!("task/{}/children", running.id())).is_empty()
+    };
+    let (mut asleep, until) = (0, Instant::now() + Duration::from_secs(60));
+    while asleep < 20 {
+        assert!(Instant::now() < until);
+        asleep = if waits() { asleep + 1 } else { 0 };
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::fs::remove_file(&library).unwrap();
+    let report = std::fs::read_to_string(at("report")).unwrap();
+    assert!(report.contains("\"processes\":0"), "{report}");
+    let ended = running.wait_with_output().unwrap();
+    let said = text(&ended.stderr);
+    assert!(ended.status.success(), "{said}");
+    let line = said
+        .lines()
+        .find(|line| line.contains("nothing was controlled of true"));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    assert!(
+        line.contains("gone.so") && line.contains("cannot open"),
+        "{line}"
+    );
+    assert!(!line.contains("static"), "{line}");
 }

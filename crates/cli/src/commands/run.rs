@@ -99,13 +99,14 @@ pub(crate) fn serve(
         settings: &settings,
         triple: &triple,
         quiet: service.quiet,
+        library: &library,
         plan: plan.as_ref(),
     };
     let search = Search::start(Wanted {
         segment: Arc::clone(&segment),
         selection: settings.selection.clone(),
         shared: entry.file(),
-        library,
+        library: library.clone(),
         quiet: service.quiet,
     });
     let ended = supervise::run(&mut command, || summary.begin())?;

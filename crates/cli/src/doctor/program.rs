@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One program: whether the preload library reaches it, and what would if it does not.
 use super::{Finding, State};
-use crate::loader::{self, Loader};
+use crate::loader;
 use alcc_observe::Missed;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// What `alcc run` would start for this command.
@@ -34,12 +33,7 @@ pub(crate) fn examine(command: &OsStr) -> Vec<Finding> {
 
 fn reach(path: &Path) -> Finding {
     let found = path.display().to_string();
-    let why = if changes_user(path) {
-        Some(Missed::SetUserId)
-    } else {
-        Loader::of(path).and_then(|loader| loader.objection())
-    };
-    match why {
+    match loader::not_loaded(path) {
         Some(why) => missed("program", &found, why),
         None => Finding::new("program", State::Ok, found, "it loads the preload library"),
     }
@@ -52,26 +46,6 @@ fn missed(what: &'static str, found: &str, why: Missed) -> Finding {
     );
     Finding::new(what, State::Note, found, means)
         .helped_by("alcc proxy --listen :8443 --to 127.0.0.1:443")
-}
-
-/// The loader ignores LD_PRELOAD for such a program: it has set-user-id bits, or capabilities of
-/// its own (`setcap`).
-fn changes_user(path: &Path) -> bool {
-    let mode = fs::metadata(path).map_or(0, |m| m.permissions().mode());
-    mode & 0o6000 != 0 || has_capabilities(path)
-}
-
-fn has_capabilities(path: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
-        return false;
-    };
-    let name = c"security.capability";
-    // SAFETY: two texts that end with a zero byte, and no room for the value: only its size is
-    // asked.
-    let size =
-        unsafe { nix::libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) };
-    size > 0
 }
 
 /// What the bytes of a program tell.
@@ -113,6 +87,8 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     /// Gives a few bytes at a time.
     struct Drops<'a>(&'a [u8], usize);
