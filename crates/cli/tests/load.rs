@@ -102,6 +102,16 @@ fn without_the_rights() {
     nobody("bpf load");
     nobody("attach --port 1 --cc cubic");
     done("bpf load");
+    // What is there needs nobody's rights: it is said that nothing was done.
+    let mut load = Command::new(&program);
+    let load = load.args(["bpf", "load"]).uid(NOBODY).gid(NOBODY).output();
+    let load = load.unwrap();
+    let said = String::from_utf8_lossy(&load.stdout);
+    assert!(load.status.success(), "{load:?}");
+    assert!(
+        said.contains("nothing was to do") && said.contains("sudo alcc attach"),
+        "{said}"
+    );
     for args in [
         "bpf unload",
         "bpf status",
@@ -180,7 +190,11 @@ fn what_is_there_already() {
         return;
     }
     let _alone = controls::controls_alone();
-    assert!(done("bpf load").contains("alcc_copa loaded"));
+    let first = done("bpf load");
+    assert!(
+        first.contains("alcc_copa loaded") && !first.contains("nothing was to do"),
+        "{first}"
+    );
     assert!(done("bpf load").contains("alcc_copa is loaded already"));
     std::thread::scope(|threads| {
         let other = threads.spawn(|| {

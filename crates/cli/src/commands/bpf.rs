@@ -106,6 +106,7 @@ fn load(args: &Load) -> Result<String, BpfError> {
         let all = serde_json::json!({"loaded": controls, "doors": doors});
         return Ok(format!("{all}\n"));
     }
+    let any_new = loaded.iter().any(|l| l.new) || doors.iter().any(|(_, new)| *new);
     let mut text = String::new();
     for l in loaded {
         let word = if l.new { "loaded" } else { "is loaded already" };
@@ -115,9 +116,21 @@ fn load(args: &Load) -> Result<String, BpfError> {
         let word = if new { "opened" } else { "is open already" };
         let _ = writeln!(text, "door in {} {word}", cgroup.display());
     }
+    let (done, root) = (
+        if any_new {
+            "pinned"
+        } else {
+            "nothing was to do: all is pinned"
+        },
+        if nix::unistd::geteuid().is_root() {
+            ""
+        } else {
+            "sudo "
+        },
+    );
     let _ = writeln!(
         text,
-        "pinned in {PINS}; choose it for a running server: alcc attach --port N --cc copa"
+        "{done} in {PINS}; choose it for a running server: {root}alcc attach --port N --cc copa"
     );
     Ok(text)
 }
