@@ -391,10 +391,17 @@ fn counted(listener: &Listener) -> (Middle, Arc<[AtomicU64; 2]>) {
     (middle, passed)
 }
 
-fn wait_for_packets(passed: &[AtomicU64; 2]) {
+/// A client that would send for long, through such a relay, when packets have gone both ways.
+fn under_way(listener: &Listener, more: &[&str]) -> (Middle, Child) {
+    let (middle, passed) = counted(listener);
+    let host = middle.at.to_string();
+    let steady = [host.as_str(), "--mode", "constant", "--duration", "30s"];
+    let args = [&steady[..], &["--warm-up", "0s"], more].concat();
+    let client = alcc(&args).spawn().unwrap();
     wait_for("packets both ways", || {
         passed.iter().all(|way| way.load(Ordering::Relaxed) > 500)
     });
+    (middle, client)
 }
 
 #[test]
@@ -405,22 +412,8 @@ fn a_listener_that_is_killed_leaves_what_had_come() {
         None,
         &["--out", &dir.path().join("there").display().to_string()],
     );
-    let (middle, passed) = counted(&listener);
-    let host = middle.at.to_string();
-    let client = alcc(&[
-        &host,
-        "--mode",
-        "constant",
-        "--duration",
-        "30s",
-        "--warm-up",
-        "0s",
-        "--out",
-        &out.display().to_string(),
-    ])
-    .spawn()
-    .unwrap();
-    wait_for_packets(&passed);
+    let to = out.display().to_string();
+    let (_middle, client) = under_way(&listener, &["--out", &to]);
     listener.child.kill().unwrap();
     let output = client.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -442,24 +435,7 @@ fn a_client_that_is_interrupted_keeps_its_part_and_the_listener_the_other() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     let listener = Listener::start(None, &["--count", "1", "--out", &path("there")]);
-    let (middle, passed) = counted(&listener);
-    let host = middle.at.to_string();
-    let client = alcc(&[
-        &host,
-        "--mode",
-        "constant",
-        "--duration",
-        "30s",
-        "--warm-up",
-        "0s",
-        "--label",
-        "x",
-        "--out",
-        &path("here"),
-    ])
-    .spawn()
-    .unwrap();
-    wait_for_packets(&passed);
+    let (_middle, client) = under_way(&listener, &["--label", "x", "--out", &path("here")]);
     let pid = nix::unistd::Pid::from_raw(client.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     let output = client.wait_with_output().unwrap();
