@@ -202,7 +202,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             match told.recv_timeout(Duration::from_millis(500)) {
                 Ok(one) => ended.push(one),
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    shown.show(sent.load(Ordering::Relaxed), there.load(Ordering::Relaxed))
+                    shown.show(sent.load(Ordering::Relaxed), there.load(Ordering::Relaxed));
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
