@@ -116,7 +116,7 @@ pub enum Stack {
 pub struct Needs {
     /// Delayed or aggregated acknowledgements hurt it (Verus, Copa).
     pub per_packet_ack: bool,
-    /// Its allowance has a pacing rate.
+    /// Its allowance has a pacing rate and no quota: pacing alone can hold it.
     pub paced: bool,
     /// It reacts to [`AckBatch::marked`] as to a loss, once per round trip. Its packets may be
     /// marked instead of dropped (ECT).

@@ -104,7 +104,7 @@ PURE int verus_fit(struct verus *v, __u64 now)
 
 PURE_CALL int verus_move(struct verus *v, int tolerable)
 {
-	__u64 window, epochs, times, step;
+	__u64 window, epochs, times, step, calm;
 
 	if (!v)
 		return 0;
@@ -112,7 +112,9 @@ PURE_CALL int verus_move(struct verus *v, int tolerable)
 	epochs = verus_epochs(v);
 	times = verus_long(v);
 	if (v->ceiling) {
-		v->ceiling += (ONE + v->ceiling / 50) * times / 256 / epochs;
+		calm = v->epoch_at - v->reduced;
+		calm = calm > VERUS_CEILING_CALM ? calm - VERUS_CEILING_CALM : 0;
+		v->ceiling += (ONE + calm * VERUS_CEILING_STEP * ONE / 1000000) * times / 256 / epochs;
 		if (window > v->ceiling)
 			window = v->ceiling;
 		if (v->ceiling > MAX_CWND)
@@ -256,12 +258,19 @@ PURE_CALL __u64 verus_cwnd(const struct verus *v)
 	return window;
 }
 
-/* Bytes per second: what refills the queue after a drain comes by no burst. 0: not known yet. */
+/*
+ * Bytes per second: what refills the queue after a drain comes by no burst. The RTT of an outage says nothing of the
+ * rate that W means. 0: not known yet.
+ */
 PURE __u64 verus_pacing_rate(const struct verus *v, __u32 mss)
 {
-	if (!v->rtt)
+	__u32 over = v->rtt;
+
+	if (!over)
 		return 0;
+	if (!v->slow_start && v->d_est && v->d_est < over)
+		over = v->d_est;
 	if (v->hold && v->rate)
 		return (__u64)v->rate * mss * 5 / 4 >> 8;
-	return (2 * verus_cwnd(v) * mss >> 20) * 1000000 / v->rtt;
+	return (2 * verus_cwnd(v) * mss >> 20) * 1000000 / over;
 }

@@ -26,6 +26,9 @@
 #define VERUS_CAP_FLOOR (4 * ONE)
 #define VERUS_MIN_FLOOR (2 * ONE)
 #define VERUS_MAX_FLOOR (50 * ONE)
+/* For so long a ceiling grows by one packet per round trip, then by so many more for each second. */
+#define VERUS_CEILING_CALM 1000000U
+#define VERUS_CEILING_STEP 10
 /* A queue this much longer than the one seen contradicts nothing. */
 #define VERUS_STALE_FLOOR (10 * VERUS_MS)
 #define VERUS_STALE 4

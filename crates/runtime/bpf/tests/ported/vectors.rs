@@ -71,7 +71,7 @@ fn is_the_same_there(case: &Case) -> bool {
 fn together(algorithm: &str, packets: f64, share: f64) -> bool {
     match algorithm {
         "copa" => packets <= 3.0,
-        "verus" => share <= 0.4,
+        "verus" => share <= 0.45,
         _ => packets <= 1.0,
     }
 }

@@ -93,15 +93,15 @@ impl Control for State {
     }
 }
 
-/// On the average the targets are within 15 %, and within 20 where the path changes. Drains and
+/// On the average the targets are within 12 %, and within 25 where the path changes. Drains and
 /// curves of the two come at moments of their own, and only the reference's window is tested: what
 /// is beyond it the curve does not know, which on a large path or after an outage is 40 %. Alone
 /// the two reach the same there.
 fn together(link: &Link, seen: &Seen) -> bool {
     let most = match link.name {
-        "12 and 4 Mbit/s in turns, 40 ms" => 0.2,
+        "12 and 4 Mbit/s in turns, 40 ms" => 0.25,
         "100 Mbit/s, 100 ms" | "3 s without service" => 0.4,
-        _ => 0.15,
+        _ => 0.12,
     };
     seen.mean_share() <= most
 }

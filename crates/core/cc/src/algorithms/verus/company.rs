@@ -11,6 +11,9 @@
 //!   in the paper. The exception is packets lost at a short queue as well.
 //! * **The soft limit** of equation 4 falls by a tenth with each doubling of W (`settings.rs`). A
 //!   flow that has more yields first.
+//! * **Pacing** (`machine.rs`). Epochs of all flows are equally long. So a burst keeps its place
+//!   among those of others, and always or never finds room. Paced, who sends more loses more often.
+//! * **The ceiling** after a loss (`machine.rs`) grows with the time since then, not with W.
 //! * **The floor** under W (`machine.rs`): by the first two, all flows find the same delay
 //!   tolerable. So they come by a share.
 use super::machine::Verus;

@@ -8,10 +8,10 @@ use super::estimator::{EpochEnd, Estimator, Verdict, plausible};
 use super::profile::Points;
 use super::release::{epochs_in, lacking, packets, release_exact, whole_packets};
 use super::settings::{DECREASE, ExitAt, POINT_WEIGHT, Settings};
-use super::{fit, profile};
-use crate::parts::Policer;
+use super::{MIN_DELAY, fit, profile};
+use crate::parts::{Policer, pacing_rate};
 use crate::{Cx, Event, Packet, Pn};
-use alcc_units::{Bytes, Span, Time};
+use alcc_units::{Bytes, Rate, Span, Time};
 
 /// A slow start ended by loss: slots from the lost packet's label on are forgotten, but never below
 /// this.
@@ -21,8 +21,15 @@ const CAP_FLOOR: f64 = 4.0;
 /// How fast the rate of the cap falls to a lower sample, per epoch (`tuned`).
 const RATE_FALL: f64 = 0.1;
 
-/// Growth of the ceiling that a loss leaves, per round trip, besides one packet (`tuned`).
-const CEILING_GROWTH: f64 = 0.02;
+/// For so long the ceiling that a loss leaves grows by one packet per round trip (`tuned`, and the
+/// next: both as in H-TCP).
+const CEILING_CALM: Span = Span::from_secs(1);
+/// Afterwards each second without a loss adds so many to that. All who lost at the same time grow
+/// alike, whatever they have.
+const CEILING_STEP: f64 = 10.0;
+/// Times the rate of W in D_est: bursts of an epoch are spread, and the clock of acknowledgements
+/// rules (`tuned`; as Linux paces).
+const PACING_GAIN: f64 = 2.0;
 /// A queue this much longer than the one seen contradicts nothing, ms (`tuned`).
 const STALE_FLOOR: f64 = 10.0;
 /// A single segment in flight waits for a delayed acknowledgement, and its delay would be learned
@@ -43,6 +50,13 @@ pub(super) struct Repair {
     pub(super) point: Pn,
     /// Slow start was left by delay: the ratio branch waits.
     pub(super) frozen: bool,
+}
+
+/// What a loss has shown the path to hold, packets, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ceiling {
+    pub(super) window: f64,
+    pub(super) lost_at: Time,
 }
 
 #[derive(Clone)]
@@ -81,9 +95,9 @@ pub(super) struct Verus {
     pub(super) error: f64,
     /// Since when the path has been much faster than the curve says.
     pub(super) contradicted: Option<Time>,
-    /// What a loss has shown the path to hold, packets; grows until it no longer matters. A buffer
-    /// too short for the delays that the profile allows shows in losses only.
-    pub(super) ceiling: Option<f64>,
+    /// Grows until it no longer matters. A buffer too short for the delays that the profile allows
+    /// shows in losses only.
+    pub(super) ceiling: Option<Ceiling>,
     /// Window, packets, that a curve learned in company does not take from this flow. While the
     /// delay is tolerable, it grows by a packet per round trip up to `MAX_FLOOR`. So a flow that
     /// has little gets more.
@@ -218,16 +232,21 @@ impl Verus {
         self.leave_slow_start(cx, "delay");
     }
 
-    /// The window under the ceiling. That grows by a packet and a little per round trip, and by
-    /// more on a longer path.
+    /// The window under the ceiling. That grows by a packet per round trip, by more if nothing was
+    /// lost for long, and by more on a longer path.
     fn under_ceiling(&mut self, window: f64) -> f64 {
-        let Some(ceiling) = self.ceiling else {
+        let Some(Ceiling { window: was, lost_at }) = self.ceiling else {
             return window;
         };
         let long = self.settings.long(self.estimator.d_min);
-        let grown = ceiling + long * (1.0 + CEILING_GROWTH * ceiling) / self.epochs_in_rtt() as f64;
+        let calm = self.epoch_at.since(lost_at).saturating_sub(CEILING_CALM);
+        let step = long * (1.0 + CEILING_STEP * calm.as_secs_f64());
+        let grown = was + step / self.epochs_in_rtt() as f64;
         let forgotten = grown > f64::from(profile::LARGEST);
-        self.ceiling = (!forgotten).then_some(grown);
+        self.ceiling = (!forgotten).then_some(Ceiling {
+            window: grown,
+            lost_at,
+        });
         window.min(grown)
     }
 
@@ -256,7 +275,10 @@ impl Verus {
         }
         let reduced = self.left(cx.now, f64::from(label)).max(1.0);
         if self.settings.company {
-            self.ceiling = Some(reduced);
+            self.ceiling = Some(Ceiling {
+                window: reduced,
+                lost_at: cx.now,
+            });
             self.floor = self.floor.min(reduced).max(MIN_FLOOR);
             self.company.reduced = Some(self.newest);
         }
@@ -455,7 +477,7 @@ impl Verus {
         let calm = seen < self.settings.exit_rtt(d_min)
             && self.estimator.d_est - d_min > factor * (seen - d_min) + STALE_FLOOR
             && !self.idle_sender
-            && self.ceiling.is_none_or(|ceiling| self.window < ceiling);
+            && self.ceiling.is_none_or(|ceiling| self.window < ceiling.window);
         if !calm || self.repair.is_some() {
             self.contradicted = None;
             return false;
@@ -482,5 +504,19 @@ impl Verus {
         });
         let cap = by_window.into_iter().chain(by_rate).reduce(f64::min)?;
         Some(cap.max(CAP_FLOOR))
+    }
+
+    /// What an epoch releases leaves by no burst. The place of a burst among those of others would
+    /// decide whose packets a full buffer loses. The RTT of an outage says nothing of the rate that
+    /// W means.
+    pub(super) fn pace(&self) -> Option<Rate> {
+        let over = self.estimator.rtt().min(self.estimator.d_est);
+        let own = (self.settings.company && !self.slow_start && !self.company.drains.draining())
+            .then(|| PACING_GAIN * 1e3 * self.window / over.max(MIN_DELAY))
+            .map(|packets| pacing_rate(packets, self.mss));
+        match &self.policer {
+            Some(policer) => policer.within(own, self.mss),
+            None => own,
+        }
     }
 }

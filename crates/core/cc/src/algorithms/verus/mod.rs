@@ -24,7 +24,7 @@
 //! * `original` has the program's own deviations. These are slow start of 500 ms, no growth limit,
 //!   upward drift in empty epochs, and a stiff curve. It forgets everything when a delay cannot be
 //!   mapped. It forgets packets in flight at a timeout, and when a loss ends slow start.
-//! * `tuned`: slow start ends before the queue that is still to come passes R. A sample above `R ×
+//! * `tuned`: what an epoch releases is paced at twice W in D_est. Slow start ends before the queue that is still to come passes R. A sample above `R ×
 //!   D_min` cuts at once. In flight is bounded by W, and by what the measured delivery rate brings
 //!   home within `R × D_min`. Empty epochs hold. Jitter near D_min does not count as a rising
 //!   delay. A delay that cannot be mapped holds the window near the largest one known. The path may
@@ -160,6 +160,7 @@ impl Controller for Verus {
     fn needs(&self) -> Needs {
         Needs {
             per_packet_ack: true,
+            paced: self.settings.company,
             feedback_period: self.settings.epoch,
             ..Needs::default()
         }
@@ -292,10 +293,7 @@ impl Controller for Verus {
         };
         Allowance {
             quota: self.quota,
-            rate: self
-                .policer
-                .as_ref()
-                .and_then(|policer| policer.rate(self.mss)),
+            rate: self.pace(),
             ..Allowance::window(window)
         }
     }

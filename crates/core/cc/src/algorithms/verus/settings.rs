@@ -27,7 +27,7 @@
 //! | `rate_cap` | yes | no | – | ours: `delivery rate × (D_min + (R-1) like)` |
 //! | `policer` | yes | no | – | ours: see [`Policer`](crate::parts::Policer) |
 //! | `company` | yes | no | – | ours: see `company.rs` |
-//! | a loss that counts leaves | M × in flight, +1 packet and 2 % per RTT × D_min/`like` | – | packets | ours |
+//! | a loss that counts leaves | M × in flight, +1 packet per RTT × D_min/`like`, after a second 10 more per second | – | packets | ours |
 //! | floor under W | 2 to 50 × D_min/`like`, +1 packet per RTT × its square, at most W/16, × M per RTT of intolerable delay | – | packets | ours |
 use alcc_units::Span;
 
@@ -97,8 +97,8 @@ pub(super) struct Settings {
     /// tests does not grow.
     pub(super) validate_app_limited: bool,
     /// Shares a path. Common drains give D_min, and the soft limit falls with W. Losses are judged,
-    /// and leave a ceiling on W that lifts slowly. A floor under W lets a flow come by a share. See
-    /// `company.rs`.
+    /// and leave a ceiling on W that lifts slowly. A floor under W lets a flow come by a share. No
+    /// burst decides who loses. See `company.rs`.
     pub(super) company: bool,
     /// Equation 5 counts epochs as long as a host with many flows makes them.
     pub(super) measured_epochs: bool,

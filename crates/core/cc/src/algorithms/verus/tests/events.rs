@@ -45,6 +45,55 @@ fn our_loss_phase_waits_for_a_packet_sent_after_the_loss() {
 }
 
 #[test]
+fn what_an_epoch_releases_is_paced_at_twice_the_window_in_the_delay_aimed_at() {
+    let rate = |settings| {
+        let mut bench = steady(settings, 50.0);
+        bench.ack(ms(100), None);
+        bench.cc.estimator.d_est = 80.0;
+        let of = |bench: &Bench<Verus>| bench.cc.allowance().rate.map(|rate| rate.as_mbps_f64());
+        let first = of(&bench);
+        // An outage: the RTT is long, the window means what it meant.
+        bench.ack(ms(2000), None);
+        assert_eq!(of(&bench), first);
+        bench.cc.slow_start = true;
+        assert_eq!(of(&bench), None);
+        first
+    };
+    assert_eq!(rate(Settings::TUNED), Some(10.0));
+    assert_eq!(rate(Settings::PAPER), None);
+}
+
+#[test]
+fn after_a_loss_unlike_windows_may_grow_alike_and_faster_with_time() {
+    let grown = |label: u64| {
+        let mut bench = steady(Settings::TUNED, label as f64);
+        bench.cc.estimator.sample(40.0);
+        for _ in 0..label + 1 {
+            bench.send_one();
+        }
+        bench.flight.swap(0, label as usize);
+        bench.lose(label);
+        let ceiling = |bench: &Bench<Verus>| bench.cc.ceiling.map_or(0.0, |c| c.window);
+        let mut seen = vec![ceiling(&bench)];
+        for second in 1..=3 {
+            while bench.now < Time::from_millis(1000 * second) {
+                bench.at(bench.now + Span::from_millis(10));
+            }
+            seen.push(ceiling(&bench));
+        }
+        seen.windows(2).map(|two| two[1] - two[0]).collect::<Vec<_>>()
+    };
+    let (small, large) = (grown(40), grown(400));
+    for (small, large) in small.iter().zip(&large) {
+        assert!((small - large).abs() < 1e-6, "{small} {large}");
+    }
+    // 25 round trips a second: one packet in each, then up to 11, then up to 21.
+    assert!((24.0..=26.0).contains(&small[0]), "{small:?}");
+    assert!((140.0..=160.0).contains(&small[1]), "{small:?}");
+    assert!((390.0..=410.0).contains(&small[2]), "{small:?}");
+}
+
+#[test]
 fn an_idle_flow_wants_no_wake_up_and_winds_itself_up_again() {
     let mut bench = bench(Settings::TUNED);
     assert_eq!(bench.cc.next_timer(), None);
