@@ -98,6 +98,8 @@ pub(super) struct Verus {
     /// Grows until it no longer matters. A buffer too short for the delays that the profile allows
     /// shows in losses only.
     pub(super) ceiling: Option<Ceiling>,
+    /// Window, ceiling and floor before the last reduction.
+    pub(super) reduced_from: Option<(f64, Option<Ceiling>, f64)>,
     /// Window, packets, that a curve learned in company does not take from this flow. While the
     /// delay is tolerable, it grows by a packet per round trip up to `MAX_FLOOR`. So a flow that
     /// has little gets more.
@@ -139,6 +141,7 @@ impl Verus {
             error: 0.0,
             contradicted: None,
             ceiling: None,
+            reduced_from: None,
             floor: MIN_FLOOR,
             relearning: false,
             idle_sender: false,
@@ -275,6 +278,7 @@ impl Verus {
         }
         let reduced = self.left(cx.now, f64::from(label)).max(1.0);
         if self.settings.company {
+            self.reduced_from = Some((self.window, self.ceiling, self.floor));
             self.ceiling = Some(Ceiling {
                 window: reduced,
                 lost_at: cx.now,
@@ -295,6 +299,16 @@ impl Verus {
             to: self.window.floor(),
         };
         cx.log.event(cx.now, event);
+    }
+
+    /// The last reduction was for packets that have arrived after all.
+    pub(super) fn undo(&mut self) {
+        let Some((window, ceiling, floor)) = self.reduced_from.take() else {
+            return;
+        };
+        self.window = self.window.max(window);
+        (self.ceiling, self.floor) = (ceiling, self.floor.max(floor));
+        self.estimator.d_est = self.delay_of(self.window);
     }
 
     pub(super) fn acknowledged(&mut self, cx: &mut Cx<'_>, packet: &Packet, usable: bool) {

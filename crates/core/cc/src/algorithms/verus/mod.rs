@@ -24,8 +24,9 @@
 //! * `original` has the program's own deviations. These are slow start of 500 ms, no growth limit,
 //!   upward drift in empty epochs, and a stiff curve. It forgets everything when a delay cannot be
 //!   mapped. It forgets packets in flight at a timeout, and when a loss ends slow start.
-//! * `tuned`: what an epoch releases is paced at twice W in D_est. Slow start ends before the queue that is still to come passes R. A sample above `R ×
-//!   D_min` cuts at once. In flight is bounded by W, and by what the measured delivery rate brings
+//! * `tuned`: what an epoch releases is paced at twice W in D_est. A loss that was none is undone.
+//!   Slow start ends before the queue that is still to come passes R. A sample above `R × D_min`
+//!   cuts at once. In flight is bounded by W, and by what the measured delivery rate brings
 //!   home within `R × D_min`. Empty epochs hold. Jitter near D_min does not count as a rising
 //!   delay. A delay that cannot be mapped holds the window near the largest one known. The path may
 //!   contradict a curve: D_est is far above what is seen. Such a curve is learned anew in a slow
@@ -245,6 +246,7 @@ impl Controller for Verus {
 
     fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
         self.repair = None;
+        self.undo();
     }
 
     fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, end: &RecoveryEnd) {

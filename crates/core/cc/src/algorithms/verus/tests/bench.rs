@@ -2,7 +2,7 @@
 //! A host without a network, for vectors worked out by hand.
 use crate::{
     AckBatch, Controller, Cx, Event, Kind, LimitedBy, LossBatch, Packet, Path, Rto, RttView, Sent,
-    Source, Stamp, Tag,
+    Source, Spurious, Stamp, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
 
@@ -136,6 +136,15 @@ impl<C: Controller> Bench<C> {
             log: &mut self.log,
         };
         self.cc.on_loss(&mut cx, &loss);
+    }
+
+    /// The last loss was none.
+    pub(in super::super) fn spurious(&mut self) {
+        let mut cx = Cx {
+            now: self.now,
+            log: &mut self.log,
+        };
+        self.cc.on_spurious(&mut cx, Spurious::Loss);
     }
 
     pub(in super::super) fn at(&mut self, now: Time) {

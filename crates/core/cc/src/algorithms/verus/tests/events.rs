@@ -93,6 +93,29 @@ fn after_a_loss_unlike_windows_may_grow_alike_and_faster_with_time() {
     assert!((390.0..=410.0).contains(&small[2]), "{small:?}");
 }
 
+/// Packets that overtake each other are taken for lost, again and again.
+#[test]
+fn a_loss_that_was_none_leaves_no_ceiling() {
+    for settings in [Settings::TUNED, Settings::PAPER] {
+        let mut bench = steady(settings, 50.0);
+        for _ in 0..51 {
+            bench.send_one();
+        }
+        let was = bench.cc.window;
+        bench.lose(50);
+        let reduced = bench.cc.window;
+        assert!(reduced < was);
+        bench.spurious();
+        let tuned = settings.company;
+        assert_eq!(bench.cc.window, if tuned { was } else { reduced });
+        assert!(bench.cc.repair.is_none() && bench.cc.ceiling.is_none());
+        // Once only.
+        bench.cc.window = reduced;
+        bench.spurious();
+        assert_eq!(bench.cc.window, reduced);
+    }
+}
+
 #[test]
 fn an_idle_flow_wants_no_wake_up_and_winds_itself_up_again() {
     let mut bench = bench(Settings::TUNED);
