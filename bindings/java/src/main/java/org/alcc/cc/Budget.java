@@ -10,6 +10,10 @@ public final class Budget extends Controller {
     private static final double PACKETS = 2;
     private static final double FAST = 1000;
     private static final double YIELD = 0.025;
+    private static final double YIELD_OF_MEAN = 0.05;
+    private static final double NEUTRAL = 1600;
+    private static final double SMALL = 100;
+    private static final double GOLDEN = 0.618033988749895;
     private static final double INITIAL = 10;
     private static final double SMALLEST = 4;
     private static final int FIRST = 8;
@@ -17,14 +21,18 @@ public final class Budget extends Controller {
     private static final long REFILL = 100_000_000;
     private static final long GRAIN = 1_000_000;
     private static final double LOG_2 = Math.log(2);
+    private static final double NEUTRAL_DOUBLINGS = Math.log(NEUTRAL / FAST) / LOG_2;
 
     private final long delay;
     private long mss = 1448;
     private boolean starting = true;
     private double window = INITIAL;
+    /** What is added to a small window before it is cut to whole packets: 0 to 1. */
+    private double phase;
     private final Service service = new Service();
     private final Drains drains = new Drains();
     private final Competition competition = new Competition();
+    private final Route route = new Route();
     private long refilled;
     private double unanswered;
     private long silentAt = NONE;
@@ -85,18 +93,28 @@ public final class Budget extends Controller {
             if (what == Drains.BEGINS) {
                 unanswered = 0;
             } else if (what == Drains.ENDS) {
-                refilled = now + drains.base() + REFILL;
-                competition.drained(now, drains, delay, unanswered > 0, product());
-                drains.hold(competition.suspects());
-                if (competition.window() > 0) {
-                    drains.doubt();
-                }
+                drained(now, batch.rttError());
             }
         }
         ackedAt = now;
         patience = Math.max((drains.base() + queueing) * 2, GRAIN);
         silentAt = drains.isDraining() ? now + patience : NONE;
         return starved;
+    }
+
+    /** A drain has ended: did it empty a route that is longer now, or does a queue of others stand? */
+    private void drained(long now, long error) {
+        boolean lost = unanswered > 0;
+        // Only round trips that are known to a millisecond tell of the route.
+        if (error <= GRAIN && route.isLonger(drains, delay, lost, service.mean())) {
+            drains.rise(now);
+        }
+        refilled = now + drains.base() + REFILL;
+        competition.drained(now, drains, delay, lost, product());
+        drains.hold(competition.suspects());
+        if (competition.window() > 0) {
+            drains.doubt();
+        }
     }
 
     private double wanted() {
@@ -112,11 +130,12 @@ public final class Budget extends Controller {
     private double product() {
         double base = drains.base() / 1e9;
         double budget = delay / 1e9;
-        double high = service.high() * (base + budget / 5);
-        double mean = service.mean() * (base + budget / 2);
-        double doublings = Math.log(Math.max(service.mean() / FAST, 1)) / LOG_2;
-        double yielded = service.mean() * (budget * YIELD * doublings);
-        return Math.max(Math.max(high, mean) - yielded + PACKETS, SMALLEST);
+        double mean = service.mean();
+        double doublings = Math.log(Math.max(mean / FAST, 1)) / LOG_2;
+        double ofHigh = service.high() * (base + budget / 5) - mean * (budget * YIELD * doublings);
+        double beyond = doublings - NEUTRAL_DOUBLINGS;
+        double ofMean = mean * (base + budget / 2 - budget * YIELD_OF_MEAN * beyond);
+        return Math.max(Math.max(ofHigh, ofMean) + PACKETS, SMALLEST);
     }
 
     private void follow() {
@@ -127,7 +146,9 @@ public final class Budget extends Controller {
     public void acked(long now, AckBatch batch) {
         double packets = 0;
         for (int i = 0; i < batch.count(); i++) {
-            packets += batch.length(i) / (double) mss;
+            double each = batch.length(i) / (double) mss;
+            packets += each;
+            phase = (phase + each * GOLDEN) % 1.0;
         }
         competition.delivered(packets);
         long base = drains.base();
@@ -176,7 +197,9 @@ public final class Budget extends Controller {
 
     @Override
     public long window() {
-        return Parts.windowBytes(window, mss);
+        // The last packet, of which a part is in a small window, is in flight for that part of the acknowledgements.
+        boolean whole = starting || drains.isDraining() || window >= SMALL;
+        return Parts.windowBytes(whole ? window : window + phase, mss);
     }
 
     @Override

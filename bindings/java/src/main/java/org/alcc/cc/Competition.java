@@ -8,17 +8,22 @@ package org.alcc.cc;
  */
 final class Competition {
     private static final int DRAINS = 4;
-    private static final double STANDS = 0.75;
-    private static final double SIBLINGS = 5;
+    /** From this part of the budget on a queue that stands is one of others. */
+    static final double STANDS = 0.75;
+    /** Siblings that drain leave no more than so many packets. */
+    static final double SIBLINGS = 5;
     private static final double SLOW = 2;
     private static final double AS_IT_WAS = 0.85;
     private static final double STILL = 0.3;
     private static final int EVERY = 4;
+    private static final double DEEP = 1.5;
 
     /** Packets; 0: this flow does not compete. */
     private double window;
     private int kept;
     private double rate;
+    /** The largest rate from drain to drain, of those in turn that left the queue as it was. */
+    private double best;
     private double delivered;
     private long drainedAt;
 
@@ -59,12 +64,16 @@ final class Competition {
         boolean shown = siblings <= budget * SLOW && left > siblings && stands;
         if (lost || !shown || left <= before * (window > 0 ? STILL : AS_IT_WAS)) {
             kept = 0;
+            best = 0;
             window = 0;
             return;
         }
         kept++;
+        best = Math.max(best, last);
         if (kept >= DRAINS && window == 0) {
-            window = Math.max(rate * (drains.base() / 1e9 + left), product);
+            // In a deep buffer others have taken most of the rate by now.
+            double from = left > budget * DEEP ? Math.max(rate, best) : rate;
+            window = Math.max(from * (drains.base() / 1e9 + left), product);
         }
     }
 

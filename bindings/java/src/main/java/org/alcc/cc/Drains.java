@@ -123,12 +123,17 @@ final class Drains {
         before = Math.max(recentBefore - base, 0);
         left = Math.max(lowest - base, 0);
         if (now - baseAt > MEMORY && !held) {
-            left = 0;
-            base = recent.get();
-            known = !recent.isEmpty();
-            baseAt = now;
+            rise(now);
         }
         return ENDS;
+    }
+
+    /** The drain that has just ended emptied a longer route: the smallest round trip is that of the last second. */
+    void rise(long now) {
+        left = 0;
+        base = recent.get();
+        known = !recent.isEmpty();
+        baseAt = now;
     }
 
     private void begin(long now) {

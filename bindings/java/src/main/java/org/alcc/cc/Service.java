@@ -7,6 +7,9 @@ import java.util.Arrays;
 final class Service {
     private static final long BUCKET = 10_000_000;
     private static final int KEPT = 200;
+    /** The long mean is over so much of the age, at least so many buckets: an unequal start is soon forgotten. */
+    private static final long OF_AGE = 5;
+    private static final long LEAST = 50;
     private static final int SAMPLES = 100;
     private static final double QUANTILE = 0.95;
     private static final float STARVED = 1.3f;
@@ -30,7 +33,10 @@ final class Service {
         return high;
     }
 
-    /** The larger of the means over two seconds and over a round trip, at least a tenth of a second. */
+    /**
+     * The larger of the means over two seconds (a fifth of the flow's age, at least half a second, if that is less) and
+     * over a round trip, at least a tenth of a second.
+     */
     double mean() {
         return mean;
     }
@@ -68,7 +74,8 @@ final class Service {
         starved = false;
         bucket = next;
         high = sorted[Math.min((int) (known * QUANTILE), known - 1)];
-        mean = Math.max(over(next - 1, BUCKET * KEPT), over(next - 1, Math.max(rtt, 100_000_000)));
+        long buckets = Math.min(Math.max(next / OF_AGE, LEAST), KEPT);
+        mean = Math.max(over(next - 1, BUCKET * buckets), over(next - 1, Math.max(rtt, 100_000_000)));
     }
 
     /** Takes the place of the oldest, once all places are taken. They stay in order: sorting anew costs more. */
