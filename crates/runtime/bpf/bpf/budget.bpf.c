@@ -97,7 +97,7 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 	}
 	if (ack.acked)
 		budget_acked(b, &ack);
-	set_window(tp, b->cwnd);
+	set_window(tp, budget_window(b));
 	rate = budget_pacing_rate(b, tp->mss_cache);
 	set_rate(sk, rate ? rate : ~0UL);
 }

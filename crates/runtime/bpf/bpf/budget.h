@@ -13,6 +13,7 @@
 #include "drains.h"
 #include "loss_test.h"
 #include "rates.h"
+#include "route.h"
 #include "service.h"
 
 #define BUDGET_INITIAL (10 * ONE)
@@ -22,6 +23,18 @@
 /* Packets per second beyond which a flow yields a fortieth of the budget per doubling. */
 #define BUDGET_FAST (1000ULL << 8)
 #define BUDGET_YIELD 40
+/*
+ * Where the mean decides it is a twentieth, and at 1600 packets per second the flow takes half of the
+ * budget: so many doublings, 2^-16, are that.
+ */
+#define BUDGET_YIELD_OF_MEAN 20
+#define BUDGET_NEUTRAL 44438
+/*
+ * Below so many packets the last one, of which a part is in the window, is in flight for that part of the
+ * acknowledgements. Multiples of the golden ratio (2^-32) are spread evenly between whole packets.
+ */
+#define BUDGET_SMALL (100 * ONE)
+#define BUDGET_GOLDEN 2654435769U
 /* So long, and a smallest RTT, the queue fills again after a drain. */
 #define BUDGET_REFILL 100000ULL
 /* The start is over when so many packets of a round trip have waited, and all of them. */
@@ -43,6 +56,8 @@ struct budget {
 	__u32 least, samples;
 	/* For the BPF program: the stack's count of lost packets at the last acknowledgement. */
 	__u32 lost;
+	__u32 phase; /* what is added to a small window before it is cut to whole packets, 2^-32 */
+	struct route route;
 	__u64 round_from;
 	struct loss_test loss_test;
 	struct competition competition;
@@ -70,10 +85,15 @@ PURE void budget_start(struct budget *b, __u64 now, __u32 delay)
 	competition_start(&b->competition, now);
 }
 
+PURE __u64 budget_less(__u64 packets, __u64 yielded)
+{
+	return packets > yielded ? packets - yielded : 0;
+}
+
 /* The window outside of drains. */
 PURE_CALL __u64 budget_product(const struct budget *b)
 {
-	__u64 wanted, least, yielded;
+	__u64 doubling, high, wanted;
 	__u32 mean, base, delay;
 
 	if (!b)
@@ -81,13 +101,14 @@ PURE_CALL __u64 budget_product(const struct budget *b)
 	mean = b->service.mean;
 	base = b->drains.base;
 	delay = b->delay;
-	wanted = packets_in(b->service.high, base + delay / 5);
-	least = packets_in(mean, base + delay / 2);
-	yielded = (packets_in(mean, delay) >> 16) * b->doublings / BUDGET_YIELD;
-	if (wanted < least)
-		wanted = least;
+	doubling = packets_in(mean, delay) >> 16;
+	high = packets_in(b->service.high, base + delay / 5);
+	high = budget_less(high, doubling * b->doublings / BUDGET_YIELD);
+	wanted = packets_in(mean, base + delay / 2) + doubling * BUDGET_NEUTRAL / BUDGET_YIELD_OF_MEAN;
+	wanted = budget_less(wanted, doubling * b->doublings / BUDGET_YIELD_OF_MEAN);
+	if (wanted < high)
+		wanted = high;
 	wanted += BUDGET_PACKETS;
-	wanted = wanted > yielded ? wanted - yielded : 0;
 	return wanted > BUDGET_SMALLEST ? wanted : BUDGET_SMALLEST;
 }
 
@@ -143,11 +164,15 @@ PURE void budget_found(struct budget *b, int found)
 		b->cap = MAX_CWND;
 }
 
-/* A drain has ended: does a queue of others stand? */
+/* A drain has ended: did it empty a longer route, and does a queue of others stand? */
 PURE void budget_drain_ends(struct budget *b, __u64 now)
 {
+	int lost = b->unanswered > 0;
+
+	if (route_is_longer(&b->route, &b->drains, b->delay, lost, b->service.mean))
+		drains_rise(&b->drains, now);
 	b->refilled = now + b->drains.base + BUDGET_REFILL;
-	competition_drained(&b->competition, &b->drains, now, b->unanswered ? 0 : b->delay,
+	competition_drained(&b->competition, &b->drains, now, lost ? 0 : b->delay,
 			    budget_product(b));
 	b->drains.held = b->competition.kept + 1 >= COMPETITION_DRAINS;
 	/* It ends with a drain, so the next one is due even if the path is seen empty. */
@@ -231,6 +256,7 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 	if (!b || !a)
 		return 0;
 	b->competition.delivered += a->acked;
+	b->phase += a->acked * BUDGET_GOLDEN;
 	base = b->drains.base;
 	rtt = base + b->queueing;
 	budget_found(b, loss_test_delivered(&b->loss_test, a->now, a->sent_at, a->acked));
@@ -272,6 +298,14 @@ PURE void budget_silence(struct budget *b, __u64 now)
 	b->patience = b->patience < MAX_RTT ? 2 * b->patience : MAX_RTT;
 	b->silent_at = now + b->patience;
 	budget_follow(b);
+}
+
+/* What may be in flight now, in 2^-20 packets: the stack takes the whole ones. */
+PURE __u64 budget_window(const struct budget *b)
+{
+	if (b->starting || b->drains.draining || b->cwnd >= BUDGET_SMALL)
+		return b->cwnd;
+	return b->cwnd + (b->phase >> 12);
 }
 
 /* Bytes per second, over the smallest RTT of the last second; 0: as fast as it goes. */

@@ -17,6 +17,8 @@
 #define COMPETITION_EVERY 4
 /* How long without a loss the growth of the window grows, us: then it is 8 packets per round trip. */
 #define COMPETITION_FASTER 7000000
+/* Cuts are at least so far apart, us: BBR loses all the time and does not yield. */
+#define COMPETITION_APART 2000000
 /* Higher rates count as this high, so that no product overflows. */
 #define COMPETITION_MAX_RATE (1U << 30)
 
@@ -27,6 +29,7 @@ struct competition {
 	__u64 cut_at; /* 0: no loss since it began */
 	__u32 kept; /* drains in turn that left the queue as it was */
 	__u32 rate; /* the mean from drain to drain, each counting half of the one after it */
+	__u32 best; /* the largest rate from drain to drain, of those in turn */
 	__u32 delivered; /* packets since the last drain */
 };
 
@@ -40,7 +43,8 @@ PURE __u32 competition_every(const struct competition *c)
 	return c->window ? COMPETITION_EVERY : 1;
 }
 
-PURE void competition_measure(struct competition *c, __u64 now)
+/* A drain has ended: the rate since the one before it. */
+PURE __u32 competition_measure(struct competition *c, __u64 now)
 {
 	__u64 span = now - c->drained_at, rate;
 
@@ -52,6 +56,19 @@ PURE void competition_measure(struct competition *c, __u64 now)
 	c->rate = c->rate ? ((__u64)c->rate + rate) / 2 : rate;
 	c->delivered = 0;
 	c->drained_at = now;
+	return rate;
+}
+
+/* What siblings that drain may leave of flows with such a rate, us. */
+PURE __u64 competition_siblings(__u32 rate)
+{
+	return COMPETITION_SIBLINGS * 256ULL * 1000000 / (rate > 256 ? rate : 256);
+}
+
+/* From three quarters of the budget on what a drain leaves is a queue of others. */
+PURE int competition_stands(__u64 left, __u32 delay)
+{
+	return left * 4 > 3ULL * delay;
 }
 
 /*
@@ -61,12 +78,11 @@ PURE void competition_measure(struct competition *c, __u64 now)
  */
 PURE int competition_shows(const struct competition *c, const struct drains *d, __u32 delay)
 {
-	__u64 left = d->left, before = d->before, siblings;
+	__u64 left = d->left, before = d->before, siblings = competition_siblings(c->rate);
 
-	siblings = COMPETITION_SIBLINGS * 256ULL * 1000000 / (c->rate > 256 ? c->rate : 256);
 	if (siblings > 2ULL * delay || left <= siblings)
 		return 0;
-	if ((left < before ? left : before) * 4 <= 3ULL * delay)
+	if (!competition_stands(left < before ? left : before, delay))
 		return 0;
 	return left * 100 > before * (c->window ? 30 : 85);
 }
@@ -76,20 +92,29 @@ PURE_CALL int competition_drained(struct competition *c, const struct drains *d,
 				  __u32 delay, __u64 product)
 {
 	__u64 in_flight;
+	__u32 rate;
 
 	if (!c || !d)
 		return 0;
-	competition_measure(c, now);
+	rate = competition_measure(c, now);
 	if (!delay || !competition_shows(c, d, delay)) {
 		c->kept = 0;
+		c->best = 0;
 		c->window = 0;
 		return 0;
 	}
 	if (c->kept < COMPETITION_DRAINS)
 		c->kept++;
+	if (c->best < rate)
+		c->best = rate;
 	if (c->kept < COMPETITION_DRAINS || c->window)
 		return 0;
-	in_flight = packets_in(c->rate, (__u64)d->base + d->left);
+	/*
+	 * From one and a half budgets on the buffer is deep. There others have taken most of the rate by now,
+	 * and a window of what is left would return too slowly.
+	 */
+	rate = d->left * 2ULL > delay * 3ULL && c->best > c->rate ? c->best : c->rate;
+	in_flight = packets_in(rate, (__u64)d->base + d->left);
 	c->window = in_flight > product ? in_flight : product;
 	if (c->window > MAX_CWND)
 		c->window = MAX_CWND;
@@ -117,10 +142,15 @@ PURE void competition_grow(struct competition *c, __u64 now, __u32 acked, __u64 
 		c->window = MAX_CWND;
 }
 
-/* A packet is lost. Those sent before the last cut, or before the competition, say nothing new. */
+/*
+ * A packet is lost. Those sent before the last cut or soon after it say nothing new, nor do those of
+ * before the competition.
+ */
 PURE void competition_lost(struct competition *c, __u64 now, __u64 sent_at, __u64 least)
 {
 	if (!c->window || sent_at < (c->cut_at ? c->cut_at : c->began_at))
+		return;
+	if (c->cut_at && now - c->cut_at < COMPETITION_APART)
 		return;
 	c->cut_at = now;
 	c->window = c->window / 10 * 7;

@@ -61,6 +61,17 @@ PURE __u32 drains_sample(struct drains *d, __u64 now, __u32 rtt, __u32 same, __u
 	return queueing;
 }
 
+/*
+ * The drain that has just ended emptied a longer route: the smallest RTT is that of the last second. It
+ * does not wait until the shorter one was not seen for long.
+ */
+PURE void drains_rise(struct drains *d, __u64 now)
+{
+	d->left = 0;
+	d->base = d->recent;
+	d->base_at = now;
+}
+
 /* A packet sent at `sent_at` is back. No drain begins unless `may`. */
 PURE enum drained drains_step(struct drains *d, __u64 now, __u64 sent_at, int may, __u32 every)
 {
@@ -92,10 +103,7 @@ PURE enum drained drains_step(struct drains *d, __u64 now, __u64 sent_at, int ma
 	d->empty_at = now;
 	d->before = d->recent_before > d->base ? d->recent_before - d->base : 0;
 	d->left = d->lowest > d->base ? d->lowest - d->base : 0;
-	if (now - d->base_at > DRAINS_MEMORY && !d->held) {
-		d->left = 0;
-		d->base = d->recent;
-		d->base_at = now;
-	}
+	if (now - d->base_at > DRAINS_MEMORY && !d->held)
+		drains_rise(d, now);
 	return DRAINS_END;
 }

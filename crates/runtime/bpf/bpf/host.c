@@ -111,6 +111,11 @@ __u64 alcc_host_budget_cwnd(const struct budget *b)
 	return b->cwnd;
 }
 
+__u64 alcc_host_budget_window(const struct budget *b)
+{
+	return budget_window(b);
+}
+
 __u64 alcc_host_budget_pacing_rate(const struct budget *b, __u32 mss)
 {
 	return budget_pacing_rate(b, mss);

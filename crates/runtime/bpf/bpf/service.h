@@ -9,6 +9,9 @@
 
 /* Resolution of what is measured. */
 #define SERVICE_BUCKET 10000ULL
+/* The long mean is over a fifth of the flow's age, and over so many buckets at least. */
+#define SERVICE_OF_AGE 5
+#define SERVICE_LEAST 50
 /* Buckets of the longest mean, and of the ring, which is a power of two. */
 #define SERVICE_KEPT 200
 #define SERVICE_RING 256
@@ -28,7 +31,7 @@ struct service {
 	__u64 at; /* when something was last delivered; 0: never */
 	__u64 bucket; /* under way; those before it are over */
 	__u32 high; /* 95 % of the samples of the last second are not above it */
-	__u32 mean; /* the larger of the means over two seconds and over a round trip */
+	__u32 mean; /* the larger of the long mean and that over a round trip */
 	__u32 delivered; /* in total */
 	__u32 starved; /* in this bucket the queue held nothing of ours */
 	__u32 total[SERVICE_RING]; /* delivered when each bucket was over */
@@ -118,8 +121,8 @@ PURE_CALL __u32 service_quantile(const struct service *s, __u64 last, __u32 know
 PURE_CALL int service_turn(struct service *s, __u64 bucket, __u32 base, __u32 rtt)
 {
 	struct service_closing c = {.service = s};
-	__u32 two_seconds, trip;
-	__u64 count;
+	__u64 count, age = bucket / SERVICE_OF_AGE;
+	__u32 mean, trip;
 
 	if (!s)
 		return 0;
@@ -136,9 +139,12 @@ PURE_CALL int service_turn(struct service *s, __u64 bucket, __u32 base, __u32 rt
 	s->bucket = bucket;
 	s->high = service_quantile(s, bucket - 1,
 				   bucket < SERVICE_SAMPLES ? bucket : SERVICE_SAMPLES);
-	two_seconds = service_over(s, bucket - 1, SERVICE_KEPT * SERVICE_BUCKET);
+	if (age < SERVICE_LEAST)
+		age = SERVICE_LEAST;
+	/* Of more than SERVICE_KEPT buckets it takes these. */
+	mean = service_over(s, bucket - 1, age * SERVICE_BUCKET);
 	trip = service_over(s, bucket - 1, rtt > 100000 ? rtt : 100000);
-	s->mean = two_seconds > trip ? two_seconds : trip;
+	s->mean = mean > trip ? mean : trip;
 	return 0;
 }
 

@@ -25,6 +25,7 @@ unsafe extern "C" {
     fn alcc_host_budget_silence(b: *mut State, now: u64);
     fn alcc_host_budget_silent_at(b: *const State) -> u64;
     fn alcc_host_budget_cwnd(b: *const State) -> u64;
+    fn alcc_host_budget_window(b: *const State) -> u64;
     fn alcc_host_budget_pacing_rate(b: *const State, mss: u32) -> u64;
 }
 
@@ -91,6 +92,11 @@ impl Control for State {
         unsafe { alcc_host_budget_cwnd(self) }
     }
 
+    fn window(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { alcc_host_budget_window(self) }
+    }
+
     fn pacing_rate(&self, mss: u32) -> u64 {
         // SAFETY: as above.
         unsafe { alcc_host_budget_pacing_rate(self, mss) }
@@ -112,15 +118,13 @@ fn the_window_that_competes_stays_within_a_packet() {
     stays_together_beside_cubic("budget", controller::<State>());
 }
 
-/// From 100 ms on others keep 60 ms of queue, which no drain lowers, until `until` ms.
-fn beside_others(from: u64, until: u64, b: &mut State) {
-    for ms in from..until {
-        let rtt = if ms < 100 { 100_000 } else { 160_000 };
-        let now = (ms + 1) * 1000;
+/// A packet every so many microseconds, back after `rtt` ms each; from after `from` until `until` ms.
+fn deliver(b: &mut State, every: usize, rtt: u64, from: u64, until: u64) {
+    for now in (from * 1000..=until * 1000).step_by(every).skip(1) {
         b.acked(&Ack {
             now,
-            sent_at: now.saturating_sub(rtt),
-            rtt: rtt as u32,
+            sent_at: now.saturating_sub(rtt * 1000),
+            rtt: rtt as u32 * 1000,
             segments: 1,
             used: true,
             full: true,
@@ -129,6 +133,12 @@ fn beside_others(from: u64, until: u64, b: &mut State) {
             in_flight: 0,
         });
     }
+}
+
+/// From 100 ms on others keep 60 ms of queue, which no drain lowers, until `until` ms.
+fn beside_others(from: u64, until: u64, b: &mut State) {
+    deliver(b, 1000, 100, from.min(100), until.min(100));
+    deliver(b, 1000, 160, from.max(100), until.max(100));
 }
 
 fn packets(b: &State) -> f64 {
@@ -162,4 +172,85 @@ fn what_was_sent_before_the_competition_and_is_lost_is_no_cut() {
     assert!((grown - 1.0).abs() < 0.05, "{grown}");
     let cut = packets(&first_loss(100)) / window;
     assert!((cut - 0.7).abs() < 0.01, "{cut}");
+}
+
+#[test]
+fn cuts_are_two_seconds_apart() {
+    let mut b = State::new();
+    deliver(&mut b, 1000, 100, 0, 100);
+    deliver(&mut b, 1000, 300, 100, 15_000);
+    let mut lost = |now: u64| {
+        b.lost(now * 1000, (now - 100) * 1000, 1);
+        deliver(&mut b, 1000, 300, now, now + 1);
+        packets(&b)
+    };
+    let (first, soon, later) = (lost(15_000), lost(16_900), lost(17_100));
+    assert!((210.0..220.0).contains(&first), "{first}");
+    assert!((soon - first).abs() < 0.1, "{soon}, not {first}");
+    assert!((later / soon - 0.7).abs() < 0.01, "{later} of {soon}");
+}
+
+/// The fourth drain ends when others that keep `queue` ms have taken all but a quarter of the rate; the
+/// window, by the RTT.
+fn rate_that_competes(queue: u64) -> f64 {
+    let mut b = State::new();
+    deliver(&mut b, 1000, 100, 0, 100);
+    deliver(&mut b, 1000, 100 + queue, 100, 6200);
+    deliver(&mut b, 4000, 100 + queue, 6200, 12_600);
+    packets(&b) / (100 + queue) as f64 * 1000.0
+}
+
+#[test]
+fn in_a_deep_buffer_a_competition_begins_with_the_best_rate() {
+    let (shallow, deep) = (rate_that_competes(50), rate_that_competes(100));
+    assert!((420.0..480.0).contains(&shallow), "{shallow}");
+    assert!((990.0..1020.0).contains(&deep), "{deep}");
+}
+
+/// Packets after a drain of an RTT that has risen by 25 ms, while a packet came every so many
+/// microseconds. Before that it was one a millisecond.
+fn after_a_longer_rtt(every: usize) -> f64 {
+    let mut b = State::new();
+    deliver(&mut b, 1000, 40, 0, 100);
+    b.timeout(100_000);
+    deliver(&mut b, 1000, 40, 100, 6500);
+    deliver(&mut b, every, 65, 6500, 9500);
+    packets(&b)
+}
+
+#[test]
+fn a_longer_route_is_seen_after_one_drain_if_the_rate_has_fallen() {
+    let (route, queue) = (after_a_longer_rtt(1111), after_a_longer_rtt(1000));
+    // Behind none of ours on the longer route: the quantile is 1.3 times the rate. Behind others the mean
+    // decides, of a flow slow enough to have more than half of the budget.
+    let high = 1.3 * 900.0 * (0.065 + 0.008) + 2.0;
+    assert!((route - high).abs() < 0.5, "{route}, not {high}");
+    let mean = 1000.0 * (0.04 + 0.02 + 0.001_36) + 2.0;
+    assert!((queue - mean).abs() < 0.5, "{queue}, not {mean}");
+}
+
+#[test]
+fn of_a_small_window_the_last_packet_is_in_flight_for_its_part() {
+    let mut b = State::new();
+    deliver(&mut b, 1000, 40, 0, 100);
+    b.timeout(100_000);
+    deliver(&mut b, 1000, 40, 100, 7000);
+    let mut whole = 0;
+    for ms in 7000..8000 {
+        deliver(&mut b, 1000, 40, ms, ms + 1);
+        whole += b.window() >> 20;
+    }
+    let (is, mean) = (packets(&b), whole as f64 / 1000.0);
+    assert!((0.2..0.8).contains(&is.fract()), "{is}");
+    assert!((mean - is).abs() < 0.01, "{mean}, not {is}");
+}
+
+#[test]
+fn a_window_of_a_hundred_packets_is_whole() {
+    let mut b = State::new();
+    deliver(&mut b, 200, 40, 0, 100);
+    b.timeout(100_000);
+    deliver(&mut b, 200, 40, 100, 7000);
+    assert!(packets(&b) > 100.0);
+    assert_eq!(b.window(), b.cwnd());
 }

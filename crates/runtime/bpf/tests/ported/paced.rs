@@ -48,6 +48,10 @@ pub(crate) trait Control: Clone + Send + 'static {
     }
     /// Packets in units of 2^-20.
     fn cwnd(&self) -> u64;
+    /// What of that the stack takes the whole packets of.
+    fn window(&self) -> u64 {
+        self.cwnd()
+    }
     /// Bytes per second; 0: not paced yet.
     fn pacing_rate(&self, mss: u32) -> u64;
 }
@@ -142,7 +146,7 @@ impl<C: Control> Controller for Paced<C> {
     fn allowance(&self) -> Allowance {
         let mss = u32::try_from(self.mss.get()).expect("a segment is small");
         let rate = self.control.pacing_rate(mss);
-        let packets = self.control.cwnd() as f64 / ONE;
+        let packets = self.control.window() as f64 / ONE;
         Allowance {
             window: Bytes::new((packets * self.mss.get() as f64) as u64).max(self.mss),
             rate: (rate > 0).then(|| {
