@@ -20,9 +20,15 @@
 //! the queue fills again after it. If nothing comes back in a drain, its packets or their ACKs were
 //! lost: two more may go.
 //!
+//! **Longer routes** show in drains, too: the rate has fallen since the last drain, the RTT stays,
+//! and what is left is neither siblings' nor a queue as others keep it. The smallest RTT then rises
+//! at once. **Young flows** forget sooner: the mean is over a fifth of the flow's age. **Whole
+//! packets** would hold small windows apart, so a phase is added before a window is cut to them.
+//!
 //! **Others** that keep a queue are known by drains that lower nothing, four in turn. Then the
 //! window competes: a packet more per round trip, less after a loss and from then on more with
-//! time, until a drain shows the path empty.
+//! time, until a drain shows the path empty. In a deep buffer it begins with the best rate of these
+//! drains, because others have taken most of it by then.
 //!
 //! **Losses** say nothing by themselves: a radio link loses at random, a short buffer and a policer
 //! because there is too much. So losses start a test: no more than what is delivered is in flight.
@@ -37,15 +43,18 @@
 //! | a sample is taken over | the smallest RTT, at least a quarter of the present one | as the window; docs/budget.md |
 //! | a starved sample counts | 1.3 times | docs/budget.md |
 //! | silence ages the memory by at most | 4 smallest RTTs | docs/budget.md |
-//! | mean rate | larger of 2 s and a round trip (at least 100 ms) | docs/budget.md |
+//! | mean rate | larger of a fifth of the flow's age (0.5 to 2 s) and a round trip (at least 100 ms) | docs/budget.md |
 //! | packets beyond | 2 | what shares are compared by: without it any division of a link would be stable |
-//! | a flow yields | a fortieth of the budget per doubling of its rate beyond 1000 packets/s: there two packets are too few | docs/budget.md |
+//! | a flow yields | a fortieth of the budget per doubling of its rate beyond 1000 packets/s, where the mean decides a twentieth, neutral at 1600: there two packets are too few | docs/budget.md |
+//! | a window has a phase | below 100 packets; each packet adds the golden ratio | docs/budget.md |
 //! | a drain | every 3 s, after the start, and if the RTT was not within a quarter of the budget of the smallest for half of that | docs/budget.md |
 //! | nothing came back in a drain for | two RTTs, then twice as long each time: two packets more | docs/budget.md |
 //! | after a drain the queue fills again for | 100 ms and the smallest RTT | docs/budget.md |
 //! | the smallest RTT may rise | after a drain, if it was not seen (within a tenth of the budget) for 10 s | 10 s as BBR's |
+//! | a longer route | the mean rate below 0.95 of that at the last drain, an RTT that the drain lowered by at most 2 ms and raised by 3, left a tenth to 0.75 of the budget and 5 packets | docs/budget.md |
 //! | others keep the queue | after 4 drains in turn that found and left three quarters of the budget, left 5 packets at the flow's rate, and 0.85 of what there was | docs/budget.md |
-//! | while it competes | a packet more per RTT, after a first loss one more for each second since the last cut, at most 8 in all; 0.7 after a loss as Cubic, a drain every 12 s; over when one leaves less than 0.3 | docs/budget.md |
+//! | while it competes | a packet more per RTT, after a first loss one more for each second since the last cut, at most 8 in all; 0.7 after a loss as Cubic, once in 2 s, a drain every 12 s; over when one leaves less than 0.3 | docs/budget.md |
+//! | it begins with the best rate of these drains | if more than 1.5 budgets are left | docs/budget.md |
 //! | share of losses, over 512 packets, that is tested | 0.4 %: three | docs/budget.md |
 //! | in flight during a test | what is delivered in the smallest RTT; 0.9, 0.8 of it after one that found the path | docs/budget.md |
 //! | a test ends | when 8 losses would have been expected, or after 3 s; with at most a quarter they were of congestion | Poisson: 1.4 % wrong |
@@ -54,7 +63,7 @@
 //!
 //! **Known weakness**: the delay is what the budget and the variation of the path make it; where
 //! the rate falls to a fraction, what is in flight waits the longer. Beside Cubic in a buffer of
-//! five products its share of 40 s is a sixth, of 120 s two fifths.
+//! five products its share of 40 s is 28 %.
 mod competition;
 mod route;
 mod service;
