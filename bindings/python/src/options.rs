@@ -46,7 +46,13 @@ pub(crate) fn files_of(
     let _ = series;
     let opened = Opened::default();
     // The run says what is wrong.
-    drop(read(scenario, options, algorithms, &Wrong::default(), &opened));
+    drop(read(
+        scenario,
+        options,
+        algorithms,
+        &Wrong::default(),
+        &opened,
+    ));
     opened.take()
 }
 
