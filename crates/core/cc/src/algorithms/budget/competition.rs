@@ -111,7 +111,11 @@ impl Competition {
             return false;
         }
         let deep = left > delay * DEEP;
-        let rate = if deep { self.rate.max(self.best) } else { self.rate };
+        let rate = if deep {
+            self.rate.max(self.best)
+        } else {
+            self.rate
+        };
         let in_flight = rate * (drains.base().as_secs_f64() + left);
         self.window = Some(in_flight.max(product));
         (self.began_at, self.cut_at) = (now, None);

@@ -238,7 +238,11 @@ impl Verus {
     /// The window under the ceiling. That grows by a packet per round trip, by more if nothing was
     /// lost for long, and by more on a longer path.
     fn under_ceiling(&mut self, window: f64) -> f64 {
-        let Some(Ceiling { window: was, lost_at }) = self.ceiling else {
+        let Some(Ceiling {
+            window: was,
+            lost_at,
+        }) = self.ceiling
+        else {
             return window;
         };
         let long = self.settings.long(self.estimator.d_min);
@@ -491,7 +495,9 @@ impl Verus {
         let calm = seen < self.settings.exit_rtt(d_min)
             && self.estimator.d_est - d_min > factor * (seen - d_min) + STALE_FLOOR
             && !self.idle_sender
-            && self.ceiling.is_none_or(|ceiling| self.window < ceiling.window);
+            && self
+                .ceiling
+                .is_none_or(|ceiling| self.window < ceiling.window);
         if !calm || self.repair.is_some() {
             self.contradicted = None;
             return false;

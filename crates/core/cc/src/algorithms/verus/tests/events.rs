@@ -81,7 +81,9 @@ fn after_a_loss_unlike_windows_may_grow_alike_and_faster_with_time() {
             }
             seen.push(ceiling(&bench));
         }
-        seen.windows(2).map(|two| two[1] - two[0]).collect::<Vec<_>>()
+        seen.windows(2)
+            .map(|two| two[1] - two[0])
+            .collect::<Vec<_>>()
     };
     let (small, large) = (grown(40), grown(400));
     for (small, large) in small.iter().zip(&large) {
