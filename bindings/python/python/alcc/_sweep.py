@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import time
+import uuid
 
 from alcc._alcc import Stop, simulate_until, table_of_error, table_of_json
 from alcc._errors import ScenarioError, SimulationError
@@ -157,9 +158,11 @@ def _runs(todo, keys, client):
                 raise
         return
     distributed = needed("distributed", "alcc.sweep with a client", "sweep")
+    # The scheduler may still be at cancelling the same cases of a sweep before this one.
+    sweep = uuid.uuid4().hex
     try:
         numbers = {
-            client.submit(_run, case, key=f"alcc-{keys[number]}", pure=True): number
+            client.submit(_run, case, key=f"alcc-{sweep}-{keys[number]}", pure=True): number
             for number, case in todo.items()
         }
     except Exception as error:
@@ -188,7 +191,7 @@ def _runs(todo, keys, client):
         for number, error in suspects.items():
             text = None
             if len(suspects) > 1:
-                alone = client.submit(_run, todo[number], key=f"alcc-{keys[number]}-alone", pure=True)
+                alone = client.submit(_run, todo[number], key=f"alcc-{sweep}-{keys[number]}-alone", pure=True)
                 numbers[alone] = number
                 [alone] = _come(distributed, client, [alone])
                 text, error, *_ = came(alone)
