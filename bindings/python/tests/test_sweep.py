@@ -318,6 +318,10 @@ class Blamed(unittest.TestCase):
                 self.assertEqual(len(client.keys), 4 + alone)
 
 
+# Quiet processes of this machine alone.
+CLUSTER = {"processes": True, "dashboard_address": None, "memory_limit": 0, "host": "127.0.0.1", "silence_logs": 50}
+
+
 @needs("pyarrow", "distributed")
 class OnWorkers(unittest.TestCase):
     @classmethod
@@ -327,15 +331,7 @@ class OnWorkers(unittest.TestCase):
 
         # A poisonous case is given up after two workers.
         dask.config.set({"distributed.scheduler.allowed-failures": 1})
-        cls.cluster = LocalCluster(
-            n_workers=3,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-            memory_limit=0,
-            host="127.0.0.1",
-            silence_logs=50,
-        )
+        cls.cluster = LocalCluster(n_workers=3, threads_per_worker=1, **CLUSTER)
         cls.client = Client(cls.cluster)
 
     @classmethod
@@ -392,14 +388,7 @@ class OnWorkers(unittest.TestCase):
         from distributed import Client, LocalCluster
 
         with (
-            LocalCluster(
-                n_workers=0,
-                processes=True,
-                dashboard_address=None,
-                memory_limit=0,
-                host="127.0.0.1",
-                silence_logs=50,
-            ) as cluster,
+            LocalCluster(n_workers=0, **CLUSTER) as cluster,
             Client(cluster) as client,
             mock.patch("alcc._sweep.NO_WORKER", 3),
         ):

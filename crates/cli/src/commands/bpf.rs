@@ -116,18 +116,13 @@ fn load(args: &Load) -> Result<String, BpfError> {
         let word = if new { "opened" } else { "is open already" };
         let _ = writeln!(text, "door in {} {word}", cgroup.display());
     }
-    let (done, root) = (
-        if any_new {
-            "pinned"
-        } else {
-            "nothing was to do: all is pinned"
-        },
-        if nix::unistd::geteuid().is_root() {
-            ""
-        } else {
-            "sudo "
-        },
-    );
+    let done = if any_new {
+        "pinned"
+    } else {
+        "nothing was to do: all is pinned"
+    };
+    let is_root = nix::unistd::geteuid().is_root();
+    let root = if is_root { "" } else { "sudo " };
     let _ = writeln!(
         text,
         "{done} in {PINS}; choose it for a running server: {root}alcc attach --port N --cc copa"

@@ -97,10 +97,11 @@ const PACKETS: f64 = 2.0;
 /// budget falls by so much with each doubling of its rate.
 const FAST: f64 = 1000.0;
 const YIELD: f64 = 0.025;
-/// Where the mean decides it is so much. There a flow of `NEUTRAL` packets per second takes half of
-/// the budget, and slower ones more: what fast ones keep is what a longer route may take.
+/// Where the mean decides it is so much. There a flow of 1600 packets per second, which are so many
+/// doublings, takes half of the budget, and slower ones more: what fast ones keep is what a longer
+/// route may take.
 const YIELD_OF_MEAN: f64 = 0.05;
-const NEUTRAL: f64 = 1600.0;
+const NEUTRAL: f64 = 0.678_071_905_112_637_7;
 /// Below so many packets the last one, of which a part is in the window, is in flight for that part
 /// of the ACKs. Otherwise flows whose windows differ by less than a packet keep unlike shares.
 const SMALL: f64 = 100.0;
@@ -290,7 +291,7 @@ impl Budget {
         let mean = self.service.mean;
         let doublings = libm::log2((mean / FAST).max(1.0));
         let high = self.service.high * (base + delay / 5.0) - mean * (delay * YIELD * doublings);
-        let beyond = doublings - libm::log2(NEUTRAL / FAST);
+        let beyond = doublings - NEUTRAL;
         let mean = mean * (base + delay / 2.0 - delay * YIELD_OF_MEAN * beyond);
         (high.max(mean) + PACKETS).max(SMALLEST)
     }

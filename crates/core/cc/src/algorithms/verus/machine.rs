@@ -59,6 +59,14 @@ pub(super) struct Ceiling {
     pub(super) lost_at: Time,
 }
 
+/// What the last reduction changed: a loss that was none gives it back. In packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BeforeLoss {
+    window: f64,
+    ceiling: Option<Ceiling>,
+    floor: f64,
+}
+
 #[derive(Clone)]
 pub(super) struct Verus {
     pub(super) settings: Settings,
@@ -98,8 +106,7 @@ pub(super) struct Verus {
     /// Grows until it no longer matters. A buffer too short for the delays that the profile allows
     /// shows in losses only.
     pub(super) ceiling: Option<Ceiling>,
-    /// Window, ceiling and floor before the last reduction.
-    pub(super) reduced_from: Option<(f64, Option<Ceiling>, f64)>,
+    pub(super) before_loss: Option<BeforeLoss>,
     /// Window, packets, that a curve learned in company does not take from this flow. While the
     /// delay is tolerable, it grows by a packet per round trip up to `MAX_FLOOR`. So a flow that
     /// has little gets more.
@@ -141,7 +148,7 @@ impl Verus {
             error: 0.0,
             contradicted: None,
             ceiling: None,
-            reduced_from: None,
+            before_loss: None,
             floor: MIN_FLOOR,
             relearning: false,
             idle_sender: false,
@@ -282,7 +289,11 @@ impl Verus {
         }
         let reduced = self.left(cx.now, f64::from(label)).max(1.0);
         if self.settings.company {
-            self.reduced_from = Some((self.window, self.ceiling, self.floor));
+            self.before_loss = Some(BeforeLoss {
+                window: self.window,
+                ceiling: self.ceiling,
+                floor: self.floor,
+            });
             self.ceiling = Some(Ceiling {
                 window: reduced,
                 lost_at: cx.now,
@@ -307,11 +318,12 @@ impl Verus {
 
     /// The last reduction was for packets that have arrived after all.
     pub(super) fn undo(&mut self) {
-        let Some((window, ceiling, floor)) = self.reduced_from.take() else {
+        let Some(before) = self.before_loss.take() else {
             return;
         };
-        self.window = self.window.max(window);
-        (self.ceiling, self.floor) = (ceiling, self.floor.max(floor));
+        self.window = self.window.max(before.window);
+        self.floor = self.floor.max(before.floor);
+        self.ceiling = before.ceiling;
         self.estimator.d_est = self.delay_of(self.window);
     }
 
