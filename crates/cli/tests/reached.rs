@@ -35,9 +35,10 @@ fn source(name: &str) -> PathBuf {
 }
 
 struct Place {
-    _alone: nix::fcntl::Flock<std::fs::File>,
     world: World,
     sum: String,
+    /// Last: what has used the controls has ended before.
+    _alone: controls::Alone,
 }
 
 impl Place {
@@ -59,9 +60,9 @@ impl Place {
         let world = World::new(link(12));
         let sum = world.file("data", BYTES);
         Some(Self {
-            _alone: alone,
             world,
             sum,
+            _alone: alone,
         })
     }
 

@@ -46,7 +46,7 @@ enum until { BY_THEIRS, BY_OURS, UNLIMITED, GIVEN_BACK };
 static void write_ahead(int fd, enum until until)
 {
     double began = now();
-    int most = 0, last = 0, refused = 0, limited = 0, taken = 0, lost = 0;
+    int most = 0, last = 0, before = 0, refused = 0, limited = 0, taken = 0, lost = 0;
     unsigned seen = 0;
     socklen_t len = sizeof seen;
     while (now() - began < PATIENCE && (until == GIVEN_BACK ? !lost : refused < REFUSED)) {
@@ -57,11 +57,14 @@ static void write_ahead(int fd, enum until until)
         /* In the first moments theirs is large. */
         if (until == BY_THEIRS && kernel > sizeof block)
             taken = limited = 0;
+        if (ioctl(fd, SIOCOUTQNSD, &before) != 0)
+            exit(6);
         ssize_t n = send(fd, block, sizeof block, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN)
             exit(3);
-        /* What was written before there was a limit is not what the limit lets wait. */
-        taken |= n >= 0 && (limited || until == UNLIMITED);
+        /* What was written before there was this limit is not what it lets wait, and has to drain first. A write that
+         * only fills the last segment is taken even then. */
+        taken |= n >= 0 && (until == UNLIMITED || (limited && (unsigned)before <= kernel));
         if (n >= 0)
             continue;
         if (taken && ioctl(fd, SIOCOUTQNSD, &last) == 0) {

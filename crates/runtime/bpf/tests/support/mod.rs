@@ -54,10 +54,27 @@ fn who_sees_the_files() -> Vec<String> {
     names.filter(|name| name.parse::<u32>().is_ok()).collect()
 }
 
+/// Who holds it uses the kernel's controls alone. When it goes, nothing stays loaded: a test that
+/// failed would otherwise take all those after it with it.
+pub(crate) struct Alone {
+    _lock: nix::fcntl::Flock<std::fs::File>,
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let ended = alcc_bpf::end_futures().and_then(|()| alcc_bpf::unload().map(drop));
+        if let Err(error) = ended
+            && !alcc_bpf::loaded().is_empty()
+        {
+            println!("what this test has loaded stays: {error}");
+        }
+    }
+}
+
 /// The kernel's controls are the whole machine's: one test at a time uses them. Their files are in
 /// a folder that only this thread and what it starts can see, so that no other test finds the
 /// controls loaded. Root only.
-pub(crate) fn controls_alone() -> nix::fcntl::Flock<std::fs::File> {
+pub(crate) fn controls_alone() -> Alone {
     use nix::mount::{MsFlags, mount};
     let file = std::fs::File::create(std::env::temp_dir().join("alcc-bpf-tests.lock")).unwrap();
     let lock = nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusive).unwrap();
@@ -82,5 +99,5 @@ pub(crate) fn controls_alone() -> nix::fcntl::Flock<std::fs::File> {
         )
         .unwrap();
     }
-    lock
+    Alone { _lock: lock }
 }

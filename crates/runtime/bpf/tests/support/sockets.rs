@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// The controls are loaded until this goes.
 pub(crate) struct Loaded {
-    _alone: nix::fcntl::Flock<std::fs::File>,
+    _alone: support::Alone,
 }
 
 impl Loaded {
@@ -28,13 +28,6 @@ impl Loaded {
             }
             Err(error) => panic!("{error}"),
         }
-    }
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        // The test may have ended it.
-        let _ = alcc_bpf::unload();
     }
 }
 
