@@ -11,6 +11,8 @@ mod kernel;
 mod starts;
 #[allow(dead_code, reason = "this server is no nginx")]
 mod support;
+#[path = "support/wait.rs"]
+mod wait;
 
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Rate, Span};
@@ -27,6 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use support::World;
+use wait::listens;
 
 const PORT: u16 = 9000;
 /// What happens at all happens within this time, on an emulated machine as well.
@@ -92,12 +95,8 @@ impl Served {
         command.args([PORT.to_string()]).arg(world.path("www/data"));
         command.args(more);
         let server = Program(world.outside.spawn(command).unwrap());
-        // The kernel's table of its network namespace: the port, and that somebody listens.
-        let table = format!("/proc/{}/net/tcp", server.0.id());
-        let listens = format!(":{PORT:04X} 00000000:0000 0A");
         wait_for("the server listens", || {
-            let table = std::fs::read_to_string(&table).unwrap();
-            table.contains(&listens).then_some(())
+            listens(server.0.id(), PORT).then_some(())
         });
         Some((Self { server, world }, sum))
     }

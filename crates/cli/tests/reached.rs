@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 use support::{World, lacks, link, nginx};
-use wait::wait_for;
+use wait::{listens, wait_for};
 
+const PORT: u16 = 9000;
 /// Some 2.7 s.
 const BYTES: usize = 4_000_000;
 
@@ -66,20 +67,22 @@ impl Place {
         })
     }
 
-    /// A program of the tests, which serves the file on port 9000.
-    fn start(&self, program: &Path) -> Child {
+    /// A program of the tests, which serves the file.
+    fn start(&self, program: &Path) -> Server {
         let mut command = Command::new(program);
-        command.arg("9000").arg(self.world.path("www/data"));
-        self.world.outside.spawn(command).unwrap()
+        command
+            .arg(PORT.to_string())
+            .arg(self.world.path("www/data"));
+        Server(self.world.outside.spawn(command).unwrap())
     }
 
     /// The server is switched in the middle of a download; a later one begins with the control;
     /// then all is given back. `which` selects the server.
-    fn reaches(self, which: &str, url: &str, server: Child) {
-        // A test that fails leaves nobody who keeps the controls' names.
-        let server = Server(server);
+    fn reaches(self, which: &str, port: u16, path: &str, mut server: Server) {
+        // curl would say that it was refused, also where it asks again and is served.
+        wait_for("the server", || server.ended_or_listens(port));
         let fetch = || {
-            let url = format!("--retry 5 --retry-connrefused http://$S:{url}");
+            let url = format!("http://$S:{port}/{path}");
             assert_eq!(
                 self.world.fetch(&url),
                 self.sum,
@@ -103,9 +106,6 @@ impl Place {
                 download.join().unwrap();
             });
         };
-        // A server that is not up yet costs curl a second, and nobody downloads when it is
-        // switched.
-        fetch();
         during(&|| {
             assert!(running().iter().all(|name| name != "alcc_copa"));
             let said = done(&format!("attach {which} --cc copa --future"));
@@ -125,7 +125,14 @@ impl Place {
     }
 }
 
+/// A test that fails leaves nobody who keeps the controls' names.
 struct Server(Child);
+
+impl Server {
+    fn ended_or_listens(&mut self, port: u16) -> bool {
+        self.0.try_wait().unwrap().is_some() || listens(self.0.id(), port)
+    }
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -155,8 +162,8 @@ fn a_go_server() {
     let said = String::from_utf8_lossy(&made.stderr);
     assert!(made.status.success(), "{said}");
     let server = place.start(&program);
-    let which = format!("--pid {}", server.id());
-    place.reaches(&which, "9000/", server);
+    let which = format!("--pid {}", server.0.id());
+    place.reaches(&which, PORT, "", server);
 }
 
 #[test]
@@ -174,19 +181,14 @@ fn a_server_of_io_uring() {
         return;
     }
     let mut server = place.start(&program);
-    let mut ended = None;
-    let table = format!("/proc/{}/net/tcp", server.id());
-    wait_for("the server to listen or to end", || {
-        ended = server.try_wait().unwrap();
-        let listens = ":2328 00000000:0000 0A";
-        ended.is_some() || std::fs::read_to_string(&table).is_ok_and(|t| t.contains(listens))
-    });
+    wait_for("the server", || server.ended_or_listens(PORT));
+    let ended = server.0.try_wait().unwrap();
     if ended.is_some_and(|s| s.code() == Some(2)) {
         println!("skipped: needs io_uring");
         return;
     }
-    let which = format!("--pid {}", server.id());
-    place.reaches(&which, "9000/", server);
+    let which = format!("--pid {}", server.0.id());
+    place.reaches(&which, PORT, "", server);
 }
 
 /// The folder of a container's processes.
@@ -216,7 +218,6 @@ impl Drop for Cgroup {
 /// As container runtimes start it: namespaces of its own for users, processes, files and the
 /// network, and a cgroup.
 #[test]
-#[ignore = "its nginx does not come up within the whole suite, alone it does: cause open"]
 fn a_container() {
     let Some(place) = Place::new() else {
         return;
@@ -249,7 +250,7 @@ fn a_container() {
         .arg(world.path("nginx.conf"))
         .arg("-e")
         .arg(world.path("error.log"));
-    let server = world.outside.spawn(command).unwrap();
+    let server = Server(world.outside.spawn(command).unwrap());
     let which = format!("--cgroup {}", cgroup.0.display());
-    place.reaches(&which, "8080/data", server);
+    place.reaches(&which, 8080, "data", server);
 }

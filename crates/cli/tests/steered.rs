@@ -10,6 +10,8 @@ mod kernel;
 #[path = "support/starts.rs"]
 mod starts;
 mod support;
+#[path = "support/wait.rs"]
+mod wait;
 #[path = "steered/written_ahead.rs"]
 mod written_ahead;
 

@@ -2,6 +2,7 @@
 //! What a program writes ahead of a kernel that keeps the window: little, and the program goes on as
 //! without us, in whatever way it writes.
 use super::starts::first_right;
+use super::wait::{listens, wait_for};
 use super::{Running, alcc, c_programs, controls, lossy, support};
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -66,17 +67,9 @@ impl Ready {
         }
         command.arg(PORT).args(args).stdout(Stdio::piped());
         let mut server = Running(self.world.outside.spawn(command).unwrap());
-        let table = format!("/proc/{}/net/tcp", server.0.id());
-        let listens = ":2328 00000000:0000 0A";
-        let began = Instant::now();
-        while !std::fs::read_to_string(&table).unwrap().contains(listens) {
-            assert!(
-                began.elapsed() < Duration::from_secs(60),
-                "it does not listen"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let mut client = self.world.connect(PORT.parse().unwrap());
+        let port = PORT.parse().unwrap();
+        wait_for("it listens", || listens(server.0.id(), port));
+        let mut client = self.world.connect(port);
         before(server.0.id());
         client.write_all(b"go").unwrap();
         let reader = std::thread::spawn(move || {

@@ -1,12 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Waits for what other threads and programs do. Long, so that a busy machine does not fail a test.
+#![allow(dead_code, reason = "each test file uses its part")]
 use std::time::{Duration, Instant};
 
 /// Until `holds`; `what` is said if it never does.
 pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < end, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Somebody listens at this port in the network namespace of that process. Seen in the kernel's
+/// table: a server that takes one connection only would take a connection that tries.
+pub(crate) fn listens(pid: u32, port: u16) -> bool {
+    let (port, listening) = (format!(":{port:04X}"), "0A");
+    ["tcp", "tcp6"].iter().any(|table| {
+        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        table.lines().any(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let local = words.next().unwrap_or_default();
+            local.ends_with(&port) && words.nth(1) == Some(listening)
+        })
+    })
 }
