@@ -61,14 +61,21 @@ fn without_the_compiler_in_the_kernel() {
     if !root() {
         return;
     }
+    /// On again, however the test ends: the other tests need it.
+    struct Off(String);
+    impl Drop for Off {
+        fn drop(&mut self) {
+            let _ = std::fs::write(SWITCH, self.0.trim());
+        }
+    }
     let _alone = controls::controls_alone();
-    let was = std::fs::read_to_string(SWITCH).unwrap();
+    let off = Off(std::fs::read_to_string(SWITCH).unwrap());
     if std::fs::write(SWITCH, "0").is_err() {
         println!("skipped: needs a kernel whose BPF compiler can be switched off");
         return;
     }
     let (status, said) = refused(&mut alcc("bpf load"));
-    std::fs::write(SWITCH, was.trim()).unwrap();
+    drop(off);
     assert_eq!(status, Some(2), "{said}");
     assert!(said.contains("net.core.bpf_jit_enable=1"), "{said}");
     done("bpf load");

@@ -12,7 +12,7 @@ pub(crate) fn slow_machine() -> bool {
 pub(crate) fn give_back_leftovers(may: bool) -> Result<(), String> {
     use std::time::{Duration, Instant};
     const LIST: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let until = Instant::now() + Duration::from_secs(2);
+    let until = Instant::now() + Duration::from_secs(20);
     loop {
         let list = std::fs::read_to_string(LIST).unwrap_or_default();
         let ours = |name: &&str| alcc_bpf::controls().any(|c| c.name == *name);
@@ -30,7 +30,7 @@ pub(crate) fn give_back_leftovers(may: bool) -> Result<(), String> {
                 ended.map_err(|e| format!("give back what an earlier run has left: {e}"))?;
             }
             (false, _) if names.is_empty() => return Ok(()),
-            // The kernel ends some registrations a moment after their files.
+            // The kernel ends some registrations a moment after their files, an emulated one later.
             (false, _) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
             (false, _) => {
                 let whose = who_sees_the_files();
