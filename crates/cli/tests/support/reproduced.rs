@@ -2,12 +2,15 @@
 //! An application by `alcc reproduce --emu`, for some seconds over a link of 12 Mbit/s and 40 ms.
 #[path = "root.rs"]
 mod root;
+#[path = "starts.rs"]
+mod starts;
 
 use crate::lacks::lacks;
 use root::root;
 use serde_json::Value;
+use starts::first_answer;
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Figures by scheme.
 pub(crate) type Figures = BTreeMap<String, BTreeMap<String, f64>>;
@@ -44,14 +47,20 @@ at-least = 0
     std::fs::create_dir(&place).unwrap();
     let file = place.join("experiment.toml");
     std::fs::write(&file, text).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
-        .args(["reproduce", "--emu", "--json", "--jobs", "1", "--out"])
-        .arg(folder.path())
-        .arg(&file)
-        .current_dir(root())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let run = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+            .args(["reproduce", "--emu", "--json", "--jobs", "1", "--out"])
+            .arg(folder.path())
+            .arg(&file)
+            .current_dir(root())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output, said)
+    };
+    // It gives no figures of programs that had to wait for a processor.
+    let was_full = |(_, said): &(Output, String)| said.contains("are not to be trusted");
+    let (output, said) = first_answer(3, run, |ran| !was_full(ran), was_full)?;
     let environment = ["find nginx", "find curl", "namespace", "device"];
     if output.status.code() == Some(2) && environment.iter().any(|what| said.contains(what)) {
         lacks(said.trim());
