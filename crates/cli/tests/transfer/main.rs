@@ -8,6 +8,8 @@ mod lacks;
 mod place;
 mod quic;
 mod resume;
+#[path = "../support/starts.rs"]
+mod starts;
 #[path = "../support/wait.rs"]
 mod wait;
 

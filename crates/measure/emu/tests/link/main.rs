@@ -2,6 +2,8 @@
 //! Emulated links against sockets of the kernel. Needs namespaces: says "skipped" where they are
 //! not permitted.
 mod marks;
+#[path = "../../../../cli/tests/support/starts.rs"]
+mod starts;
 mod support;
 mod tbf;
 
