@@ -392,7 +392,8 @@ fn what_either_side_leaves_behind_is_ended() {
     // SIGTERM.
     let outside = format!("setsid sleep 1000 & echo $! >> {file}; sleep 1000");
     let inside = format!(
-        "sleep 1000 & echo $! >> {file}; sh -c 'trap \"\" TERM; echo $$ >> {file}; sleep 1000' & sleep 0.3"
+        "sleep 1000 & echo $! >> {file}; sh -c 'trap \"\" TERM; echo $$ >> {file}; sleep 1000' & \
+         for n in $(seq 1000); do [ $(wc -l < {file}) != 3 ] || break; sleep 0.02; done"
     );
     let output = emulate(&["--outside", &outside, "--", "sh", "-c", &inside]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -423,8 +424,17 @@ fn a_failed_server_outside_is_told() {
         at_once[..].join("|").contains("ended with status 3"),
         "{at_once:?}"
     );
-    // After the wait for a port. Another program's port may end that wait at once.
-    let later = says("sleep 1.3; kill -9 $$", "sleep 2; exit 4");
+    // After the wait for a port. Another program's port may end that wait at once. It has ended
+    // where only its parent still has to hear of it.
+    let dir = tempfile::tempdir().unwrap();
+    let pid = dir.path().join("pid").display().to_string();
+    let later = says(
+        &format!("echo $$ > {pid}; sleep 1.3; kill -9 $$"),
+        &format!(
+            "until [ -s {pid} ]; do sleep 0.02; done; pid=$(cat {pid}); \
+             while grep -q '^State:[^Z]*$' /proc/$pid/status 2>/dev/null; do sleep 0.02; done; exit 4"
+        ),
+    );
     assert!(later.join("|").contains("ended by signal 9"), "{later:?}");
     assert_eq!(
         (at_once.len(), later.len()),

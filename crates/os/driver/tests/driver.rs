@@ -200,10 +200,14 @@ fn who_only_waits_is_not_woken_by_what_comes_for_another_thread() {
             state = shared.sleep(state, None, Some(now() + Span::from_millis(5)));
             shared.hand_over(&state);
         };
+        // Calls for so long, and on a busy machine for longer: few calls say nothing.
         let mut calls = |most: Duration, n: usize| {
             let began = Instant::now();
-            let done = || hears(n) || began.elapsed() > most;
-            (0..).take_while(|_| !done()).map(|_| call()).count()
+            let done = |made| hears(n) || (began.elapsed() > most && made >= 50);
+            (0..)
+                .take_while(|made| !done(*made))
+                .map(|_| call())
+                .count()
         };
         let made = calls(Duration::from_secs(1), 1);
         let then = woken.load(Ordering::Relaxed);
