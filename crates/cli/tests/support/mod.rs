@@ -155,7 +155,7 @@ impl World {
             report: self.path("report.json"),
             stderr: self.path("stderr"),
         };
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !self.path("nginx.pid").exists() {
             assert!(
                 Instant::now() < deadline,
@@ -207,9 +207,11 @@ impl World {
             .unwrap()
     }
 
-    /// The hash of what curl fetches.
+    /// The hash of what curl fetches, which takes long on an emulated machine.
     pub(crate) fn fetch(&self, curl: &str) -> String {
-        let out = self.client(&format!("curl -sS --fail --max-time 60 {curl} | sha256sum"));
+        let out = self.client(&format!(
+            "curl -sS --fail --max-time 300 {curl} | sha256sum"
+        ));
         assert!(
             out.stderr.is_empty(),
             "{curl}: {}",
