@@ -48,6 +48,7 @@ fn packed(built: &Path, out: &Path) -> [PathBuf; 2] {
     let mut dist = Command::new(root().join("scripts/dist"));
     // The bound is that of a release, which is a sixth smaller than what tests build.
     dist.env("ALCC_DIST_LIMIT", "36000");
+    dist.env("ALCC_DIST_LEVEL", "1");
     done(
         dist.args([built, out])
             .env("SOURCE_DATE_EPOCH", "1700000000"),
