@@ -20,7 +20,7 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
         };
     }
     let program = std::env::current_exe()
-        .map_err(|e| Failure::usage(format!("find our own program: {e}")))?;
+        .map_err(|e| Failure::usage(format!("find the program of alcc itself: {e}")))?;
     let beside = program.parent().unwrap_or_else(|| Path::new("/"));
     let places = [
         beside.join(NAME),

@@ -131,18 +131,18 @@ pub(crate) fn objection(command: &OsStr) -> Option<String> {
     ))
 }
 
-/// The file that a command starts: of a script its interpreter.
+/// The file that a command starts: of a script its interpreter. `None`: nothing would start.
 pub(crate) fn found(command: &OsStr) -> Option<PathBuf> {
+    let starts = |file: &PathBuf| {
+        std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
     let named = if command.as_bytes().contains(&b'/') {
-        PathBuf::from(command)
+        Some(PathBuf::from(command)).filter(starts)?
     } else {
         let path = std::env::var_os("PATH")?;
         std::env::split_paths(&path)
             .map(|folder| folder.join(command))
-            .find(|file| {
-                std::fs::metadata(file)
-                    .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-            })?
+            .find(starts)?
     };
     let mut line = Vec::new();
     File::open(&named)
@@ -155,7 +155,7 @@ pub(crate) fn found(command: &OsStr) -> Option<PathBuf> {
     };
     let words = rest.split(|byte| byte.is_ascii_whitespace());
     let interpreter = words.into_iter().find(|word| !word.is_empty())?;
-    Some(OsStr::from_bytes(interpreter).into())
+    Some(PathBuf::from(OsStr::from_bytes(interpreter))).filter(starts)
 }
 
 #[cfg(test)]

@@ -115,6 +115,17 @@ pub(crate) enum Reader {
     Gone,
 }
 
+/// Whether somebody still reads what goes there. A command that has nothing to write for a while
+/// learns it only so.
+fn reader(of: BorrowedFd<'_>) -> Reader {
+    let mut look = [PollFd::new(of, PollFlags::empty())];
+    let gone = poll(&mut look, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+        && look[0]
+            .revents()
+            .is_some_and(|e| e.contains(PollFlags::POLLERR));
+    if gone { Reader::Gone } else { Reader::There }
+}
+
 /// Writes to standard output at once, without a line break of its own.
 pub(crate) fn print(text: impl Display) -> Result<Reader, Failure> {
     Product::standard().fill(|to| to.write_all(text.to_string().as_bytes()))
@@ -158,6 +169,8 @@ pub(crate) fn panics_are_one_line() {
 pub(crate) struct Product {
     to: BufWriter<Box<dyn Write + Send>>,
     name: String,
+    /// It is standard output.
+    standard: bool,
 }
 
 impl Product {
@@ -172,6 +185,7 @@ impl Product {
         Ok(Self {
             to: BufWriter::new(Box::new(create(path)?)),
             name: path.display().to_string(),
+            standard: false,
         })
     }
 
@@ -187,10 +201,11 @@ impl Product {
         Self {
             to: BufWriter::new(Box::new(Standard::Output)),
             name: "standard output".to_owned(),
+            standard: true,
         }
     }
 
-    /// Lets `write` add something, and passes it on at once.
+    /// Lets `write` add something, perhaps nothing, and passes it on at once.
     ///
     /// # Errors
     /// [`Failure::Failed`], unless only the reader has gone.
@@ -199,6 +214,7 @@ impl Product {
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<Reader, Failure> {
         match write(&mut self.to).and_then(|()| self.to.flush()) {
+            Ok(()) if self.standard => Ok(reader(io::stdout().as_fd())),
             Ok(()) => Ok(Reader::There),
             Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
             Err(e) => Err(Failure::failed(format!(
@@ -268,5 +284,20 @@ fn write(to: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
             }
             other => return other.map_err(io::Error::from),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_has_gone_is_known_before_anything_is_written() {
+        let (from, to) = nix::unistd::pipe().unwrap();
+        assert_eq!(reader(to.as_fd()), Reader::There);
+        drop(from);
+        assert_eq!(reader(to.as_fd()), Reader::Gone);
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(reader(file.as_fd()), Reader::There);
     }
 }

@@ -10,25 +10,29 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// Why a program cannot be started, and what would help.
+/// That a program cannot be started, why, and what would help.
 pub(crate) fn not_started(name: &str, why: &io::Error) -> Failure {
+    Failure::usage(format!("start {name}: {}", hindrance(name, why)))
+}
+
+/// Why a program cannot be started, and what would help.
+pub(crate) fn hindrance(name: &str, why: &io::Error) -> String {
     let found = Path::new(name).metadata().ok();
     let found = found.filter(|_| name.contains('/'));
-    Failure::usage(match why.kind() {
-        io::ErrorKind::NotFound if found.is_some() => format!(
-            "start {name}: what runs it is not there: look at its first line (#!), or whether it is for another machine"
-        ),
-        io::ErrorKind::NotFound => {
-            format!("start {name}: not found: install it, or give its full path")
+    let known = match why.kind() {
+        io::ErrorKind::NotFound if found.is_some() => {
+            "what runs it is not there: look at its first line (#!), or whether it is for another machine"
         }
+        io::ErrorKind::NotFound => "not found: install it, or give its full path",
         io::ErrorKind::PermissionDenied if found.is_some_and(|it| it.is_dir()) => {
-            format!("start {name}: it is a folder: name a program")
+            "it is a folder: name a program"
         }
         io::ErrorKind::PermissionDenied => {
-            format!("start {name}: no permission to run it, or to look into a folder of PATH")
+            "no permission to run it, or to look into a folder of PATH"
         }
-        _ => format!("start {name}: {why}"),
-    })
+        _ => return why.to_string(),
+    };
+    known.to_owned()
 }
 
 /// Runs the command and waits for it and for every process it leaves behind. A server that goes

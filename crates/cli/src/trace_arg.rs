@@ -6,6 +6,7 @@ use alcc_results::scenario::{open_trace, synthetic};
 use alcc_trace::Scenario;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::path::Path;
 
 /// The help text about a TRACE.
 pub(crate) const TRACE_HELP: &str = "TRACE is a Mahimahi file, or a synthetic scenario such as city-driving or synth:city-driving (alcc trace synth lists them)";
@@ -17,6 +18,22 @@ pub(crate) fn load_link_trace(
 ) -> Result<LinkTrace, Failure> {
     let arg = arg.as_ref();
     open_trace(&arg.to_string_lossy(), seed, || File::open(arg)).map_err(Failure::usage)
+}
+
+/// Sees that the folder of the recorded traces, as an option names it, is one.
+pub(crate) fn is_folder(traces: &Path) -> Result<(), Failure> {
+    if traces.is_dir() {
+        return Ok(());
+    }
+    let found = if traces.exists() {
+        "it is a file: name a folder of traces"
+    } else {
+        "there is no such folder: docs/traces.md says where the traces are"
+    };
+    Err(Failure::usage(format!(
+        "--traces {}: {found}",
+        traces.display()
+    )))
 }
 
 /// The scenario of this name, or an error that lists them.

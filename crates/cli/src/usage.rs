@@ -215,7 +215,17 @@ fn one_line(text: &str) -> String {
     for tip in tips {
         line = format!("{line}; {tip}");
     }
-    want_number(&line)
+    in_words(want_number(&line))
+}
+
+/// A range of clap, `0 is not in 1..=1024`, in words.
+fn in_words(line: String) -> String {
+    match line.split_once(" is not in ") {
+        Some((before, range)) if range.contains("..=") => {
+            format!("{before}: want {}", range.replacen("..=", " to ", 1))
+        }
+        _ => line,
+    }
 }
 
 /// An option that another command has, or half of what belongs together: command, option, what to
@@ -360,6 +370,10 @@ mod tests {
             (
                 "error: invalid value 'x' for '--seed <N>': invalid digit found in string\n\nFor more information, try '--help'.\n",
                 "invalid value 'x' for '--seed <N>': want a whole number",
+            ),
+            (
+                "error: invalid value '0' for '--runs <N>': 0 is not in 1..=1000\n\nFor more information, try '--help'.\n",
+                "invalid value '0' for '--runs <N>': 0: want 1 to 1000",
             ),
         ] {
             assert_eq!(one_line(text), line);

@@ -55,7 +55,7 @@ impl Folder {
 
     fn alcc(&self, words: &[&str]) -> Output {
         let words = match words {
-            ["sweep", ..] => words.to_vec(),
+            ["sweep" | "compare", ..] => words.to_vec(),
             _ => [&["reproduce"], words].concat(),
         };
         Command::new(env!("CARGO_BIN_EXE_alcc"))
@@ -350,7 +350,17 @@ fn one_command_at_a_time_writes_into_a_folder() {
         "--out",
         "out",
     ];
-    for words in [&[FILE, "--out", "out"][..], &sweep] {
+    let compare = [
+        "compare",
+        "--sim",
+        "--traces",
+        "12mbit",
+        "--schemes",
+        "cubic",
+        "--out",
+        "out",
+    ];
+    for words in [&[FILE, "--out", "out"][..], &sweep, &compare] {
         let (said, status) = folder.refused(words);
         assert!(said.contains("another command is writing there"), "{said}");
         assert_eq!(status, Some(2));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::{Failure, reason};
-use crate::output::{folder, note, print, will_be_written};
+use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_lab::board::{self, Backend, Plan};
@@ -26,7 +26,7 @@ const EXAMPLES: &str = "Examples:
   alcc compare --emu --traces traces/alcc --schemes verus-udp,alcc-verus,alcc-verus-inband,copa-udp,alcc-copa,cubic --runs 5
   alcc compare --emu --native --traces traces/alcc/highwayGold traces/alcc/rapidGold --runs 5
 
-SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is our algorithm A above TCP (cubic unless it says otherwise), in nginx under alcc run.
+SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is the algorithm A above TCP (cubic unless it says otherwise), in nginx under alcc run.
 A TCP with +lowat, such as bbr+lowat, has at most 16384 bytes unsent (sysctl net.ipv4.tcp_notsent_lowat; /lowat=32kB is another limit): the application's delay goes, the network's stays.
 alcc-A/enforce=bpf is alcc-A with its window kept in the kernel (alcc bpf load).
 Between alcc send and alcc recv: A-udp[:OPTIONS] and A-quic (without TCP: native), alcc-A-inband[:OPTIONS][/carrier=tls][/over=TCPCC] and alcc-A-tcp.
@@ -307,6 +307,7 @@ pub(crate) fn carry_out(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     folder(out)?;
+    let _alone = alone_in(out)?;
     csv.map_or(Ok(()), will_be_written)?;
     if let Backend::Emulated { log, .. } = &plan.backend {
         log.as_deref().map_or(Ok(()), folder)?;
@@ -411,7 +412,7 @@ pub(crate) fn checked(duration: Span) -> Result<Span, Failure> {
 
 pub(crate) fn tools() -> Result<Tools, Failure> {
     let alcc = std::env::current_exe()
-        .map_err(|e| Failure::usage(format!("find our own program: {e}")))?;
+        .map_err(|e| Failure::usage(format!("find the program of alcc itself: {e}")))?;
     Ok(Tools::new(alcc))
 }
 

@@ -5,6 +5,7 @@ use crate::failure::{Failure, reason};
 use crate::output::{folder, note, print, will_be_written};
 use crate::progress::stop_flag;
 use crate::transport;
+use alcc_cc::DEFAULT;
 use alcc_lab::Row;
 use alcc_pipe::tls::Fingerprint;
 use alcc_pipe::{DEFAULT_PORT, Incoming, MAX_WAIT, Options};
@@ -161,13 +162,13 @@ fn invitation(args: &Args, fingerprint: Option<&Fingerprint>) -> String {
         command += &format!(" --port {}", args.how.port);
     }
     let Some(fingerprint) = fingerprint else {
-        return format!("alcc: the sender's command: {command} --cc verus HOST");
+        return format!("alcc: the sender's command: {command} --cc {DEFAULT} HOST");
     };
     let whose = match args.showing.files() {
         Some(_) => "the one of --cert",
         None => "new at each start",
     };
-    format!("certificate ({whose}): {command} --cc verus --pin {fingerprint} HOST")
+    format!("certificate ({whose}): {command} --cc {DEFAULT} --pin {fingerprint} HOST")
 }
 
 fn options(args: &Args) -> Options {

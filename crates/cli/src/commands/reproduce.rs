@@ -12,6 +12,7 @@ use crate::failure::{Failure, reason};
 use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
+use crate::trace_arg::is_folder;
 use alcc_experiment::definition::Subject;
 use alcc_experiment::judge::{Mode, Verdict};
 use alcc_experiment::page::Took;
@@ -193,12 +194,7 @@ fn check(args: &Args, all: &mut [Asked]) -> Result<(), Failure> {
     if let Some(cells) = &args.cells {
         keep_cells(all, cells)?;
     }
-    if let Some(traces) = args.traces.as_deref().filter(|path| !path.is_dir()) {
-        return Err(Failure::usage(format!(
-            "--traces {}: there is no such folder: docs/traces.md says where the traces are",
-            traces.display()
-        )));
-    }
+    args.traces.as_deref().map_or(Ok(()), is_folder)?;
     folder(&args.out)?;
     for one in &*all {
         for end in PAGE_FILES {

@@ -358,21 +358,26 @@ fn table(scenario: &Scenario, report: &Report) -> String {
         "timeouts",
         if transfers { "    fct ms" } else { "" }
     );
+    // A delay of which there is no sample is not 0.
+    let ms = |span: Span, samples: u64| match samples {
+        0 => "-".to_owned(),
+        _ => format!("{:.1}", span.as_millis_f64()),
+    };
     for (number, flow) in report.flows.iter().enumerate() {
         let name = scenario.flows[number].name.as_ref();
         let _ = writeln!(
             text,
-            "{}{:<16} {:>9.3} {:>6} {:>13.1} {:>9.1} {:>9.1} {:>11.1} {:>13.1} {:>7.2} {:>8}{}",
+            "{}{:<16} {:>9.3} {:>6} {:>13} {:>9} {:>9} {:>11} {:>13} {:>7.2} {:>8}{}",
             label(number + 1),
             name.unwrap_or(&flow.scheme),
             flow.throughput.as_mbps_f64(),
             flow.utilization
                 .map_or_else(|| "-".to_owned(), |u| format!("{:.1}", u * 100.0)),
-            flow.delay.mean.as_millis_f64(),
-            flow.delay.median.as_millis_f64(),
-            flow.delay.p95.as_millis_f64(),
-            flow.rtt.mean.as_millis_f64(),
-            flow.app_delay.median.as_millis_f64(),
+            ms(flow.delay.mean, flow.packets),
+            ms(flow.delay.median, flow.packets),
+            ms(flow.delay.p95, flow.packets),
+            ms(flow.rtt.mean, flow.rtt.count),
+            ms(flow.app_delay.median, flow.app_delay.count),
             flow.loss() * 100.0,
             flow.timeouts,
             flow.completion

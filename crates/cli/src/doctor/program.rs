@@ -2,20 +2,22 @@
 //! One program: whether the preload library reaches it, and what would if it does not.
 use super::{Finding, State};
 use crate::loader;
+use crate::supervise::hindrance;
 use alcc_observe::Missed;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// What `alcc run` would start for this command.
 pub(crate) fn examine(command: &OsStr) -> Vec<Finding> {
+    let name = command.to_string_lossy();
     let Some(path) = loader::found(command) else {
-        let found = format!("{} is not found", command.to_string_lossy());
-        let means = "nothing can be started: check the name, or give its full path";
-        return vec![Finding::new("program", State::Stops, found, means)];
+        let means = hindrance(&name, &refusal(command));
+        return vec![Finding::new("program", State::Stops, name, means)];
     };
-    let mut findings = vec![reach(&path)];
+    let mut findings = vec![reach(command, &path)];
     let marks = Marks::of(&path);
     if marks.go {
         findings.push(missed("go", "a Go program", Missed::RawCalls));
@@ -31,8 +33,26 @@ pub(crate) fn examine(command: &OsStr) -> Vec<Finding> {
     findings
 }
 
-fn reach(path: &Path) -> Finding {
-    let found = path.display().to_string();
+/// What the system would answer to the start of a program that [`loader::found`] does not find.
+fn refusal(command: &OsStr) -> io::Error {
+    match Path::new(command).metadata() {
+        Ok(it) if it.is_dir() || it.permissions().mode() & 0o111 == 0 => {
+            io::ErrorKind::PermissionDenied.into()
+        }
+        _ => io::ErrorKind::NotFound.into(),
+    }
+}
+
+fn reach(command: &OsStr, path: &Path) -> Finding {
+    let found = if path.file_name() == Path::new(command).file_name() {
+        path.display().to_string()
+    } else {
+        format!(
+            "{}, a script for {}",
+            command.to_string_lossy(),
+            path.display()
+        )
+    };
     match loader::not_loaded(path) {
         Some(why) => missed("program", &found, why),
         None => Finding::new("program", State::Ok, found, "it loads the preload library"),
@@ -66,7 +86,7 @@ impl Marks {
     }
 
     /// By pieces, which overlap by the longest mark: programs have hundreds of megabytes.
-    fn read(mut from: impl Read) -> std::io::Result<Self> {
+    fn read(mut from: impl Read) -> io::Result<Self> {
         const KEEP: usize = 32;
         let (mut marks, mut piece, mut held) = (Self::default(), vec![0; KEEP + (1 << 20)], 0);
         loop {
@@ -88,13 +108,12 @@ impl Marks {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     /// Gives a few bytes at a time.
     struct Drops<'a>(&'a [u8], usize);
 
     impl Read for Drops<'_> {
-        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             let n = self.1.min(into.len()).min(self.0.len());
             into[..n].copy_from_slice(&self.0[..n]);
             self.0 = &self.0[n..];
@@ -134,9 +153,33 @@ mod tests {
     fn a_program_is_reached_or_the_way_round_is_named() {
         let shell = examine(OsStr::new("sh"));
         assert_eq!((shell[0].what, shell[0].state), ("program", State::Ok));
-        let none = examine(OsStr::new("nosuch-program"));
-        assert_eq!((none.len(), none[0].state), (1, State::Stops));
         let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str, mode| {
+            let path = dir.path().join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path.into_os_string()
+        };
+        for (command, means) in [
+            ("nosuch-program".into(), "not found: install it"),
+            (dir.path().into(), "it is a folder"),
+            (file("plain", "text", 0o644), "no permission to run it"),
+            (file("lost", "#!/nosuch\n", 0o755), "look at its first line"),
+        ] {
+            let found = examine(&command);
+            assert_eq!(
+                (found.len(), found[0].state),
+                (1, State::Stops),
+                "{command:?}"
+            );
+            assert!(found[0].means.contains(means), "{found:?}");
+        }
+        let script = examine(&file("script", "#!/bin/sh\n", 0o755));
+        assert_eq!(script[0].state, State::Ok);
+        assert!(
+            script[0].found.ends_with("script, a script for /bin/sh"),
+            "{script:?}"
+        );
         let of_root = dir.path().join("of-root");
         fs::copy("/bin/true", &of_root).unwrap();
         fs::set_permissions(&of_root, fs::Permissions::from_mode(0o4755)).unwrap();

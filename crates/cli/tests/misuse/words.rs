@@ -57,8 +57,7 @@ fn look(line: &str, output: &Output, status: i32, part: &str) -> Option<String> 
         && one_line
         && said.contains(part)
         // A path that leads nowhere is explained, not numbered.
-        && (!["(os error 2)", "(os error 21)"].iter().any(|n| said.contains(n))
-            || line.contains("--plugin"))
+        && !["(os error 2)", "(os error 21)"].iter().any(|n| said.contains(n))
         && output.stdout.is_empty();
     (!good).then(|| {
         format!(

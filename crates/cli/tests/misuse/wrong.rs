@@ -351,7 +351,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "trace convert good.trace --to rates --bin 100h",
         "longer than the trace",
     ),
-    ("run --plugin dir -- true", "dir: "),
+    ("run --plugin dir -- true", "dir: it is a folder"),
     ("trial --share 10%@x -- true", "'10%@x'"),
     ("send --size 5parsec 127.0.0.1", "such as 2000000"),
     ("detach --pid 1 --cc copa", "'--cc'"),
@@ -563,7 +563,10 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "compare --sim --traces nosuch",
         "nosuch: there is no such file",
     ),
-    ("compare --sim --traces dir", "the folders hold none"),
+    (
+        "compare --sim --traces dir",
+        "traces 'dir': there is no file in it: name a folder of traces",
+    ),
     ("compare --sim --traces 0mbit", "above 0"),
     (
         "compare --sim --traces good.trace --up dir",

@@ -91,7 +91,8 @@ impl std::fmt::Display for Phase {
 }
 
 const LINK: &str = "12mbit";
-const FLOW: &str = "verus/over=cubic";
+/// The default of `alcc run`, above a TCP.
+const FLOW: &str = "budget/over=cubic";
 const RTT: Span = Span::from_millis(40);
 const SETTLE: Span = Span::from_secs(20);
 /// With this seed recorded traces start at 0. Other seeds draw a start.
@@ -126,7 +127,7 @@ impl ScenarioOptions {
     /// command line.
     pub fn idle(&self, flows: &[FlowSpec]) -> Vec<String> {
         let above_tcp = flows.iter().any(|flow| matches!(flow.under, Under::Tcp(_)));
-        let timing = "no flow is above TCP: give one, such as verus/over=cubic, or leave it out";
+        let timing = "no flow is above TCP: give one, such as budget/over=cubic, or leave it out";
         let alone = "it is for the fairness of several flows: give another flow, or leave it out";
         let typed_flows = !self.flow.is_empty() && self.flow.iter().all(Value::is_option);
         let all = [

@@ -17,7 +17,7 @@ use alcc_units::Span;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use backends::{RealPrograms, Simulator};
@@ -111,7 +111,8 @@ pub fn compare(
         ResultCache::open(folder.join("runs"), program)
     });
     let cache = cache.transpose()?;
-    let links: Vec<Vec<Link>> = plan.links.iter().map(|l| seeded(plan, l)).collect();
+    let links = plan.links.iter().map(|link| seeded(plan, link, stop));
+    let links: Vec<Vec<Link>> = links.collect::<Result<_, _>>()?;
     let runs: Vec<Run<'_>> = links.iter().flat_map(|l| runs(plan, l)).collect();
     let mut finished = Finished::find(plan, &runs, cache.as_ref());
     match &plan.backend {
@@ -202,13 +203,17 @@ impl<'a> Finished<'a> {
     }
 }
 
-/// The link of each repetition.
-fn seeded(plan: &Plan, link: &Link) -> Vec<Link> {
+/// The link of each repetition. A thousand synthetic channels take a while.
+fn seeded(plan: &Plan, link: &Link, stop: &AtomicBool) -> Result<Vec<Link>, LabError> {
     let seed = |n: u32| match plan.backend {
         Backend::Emulated { .. } => link.path.seed,
         Backend::Simulated { .. } => link.path.seed.wrapping_add(u64::from(n)),
     };
-    (0..plan.runs).map(|n| link.reseeded(seed(n))).collect()
+    let link_of = |n| match stop.load(Ordering::Relaxed) {
+        true => Err(LabError::Stopped),
+        false => Ok(link.reseeded(seed(n))),
+    };
+    (0..plan.runs).map(link_of).collect()
 }
 
 fn runs<'a>(plan: &'a Plan, links: &'a [Link]) -> Vec<Run<'a>> {
@@ -275,7 +280,7 @@ fn name(plan: &Plan, run: &Run<'_>) -> String {
 /// Our own bytes, and those of whatever else has a part in every result.
 fn program(backend: &Backend) -> Result<String, LabError> {
     let own = std::env::current_exe()
-        .map_err(LabError::os("find our own program, to know its results"))?;
+        .map_err(LabError::os("find the program of alcc itself, to know its results"))?;
     let mut files = vec![own];
     let mut more = String::new();
     match backend {

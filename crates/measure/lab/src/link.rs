@@ -287,13 +287,17 @@ impl Link {
             }
         }
         if found.links.is_empty() {
+            let looked: Vec<_> = paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
             let why = match found.skipped.first() {
-                Some(first) => format!("the folders hold none: {first}"),
-                None => "the folders hold none".to_owned(),
+                Some(first) => format!("there is no trace in it: {first}"),
+                None => "there is no file in it: name a folder of traces, or a synthetic link such as synth:lte".to_owned(),
             };
-            return Err(LabError::Os {
-                attempt: "look for trace files".to_owned(),
-                source: io::Error::new(io::ErrorKind::NotFound, why),
+            return Err(LabError::Traces {
+                list: looked.join(" "),
+                why,
             });
         }
         let mut names: Vec<&str> = found.links.iter().map(|l| l.name.as_str()).collect();

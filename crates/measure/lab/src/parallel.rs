@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Independent pieces of work on several threads.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// How often [`each_watched`] asks while nothing is ready.
+const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Does `work` with each of `items` on `workers` threads. Gives each result to `done` on the
 /// calling thread, in the order in which they are ready. The first error of `done` ends it: what is
@@ -14,6 +18,22 @@ pub fn each<T: Sync, R: Send, E>(
     workers: usize,
     work: impl Fn(&T) -> R + Sync,
     mut done: impl FnMut(&T, R) -> Result<(), E>,
+) -> Result<(), E> {
+    each_watched(items, workers, work, |ready| {
+        ready.map_or(Ok(()), |(item, result)| done(item, result))
+    })
+}
+
+/// [`each`], which also calls `done` with nothing now and then while nothing is ready. So it can
+/// show how far the work is.
+///
+/// # Errors
+/// That of `done`.
+pub fn each_watched<T: Sync, R: Send, E>(
+    items: &[T],
+    workers: usize,
+    work: impl Fn(&T) -> R + Sync,
+    mut done: impl FnMut(Option<(&T, R)>) -> Result<(), E>,
 ) -> Result<(), E> {
     let (next, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (send, receive) = mpsc::channel();
@@ -33,7 +53,16 @@ pub fn each<T: Sync, R: Send, E>(
             });
         }
         drop(send);
-        let result = receive.iter().try_for_each(|(i, r)| done(&items[i], r));
+        let result = loop {
+            let ready = match receive.recv_timeout(INTERVAL) {
+                Ok((i, result)) => Some((&items[i], result)),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => break Ok(()),
+            };
+            if let Err(e) = done(ready) {
+                break Err(e);
+            }
+        };
         ended.store(true, Ordering::Relaxed);
         result
     })
@@ -58,6 +87,27 @@ mod tests {
         }
         let none: [u64; 0] = [];
         assert_eq!(each(&none, 3, |n| *n, |_, _| Err("called")), Ok(()));
+    }
+
+    /// The work goes on until it has been asked about twice.
+    #[test]
+    fn work_that_takes_long_is_asked_about() {
+        let asked = AtomicUsize::new(0);
+        let work = |_: &()| {
+            while asked.load(Ordering::Relaxed) < 2 {
+                std::thread::yield_now();
+            }
+        };
+        let mut finished = 0;
+        let done = |ready: Option<(&(), ())>| {
+            match ready {
+                Some(_) => finished += 1,
+                None => drop(asked.fetch_add(1, Ordering::Relaxed)),
+            }
+            Ok::<(), ()>(())
+        };
+        each_watched(&[(); 3], 2, work, done).unwrap();
+        assert_eq!(finished, 3);
     }
 
     #[test]

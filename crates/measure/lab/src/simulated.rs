@@ -15,7 +15,6 @@ use alcc_units::{Span, Time};
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Width of a bin of the plots' series. The time plots show the first repetition, so it has finer
 /// bins than the others.
@@ -39,15 +38,18 @@ pub struct Simulation<'a> {
     pub run: u32,
 }
 
+/// Is told now and then which part of the run is done, 0 to 1, and says whether to go on.
+pub type GoOn<'a> = &'a dyn Fn(f64) -> bool;
+
 /// Runs it: one row, and its series if it did not fail. It depends on nothing but the arguments.
 ///
 /// # Errors
-/// [`LabError::Stopped`] if `stop` became true meanwhile; whatever else goes wrong is the row's
+/// [`LabError::Stopped`] if `go_on` became false meanwhile; whatever else goes wrong is the row's
 /// error.
-pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, LabError> {
+pub fn run(simulation: &Simulation<'_>, go_on: GoOn<'_>) -> Result<Measured, LabError> {
     let Simulation { scheme, .. } = simulation;
     // An algorithm that breaks its own rules ends its run and no other.
-    let measured = catch_unwind(AssertUnwindSafe(|| measure(simulation, stop)));
+    let measured = catch_unwind(AssertUnwindSafe(|| measure(simulation, go_on)));
     let measured = measured.unwrap_or_else(|panic| {
         let said = message(panic.as_ref());
         Err(scheme.failed(format!("the simulation broke off: {said}")))
@@ -75,7 +77,7 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// Its row and its series; `None` if nothing came through the link.
-fn measure(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Option<Measured>, LabError> {
+fn measure(simulation: &Simulation<'_>, go_on: GoOn<'_>) -> Result<Option<Measured>, LabError> {
     let Simulation {
         link, scheme, run, ..
     } = *simulation;
@@ -85,7 +87,7 @@ fn measure(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Option<Meas
         meter: Meter::new(scenario.duration, link.path.down.delay, bin),
         waiting: HashMap::new(),
         counted: scenario.flows.iter().map(counts).collect(),
-        stop,
+        go_on,
     };
     let report = match alcc_sim::run_with(&scenario, &mut watch) {
         Err(SimError::Stopped { .. }) => return Err(LabError::Stopped),
@@ -161,7 +163,7 @@ struct Watch<'a> {
     waiting: HashMap<(usize, u64), Time>,
     /// Which flows are looked at.
     counted: Vec<bool>,
-    stop: &'a AtomicBool,
+    go_on: GoOn<'a>,
 }
 
 impl Probe for Watch<'_> {
@@ -191,8 +193,8 @@ impl Probe for Watch<'_> {
         }
     }
 
-    fn progress(&mut self, _: Time, _: Time) -> bool {
-        !self.stop.load(Ordering::Relaxed)
+    fn progress(&mut self, now: Time, end: Time) -> bool {
+        (self.go_on)(now.as_secs_f64() / end.as_secs_f64())
     }
 }
 
@@ -213,7 +215,7 @@ mod tests {
             settle: Span::from_secs(1),
             run: 1,
         };
-        run(&simulation, &AtomicBool::new(false)).unwrap()
+        run(&simulation, &|_| true).unwrap()
     }
 
     /// The lab's meter and the simulator's own count the same packets, except for those at the very
@@ -294,7 +296,7 @@ mod tests {
             settle: Span::ZERO,
             run: 1,
         };
-        let stopped = run(&simulation, &AtomicBool::new(true));
+        let stopped = run(&simulation, &|_| false);
         assert!(matches!(stopped, Err(LabError::Stopped)));
     }
 }

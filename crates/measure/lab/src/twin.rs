@@ -15,7 +15,7 @@ use alcc_results::twins::{
 use alcc_results::{EMULATED, SIMULATED, signed};
 use alcc_units::Span;
 use std::fmt::Write as _;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use real::Real;
 
@@ -33,6 +33,7 @@ pub(crate) fn add(
     for series in &mut measured.series {
         series.side = Some(EMULATED.to_owned());
     }
+    let go_on = |_: f64| !stop.load(Ordering::Relaxed);
     let emulated = measured.rows.len();
     for at in 0..emulated {
         let row = &mut measured.rows[at];
@@ -54,14 +55,14 @@ pub(crate) fn add(
             settle,
             run: row.run,
         };
-        let mut twin = simulated::run(&simulation, stop)?;
+        let mut twin = simulated::run(&simulation, &go_on)?;
         // A sender that takes longer until its first full packet begins so much earlier.
         if let Some(late) = twin.rows.first().and_then(|row| row.started_s)
             && late > started
         {
             let late = Span::from_secs_f64(late - started);
             simulation.start = simulation.start.saturating_sub(late);
-            twin = simulated::run(&simulation, stop)?;
+            twin = simulated::run(&simulation, &go_on)?;
         }
         for row in &mut twin.rows {
             if scheme.is_crowd {

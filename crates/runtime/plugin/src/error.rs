@@ -13,8 +13,8 @@ pub enum PluginError {
         /// What the system or the dynamic linker says.
         why: String,
     },
-    /// It is not there.
-    #[error("plug-in {}: {why}: give the path of a shared object", .file.display())]
+    /// It is not there, or not to be read.
+    #[error("plug-in {}: {why}, and give the path of a shared object", .file.display())]
     Missing {
         /// The file.
         file: PathBuf,

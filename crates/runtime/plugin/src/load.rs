@@ -7,6 +7,7 @@ use crate::table::Table;
 use alcc_cc::{Algorithm, Build, Registry};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -40,9 +41,12 @@ pub fn load(file: &Path) -> Result<Algorithm, PluginError> {
 
 /// An absolute path: the dynamic linker looks a bare name up in the system's folders.
 fn found(file: &Path) -> Result<PathBuf, PluginError> {
-    std::fs::canonicalize(file).map_err(|error| PluginError::Missing {
+    let path = std::fs::canonicalize(file);
+    // The dynamic linker has no words that help for a folder, or for a file that is not to be read.
+    let readable = path.and_then(|path| File::open(&path)?.read(&mut [0]).map(|_| path));
+    readable.map_err(|error| PluginError::Missing {
         file: file.to_owned(),
-        why: error.to_string(),
+        why: alcc_units::reason(&error),
     })
 }
 
@@ -102,9 +106,7 @@ const MAX_FILE: u64 = 64 << 20;
 fn read_text(path: &str) -> Result<String, String> {
     let failed = |error| format!("read the file: {}", alcc_units::reason(&error));
     let mut text = String::new();
-    let mut file = std::fs::File::open(path)
-        .map_err(failed)?
-        .take(MAX_FILE + 1);
+    let mut file = File::open(path).map_err(failed)?.take(MAX_FILE + 1);
     file.read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > MAX_FILE {
         let most = MAX_FILE >> 20;

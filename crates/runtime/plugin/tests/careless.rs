@@ -238,8 +238,9 @@ fn what_is_no_plug_in_is_refused_in_one_line() {
     refused(&text, "cc -shared -fPIC");
     refused(
         &text.with_extension("nothing"),
-        "give the path of a shared object",
+        "there is no such file or folder: check the name, and give the path of a shared object",
     );
+    refused(&text.with_file_name(""), "it is a folder: name a file");
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub struct Enforcement {
 const KERNEL: &str = "bpf";
 const NO_QUEUE: Option<&str> =
     Some("what an unmodified program writes is its own until the kernel takes it");
-const NO_GATE: Option<&str> = Some("bytes wait in a queue of ours: say queue or queue+pacing");
+const NO_GATE: Option<&str> = Some("bytes wait in a queue of the library: say queue or queue+pacing");
 
 impl Feedback {
     /// All there are, best first.
@@ -138,7 +138,7 @@ impl Enforcement {
         },
         Self {
             name: "queue+pacing",
-            summary: "bytes wait in our queue until the window lets them go, and the kernel paces",
+            summary: "bytes wait in a queue of the library until the window lets them go, and the kernel paces",
             gate: true,
             pacing: true,
             kernel: false,
@@ -147,7 +147,7 @@ impl Enforcement {
         },
         Self {
             name: "queue",
-            summary: "bytes wait in our queue until the window lets them go",
+            summary: "bytes wait in a queue of the library until the window lets them go",
             gate: true,
             pacing: false,
             kernel: false,

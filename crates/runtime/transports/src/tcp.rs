@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TCP: the kernel's own, or one of our algorithms above it as in the C library (`--cc`).
+//! TCP: the kernel's own, or an algorithm above it as in the C library (`--cc`).
 use alcc_pipe::tcp::{REMEDY, Watch, acknowledged, connect, listen, wait};
 use alcc_pipe::{
     About, Dialer, Failure, Listening, MAX_WAIT, MAX_WRITE, Options, Outgoing, Plan, Stats, Takes,

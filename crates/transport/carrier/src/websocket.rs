@@ -219,7 +219,7 @@ impl Carrier for WsStream {
                 Ok(Message::Text(_)) => {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidData,
-                        "a text message in the WebSocket: ours are binary",
+                        "a text message in the WebSocket: in-band messages are binary",
                     ));
                 }
                 Err(tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Acknowledgements of our own inside any byte stream, for both ends of a connection.
+//! In-band acknowledgements: frames inside any byte stream, for both ends of a connection.
 //!
 //! ```text
 //!   Stream::write ──► Session ── DATA ──────────────▶ Carrier ──► TCP, TLS, a tunnel ──► the same at the other end

@@ -112,7 +112,7 @@ impl Options {
     /// # Errors
     /// [`Failure::Usage`]: there is none. [`Table::plan`] says so before.
     pub fn algorithm(&self) -> Result<&Spec, Failure> {
-        let none = || Failure::usage("no algorithm: add --cc verus");
+        let none = || Failure::usage(format!("no algorithm: add --cc {}", alcc_cc::DEFAULT));
         self.cc.as_ref().ok_or_else(none)
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table of transports, and what follows from its columns: names, schemes, refusals.
 use crate::{Failure, Listening, Options, Plan, Transport, check_under};
+use alcc_cc::DEFAULT;
 use std::net::SocketAddr;
 
 /// A row of the table.
@@ -113,7 +114,7 @@ impl Table {
         if about.takes.needs_cc && options.cc.is_none() {
             let name = about.name;
             return Err(Failure::usage(format!(
-                "--transport {name} needs an algorithm that sends: add --cc verus"
+                "--transport {name} needs an algorithm that sends: add --cc {DEFAULT}"
             )));
         }
         transport.plan(options)
@@ -196,7 +197,7 @@ fn refuse_pair(about: &About, options: &Options) -> Result<(), Failure> {
         if about.takes.other_feedback {
             if options.cc.is_none() {
                 return Err(Failure::usage(format!(
-                    "{option} {value}: without --cc the kernel alone decides; add --cc verus"
+                    "{option} {value}: without --cc the kernel alone decides; add --cc {DEFAULT}"
                 )));
             }
         } else if value != own {

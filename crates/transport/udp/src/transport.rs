@@ -29,7 +29,7 @@ impl Transport for Udp {
     fn about(&self) -> About {
         About {
             name: "udp",
-            summary: "datagrams of our own, for measuring: the algorithm's native form; not encrypted",
+            summary: "plain datagrams, for measuring: the algorithm's native form; not encrypted",
             suffix: "-udp",
             feedback: "udp",
             enforcement: "native",

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
-        .map_err(|e| Failure::usage(format!("find our own program, to know its results: {e}")))
+        .map_err(|e| Failure::usage(format!("find the program of alcc itself, to know its results: {e}")))
 }
 
 /// The build that rows are of.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
 use crate::output::{note, print};
-use crate::trace_arg::{find_scenario, load_link_trace};
+use crate::trace_arg::{find_scenario, is_folder, load_link_trace};
 use alcc_lab::board::aligned;
 use alcc_trace::{Figure, SCENARIOS, Scenario, compare};
 use serde_json::{Value, json};
@@ -32,12 +32,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    if !args.traces.is_dir() {
-        return Err(Failure::usage(format!(
-            "recorded traces in {}: no such folder: name it with --traces or ALCC_TRACES",
-            args.traces.display()
-        )));
-    }
+    is_folder(&args.traces)?;
     let chosen: Vec<&Scenario> = if args.scenarios.is_empty() {
         SCENARIOS.iter().filter(|s| s.recording.is_some()).collect()
     } else {

@@ -330,7 +330,7 @@ options! {
         defaults: LinkOptions,
         /// Round-trip time without queueing, half of it in each direction [default: 40ms]
         rtt "T": Option<Value>,
-        /// Who sends; may be repeated [default: verus/over=cubic]
+        /// Who sends; may be repeated [default: budget/over=cubic]
         flow "FLOW": Vec<Value>,
         /// Length of the measured window, which begins with the first full-size packet at the
         /// bottleneck [default: 60s]

@@ -46,6 +46,13 @@ fn ten_flows_through_red_in_seven_lines() {
 }
 
 #[test]
+fn who_names_no_flow_gets_the_default_of_alcc_run() {
+    let scenario = resolved("duration = \"5s\"").unwrap().scenario;
+    let texts: Vec<&str> = scenario.flows.iter().map(|f| f.text.as_str()).collect();
+    assert_eq!(texts, [format!("{}/over=cubic", alcc_cc::DEFAULT)]);
+}
+
+#[test]
 fn the_links_have_the_delay_of_the_shortest_round_trip() {
     let resolved = resolved("link = \"twelve\"\nflow = [\"fixed/rtt=20ms\", \"fixed\"]").unwrap();
     let scenario = resolved.scenario;

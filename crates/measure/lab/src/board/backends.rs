@@ -4,14 +4,14 @@ use super::{Finished, Plan, Progress, Run, name};
 use crate::link::Link;
 use crate::live::{self, Crowd, Experiment, Measured};
 use crate::scheme::Scheme;
-use crate::simulated::{self, Simulation};
+use crate::simulated::{self, GoOn, Simulation};
 use crate::tools::Tools;
 use crate::twin::Real;
 use crate::{LabError, parallel, twin};
 use alcc_cc::Registry;
 use alcc_units::Span;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Runs real programs on emulated links, one run after the other.
 pub(super) struct RealPrograms<'a> {
@@ -137,21 +137,37 @@ impl Simulator<'_> {
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), LabError> {
         let of = runs.len();
-        let work = |i: &usize| self.run(&runs[*i]);
-        parallel::each(&finished.missing(), self.workers, work, |i, measured| {
-            finished.add(*i, measured?)?;
-            let done = finished.done;
-            progress(Progress {
-                done,
-                of,
-                part: done as f64 / of as f64,
-                what: &name(self.plan, &runs[*i]),
+        let missing = finished.missing();
+        let parts = Parts::of(runs.len(), finished.done);
+        let work = |i: &usize| {
+            let measured = self.run(&runs[*i], &|part| {
+                parts.set(*i, part);
+                !self.stop.load(Ordering::Relaxed)
             });
+            parts.set(*i, 1.0);
+            measured
+        };
+        let mut last = missing.first().copied();
+        let mut show = |finished: &Finished<'_>, last: Option<usize>| {
+            progress(Progress {
+                done: finished.done,
+                of,
+                part: parts.mean(),
+                what: &last.map_or_else(String::new, |i| name(self.plan, &runs[i])),
+            });
+        };
+        show(finished, last);
+        parallel::each_watched(&missing, self.workers, work, |ready| {
+            if let Some((i, measured)) = ready {
+                finished.add(*i, measured?)?;
+                last = Some(*i);
+            }
+            show(finished, last);
             Ok::<(), LabError>(())
         })
     }
 
-    fn run(&self, run: &Run<'_>) -> Result<Measured, LabError> {
+    fn run(&self, run: &Run<'_>, go_on: GoOn<'_>) -> Result<Measured, LabError> {
         let simulation = Simulation {
             link: run.link,
             scheme: &run.schemes[0],
@@ -161,6 +177,31 @@ impl Simulator<'_> {
             settle: self.plan.settle,
             run: run.number,
         };
-        simulated::run(&simulation, self.stop)
+        simulated::run(&simulation, go_on)
+    }
+}
+
+/// Which part of each run is done, in millionths, as several threads say.
+struct Parts {
+    /// Runs of an earlier attempt.
+    before: usize,
+    of: Vec<AtomicU32>,
+}
+
+impl Parts {
+    fn of(runs: usize, before: usize) -> Self {
+        let of = (0..runs).map(|_| AtomicU32::new(0)).collect();
+        Self { before, of }
+    }
+
+    fn set(&self, run: usize, part: f64) {
+        self.of[run].store((part * 1e6) as u32, Ordering::Relaxed);
+    }
+
+    /// Of all runs, 0 to 1.
+    fn mean(&self) -> f64 {
+        let parts = self.of.iter().map(|part| part.load(Ordering::Relaxed));
+        let sum: f64 = parts.map(f64::from).sum();
+        (self.before as f64 + sum / 1e6) / self.of.len().max(1) as f64
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sockets of our own: for a program that calls us instead of `send` (the C library, the proxy).
+//! Sockets that send through the library: for a program that calls us instead of `send` (the C library, the proxy).
 //!
 //! ```text
 //!   Stream::send ──► bounded queue ──► room? ──► send(2) in batches ──► OverTcp::wrote

@@ -26,7 +26,7 @@ impl Transport for InBand {
     fn about(&self) -> About {
         About {
             name: "in-band",
-            summary: "frames with acknowledgements of our own inside a TCP connection or another stream (--carrier)",
+            summary: "frames with their own acknowledgements inside a TCP connection or another stream (--carrier)",
             suffix: "-inband",
             feedback: "in-band",
             enforcement: "queue",

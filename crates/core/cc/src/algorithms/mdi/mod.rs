@@ -65,7 +65,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     options: &[
         OptionDoc {
             name: "matrix",
-            default: "a table of ours",
+            default: "the built-in table",
             help: "FILE: a transition matrix in the authors' form, bins,first,last,step twice, then a line per state; or what 'alcc mdi train' writes",
         },
         OptionDoc {
