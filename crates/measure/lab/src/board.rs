@@ -279,8 +279,9 @@ fn name(plan: &Plan, run: &Run<'_>) -> String {
 
 /// Our own bytes, and those of whatever else has a part in every result.
 fn program(backend: &Backend) -> Result<String, LabError> {
-    let own = std::env::current_exe()
-        .map_err(LabError::os("find the program of alcc itself, to know its results"))?;
+    let own = std::env::current_exe().map_err(LabError::os(
+        "find the program of alcc itself, to know its results",
+    ))?;
     let mut files = vec![own];
     let mut more = String::new();
     match backend {

@@ -10,8 +10,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn own_program() -> Result<PathBuf, Failure> {
-    std::env::current_exe()
-        .map_err(|e| Failure::usage(format!("find the program of alcc itself, to know its results: {e}")))
+    std::env::current_exe().map_err(|e| {
+        Failure::usage(format!(
+            "find the program of alcc itself, to know its results: {e}"
+        ))
+    })
 }
 
 /// The build that rows are of.
