@@ -222,7 +222,9 @@ fn one_line(text: &str) -> String {
 fn in_words(line: String) -> String {
     match line.split_once(" is not in ") {
         Some((before, range)) if range.contains("..=") => {
-            format!("{before}: want {}", range.replacen("..=", " to ", 1))
+            // The value has been said.
+            let said = before.rsplit_once(": ").map_or(before, |(said, _)| said);
+            format!("{said}: want {}", range.replacen("..=", " to ", 1))
         }
         _ => line,
     }
@@ -373,7 +375,7 @@ mod tests {
             ),
             (
                 "error: invalid value '0' for '--runs <N>': 0 is not in 1..=1000\n\nFor more information, try '--help'.\n",
-                "invalid value '0' for '--runs <N>': 0: want 1 to 1000",
+                "invalid value '0' for '--runs <N>': want 1 to 1000",
             ),
         ] {
             assert_eq!(one_line(text), line);

@@ -61,7 +61,8 @@ pub struct Enforcement {
 const KERNEL: &str = "bpf";
 const NO_QUEUE: Option<&str> =
     Some("what an unmodified program writes is its own until the kernel takes it");
-const NO_GATE: Option<&str> = Some("bytes wait in a queue of the library: say queue or queue+pacing");
+const NO_GATE: Option<&str> =
+    Some("bytes wait in a queue of the library: say queue or queue+pacing");
 
 impl Feedback {
     /// All there are, best first.

@@ -8,7 +8,7 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.SocketChannel;
 
 /**
- * A connected channel that never waits, with acknowledgements of our own inside: for a program with a selector.
+ * A connected channel that never waits, with in-band acknowledgements: for a program with a selector.
  *
  * <pre>{@code
  * key.interestOps(c.interestOps());

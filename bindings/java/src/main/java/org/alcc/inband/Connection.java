@@ -15,7 +15,7 @@ import java.util.concurrent.locks.ReentrantLock;
 import javax.net.ssl.SSLSocket;
 
 /**
- * A connected socket with acknowledgements of our own inside, read and written like any stream. Both ends need one.
+ * A connected socket with in-band acknowledgements, read and written like any stream. Both ends need one.
  *
  * <pre>{@code
  * try (Connection c = Connection.connect(new Socket(host, 9700), new Settings(new Mdi()))) {
