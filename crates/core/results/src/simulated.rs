@@ -102,7 +102,7 @@ pub struct Direction {
     pub dropped: u64,
     /// Throughput in IP bytes, Mbit/s.
     pub throughput_mbps: f64,
-    /// Throughput / capacity of the bottleneck; `None` without a bottleneck.
+    /// Throughput / capacity of the bottleneck, 0 to 1; `None` without a bottleneck.
     pub utilization: Option<f64>,
 }
 

@@ -163,13 +163,13 @@ pub struct Effect {
     pub metric: Metric,
     /// Of the plain group; a geometric mean where the metric is a ratio.
     pub plain: f64,
-    /// Of the treated group.
+    /// The same of the treated group.
     pub treated: f64,
     /// Treated beside plain: -0.2 is 20 % less, or for [`Metric::Resent`] 20 points less.
     pub change: f64,
-    /// The interval around it.
+    /// The lower end of the interval around it, in the same unit.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end.
     pub high: f64,
 }
 

@@ -9,7 +9,7 @@ use alcc_units::{Bytes, Span, Time};
 pub struct RateSample {
     /// Newly delivered segments.
     pub packets: f64,
-    /// Delivery rate over the flight of the newest packet; zero: none.
+    /// Delivery rate over the flight of the newest packet, packets per second; zero: none.
     pub rate: f64,
     /// That packet was sent application-limited.
     pub app_limited: bool,
