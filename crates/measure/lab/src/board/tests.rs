@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::*;
+use crate::scheme::Side;
+use crate::server::RuntimeReport;
+use alcc_results::Row;
+use std::path::Path;
+
+#[test]
+fn a_native_form_and_its_kin_run_beside_each_other() {
+    let names = |text: &str| -> Vec<Vec<String>> {
+        let schemes = Scheme::list(text, &Registry::builtin(), &[Side::Emulated]).unwrap();
+        let name = |s: Scheme| s.name;
+        let group = |g: Vec<Scheme>| g.into_iter().map(name).collect();
+        groups(&schemes).into_iter().map(group).collect()
+    };
+    assert_eq!(
+        names(
+            "cubic,verus-udp,copa-udp,alcc-verus,alcc-copa,alcc-sprout,alcc-verus:r=4,alcc-verus-inband/over=reno"
+        ),
+        [
+            vec!["verus-udp", "alcc-verus", "alcc-verus-inband/over=reno"],
+            vec!["copa-udp", "alcc-copa"],
+            vec!["cubic", "alcc-sprout", "alcc-verus:r=4"],
+        ]
+    );
+    // As ever: all at the same time.
+    assert_eq!(names("cubic,alcc-verus,alcc-copa").len(), 1);
+}
+
+/// Two runs of these schemes on 12 Mbit/s.
+fn two_runs(schemes: Vec<Scheme>) -> Plan {
+    Plan {
+        links: vec![Link::open(Path::new("12mbit"), 1).unwrap()],
+        schemes,
+        duration: Span::from_secs(5),
+        settle: Span::from_secs(1),
+        runs: 2,
+        backend: Backend::Simulated {
+            registry: Registry::builtin(),
+            plugins: Vec::new(),
+            workers: 1,
+            start: Span::ZERO,
+        },
+        command: String::new(),
+        keep: None,
+    }
+}
+
+#[test]
+fn progress_begins_before_the_first_run_ends() {
+    let schemes = Scheme::list("cubic,copa", &Registry::builtin(), &[Side::Simulated]);
+    let plan = two_runs(schemes.unwrap());
+    let mut seen = Vec::new();
+    let stop = AtomicBool::new(false);
+    compare(&plan, &stop, &mut |p| seen.push((p.done, p.of, p.part))).unwrap();
+    assert_eq!(seen.first(), Some(&(0, 4, 0.0)));
+    assert_eq!(seen.last(), Some(&(4, 4, 1.0)));
+    assert!(seen.is_sorted_by(|a, b| a.2 <= b.2), "{seen:?}");
+}
+
+/// A thousand synthetic channels take half a minute to make.
+#[test]
+fn links_are_not_made_for_who_has_stopped() {
+    let plan = two_runs(Vec::new());
+    let made = seeded(&plan, &plan.links[0], &AtomicBool::new(true));
+    assert!(matches!(made, Err(LabError::Stopped)), "{made:?}");
+}
+
+/// Its page and its table begin with the headline, the notes come last.
+#[test]
+fn the_headline_of_a_full_machine_says_so() {
+    let plan = two_runs(Vec::new());
+    let run = |number| Run {
+        link: &plan.links[0],
+        schemes: Vec::new(),
+        number,
+        seed: 1,
+    };
+    let report = |late_wakeups| RuntimeReport {
+        connections: 1,
+        wakeups: 100,
+        late_wakeups,
+        ..RuntimeReport::default()
+    };
+    let measured = |late_wakeups| {
+        let row = |scheme: &str, delay| Row {
+            scheme: scheme.to_owned(),
+            throughput_mbps: Some(10.0),
+            delay_mean_ms: Some(delay),
+            ..Row::default()
+        };
+        Some(Measured {
+            rows: vec![row("cubic", 200.0), row("alcc-copa", 20.0)],
+            notes: report(late_wakeups).notes().unwrap(),
+            ..Measured::default()
+        })
+    };
+    let sentence = |late: [u64; 2]| {
+        let all = late.map(measured).to_vec();
+        gather(&plan, &[run(1), run(2)], all).summary.sentence
+    };
+    assert!(sentence([0, 5]).starts_with("In the median of 2 runs, alcc-copa has 100 %"));
+    let full = sentence([60, 0]);
+    assert!(
+        full.starts_with("Not to be trusted, as this machine was too busy in 1 of 2 runs"),
+        "{full}"
+    );
+}
