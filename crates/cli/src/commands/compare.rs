@@ -263,9 +263,14 @@ fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> 
     let algorithms = listed("--tuned", algorithms)?;
     let registry = args.plugins.registry()?;
     for algorithm in &algorithms {
-        registry
-            .build(&algorithm.parse().map_err(Failure::usage)?)
-            .map_err(Failure::usage)?;
+        for form in [
+            (*algorithm).to_owned(),
+            format!("{algorithm}:profile=original"),
+        ] {
+            registry
+                .build(&form.parse().map_err(Failure::usage)?)
+                .map_err(Failure::usage)?;
+        }
     }
     let traces = one_folder(args)?;
     let workers = args.jobs.map_or_else(processors, usize::from);
@@ -274,7 +279,14 @@ fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> 
     let mut show = |done: usize| bar.show(0.0, &format!("{done} scenarios done"));
     let found = truth::pairs(&algorithms, &traces, &registry, workers, &stop, &mut show);
     drop(bar);
-    print(truth::markdown_of_pairs(&found.map_err(failure)?))?;
+    let found = found.map_err(failure)?;
+    if found.is_empty() {
+        return Err(Failure::usage(format!(
+            "--traces {}: there is no trace in it: name a folder of recorded traces",
+            args.traces[0].display()
+        )));
+    }
+    print(truth::markdown_of_pairs(&found))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -567,6 +567,14 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "nosuch: there is no such file",
     ),
     (
+        "compare --sim --tuned verus --traces dir",
+        "--traces dir: there is no trace in it",
+    ),
+    (
+        "compare --sim --tuned cubic --traces dir",
+        "algorithm cubic: profile=original",
+    ),
+    (
         "compare --sim --traces dir",
         "traces 'dir': there is no file in it: name a folder of traces",
     ),

@@ -95,7 +95,7 @@ pub enum SimError {
     },
     /// Too many events.
     #[error(
-        "simulate: given up after {events} events at {at} of simulated time: make it shorter or smaller, or raise the limit"
+        "simulate: given up after {events} events at {at} of simulated time: make it shorter or smaller, or raise max-events"
     )]
     Events {
         /// The number of events.

@@ -168,8 +168,15 @@ impl Program {
 
 /// A folder for the files of a run; gone when dropped.
 pub(crate) fn scratch_folder() -> Result<TempDir, LabError> {
-    let folder = tempfile::Builder::new().prefix("alcc-").tempdir();
-    folder.map_err(LabError::os("make a temporary folder (TMPDIR says where)"))
+    let above = std::env::temp_dir();
+    let attempt = format!(
+        "make a temporary folder in {} (TMPDIR says where)",
+        above.display()
+    );
+    // What is said of a folder that is not there has the words that help: see `reason`.
+    let folder = std::fs::metadata(&above)
+        .and_then(|_| tempfile::Builder::new().prefix("alcc-").tempdir_in(&above));
+    folder.map_err(LabError::os(attempt))
 }
 
 /// Asks a program to end, and orders it to after [`GRACE`]. Its children end with it, also those
