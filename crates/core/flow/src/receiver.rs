@@ -418,9 +418,21 @@ impl Receiver {
 
     /// The ACK to send, if one is due.
     pub fn poll_ack(&mut self, now: Time) -> Option<Ack> {
-        if !self.ack_now && self.due.is_none_or(|due| due > now) {
-            return None;
-        }
+        self.is_ack_due(now).then(|| {
+            let mut ack = Ack::default();
+            self.write_ack(now, &mut ack);
+            ack
+        })
+    }
+
+    /// An ACK is due.
+    #[inline]
+    pub fn is_ack_due(&self, now: Time) -> bool {
+        self.ack_now || self.due.is_some_and(|due| due <= now)
+    }
+
+    /// Writes the ACK that is due into `ack`, which is empty. An ACK is long: so it is not copied.
+    pub fn write_ack(&mut self, now: Time, ack: &mut Ack) {
         self.ack_now = false;
         self.pending = 0;
         self.due = None;
@@ -430,7 +442,6 @@ impl Receiver {
             self.reported = (self.reported.1, arrivals.len() - self.reported.1);
         }
         let stream = self.ack_semantics == AckSemantics::ByteStream;
-        let mut ack = Ack::default();
         ack.cumulative_ack = self.cumulative_ack;
         ack.window = Bytes::new(self.window.advertise(self.cumulative_ack));
         ack.echo = self.echo;
@@ -449,7 +460,6 @@ impl Receiver {
                 ack.push(Range::new(range.start.max(bound), range.end));
             }
         }
-        Some(ack)
     }
 
     /// Entries in memory, to test a bound.

@@ -11,6 +11,7 @@ use crate::host::UDP_HEADER;
 use crate::network::{Content, InFlight, Network, Next, Outbox, Packets};
 use crate::probe::{FlowState, PacketStep, Probe};
 use crate::processes::Processes;
+use crate::receiver::Receiver;
 use crate::timers::Timers;
 use crate::traffic::Traffic;
 use crate::{FlowStatus, LinkReport, Report, Scenario, SimError};
@@ -329,16 +330,34 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
-    /// A receiving host sends.
+    /// The receiving host sends what `write` writes where it stays. It tells the length.
     #[inline(always)]
-    fn push(&mut self, now: Time, number: usize, len: Bytes, content: Content) {
+    fn push(
+        &mut self,
+        now: Time,
+        number: usize,
+        write: impl FnOnce(&mut Receiver, &mut Content) -> Bytes,
+    ) {
         let Traffic { flows, packets, .. } = &mut self.traffic;
-        let id = packets.insert(InFlight {
-            len: len.get() as u32,
-            ..InFlight::new(now, number, flows[number].routes[1])
-        });
-        *packets.content_mut(id) = content;
-        self.leave(now, id);
+        let flow = &mut flows[number];
+        if let Endpoints::Acked { receiver, .. } = &mut flow.endpoints {
+            let id = packets.insert(InFlight::new(now, number, flow.routes[1]));
+            let len = write(receiver, packets.content_mut(id));
+            packets.get_mut(id).len = len.get() as u32;
+            self.leave(now, id);
+        }
+    }
+
+    /// The receiving host sends an acknowledgement, if one is due.
+    #[inline(always)]
+    fn acknowledge(&mut self, now: Time, number: usize) {
+        if let Endpoints::Acked { receiver, .. } = &self.traffic.flows[number].endpoints
+            && receiver.is_ack_due(now)
+        {
+            self.push(now, number, |receiver, content| {
+                receiver.write_ack(now, content.ack())
+            });
+        }
     }
 
     /// A packet leaves its host.
@@ -369,14 +388,12 @@ impl<P: Probe> Simulation<P> {
                     flow.meter.marked += 1;
                     receiver.on_mark(data);
                 }
-                let ack = receiver.on_data(now, data, &mut flow.meter, written_at);
+                receiver.on_data(now, data, &mut flow.meter, written_at);
                 let complete = receiver.cumulative_ack();
                 if flow.completed.is_none() && flow.app.size().is_some_and(|s| complete >= s) {
                     flow.completed = Some(now);
                 }
-                if let Some((ack, len)) = ack {
-                    self.push(now, number, len, Content::Ack(ack));
-                }
+                self.acknowledge(now, number);
                 if self.traffic.flows[number].tunnel.is_some() {
                     self.leave_tunnel(now, number);
                 }
@@ -428,7 +445,10 @@ impl<P: Probe> Simulation<P> {
         if let Endpoints::Acked { receiver, .. } = &mut self.traffic.flows[number].endpoints
             && let Some((report, len)) = receiver.report(now)
         {
-            self.push(now, number, UDP_HEADER + len, Content::Report(report));
+            self.push(now, number, |_, content| {
+                *content = Content::Report(report);
+                UDP_HEADER + len
+            });
         }
     }
 
@@ -457,14 +477,12 @@ impl<P: Probe> Simulation<P> {
                     host.on_write(now, upto);
                     act = true;
                 }
-                let ack = receiver.on_timer(now);
+                receiver.on_timer(now);
                 if host.next_timer().is_some_and(|at| at <= now) {
                     host.on_timer(now);
                     act = true;
                 }
-                if let Some((ack, len)) = ack {
-                    self.push(now, number, len, Content::Ack(ack));
-                }
+                self.acknowledge(now, number);
                 self.report_back(now, number);
             }
             Endpoints::Udp(udp) => {

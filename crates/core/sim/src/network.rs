@@ -24,6 +24,18 @@ pub(crate) enum Content {
     Report(u64),
 }
 
+impl Content {
+    /// Makes it an empty acknowledgement, to be written where it stays.
+    #[inline(always)]
+    pub(crate) fn ack(&mut self) -> &mut Ack {
+        *self = Self::Ack(Ack::default());
+        match self {
+            Self::Ack(ack) => ack,
+            _ => unreachable!("it has just been made one"),
+        }
+    }
+}
+
 /// A packet in flight: the fields that every step needs. Its content is elsewhere, so that all
 /// packets are close together.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,11 @@ use std::collections::VecDeque;
 /// The receiving host of one flow.
 pub(crate) struct Receiver {
     flow: alcc_flow::Receiver,
-    rules: Rules,
+    /// What it needs of the rules: there may be thousands of receivers.
+    ack_semantics: AckSemantics,
+    mss: Bytes,
+    ack_len: Bytes,
+    tells_arrivals: bool,
     /// The algorithm's receiver module.
     receiver_module: Option<Box<dyn alcc_cc::Receiver>>,
     /// Its reports in flight; the first is number `first_report`.
@@ -29,7 +33,10 @@ impl Receiver {
     ) -> Self {
         Self {
             flow: alcc_flow::Receiver::new(rules).acknowledging(acks),
-            rules: *rules,
+            ack_semantics: rules.ack_semantics,
+            mss: rules.mss,
+            ack_len: rules.ack_len,
+            tells_arrivals: rules.arrivals,
             receiver_module,
             reports: VecDeque::new(),
             first_report: 0,
@@ -101,22 +108,21 @@ impl Receiver {
         self.flow.on_mark(Bytes::new(data.len));
     }
 
-    /// Data arrives; the answer is an acknowledgement to send, if one is due, with its length.
-    /// `written_at` knows when the application wrote what is at a position.
+    /// Data arrives. Then an acknowledgement may be due. `written_at` knows when the application wrote what is at a position.
     pub(crate) fn on_data(
         &mut self,
         now: Time,
         data: &Transmit,
         meter: &mut Meter,
         mut written_at: impl FnMut(u64) -> Time,
-    ) -> Option<(Ack, Bytes)> {
+    ) {
         if let Some(module) = &mut self.receiver_module {
             module.on_packet(now, data.pn, Bytes::new(data.len), &data.header);
         }
         let before = self.flow.cumulative_ack();
         self.flow.on_data(now, data);
         let after = self.flow.cumulative_ack();
-        if self.rules.ack_semantics == (AckSemantics::PacketNumbers { reliable: false }) {
+        if self.ack_semantics == (AckSemantics::PacketNumbers { reliable: false }) {
             if after > before {
                 meter.delivered_to_application(now.since(data.sent_at));
             }
@@ -124,20 +130,18 @@ impl Receiver {
             let mut position = before;
             while position < after {
                 meter.delivered_to_application(now.since(written_at(position)));
-                position += self.rules.mss.get();
+                position += self.mss.get();
             }
         }
-        self.acknowledge(now)
     }
 
-    /// The delay of an acknowledgement is over, or a timer of the receiver module is due.
-    pub(crate) fn on_timer(&mut self, now: Time) -> Option<(Ack, Bytes)> {
+    /// Runs the timer of the receiver module, if it is due.
+    pub(crate) fn on_timer(&mut self, now: Time) {
         if let Some(module) = &mut self.receiver_module
             && module.next_timer().is_some_and(|at| at <= now)
         {
             module.on_timer(now);
         }
-        self.acknowledge(now)
     }
 
     #[inline(never)]
@@ -146,18 +150,25 @@ impl Receiver {
         self.pending_arrivals.push_back((now, arrivals));
     }
 
+    /// An acknowledgement is to be sent.
+    #[inline]
+    pub(crate) fn is_ack_due(&self, now: Time) -> bool {
+        self.flow.is_ack_due(now)
+    }
+
+    /// Writes it into `ack`, which is empty; the answer is its length.
     #[inline(always)]
-    fn acknowledge(&mut self, now: Time) -> Option<(Ack, Bytes)> {
-        let ack = self.flow.poll_ack(now)?;
-        if self.rules.arrivals {
+    pub(crate) fn write_ack(&mut self, now: Time, ack: &mut Ack) -> Bytes {
+        self.flow.write_ack(now, ack);
+        if self.tells_arrivals {
             self.keep_arrivals(now);
         }
         let blocks = ack.blocks().len() as u64;
-        let option = if self.rules.is_stream() && blocks > 0 {
+        let option = if self.ack_semantics == AckSemantics::ByteStream && blocks > 0 {
             Bytes::new(4 + 8 * blocks)
         } else {
             Bytes::ZERO
         };
-        Some((ack, self.rules.ack_len + option))
+        self.ack_len + option
     }
 }
