@@ -394,11 +394,7 @@ impl<P: Probe> Simulation<P> {
                     flow.completed = Some(now);
                 }
                 self.acknowledge(now, number);
-                if self.traffic.flows[number].tunnel.is_some() {
-                    self.leave_tunnel(now, number);
-                }
-                self.report_back(now, number);
-                self.schedule_receiver(number);
+                self.after_data(now, number);
             }
             (Content::Data(data), Endpoints::Udp(udp)) => {
                 udp.arrived += data.len;
@@ -416,6 +412,31 @@ impl<P: Probe> Simulation<P> {
             }
             (Content::Ack(_) | Content::Report(_), Endpoints::Udp(_)) => {}
         }
+    }
+
+    /// What data that arrived make the receiving host do besides. Of most flows that is its timer.
+    #[inline(always)]
+    fn after_data(&mut self, now: Time, number: usize) {
+        let flow = &self.traffic.flows[number];
+        if let Endpoints::Acked { receiver, .. } = &flow.endpoints
+            && flow.tunnel.is_none()
+            && flow.partner.is_none()
+            && !receiver.has_module()
+        {
+            let next = receiver.next_timer();
+            self.earlier(number, next);
+        } else {
+            self.after_data_of_few(now, number);
+        }
+    }
+
+    #[cold]
+    fn after_data_of_few(&mut self, now: Time, number: usize) {
+        if self.traffic.flows[number].tunnel.is_some() {
+            self.leave_tunnel(now, number);
+        }
+        self.report_back(now, number);
+        self.schedule_receiver(number);
     }
 
     #[cold]
@@ -526,9 +547,10 @@ impl<P: Probe> Simulation<P> {
         if let Some(other) = flow.partner.filter(|_| !outbox.is_empty()) {
             self.push_report(now, other);
         }
-        for id in outbox.drain(..) {
-            self.leave(now, id);
+        for id in &outbox {
+            self.leave(now, *id);
         }
+        outbox.clear();
         self.outbox = outbox;
         if self.traffic.probe.is_enabled()
             && let Endpoints::Acked { host, .. } = &self.traffic.flows[number].endpoints

@@ -333,10 +333,20 @@ impl Network {
     #[inline]
     pub(crate) fn first(&self) -> (Time, usize) {
         let mut first = (Time::MAX, 0);
-        for (index, at) in self.due.iter().enumerate() {
-            if *at < first.0 {
-                first = (*at, index);
+        // Pairs are the two directions of a link. The loop of single ones would be unrolled, which
+        // takes longer than the few that there are.
+        let (pairs, rest) = self.due.as_chunks::<2>();
+        for (index, pair) in pairs.iter().enumerate() {
+            for (dir, at) in pair.iter().enumerate() {
+                if *at < first.0 {
+                    first = (*at, 2 * index + dir);
+                }
             }
+        }
+        if let [at] = rest
+            && *at < first.0
+        {
+            first = (*at, self.due.len() - 1);
         }
         first
     }

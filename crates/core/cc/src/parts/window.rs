@@ -7,6 +7,7 @@ use crate::{
     RecoveryEnd, Rto, RttView, Sent, Source, Spurious, Stack, Tag,
 };
 use alcc_units::{Bytes, Span};
+use std::cell::Cell;
 
 /// Initial window, packets (RFC 6928).
 pub const INITIAL_WINDOW: f64 = 10.0;
@@ -195,7 +196,13 @@ pub struct LossBased<G> {
     reduced_before: Pn,
     /// Window, ssthresh and growth before the last reduction.
     undo: Option<(f64, f64, G)>,
+    /// The window when it was last counted in bytes, and its bytes. They are asked for several times
+    /// for each change.
+    counted: Cell<(f64, Bytes)>,
 }
+
+/// No window is equal to this.
+const NOT_COUNTED: (f64, Bytes) = (f64::NAN, Bytes::ZERO);
 
 impl<G: Growth> LossBased<G> {
     /// With the initial window of RFC 6928.
@@ -231,7 +238,25 @@ impl<G: Growth> LossBased<G> {
             recovering: false,
             reduced_before: 0,
             undo: None,
+            counted: Cell::new(NOT_COUNTED),
         }
+    }
+
+    /// The window in bytes.
+    #[inline]
+    fn window(&self) -> Bytes {
+        let (cwnd, bytes) = self.counted.get();
+        if cwnd == self.w.cwnd {
+            return bytes;
+        }
+        self.count()
+    }
+
+    #[cold]
+    fn count(&self) -> Bytes {
+        let bytes = window_bytes(self.w.cwnd, self.w.mss);
+        self.counted.set((self.w.cwnd, bytes));
+        bytes
     }
 
     fn reduce(&mut self, in_flight: Bytes, marks: bool) {
@@ -319,11 +344,13 @@ impl<G: Growth> Controller for LossBased<G> {
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.w.mss = path.mss;
+        self.counted.set(NOT_COUNTED);
         self.growth.on_start(cx, &self.w, path);
     }
 
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
         self.w.mss = mss;
+        self.counted.set(NOT_COUNTED);
     }
 
     fn on_sent(&mut self, _cx: &mut Cx<'_>, sent: &Sent) -> Tag {
@@ -338,7 +365,7 @@ impl<G: Growth> Controller for LossBased<G> {
             self.repaired(cx);
         }
         let reduced = self.on_ecn_mark(cx, ack);
-        let window = window_bytes(self.w.cwnd, self.w.mss);
+        let window = self.window();
         // On the wire a kernel continues slow start up to twice what is in flight, whatever limits
         // it (tcp_is_cwnd_limited).
         let opening = self.w.in_slow_start()
@@ -427,7 +454,7 @@ impl<G: Growth> Controller for LossBased<G> {
         Allowance {
             rate: rate.map(|packets| pacing_rate(packets, self.w.mss)),
             burst: rate.map_or(Bytes::ZERO, |_| self.w.mss * 2),
-            ..Allowance::window(window_bytes(self.w.cwnd, self.w.mss))
+            ..Allowance::window(self.window())
         }
     }
 
@@ -445,7 +472,7 @@ impl<G: Growth> Controller for LossBased<G> {
 #[cfg(test)]
 mod tests {
     use crate::testing::{Bench, MSS};
-    use crate::{LimitedBy, Packet};
+    use crate::{Cx, Discard, LimitedBy, Packet};
     use alcc_units::Bytes;
 
     fn arrive(b: &mut Bench, packet: &Packet, marked: Bytes) {
@@ -493,5 +520,18 @@ mod tests {
         b.recovered();
         arrive(&mut b, &flight[1], MSS);
         assert!(b.window() >= reduced);
+    }
+
+    #[test]
+    fn the_window_in_bytes_follows_the_segment_size_and_the_window() {
+        let mut b = Bench::of("reno");
+        let bytes = |b: &Bench| b.cc.allowance().window.get();
+        // Ten packets of 1000 bytes.
+        assert_eq!(bytes(&b), 10_000);
+        let (now, log) = (b.now, &mut Discard);
+        b.cc.on_mtu(&mut Cx { now, log }, Bytes::new(500));
+        assert_eq!(bytes(&b), 5_000);
+        b.timeout(1);
+        assert_eq!(bytes(&b), 500);
     }
 }
