@@ -19,6 +19,8 @@ pub(crate) struct Bench {
     in_recovery: bool,
     /// Marked bytes of each batch.
     pub(crate) marked: Bytes,
+    /// Bound on the error of the RTTs.
+    pub(crate) rtt_error: Span,
     /// The next batch begins a round trip.
     new_round: bool,
 }
@@ -47,6 +49,7 @@ impl Bench {
             pn: 0,
             in_recovery: false,
             marked: Bytes::ZERO,
+            rtt_error: Span::ZERO,
             new_round: false,
         }
     }
@@ -142,7 +145,7 @@ impl Bench {
             in_recovery: self.in_recovery,
             advanced: true,
             source: Source::Wire,
-            rtt_error: Span::ZERO,
+            rtt_error: self.rtt_error,
             marked: self.marked,
         };
         self.cc.on_ack(

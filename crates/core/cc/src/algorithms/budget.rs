@@ -225,9 +225,7 @@ impl Budget {
                 "drain"
             }
             Some(Drained::Ends) => {
-                if error <= GRAIN {
-                    self.look_for_a_longer_route(cx);
-                }
+                self.look_for_a_longer_route(cx, error);
                 self.refilled = cx.now + self.drains.base() + REFILL;
                 self.look_for_others(cx);
                 "hold"
@@ -239,9 +237,10 @@ impl Budget {
 
     /// A drain has ended: did it empty a route that is longer now? Only RTTs that are known to a
     /// millisecond tell.
-    fn look_for_a_longer_route(&mut self, cx: &mut Cx<'_>) {
-        let (lost, rate) = (self.unanswered > 0.0, self.service.mean);
-        if self.route.is_longer(&self.drains, self.delay, lost, rate) {
+    fn look_for_a_longer_route(&mut self, cx: &mut Cx<'_>, error: Span) {
+        let unsure = self.unanswered > 0.0 || error > GRAIN;
+        let rate = self.service.mean;
+        if self.route.is_longer(&self.drains, self.delay, unsure, rate) {
             self.drains.rise(cx.now);
         }
     }

@@ -22,12 +22,13 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// A drain has ended; the mean rate is `rate`. `lost`: for long nothing came back in it.
+    /// A drain has ended; the mean rate is `rate`. `unsure`: what the drain left is not known well, but
+    /// the next drain compares its rate with this one.
     pub(super) fn is_longer(
         &mut self,
         drains: &Drains,
         delay: Span,
-        lost: bool,
+        unsure: bool,
         rate: f64,
     ) -> bool {
         let fell = rate < std::mem::replace(&mut self.rate, rate) * FELL;
@@ -36,6 +37,6 @@ impl Route {
         let siblings = Span::from_secs_f64(SIBLINGS / rate.max(1.0));
         let longer = before.min(left) > delay / SAME && left > siblings;
         let others = left > delay.mul_f64(STANDS);
-        fell && flat && longer && !others && !lost
+        fell && flat && longer && !others && !unsure
     }
 }

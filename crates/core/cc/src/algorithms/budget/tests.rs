@@ -257,6 +257,22 @@ fn a_longer_route_is_seen_after_a_drain() {
     assert_eq!(rtt_min_after_two_drains(112, 1, 112), 100.0, "rate held");
 }
 
+/// Half of the packets come after the first drain. The RTTs of the second are known to 2 ms, those of
+/// the third to 1 ms.
+#[test]
+fn the_rate_has_fallen_since_the_last_drain_however_well_its_rtts_were_known() {
+    let mut b = Bench::of("budget");
+    acks(&mut b, 100, 100);
+    acks(&mut b, 3_300, 112);
+    while b.now < Time::from_millis(9_400) {
+        let middle = (6_000..6_400).contains(&(b.now.as_nanos() / 1_000_000));
+        b.rtt_error = Span::from_millis(if middle { 2 } else { 1 });
+        b.wait(Span::from_millis(1));
+        acks(&mut b, 1, 112);
+    }
+    assert_eq!(b.gauge("rtt_min_ms"), 100.0);
+}
+
 #[test]
 fn an_rtt_that_changes_in_the_drain_is_no_longer_route() {
     assert_eq!(rtt_min_after_two_drains(120, 2, 112), 100.0, "lowered");

@@ -106,7 +106,7 @@ public final class Budget extends Controller {
     private void drained(long now, long error) {
         boolean lost = unanswered > 0;
         // Only round trips that are known to a millisecond tell of the route.
-        if (error <= GRAIN && route.isLonger(drains, delay, lost, service.mean())) {
+        if (route.isLonger(drains, delay, lost || error > GRAIN, service.mean())) {
             drains.rise(now);
         }
         refilled = now + drains.base() + REFILL;

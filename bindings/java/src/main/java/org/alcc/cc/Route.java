@@ -16,8 +16,11 @@ final class Route {
     /** The mean rate when the last drain ended, packets per second. */
     private double rate;
 
-    /** A drain has ended; the mean rate is {@code mean}. {@code lost}: for long nothing came back in it. */
-    boolean isLonger(Drains drains, long delay, boolean lost, double mean) {
+    /**
+     * A drain has ended; the mean rate is {@code mean}. {@code unsure}: what the drain left is not known well, but the
+     * next drain compares its rate with this one.
+     */
+    boolean isLonger(Drains drains, long delay, boolean unsure, double mean) {
         boolean fell = mean < rate * FELL;
         rate = mean;
         long before = drains.before();
@@ -26,6 +29,6 @@ final class Route {
         long siblings = (long) (Competition.SIBLINGS / Math.max(mean, 1) * 1e9);
         boolean longer = Math.min(before, left) > delay / SAME && left > siblings;
         boolean others = left > (long) (delay * Competition.STANDS);
-        return fell && flat && longer && !others && !lost;
+        return fell && flat && longer && !others && !unsure;
     }
 }
