@@ -15,8 +15,6 @@
  */
 #define ROUTE_LOWER 2000
 #define ROUTE_HIGHER 3000
-/* Less than this part of the budget is no longer route. */
-#define ROUTE_SAME 10
 
 struct route {
 	__u32 rate; /* the mean when the last drain ended */
@@ -25,14 +23,12 @@ struct route {
 /* A drain has ended; the mean rate is `rate`. `lost`: for long nothing came back in it. */
 PURE int route_is_longer(struct route *r, const struct drains *d, __u32 delay, int lost, __u32 rate)
 {
-	__u64 left = d->left, before = d->before, same = delay / ROUTE_SAME;
+	__u64 left = d->left, before = d->before;
 	/* To no more than 95 %. */
 	int fell = rate * 100ULL < r->rate * 95ULL;
 
 	r->rate = rate;
 	if (!fell || lost || before > left + ROUTE_LOWER || left > before + ROUTE_HIGHER)
-		return 0;
-	if (before <= same || left <= same)
 		return 0;
 	return left > competition_siblings(rate) && !competition_stands(left, delay);
 }

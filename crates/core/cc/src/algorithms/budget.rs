@@ -51,7 +51,7 @@
 //! | nothing came back in a drain for | two RTTs, then twice as long each time: two packets more | docs/budget.md |
 //! | after a drain the queue fills again for | 100 ms and the smallest RTT | docs/budget.md |
 //! | the smallest RTT may rise | after a drain, if it was not seen (within a tenth of the budget) for 10 s | 10 s as BBR's |
-//! | a longer route | the mean rate below 0.95 of that at the last drain, an RTT that the drain lowered by at most 2 ms and raised by 3, left a tenth to 0.75 of the budget and 5 packets | docs/budget.md |
+//! | a longer route | the mean rate below 0.95 of that at the last drain, an RTT that the drain lowered by at most 2 ms and raised by 3, left more than 5 packets and at most 0.75 of the budget | docs/budget.md |
 //! | others keep the queue | after 4 drains in turn that found and left three quarters of the budget, left 5 packets at the flow's rate, and 0.85 of what there was | docs/budget.md |
 //! | while it competes | a packet more per RTT, after a first loss one more for each second since the last cut, at most 8 in all; 0.7 after a loss as Cubic, once in 2 s, a drain every 12 s; over when one leaves less than 0.3 | docs/budget.md |
 //! | it begins with the best rate of these drains | if more than 1.5 budgets are left | docs/budget.md |

@@ -37,6 +37,8 @@ struct Records {
     idle: bool,
     /// The last one of so many is lost; 0: none is.
     lose: u64,
+    /// Bound on the error of the round trips.
+    error: Span,
 }
 
 /// Reads all flows.
@@ -79,12 +81,14 @@ fn part(text: &str) -> Part {
         assert_eq!((words.len(), words[0]), (2, "pause"), "{text}");
         return Part::Pause(millis(words[1]));
     };
-    let (idle, lose) = match rest {
-        [] => (false, 0),
-        ["idle"] => (true, 0),
-        ["lose", of] => (false, number(of)),
+    let (mut idle, mut lose, mut error) = (false, 0, Span::ZERO);
+    match rest {
+        [] => {}
+        ["idle"] => idle = true,
+        ["lose", of] => lose = number(of),
+        ["error", by] => error = millis(by),
         _ => panic!("{text}"),
-    };
+    }
     Part::Records(Records {
         count: number(count),
         every: millis(every),
@@ -92,6 +96,7 @@ fn part(text: &str) -> Part {
         round_trip: millis(round_trip),
         idle,
         lose,
+        error,
     })
 }
 
@@ -101,6 +106,7 @@ struct Record {
     back: Time,
     idle: bool,
     lost: bool,
+    error: Span,
 }
 
 struct Flow {
@@ -138,11 +144,12 @@ impl Flow {
     /// What is back at one moment is acknowledged at once. What left before it and is not back is lost.
     fn arrive(&mut self, now: Time) {
         let (mut acked, mut lost, mut idle) = (Vec::new(), Vec::new(), false);
+        let mut rtt_error = Span::ZERO;
         let is_back = |r: &Record| !r.lost && r.back <= now;
         while let Some(last) = self.under_way.iter().position(is_back) {
             lost.extend(self.under_way.drain(..last).map(|r| r.packet));
             let record = self.under_way.pop_front().expect("it was found");
-            idle = record.idle;
+            (idle, rtt_error) = (record.idle, record.error);
             let rtt = Some(now.since(record.packet.sent_at));
             acked.push(Packet {
                 rtt,
@@ -185,7 +192,7 @@ impl Flow {
             in_recovery: self.repairing.is_some(),
             advanced: true,
             source: Source::Wire,
-            rtt_error: Span::ZERO,
+            rtt_error,
         });
         (self.heard, self.expired) = (now, 0);
     }
@@ -240,6 +247,7 @@ impl Flow {
             back: before.max(now + records.round_trip),
             idle: records.idle,
             lost,
+            error: records.error,
         });
     }
 }

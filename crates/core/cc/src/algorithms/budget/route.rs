@@ -7,8 +7,6 @@ use alcc_units::Span;
 /// more than this.
 const LOWER: Span = Span::from_millis(2);
 const HIGHER: Span = Span::from_millis(3);
-/// Less than this part of the budget is no longer route.
-const SAME: u64 = 10;
 /// The rate has fallen if it is no more than this part of what it was at the last drain.
 const FELL: f64 = 0.95;
 
@@ -35,8 +33,7 @@ impl Route {
         let (before, left) = (drains.before(), drains.left());
         let flat = before <= left + LOWER && left <= before + HIGHER;
         let siblings = Span::from_secs_f64(SIBLINGS / rate.max(1.0));
-        let longer = before.min(left) > delay / SAME && left > siblings;
-        let others = left > delay.mul_f64(STANDS);
-        fell && flat && longer && !others && !unsure
+        let route = left > siblings && left <= delay.mul_f64(STANDS);
+        fell && flat && route && !unsure
     }
 }

@@ -10,7 +10,6 @@ package org.alcc.cc;
 final class Route {
     private static final long LOWER = 2_000_000;
     private static final long HIGHER = 3_000_000;
-    private static final long SAME = 10;
     private static final double FELL = 0.95;
 
     /** The mean rate when the last drain ended, packets per second. */
@@ -27,8 +26,7 @@ final class Route {
         long left = drains.left();
         boolean flat = before <= left + LOWER && left <= before + HIGHER;
         long siblings = (long) (Competition.SIBLINGS / Math.max(mean, 1) * 1e9);
-        boolean longer = Math.min(before, left) > delay / SAME && left > siblings;
-        boolean others = left > (long) (delay * Competition.STANDS);
-        return fell && flat && longer && !others && !unsure;
+        boolean longer = left > siblings && left <= (long) (delay * Competition.STANDS);
+        return fell && flat && longer && !unsure;
     }
 }

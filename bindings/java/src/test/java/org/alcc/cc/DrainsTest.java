@@ -13,23 +13,6 @@ public class DrainsTest {
     private final Drains drains = new Drains();
     private long now;
 
-    /** After a drain: the smallest round trip is 40 ms, {@code before} more stood, {@code left} more stayed, ms. */
-    static Drains ended(long before, long left) {
-        Drains drains = new Drains();
-        drains.start(0);
-        drains.doubt();
-        drains.sample(0, 40 * MS, 0, 0, 0);
-        for (long ms = 1100; ms <= 3000; ms += 100) {
-            drains.sample(ms * MS, (40 + before) * MS, 0, 0, 0);
-            drains.step(ms * MS, 0, true, 1);
-        }
-        drains.sample(3500 * MS, (40 + left) * MS, 0, 0, 0);
-        assertEquals(Drains.ENDS, drains.step(3500 * MS, 3100 * MS, true, 1));
-        assertEquals(before * MS, drains.before());
-        assertEquals(left * MS, drains.left());
-        return drains;
-    }
-
     /** A packet every 10 ms, each back after {@code rtt}, until {@code until} ms; what happened, with its ms. */
     private String until(long until, long rtt) {
         StringBuilder story = new StringBuilder();
@@ -66,14 +49,6 @@ public class DrainsTest {
         until(3010, 140);
         assertTrue(drains.isDraining());
         assertEquals("3060 again 3120 ends", until(3300, 60));
-    }
-
-    @Test
-    public void theSmallestRoundTripRisesIfItIsToldToAfterADrain() {
-        Drains drains = ended(20, 18);
-        drains.rise(3500 * MS);
-        assertEquals(58 * MS, drains.base());
-        assertEquals(0, drains.left());
     }
 
     @Test
