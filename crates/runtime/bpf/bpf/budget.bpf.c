@@ -102,4 +102,4 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 	set_rate(sk, rate ? rate : ~0UL);
 }
 
-PACED(budget)
+PACED(budget, nothing_undone)

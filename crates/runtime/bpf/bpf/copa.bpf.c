@@ -75,4 +75,4 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 		set_rate(sk, rate);
 }
 
-PACED(copa)
+PACED(copa, nothing_undone)

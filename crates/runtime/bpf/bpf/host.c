@@ -174,6 +174,21 @@ void alcc_host_verus_timeout(struct verus *v, __u64 now)
 	verus_timeout(v, now);
 }
 
+void alcc_host_verus_undone(struct verus *v)
+{
+	verus_undone(v);
+}
+
+/* How many windows it knows the delay of. */
+__u32 alcc_host_verus_points(const struct verus *v)
+{
+	__u32 known = 0;
+
+	for (int i = 0; i < PROFILE_SLOTS; i++)
+		known += v->profile.points[i] != 0;
+	return known;
+}
+
 __u64 alcc_host_verus_window(const struct verus *v)
 {
 	return v->window;

@@ -43,8 +43,11 @@ static __always_inline void set_window(struct tcp_sock *tp, __u64 cwnd)
 	tp->snd_cwnd = packets < most ? packets : most;
 }
 
-/* PRR is off for a control with cong_control: a threshold and an undo change nothing. */
-#define PACED_CALLBACKS(name)                                                                      \
+/* For a control that a loss which was none leaves as it is. */
+static __always_inline void nothing_undone(struct sock *sk) {}
+
+/* PRR is off for a control with cong_control: a threshold changes nothing, an undo what `undone` does. */
+#define PACED_CALLBACKS(name, undone)                                                              \
 	SEC("struct_ops")                                                                          \
 	__u32 BPF_PROG(alcc_##name##_ssthresh, struct sock *sk)                                    \
 	{                                                                                          \
@@ -54,6 +57,7 @@ static __always_inline void set_window(struct tcp_sock *tp, __u64 cwnd)
 	SEC("struct_ops")                                                                          \
 	__u32 BPF_PROG(alcc_##name##_undo, struct sock *sk)                                        \
 	{                                                                                          \
+		undone(sk);                                                                        \
 		return ((struct tcp_sock *)sk)->snd_cwnd;                                          \
 	}                                                                                          \
                                                                                                    \
@@ -85,8 +89,8 @@ static __always_inline void set_window(struct tcp_sock *tp, __u64 cwnd)
 		.flags = TCP_CONG_NON_RESTRICTED, .name = "alcc_" #name_of,                        \
 	}
 
-#define PACED(name)                                                                                \
-	PACED_CALLBACKS(name)                                                                      \
+#define PACED(name, undone)                                                                        \
+	PACED_CALLBACKS(name, undone)                                                              \
                                                                                                    \
 	SEC("?.struct_ops.link")                                                                   \
 	struct tcp_congestion_ops ops = PACED_OPS(name, alcc_##name##_control);                    \

@@ -3,8 +3,9 @@
  * Verus' delay profile: the delay of each sending window, a curve through these points, and its
  * inverse. Windows in packets, delays in microseconds.
  *
- * `cc` fits a stiff spline. Here the curve is straight between 33 knots, and each knot lies on the
- * straight line that fits best to the points within a quarter of the range on either side.
+ * `cc` fits a stiff spline with a node for every 15 windows, five at least. What a point says reaches
+ * some 2.5 nodes there. Here the curve is straight between 33 knots, and each knot lies on the straight
+ * line that fits best to the points within that distance on either side.
  */
 #pragma once
 
@@ -12,8 +13,12 @@
 
 #define PROFILE_SLOTS 512
 #define PROFILE_CELLS 32
-/* Cells on either side of a knot whose points count. */
-#define PROFILE_REACH 8
+/* Windows from one node of the spline to the next. */
+#define PROFILE_NODE 15
+/* The points within so many half nodes of a knot count, and cells on either side at least and most. */
+#define PROFILE_HALF_NODES 5
+#define PROFILE_NEAREST 2
+#define PROFILE_REACH 16
 /* Fewer windows are no range. */
 #define PROFILE_FEWEST 5
 
@@ -35,7 +40,7 @@ struct profile {
 	 * What a loop works on. It stands here and not on the stack: there the verifier would follow
 	 * every turn that counts.
 	 */
-	__u32 w, count, low, high, value;
+	__u32 w, count, low, high, value, reach;
 };
 
 #define PROFILE_OF(state) (*(struct profile **)(state))
@@ -167,6 +172,20 @@ PURE __u32 profile_line(const struct profile_sums *s, __u64 x)
 	return mean + off < MAX_RTT ? mean + off : MAX_RTT;
 }
 
+/* Cells on either side of a knot whose points count. */
+PURE __u32 profile_reach(__u32 largest)
+{
+	__u32 half = PROFILE_HALF_NODES * PROFILE_CELLS * PROFILE_NODE / 2, reach;
+
+	/* With five nodes it is more than the most. */
+	if (largest < 5 * PROFILE_NODE)
+		return PROFILE_REACH;
+	reach = half / (largest - PROFILE_NODE);
+	if (reach < PROFILE_NEAREST)
+		return PROFILE_NEAREST;
+	return reach < PROFILE_REACH ? reach : PROFILE_REACH;
+}
+
 static long profile_knot(__u32 k, void *state)
 {
 	struct profile *p = PROFILE_OF(state);
@@ -179,7 +198,7 @@ static long profile_knot(__u32 k, void *state)
 
 		/* Each is tested by itself: else the compiler shares bounds that the verifier forgets. */
 		__asm__ volatile("" : "+r"(at));
-		if (at < PROFILE_CELLS) {
+		if (at < PROFILE_CELLS && (j < 0 ? -j : j + 1) <= (int)p->reach) {
 			s.n += p->cells[at].n;
 			s.x += p->cells[at].x;
 			s.y += p->cells[at].y;
@@ -214,6 +233,7 @@ PURE_CALL int profile_fit(struct profile *p)
 	if (p->count < 2 || p->largest < PROFILE_FEWEST)
 		return 0;
 	p->value = 0;
+	p->reach = profile_reach(p->largest);
 	LOOP(PROFILE_CELLS, profile_clear, &self);
 	LOOP(PROFILE_SLOTS, profile_add, &self);
 	LOOP(PROFILE_CELLS + 1, profile_knot, &self);

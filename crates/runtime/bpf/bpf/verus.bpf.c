@@ -88,4 +88,16 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 		set_rate(sk, rate);
 }
 
-PACED(verus)
+/* The stack has found that packets arrived which it took for lost (time stamps, D-SACK, F-RTO). */
+static __always_inline void undone(struct sock *sk)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct verus *v = verus_of(sk);
+
+	if (!v || !v->window)
+		return;
+	verus_undone(v);
+	set_window(tp, verus_cwnd(v));
+}
+
+PACED(verus, undone)

@@ -112,7 +112,7 @@ PURE_CALL int verus_move(struct verus *v, int tolerable)
 	epochs = verus_epochs(v);
 	times = verus_long(v);
 	if (v->ceiling) {
-		calm = v->epoch_at - v->reduced;
+		calm = v->epoch_at > v->ceiling_at ? v->epoch_at - v->ceiling_at : 0;
 		calm = calm > VERUS_CEILING_CALM ? calm - VERUS_CEILING_CALM : 0;
 		v->ceiling += (ONE + calm * VERUS_CEILING_STEP * ONE / 1000000) * times / 256 / epochs;
 		if (window > v->ceiling)
@@ -198,6 +198,7 @@ PURE_CALL int verus_acked(struct verus *v, const struct verus_ack *a)
 		v->first += a->acked < 65535 ? a->acked : 65535;
 	label = verus_label_at(v, a->sent_at);
 	v->heard = a->now;
+	v->oldest = a->sent_at;
 	v->used = a->in_flight;
 	v->in_flight = a->in_flight > a->acked ? a->in_flight - a->acked : 0;
 	if (a->idle)
@@ -225,7 +226,8 @@ PURE_CALL int verus_acked(struct verus *v, const struct verus_ack *a)
 		if (v->d_est > delay)
 			v->d_est = delay;
 	} else if (rtt && !a->idle) {
-		profile_update(&v->profile, label, rtt, v->relearning ? 0 : 7);
+		profile_update(&v->profile, verus_passed(v, a->sent_at, label), rtt,
+			       v->relearning ? 0 : 7);
 	}
 	if (!v->cut_point || a->sent_at >= v->cut_point)
 		v->may_cut = 1;

@@ -59,7 +59,12 @@ PURE_CALL int verus_reduce(struct verus *v, __u64 now, __u32 label)
 		left = product;
 	if (left < ONE)
 		left = ONE;
+	v->before.window = v->window;
+	v->before.ceiling = v->ceiling;
+	v->before.ceiling_at = v->ceiling_at;
+	v->before.floor = v->floor;
 	v->ceiling = left;
+	v->ceiling_at = now;
 	if (v->floor > left)
 		v->floor = left;
 	if (v->floor < VERUS_MIN_FLOOR)
@@ -70,6 +75,25 @@ PURE_CALL int verus_reduce(struct verus *v, __u64 now, __u32 label)
 	v->d_est = verus_delay_of(v, v->window);
 	v->repairing = 1;
 	v->repair_point = now;
+	return 0;
+}
+
+/* The last reduction was for packets that have arrived after all. */
+PURE_CALL int verus_undone(struct verus *v)
+{
+	if (!v)
+		return 0;
+	v->repairing = 0;
+	if (!v->before.window)
+		return 0;
+	if (v->window < v->before.window)
+		v->window = v->before.window;
+	if (v->floor < v->before.floor)
+		v->floor = v->before.floor;
+	v->ceiling = v->before.ceiling;
+	v->ceiling_at = v->before.ceiling_at;
+	v->d_est = verus_delay_of(v, v->window);
+	v->before.window = 0;
 	return 0;
 }
 
@@ -85,8 +109,11 @@ PURE_CALL int verus_lost(struct verus *v, __u64 now, __u64 sent_at, __u32 lost)
 	overlooked = v->overlooked && !fresh;
 	queue = v->near.value >= v->drains.base / 4;
 	v->loss_rate = loss_rate_lost(v->loss_rate, lost, LOSS_RATE_SHORT);
-	if (fresh)
+	if (fresh) {
 		v->episode = now;
+		/* What turns out to be none is of this one. */
+		v->before.window = 0;
+	}
 	if (v->repairing || (!fresh && !overlooked))
 		return 0;
 	if ((v->reduced && sent_at < v->reduced) || verus_refilling(v, sent_at))
@@ -111,15 +138,20 @@ PURE_CALL int verus_lost(struct verus *v, __u64 now, __u64 sent_at, __u32 lost)
 	return 0;
 }
 
+/* What has timed out is the oldest packet. It leaves again, alone. */
 PURE void verus_timeout(struct verus *v, __u64 now)
 {
-	__u64 sent_at = v->heard;
+	__u64 sent_at = v->in_flight && v->oldest ? v->oldest : v->heard;
 
 	v->heard = now;
+	v->oldest = now;
+	v->before.window = 0;
 	if (!verus_refilling(v, sent_at))
 		verus_reduce(v, now, verus_label_at(v, sent_at));
 	if (v->slow_start)
 		verus_leave_slow_start(v, now);
+	v->used = 1;
+	verus_note(v, now);
 }
 
 /* What an RTT says of queue and drains. */

@@ -46,15 +46,24 @@ struct verus_max {
 	__u32 value;
 };
 
+/* What the last reduction changed: a loss that was none gives it back. */
+struct verus_before {
+	__u64 window; /* 0: there is nothing to give back */
+	__u64 ceiling, ceiling_at, floor;
+};
+
 struct verus {
 	__u64 window; /* W, 2^-20 packets; 0: not started */
 	__u64 ceiling; /* the same, after losses; 0: none */
+	__u64 ceiling_at; /* when the loss was noticed that it is of */
 	__u64 floor; /* the same */
+	struct verus_before before;
 	__u64 next_epoch, epoch_at, heard, refit_at;
 	__u64 repair_point, cut_point, hold, drained_at, reduced, by_chance, episode; /* 0: none */
 	__u64 contradicted; /* since; 0: not */
 	__u64 loss_rate; /* 2^-31 */
 	__u64 slot; /* of the newest label */
+	__u64 oldest; /* about when the oldest packet in flight left */
 	__u32 lasted; /* the last epoch */
 	__u32 d_est, d_min, d_max, rtt, newest; /* us; 0: none yet */
 	__u32 rate, newest_rate; /* packets per second, 2^-8 */
@@ -171,6 +180,20 @@ PURE __u32 verus_label_at(const struct verus *v, __u64 sent_at)
 	if (!label)
 		label = v->first < verus_packets(v) ? v->first : verus_packets(v);
 	return label ? label : 1;
+}
+
+/*
+ * The window to learn the delay of. One that rises passes by all windows between two labels: each has its part of
+ * the time.
+ */
+PURE __u32 verus_passed(const struct verus *v, __u64 sent_at, __u32 label)
+{
+	__u64 slot = sent_at >> VERUS_SLOT, within = sent_at & ((1U << VERUS_SLOT) - 1);
+	__u32 before = v->labels[(slot - 1) & (VERUS_LABELS - 1)];
+
+	if (slot > v->slot || v->slot - slot >= VERUS_LABELS - 1 || !before || before >= label)
+		return label;
+	return before + ((label - before) * within >> VERUS_SLOT);
 }
 
 PURE_CALL __u32 verus_delay_of(struct verus *v, __u64 window)

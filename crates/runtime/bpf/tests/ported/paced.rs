@@ -3,7 +3,9 @@
 //! acknowledgement, so that such a control is a controller here.
 use super::stack::micros;
 use alcc_cc::parts::window_used;
-use alcc_cc::{AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Path, Rto, Sent, Tag};
+use alcc_cc::{
+    AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Path, Rto, Sent, Spurious, Tag,
+};
 use alcc_units::{Bytes, Rate, Time};
 
 /// Packets of a window in units of 2^-20.
@@ -37,6 +39,8 @@ pub(crate) trait Control: Clone + Send + 'static {
     /// The last of them was sent at `sent_at`.
     fn lost(&mut self, now: u64, sent_at: u64, segments: u32);
     fn timeout(&mut self, now: u64);
+    /// The last losses, or the last timeout, were none.
+    fn undone(&mut self) {}
     /// Time passes: what the stack's own timers would call.
     fn timer(&mut self, _now: u64) {}
     fn next_timer(&self) -> Option<u64> {
@@ -132,6 +136,10 @@ impl<C: Control> Controller for Paced<C> {
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, _rto: &Rto) {
         self.control.timeout(clock(cx.now));
+    }
+
+    fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
+        self.control.undone();
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {

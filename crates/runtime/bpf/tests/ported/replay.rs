@@ -68,11 +68,21 @@ fn nanos(n: i64) -> Span {
     Span::from_nanos(n as u64)
 }
 
+/// What an acknowledgement of several packets tells of round trips.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum RoundTrips {
+    /// That of each packet, as the file does.
+    All,
+    /// That of the newest one, as the kernel does.
+    Newest,
+}
+
 /// A flow that is told it all.
 pub(crate) struct Replay {
     feed: Feed,
     start: Time,
     numbered: bool,
+    hears: RoundTrips,
     sent: Vec<Packet>,
     rtt: RttView,
     rate: Option<Rate>,
@@ -81,8 +91,9 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    pub(crate) fn new(cc: Box<dyn Controller>, case: &Case) -> Self {
+    pub(crate) fn new(cc: Box<dyn Controller>, case: &Case, hears: RoundTrips) -> Self {
         Self {
+            hears,
             feed: Feed::new(cc, case.start),
             start: case.start,
             numbered: case.numbered,
@@ -153,12 +164,16 @@ impl Replay {
     fn acknowledge(&mut self, values: &[i64]) {
         let by = values[3];
         let acked = self.packets(&values[5..]).into_iter();
-        let acked: Vec<Packet> = acked
+        let mut acked: Vec<Packet> = acked
             .map(|(packet, rtt)| Packet {
                 rtt: (rtt > 0).then(|| nanos(rtt)),
                 ..packet
             })
             .collect();
+        if self.hears == RoundTrips::Newest {
+            let sampled = acked.iter_mut().rev().filter(|p| p.rtt.is_some());
+            sampled.skip(1).for_each(|packet| packet.rtt = None);
+        }
         *self.feed.limited() = LimitedBy {
             window: by & 1 > 0,
             quota: by & 2 > 0,

@@ -3,7 +3,7 @@
 //! told the same: the file says all that an answer depends on.
 use super::beside::packets;
 use super::ours;
-use super::replay::{Case, Replay, cases};
+use super::replay::{Case, Replay, RoundTrips, cases};
 use alcc_cc::{Controller, Registry};
 use alcc_units::Bytes;
 
@@ -20,9 +20,12 @@ fn read() -> Vec<Case> {
 fn replay(
     case: &Case,
     controllers: Vec<Box<dyn Controller>>,
+    hear: RoundTrips,
     mut look: impl FnMut(usize, &[i64], &[Replay]),
 ) {
-    let told = controllers.into_iter().map(|cc| Replay::new(cc, case));
+    let told = controllers
+        .into_iter()
+        .map(|cc| Replay::new(cc, case, hear));
     let mut replays: Vec<Replay> = told.collect();
     let mut want: Option<&[i64]> = None;
     for (place, told) in case.told.iter().enumerate() {
@@ -48,7 +51,8 @@ fn reference(case: &Case) -> Box<dyn Controller> {
 fn the_file_says_all_that_an_answer_depends_on() {
     for (number, case) in read().iter().enumerate() {
         let what = &case.algorithm;
-        replay(case, vec![reference(case)], |place, want, replays| {
+        let one = vec![reference(case)];
+        replay(case, one, RoundTrips::All, |place, want, replays| {
             let found = replays[0].answer();
             assert_eq!(want, found, "case {number}, {what}, before event {place}");
         });
@@ -67,11 +71,20 @@ fn is_the_same_there(case: &Case) -> bool {
     })
 }
 
+/// Verus takes the longest round trip of an epoch, and of those of an acknowledgement the kernel tells the newest. Told
+/// them all, the form of `cc` has windows of another 29 % in case 12.
+fn heard(algorithm: &str) -> RoundTrips {
+    match algorithm {
+        "verus" => RoundTrips::Newest,
+        _ => RoundTrips::All,
+    }
+}
+
 /// How far the windows may be apart: packets; on the average, as a share.
 fn together(algorithm: &str, packets: f64, share: f64) -> bool {
     match algorithm {
         "copa" => packets <= 3.0,
-        "verus" => share <= 0.45,
+        "verus" => share <= 0.4,
         _ => packets <= 1.0,
     }
 }
@@ -92,7 +105,7 @@ fn what_runs_in_the_kernel_answers_nearly_the_same() {
             let (mut most, mut at) = (0.0, 0);
             let (mut shares, mut looked) = (0.0, 0.0);
             let both = vec![reference(case), registry.build(&ported).unwrap()];
-            replay(case, both, |place, _, replays| {
+            replay(case, both, heard(name), |place, _, replays| {
                 let [want, found] = [0, 1].map(|i| packets(replays[i].controller(), mss));
                 let apart = (want - found).abs();
                 shares += apart / want.max(1.0);

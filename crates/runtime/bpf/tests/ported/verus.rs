@@ -21,6 +21,8 @@ unsafe extern "C" {
     fn alcc_host_verus_lost(v: *mut State, now: u64, sent_at: u64, lost: u32);
     fn alcc_host_verus_acked(v: *mut State, ack: *const VerusAck);
     fn alcc_host_verus_timeout(v: *mut State, now: u64);
+    fn alcc_host_verus_undone(v: *mut State);
+    fn alcc_host_verus_points(v: *const State) -> u32;
     fn alcc_host_verus_window(v: *const State) -> u64;
     fn alcc_host_verus_cwnd(v: *const State) -> u64;
     fn alcc_host_verus_pacing_rate(v: *const State, mss: u32) -> u64;
@@ -72,6 +74,11 @@ impl Control for State {
         unsafe { alcc_host_verus_timeout(self, now) };
     }
 
+    fn undone(&mut self) {
+        // SAFETY: as above.
+        unsafe { alcc_host_verus_undone(self) };
+    }
+
     fn timer(&mut self, now: u64) {
         // SAFETY: as above.
         unsafe { alcc_host_verus_tick(self, now) };
@@ -93,15 +100,12 @@ impl Control for State {
     }
 }
 
-/// On the average the targets are within 12 %, and within 25 where the path changes. Drains and
-/// curves of the two come at moments of their own, and only the reference's window is tested: what
-/// is beyond it the curve does not know, which on a large path or after an outage is 40 %. Alone
-/// the two reach the same there.
+/// On the average the targets are within 10 %, and within 16 where the path changes. Drains and curves of the two come
+/// at moments of their own, and only the reference's window is tested.
 fn together(link: &Link, seen: &Seen) -> bool {
     let most = match link.name {
-        "12 and 4 Mbit/s in turns, 40 ms" => 0.25,
-        "100 Mbit/s, 100 ms" | "3 s without service" => 0.4,
-        _ => 0.12,
+        "12 and 4 Mbit/s in turns, 40 ms" => 0.16,
+        _ => 0.1,
     };
     seen.mean_share() <= most
 }
@@ -133,6 +137,106 @@ fn an_acknowledgement_of_all_in_flight_lets_slow_start_grow() {
     }
     let packets = state.cwnd() >> 20;
     assert!(packets >= 5_000, "{packets} after ten round trips");
+}
+
+/// A flow whose queue of 30 ms is as long as it gets: what is lost counts. And the time, us.
+fn at_its_longest_queue() -> (State, u64) {
+    let mut state = State::new();
+    let mut now = 0;
+    for round in 0..5 {
+        let rtt = if round < 4 { 50_000 } else { 80_000 };
+        now += u64::from(rtt);
+        let flight = (state.cwnd() >> 20) as u32;
+        state.acked(&Ack {
+            now,
+            sent_at: now - u64::from(rtt),
+            rtt,
+            segments: flight,
+            in_flight: flight,
+            used: true,
+            full: true,
+            idle: false,
+            rate: 0,
+        });
+    }
+    (state, now)
+}
+
+fn window(state: &State) -> u64 {
+    state.target().unwrap() >> 20
+}
+
+#[test]
+fn a_loss_that_was_none_is_undone_once() {
+    let (mut state, now) = at_its_longest_queue();
+    let was = window(&state);
+    state.lost(now, now - 1000, 1);
+    let reduced = window(&state);
+    // Seven tenths of a flight, which is half of a window that has just doubled.
+    assert!(reduced < was / 2, "{reduced} of {was}");
+    let mut timed_out = state.clone();
+    state.undone();
+    assert_eq!(window(&state), was);
+    state.lost(now + 200_000, now + 190_000, 1);
+    assert!(window(&state) < was, "the next loss counts");
+    // A timeout gives back what it has taken itself.
+    timed_out.timeout(now + 300_000);
+    let first = window(&timed_out);
+    timed_out.timeout(now + 900_000);
+    assert!(window(&timed_out) < first);
+    for _ in 0..2 {
+        timed_out.undone();
+        assert_eq!(window(&timed_out), first);
+    }
+}
+
+/// The reduction before it was for packets that were lost.
+#[test]
+fn a_loss_that_was_none_and_did_not_count_gives_nothing_back() {
+    let (mut state, now) = at_its_longest_queue();
+    state.lost(now, now - 1000, 1);
+    let reduced = window(&state);
+    // While the first one is repaired none counts.
+    state.lost(now + 10_000, now + 5000, 1);
+    state.undone();
+    assert_eq!(window(&state), reduced);
+}
+
+/// What leaves after a timeout leaves alone: another one says that of a packet, not of a window.
+#[test]
+fn a_second_timeout_is_of_the_packet_that_left_after_the_first() {
+    let (mut state, now) = at_its_longest_queue();
+    state.timeout(now + 300_000);
+    assert!(window(&state) > 10);
+    state.timeout(now + 900_000);
+    assert_eq!(window(&state), 1);
+}
+
+/// 12 packets come back in each 4 ms, and a label is for so long: of the labels alone, one window in 12 would be known.
+#[test]
+fn a_window_that_rises_learns_the_delay_of_each_window() {
+    let mut state = State::new();
+    for ms in 50..200_u64 {
+        for part in 0..3 {
+            let now = ms * 1000 + part * 333;
+            let flight = (state.cwnd() >> 20) as u32;
+            state.acked(&Ack {
+                now,
+                sent_at: now - 50_000,
+                rtt: 50_000,
+                segments: 1,
+                in_flight: flight,
+                used: true,
+                full: true,
+                idle: false,
+                rate: 0,
+            });
+        }
+    }
+    // SAFETY: as above.
+    let points = unsafe { alcc_host_verus_points(&raw const state) };
+    // 150 acknowledgements are of what left before a label was noted; the others pass by some 80 windows.
+    assert!(points >= 150 + 70, "{points} windows");
 }
 
 #[test]

@@ -167,6 +167,10 @@ impl Verus {
         if !self.settings.company {
             return loss.new_episode && self.repair.is_none();
         }
+        if loss.new_episode {
+            // What turns out to be none is of this one.
+            self.before_loss = None;
+        }
         let lost: f64 = loss.lost.iter().map(|p| p.len.packets(self.mss)).sum();
         let c = &mut self.company;
         c.loss_rate.lost(lost);

@@ -236,6 +236,7 @@ impl Controller for Verus {
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         self.in_flight = rto.in_flight;
         self.epochs.hear(cx.now);
+        self.before_loss = None;
         if !self.company.refilling(rto.oldest.pn) {
             self.reduce(cx, "timeout", &rto.oldest);
         }

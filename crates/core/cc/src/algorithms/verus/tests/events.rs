@@ -118,6 +118,23 @@ fn a_loss_that_was_none_leaves_no_ceiling() {
     }
 }
 
+/// A reduction before it was for packets that were lost.
+#[test]
+fn a_loss_that_was_none_and_did_not_count_gives_nothing_back() {
+    let mut bench = steady(Settings::TUNED, 50.0);
+    for _ in 0..51 {
+        bench.send_one();
+    }
+    bench.lose(50);
+    let reduced = bench.cc.window;
+    let left = bench.cc.ceiling.map(|ceiling| ceiling.window);
+    // While the first one is repaired none counts.
+    bench.lose(50);
+    bench.spurious();
+    assert_eq!(bench.cc.window, reduced);
+    assert_eq!(bench.cc.ceiling.map(|ceiling| ceiling.window), left);
+}
+
 #[test]
 fn an_idle_flow_wants_no_wake_up_and_winds_itself_up_again() {
     let mut bench = bench(Settings::TUNED);
