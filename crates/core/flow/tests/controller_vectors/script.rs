@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Flows whose path does what `scripts.txt` says, whatever the algorithm answers. A few events then reach what a
 //! link reaches late or never: a large window, a queue of others at the moment of a drain, so many losses and no more.
+//!
+//! This host decides what happens and what a controller hears of it, and the recorder writes that down. The tests of
+//! the kernel's forms have another one, `replay.rs`: it reads the written events, has no path, and repeats them to any
+//! controller.
 use super::START;
 use super::recorder::{Host, Recorder, lines};
 use alcc_cc::feed::Delivery;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tells a controller what `docs/controller-vectors.json` says that one was told. The page beside it
 //! has the format.
+//!
+//! The hosts that wrote the file, `script.rs` and `packets.rs` beside it, each have a path that decides what happens.
+//! This one has none: who was not there must reach the same answers from the written events alone, as in Java.
 use alcc_cc::feed::Delivery;
 use alcc_cc::{
     Acked, Controller, Feed, Kind, LimitedBy, Packet, Path, Rto, RttView, Sent, Source, Stamp, Tag,
