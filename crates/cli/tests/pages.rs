@@ -30,6 +30,7 @@ fn pages() -> Vec<PathBuf> {
         "CHANGELOG.md",
         "CONTRIBUTING.md",
         "SECURITY.md",
+        "CODE_OF_CONDUCT.md",
     ]
     .iter()
     .map(|name| root().join(name))
