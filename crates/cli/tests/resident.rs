@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The algorithms that live in the kernel, on connections of the machine's own kernel, over links
-//! that lose packets and that stand still: what the stack tells them of losses and timeouts.
+//! that lose packets, that stand still and that let packets overtake each other: what the stack tells them of losses,
+//! timeouts and losses that were none.
 #[path = "../../runtime/bpf/tests/support/mod.rs"]
 mod controls;
 #[path = "support/early.rs"]
@@ -10,10 +11,10 @@ mod starts;
 
 use alcc_bpf::{BpfError, RESIDENT, Resident};
 use alcc_emu::{EmuReport, Emulator, Namespace, PathSpec, Silent, Subnet};
-use alcc_link::{DirectionSpec, RateSpec};
+use alcc_link::{Changes, DirectionSpec, RateSpec, Step};
 use alcc_sys::{read, tcp_counters};
 use alcc_trace::Trace;
-use alcc_units::{Rate, Span};
+use alcc_units::{Rate, Span, Time};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{SndBuf, TcpCongestion};
 use starts::first_right;
@@ -39,12 +40,39 @@ fn path(rate: RateSpec, loss: f64) -> PathSpec {
     }
 }
 
+/// A route of 60 ms one way that is one of 10 ms every other half of a second: what is in flight then is overtaken.
+fn overtaken() -> PathSpec {
+    let mut path = path(RateSpec::Fixed(Rate::mbps(12)), 0.0);
+    path.down.delay = Span::from_millis(60);
+    path.down.changes = Changes {
+        steps: vec![Step {
+            at: Time::from_millis(500),
+            delay: Some(Span::from_millis(10)),
+            ..Step::default()
+        }],
+        repeat: Some(Span::from_secs(1)),
+        reorder: true,
+    };
+    path
+}
+
+/// How many losses the stack has found to be none, in the namespace of this thread.
+fn undone() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let [names, values] = [(); 2].map(|()| lines.next().unwrap().split_whitespace());
+    let of_undos = |name: &str| name.starts_with("TCP") && name.ends_with("Undo");
+    let undos = names.zip(values).filter(|(name, _)| of_undos(name));
+    undos.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
+}
+
 /// What a transfer showed.
 #[derive(Debug)]
 struct Seen {
     mbps: f64,
     retransmits: u64,
     timeouts: Option<u64>,
+    undone: u64,
     /// Smallest and largest window, and the largest threshold in the second half. Segments.
     least: u64,
     most: u64,
@@ -118,6 +146,7 @@ fn transfer(control: &str, path: PathSpec, seconds: u64) -> Seen {
         mbps: got as f64 * 8.0 / 1e6 / seconds as f64,
         retransmits: counters.retransmits,
         timeouts: counters.timeouts,
+        undone: outside.run(undone).unwrap(),
         least,
         most,
         ssthresh,
@@ -125,11 +154,12 @@ fn transfer(control: &str, path: PathSpec, seconds: u64) -> Seen {
     };
     let wait = seen.report.down.queue_delay_mean.unwrap_or_default();
     println!(
-        "{control}: {:.2} Mbit/s, {:.1} ms of queue, {} retransmits, {:?} timeouts, window {} to {}, threshold {}",
+        "{control}: {:.2} Mbit/s, {:.1} ms of queue, {} retransmits, {:?} timeouts, {} undone, window {} to {}, threshold {}",
         seen.mbps,
         wait.as_millis_f64(),
         seen.retransmits,
         seen.timeouts,
+        seen.undone,
         least,
         most,
         ssthresh
@@ -194,6 +224,10 @@ fn is_reached(resident: &Resident, trace: &Trace) {
         broken.least <= 4 && broken.most > 20,
         "{name}: after a timeout"
     );
+    if name == "verus" {
+        let seen = first_right(3, || transfer(control, overtaken(), 6), |s| s.mbps >= 6.0);
+        assert!(seen.undone > 0, "{name}: {seen:?}");
+    }
     if name == "westwood" {
         // What the empty path holds, as far as it was used: up to 40 packets. Deaf to the
         // stack's events it would be half of the window, 15 on the one link and 72 on the
