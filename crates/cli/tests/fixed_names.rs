@@ -232,7 +232,8 @@ experiments/mdi-rapid
 experiments/verus-fig1 experiments/verus-fig10-droptail experiments/verus-fig10a
 experiments/verus-fig10b experiments/verus-fig10c experiments/verus-fig11a experiments/verus-fig11b
 experiments/verus-fig12 experiments/verus-fig13 experiments/verus-fig13-queue
-experiments/share-host experiments/verus-fig15-change experiments/verus-fig3-turns
+experiments/share-crowds-budget experiments/share-crowds-others experiments/share-host experiments/share-neighbours experiments/share-rtts
+experiments/verus-fig15-change experiments/verus-fig3-turns
 experiments/hsdpa-table2-learned experiments/hsdpa-table2-quiet experiments/hsdpa-fig5-learned
 experiments/verus-fig14 experiments/verus-fig15 experiments/verus-fig2 experiments/verus-fig3
 experiments/verus-fig4a experiments/verus-fig4b experiments/verus-fig5 experiments/verus-fig7a

@@ -45,8 +45,8 @@ pub(crate) struct Args {
     /// What the horizontal axis shows: a field of a row [default: the last --vary]
     #[arg(long, value_name = "METRIC")]
     x: Option<String>,
-    /// What a figure shows: a field of a row, jain or jain_1s; may be repeated [default: throughput
-    /// and delay]
+    /// What a figure shows: a field of a row, share, jain, jain_1s, worst_share_10s or fair_after_s;
+    /// may be repeated [default: throughput and delay]
     #[arg(long, value_name = "METRIC")]
     y: Vec<String>,
     /// Where page, table and results are written

@@ -143,6 +143,8 @@ pub enum Form {
     Density,
     /// Outline through the quartiles of throughput and delay of the single seconds of all starts.
     Population,
+    /// No figure: only the tables of the expectations about each cell.
+    Cells,
 }
 
 impl Form {
@@ -214,7 +216,8 @@ pub enum ProfileForm {
 pub struct Expectation {
     /// The statement in words.
     pub says: String,
-    /// A field of a row, or `jain`, `jain_1s`; of a channel one of its own.
+    /// A field of a row, or one of [`crate::judge::OF_ALL_FLOWS`], or `share`; of a channel one of
+    /// its own.
     pub metric: String,
     /// Only in this phase of the scenario, written as in the key `phase`.
     #[serde(default)]
@@ -222,9 +225,15 @@ pub struct Expectation {
     /// The cells by axis and choice. The value is the mean over the axes that are not named.
     #[serde(default)]
     pub of: BTreeMap<String, String>,
+    /// Each of these cells must be within the bound, instead of their mean.
+    #[serde(default)]
+    pub each: bool,
     /// The cells that the value is divided by.
     #[serde(default)]
     pub over: Option<BTreeMap<String, String>>,
+    /// The bound holds for every start, not only for their median.
+    #[serde(default)]
+    pub every_start: bool,
     /// Number of the flow that counts, from 1. None: all flows, aggregated by `flows`.
     #[serde(default)]
     pub flow: Option<usize>,

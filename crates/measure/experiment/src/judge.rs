@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The values of cells, the expectations, and the verdict.
+use crate::bounds::{describe_bound, is_within};
 use crate::definition::{Aggregate, Definition, Expectation, Subject};
+use crate::each::Each;
 use crate::run::{Run, RunError};
 use alcc_lab::applications;
 use alcc_results::{PROFILE_FIGURES, Row, Spread};
@@ -64,11 +66,15 @@ pub struct Outcome {
     pub says: String,
     /// The published value.
     pub published: Option<f64>,
-    /// The measured value over the repetitions; `None` if a run failed.
+    /// The measured value over the repetitions; `None` if a run failed. About each cell: the medians
+    /// of the cells.
     pub ours: Option<Spread>,
+    /// About each cell: how many there are, and which are outside the bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub each: Option<Each>,
     /// The bound in words.
     pub bound: String,
-    /// Whether the median is within the bound.
+    /// Whether it is within the bound.
     pub holds: bool,
 }
 
@@ -93,6 +99,11 @@ pub struct Judgement {
     pub outcomes: Vec<Outcome>,
 }
 
+/// Metrics of a run that are no field of a row: of all its flows.
+pub const OF_ALL_FLOWS: [&str; 4] = ["jain", "jain_1s", "worst_share_10s", "fair_after_s"];
+/// A flow's part of the throughput of all flows of its run.
+const SHARE: &str = "share";
+
 /// Metrics that are available for a phase.
 pub const PHASE_METRICS: [&str; 2] = ["throughput_mbps", "jain"];
 
@@ -105,9 +116,16 @@ pub fn value(run: &Run, metric: &str, flow: Option<usize>, flows: Aggregate) -> 
     match metric {
         "jain" => return summary.jain,
         "jain_1s" => return summary.jain_1s,
+        "worst_share_10s" => return summary.worst_share_10s,
+        "fair_after_s" => return summary.fair_after_s,
         _ => {}
     }
-    let number = |row: &Row| row.numbers().get(metric).copied();
+    let all = || run.flows.iter().map(|row| row.throughput_mbps).sum();
+    let all: Option<f64> = (metric == SHARE).then(all).flatten();
+    let number = |row: &Row| match metric {
+        SHARE => Some(row.throughput_mbps? / all.filter(|all| *all > 0.0)?),
+        _ => row.numbers().get(metric).copied(),
+    };
     if let Some(flow) = flow {
         return number(run.flows.get(flow.checked_sub(1)?)?);
     }
@@ -168,7 +186,7 @@ pub fn metrics(subject: Subject) -> Vec<&'static str> {
         }
     }
     let of_flows = Row::MEASURED.iter().chain(Row::DISTRIBUTION).copied();
-    let of_flows = of_flows.chain(["power", "jain", "jain_1s"]);
+    let of_flows = of_flows.chain(["power", SHARE]).chain(OF_ALL_FLOWS);
     of_flows.chain(PROFILE_FIGURES.iter().copied()).collect()
 }
 
@@ -176,24 +194,21 @@ impl Definition {
     /// Compares each expectation with these runs.
     pub fn outcomes(&self, runs: &[Run]) -> Vec<Outcome> {
         let outcome = |e: &Expectation| {
-            let ours = self.spread_over_starts(e, runs);
-            let low = e.published.zip(e.within).map(|(p, w)| p - p.abs() * w);
-            let high = e.published.zip(e.within).map(|(p, w)| p + p.abs() * w);
-            let holds = ours.is_some_and(|ours| {
-                let value = ours.median;
-                let mut least = [low, e.at_least].into_iter().flatten();
-                let mut most = [high, e.at_most].into_iter().flatten();
-                let spanned = e
-                    .published
-                    .is_some_and(|p| (ours.min..=ours.max).contains(&p));
-                least.all(|bound| value >= bound)
-                    && most.all(|bound| value <= bound)
-                    && (spanned || !e.spans)
-            });
+            let (ours, each) = if e.each {
+                self.each(e, runs).unzip()
+            } else {
+                (self.spread_over_starts(e, &e.of, runs), None)
+            };
+            let holds = match (&each, &ours) {
+                (Some(each), _) => each.outside.is_empty(),
+                (None, Some(ours)) => is_within(e, ours),
+                (None, None) => false,
+            };
             Outcome {
                 says: e.says.clone(),
                 published: e.published,
                 ours,
+                each,
                 bound: describe_bound(e),
                 holds,
             }
@@ -201,13 +216,19 @@ impl Definition {
         self.expect.iter().map(outcome).collect()
     }
 
-    /// The value of an expectation over the repetitions; `None` if it is missing in a run.
-    fn spread_over_starts(&self, e: &Expectation, runs: &[Run]) -> Option<Spread> {
+    /// The value of an expectation over the repetitions, of the cells that `of` selects; `None` if
+    /// it is missing in a run.
+    pub(crate) fn spread_over_starts(
+        &self,
+        e: &Expectation,
+        of: &BTreeMap<String, String>,
+        runs: &[Run],
+    ) -> Option<Spread> {
         let over = e.over.as_ref();
         let mut values = Vec::new();
         let starts = runs.iter().map(|run| run.repetition).max()?;
         for repetition in 1..=starts {
-            let of = self.mean(e, &e.of, repetition, runs)?;
+            let of = self.mean(e, of, repetition, runs)?;
             let over = match over {
                 None => 1.0,
                 Some(over) => self.mean(e, over, repetition, runs)?,
@@ -285,10 +306,13 @@ impl Definition {
                 n => format!("all {n} expectations hold"),
             },
             (None, Some(outcome), Some(other)) if verdict == Verdict::DiffersExplained => {
-                format!("does not hold: {}{more}; {other} shows why", outcome.says)
+                format!(
+                    "does not hold: {}{more}; {other} shows why",
+                    statement(outcome)
+                )
             }
             (None, Some(outcome), _) => match outcome.ours {
-                Some(_) => format!("does not hold: {}{more}", outcome.says),
+                Some(_) => format!("does not hold: {}{more}", statement(outcome)),
                 None => format!("a run failed or has no such value: {}", outcome.says),
             },
         };
@@ -343,21 +367,21 @@ fn doubts(runs: &[Run]) -> Option<String> {
     })
 }
 
-fn describe_bound(e: &Expectation) -> String {
-    let mut parts = Vec::new();
-    if let Some(within) = e.within {
-        parts.push(format!("within {} % of it", number(100.0 * within)));
+/// The statement in words, and how many cells hold.
+fn statement(outcome: &Outcome) -> String {
+    match &outcome.each {
+        Some(each) => format!("{} ({})", outcome.says, each.count()),
+        None => outcome.says.clone(),
     }
-    if let Some(least) = e.at_least {
-        parts.push(format!("at least {}", number(least)));
-    }
-    if let Some(most) = e.at_most {
-        parts.push(format!("at most {}", number(most)));
-    }
-    if e.spans {
-        parts.push("between the smallest and the largest start".to_owned());
-    }
-    parts.join(", ")
+}
+
+/// What was measured: a median with its range, and how many cells hold.
+pub fn measured(outcome: &Outcome) -> Option<String> {
+    let ours = range(&outcome.ours?);
+    Some(match &outcome.each {
+        Some(each) => format!("{}; {ours}", each.count()),
+        None => ours,
+    })
 }
 
 /// A median with its range.
@@ -368,11 +392,16 @@ pub fn range(spread: &Spread) -> String {
 
 /// Formats a number with four digits.
 pub fn number(value: f64) -> String {
+    rounded(value, 6)
+}
+
+/// Formats a number with four digits, and at most so many decimals.
+pub(crate) fn rounded(value: f64, decimals: i32) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
     let digits = 3 - value.abs().log10().floor() as i32;
-    let text = format!("{value:.*}", digits.clamp(0, 6) as usize);
+    let text = format!("{value:.*}", digits.clamp(0, decimals) as usize);
     if text.contains('.') {
         match text.trim_end_matches('0').trim_end_matches('.') {
             "-0" => "0".to_owned(),
@@ -453,6 +482,17 @@ mod tests {
         let judged = d.judge("id", Mode::Simulated, Err(&missing), |_| true);
         assert_eq!(judged.verdict, Verdict::NotRun);
         assert!(judged.why.contains("--traces"), "{}", judged.why);
+    }
+
+    #[test]
+    fn a_share_is_of_what_all_flows_have() {
+        let mut one = run("copa", 1, &[6.0, 3.0, 1.0]);
+        let share = |one: &Run, flow| value(one, "share", flow, Aggregate::Min);
+        assert_eq!(share(&one, Some(2)), Some(0.3));
+        assert_eq!(share(&one, None), Some(0.1));
+        one.flows[0].throughput_mbps = None;
+        assert_eq!(share(&one, Some(2)), None);
+        assert_eq!(share(&run("copa", 1, &[0.0, 0.0]), Some(1)), None);
     }
 
     #[test]

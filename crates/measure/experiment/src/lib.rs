@@ -8,6 +8,7 @@
 //! | [`run`] | simulates what is not stored yet, and stores it |
 //! | [`seconds`] | what is kept of a flow's single seconds |
 //! | [`judge`] | the values of cells, the expectations, the verdict |
+//! | [`each`] | expectations about each cell, and their tables |
 //! | [`channel`] | figures of a trace alone |
 //! | [`picture`] | the figure as SVG |
 //! | [`profile_picture`] | learned delay profiles as SVG |
@@ -22,11 +23,13 @@
 
 pub mod applications;
 pub mod board;
+mod bounds;
 mod by_number;
 pub mod catalogue;
 pub mod channel;
 pub mod definition;
 mod distribution_picture;
+pub mod each;
 mod frame;
 pub mod judge;
 pub mod page;

@@ -3,10 +3,10 @@
 //! nothing and need no script.
 use crate::by_number::by_number;
 use crate::definition::{Aggregate, Definition};
-use crate::judge::{Judgement, Outcome, Verdict, number, range, value};
+use crate::judge::{Judgement, Outcome, Verdict, measured, number, value};
 use crate::plan::shell_word;
 use crate::run::Run;
-use crate::{picture, profile_picture, signs};
+use crate::{each, picture, profile_picture, signs};
 use alcc_results::Spread;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ impl std::fmt::Display for Took {
 }
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --good: #00805c; --bad: #b43c00; --paper: #fff; --edge: #0005; }
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --in: #00805c26; --good: #00805c; --bad: #b43c00; --paper: #fff; --edge: #0005; }
 body { background: var(--paper); color: #111; font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1rem; }
 @media (prefers-color-scheme: dark) { :root { --good: #00b383; --bad: #f0690f; --paper: #121212; --edge: #fff6; } body { color: #eee; } }
 table { border-collapse: collapse; width: 100%; }
@@ -75,13 +75,15 @@ figure { margin: 1rem 0; } svg { display: block; width: 100%; min-width: 44rem; 
 .differs-explained::before { content: '≈ '; color: var(--bad); } .not-run::before { content: '– '; }
 .reproduced, .differs, .differs-explained, .not-run, .short, .name { white-space: nowrap; }
 pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: auto; overflow-wrap: anywhere; padding: .5rem; white-space: pre-wrap; }
+.matrix { width: auto; } .matrix th { font-weight: 400; white-space: nowrap; }
+.matrix td { background: var(--in); text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; } .matrix td.out { background: rgb(200 70 0 / var(--far)); } .matrix small { display: block; opacity: .8; font-size: .7rem; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 1rem; }
 a { color: inherit; }
 :focus-visible { outline: 3px solid currentColor; outline-offset: -3px; }
 ";
 
 /// What may be wider than a phone: it scrolls by itself, with the keys too.
-fn wide(label: &str, content: &Markup) -> Markup {
+pub(crate) fn wide(label: &str, content: &Markup) -> Markup {
     html! { div.wide role="region" aria-label=(label) tabindex="0" { (content) } }
 }
 
@@ -197,6 +199,7 @@ pub fn experiment(shown: &ExperimentView<'_>, provenance: &Provenance) -> Result
         }
         (figures(definition, runs)?)
         (profiles(definition, runs)?)
+        (each::section(definition, runs))
         @if !judged.outcomes.is_empty() {
             h2 { "Expected and measured" }
             div.stacked { (wide("Expected and measured", &outcomes(&judged.outcomes))) }
@@ -286,7 +289,9 @@ fn all_cells(definition: &Definition, runs: &[Run], id: &str, provenance: &Prove
         @if !runs.is_empty() {
             h2 { "All cells" }
             p { (starts(definition.starts)) ", mean over the flows. " "Every flow of every run: " a href={ (id) ".csv" } { "CSV" } ", " a href={ (id) ".parquet" } { "Parquet" } "." }
-            (wide("All cells", &cells(definition, runs)))
+            @if runs.len() > MANY_RUNS {
+                details { summary { "Show the table" } (wide("All cells", &cells(definition, runs))) }
+            } @else { (wide("All cells", &cells(definition, runs))) }
             @if runs[0].command.starts_with("alcc ") {
                 h2 { "The first run as a command" }
                 (command("The first run as a command", &format!("{there}{}", runs[0].command)))
@@ -309,9 +314,14 @@ fn outcomes(outcomes: &[Outcome]) -> Markup {
             tbody {
                 @for outcome in outcomes {
                     tr {
-                        td { (outcome.says) }
+                        td {
+                            (outcome.says)
+                            @if let Some(each) = outcome.each.as_ref().filter(|each| !each.outside.is_empty()) {
+                                br; "Farthest outside: " (each.farthest())
+                            }
+                        }
                         td.n data-is="Published" { (optional(outcome.published)) }
-                        td.n data-is="Here" { (outcome.ours.as_ref().map_or_else(|| "–".to_owned(), range)) }
+                        td.n data-is="Here" { (measured(outcome).unwrap_or_else(|| "–".to_owned())) }
                         td data-is="Bound" { (outcome.bound) }
                         td data-is="Holds" { @if outcome.holds { "yes" } @else { "no" } }
                     }
@@ -320,6 +330,9 @@ fn outcomes(outcomes: &[Outcome]) -> Markup {
         }
     }
 }
+
+/// A table of the cells of more runs is folded.
+const MANY_RUNS: usize = 400;
 
 /// Metrics of the table besides those of the report.
 const COLUMNS: [&str; 6] = [

@@ -144,6 +144,7 @@ pub(crate) fn pictures(definition: &Definition, runs: &[Run]) -> Result<Vec<Pict
                 Form::Density => all.extend(densities(definition, runs, metric)?),
                 Form::Distribution => all.extend(curves(definition, runs, metric)?),
                 Form::Boxes => all.extend(boxes(definition, runs, metric)?),
+                Form::Cells => {}
                 Form::Median | Form::Population => {
                     all.extend(medians(definition, runs, metric, report.x.as_deref())?);
                 }
@@ -276,6 +277,7 @@ const TITLES: &[(&str, &str)] = &[
         "error_linear_20ms",
         "linear error in 20 ms, share of the variation",
     ),
+    ("fair_after_s", "time to 80 % of an equal share, s"),
     ("fct_ms", "completion time, ms"),
     ("jain", "Jain's index"),
     ("jain_1s", "Jain's index of single seconds"),
@@ -284,8 +286,10 @@ const TITLES: &[(&str, &str)] = &[
     ("rtx_per_episode", "sent again per episode, segments"),
     ("tcp_cwnd_median", "TCP's median window, segments"),
     ("tcp_cwnd_range", "TCP's window, p95 divided by p5"),
+    ("share", "share of all flows' throughput"),
     ("timeouts", "timeouts, count"),
     ("utilization", "utilization, share of the link"),
+    ("worst_share_10s", "least of 10 s, times an equal share"),
 ];
 
 /// The name of a field as the title of an axis: its words, and its unit.

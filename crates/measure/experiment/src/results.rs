@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stored results of experiments with the checksums of their inputs, and the page of them.
-use crate::judge::{Judgement, Mode, Outcome, Verdict, number, range};
+use crate::judge::{Judgement, Mode, Outcome, Verdict, measured, number};
 use crate::page::Took;
 use crate::stored::{self, Stored};
 use serde::{Deserialize, Serialize};
@@ -196,7 +196,7 @@ impl Results {
             );
         }
         text += "\n## What does not hold\n\n";
-        text += "Median of the starts, and their range.\n\n";
+        text += "Median of the starts, and their range. Where each cell is judged, it is that of the cells, and the three are\nnamed that are farthest outside.\n\n";
         text += "| experiment | statement | published | here | bound |\n|---|---|---|---|---|\n";
         for Entry { judged, .. } in &self.experiments {
             // Real programs do not show everything: what they do not show is not judged.
@@ -220,12 +220,12 @@ impl Results {
 }
 
 fn line(id: &str, outcome: &Outcome) -> String {
-    let ours = outcome
-        .ours
-        .as_ref()
-        .map_or_else(|| "none".to_owned(), range);
+    let mut ours = measured(outcome).unwrap_or_else(|| "none".to_owned());
+    if let Some(each) = &outcome.each {
+        ours += &format!("; {}", each.farthest());
+    }
     let published = outcome.published.map_or_else(String::new, number);
-    let (says, bound) = (cell(&outcome.says), &outcome.bound);
+    let (says, ours, bound) = (cell(&outcome.says), cell(&ours), &outcome.bound);
     format!("| {id} | {says} | {published} | {ours} | {bound} |")
 }
 
@@ -242,6 +242,7 @@ mod tests {
             says: says.to_owned(),
             published: None,
             ours,
+            each: None,
             bound: String::new(),
             holds: false,
         };

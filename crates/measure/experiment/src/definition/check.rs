@@ -76,6 +76,10 @@ impl Definition {
                 return Err(("x", why.to_owned()));
             }
         }
+        if report.form.contains(&Form::Cells) && !self.expect.iter().any(|e| e.each) {
+            let why = "form: cells: of which expectation? say each = true there";
+            return Err(("form", why.to_owned()));
+        }
         let standard = [THROUGHPUT.to_owned()];
         let drawn: Vec<&str> = match report.y.as_slice() {
             [] => &standard,

@@ -345,6 +345,11 @@ at-least = 1.0
             ),
             (
                 "[[expect]]",
+                "[report]\nform = \"cells\"\n[[expect]]",
+                "e.toml:11: report: form: cells: of which expectation? say each = true there",
+            ),
+            (
+                "[[expect]]",
                 "[report]\nform = \"series\"\ny = [\"queue_delay_mean_ms\"]\n[[expect]]",
                 "e.toml:12: report: no metric of single seconds 'queue_delay_mean_ms'",
             ),
