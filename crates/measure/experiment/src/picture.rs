@@ -289,7 +289,7 @@ const TITLES: &[(&str, &str)] = &[
     ("share", "share of all flows' throughput"),
     ("timeouts", "timeouts, count"),
     ("utilization", "utilization, share of the link"),
-    ("worst_share_10s", "least of 10 s, times an equal share"),
+    ("worst_share_10s", "least share over 10 s, 1 is equal"),
 ];
 
 /// The name of a field as the title of an axis: its words, and its unit.

@@ -196,7 +196,12 @@ impl Results {
             );
         }
         text += "\n## What does not hold\n\n";
-        text += "Median of the starts, and their range. Where each cell is judged, it is that of the cells, and the three are\nnamed that are farthest outside.\n\n";
+        text += "Median of the starts, and their range.";
+        let mut outcomes = self.experiments.iter().flat_map(|e| &e.judged.outcomes);
+        if outcomes.any(|outcome| outcome.each.is_some()) {
+            text += " Where each cell is judged, it is that of the cells, and the three are\nnamed that are farthest outside.";
+        }
+        text += "\n\n";
         text += "| experiment | statement | published | here | bound |\n|---|---|---|---|---|\n";
         for Entry { judged, .. } in &self.experiments {
             // Real programs do not show everything: what they do not show is not judged.
