@@ -6,7 +6,10 @@ import static org.junit.Assert.assertTrue;
 
 import org.junit.Test;
 
-/** How a competition goes on that no loss ends; how it begins is among the controller vectors. The budget is 40 ms, the smallest round trip too. */
+/**
+ * How a competition goes on that no loss ends. How one begins is among the controller vectors. The budget is 40 ms, the
+ * smallest round trip too.
+ */
 public class CompetitionTest {
     private static final long MS = 1_000_000;
 
