@@ -174,7 +174,7 @@ pub(crate) fn scratch_folder() -> Result<TempDir, LabError> {
         above.display()
     );
     // What is said of a folder that is not there has the words that help: see `reason`.
-    let folder = std::fs::metadata(&above)
+    let folder = fs::metadata(&above)
         .and_then(|_| tempfile::Builder::new().prefix("alcc-").tempdir_in(&above));
     folder.map_err(LabError::os(attempt))
 }
