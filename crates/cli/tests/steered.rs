@@ -25,7 +25,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::World;
-use wait::{listens, wait_for};
+use wait::{listens, serves, wait_for};
 
 /// 12 Mbit/s, 40 ms, a queue of 100 packets.
 fn lossy(data: f64, acks: f64) -> alcc_emu::PathSpec {
@@ -102,12 +102,7 @@ fn the_kernel_keeps_the_limit_through_losses() {
     let server = world.serve(Some(&["--cc", "copa"]));
     std::thread::scope(|threads| {
         let download = threads.spawn(|| world.fetch("http://$S:8080/f"));
-        let run = server.pid().to_string();
-        wait_for("the download", || {
-            let top = alcc(&format!("top --once --json --run {run}")).stdout;
-            let top: serde_json::Value = serde_json::from_slice(&top).unwrap_or_default();
-            top["connections"][0]["enforcement"] == "bpf"
-        });
+        wait_for("the download", || serves(server.pid(), 8080));
         assert!(alcc("bpf unload").status.success());
         assert_eq!(download.join().unwrap(), sum);
     });
@@ -203,15 +198,12 @@ fn through_the_door_of_a_container() {
     {
         let _within = Within::new(cgroup);
         // What is loaded cannot be seen from here, but through the door.
-        let hidden = nix::mount::MsFlags::empty();
-        let (none, kind) = (None::<&str>, Some("tmpfs"));
-        nix::mount::mount(Some("none"), "/run/alcc", kind, hidden, none).unwrap();
+        let _hidden = controls::Hidden::new();
         let server = world.serve(Some(&["--cc", "copa", "--enforce", "bpf"]));
         assert_eq!(world.fetch("http://$S:8080/f"), sum);
         let (report, said) = server.stop();
         assert!(said.contains("bpf / bpf"), "{said}");
         assert_eq!(report["failures"], 0, "{said}");
-        nix::mount::umount("/run/alcc").unwrap();
     }
     let unloaded = alcc("bpf unload");
     assert!(unloaded.status.success(), "{unloaded:?}");

@@ -15,13 +15,22 @@ pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 /// Somebody listens at this port in the network namespace of that process. Seen in the kernel's
 /// table: a server that takes one connection only would take a connection that tries.
 pub(crate) fn listens(pid: u32, port: u16) -> bool {
-    let (port, listening) = (format!(":{port:04X}"), "0A");
+    has_state(pid, port, "0A")
+}
+
+/// Somebody is connected there.
+pub(crate) fn serves(pid: u32, port: u16) -> bool {
+    has_state(pid, port, "01")
+}
+
+fn has_state(pid: u32, port: u16, state: &str) -> bool {
+    let port = format!(":{port:04X}");
     ["tcp", "tcp6"].iter().any(|table| {
         let table = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
         table.lines().any(|line| {
             let mut words = line.split_whitespace().skip(1);
             let local = words.next().unwrap_or_default();
-            local.ends_with(&port) && words.nth(1) == Some(listening)
+            local.ends_with(&port) && words.nth(1) == Some(state)
         })
     })
 }

@@ -9,7 +9,6 @@ mod support;
 use alcc_bpf::{BpfError, RESIDENT, Selection, WINDOW, attach, detach, load, unload};
 use alcc_sys::Steered;
 use nix::libc;
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::socket::{Backlog, SockaddrStorage, bind, connect, listen};
 use sockets::{Loaded, Pair, Sender, at_port, choose, control_of, steer_it};
 use std::collections::BTreeSet;
@@ -26,23 +25,16 @@ fn a_name_that_another_has_is_left_to_it() {
     let Some(_loaded) = Loaded::new() else {
         return;
     };
-    let none: Option<&str> = None;
-    // Another folder hides what is loaded, as another machine's container would.
-    mount(
-        Some("none"),
-        "/run/alcc",
-        Some("tmpfs"),
-        MsFlags::empty(),
-        none,
-    )
-    .unwrap();
-    let refused = load();
-    assert!(
-        matches!(refused, Err(BpfError::NameTaken { control: COPA })),
-        "{refused:?}"
-    );
-    assert_eq!(alcc_bpf::loaded().len(), 0);
-    umount2("/run/alcc", MntFlags::MNT_DETACH).unwrap();
+    {
+        // Another folder hides what is loaded, as another machine's container would.
+        let _hidden = support::Hidden::new();
+        let refused = load();
+        assert!(
+            matches!(refused, Err(BpfError::NameTaken { control: COPA })),
+            "{refused:?}"
+        );
+        assert_eq!(alcc_bpf::loaded().len(), 0);
+    }
     let mut pair = Pair::new("127.0.0.1:0");
     choose(&pair.server, COPA).unwrap();
     pair.carries(100_000);

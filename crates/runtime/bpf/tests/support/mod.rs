@@ -101,3 +101,24 @@ pub(crate) fn controls_alone() -> Alone {
     }
     Alone { _lock: lock }
 }
+
+/// As long as it lasts, this thread and what it starts see nothing that is loaded. It must go before
+/// [`Alone`], also in a test that fails: who sees nothing unloads nothing.
+#[allow(dead_code, reason = "not every test hides it")]
+pub(crate) struct Hidden(());
+
+#[allow(dead_code, reason = "not every test hides it")]
+impl Hidden {
+    pub(crate) fn new() -> Self {
+        use nix::mount::{MsFlags, mount};
+        let (none, kind) = (None::<&str>, Some("tmpfs"));
+        mount(Some("none"), "/run/alcc", kind, MsFlags::empty(), none).unwrap();
+        Self(())
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2("/run/alcc", nix::mount::MntFlags::MNT_DETACH);
+    }
+}
