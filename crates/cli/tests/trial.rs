@@ -16,7 +16,7 @@ use starts::first_answer;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 const ALCC: &str = env!("CARGO_BIN_EXE_alcc");
 /// A path of 20 ms each way is another one with more.
@@ -493,6 +493,16 @@ fn five_hundred_transfers_find_a_fifth_and_do_not_find_nothing() {
     assert!(found >= 95, "{found} of 100");
 }
 
+/// A program that ends with its test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 /// Two trials of one port would undo each other's choice. Whoever kills one ends its choice.
 #[test]
 fn one_trial_at_a_time_of_a_port_that_runs_and_a_killed_one_is_no_harm() {
@@ -521,7 +531,7 @@ fn one_trial_at_a_time_of_a_port_that_runs_and_a_killed_one_is_no_harm() {
         let mut line = String::new();
         let mut said = BufReader::new(trial.stderr.take().unwrap());
         said.read_line(&mut line).unwrap();
-        (trial, line)
+        (Running(trial), line)
     };
     let control = || {
         let client = std::net::TcpStream::connect(address).unwrap();
@@ -531,30 +541,27 @@ fn one_trial_at_a_time_of_a_port_that_runs_and_a_killed_one_is_no_harm() {
         drop(client);
         name.unwrap().to_string_lossy().into_owned()
     };
-    let (mut first, line) = begin(address.port());
+    let (first, line) = begin(address.port());
     assert!(line.contains("connections from now on count"), "{line}");
     assert!(control().starts_with("alcc_vegas"));
     let (mut second, line) = begin(address.port());
-    assert_eq!(second.wait().unwrap().code(), Some(2));
+    assert_eq!(second.0.wait().unwrap().code(), Some(2));
     assert!(
         line.contains("another one of these connections is running"),
         "{line}"
     );
     // Another port is another trial.
-    let (mut other, line) = begin(1);
+    let (other, line) = begin(1);
     assert!(line.contains("connections from now on count"), "{line}");
-    first.kill().unwrap();
-    first.wait().unwrap();
-    other.kill().unwrap();
-    other.wait().unwrap();
+    drop(first);
+    drop(other);
     assert!(
         !control().starts_with("alcc_"),
         "new connections are left alone"
     );
-    let (mut third, line) = begin(address.port());
+    let (third, line) = begin(address.port());
     assert!(line.contains("connections from now on count"), "{line}");
-    third.kill().unwrap();
-    third.wait().unwrap();
+    drop(third);
     let unload = Command::new(ALCC).args(["bpf", "unload"]).status().unwrap();
     assert!(unload.success());
 }
