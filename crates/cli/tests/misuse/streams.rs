@@ -3,7 +3,7 @@
 //! gone.
 use super::ALCC;
 use super::port::free_port;
-use super::wait::wait_for;
+use super::wait::{listens, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
@@ -368,17 +368,6 @@ fn awaits_sigterm(pid: u32) -> bool {
     blocked & (1 << (Signal::SIGTERM as i32 - 1)) != 0
 }
 
-fn listens(port: u16) -> bool {
-    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-    let table6 = fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
-    let hex = format!(":{port:04X}");
-    let mut lines = table.lines().chain(table6.lines());
-    lines.any(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        words.next().is_some_and(|local| local.ends_with(&hex)) && words.nth(1) == Some("0A")
-    })
-}
-
 fn terminate(child: &Child) {
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
 }
@@ -401,7 +390,7 @@ fn check(case: &Case, streams: [Stream; 2], runtime: &Path, run: &str) -> Option
     let mut other = None;
     if case.with == With::Receiver {
         other = Some(plain(&["recv", "--bind", "127.0.0.1"]));
-        wait_for("alcc recv", || listens(port));
+        wait_for("alcc recv", || listens(std::process::id(), port));
     }
     let mut command = with_streams(&arguments, streams);
     command.env("XDG_RUNTIME_DIR", runtime);
@@ -416,7 +405,7 @@ fn check(case: &Case, streams: [Stream; 2], runtime: &Path, run: &str) -> Option
             terminate(&child);
         }
         With::Sender => {
-            wait_for("alcc recv", || listens(port));
+            wait_for("alcc recv", || listens(std::process::id(), port));
             other = Some(plain(&["send", "--size", "10k", "127.0.0.1"]));
         }
         _ => {}
