@@ -72,7 +72,7 @@ fn is_the_same_there(case: &Case) -> bool {
 }
 
 /// Verus takes the longest round trip of an epoch, and of those of an acknowledgement the kernel tells the newest. Told
-/// them all, the form of `cc` has windows of another 29 % in case 12.
+/// them all, the form of `cc` is 40 % off in case 12, and not 11.
 fn heard(algorithm: &str) -> RoundTrips {
     match algorithm {
         "verus" => RoundTrips::Newest,
