@@ -94,7 +94,7 @@ fn text(registry: &Registry) -> String {
     let mut lists = Lists::default();
     lists.heading("Algorithms (--cc NAME:option=value,...)");
     for a in registry.iter() {
-        lists.entry(8, a.name, a.summary);
+        lists.entry(11, a.name, a.summary);
         if !a.profiles.is_empty() {
             lists.detail(format_args!("profile={}", a.profiles.join("|")));
         }
