@@ -97,8 +97,8 @@ impl Board {
              Simulated by {} on {}, {} starts of each cell: another seed, other phases of the flows,\n\
              and on a recorded trace another begin. `/over=cubic` is above a simulated TCP with Cubic, as `alcc run` does\n\
              it. Everything else sends by itself. What is run stands in `crates/measure/experiment/board`.\n\n\
-             More crowds, round trips and buffers than here are run for four of them, by the command\n\
-             `alcc reproduce share-crowds-budget share-crowds-others share-rtts share-neighbours --traces DIR` ([results](results.md)).\n\n\
+             For Budget, Verus and Copa, [more crowds, round trips and buffers](reproducing.md#the-experiments) than here are run\n\
+             by `alcc reproduce share-crowds-budget share-crowds-others share-rtts share-neighbours --traces DIR`.\n\n\
              **The default that follows: `{default}`.** Where `alcc run` takes another one,\n\
              [decision 0231](decisions/0231-the-board-names-the-default.md) says why.\n\n",
             self.by, self.on, self.starts
