@@ -89,7 +89,7 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// Published value of the first outcome that does not hold, or else of the first outcome.
     pub published: Option<f64>,
-    /// Our median of the same outcome.
+    /// This program's median of the same outcome.
     pub ours: Option<f64>,
     /// The bound of the same outcome.
     pub bound: String,

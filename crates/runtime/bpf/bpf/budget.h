@@ -180,7 +180,7 @@ PURE void budget_drain_ends(struct budget *b, __u64 now)
 		b->drains.unsure = 1;
 }
 
-/* Takes the RTT in. True if the packet had waited behind none of ours. */
+/* Takes the RTT in. True if the packet had waited behind no other of this flow. */
 PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 {
 	int starved = 0;

@@ -33,7 +33,7 @@ struct service {
 	__u32 high; /* 95 % of the samples of the last second are not above it */
 	__u32 mean; /* the larger of the long mean and that over a round trip */
 	__u32 delivered; /* in total */
-	__u32 starved; /* in this bucket the queue held nothing of ours */
+	__u32 starved; /* in this bucket the queue held no packet of this flow */
 	__u32 total[SERVICE_RING]; /* delivered when each bucket was over */
 	__u32 samples[SERVICE_SAMPLE_RING]; /* the rate then */
 };
@@ -154,7 +154,7 @@ PURE void service_pass(struct service *s, __u64 now)
 	s->at = now;
 }
 
-/* `packets` were acknowledged, the last after `rtt`; `starved`: behind none of ours. */
+/* `packets` were acknowledged, the last after `rtt`; `starved`: behind no packet of this flow. */
 PURE void service_delivered(struct service *s, __u64 now, __u32 packets, __u32 base, __u32 rtt,
 			    int starved)
 {

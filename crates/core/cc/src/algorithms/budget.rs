@@ -9,8 +9,8 @@
 //! hardly vary; and two packets.
 //!
 //! Four things make these rates sound. **Starvation:** a packet that waited no longer than the ACK
-//! gap before it had none of ours before it; the path could have delivered more, so such samples
-//! count for more. **Outages:** silence does not age what is remembered. **Pacing:** sending is
+//! gap before it had no other of this flow before it; the path could have delivered more, so such
+//! samples count for more. **Outages:** silence does not age what is remembered. **Pacing:** sending is
 //! spread over the smallest RTT of the last second, so that bunches of ACKs are the path's own and
 //! not those of our sending (without it, flows that share a path read their bunches as a fast path
 //! and fill any buffer). **Drains:** unless the path was seen empty lately, the window goes below

@@ -49,13 +49,13 @@ A scheme *holds* in a situation if its medians over the starts do this:
 - one flow, on a channel or a path, or live: at least the utilization of plain `bbr` less one point, with no more mean
   queueing;
 - flows of one kind: Jain's index of single seconds is 0.90 or more, and no flow has less than a third of its share over
-  10 s, both from 10 s on;
+  10 s. Both count from 10 s on;
 - beside Cubic or BBR: 25 to 75 % of what both have.
 
 The default of `alcc run` is the contender over Cubic with the largest score. The score is the mean of the parts of the
 situations held, each column of the table below counting the same; mixes of round trips are crowds. Of equal ones, it is
-the one with the least mean queueing over the channels. The bounds were written before the first figures were there, the
-columns before the figures of this page and before any live one (decision 0231).
+the one with the least mean queueing over the channels. The bounds are older than the first figures. The columns are
+older than the figures of this page and any live one (decision 0231).
 ";
 
 const FRONT: &str = "\
@@ -70,7 +70,7 @@ rule holds. This part takes half an hour of a quiet machine, so a board without 
 than the rest.
 
 ```
-alcc compare --emu --traces DIR --schemes bbr,alcc-verus,alcc-copa,alcc-budget,alcc-sprout --runs 3 --duration 20s
+alcc compare --emu --traces DIR --schemes bbr,alcc-verus,alcc-copa,alcc-budget,alcc-sprout --runs 3 --duration 60s
 ```
 ";
 
@@ -168,8 +168,8 @@ impl Board {
             Kind::Live => return,
             Kind::Neighbours => (
                 "Beside Cubic and BBR (20 Mbit/s, 40 ms, 40 s)",
-                "A cell is the part of what both have in per cent, with the smallest and largest of the starts, and the mean\n\
-                 queueing of both in ms.",
+                "A cell is the part of what both have in per cent, with the smallest and largest of the starts. The mean queueing\n\
+                 of both in ms follows.",
             ),
         };
         let _ = write!(text, "\n## {title}\n\n");
@@ -275,9 +275,15 @@ impl Board {
 }
 
 const SHARED: &str = "\
-A name says what is otherwise. A cell is Jain's index of single seconds (smallest to largest of the starts), the worst
-share over 10 s, how long the slowest took to 80 % of an equal share (its whole stay if it never had it), and the
-utilization in per cent and the mean queueing in ms of all.";
+A name says what is otherwise. A cell has five figures:
+
+- Jain's index of single seconds (smallest to largest of the starts);
+- the worst share over 10 s;
+- how long the slowest flow took to 80 % of an equal share, or its whole stay if it never had it;
+- the utilization of all in per cent;
+- the mean queueing of all in ms.
+
+Each is the median of the starts.";
 
 /// The figures of a cell as its table has them.
 fn figures(cell: &Cell) -> String {

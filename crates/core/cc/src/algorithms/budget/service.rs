@@ -12,7 +12,7 @@ const LEAST: u64 = 50;
 /// Samples of which the quantile is taken: a second of them.
 const SAMPLES: usize = 100;
 const QUANTILE: f64 = 0.95;
-/// What a sample is worth during which the queue held nothing of ours: the path could have
+/// What a sample is worth during which the queue held no packet of this flow: the path could have
 /// delivered more than there was.
 const STARVED: f32 = 1.3;
 /// A silence counts as no more than so many smallest RTTs.
@@ -60,7 +60,7 @@ impl Service {
     }
 
     /// `packets` were acknowledged at `now`, the last of them after `rtt`; `starved`: the first had
-    /// waited behind none of ours.
+    /// waited behind no other of this flow.
     pub(super) fn delivered(
         &mut self,
         now: Time,
