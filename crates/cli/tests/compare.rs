@@ -303,7 +303,7 @@ fn wrong_arguments_are_one_line_and_status_2() {
         ("synth:lte", "--duration 0s", "--duration"),
         ("synth:nowhere", "", "no scenario has that name"),
         ("/no/such/trace", "", "/no/such/trace"),
-        (empty, "", "look for trace files"),
+        (empty, "", "there is no file in it"),
         ("synth:lte synth:lte", "", "two of that name"),
     ] {
         let out = folder.path().join("out");
