@@ -417,6 +417,6 @@ mod tests {
         let own = Enforcement::choose(Deployment::Own, "gate")
             .unwrap_err()
             .to_string();
-        assert!(own.contains("queue of ours"), "{own}");
+        assert!(own.contains("queue of the library"), "{own}");
     }
 }

@@ -16,20 +16,26 @@ public class CompetitionTest {
     private final Competition competition = new Competition();
     private long now;
 
-    /** A drain three seconds after the last one, which delivered {@code rate} packets a second, leaves {@code left}. */
+    /** Three seconds after the last drain, with {@code rate} packets a second, one leaves {@code left} ms. */
     private void drain(double rate, long left) {
         now += 3000 * MS;
         competition.delivered(rate * 3);
-        competition.drained(now, DrainsTest.ended(left == 0 ? 100 : left, left), 40 * MS, false, 10);
+        competition.drained(now, ended(left == 0 ? 100 : left, left), 40 * MS, false, 10);
     }
 
-    private void fourDrains(long left) {
-        competition.start(0);
-        drain(2000, left);
-        drain(1000, left);
-        drain(500, left);
-        assertEquals(0, competition.window(), 0);
-        drain(200, left);
+    /** The smallest round trip is 40 ms. Before the drain {@code before} ms stood, {@code left} ms stayed. */
+    private static Drains ended(long before, long left) {
+        Drains drains = new Drains();
+        drains.start(0);
+        drains.doubt();
+        drains.sample(0, 40 * MS, 0, 0, 0);
+        for (long ms = 1100; ms <= 3000; ms += 100) {
+            drains.sample(ms * MS, (40 + before) * MS, 0, 0, 0);
+            drains.step(ms * MS, 0, true, 1);
+        }
+        drains.sample(3500 * MS, (40 + left) * MS, 0, 0, 0);
+        assertEquals(Drains.ENDS, drains.step(3500 * MS, 3100 * MS, true, 1));
+        return drains;
     }
 
     /**
@@ -38,7 +44,11 @@ public class CompetitionTest {
      */
     @Test
     public void withoutACutItGrowsWithTheRootOfTheTime() {
-        fourDrains(61);
+        competition.start(0);
+        for (double rate : new double[] {2000, 1000, 500, 200}) {
+            assertEquals(0, competition.window(), 0);
+            drain(rate, 61);
+        }
         double began = competition.window();
         double rate = 200;
         double seconds = 0;
