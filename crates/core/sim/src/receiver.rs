@@ -108,7 +108,8 @@ impl Receiver {
         self.flow.on_mark(Bytes::new(data.len));
     }
 
-    /// Data arrives. Then an acknowledgement may be due. `written_at` knows when the application wrote what is at a position.
+    /// Data arrives. Then an acknowledgement may be due. `written_at` knows when the application wrote
+    /// what is at a position.
     pub(crate) fn on_data(
         &mut self,
         now: Time,

@@ -16,6 +16,9 @@ const NAMED: usize = 3;
 /// Opacity of the colour of a cell just outside the bound, and what the distance adds.
 const OPACITY: (f64, f64) = (0.15, 0.45);
 
+/// Cells by the names of their choices, each with its value over the starts.
+type Values<'a> = Vec<(&'a [String], Spread)>;
+
 /// What an expectation about each cell found.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Each {
@@ -56,11 +59,13 @@ impl Definition {
     /// The medians of the cells that `e` selects, and which are outside the bound. None: there are
     /// no cells, or one has no value.
     pub(crate) fn each(&self, e: &Expectation, runs: &[Run]) -> Option<(Spread, Each)> {
+        self.judge_each(e, self.values_of(e, runs)?)
+    }
+
+    fn judge_each(&self, e: &Expectation, values: Values<'_>) -> Option<(Spread, Each)> {
         let mut outside = Vec::new();
-        let mut medians = Vec::new();
-        for cell in self.cells_of(e, runs) {
-            let value = self.value_of(e, cell, runs)?;
-            medians.push(value.median);
+        let medians: Vec<f64> = values.iter().map(|(_, value)| value.median).collect();
+        for (cell, value) in values {
             if !is_within(e, &value) {
                 let of_others = (self.sweep.iter().zip(cell))
                     .filter(|(axis, _)| !e.of.contains_key(&axis.key))
@@ -92,10 +97,14 @@ impl Definition {
         cells
     }
 
-    fn value_of(&self, e: &Expectation, cell: &[String], runs: &[Run]) -> Option<Spread> {
-        let keys = self.sweep.iter().map(|axis| axis.key.clone());
-        let of: BTreeMap<String, String> = keys.zip(cell.iter().cloned()).collect();
-        self.spread_over_starts(e, &of, runs)
+    /// The cells that `e` selects, with their values. None: one has no value.
+    fn values_of<'a>(&self, e: &Expectation, runs: &'a [Run]) -> Option<Values<'a>> {
+        let value = |cell: &'a [String]| {
+            let keys = self.sweep.iter().map(|axis| axis.key.clone());
+            let of: BTreeMap<String, String> = keys.zip(cell.iter().cloned()).collect();
+            Some((cell, self.spread_over_starts(e, &of, runs)?))
+        };
+        self.cells_of(e, runs).into_iter().map(value).collect()
     }
 }
 
@@ -117,22 +126,22 @@ pub(crate) fn section(definition: &Definition, runs: &[Run]) -> Markup {
 /// last axis that the expectation does not name, the rows all others. None: there is nothing to
 /// show.
 fn table(definition: &Definition, e: &Expectation, runs: &[Run]) -> Option<(String, Markup)> {
-    let (_, each) = definition.each(e, runs)?;
+    let values = definition.values_of(e, runs)?;
     let axes = definition.sweep.iter().enumerate();
     let mut of_rows: Vec<(usize, &Axis)> =
         (axes.filter(|(_, axis)| !e.of.contains_key(&axis.key))).collect();
     let (column, across) = of_rows.pop()?;
     let mut rows: Vec<(Vec<&str>, BTreeMap<&str, Spread>)> = Vec::new();
-    for cell in definition.cells_of(e, runs) {
+    for (cell, value) in &values {
         let row: Vec<&str> = of_rows.iter().map(|(i, _)| cell[*i].as_str()).collect();
         let at = rows.iter().position(|(known, _)| *known == row);
         let at = at.unwrap_or_else(|| {
             rows.push((row, BTreeMap::new()));
             rows.len() - 1
         });
-        let value = definition.value_of(e, cell, runs)?;
-        rows[at].1.insert(&cell[column], value);
+        rows[at].1.insert(&cell[column], *value);
     }
+    let (_, each) = definition.judge_each(e, values)?;
     let choices = || across.choices.iter().map(|choice| choice.name.as_str());
     let title = format!("{}: {} in {}", e.says, describe_bound(e), each.count());
     let table = html! {

@@ -115,6 +115,21 @@ fn on_the_same_acknowledgements_the_windows_stay_together() {
     stay_together("verus", controller::<State>, together);
 }
 
+/// `segments` of a window in use are acknowledged after `rtt`.
+fn ack(now: u64, rtt: u32, segments: u32, in_flight: u32) -> Ack {
+    Ack {
+        now,
+        sent_at: now - u64::from(rtt),
+        rtt,
+        segments,
+        in_flight,
+        used: true,
+        full: true,
+        idle: false,
+        rate: 0,
+    }
+}
+
 /// Within a machine one acknowledgement tells of all that was in flight. The window was in use, and
 /// slow start goes on.
 #[test]
@@ -123,17 +138,7 @@ fn an_acknowledgement_of_all_in_flight_lets_slow_start_grow() {
     for round in 1..=10_u64 {
         let now = 100 * round;
         let flight = (state.cwnd() >> 20) as u32;
-        state.acked(&Ack {
-            now,
-            sent_at: now - 50,
-            rtt: 50,
-            segments: flight,
-            in_flight: flight,
-            used: true,
-            full: true,
-            idle: false,
-            rate: 0,
-        });
+        state.acked(&ack(now, 50, flight, flight));
     }
     let packets = state.cwnd() >> 20;
     assert!(packets >= 5_000, "{packets} after ten round trips");
@@ -147,17 +152,7 @@ fn at_its_longest_queue() -> (State, u64) {
         let rtt = if round < 4 { 50_000 } else { 80_000 };
         now += u64::from(rtt);
         let flight = (state.cwnd() >> 20) as u32;
-        state.acked(&Ack {
-            now,
-            sent_at: now - u64::from(rtt),
-            rtt,
-            segments: flight,
-            in_flight: flight,
-            used: true,
-            full: true,
-            idle: false,
-            rate: 0,
-        });
+        state.acked(&ack(now, rtt, flight, flight));
     }
     (state, now)
 }
@@ -220,17 +215,7 @@ fn a_window_that_rises_learns_the_delay_of_each_window() {
         for part in 0..3 {
             let now = ms * 1000 + part * 333;
             let flight = (state.cwnd() >> 20) as u32;
-            state.acked(&Ack {
-                now,
-                sent_at: now - 50_000,
-                rtt: 50_000,
-                segments: 1,
-                in_flight: flight,
-                used: true,
-                full: true,
-                idle: false,
-                rate: 0,
-            });
+            state.acked(&ack(now, 50_000, 1, flight));
         }
     }
     // SAFETY: as above.
