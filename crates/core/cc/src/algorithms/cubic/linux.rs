@@ -216,14 +216,15 @@ impl Cubic {
             (now, sent, now, 0, Span::MAX);
     }
 
-    /// Why slow start should end, if it should.
+    /// Why slow start should end, if it should. A round begins with a flight whatever the window, so
+    /// that its samples are never those of a flight's own queue.
     #[inline(never)]
-    fn hystart_found(&mut self, now: Time, sent: Pn, packet: &Packet) -> Option<&'static str> {
+    fn hystart_found(&mut self, now: Time, w: &Window, packet: &Packet) -> Option<&'static str> {
         let (pn, rtt) = (packet.pn, packet.rtt);
-        let min_rtt = self.min_rtt?;
         if pn > self.hystart.round_end {
-            self.hystart_round(now, sent);
+            self.hystart_round(now, w.sent);
         }
+        let min_rtt = self.min_rtt.filter(|_| w.cwnd >= HYSTART_WINDOW)?;
         let h = &mut self.hystart;
         if now.since(h.last_ack) <= HYSTART_SPACING {
             h.last_ack = now;
@@ -272,8 +273,7 @@ impl Growth for Cubic {
         }
         if self.hystart.on
             && w.in_slow_start()
-            && w.cwnd >= HYSTART_WINDOW
-            && let Some(why) = self.hystart_found(cx.now, w.sent, packet)
+            && let Some(why) = self.hystart_found(cx.now, w, packet)
         {
             w.ssthresh = w.cwnd;
             let window = w.cwnd;
@@ -439,6 +439,28 @@ mod tests {
         b.rtt = Span::from_millis(120);
         b.round();
         assert_eq!(b.window(), 40.0);
+    }
+
+    /// A path of 300 ms that takes 3 ms for a packet, so 100 packets fill it. Acknowledgements are
+    /// too far apart for a train.
+    #[test]
+    fn the_queue_of_a_flight_does_not_end_slow_start() {
+        let mut b = Bench::of("cubic");
+        let mut flight = std::collections::VecDeque::new();
+        let mut free = Time::ZERO;
+        while b.gauge("ssthresh") >= UNLIMITED {
+            while (flight.len() as f64) < b.window() {
+                let packet = b.packet(b.now, None);
+                free = (b.now + Span::from_millis(300)).max(free + Span::from_millis(3));
+                flight.push_back((free, packet));
+            }
+            let (at, mut packet) = flight.pop_front().unwrap();
+            b.wait(at.since(b.now));
+            b.rtt = at.since(packet.sent_at);
+            packet.rtt = Some(b.rtt);
+            b.ack_batch(&[packet], crate::LimitedBy::default());
+        }
+        assert!(b.window() > 100.0, "{}", b.window());
     }
 
     #[test]
