@@ -52,10 +52,11 @@ impl Observer for Watch {
                 arrived,
             } => meter.delivered(at, packet.len, at.since(arrived)),
             Outcome::Dropped {
+                at,
                 why: DropReason::Loss,
                 ..
-            }
-            | Outcome::Delivered { .. } => {}
+            } => meter.lost_before(at),
+            Outcome::Delivered { .. } => {}
             Outcome::Dropped { at, .. } => meter.dropped(at),
         }
     }

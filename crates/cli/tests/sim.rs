@@ -434,3 +434,34 @@ fn what_algorithms_say_stands_in_the_qlog_and_in_the_series() {
     assert_eq!(told[0], ("0.980", timeout));
     assert_eq!(told[2], ("1.980", "1.980000 mode_changed mode=startup"));
 }
+
+/// Half of 12 Mbit/s: lost before the bottleneck in both directions, so it delivers the other half.
+/// Behind it, throughput counts what goodput does not, and the table has both.
+#[test]
+fn loss_means_the_same_in_both_directions() {
+    let run = |arguments: &[&str]| {
+        let all = ["--link", "100mbit", "--up", "100mbit", "--duration", "10s"];
+        let row = simulated(&[&all, arguments].concat())["flows"][0].clone();
+        let of = |field: &str| row[field].as_f64().unwrap();
+        (of("throughput_mbps"), of("goodput_mbps"), of("loss"))
+    };
+    let close = |(mbps, goodput, loss): (f64, f64, f64), want: f64| {
+        assert!((mbps - want).abs() < 0.15, "{mbps} Mbit/s");
+        assert!((goodput - 5.88).abs() < 0.15, "{goodput} Mbit/s of payload");
+        assert!((loss - 0.5).abs() < 0.015, "{loss}");
+    };
+    close(run(&["--loss", "50%", "--flow", "udp:rate=12mbit"]), 6.0);
+    close(
+        run(&["--loss-up", "50%", "--flow", "udp:rate=12mbit/dir=up"]),
+        6.0,
+    );
+    for flow in ["udp:rate=12mbit", "udp:rate=12mbit/dir=up"] {
+        close(run(&["--radio", "loss:p=0.5", "--flow", flow]), 12.0);
+    }
+    let table = |arguments: &[&str]| {
+        let out = alcc(&[&["sim", "--link", "12mbit", "--duration", "2s"], arguments].concat());
+        String::from_utf8(out.stdout).unwrap()
+    };
+    assert!(table(&["--radio", "loss:p=0.01"]).contains(" goodput "));
+    assert!(!table(&["--loss", "1%"]).contains(" goodput "));
+}

@@ -15,7 +15,7 @@ use alcc_results::scenario::{Resolved, ScenarioOptions};
 use alcc_results::simulated::{self, Simulated};
 use alcc_results::{Profiles, events, samples};
 use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario};
-use alcc_units::{Span, Time};
+use alcc_units::{Rate, Span, Time};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -340,14 +340,17 @@ fn label_columns(scenario: &Scenario, report: &Report) -> Vec<Vec<String>> {
 fn table(scenario: &Scenario, report: &Report) -> String {
     let mut text = String::new();
     let transfers = report.flows.iter().any(|f| f.completion.is_some());
+    // Where packets are lost behind the bottleneck, what it delivered is not what was received.
+    let behind = report.flows.iter().any(|f| f.lost_behind > 0);
     let columns = label_columns(scenario, report);
     let label = |line: usize| columns.iter().map(|c| c[line].as_str()).collect::<String>();
     let _ = writeln!(
         text,
-        "{}{:<16} {:>9} {:>6} {:>13} {:>9} {:>9} {:>11} {:>13} {:>7} {:>8}{}",
+        "{}{:<16} {:>9}{} {:>6} {:>13} {:>9} {:>9} {:>11} {:>13} {:>7} {:>8}{}",
         label(0),
         "scheme",
         "Mbit/s",
+        if behind { " goodput" } else { "" },
         "util %",
         "delay mean ms",
         "median ms",
@@ -367,10 +370,16 @@ fn table(scenario: &Scenario, report: &Report) -> String {
         let name = scenario.flows[number].name.as_ref();
         let _ = writeln!(
             text,
-            "{}{:<16} {:>9.3} {:>6} {:>13} {:>9} {:>9} {:>11} {:>13} {:>7.2} {:>8}{}",
+            "{}{:<16} {:>9.3}{} {:>6} {:>13} {:>9} {:>9} {:>11} {:>13} {:>7.2} {:>8}{}",
             label(number + 1),
             name.unwrap_or(&flow.scheme),
             flow.throughput.as_mbps_f64(),
+            if behind {
+                let goodput = Rate::of(flow.goodput_bytes, report.duration);
+                format!(" {:>7.3}", goodput.as_mbps_f64())
+            } else {
+                String::new()
+            },
             flow.utilization
                 .map_or_else(|| "-".to_owned(), |u| format!("{:.1}", u * 100.0)),
             ms(flow.delay.mean, flow.packets),

@@ -35,7 +35,8 @@ pub struct DirectionSpec {
     pub queue: QueueSpec,
     /// One-way propagation delay.
     pub delay: Span,
-    /// Probability of random loss, 0 to 1, independent for every packet.
+    /// Probability of random loss before the bottleneck, 0 to 1, independent for every packet. Loss
+    /// behind it is a radio link's: [`RadioSpec`] `loss` and `bursts`.
     pub loss: f64,
     /// What changes over time.
     pub changes: Changes,
@@ -44,14 +45,14 @@ pub struct DirectionSpec {
 }
 
 /// The direction of a packet. A packet meets the parts of a direction in a fixed order. It is that
-/// of a bottleneck shell nested in a delay shell around the client. The radio link comes after the
-/// bottleneck.
+/// of a bottleneck shell nested in a delay shell around the client. Random loss comes before the
+/// bottleneck, the radio link after it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Dir {
     /// Towards the client: delay, loss, bottleneck.
     #[default]
     Down,
-    /// From the client: bottleneck, loss, delay.
+    /// From the client: loss, bottleneck, delay.
     Up,
 }
 
@@ -177,8 +178,12 @@ impl Direction {
         match self.dir {
             Dir::Down => self.travel(now, packet, now, now),
             Dir::Up => {
-                self.arrive(now, packet, out);
-                self.route(now, out);
+                if self.lost(now) {
+                    out.tell(dropped(now, packet, DropReason::Loss));
+                } else {
+                    self.arrive(now, packet, out);
+                    self.route(now, out);
+                }
             }
         }
         self.due = self.next();
@@ -234,7 +239,7 @@ impl Direction {
             if self.dir == Dir::Up {
                 out.tell(t.delivered(at));
             } else if self.lost(at) {
-                out.tell(dropped(at, t.packet));
+                out.tell(dropped(at, t.packet, DropReason::Loss));
             } else {
                 self.arrive(at, t.packet, out);
                 self.route(at, out);
@@ -429,8 +434,6 @@ impl Direction {
     fn land(&mut self, at: Time, landed: InPropagation, out: &mut impl Outcomes) {
         if self.dir == Dir::Down {
             out.tell(landed.delivered(at));
-        } else if self.lost(at) {
-            out.tell(dropped(at, landed.packet));
         } else {
             self.travel(at, landed.packet, landed.arrived, landed.departed);
         }
@@ -469,6 +472,8 @@ impl Direction {
             };
             if self.radio.is_empty() {
                 self.land(at, packet, out);
+            } else if self.radio.iter_mut().any(|radio| radio.loses(at)) {
+                out.tell(dropped(at, packet.packet, DropReason::Radio));
             } else {
                 let through = self.through(at);
                 self.on_air.push_back((through, packet));
@@ -510,10 +515,6 @@ impl InPropagation {
     }
 }
 
-const fn dropped(at: Time, packet: Packet) -> Outcome {
-    Outcome::Dropped {
-        at,
-        packet,
-        why: DropReason::Loss,
-    }
+const fn dropped(at: Time, packet: Packet, why: DropReason) -> Outcome {
+    Outcome::Dropped { at, packet, why }
 }

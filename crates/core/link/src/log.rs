@@ -173,6 +173,7 @@ pub fn format_line(out: &mut impl Write, line: &Line) -> fmt::Result {
             let Packet { id, flow, len, .. } = packet;
             let why = match why {
                 DropReason::Loss => "loss",
+                DropReason::Radio => "radio",
                 DropReason::Overflow => "overflow",
                 DropReason::Aqm => "aqm",
             };
@@ -281,9 +282,10 @@ fn parse_line(line: &str) -> Result<Line, &'static str> {
             let len = bytes(word()?)?;
             let why = match word()? {
                 "loss" => DropReason::Loss,
+                "radio" => DropReason::Radio,
                 "overflow" => DropReason::Overflow,
                 "aqm" => DropReason::Aqm,
-                _ => return Err("want loss, overflow or aqm as reason"),
+                _ => return Err("want loss, radio, overflow or aqm as reason"),
             };
             let packet = packet(len, word()?, word()?)?;
             Line::Drop { at, packet, why }

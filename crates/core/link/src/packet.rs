@@ -59,8 +59,10 @@ impl Packet {
 /// Why a packet was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DropReason {
-    /// Random loss of the path.
+    /// Random loss before the bottleneck.
     Loss,
+    /// Random loss behind the bottleneck, on the radio link.
+    Radio,
     /// The queue was full.
     Overflow,
     /// The queue's active management chose it.

@@ -16,7 +16,7 @@ macro_rules! radios {
     };
 }
 
-radios! { harq, rlc, grant, handover, aggregation, leo }
+radios! { harq, rlc, grant, handover, aggregation, leo, loss, jitter }
 
 /// A time at which nothing passes, from its beginning to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,8 +29,8 @@ pub struct Pause {
 
 /// What a radio link adds.
 ///
-/// Packets keep their order and none is lost. Radio links repeat what did not arrive, and hold back
-/// later packets until then. The caller of [`Radio::through`] keeps the order.
+/// Packets keep their order. Radio links repeat what did not arrive, and hold back later packets
+/// until then, so only `loss` loses any. The caller of [`Radio::through`] keeps the order.
 pub trait Radio: fmt::Debug + Send + Sync {
     /// Called once, before everything else: the seed of what is random.
     fn seed(&mut self, seed: u64);
@@ -39,6 +39,12 @@ pub trait Radio: fmt::Debug + Send + Sync {
     /// radio link? Not before `at`.
     fn through(&mut self, at: Time) -> Time {
         at
+    }
+
+    /// True if the packet that the bottleneck has carried at `at` is lost. Called once for each, before
+    /// [`Radio::through`].
+    fn loses(&mut self, _at: Time) -> bool {
+        false
     }
 
     /// The first pause that ends after `time`; it depends only on the seed. `None`: there is none.

@@ -48,6 +48,47 @@ fn added(radio: &str, packets: u64) -> Vec<f64> {
     delivered.iter().zip(pushed).map(|(d, p)| d - p).collect()
 }
 
+/// How many packets of `n` this radio link loses, and in how many runs.
+fn lost(radio: &str, n: u64) -> (u64, u64) {
+    let spec = spec(RateSpec::Unlimited, &[radio]);
+    let at: Vec<u64> = (0..n).map(|n| n * 20_000).collect();
+    let arrived = delivered(&spec, 3, at.iter().copied());
+    let came: std::collections::HashSet<u64> = arrived.iter().map(|ms| *ms as u64 / 20).collect();
+    let is_lost = |n: u64| !came.contains(&n);
+    let runs = (1..n).filter(|n| is_lost(*n) && !is_lost(n - 1)).count();
+    (n - arrived.len() as u64, runs as u64)
+}
+
+#[test]
+fn losses_behind_the_bottleneck_have_their_share_and_length() {
+    // Independent: 4000 of 40,000 within four standard deviations (60), 10 % of them behind another.
+    let (all, runs) = lost("loss:p=0.1", 40_000);
+    assert!(
+        all.abs_diff(4_000) < 240 && runs.abs_diff(3_600) < 240,
+        "{all} in {runs}"
+    );
+    // The same share in runs of 8: 500 of them, each with a standard deviation of 7.5.
+    let (all, runs) = lost("loss:p=0.1,burst=8", 40_000);
+    assert!(
+        all.abs_diff(4_000) < 900 && runs.abs_diff(500) < 90,
+        "{all} in {runs}"
+    );
+    // The bad state loses half of its packets, so runs are shorter and more.
+    let (all, runs) = lost("loss:p=0.1,burst=8,bad=0.5", 40_000);
+    assert!(all.abs_diff(4_000) < 900 && runs > 1_500, "{all} in {runs}");
+    let error = "loss:p=0.1,burst=8,bad=0.1"
+        .parse::<RadioSpec>()
+        .unwrap_err();
+    assert!(error.to_string().contains("more than p"), "{error}");
+}
+
+#[test]
+fn jitter_holds_each_packet_for_a_time_of_its_own() {
+    let added = added("jitter:most=10ms", 1_000);
+    assert!((mean(&added) - 5.0).abs() < 0.4, "{}", mean(&added));
+    assert!(added.iter().all(|ms| (0.0..=10.0).contains(ms)));
+}
+
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }

@@ -247,6 +247,7 @@ impl Flow {
             sent: meter.sent,
             packets: meter.delivered,
             dropped: meter.dropped,
+            lost_behind: meter.dropped_late,
             marked: meter.marked,
             in_network: meter.sent - meter.delivered - (meter.dropped - meter.dropped_late),
             retransmits,

@@ -64,6 +64,8 @@ pub struct FlowReport {
     pub packets: u64,
     /// Data packets that were lost on the path, overflow and random loss together.
     pub dropped: u64,
+    /// Those of them that had left the (last) bottleneck: throughput counts them, goodput does not.
+    pub lost_behind: u64,
     /// Data packets that arrived with a mark (ECN).
     pub marked: u64,
     /// Data packets before or in a bottleneck when the window ended.

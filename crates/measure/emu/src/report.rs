@@ -19,7 +19,7 @@ pub struct DirectionReport {
     pub delivered: u64,
     /// Their IP bytes.
     pub delivered_bytes: Bytes,
-    /// Packets lost at random, as asked for.
+    /// Packets lost at random, as asked for, before the bottleneck and behind it.
     pub lost: u64,
     /// Packets that found the model's queue full.
     pub overflowed: u64,
@@ -41,9 +41,10 @@ pub struct DirectionReport {
     pub queue_delay_p95: Option<Span>,
     /// Time at the bottleneck: maximum.
     pub queue_delay_max: Option<Span>,
-    /// Deliveries in bytes per time, from the first packet at the bottleneck to the last one out of
-    /// it.
+    /// Bytes that left the bottleneck per time, from the first packet at it to the last one out of it.
     pub throughput: Option<Rate>,
+    /// The same without what was lost behind the bottleneck.
+    pub arrived: Option<Rate>,
     /// Bytes out of the bottleneck over what it offered in the same window, 0 to 1. None without a
     /// rate limit.
     pub utilization: Option<f64>,
@@ -94,6 +95,8 @@ pub(crate) struct Meter {
     first_arrival: Option<Time>,
     last_departure: Time,
     departed: Bytes,
+    /// Of these, lost on the radio link.
+    lost_behind: Bytes,
 }
 
 impl Meter {
@@ -104,6 +107,7 @@ impl Meter {
             first_arrival: None,
             last_departure: Time::ZERO,
             departed: Bytes::ZERO,
+            lost_behind: Bytes::ZERO,
         }
     }
 
@@ -126,8 +130,12 @@ impl Meter {
                 r.delivered += 1;
                 r.delivered_bytes += packet.len;
             }
-            Outcome::Dropped { why, .. } => match why {
+            Outcome::Dropped { why, packet, .. } => match why {
                 DropReason::Loss => r.lost += 1,
+                DropReason::Radio => {
+                    r.lost += 1;
+                    self.lost_behind += packet.len;
+                }
                 DropReason::Overflow => r.overflowed += 1,
                 DropReason::Aqm => r.aqm_dropped += 1,
             },
@@ -151,6 +159,8 @@ impl Meter {
             let window = self.last_departure.since(first);
             if !window.is_zero() {
                 self.report.throughput = Some(Rate::of(self.departed, window));
+                let arrived = self.departed - self.lost_behind;
+                self.report.arrived = Some(Rate::of(arrived, window));
                 let offered = offered(first, self.last_departure);
                 if offered < Bytes::MAX && offered > Bytes::ZERO {
                     self.report.utilization =

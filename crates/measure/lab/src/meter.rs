@@ -57,7 +57,8 @@ pub struct Observed {
     pub delay_ms: Option<[f64; 3]>,
     /// See [`Row::signal_delay_p95_ms`].
     pub signal_delay_p95_ms: Option<f64>,
-    /// Dropped / arrived in the window; `None` if nothing arrived.
+    /// Lost on the path, in the queue or at random / entered it, in the window; `None` if nothing
+    /// entered.
     pub loss: Option<f64>,
     /// For the plots; scheme, link and run are empty.
     pub series: Series,
@@ -119,7 +120,15 @@ impl Meter {
         }
     }
 
-    /// The bottleneck dropped a packet: on arrival or later.
+    /// The path lost a packet before it came to the bottleneck.
+    pub fn lost_before(&mut self, at: Time) {
+        if self.inside(at).is_some() {
+            self.arrived += 1;
+            self.dropped += 1;
+        }
+    }
+
+    /// The bottleneck dropped a packet, on arrival or later, or the path lost it behind.
     pub fn dropped(&mut self, at: Time) {
         if self.inside(at).is_some() {
             self.dropped += 1;
@@ -262,6 +271,19 @@ mod tests {
             (found - want).abs() <= want.abs() * 1e-3 + 1e-9,
             "{found} is not {want}"
         );
+    }
+
+    /// One packet in four is lost at random, before the bottleneck, and one of the others behind it.
+    #[test]
+    fn loss_counts_all_that_the_path_lost() {
+        let mut meter = Meter::new(span(10), span(0), span(1));
+        for at in 0..3 {
+            meter.arrived(ms(at), FULL);
+            meter.delivered(ms(at), FULL, span(0));
+        }
+        meter.lost_before(ms(1));
+        meter.dropped(ms(2));
+        close(meter.finish(twelve_mbit).unwrap().loss.unwrap(), 0.5);
     }
 
     #[test]

@@ -28,8 +28,15 @@ pub(super) fn text(report: &EmuReport) -> String {
             ms(d.queue_delay_mean),
             ms(d.queue_delay_p95),
         );
-        if let Some(rate) = d.throughput {
+        if let Some(rate) = d.arrived {
             let _ = write!(out, "; {:.2} Mbit/s", rate.as_mbps_f64());
+        }
+        if let Some(rate) = d.throughput.filter(|rate| Some(*rate) != d.arrived) {
+            let _ = write!(
+                out,
+                " ({:.2} with what was lost behind the bottleneck)",
+                rate.as_mbps_f64()
+            );
         }
         if let Some(u) = d.utilization {
             let _ = write!(out, ", utilization {:.1} %", u * 100.0);
@@ -93,6 +100,7 @@ fn direction(link: &str, spec: &DirectionSpec, d: &DirectionReport) -> Value {
         "packets": d.delivered,
         "bytes": d.delivered_bytes.get(),
         "throughput_mbps": d.throughput.map(|r| r.as_mbps_f64()),
+        "arrived_mbps": d.arrived.map(|r| r.as_mbps_f64()),
         "utilization": d.utilization,
         "queue_delay_mean_ms": span(d.queue_delay_mean),
         "queue_delay_p95_ms": span(d.queue_delay_p95),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_emu::{Dir, EmuReport, Emulator, Namespace, Observer, PathSpec, Subnet};
-use alcc_link::{Direction, Outcome, Packet};
+use alcc_link::{Direction, DropReason, Outcome, Packet};
 use alcc_units::Time;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -142,10 +142,16 @@ pub(crate) fn recorded(events: &Events, dir: Dir) -> Vec<Outcome> {
     all.iter().filter(|(d, _)| *d == dir).map(|e| e.1).collect()
 }
 
-/// What a model says to the arrivals among `seen`, each at its time, and then for a second.
+/// What a model of the uplink says to the packets of `seen`, each at its time, and then for a second.
+/// Those that are lost at random never reach the bottleneck.
 pub(crate) fn replay(mut model: Direction, seen: &[Outcome]) -> Vec<Outcome> {
     let arrivals = seen.iter().filter_map(|o| match *o {
-        Outcome::Arrived { at, packet } => Some((at, packet)),
+        Outcome::Arrived { at, packet }
+        | Outcome::Dropped {
+            at,
+            packet,
+            why: DropReason::Loss,
+        } => Some((at, packet)),
         _ => None,
     });
     let mut out = Vec::new();

@@ -110,11 +110,12 @@ impl Observer for Watch {
             } => meters.each(packet.flow, |meter| {
                 meter.delivered(at, packet.len, at.since(arrived));
             }),
+            Outcome::Delivered { .. } => {}
             Outcome::Dropped {
+                at,
+                packet,
                 why: DropReason::Loss,
-                ..
-            }
-            | Outcome::Delivered { .. } => {}
+            } => meters.each(packet.flow, |meter| meter.lost_before(at)),
             Outcome::Dropped { at, packet, .. } => {
                 meters.each(packet.flow, |meter| meter.dropped(at));
             }
