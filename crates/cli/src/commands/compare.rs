@@ -87,10 +87,9 @@ pub(crate) struct Args {
     /// bottleneck
     #[arg(long, value_name = "SPAN", default_value = "60s")]
     duration: Span,
-    /// Repetitions of each trace and scheme. In the simulator each has the next seed. After the
-    /// first one a recorded trace begins elsewhere, at the same place for every scheme. In the
-    /// emulator the order of the schemes alternates [default: 1 with --sim, 3 with --emu, 5 with
-    /// --native]
+    /// Repetitions of each trace and scheme. Each has the next seed; after the first one a recorded
+    /// trace begins elsewhere, at the same place for every scheme. In the emulator the order of the
+    /// schemes alternates [default: 1 with --sim, 3 with --emu, 5 with --native]
     #[arg(long, visible_alias = "seeds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// Seed of everything random on the links, synthetic channels included

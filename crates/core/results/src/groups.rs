@@ -14,7 +14,8 @@ pub struct Group {
     /// See [`Row::side`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side: Option<String>,
-    /// Number of repetitions with figures.
+    /// Number of repetitions with figures. Simulated ones that are equal are one: where nothing is
+    /// random, another seed repeats nothing.
     pub runs: u32,
     /// Number of repetitions that failed.
     #[serde(default)]
@@ -89,14 +90,20 @@ pub fn groups(rows: &[Row]) -> Vec<Group> {
     groups
         .into_iter()
         .map(|(mut group, members)| {
-            group.runs = members.len() as u32;
-            let numbers: Vec<_> = members.iter().map(|row| row.numbers()).collect();
+            let mut numbers: Vec<BTreeMap<String, f64>> = Vec::new();
+            for row in &members {
+                let of_row = row.numbers();
+                if !row.is_simulated() || !numbers.contains(&of_row) {
+                    numbers.push(of_row);
+                }
+            }
+            group.runs = numbers.len() as u32;
             for name in numbers.first().into_iter().flat_map(BTreeMap::keys) {
                 let values: Vec<f64> = numbers
                     .iter()
                     .filter_map(|n| n.get(name).copied())
                     .collect();
-                if values.len() == members.len()
+                if values.len() == numbers.len()
                     && let Some(spread) = Spread::of(&values)
                 {
                     group.fields.insert(name.clone(), spread);
@@ -110,6 +117,28 @@ pub fn groups(rows: &[Row]) -> Vec<Group> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_copies_are_one_run() {
+        let row = |run, mbps| Row {
+            side: Some(crate::SIMULATED.into()),
+            run,
+            seed: run.into(),
+            throughput_mbps: Some(mbps),
+            ..Row::default()
+        };
+        let group = |rows: &[Row]| groups(rows)[0].clone();
+        let all = group(&[row(1, 5.0), row(2, 5.0), row(3, 7.0)]);
+        assert_eq!((all.runs, all.median("throughput_mbps")), (2, Some(6.0)));
+        let emulated = |row| Row {
+            side: Some(crate::EMULATED.into()),
+            ..row
+        };
+        assert_eq!(
+            group(&[emulated(row(1, 5.0)), emulated(row(2, 5.0))]).runs,
+            2
+        );
+    }
 
     #[test]
     fn groups_take_the_median_of_the_repetitions() {

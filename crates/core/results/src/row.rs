@@ -338,6 +338,11 @@ impl Row {
         Some(self.throughput_mbps? / (delay / 1e3))
     }
 
+    /// Whether the simulator made it.
+    pub fn is_simulated(&self) -> bool {
+        self.feedback == "sim" || self.side.as_deref() == Some(SIMULATED)
+    }
+
     /// Whether the algorithm runs without a TCP below it and outside the kernel.
     pub fn is_native(&self) -> bool {
         self.under.is_none() && self.feedback != "kernel" && self.enforcement == "native"

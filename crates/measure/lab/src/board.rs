@@ -37,9 +37,8 @@ pub struct Plan {
     pub duration: Span,
     /// How long after its begin the fairness of several flows begins to count.
     pub settle: Span,
-    /// Repetitions of each link, at least 1. In the simulator each has the next seed, which also
-    /// makes synthetic channels others. On emulated links all have the link's, because there real
-    /// time is chance enough.
+    /// Repetitions of each link, at least 1. Each has the next seed, in the emulator as in the
+    /// simulator: other losses, another synthetic channel, another place in a recorded one.
     pub runs: u32,
     /// Where.
     pub backend: Backend,
@@ -205,10 +204,7 @@ impl<'a> Finished<'a> {
 
 /// The link of each repetition. A thousand synthetic channels take a while.
 fn seeded(plan: &Plan, link: &Link, stop: &AtomicBool) -> Result<Vec<Link>, LabError> {
-    let seed = |n: u32| match plan.backend {
-        Backend::Emulated { .. } => link.path.seed,
-        Backend::Simulated { .. } => link.path.seed.wrapping_add(u64::from(n)),
-    };
+    let seed = |n: u32| link.path.seed.wrapping_add(u64::from(n));
     let link_of = |n| match stop.load(Ordering::Relaxed) {
         true => Err(LabError::Stopped),
         false => Ok(link.reseeded(seed(n))),
