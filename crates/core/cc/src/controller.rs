@@ -103,6 +103,8 @@ pub enum Stack {
     Datagrams,
     /// Datagrams as `alcc-udp` sends them.
     Udp,
+    /// Datagrams by the text of the Verus paper.
+    VerusPaper,
     /// The Verus authors' program.
     VerusOriginal,
     /// genericCC, with which Copa's authors published it.

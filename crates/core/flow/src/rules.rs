@@ -16,13 +16,13 @@
 //!
 //! The datagram rows: this project's own, that of `alcc-udp`, and those of the authors' programs:
 //!
-//! | | `datagrams` | `udp` | `verus-original` | `copa-original` | `sprout-original` |
-//! |---|---|---|---|---|---|
-//! | payload of a packet | 1472 | 1367 | 1450 | 1440 | 1440 |
-//! | loss detection | 3 packets | same | a gap 150 ms old, at the epoch's timer | any gap | any gap |
-//! | retransmission | yes | yes | no | no | no |
-//! | timeout | RFC 6298, at least 1 s | same | 5 x RTT in 150 to 1000 ms, no backoff, only reported | 2 s of silence, all marked lost | none |
-//! | acknowledgements | as the algorithm wants | each 5 ms, with the time of each packet | each packet | each packet | each packet |
+//! | | `datagrams` | `udp` | `verus-paper` | `verus-original` | `copa-original` | `sprout-original` |
+//! |---|---|---|---|---|---|---|
+//! | payload of a packet | 1472 | 1367 | 1472 | 1450 | 1440 | 1440 |
+//! | loss detection | 3 packets | same | a gap 3 smoothed RTTs old, at the epoch's timer | a gap 150 ms old, at the epoch's timer | any gap | any gap |
+//! | retransmission | yes | yes | yes | no | no | no |
+//! | timeout | RFC 6298, at least 1 s | same | same | 5 x RTT in 150 to 1000 ms, no backoff, only reported | 2 s of silence, all marked lost | none |
+//! | acknowledgements | as the algorithm wants | each 5 ms, with the time of each packet | as the algorithm wants | each packet | each packet | each packet |
 use alcc_cc::Stack;
 use alcc_units::{Bytes, Span};
 
@@ -87,7 +87,16 @@ pub enum Detection {
     /// FACK, retransmissions included.
     PacketThreshold(u64),
     /// By time threshold: the hole is this old when the algorithm's own timer fires.
-    TimeThreshold(Span),
+    TimeThreshold(Patience),
+}
+
+/// The age of a hole at which its packets are lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// A constant.
+    Fixed(Span),
+    /// So many smoothed RTTs.
+    Rtts(u64),
 }
 
 /// Rate reduction in recovery, down to the algorithm's window.
@@ -291,13 +300,20 @@ pub const UDP: Rules = Rules {
     ..DATAGRAMS
 };
 
+/// Verus as its paper's text has it (section 5.2): each missing packet has a timer of three delays.
+pub const VERUS_PAPER: Rules = Rules {
+    name: "verus-paper",
+    detection: Detection::TimeThreshold(Patience::Rtts(3)),
+    ..DATAGRAMS
+};
+
 /// The Verus authors' program.
 pub const VERUS: Rules = Rules {
     name: "verus-original",
     mss: Bytes::new(1450),
     ack_len: Bytes::new(64),
     ack_semantics: AckSemantics::PacketNumbers { reliable: false },
-    detection: Detection::TimeThreshold(Span::from_millis(150)),
+    detection: Detection::TimeThreshold(Patience::Fixed(Span::from_millis(150))),
     timeout: Timeout {
         initial: Span::from_secs(1),
         rule: TimeoutRule::Multiple(5, Span::from_millis(150), Span::from_secs(1)),
@@ -348,6 +364,7 @@ impl Rules {
         WINDOWS_7,
         DATAGRAMS,
         UDP,
+        VERUS_PAPER,
         VERUS,
         COPA,
         SPROUT,
@@ -362,6 +379,7 @@ impl Rules {
             Stack::Windows7 => &WINDOWS_7,
             Stack::Datagrams => &DATAGRAMS,
             Stack::Udp => &UDP,
+            Stack::VerusPaper => &VERUS_PAPER,
             Stack::VerusOriginal => &VERUS,
             Stack::CopaOriginal => &COPA,
             Stack::SproutOriginal => &SPROUT,

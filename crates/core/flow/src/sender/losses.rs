@@ -2,7 +2,7 @@
 //! Loss detection, and the recovery episode from the first loss to the recovery point.
 use super::{Episode, Newest, Sender, Undo};
 use crate::rate_reduction::{AckSummary, RateReduction};
-use crate::rules::{AckSemantics, Detection};
+use crate::rules::{AckSemantics, Detection, Patience};
 use alcc_cc::{Pn, Spurious};
 use alcc_units::{Span, Time};
 
@@ -65,7 +65,13 @@ impl Sender {
                 Detection::Rack => segment.sent_at + patience,
                 Detection::PacketThreshold(n) if segment.pn + n <= newest.pn => now,
                 Detection::PacketThreshold(_) => break,
-                Detection::TimeThreshold(patience) => self.missed(segment.pn, now) + patience,
+                Detection::TimeThreshold(patience) => {
+                    self.missed(segment.pn, now)
+                        + match patience {
+                            Patience::Fixed(span) => span,
+                            Patience::Rtts(n) => self.rtt.view().smoothed * n,
+                        }
+                }
             };
             if due > now {
                 self.reordering_deadline = (self.rules.detection == Detection::Rack).then_some(due);

@@ -154,7 +154,8 @@ impl Verus {
                 self.estimator.d_min = c.drains.base().as_millis_f64();
                 self.estimator.forget_recent();
                 // An epoch may be late, and until then too little would be in flight.
-                self.window = self.window_for_estimate().max(self.window);
+                let window = self.window_for_estimate().unwrap_or(self.window);
+                self.window = window.max(self.window);
                 self.quota = self.refill_at_most();
                 cx.log.event(cx.now, Event::Mode { to: "hold" });
             }

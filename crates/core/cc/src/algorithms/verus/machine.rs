@@ -172,17 +172,20 @@ impl Verus {
         delay.max(self.estimator.min_rtt())
     }
 
-    /// W for D_est.
-    pub(super) fn window_for_estimate(&self) -> f64 {
+    /// W for D_est; `None` if the curve does not reach it.
+    pub(super) fn window_for_estimate(&self) -> Option<f64> {
         let d = self.estimator.d_est;
         let Some(curve) = &self.curve else {
-            return f64::from(self.points.window_for(d));
+            return Some(f64::from(self.points.window_for(d)));
         };
         let found = curve.window_for(d).map(f64::from);
+        if !self.settings.company {
+            return found.map(|w| w.min(f64::from(profile::LARGEST)));
+        }
         // Beyond the data the curve is a guess: go a little further than known, and learn.
         let known = f64::from(curve.largest().max(self.points.largest()));
         let most = known + (known / 8.0).max(2.0);
-        found.map_or(most, |w| w.min(most))
+        Some(found.map_or(most, |w| w.min(most)))
     }
 
     pub(super) fn restart(&mut self, cx: &mut Cx<'_>, why: &'static str) {
@@ -447,6 +450,14 @@ impl Verus {
         if !self.fit_if_due(cx) {
             return;
         }
+        if self.repair.is_some() && !self.settings.company {
+            // The text moves the delay by equation 4 "in the absence of losses": until the loss phase
+            // ends only acknowledgements move W.
+            self.estimator.forget_epoch();
+            self.estimator.d_est = self.delay_of(self.window);
+            self.quota = self.release(in_flight);
+            return;
+        }
         if self.company.drains.draining() {
             self.contradicted = None;
             self.window = self.drained();
@@ -484,7 +495,9 @@ impl Verus {
             self.may_cut = false;
             self.cut_point = Some(self.newest);
         }
-        let window = self.window_for_estimate();
+        let Some(window) = self.window_for_estimate() else {
+            return self.restart(cx, "the curve does not reach the delay");
+        };
         let floor = if self.settings.company {
             self.move_floor(verdict.tolerable)
         } else {

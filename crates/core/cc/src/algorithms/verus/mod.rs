@@ -21,6 +21,10 @@
 //!   retransmission are the host's; for `original` over datagrams they follow the program's rules.
 //!   Application-limited packets do not enter the profile. A packet record of several segments
 //!   counts as that many packets for windows and budgets, and as one delay sample.
+//! * `paper` where the text is silent: α, M and the weights of `settings.rs` are the program's.
+//!   Slow start that ended by delay keeps equation 4's first branch at rest until the loss phase
+//!   ends. A delay that the curve does not reach begins slow start anew, both as the program does.
+//!   A window is at most the profile's last point, 39,999 packets.
 //! * `original` has the program's own deviations. These are slow start of 500 ms, no growth limit,
 //!   upward drift in empty epochs, and a stiff curve. It forgets everything when a delay cannot be
 //!   mapped. It forgets packets in flight at a timeout, and when a loss ends slow start.
@@ -57,7 +61,7 @@ mod tests;
 
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, LossBatch, Needs, OptionDoc, Options,
-    Path, RecoveryEnd, Rto, Sent, SpecError, Spurious, Tag,
+    Path, RecoveryEnd, Rto, Sent, SpecError, Spurious, Stack, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
 use machine::{FORGET_FROM, Verus};
@@ -163,6 +167,10 @@ impl Controller for Verus {
             per_packet_ack: true,
             paced: self.settings.company,
             feedback_period: self.settings.epoch,
+            stack: match self.settings.company {
+                true => Stack::Datagrams,
+                false => Stack::VerusPaper,
+            },
             ..Needs::default()
         }
     }
