@@ -383,6 +383,10 @@ fn every_signal_reaches_the_command() {
     assert_eq!(child.wait().unwrap().code(), Some(9));
 }
 
+/// A shell command that listens on a port.
+const LISTENS: &str =
+    "exec python3 -c 'import socket,time\ns=socket.create_server((\"\",0))\ntime.sleep(1000)'";
+
 #[test]
 fn what_either_side_leaves_behind_is_ended() {
     needs_namespaces!();
@@ -390,7 +394,7 @@ fn what_either_side_leaves_behind_is_ended() {
     let file = dir.path().join("pids").display().to_string();
     // A server that leaves its process group, a background process of CMD, and one that ignores
     // SIGTERM.
-    let outside = format!("setsid sleep 1000 & echo $! >> {file}; sleep 1000");
+    let outside = format!("setsid sleep 1000 & echo $! >> {file}; {LISTENS}");
     let inside = format!(
         "sleep 1000 & echo $! >> {file}; sh -c 'trap \"\" TERM; echo $$ >> {file}; sleep 1000' & \
          for n in $(seq 1000); do [ $(wc -l < {file}) != 3 ] || break; sleep 0.02; done"
@@ -412,29 +416,26 @@ fn what_either_side_leaves_behind_is_ended() {
 #[test]
 fn a_failed_server_outside_is_told() {
     needs_namespaces!();
-    let says = |outside: &str, inside: &str| {
+    let says = |outside: &str, inside: &str, status| {
         let output = emulate(&["--quiet", "--outside", outside, "--", "sh", "-c", inside]);
-        assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
         let told = stderr(&output);
         let told = told.lines().filter(|line| line.contains("--outside"));
         told.map(str::to_owned).collect::<Vec<_>>()
     };
-    let at_once = says("exit 3", "exit 4");
+    // CMD does not start then.
+    let at_once = says("exit 3", "exit 4", 1);
     assert!(
         at_once[..].join("|").contains("ended with status 3"),
         "{at_once:?}"
     );
-    // After the wait for a port. Another program's port may end that wait at once. It has ended
-    // where only its parent still has to hear of it.
     let dir = tempfile::tempdir().unwrap();
     let pid = dir.path().join("pid").display().to_string();
-    let later = says(
-        &format!("echo $$ > {pid}; sleep 1.3; kill -9 $$"),
-        &format!(
-            "until [ -s {pid} ]; do sleep 0.02; done; pid=$(cat {pid}); \
-             while grep -q '^State:[^Z]*$' /proc/$pid/status 2>/dev/null; do sleep 0.02; done; exit 4"
-        ),
+    let inside = format!(
+        "kill -9 $(cat {pid}); \
+         while grep -q '^State:[^Z]*$' /proc/$(cat {pid})/status 2>/dev/null; do sleep 0.02; done; exit 4"
     );
+    let later = says(&format!("echo $$ > {pid}; {LISTENS}"), &inside, 4);
     assert!(later.join("|").contains("ended by signal 9"), "{later:?}");
     assert_eq!(
         (at_once.len(), later.len()),
@@ -442,9 +443,20 @@ fn a_failed_server_outside_is_told() {
         "{at_once:?} {later:?}"
     );
     // A command that ends well, and one that we end.
-    for well in ["true", "sleep 1000"] {
-        assert_eq!(says(well, "exit 4"), Vec::<String>::new());
+    for well in ["true", LISTENS] {
+        assert_eq!(says(well, "exit 4", 4), Vec::<String>::new());
     }
+}
+
+/// A server that takes a second and a half: CMD has to find it.
+#[test]
+fn cmd_waits_until_the_server_outside_listens() {
+    needs_namespaces!();
+    let server = "sleep 1.5; exec python3 -c 'import socket\ns=socket.create_server((\"\",18123))\nc=s.accept()[0]\nc.sendall(b\"here\")\nc.close()'";
+    let fetch = "import socket,os;print(socket.create_connection((os.environ['ALCC_OUTSIDE'],18123)).recv(4))";
+    let output = emulate(&["--outside", server, "--", "python3", "-c", fetch]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "b'here'\n");
 }
 
 #[test]

@@ -73,8 +73,8 @@ pub(crate) struct Args {
     log: Option<PathBuf>,
     #[command(flatten)]
     pub(super) json: JsonOut,
-    /// A shell command to run at the other end for the time of CMD. CMD starts as soon as it
-    /// listens on a TCP port, or after 1 s
+    /// A shell command to run at the other end for the time of CMD, which starts as soon as it
+    /// listens on a TCP port, or after 30 s. It finds the address of CMD's side in ALCC_INSIDE
     #[arg(long, value_name = "COMMAND")]
     pub(super) outside: Option<String>,
     /// Let CMD reach what this machine reaches; needs root and nft. Addresses are translated, and

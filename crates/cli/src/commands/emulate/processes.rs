@@ -15,8 +15,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Maximum time until a server listens, and until everything ends after SIGTERM.
+/// Maximum time until everything ends after SIGTERM.
 const MAX_WAIT: Duration = Duration::from_secs(1);
+/// Maximum time until a server listens. A Java VM takes seconds on a busy machine.
+const MAX_START: Duration = Duration::from_secs(30);
+/// After this time of waiting for it a line says so.
+const SILENT: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(5);
 
 pub(super) struct Processes {
@@ -65,7 +69,11 @@ impl Processes {
         self.start(inside, command, Signal::SIGTERM)
     }
 
-    /// Starts a server, away from the terminal's signals, and waits until it listens or fails.
+    /// Starts a server, away from the terminal's signals, and waits until it listens or all of it has
+    /// ended.
+    ///
+    /// # Errors
+    /// If it ends with a failure before it listens.
     pub(super) fn start_server(
         &self,
         outside: &Namespace,
@@ -79,13 +87,34 @@ impl Processes {
         let listening = || outside.run(listeners).map_err(Failure::usage);
         let before = listening()?;
         let pid = self.start(outside, command, Signal::SIGKILL)?;
-        let deadline = Instant::now() + MAX_WAIT;
-        while Instant::now() < deadline && listening()?.is_subset(&before) {
-            if let Change::Ended(ended, exit) = change()
-                && ended == pid.as_raw()
-                && tell_failed(exit)
-            {
+        let (began, mut is_silent) = (Instant::now(), true);
+        while !listening()?.difference(&before).any(|inode| is_held(inode)) {
+            match change() {
+                Change::Ended(ended, exit) if ended == pid.as_raw() => {
+                    if let Some(how) = failed(exit) {
+                        self.end(Some(pid));
+                        return Err(Failure::failed(format!(
+                            "start the command of --outside: it {how} before it listened on a TCP port"
+                        )));
+                    }
+                }
+                // A command that ends well may have started the server in the background.
+                Change::NoChildren => break,
+                _ => {}
+            }
+            let waited = began.elapsed();
+            if waited > MAX_START {
+                note(format_args!(
+                    "alcc emulate: the command of --outside does not listen on a TCP port after {} s; CMD starts",
+                    MAX_START.as_secs()
+                ));
                 break;
+            }
+            if waited > SILENT && std::mem::take(&mut is_silent) {
+                note(format_args!(
+                    "alcc emulate: waiting until the command of --outside listens on a TCP port, {} s at most",
+                    MAX_START.as_secs()
+                ));
             }
             std::thread::sleep(TICK);
         }
@@ -105,7 +134,11 @@ impl Processes {
                 }
                 Change::Ended(pid, exit) if pid == child => return Ok(exit),
                 Change::Ended(pid, exit) if Some(pid) == server => {
-                    tell_failed(exit);
+                    if let Some(how) = failed(exit) {
+                        note(format_args!(
+                            "alcc emulate: the command of --outside {how}; CMD goes on"
+                        ));
+                    }
                 }
                 Change::Stopped(pid, signal) if pid == child => stop_too(child, signal),
                 Change::Ended(..) | Change::Stopped(..) => {}
@@ -145,42 +178,67 @@ impl Processes {
     }
 }
 
-/// Says how the command of `--outside` failed, and whether it did. A server in the background may
-/// have been started by a command that ends well.
-fn tell_failed(exit: Exit) -> bool {
-    let how = match exit {
-        Exit::Status(0) => return false,
-        Exit::Status(code) => format!("ended with status {code}"),
-        Exit::Signal(signal) => format!("was ended by signal {signal}"),
-    };
-    note(format_args!(
-        "alcc emulate: the command of --outside {how}; CMD goes on"
-    ));
-    true
+/// How a command failed; `None` if it did not.
+fn failed(exit: Exit) -> Option<String> {
+    match exit {
+        Exit::Status(0) => None,
+        Exit::Status(code) => Some(format!("ended with status {code}")),
+        Exit::Signal(signal) => Some(format!("was ended by signal {signal}")),
+    }
 }
 
-/// Our children, adopted ones included. From the list of all processes: the kernel's list of
-/// children is an option of its build.
+/// Our children, adopted ones included.
 fn children() -> Vec<Pid> {
-    let us = std::process::id().to_string();
+    let of_us = |(pid, parent): (Pid, Pid)| (parent == Pid::this()).then_some(pid);
+    parents().into_iter().filter_map(of_us).collect()
+}
+
+/// All processes with their parents. The kernel's list of children is an option of its build.
+fn parents() -> Vec<(Pid, Pid)> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let parent_is_us = |pid: &Pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let parent = |pid: Pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name in parentheses may hold anything; the state and the parent follow the last one.
-        stat.rsplit_once(')')
-            .and_then(|(_, rest)| rest.split_whitespace().nth(1))
-            == Some(us.as_str())
+        let (_, rest) = stat.rsplit_once(')')?;
+        rest.split_whitespace()
+            .nth(1)?
+            .parse()
+            .ok()
+            .map(Pid::from_raw)
     };
     entries
         .flatten()
         .filter_map(|e| e.file_name().to_str()?.parse().ok().map(Pid::from_raw))
-        .filter(parent_is_us)
+        .filter_map(|pid| Some((pid, parent(pid)?)))
         .collect()
 }
 
-/// The TCP sockets that listen in the namespace of the calling thread.
+/// True if a process that descends from us holds the socket with this inode: in a network that is
+/// shared with others, as root's is, theirs begin to listen as well.
+fn is_held(inode: &str) -> bool {
+    let socket = format!("socket:[{inode}]");
+    let holds = |pid: &Pid| {
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd"));
+        let links = files.into_iter().flatten().flatten();
+        links
+            .filter_map(|file| std::fs::read_link(file.path()).ok())
+            .any(|to| to.as_os_str() == socket.as_str())
+    };
+    let parents = parents();
+    let mut ours = vec![Pid::this()];
+    while let Some(pid) = ours.pop() {
+        if pid != Pid::this() && holds(&pid) {
+            return true;
+        }
+        let children = parents.iter().filter(|(_, parent)| *parent == pid);
+        ours.extend(children.map(|(child, _)| *child));
+    }
+    false
+}
+
+/// The inodes of the TCP sockets that listen in the namespace of the calling thread.
 fn listeners() -> BTreeSet<String> {
     ["tcp", "tcp6"]
         .iter()
@@ -190,8 +248,8 @@ fn listeners() -> BTreeSet<String> {
             text.lines()
                 .filter_map(|line| {
                     let mut words = line.split_whitespace().skip(1);
-                    let (local, state) = (words.next()?, words.nth(1)?);
-                    (state == "0A").then(|| local.to_owned())
+                    let (state, inode) = (words.nth(2)?, words.nth(5)?);
+                    (state == "0A").then(|| inode.to_owned())
                 })
                 .collect::<Vec<_>>()
         })
