@@ -448,6 +448,37 @@ fn a_failed_server_outside_is_told() {
     }
 }
 
+/// A request and its answer in IPv6, through a link of 20 ms and one nested in it.
+#[test]
+fn the_link_carries_ipv6() {
+    needs_namespaces!();
+    if !std::path::Path::new("/proc/sys/net/ipv6").exists() {
+        eprintln!("skipped: needs IPv6 in the kernel");
+        return;
+    }
+    let server = "exec python3 -c 'import socket\ns=socket.create_server((\"::\",18126),family=socket.AF_INET6)\nwhile 1: c=s.accept()[0]; c.sendall(b\"here\"); c.close()'";
+    let fetch = "import socket,os,time;t=time.monotonic();c=socket.create_connection((os.environ['ALCC_OUTSIDE6'],18126));print(c.recv(4),time.monotonic()-t>MIN)";
+    let output = |min: &str, nested: &[&str]| {
+        let fetch = fetch.replace("MIN", min);
+        let all = [
+            "--outside",
+            server,
+            "--delay",
+            "10ms",
+            "--json-out",
+            "/dev/null",
+            "--",
+        ];
+        let output = emulate(&[&all, nested, &["python3", "-c", &fetch]].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // The handshake and the answer take a round trip each.
+    assert_eq!(output("0.04", &[]), "b'here' True\n");
+    let nested = [ALCC, "emulate", "--delay", "10ms", "--"];
+    assert_eq!(output("0.08", &nested), "b'here' True\n");
+}
+
 /// A server that takes a second and a half: CMD has to find it.
 #[test]
 fn cmd_waits_until_the_server_outside_listens() {

@@ -302,7 +302,7 @@ ALCC_OPTION_BYTES
 const ENVIRONMENT: &str = "
 ALCC_CC ALCC_CONTROL ALCC_DEBUG ALCC_EMULATED ALCC_EMULATE_DEVICE ALCC_EMULATE_LEAF ALCC_EMULATE_LEVEL
 ALCC_EMULATE_NET ALCC_ENFORCE ALCC_EXCEPT ALCC_FAULT ALCC_FEEDBACK ALCC_INSIDE ALCC_JAR ALCC_LOG
-ALCC_LOOPBACK ALCC_NGINX ALCC_ONLY ALCC_OUTBOUND ALCC_OUTSIDE ALCC_PLUGIN ALCC_PRELOAD
+ALCC_LOOPBACK ALCC_NGINX ALCC_ONLY ALCC_OUTBOUND ALCC_OUTSIDE ALCC_OUTSIDE6 ALCC_PLUGIN ALCC_PRELOAD
 ALCC_QUEUE ALCC_REPORT ALCC_RULES ALCC_SEED ALCC_SHARE ALCC_TRACES ALCC_UNDER
 ";
 
@@ -543,7 +543,8 @@ fn variables(folder: &Path, names: &mut Vec<String>) {
         } else if path.extension().is_some_and(|e| e == "rs") {
             let text = std::fs::read_to_string(&path).expect("a source file");
             for rest in text.split("\"ALCC_").skip(1) {
-                let end = rest.find(|c: char| !c.is_ascii_uppercase() && c != '_');
+                let of_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+                let end = rest.find(|c| !of_name(c));
                 let name = &rest[..end.unwrap_or(rest.len())];
                 // In the middle of a sentence a longer text begins with the name.
                 if !name.is_empty() {

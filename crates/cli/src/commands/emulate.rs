@@ -34,11 +34,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let inside = Namespace::new().map_err(Failure::usage)?;
     let (link, log) = start(args, &place, &inside, &spec)?;
 
-    let address = match &args.outside {
-        Some(_) => link.outside_addr(),
-        None => place.far_end.unwrap_or_else(|| link.outside_addr()),
+    let own = (link.outside_addr(), link.subnet().outside6());
+    let addresses = match &args.outside {
+        Some(_) => own,
+        None => place.far_end.unwrap_or(own),
     };
-    let mut environment = place.environment(&link, address);
+    let mut environment = place.environment(&link, addresses);
     if let Some(at) = args.control {
         let ends = [&place.outside, &inside];
         let url = switches::serve(at, ends, link.control(), &spec, args.link_names())?;

@@ -8,7 +8,7 @@ use crate::{EmuError, Namespace, Subnet};
 use netlink_packet_route::link::LinkAttribute;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -26,6 +26,8 @@ pub(crate) struct Device {
     netlink: Netlink,
     name: String,
     index: u32,
+    /// It may carry IPv6.
+    has_ipv6: bool,
 }
 
 impl Device {
@@ -85,6 +87,7 @@ impl Device {
                         netlink,
                         name,
                         index,
+                        has_ipv6: false,
                     });
                 }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists && number < 1000 => number += 1,
@@ -97,10 +100,10 @@ impl Device {
     fn tun(namespace: &Namespace) -> io::Result<Self> {
         let made = namespace.run(|| -> io::Result<_> {
             let (tun, name) = open_tun()?;
-            silence_ipv6(&name);
-            Ok((tun, name, Netlink::here()?))
+            let has_ipv6 = quieten_ipv6(&name);
+            Ok((tun, name, Netlink::here()?, has_ipv6))
         });
-        let (tun, name, netlink) = made.map_err(io::Error::other)??;
+        let (tun, name, netlink, has_ipv6) = made.map_err(io::Error::other)??;
         let index = netlink.link(&name)?.index;
         netlink.up(
             index,
@@ -115,6 +118,7 @@ impl Device {
             netlink,
             name,
             index,
+            has_ipv6,
         })
     }
 
@@ -126,7 +130,7 @@ impl Device {
     /// admits it once.
     pub(crate) fn configure_outside(&self, net: Subnet) -> Result<(), EmuError> {
         let (to, prefix) = net.downlink();
-        match self.netlink.add_route(to, prefix, self.index) {
+        match self.netlink.add_route(to.into(), prefix, self.index) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(EmuError::SubnetTaken {
                     range: net.to_string(),
@@ -135,22 +139,51 @@ impl Device {
             other => other.map_err(self.os("set a route"))?,
         }
         self.netlink
-            .add_address(self.index, net.outside(), net.inside())
-            .map_err(self.os("set the address"))
+            .add_address(self.index, net.outside().into(), net.inside().into())
+            .map_err(self.os("set the address"))?;
+        self.configure_ipv6(
+            net.outside6().into(),
+            net.inside6().into(),
+            [net.downlink6()],
+        )
+    }
+
+    /// The same in IPv6, if the device carries it.
+    fn configure_ipv6(
+        &self,
+        own: IpAddr,
+        peer: IpAddr,
+        routes: impl IntoIterator<Item = (IpAddr, u8)>,
+    ) -> Result<(), EmuError> {
+        if !self.has_ipv6 {
+            return Ok(());
+        }
+        self.netlink
+            .add_address(self.index, own, peer)
+            .map_err(self.os("set the IPv6 address"))?;
+        for (to, prefix) in routes {
+            self.netlink
+                .add_route(to, prefix, self.index)
+                .map_err(self.os("set an IPv6 route"))?;
+        }
+        Ok(())
     }
 
     /// Addresses and routes of the inner end: upper levels and everything unknown are reached
     /// through this device.
     pub(crate) fn configure_inside(&self, net: Subnet) -> Result<(), EmuError> {
         self.netlink
-            .add_address(self.index, net.inside(), net.outside())
+            .add_address(self.index, net.inside().into(), net.outside().into())
             .map_err(self.os("set the address"))?;
+        // No default route: nothing beyond the links answers in IPv6.
+        self.configure_ipv6(net.inside6().into(), net.outside6().into(), net.uplinks6())?;
         for (upper, prefix) in net.uplinks() {
             self.netlink
-                .add_route(upper, prefix, self.index)
+                .add_route(upper.into(), prefix, self.index)
                 .map_err(self.os("set a route"))?;
         }
-        match self.netlink.add_route(Ipv4Addr::UNSPECIFIED, 0, self.index) {
+        let anywhere = Ipv4Addr::UNSPECIFIED.into();
+        match self.netlink.add_route(anywhere, 0, self.index) {
             // The second link into one namespace: the first stays the way to the unknown.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             other => other.map_err(self.os("set the default route")),
@@ -260,8 +293,20 @@ fn open_tun() -> io::Result<(File, String)> {
     Ok((tun, String::from_utf8_lossy(&name).into_owned()))
 }
 
-/// Keeps the kernel's own IPv6 chatter (router solicitations, multicast reports) off the link,
-/// where it would take delivery opportunities. Without IPv6 in the kernel there is no such file.
+/// Keeps the kernel's own IPv6 chatter off a TUN device, where it would take delivery opportunities:
+/// without a link-local address it solicits no routers, and a device without ARP reports no groups.
+/// False if the kernel has no IPv6 or the namespace has it switched off.
+fn quieten_ipv6(name: &str) -> bool {
+    let conf = format!("/proc/sys/net/ipv6/conf/{name}");
+    let is_on = fs::read_to_string(format!("{conf}/disable_ipv6")).is_ok_and(|s| s.trim() == "0");
+    let quiet = fs::write(format!("{conf}/addr_gen_mode"), "1").is_ok();
+    if !quiet {
+        silence_ipv6(name);
+    }
+    is_on && quiet
+}
+
+/// Switches IPv6 off on a device on which the kernel would send its own packets.
 pub(crate) fn silence_ipv6(name: &str) {
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
 }

@@ -55,6 +55,7 @@ impl Namespace {
             // A nested emulator makes this namespace a router. The file shows the namespace of the
             // thread that opens it; where /proc is read-only only nesting is lost.
             let _ = fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+            let _ = fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1");
             of_this_thread()
         })?;
         Ok(Self {

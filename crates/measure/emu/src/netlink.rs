@@ -14,7 +14,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// A routing socket. It stays with the namespace it was opened in, whichever thread uses it.
 pub(crate) struct Netlink {
@@ -133,15 +133,17 @@ impl Netlink {
     }
 
     /// A point-to-point address pair.
-    pub(crate) fn add_address(&self, index: u32, own: Ipv4Addr, peer: Ipv4Addr) -> io::Result<()> {
+    pub(crate) fn add_address(&self, index: u32, own: IpAddr, peer: IpAddr) -> io::Result<()> {
         let mut message = AddressMessage::default();
-        message.header.family = AddressFamily::Inet;
-        message.header.prefix_len = 32;
+        (message.header.family, message.header.prefix_len) = match own {
+            IpAddr::V4(_) => (AddressFamily::Inet, 32),
+            IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+        };
         message.header.scope = AddressScope::Universe;
         message.header.index = index;
         message.attributes = vec![
-            AddressAttribute::Local(own.into()),
-            AddressAttribute::Address(peer.into()),
+            AddressAttribute::Local(own),
+            AddressAttribute::Address(peer),
         ];
         self.request(
             RouteNetlinkMessage::NewAddress(message),
@@ -152,10 +154,14 @@ impl Netlink {
 
     /// A route through a device; an error of kind `AlreadyExists` if there is one for the same
     /// destinations.
-    pub(crate) fn add_route(&self, to: Ipv4Addr, prefix: u8, index: u32) -> io::Result<()> {
+    pub(crate) fn add_route(&self, to: IpAddr, prefix: u8, index: u32) -> io::Result<()> {
+        let (family, destination) = match to {
+            IpAddr::V4(to) => (AddressFamily::Inet, RouteAddress::Inet(to)),
+            IpAddr::V6(to) => (AddressFamily::Inet6, RouteAddress::Inet6(to)),
+        };
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
-            address_family: AddressFamily::Inet,
+            address_family: family,
             destination_prefix_length: prefix,
             table: RouteHeader::RT_TABLE_MAIN,
             protocol: RouteProtocol::Boot,
@@ -167,7 +173,7 @@ impl Netlink {
         if prefix > 0 {
             message
                 .attributes
-                .push(RouteAttribute::Destination(RouteAddress::Inet(to)));
+                .push(RouteAttribute::Destination(destination));
         }
         self.request(
             RouteNetlinkMessage::NewRoute(message),

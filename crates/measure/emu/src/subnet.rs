@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::EmuError;
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The addresses of one emulated link: a /16 of 100.64.0.0/10, and the link's place in a chain of
 /// nested links. Home and office networks do not use that range, which is of RFC 6598.
@@ -9,6 +9,9 @@ use std::net::Ipv4Addr;
 /// Level `k` is 100.(64+n).k.1 outside and 100.(64+n).k.2 inside. Every namespace of a chain routes
 /// the whole /16 to the next deeper link. It routes the /24s of its own and all upper levels to its
 /// uplink. So all levels reach each other.
+///
+/// The same in IPv6: `fd61:6c63:63nn:k::1` and `::2`, with the /48 and the /64s of these. They are
+/// unique local addresses (RFC 4193) of this project's own: 61 6c 63 63 spells its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subnet {
     n: u8,
@@ -95,6 +98,21 @@ impl Subnet {
         Ipv4Addr::new(100, 64 + self.n, self.level, 2)
     }
 
+    /// The IPv6 address of the outer end.
+    pub const fn outside6(self) -> Ipv6Addr {
+        self.address6(self.level, 1)
+    }
+
+    /// The IPv6 address of the inner end.
+    pub const fn inside6(self) -> Ipv6Addr {
+        self.address6(self.level, 2)
+    }
+
+    const fn address6(self, level: u8, host: u16) -> Ipv6Addr {
+        let range = 0x6300 | self.n as u16;
+        Ipv6Addr::new(0xfd61, 0x6c63, range, level as u16, 0, 0, 0, host)
+    }
+
     /// Whether another emulated link can be nested inside.
     pub const fn is_leaf(self) -> bool {
         self.leaf
@@ -118,11 +136,26 @@ impl Subnet {
         }
     }
 
+    /// The same in IPv6.
+    pub(crate) const fn downlink6(self) -> (IpAddr, u8) {
+        if self.leaf {
+            (IpAddr::V6(self.address6(self.level, 0)), 64)
+        } else {
+            (IpAddr::V6(self.address6(0, 0)), 48)
+        }
+    }
+
     /// What the inner end reaches through the link even if a link nested in it takes the whole
     /// range.
     pub(crate) fn uplinks(self) -> impl Iterator<Item = (Ipv4Addr, u8)> {
         let last = if self.leaf { 0 } else { self.level };
         (1..=last).map(move |level| (Ipv4Addr::new(100, 64 + self.n, level, 0), 24))
+    }
+
+    /// The same in IPv6.
+    pub(crate) fn uplinks6(self) -> impl Iterator<Item = (IpAddr, u8)> {
+        let last = if self.leaf { 0 } else { self.level };
+        (1..=last).map(move |level| (IpAddr::V6(self.address6(level, 0)), 64))
     }
 }
 
@@ -145,6 +178,8 @@ mod tests {
         assert_eq!(net.to_string(), "100.67.0.0/16");
         let routes: Vec<String> = net.uplinks().map(|r| r.0.to_string()).collect();
         assert_eq!(routes, ["100.67.1.0", "100.67.2.0"]);
+        assert_eq!(net.outside6().to_string(), "fd61:6c63:6303:2::1");
+        assert_eq!(net.downlink6().0.to_string(), "fd61:6c63:6303::");
     }
 
     #[test]

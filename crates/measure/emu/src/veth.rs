@@ -31,7 +31,7 @@ pub fn veth(outside: &Namespace, inside: &Namespace, net: Subnet) -> Result<(), 
                 .map_err(std::io::Error::other)?;
             let index = netlink.link(name)?.index;
             netlink.up(index, false, Vec::new())?;
-            netlink.add_address(index, own, peer)?;
+            netlink.add_address(index, own.into(), peer.into())?;
         }
         Ok(())
     };

@@ -21,9 +21,9 @@ const QUEUE: &str = "droptail:bytes=2000000";
 /// Run a program behind an emulated link
 ///
 /// CMD runs in a network namespace of its own that reaches the outside over the link only. Its
-/// environment has ALCC_OUTSIDE, the address of the other end. The other end is the network in
-/// which this command runs. Without privileges it is an empty one; then --outside starts a server
-/// there. Down is towards CMD. Links nest: CMD may be another alcc emulate.
+/// environment has ALCC_OUTSIDE, the address of the other end, and ALCC_OUTSIDE6, its IPv6
+/// address. The other end is the network in which this command runs. Without privileges it is an
+/// empty one; then --outside starts a server there. Down is towards CMD. Links nest: CMD may be another alcc emulate.
 ///
 /// When CMD ends, so do the processes that it or --outside left behind. One line for each direction
 /// goes to standard error. The exit status is that of CMD, or 128 and the signal that ended it.

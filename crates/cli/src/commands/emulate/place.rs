@@ -2,7 +2,7 @@
 //! The outer end of the link, and what a nested emulator must know about it.
 use crate::failure::Failure;
 use alcc_emu::{Emulator, Namespace, Privilege, Subnet, prepare};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Number of the /16 and nesting depth of the link around a process.
 const NET: &str = "ALCC_EMULATE_NET";
@@ -11,6 +11,7 @@ const LEVEL: &str = "ALCC_EMULATE_LEVEL";
 const LEAF: &str = "ALCC_EMULATE_LEAF";
 /// Address of servers: the other end of the outermost link.
 const OUTSIDE: &str = "ALCC_OUTSIDE";
+const OUTSIDE6: &str = "ALCC_OUTSIDE6";
 
 pub(super) struct Place {
     pub(super) outside: Namespace,
@@ -19,7 +20,7 @@ pub(super) struct Place {
     /// The link around us.
     around: Option<Subnet>,
     /// The other end of the outermost link around us.
-    pub(super) far_end: Option<Ipv4Addr>,
+    pub(super) far_end: Option<(Ipv4Addr, Ipv6Addr)>,
 }
 
 impl Place {
@@ -37,7 +38,11 @@ impl Place {
                 Some(_) => net.leaf(),
                 None => net,
             });
-        let far_end = around.and_then(|_| std::env::var(OUTSIDE).ok()?.parse().ok());
+        let told = |name: &str| std::env::var(name).ok();
+        let far_end = around.and_then(|_| {
+            let v4 = told(OUTSIDE)?.parse().ok()?;
+            Some((v4, told(OUTSIDE6)?.parse().ok()?))
+        });
         Ok(Self {
             outside,
             shared,
@@ -59,11 +64,12 @@ impl Place {
     pub(super) fn environment(
         &self,
         link: &Emulator,
-        far_end: Ipv4Addr,
+        (v4, v6): (Ipv4Addr, Ipv6Addr),
     ) -> Vec<(&'static str, String)> {
         let net = link.subnet();
         let mut told = vec![
-            (OUTSIDE, far_end.to_string()),
+            (OUTSIDE, v4.to_string()),
+            (OUTSIDE6, v6.to_string()),
             (NET, net.number().to_string()),
             (LEVEL, net.level().to_string()),
         ];
