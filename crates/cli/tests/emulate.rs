@@ -448,6 +448,55 @@ fn a_failed_server_outside_is_told() {
     }
 }
 
+/// As another user: CMD has no capabilities there, without which bwrap does not start, but a nested
+/// emulator has.
+#[test]
+fn a_sandbox_starts_in_a_link_without_root() {
+    needs_root!();
+    if !std::path::Path::new("/usr/bin/bwrap").exists() {
+        eprintln!("skipped: needs bwrap (bubblewrap)");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // Below a folder that the other user reaches.
+    let alcc = dir.path().join("alcc");
+    std::fs::copy(ALCC, &alcc).unwrap();
+    let open = |path: &std::path::Path| {
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path, all).unwrap();
+    };
+    open(dir.path());
+    open(&alcc);
+    let says = |words: &[&str]| {
+        let output = Command::new("setpriv")
+            .args(["--reuid=4242", "--regid=4242", "--clear-groups"])
+            .arg(&alcc)
+            .args(["emulate", "--quiet", "--"])
+            .args(words)
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
+    };
+    let (started, text) = says(&[
+        "bwrap",
+        "--ro-bind",
+        "/",
+        "/",
+        "--unshare-pid",
+        "echo",
+        "here",
+    ]);
+    assert!(started && text.trim() == "here", "{text}");
+    let nested = alcc.display().to_string();
+    let level = ["emulate", "--quiet", "--", "printenv", "ALCC_EMULATE_LEVEL"];
+    let (started, text) = says(&[&[nested.as_str()], &level[..]].concat());
+    assert!(started && text.trim() == "2", "{text}");
+}
+
 /// A request and its answer in IPv6, through a link of 20 ms and one nested in it.
 #[test]
 fn the_link_carries_ipv6() {

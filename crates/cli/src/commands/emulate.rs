@@ -27,8 +27,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let processes = Processes::new()?;
     // With --internet it is an error, which says so itself.
     if !place.shared && !args.quiet && !args.internet {
+        let hint = match place.is_nested() {
+            true => "the link around it; links nest if this command itself is CMD of the outer one",
+            false => "this machine's",
+        };
         note(format_args!(
-            "alcc emulate: no privileges here: the other end of the link is an empty network, not this machine's"
+            "alcc emulate: no privileges here: the other end of the link is an empty network, not {hint}"
         ));
     }
     let inside = Namespace::new().map_err(Failure::usage)?;

@@ -54,7 +54,7 @@ pub use error::EmuError;
 pub use flow::FlowKey;
 pub use namespace::{Namespace, is_emulated};
 pub use packet_log::{LogSpec, PacketLog};
-pub use privilege::{Privilege, available, prepare};
+pub use privilege::{Privilege, available, drop_ambient_capabilities, prepare};
 pub use report::{DirectionReport, EmuReport};
 pub use subnet::Subnet;
 pub use veth::veth;

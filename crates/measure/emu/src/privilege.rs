@@ -173,6 +173,30 @@ fn keep_capabilities_over_exec() -> Result<(), EmuError> {
     Ok(())
 }
 
+/// A program that this process starts gets no capability of [`Privilege::UserNamespace`]: to be
+/// called between fork and exec. It does nothing to root.
+///
+/// # Errors
+/// What the kernel says.
+pub fn drop_ambient_capabilities() -> std::io::Result<()> {
+    let none = 0 as libc::c_ulong;
+    // SAFETY: no pointers.
+    let done = unsafe {
+        libc::prctl(
+            libc::PR_CAP_AMBIENT,
+            libc::PR_CAP_AMBIENT_CLEAR_ALL,
+            none,
+            none,
+            none,
+        )
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
 /// The error with the setting that explains it, as far as the machine tells.
 fn not_permitted(found: &str) -> EmuError {
     let setting = |path: &str| fs::read_to_string(path).map(|s| s.trim().to_owned()).ok();

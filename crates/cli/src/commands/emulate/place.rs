@@ -51,6 +51,11 @@ impl Place {
         })
     }
 
+    /// Whether the environment says that a link is around us.
+    pub(super) fn is_nested(&self) -> bool {
+        std::env::var_os(LEVEL).is_some()
+    }
+
     /// The address ranges to try, best first.
     pub(super) fn subnets(&self) -> Vec<Subnet> {
         match self.around {

@@ -60,12 +60,21 @@ impl Processes {
         Ok(Pid::from_raw(child.id().cast_signed()))
     }
 
-    /// Starts CMD, in our process group: the terminal is for it.
+    /// Starts CMD, in our process group: the terminal is for it. Without root only an emulator that
+    /// is nested needs the capabilities of our user namespace. Programs that make a sandbox of their
+    /// own (bwrap, browsers) refuse to run with them.
     pub(super) fn start_command(
         &self,
         inside: &Namespace,
-        command: Command,
+        mut command: Command,
     ) -> Result<Pid, Failure> {
+        let program = std::path::Path::new(command.get_program());
+        let is_nested = program.file_name() == Some("alcc".as_ref());
+        if !is_nested {
+            let drop_ambient = || alcc_emu::drop_ambient_capabilities();
+            // SAFETY: one system call, which is allowed between fork and exec.
+            unsafe { command.pre_exec(drop_ambient) };
+        }
         self.start(inside, command, Signal::SIGTERM)
     }
 
