@@ -15,6 +15,26 @@ fn alcc(arguments: &str) -> Command {
     real::alcc(&arguments.split_whitespace().collect::<Vec<_>>())
 }
 
+/// Each server has its own control, and datagrams go beside them at their rate.
+#[test]
+fn controls_of_the_kernel_and_datagrams_share_one_link() {
+    let arguments = "sim --emu --link 12mbit --up 12mbit --flow cubic --flow reno --flow udp:rate=2mbit --duration 3s --json";
+    let Some(output) = real::done(&mut alcc(arguments), real::PROGRAMS) else {
+        return;
+    };
+    let results: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let flows = results["flows"].as_array().unwrap();
+    let of = |n: usize, field: &str| flows[n][field].clone();
+    // A connection with another control than its row says would be the row's error.
+    for (n, algorithm) in ["cubic", "reno", "udp"].iter().enumerate() {
+        assert_eq!(of(n, "algorithm"), *algorithm, "{results:#}");
+        assert_eq!(of(n, "error"), Value::Null, "{results:#}");
+        assert!(of(n, "bytes").as_u64() > Some(100_000), "{results:#}");
+    }
+    let mbps = of(2, "throughput_mbps").as_f64().unwrap();
+    assert!((0.5..2.1).contains(&mbps), "{mbps}");
+}
+
 #[test]
 fn two_flows_on_one_link_have_twins() {
     let arguments = "sim --emu --link 12mbit --up 12mbit --flow fixed:window=20/over=cubic --flow fixed:window=10/over=cubic@1s --duration 4s --json";
@@ -77,7 +97,7 @@ fn what_real_programs_cannot_do_is_refused_by_name() {
             "a chain of 2 links",
         ),
         ("--flow cubic/rtt=80ms", "--rtt"),
-        ("--flow udp:rate=5mbit", "datagrams"),
+        ("--flow udp:rate=5mbit/dir=up", "dir=up"),
     ] {
         let output = alcc(&format!("sim --emu {arguments}")).output().unwrap();
         let says = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -20,6 +20,11 @@ pub struct Source {
 const DEFAULT_INTERVAL: Span = Span::from_millis(20);
 
 impl Source {
+    /// When packet `n` of a constant-rate sender leaves, counted from 0, after its start.
+    pub fn packet_at(&self, n: u64) -> Span {
+        self.write_at(n, self.every)
+    }
+
     /// What is written in one go, beginning at `at` after the start: number `n` of all, counted
     /// from 0.
     fn write_at(&self, n: u64, every: Span) -> Span {

@@ -3,6 +3,7 @@
 //! for all. All run at the same time.
 mod bulk;
 mod crowd;
+mod datagrams;
 mod lane;
 pub(crate) mod programs;
 mod start;

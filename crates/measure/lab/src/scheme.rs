@@ -8,7 +8,7 @@ use crate::list;
 use alcc_cc::{Registry, Spec};
 use alcc_pipe::About;
 use alcc_results::Row;
-use alcc_sim::{FlowSpec, Timing};
+use alcc_sim::{FlowSpec, Source, Timing};
 use alcc_units::{Bytes, Span};
 use std::str::FromStr;
 
@@ -31,6 +31,8 @@ pub enum Side {
 pub struct Scheme {
     /// As typed: the row's name.
     pub name: String,
+    /// Datagrams at a constant rate, without an algorithm.
+    pub constant: Option<Constant>,
     /// Our algorithm, in an unmodified program or by a transport; `None` for one that is alone.
     pub controlled: Option<Spec>,
     /// What it goes by between two programs of this project. `None`: an unmodified program sends.
@@ -49,6 +51,15 @@ pub struct Scheme {
     pub flows: Vec<String>,
     /// Several flows over one link. Then only the FLOWs say who sends.
     pub is_crowd: bool,
+}
+
+/// Datagrams at a constant rate: what `udp:...` is on the emulated side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Constant {
+    /// When they leave.
+    pub source: Source,
+    /// IP bytes of each.
+    pub packet: Bytes,
 }
 
 /// What runs under a controlled connection unless the scheme says otherwise: the kernel default
@@ -110,6 +121,22 @@ impl Scheme {
         })
     }
 
+    /// Datagrams at a constant rate.
+    pub(crate) fn constant(name: String, source: Source, packet: Bytes) -> Self {
+        Self {
+            name,
+            constant: Some(Constant { source, packet }),
+            controlled: None,
+            transport: None,
+            carrier: None,
+            kernel: String::new(),
+            enforce: None,
+            notsent_lowat: None,
+            flows: Vec::new(),
+            is_crowd: false,
+        }
+    }
+
     /// Reads the parts of a scheme of several flows.
     fn crowd(text: &str, parts: &[&str], registry: &Registry) -> Result<Self, LabError> {
         let read = |part: &&str| {
@@ -124,6 +151,7 @@ impl Scheme {
         };
         Ok(Self {
             name: text.to_owned(),
+            constant: None,
             controlled: None,
             transport: None,
             carrier: None,
@@ -251,7 +279,11 @@ impl Scheme {
     /// usual ones.
     pub(crate) fn describe(&self, row: &mut Row) {
         row.scheme.clone_from(&self.name);
-        if let Some(spec) = &self.controlled {
+        if self.constant.is_some() {
+            "udp".clone_into(&mut row.algorithm);
+            "none".clone_into(&mut row.feedback);
+            "none".clone_into(&mut row.enforcement);
+        } else if let Some(spec) = &self.controlled {
             row.algorithm.clone_from(&spec.name);
             row.options = spec.options_text();
             row.under = self.kernel().map(str::to_owned);

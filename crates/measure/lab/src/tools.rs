@@ -66,7 +66,7 @@ impl Tools {
     /// # Errors
     /// [`LabError::Missing`] with what would fix it.
     pub fn check(&self, scheme: &Scheme) -> Result<(), LabError> {
-        if scheme.transport.is_none() {
+        if scheme.transport.is_none() && scheme.constant.is_none() {
             self.nginx()?;
             self.curl()?;
         }

@@ -2,6 +2,7 @@
 //! What a run asks of a sender and its receiver. They are an nginx and a curl, or two threads with
 //! a transport between them.
 use super::bulk::Bulk;
+use super::datagrams::Datagrams;
 use super::web::Web;
 use crate::LabError;
 use crate::cpu::Work;
@@ -95,6 +96,9 @@ pub(super) fn start(
     scheme: &Scheme,
     context: &RunContext<'_>,
 ) -> Result<Box<dyn Programs>, LabError> {
+    if let Some(constant) = scheme.constant {
+        return Ok(Box::new(Datagrams::start(scheme, constant, context)));
+    }
     let Some(row) = scheme.transport else {
         return Ok(Box::new(Web::start(scheme, context)?));
     };

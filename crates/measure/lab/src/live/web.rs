@@ -10,8 +10,11 @@ use crate::server::{self, Listen, RuntimeReport, Server};
 use crate::{LabError, cpu, route};
 use alcc_emu::{FlowKey, Namespace};
 use alcc_results::Row;
+use alcc_sys::Process;
 use alcc_units::Time;
-use std::net::SocketAddrV4;
+use std::io;
+use std::net::{SocketAddrV4, TcpListener};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 
 pub(super) struct Web {
@@ -20,8 +23,8 @@ pub(super) struct Web {
     receiver: Namespace,
     curl: PathBuf,
     port: u16,
-    /// A route is for all that do not choose for themselves: not on a link that others use, too.
-    by_route: bool,
+    /// On a link that others use, too, a route would choose for all of them.
+    is_shared: bool,
     server: Option<Server>,
     client: Option<Client>,
     addresses: Option<Addresses>,
@@ -52,7 +55,7 @@ impl Web {
             receiver: context.ends.receiver.clone(),
             curl: context.tools.curl()?,
             port: listen.port,
-            by_route: !context.is_shared || scheme.controlled.is_none(),
+            is_shared: context.is_shared,
             server: Some(server),
             client: None,
             addresses: None,
@@ -64,12 +67,36 @@ impl Web {
     }
 }
 
+/// Connections to this port of the process use the kernel's algorithm `name` from now on: they have
+/// their listening socket's TCP_CONGESTION.
+fn use_algorithm(pid: u32, port: u16, name: &str) -> io::Result<()> {
+    let gone = || {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("nothing listens on {port}"),
+        )
+    };
+    let process = Process::open(pid)?;
+    let fds = std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
+    let numbers = fds.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut listeners = numbers.filter_map(|fd: RawFd| {
+        let socket = TcpListener::from(process.descriptor(fd).ok()?);
+        let at = socket.local_addr().ok()?;
+        (at.port() == port).then_some(socket)
+    });
+    let listener = listeners.next().ok_or_else(gone)?;
+    alcc_sys::set_under(listener.as_raw_fd(), name).map_err(io::Error::from_raw_os_error)
+}
+
 impl Programs for Web {
     fn prepare(&mut self, addresses: Addresses) -> Result<(), LabError> {
         let kernel = &self.scheme.kernel;
+        let plain = self.scheme.controlled.is_none();
         let opened = self.sender.run(|| {
-            if self.by_route {
+            if !self.is_shared {
                 route::use_algorithm(addresses.from, addresses.to, kernel)?;
+            } else if let Some(server) = self.server.as_ref().filter(|_| plain) {
+                use_algorithm(server.id(), self.port, kernel)?;
             }
             SockDiag::open()
         })?;

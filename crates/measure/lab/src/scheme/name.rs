@@ -233,6 +233,7 @@ pub(super) fn read(text: &str, registry: &Registry, side: Side) -> Result<Scheme
     }
     Ok(Scheme {
         name: text.to_owned(),
+        constant: None,
         controlled,
         transport: name.transport(),
         carrier: name.parts.carrier.map(str::to_owned),

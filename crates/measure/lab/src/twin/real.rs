@@ -55,19 +55,12 @@ impl Real {
             }
             let far = scenario.min_rtt(flow) > link.down.delay + link.up.delay;
             let scheme = scheme(flow, far, registry)?;
-            let other = schemes
-                .iter()
-                .filter(|s| s.controlled.is_none() && scheme.controlled.is_none())
-                .find(|s| s.kernel != scheme.kernel);
-            if let Some(other) = other {
-                return Err(LabError::Twin {
-                    what: format!("plain {} beside plain {}", other.kernel, scheme.kernel),
-                    instead: "on one emulated link all plain TCP has the same congestion control: emulate one of them at a time".to_owned(),
-                });
-            }
-            if schemes
-                .iter()
-                .any(|other| other.notsent_lowat != scheme.notsent_lowat)
+            let is_tcp = |scheme: &&Scheme| scheme.constant.is_none();
+            if is_tcp(&&scheme)
+                && schemes
+                    .iter()
+                    .filter(is_tcp)
+                    .any(|other| other.notsent_lowat != scheme.notsent_lowat)
             {
                 return Err(LabError::Twin {
                     what: "lowat= of some of the flows".to_owned(),
@@ -262,12 +255,6 @@ fn scheme(flow: &FlowSpec, far: bool, registry: &Registry) -> Result<Scheme, Lab
         what: format!("{what} (flow {name})"),
         instead: instead.to_owned(),
     };
-    if matches!(flow.under, Under::Udp { .. }) {
-        return Err(cannot(
-            "constant-rate datagrams",
-            "only TCP runs on both sides",
-        ));
-    }
     if flow.paired {
         return Err(cannot("dir=both", "real downloads go down"));
     }
@@ -279,6 +266,9 @@ fn scheme(flow: &FlowSpec, far: bool, registry: &Registry) -> Result<Scheme, Lab
             "a round trip of its own",
             "all flows of an emulated link have that of the link: give --rtt",
         ));
+    }
+    if let Under::Udp { packet } = flow.under {
+        return Ok(Scheme::constant(name, flow.source, packet));
     }
     if flow.source != Source::default() {
         return Err(cannot(
@@ -304,7 +294,7 @@ fn scheme(flow: &FlowSpec, far: bool, registry: &Registry) -> Result<Scheme, Lab
             }
             flow.algorithm.clone()
         }
-        // Refused above.
+        // Taken above.
         Under::Udp { .. } => String::new(),
         Under::Tcp(kernel) => {
             if kernel.rules.name != "linux" {
@@ -370,10 +360,9 @@ mod tests {
             ("cubic/dir=both", "dir=both"),
             ("cubic/rtt=80ms", "--rtt"),
             ("cubic/size=1MB", "size="),
-            ("udp:rate=1mbit", "datagrams"),
+            ("udp:rate=1mbit/dir=up", "dir=up"),
             ("cubic/host=linux-3.16", "host="),
             ("verus/host=linux", "host=udp"),
-            ("cubic reno", "plain cubic beside plain reno"),
             ("65*cubic", "65 flows"),
         ] {
             let error = real(flows).unwrap_err();
