@@ -465,3 +465,18 @@ fn loss_means_the_same_in_both_directions() {
     assert!(table(&["--radio", "loss:p=0.01"]).contains(" goodput "));
     assert!(!table(&["--loss", "1%"]).contains(" goodput "));
 }
+
+/// A path of 5 MB and more: Linux' largest send buffer, 4 MiB with its overhead, holds a Cubic flow
+/// below it, and a buffer of 20 MB does not.
+#[test]
+fn a_flow_that_its_send_buffer_holds_is_named() {
+    let says = |flow: &str| {
+        let arguments = ["--link", "500mbit", "--rtt", "80ms", "--duration", "10s"];
+        let queue = ["--queue", "droptail:bytes=5000000", "--flow", flow];
+        let out = alcc(&[&["sim"], &arguments[..], &queue].concat());
+        String::from_utf8(out.stdout)
+            .unwrap()
+            .contains("send buffer was the limit")
+    };
+    assert!(says("cubic") && !says("cubic/sndbuf=20MB") && !says("copa"));
+}

@@ -9,6 +9,7 @@ use alcc_cc::Log;
 use alcc_lab::capture::{Capture, CapturePoint};
 use alcc_lab::logged::{Collector, LoggedEvent};
 use alcc_lab::qlog::Qlog;
+use alcc_lab::simulated::HELD_BY_BUFFER;
 use alcc_lab::{Tools, board, twin};
 use alcc_results::row::Value;
 use alcc_results::scenario::{Resolved, ScenarioOptions};
@@ -235,6 +236,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let mut text = table(&resolved.scenario, &report);
         if report.flows.len() > 1 {
             let _ = writeln!(text, "{}", together(&report, resolved.settle));
+        }
+        for flow in report.flows.iter().filter(|flow| flow.held_by_buffer) {
+            let _ = writeln!(text, "note: {}: {HELD_BY_BUFFER}", flow.scheme);
         }
         print(text)?;
     }

@@ -213,6 +213,9 @@ impl Flow {
     /// `offered` is what its tight direction offered in that `duration`.
     pub(crate) fn report(&mut self, duration: Span, offered: Bytes) -> FlowReport {
         let (goodput, stats) = self.endpoints.counts();
+        // A source without end always has something for the buffer.
+        let held =
+            self.app.is_endless() && stats.as_ref().is_some_and(|t| 2 * t.rounds.1 > t.rounds.0);
         let (retransmits, timeouts, episodes, gate_closed, rtt) = match stats {
             Some(t) => (
                 t.retransmits,
@@ -256,6 +259,7 @@ impl Flow {
             timeouts,
             loss_episodes: episodes,
             gate_closed,
+            held_by_buffer: held && gate_closed == 0,
             completion: self.completed.map(|at| at.since(self.start)),
             active: (self.start, self.stops, self.completed),
             seconds: meter.seconds.clone(),

@@ -27,6 +27,8 @@ pub(crate) struct SenderStats {
     pub(crate) timeouts: u64,
     pub(crate) episodes: u64,
     pub(crate) gate_closed: u64,
+    /// See [`alcc_flow::SenderStats::rounds`].
+    pub(crate) rounds: (u64, u64),
 }
 
 impl SenderStats {
@@ -41,6 +43,7 @@ impl SenderStats {
         let stats = sender.stats();
         (self.retransmits, self.timeouts) = (stats.retransmits, stats.timeouts);
         self.episodes = stats.episodes;
+        self.rounds = stats.rounds;
     }
 }
 

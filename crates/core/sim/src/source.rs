@@ -51,6 +51,11 @@ pub(crate) struct AppModel {
 pub(crate) const ENDLESS: u64 = u64::MAX;
 
 impl AppModel {
+    /// It always has more to send.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.source == Source::default()
+    }
+
     pub(crate) fn new(source: Source, start: Time) -> Self {
         let every = if source.every.is_zero() {
             DEFAULT_INTERVAL

@@ -16,6 +16,9 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Of a flow whose rate is not its algorithm's.
+pub const HELD_BY_BUFFER: &str = "its send buffer was the limit in most round trips (4 MiB by Linux's tcp_wmem): /sndbuf=SIZE sets another";
+
 /// Width of a bin of the plots' series. The time plots show the first repetition, so it has finer
 /// bins than the others.
 const BINS: [Span; 2] = [Span::from_millis(200), Span::from_secs(1)];
@@ -127,9 +130,12 @@ fn measure(simulation: &Simulation<'_>, go_on: GoOn<'_>) -> Result<Option<Measur
         run,
         ..seen.series
     };
+    let held = (report.flows.iter()).any(|flow| flow.held_by_buffer);
+    let notes = held.then(|| format!("{}: {HELD_BY_BUFFER}", scheme.name));
     Ok(Some(Measured {
         rows: vec![row],
         series: vec![series],
+        notes: notes.into_iter().collect(),
         ..Measured::default()
     }))
 }

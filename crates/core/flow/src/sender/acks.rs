@@ -436,6 +436,9 @@ impl Sender {
             self.delivery_rate = rate.or(self.delivery_rate);
         }
         if round_start {
+            let (all, limited) = &mut self.stats.rounds;
+            *all += 1;
+            *limited += u64::from(app_limited);
             self.grow_buffer();
         }
     }

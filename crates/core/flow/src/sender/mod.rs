@@ -41,6 +41,9 @@ pub struct SenderStats {
     pub tail_probes: u64,
     /// Reductions that turned out to be spurious.
     pub spurious: u64,
+    /// Round trips, and those of them that ended with a packet after which there was nothing to send:
+    /// the application or the send buffer was the limit.
+    pub rounds: (u64, u64),
 }
 
 /// Sends one flow, without I/O. The caller passes time and acknowledgements in and takes packets
