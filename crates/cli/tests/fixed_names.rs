@@ -87,7 +87,7 @@ alcc trace record
     --patience --together --count --sessions --max-duration --out --insecure --json
 alcc compare
     --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
-    --queue --loss --loss-up --up --start --settle --jobs --out --csv --log --reference --tuned --only --json
+    --queue --loss --loss-up --up --start --settle --jobs --out --csv --log --reference --tuned --only --interval --json
 alcc reproduce
     --all --traces --out --sim --emu --full --cells --jobs --results --applications --board --live
     --plugin --json

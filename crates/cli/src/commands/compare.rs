@@ -148,6 +148,15 @@ pub(crate) struct Args {
         conflicts_with = "schemes"
     )]
     only: Option<String>,
+    /// With several repetitions show the median with its range, or the mean with its 95 % confidence
+    /// interval: range or ci95
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "range",
+        conflicts_with = "json"
+    )]
+    interval: board::Interval,
     /// Print one JSON object instead of the tables
     #[arg(long)]
     json: bool,
@@ -222,6 +231,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         &args.out,
         args.csv.as_deref(),
         args.json,
+        args.interval,
     )
 }
 
@@ -316,6 +326,7 @@ pub(crate) fn carry_out(
     out: &Path,
     csv: Option<&Path>,
     json: bool,
+    interval: board::Interval,
 ) -> Result<ExitCode, Failure> {
     folder(out)?;
     let _alone = alone_in(out)?;
@@ -359,14 +370,20 @@ pub(crate) fn carry_out(
         print(format_args!("{text}\n"))?;
         note(format_args!("report: {}", page.display()));
     } else {
-        print(text(&results, skipped.len(), out, &page))?;
+        print(text(&results, interval, skipped.len(), out, &page))?;
     }
     failed_runs(&results)
 }
 
 /// For people, who have been `told` the first notes already.
-fn text(results: &Results, told: usize, out: &Path, page: &Path) -> String {
-    let mut text = board::table(results);
+fn text(
+    results: &Results,
+    interval: board::Interval,
+    told: usize,
+    out: &Path,
+    page: &Path,
+) -> String {
+    let mut text = board::table(results, interval);
     if !results.summary.twins.is_empty() {
         let _ = writeln!(text, "\n{}", twin::table(&results.summary.twins));
     }

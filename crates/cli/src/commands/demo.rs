@@ -2,7 +2,7 @@
 use crate::commands::compare;
 use crate::failure::Failure;
 use alcc_cc::Registry;
-use alcc_lab::board::{Backend, Plan};
+use alcc_lab::board::{Backend, Interval, Plan};
 use alcc_lab::{Link, Scheme, Side};
 use alcc_units::Span;
 use std::path::PathBuf;
@@ -63,5 +63,5 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         command: compare::command_line(),
         keep: None,
     };
-    compare::carry_out(&plan, &[], &args.out, None, args.json)
+    compare::carry_out(&plan, &[], &args.out, None, args.json, Interval::Range)
 }

@@ -268,7 +268,10 @@ fn both_sides(args: &Args, resolved: Resolved) -> Result<ExitCode, Failure> {
         print(format_args!("{json}\n"))?;
     } else {
         let twins = twin::table(&results.summary.twins);
-        let mut text = format!("{}\n{twins}", board::table(&results));
+        let mut text = format!(
+            "{}\n{twins}",
+            board::table(&results, board::Interval::Range)
+        );
         for note in &results.notes {
             let _ = writeln!(text, "note: {note}");
         }

@@ -61,6 +61,54 @@ impl Spread {
     }
 }
 
+/// The figures of repetitions, without simulated copies that are equal.
+fn distinct<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<BTreeMap<String, f64>> {
+    let mut numbers: Vec<BTreeMap<String, f64>> = Vec::new();
+    for row in rows {
+        let of_row = row.numbers();
+        if !row.is_simulated() || !numbers.contains(&of_row) {
+            numbers.push(of_row);
+        }
+    }
+    numbers
+}
+
+/// 0.975 quantiles of Student's t distribution for 1 to 30 degrees of freedom.
+const T: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+];
+
+/// Mean, and half the length of its 95 % confidence interval by Student's t, which takes the
+/// repetitions for independent and normal. `None` with fewer than two values.
+pub fn mean_and_ci95(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len() as f64;
+    let degrees = values.len().checked_sub(1).filter(|d| *d > 0)?;
+    let t = T
+        .get(degrees - 1)
+        .copied()
+        .unwrap_or(1.96 + 2.4 / degrees as f64);
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / degrees as f64;
+    Some((mean, t * (variance / n).sqrt()))
+}
+
+impl Group {
+    /// The values of a field in the group's repetitions, which are among `rows`.
+    pub fn values(&self, rows: &[Row], field: &str) -> Vec<f64> {
+        let mine = rows.iter().filter(|row| {
+            let here = row.link == self.link && row.scheme == self.scheme;
+            here && row.side == self.side && row.error.is_none()
+        });
+        let numbers = distinct(mine);
+        numbers
+            .iter()
+            .filter_map(|n| n.get(field).copied())
+            .collect()
+    }
+}
+
 /// Groups the repetitions of each scheme on each link, in the order of their first rows. Does not
 /// mark the Pareto front.
 pub fn groups(rows: &[Row]) -> Vec<Group> {
@@ -90,13 +138,7 @@ pub fn groups(rows: &[Row]) -> Vec<Group> {
     groups
         .into_iter()
         .map(|(mut group, members)| {
-            let mut numbers: Vec<BTreeMap<String, f64>> = Vec::new();
-            for row in &members {
-                let of_row = row.numbers();
-                if !row.is_simulated() || !numbers.contains(&of_row) {
-                    numbers.push(of_row);
-                }
-            }
+            let numbers = distinct(members.iter().copied());
             group.runs = numbers.len() as u32;
             for name in numbers.first().into_iter().flat_map(BTreeMap::keys) {
                 let values: Vec<f64> = numbers
@@ -117,6 +159,17 @@ pub fn groups(rows: &[Row]) -> Vec<Group> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// By hand: 1, 2, 3, 4 have mean 2.5 and variance 5/3, so 3.182 sqrt(5/12) = 2.054.
+    #[test]
+    fn confidence_by_students_t() {
+        let (mean, half) = mean_and_ci95(&[1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert!(
+            (mean - 2.5).abs() < 1e-9 && (half - 2.054).abs() < 1e-3,
+            "{half}"
+        );
+        assert_eq!(mean_and_ci95(&[1.0]), None);
+    }
 
     #[test]
     fn equal_copies_are_one_run() {

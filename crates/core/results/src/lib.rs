@@ -37,7 +37,7 @@ pub mod trial;
 pub mod twins;
 
 pub use distribution::Distribution;
-pub use groups::{Group, Spread};
+pub use groups::{Group, Spread, mean_and_ci95};
 pub use numbers::{percentile, signed, sum};
 pub use pairs::Pair;
 pub use profiles::{DrawnProfile, FIGURES as PROFILE_FIGURES, Profiles};

@@ -23,7 +23,7 @@ use std::time::SystemTime;
 use backends::{RealPrograms, Simulator};
 
 pub use files::{NATIVE, write, write_file};
-pub use table::{aligned, csv, table};
+pub use table::{Interval, aligned, csv, table};
 
 /// What to compare with what on what.
 pub struct Plan {

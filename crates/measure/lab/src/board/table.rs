@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The board for a terminal and as CSV: one table per link and one over all.
 use alcc_results::row::csv_cell;
-use alcc_results::{Group, Results, Spread};
+use alcc_results::{Group, Results, Spread, mean_and_ci95};
 use std::fmt::Write as _;
+use std::str::FromStr;
 
 /// Column of the table: field, heading, factor, digits.
 const COLUMNS: &[(&str, &str, f64, usize)] = &[
@@ -48,9 +49,31 @@ const CROWDS: &str = "several flows: delays are of all packets, Jain 1 s and wor
 fair after: from the coming of the slowest until its first second with 80 % of an equal share
 ";
 
-/// One table per link, and one over all if there are several. With repetitions it has the median
-/// and, in parentheses, smallest and largest.
-pub fn table(results: &Results) -> String {
+/// What a cell of several repetitions shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Interval {
+    /// The median and, in parentheses, smallest and largest.
+    #[default]
+    Range,
+    /// The mean and half its 95 % confidence interval.
+    Ci95,
+}
+
+impl FromStr for Interval {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "range" => Ok(Self::Range),
+            "ci95" => Ok(Self::Ci95),
+            _ => Err("range or ci95".to_owned()),
+        }
+    }
+}
+
+/// One table per link, and one over all if there are several. With repetitions it has their number
+/// and `interval`.
+pub fn table(results: &Results, interval: Interval) -> String {
     let mut text = String::new();
     let mut links: Vec<&str> = Vec::new();
     for group in &results.summary.groups {
@@ -63,8 +86,10 @@ pub fn table(results: &Results) -> String {
         groups.any(|g| g.fields.contains_key(field))
     };
     let columns: Vec<_> = COLUMNS.iter().filter(|c| known(c.0)).collect();
+    let repeated = results.summary.groups.iter().any(|g| g.runs > 1);
     let heading = |what: &str| {
         let mut line = vec![format!("  {what}")];
+        line.extend(repeated.then(|| "n".to_owned()));
         line.extend(columns.iter().map(|c| c.1.to_owned()));
         line
     };
@@ -72,8 +97,17 @@ pub fn table(results: &Results) -> String {
         let mut lines = vec![heading(link)];
         for group in results.summary.groups.iter().filter(|g| g.link == *link) {
             let mut line = vec![name(&group.scheme, group.side.as_deref(), group.front)];
+            line.extend(repeated.then(|| group.runs.to_string()));
             for (field, _, factor, digits) in &columns {
-                line.push(cell(group, field, *factor, *digits));
+                let mean = || mean_and_ci95(&group.values(&results.flows, field));
+                let mean = (interval == Interval::Ci95).then(mean).flatten();
+                line.push(match mean {
+                    Some((mean, half)) => {
+                        let show = |v: f64| format!("{:.*}", *digits, v * factor);
+                        format!("{} ±{}", show(mean), show(half))
+                    }
+                    None => cell(group, field, *factor, *digits),
+                });
             }
             if group.failed > 0 {
                 line.push(format!("{} failed", group.failed));
@@ -87,6 +121,7 @@ pub fn table(results: &Results) -> String {
         let mut lines = vec![heading(&format!("all: means of {} links", first.links))];
         for all in &results.summary.overall {
             let mut line = vec![name(&all.scheme, all.side.as_deref(), all.front)];
+            line.extend(repeated.then(|| all.links.to_string()));
             for (field, _, factor, digits) in &columns {
                 let value = all.fields.get(*field);
                 line.push(
@@ -99,6 +134,14 @@ pub fn table(results: &Results) -> String {
         text.push('\n');
     }
     text.push_str(FRONT);
+    if repeated {
+        text.push_str(match interval {
+            Interval::Range => "\nn: repetitions; median (smallest-largest)",
+            Interval::Ci95 => {
+                "\nn: repetitions; mean ± half its 95 % confidence interval (Student's t)"
+            }
+        });
+    }
     let legend = LEGEND.iter().filter(|(field, _)| known(field));
     for (n, (_, words)) in legend.enumerate() {
         text.push_str(if n % 3 == 0 { "\n" } else { "; " });
@@ -230,11 +273,14 @@ mod tests {
 
     #[test]
     fn the_table_lines_up_and_marks_the_front() {
-        let text = table(&results(vec![
-            row("trace", "cubic", 10.0, 1400.0),
-            row("trace", "alcc-verus", 9.5, 140.0),
-            row("trace", "alcc-slow", 9.4, 150.0),
-        ]));
+        let text = table(
+            &results(vec![
+                row("trace", "cubic", 10.0, 1400.0),
+                row("trace", "alcc-verus", 9.5, 140.0),
+                row("trace", "alcc-slow", 9.4, 150.0),
+            ]),
+            Interval::Range,
+        );
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("  trace "), "{text}");
         assert!(lines[1].starts_with("* cubic "), "{text}");
@@ -256,7 +302,7 @@ mod tests {
             failed("a", "cubic"),
             row("b", "cubic", 4.0, 300.0),
         ]);
-        let text = table(&results);
+        let text = table(&results, Interval::Range);
         let line = text.lines().nth(1).unwrap();
         assert!(line.contains("2.00 (1.00-3.00)"), "{text}");
         assert!(
@@ -266,7 +312,10 @@ mod tests {
         let mut all = text.lines().skip_while(|l| !l.contains("all: means of 2"));
         // (2 + 4) / 2 and (100 + 300) / 2; sqrt(2 / 0.1 * 4 / 0.3) = sqrt(266.7) = 16.3.
         let cells: Vec<&str> = all.nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(cells, ["*", "cubic", "3.00", "200", "16"]);
+        assert_eq!(cells, ["*", "cubic", "2", "3.00", "200", "16"]);
+        // Of 1 and 3: mean 2, 12.706 * sqrt(2 / 2).
+        let text = table(&results, Interval::Ci95);
+        assert!(text.contains(" 2  2.00 ±12.71 "), "{text}");
         let csv = csv(&results);
         let names = csv.lines().next().unwrap().split(',').count();
         assert!(csv.lines().all(|l| l.split(',').count() == names), "{csv}");
