@@ -5,6 +5,7 @@
 //! Functions take raw descriptors: most of them belong to the program that hosts us. Nothing here
 //! waits unless its name says so, and nothing allocates on the way of a packet.
 mod clock;
+mod environment;
 mod error;
 mod io;
 mod limits;
@@ -21,6 +22,7 @@ mod tcp_info;
 mod threads;
 
 pub use clock::{Wall, now, process_cpu, sleep_for, thread_cpu};
+pub use environment::{is_privileged, variable};
 pub use error::{errno, is_socket_error, set_errno};
 pub use io::{Epoll, Waker, receive, send, wait, wait_writable};
 pub use limits::raise_descriptor_limit;

@@ -29,7 +29,7 @@ fn user() -> u32 {
 
 /// Where entries may be, ours first.
 pub fn run_directories() -> Vec<PathBuf> {
-    let session = std::env::var_os("XDG_RUNTIME_DIR")
+    let session = alcc_sys::variable("XDG_RUNTIME_DIR")
         .filter(|dir| !dir.is_empty())
         .map(|dir| Path::new(&dir).join("alcc"));
     session
