@@ -138,8 +138,8 @@ fn segment() -> Option<Arc<Segment>> {
     let mut entered = alcc_sys::lock(&ENTERED);
     if entered.is_none() {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-        let made = alcc_observe::Entry::of_library(name.trim_end());
-        let (entry, segment) = made.map_err(|why| message::tell(&why)).ok()?;
+        let made = alcc_observe::Entry::of_library(name.trim_end(), message::tell);
+        let (entry, segment) = made.ok()?;
         CREATOR.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: a function that lives as long as the library, which is never unloaded.
         unsafe { libc::atexit(leave) };
