@@ -6,12 +6,13 @@
 //! share its memory. Then `alcc run` was killed, and its server goes on under control. Entries in
 //! other folders are found through the processes that share their memory: see `shared.rs`.
 use crate::failure::Failure;
+use crate::output::note;
 use crate::running::{Running, exists};
 use crate::shared;
-use alcc_observe::{Entry, Segment, lock, run_directories};
+use alcc_observe::{Entry, Segment, lock, own_directories, run_directories};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Selects a run: `--run` of every command.
@@ -26,7 +27,8 @@ pub(crate) struct Which {
 pub(crate) fn enter(kind: &str, what: &str) -> Result<(Entry, Segment), Failure> {
     // Removes stale entries first.
     drop(ours());
-    Entry::new(kind, what).map_err(Failure::usage)
+    Entry::new(kind, what, |why| note(format_args!("alcc: {why}")))
+        .map_err(|e| Failure::failed(format!("make the shared memory: {e}")))
 }
 
 /// Entries whose process runs or has left others behind. Removes unused ones.
@@ -53,7 +55,9 @@ fn live(place: &Path) -> Vec<Running> {
                 left => left,
             },
         };
-        let file = fs::OpenOptions::new().read(true).write(true).open(report);
+        let mut options = fs::OpenOptions::new();
+        options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK);
+        let file = options.read(true).write(true).open(report);
         found.extend(file.ok().and_then(|file| Running::of(id, left, file)));
     }
     found.sort_by_key(|run| run.id);
@@ -63,7 +67,8 @@ fn live(place: &Path) -> Vec<Running> {
 /// All runs of this user; for root, of all users.
 pub(crate) fn all() -> Vec<Running> {
     let mut all = ours();
-    if nix::unistd::geteuid().is_root() {
+    // One whose memory has no name is in no folder either.
+    if nix::unistd::geteuid().is_root() || all.is_empty() {
         add(&mut all, shared::running());
     }
     // It was killed, and its folder is not searched.
@@ -84,11 +89,7 @@ fn add(all: &mut Vec<Running>, more: impl IntoIterator<Item = Running>) {
 
 /// Runs in the folders that are searched.
 fn ours() -> Vec<Running> {
-    let usable = run_directories().into_iter().filter(|place| {
-        fs::symlink_metadata(place)
-            .is_ok_and(|m| m.is_dir() && m.uid() == nix::unistd::geteuid().as_raw())
-    });
-    usable.flat_map(|place| live(&place)).collect()
+    own_directories().flat_map(|place| live(&place)).collect()
 }
 
 impl Which {
@@ -130,6 +131,17 @@ impl Which {
         let is_root = nix::unistd::geteuid().is_root();
         let named = self.run.map(|pid| (pid, maps(pid)));
         Failure::failed(none_found(&places.join(" and "), is_root, named))
+    }
+
+    /// The selected run, or all of this user; only if this user has none, those of others. So a run
+    /// that another user pretends to have changes nothing.
+    pub(crate) fn own(&self) -> Result<Vec<Running>, Failure> {
+        let mut some = self.some()?;
+        let user = nix::unistd::geteuid().as_raw();
+        if some.iter().any(|run| run.owner == user) {
+            some.retain(|run| run.owner == user);
+        }
+        Ok(some)
     }
 
     /// The selected run: the only one, or the only one of this user.

@@ -2,8 +2,8 @@
 //! Runs found through the processes that share their memory, wherever its file is. It may be
 //! another user's, a unit's with a /tmp of its own, or a container's. Or its `alcc run` was killed.
 //!
-//! The kernel says which file a process has mapped; names are not trusted. Readers check the
-//! contents. A file counts if its owner is root, the current user, or the user of the process that
+//! The kernel says which file a process has mapped, by device and inode; names are not trusted.
+//! Readers check the contents, and nothing here waits for the owner of a file. A file counts if its owner is root, the current user, or the user of the process that
 //! has it mapped.
 use crate::running::Running;
 use std::fs::{self, File, OpenOptions};
@@ -37,7 +37,8 @@ fn mappings(maps: &str) -> impl Iterator<Item = Mapping> {
         let inode = words.nth(2)?.parse().ok()?;
         let path = line.get(line.find('/')?..)?.trim_end_matches(" (deleted)");
         let path = PathBuf::from(path);
-        if !rights.contains('s') || path.file_name()? != "report" {
+        // A file that the process may only read is not one of its own.
+        if !rights.starts_with("rw-s") || path.file_name()? != "report" {
             return None;
         }
         let mut folder = path.parent()?.file_name()?.to_str()?.split('.');
@@ -74,32 +75,61 @@ fn inner_id(pid: u32) -> Option<u32> {
 
 /// The processes that have this file mapped, but for programs called alcc.
 pub(crate) fn users(report: &Path) -> Vec<u32> {
-    let Ok(inode) = fs::metadata(report).map(|m| m.ino()) else {
-        return Vec::new();
-    };
-    sharing(inode)
+    fs::metadata(report).map_or_else(|_| Vec::new(), |file| sharing((file.dev(), file.ino())))
 }
 
-fn sharing(inode: u64) -> Vec<u32> {
+/// Inodes of different devices may have the same number: any user can mount a file system.
+fn sharing(file: (u64, u64)) -> Vec<u32> {
     processes()
         .filter(|pid| !is_alcc(*pid))
-        .filter(|pid| mapping(*pid).is_some_and(|m| m.inode == inode))
+        .filter(|pid| mapping(*pid).is_some_and(|m| m.is(*pid, file)))
         .collect()
 }
 
-/// The file itself: by the mapping where that is permitted, otherwise by its name in the view of
-/// the process.
+impl Mapping {
+    /// Where its file is found: by the mapping where that is permitted, otherwise by its name in
+    /// the view of the process. Memory without a name is behind one of its descriptors.
+    fn places(&self, pid: u32) -> impl Iterator<Item = PathBuf> {
+        let direct = PathBuf::from(format!("/proc/{pid}/map_files/{}", self.range));
+        let path = self.path.strip_prefix("/").unwrap_or(&self.path);
+        let named = Path::new(&format!("/proc/{pid}/root")).join(path);
+        let memory = path.to_str().is_some_and(|path| path.starts_with("memfd:"));
+        let fds = memory.then(|| fs::read_dir(format!("/proc/{pid}/fd")));
+        let fds = fds.into_iter().flatten().flatten().flatten();
+        let fds: Vec<_> = fds
+            .map(|fd| fd.path())
+            .filter(|fd| self.is_of(fd))
+            .collect();
+        [direct, named].into_iter().chain(fds)
+    }
+
+    /// Whether a descriptor leads to this file, by its name.
+    fn is_of(&self, fd: &Path) -> bool {
+        let link = fs::read_link(fd).unwrap_or_default();
+        link.to_string_lossy().trim_end_matches(" (deleted)") == self.path.to_string_lossy()
+    }
+
+    /// Whether it is a mapping of this file.
+    fn is(&self, pid: u32, file: (u64, u64)) -> bool {
+        let found = || self.places(pid).find_map(|place| fs::metadata(place).ok());
+        self.inode == file.1 && found().is_some_and(|m| (m.dev(), m.ino()) == file)
+    }
+}
+
+/// The file itself, at once: its owner may have a lease on it, or have put a FIFO in its place.
 fn open(pid: u32, mapping: &Mapping) -> Option<File> {
-    let path = mapping.path.strip_prefix("/").ok()?;
-    let direct = PathBuf::from(format!("/proc/{pid}/map_files/{}", mapping.range));
-    let named = Path::new(&format!("/proc/{pid}/root")).join(path);
     let mut options = OpenOptions::new();
     options.read(true).write(true);
-    let direct = options.open(direct);
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    let file = direct
-        .or_else(|_| options.custom_flags(flags).open(named))
-        .ok()?;
+    options.custom_flags(nix::libc::O_NONBLOCK);
+    let file = mapping.places(pid).find_map(|place| {
+        // Only what the kernel itself links to is followed.
+        if place.starts_with(format!("/proc/{pid}/root")) {
+            options.custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW);
+        } else {
+            options.custom_flags(nix::libc::O_NONBLOCK);
+        }
+        options.open(place).ok()
+    })?;
     let (found, process) = (file.metadata().ok()?, fs::metadata(format!("/proc/{pid}")));
     let us = nix::unistd::geteuid().as_raw();
     let trusted = [0, us, process.ok()?.uid()].contains(&found.uid());
@@ -111,13 +141,15 @@ fn open(pid: u32, mapping: &Mapping) -> Option<File> {
 pub(crate) fn of(pid: u32) -> Option<Running> {
     let mapping = mapping(pid)?;
     let file = open(pid, &mapping)?;
+    let about = file.metadata().ok()?;
+    let id = (about.dev(), about.ino());
     let ours = |pid| mapping.library || is_alcc(pid);
     let owner = |pid: &u32| ours(*pid) && inner_id(*pid) == Some(mapping.id);
-    let shares = |pid: &u32| self::mapping(*pid).is_some_and(|m| m.inode == mapping.inode);
+    let shares = |pid: &u32| self::mapping(*pid).is_some_and(|m| m.is(*pid, id));
     let alcc = std::iter::once(pid).chain(processes()).filter(owner);
     match alcc.into_iter().find(shares) {
         Some(alcc) => Running::of(alcc, Vec::new(), file),
-        None => Running::of(mapping.id, sharing(mapping.inode), file).filter(Running::is_killed),
+        None => Running::of(mapping.id, sharing(id), file).filter(Running::is_killed),
     }
 }
 
@@ -178,6 +210,10 @@ mod tests {
                     7f04-7f05 rw-s 00000000 fe:01 12347                      /run/alcc/report\n\
                     7f06-7f07 rw-s 00000000 00:01 12348                      /dev/zero (deleted)\n\
                     7ffd-7ffe rw-p 00000000 00:00 0                          [stack]\n";
+        let maps = &maps.replace(
+            "/78/report\n",
+            "/78/report\n7f08-7f09 r--s 00000000 fe:01 12349 /x/79/report\n",
+        );
         let found: Vec<_> = mappings(maps).map(|m| (m.id, m.inode, m.range)).collect();
         assert_eq!(found, [(77, 12345, "7f00-7f01".to_owned())]);
     }

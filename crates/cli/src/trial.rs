@@ -6,6 +6,7 @@
 mod left;
 mod list;
 mod report;
+mod salt;
 mod seen;
 mod source;
 
@@ -75,14 +76,22 @@ impl Args {
         if let Some(path) = &self.html {
             will_be_written(path)?;
         }
-        Ok(self.trial.map(|share| Options {
-            share,
-            worse: self.worse,
-            interval: self.interval,
-            html: self.html.clone(),
-            transfers: self.transfers.clone(),
-        }))
+        let options = self.trial.map(|share| {
+            Ok(Options {
+                share: secret(share)?,
+                worse: self.worse,
+                interval: self.interval,
+                html: self.html.clone(),
+                transfers: self.transfers.clone(),
+            })
+        });
+        options.transpose()
     }
+}
+
+/// The same share of the clients, but nobody else can know whom it has.
+pub(crate) fn secret(share: Share) -> Result<Share, Failure> {
+    salt::secret(share).map_err(|e| Failure::usage(format!("read /dev/urandom: {e}")))
 }
 
 /// `20%` as 0.2.
@@ -104,8 +113,9 @@ impl fmt::Display for Plan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "trial of {} on {} of the clients, the others are measured as plain TCP",
-            self.cc, self.options.share
+            "trial of {} on {}% of the clients, the others are measured as plain TCP",
+            self.cc,
+            self.options.share.percent()
         )
     }
 }

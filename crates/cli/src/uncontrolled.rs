@@ -9,7 +9,7 @@
 use crate::holders::{Holder, holders, links};
 use crate::http::spawn;
 use crate::loader;
-use crate::output::note;
+use crate::output::{note, one_line};
 use crate::wording::{count, hint, megabytes};
 use alcc_lab::{Sockets, TcpSocket};
 use alcc_observe::{Bypass, Missed, MissedCount, Peer, Segment, State};
@@ -307,7 +307,7 @@ impl Scan {
                 self.not_reached(holder, unseen.is_some_and(|unseen| unseen.streams))
             }
         };
-        Some((program.trim_end().to_owned(), why))
+        Some((one_line(program.trim_end()), why))
     }
 
     /// Why a program that has the library was not reached by it.
@@ -375,11 +375,17 @@ fn least(s: &TcpSocket) -> u64 {
 
 /// Whether a memory map names a file. Compared by folder and name: the map has the path without
 /// links.
-fn names(maps: &str, file: &Path) -> bool {
-    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+fn names(maps: &str, of: &Path) -> bool {
+    let file = of.canonicalize();
+    // Memory without a name has one only there, behind its descriptor.
+    let file = file
+        .or_else(|_| std::fs::read_link(of))
+        .unwrap_or_else(|_| of.to_owned());
+    let file = file.to_string_lossy();
+    let file = file.trim_end_matches(" (deleted)");
     maps.lines()
         .map(|line| line.trim_end_matches(" (deleted)"))
-        .any(|line| line.ends_with(&*file.to_string_lossy()))
+        .any(|line| line.ends_with(file))
 }
 
 /// The entry of a connection in the table.

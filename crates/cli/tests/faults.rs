@@ -179,6 +179,33 @@ fn a_client_that_has_closed_its_side_still_gets_everything() {
 }
 
 #[test]
+fn connections_go_on_while_the_librarys_thread_is_stopped() {
+    if peer().is_none() {
+        return;
+    }
+    for mode in MODES {
+        let bytes = 1_000_000;
+        let server = Server::start(mode, 1, bytes);
+        let mut stream = server.connect();
+        stream.read_exact(&mut [0; 100_000]).unwrap();
+        let Some(stopped) = server.stop_library() else {
+            return;
+        };
+        assert!(!stopped.is_empty() || mode == "serve", "{mode}: no thread");
+        assert_eq!(read_all(stream), bytes - 100_000, "{mode}");
+        drop(stopped);
+        let (status, report) = server.end();
+        assert_eq!(status, Some(0), "{mode}");
+        assert_eq!(report["failures"].as_u64(), Some(0), "{mode}");
+        // Under control, not past it.
+        assert!(
+            report["gate_closed"].as_u64() > Some(20),
+            "{mode}: {report}"
+        );
+    }
+}
+
+#[test]
 fn a_server_that_is_killed_ends_like_any_other() {
     if peer().is_none() {
         return;

@@ -511,3 +511,181 @@ fn two_trials_at_once_and_one_whose_alcc_is_killed() {
         }
     }
 }
+
+/// In namespaces of its own, so that root sees no other runs, with /run and /tmp of its own.
+fn alone(script: &str) -> Option<Output> {
+    let unshare = |command: &mut Command| {
+        let done = command.output();
+        done.ok()
+            .filter(|done| !text(&done.stderr).contains("unshare"))
+    };
+    let has_python = Command::new("python3").arg("--version").output().is_ok();
+    let mut inside = Command::new("unshare");
+    inside.args([
+        "-m",
+        "-p",
+        "-f",
+        "-n",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-c",
+    ]);
+    inside.arg(
+        "ip link set lo up; mount -t tmpfs none /run && mount -t tmpfs none /tmp && \
+         chmod 1777 /tmp && exec timeout -s KILL 100 python3 -c \"$SCRIPT\"",
+    );
+    inside
+        .env("SCRIPT", script)
+        .env("ALCC", env!("CARGO_BIN_EXE_alcc"));
+    inside.env_remove("XDG_RUNTIME_DIR");
+    let root = nix::unistd::geteuid().is_root();
+    let done = (root && has_python).then(|| unshare(&mut inside)).flatten();
+    if done.is_none() {
+        println!("skipped: needs root, namespaces and python3");
+    }
+    done
+}
+
+/// What both scripts need.
+const TOOLS: &str = r#"
+import ctypes, fcntl, mmap, os, signal, subprocess, sys, time
+ALCC = os.environ["ALCC"]
+def alcc(*args, **how):
+    began = time.monotonic()
+    done = subprocess.run([ALCC, *args], capture_output=True, text=True, timeout=60, **how)
+    return done.returncode, done.stdout, done.stderr, time.monotonic() - began
+def until(wanted):
+    for _ in range(2000):
+        if wanted():
+            return
+        time.sleep(0.01)
+    raise SystemExit("never came")
+def server(*args):
+    process = subprocess.Popen([ALCC, *args], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return process
+"#;
+
+/// Another user pretends to run alcc, with shared memory that is cut off, leased, locked or full of
+/// nonsense.
+const PRETENDERS: &str = r#"
+def pretend(kind):
+    child = os.fork()
+    if child:
+        return child
+    os.setgid(4242)
+    os.setuid(4242)
+    place = f"/tmp/{kind}/{os.getpid()}"
+    os.makedirs(place)
+    path = place + "/report"
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    def fill():
+        os.ftruncate(file, 64 << 20)
+        os.pwrite(file, b"alccrep8", 0)
+        os.pwrite(file, (5).to_bytes(8, "little"), 8)
+        os.pwrite(file, "run\nnginx \u202eevil\x1b[2J".encode(), 128 * 8)
+    fill()
+    memory = mmap.mmap(file, 64 << 20)
+    ctypes.CDLL(None).prctl(15, b"alcc-pretends", 0, 0, 0)
+    if kind == "lease":
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
+        while True:
+            try:
+                fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            except OSError:
+                pass
+            time.sleep(0.01)
+    if kind == "flock":
+        fcntl.flock(file, fcntl.LOCK_EX)
+    while kind == "cut":
+        os.ftruncate(file, 0)
+        time.sleep(0.002)
+        fill()
+        time.sleep(0.002)
+    while True:
+        time.sleep(1)
+kinds = ["odd", "cut", "cut", "lease", "lease", "flock", "flock", "flock"]
+pretenders = [pretend(kind) for kind in kinds]
+until(lambda: all(open(f"/proc/{p}/comm").read().startswith("alcc") for p in pretenders))
+run = server("run", "--quiet", "--", "sleep", "100")
+until(lambda: os.path.exists(f"/run/alcc/{run.pid}/report"))
+until(lambda: '"processes": 1' in alcc("top", "--once", "--json", "--run", str(run.pid))[1].replace(":1", ": 1"))
+for turn in range(8):
+    for order in ["off", "on"]:
+        status, out, err, took = alcc("ctl", order)
+        assert status == 0, (status, out, err)
+        assert out.startswith(f"run {run.pid}: * {order}: ") and out.count("\n") == 1, (out, err)
+        assert took < 20, (took, err)
+    for args in [["top", "--once"], ["log", "--duration", "50ms"], ["ctl", "off", "--run", str(run.pid)]]:
+        status, out, err, took = alcc(*args)
+        assert status == 0, (args, status, out, err)
+        assert took < 20, (args, took, err)
+        assert "\u202e" not in out + err and "\x1b" not in out + err, (out, err)
+print("held")
+"#;
+
+#[test]
+fn what_other_users_pretend_to_run_does_not_disturb_root() {
+    if let Some(done) = alone(&format!("{TOOLS}{PRETENDERS}")) {
+        let said = format!("{}{}", text(&done.stdout), text(&done.stderr));
+        assert!(done.status.success() && said.contains("held"), "{said}");
+    }
+}
+
+/// Others have every name that the shared memory could have; nothing can be written; a link leads
+/// elsewhere.
+const NO_PLACE: &str = r#"
+def taken():
+    for place in ["/run/alcc", "/tmp/alcc-0"]:
+        os.mkdir(place)
+        os.chown(place, 4242, 4242)
+def linked():
+    os.mkdir("/tmp/elsewhere")
+    for place in ["/run/alcc", "/tmp/alcc-0"]:
+        os.symlink("/tmp/elsewhere", place)
+def read_only():
+    for place in ["/run", "/tmp"]:
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+def full():
+    for place in ["/run", "/tmp"]:
+        subprocess.run(["mount", "-o", "remount,size=16k", place], check=True)
+        subprocess.run(f"head -c 1M /dev/zero >{place}/filler", shell=True, stderr=subprocess.DEVNULL)
+def free():
+    for place in ["/run", "/tmp"]:
+        subprocess.run(["umount", place], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "none", place], check=True)
+        os.chmod(place, 0o1777 if place == "/tmp" else 0o755)
+for case in [taken, linked, read_only, full]:
+    case()
+    os.environ["XDG_STATE_HOME"] = "/dev/shm/state"
+    for args in [["run"], ["trial"]]:
+        status, out, err, _ = alcc(*args, "--", "sh", "-c", "echo started; exit 7")
+        assert (status, out) == (7, "started\n"), (case, args, status, out, err)
+        warned = [line for line in err.splitlines() if "make the shared memory" in line]
+        assert len(warned) == 1, (case, args, err)
+    proxy = server("proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1")
+    lines = [proxy.stderr.readline(), proxy.stderr.readline()]
+    assert "relaying" in lines[1], (case, lines)
+    proxy.kill()
+    # Root finds it all the same, and steers it.
+    run = server("run", "--quiet", "--", "sleep", "100")
+    until(lambda: alcc("ctl", "off")[0] == 0)
+    shown = alcc("top", "--once")[1]
+    assert f"run {run.pid} " in shown, (case, shown)
+    os.killpg(run.pid, signal.SIGKILL)
+    if case == linked:
+        assert os.listdir("/tmp/elsewhere") == []
+    free()
+# With a place of its own it takes that one, and says nothing.
+status, out, err, _ = alcc("run", "--", "sh", "-c", "ls /run/alcc")
+assert status == 0 and out.strip().isdigit() and "shared memory" not in err, (out, err)
+print("held")
+"#;
+
+#[test]
+fn a_server_starts_wherever_the_shared_memory_cannot_be() {
+    if let Some(done) = alone(&format!("{TOOLS}{NO_PLACE}")) {
+        let said = format!("{}{}", text(&done.stdout), text(&done.stderr));
+        assert!(done.status.success() && said.contains("held"), "{said}");
+    }
+}

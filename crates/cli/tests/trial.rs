@@ -412,6 +412,44 @@ fn a_file_with_rules_and_a_bad_share_are_refused_in_one_line() {
     }
 }
 
+#[test]
+fn the_groups_are_chosen_by_a_secret_that_is_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    // The share as the server's processes have it, with the number that chooses the clients.
+    let chosen = |state: &str| {
+        let done = Command::new(ALCC)
+            .args(["trial", "--share", "50%", "--", "env"])
+            .env("XDG_STATE_HOME", dir.path().join(state))
+            .env_remove("STATE_DIRECTORY")
+            .output()
+            .unwrap();
+        let (out, said) = [done.stdout, done.stderr]
+            .map(|text| String::from_utf8(text).unwrap())
+            .into();
+        assert_eq!(done.status.code(), Some(0), "{said}");
+        let salt = out.split("50%@").nth(1).expect("a salt");
+        let digits = salt.find(|c: char| !c.is_ascii_digit()).unwrap();
+        assert!(!said.contains(&salt[..digits]), "{said}");
+        (salt[..digits].to_owned(), said)
+    };
+    let (first, said) = chosen("one");
+    assert!(!said.contains("keep the salt"), "{said}");
+    assert_eq!(chosen("one").0, first);
+    assert_ne!(chosen("two").0, first);
+    let file = dir.path().join("one/alcc/trial-salt");
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Where it cannot be kept, the server starts all the same.
+    fs::write(&file, "not a number").unwrap();
+    let (again, said) = chosen("one");
+    assert_ne!(again, first);
+    assert!(said.contains("it is not a number: remove it"), "{said}");
+    fs::write(dir.path().join("file"), "").unwrap();
+    let (_, said) = chosen("file");
+    assert!(said.contains("clients change their groups"), "{said}");
+}
+
 /// A trial of 500 transfers on an emulated link, drawn a hundred times.
 struct Drawn {
     transfers: Vec<(bool, u64, Transfer)>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::config;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{note, print};
 use crate::plugin_arg::Plugins;
 use crate::running::Running;
 use crate::runs::Which;
@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 
 /// Switch a running 'alcc run' off and on, or give its connections another algorithm
 ///
+/// Off and on are for all runs of this user, the rest for the only one, unless --run selects one.
 /// Sending connections follow at the next reading of their counters, idle ones with their next
 /// write, new ones from the start. The program under 'alcc run' notices nothing.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
-    /// Print one JSON object
+    /// Print one JSON object, on a line of its own for each run
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -147,7 +148,40 @@ impl fmt::Display for Order {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let order = Order::of(&args.what)?;
-    let run = args.which.one()?;
+    // The way back to plain TCP must not depend on how many runs there are, nor on what other users
+    // pretend to run.
+    let runs = match &args.what {
+        What::Off(_) | What::On(_) => args.which.own()?,
+        What::Reload(_) | What::Cc(_) => vec![args.which.one()?],
+    };
+    // To all of them before anything is waited for.
+    let given = runs.iter().map(|run| (run, give(&order, run)));
+    let given: Vec<_> = given.collect();
+    let deadline = Instant::now() + MAX_WAIT;
+    let (user, mut sent, mut failed) = (nix::unistd::geteuid().as_raw(), 0, None);
+    for (run, given) in given {
+        match given {
+            Ok(given) => {
+                sent += 1;
+                let followed = wait(run, &order, given.generation, deadline);
+                report(&order, run, followed, args.json)?;
+            }
+            // Another user's matters only if it is the only one.
+            Err(why) if run.owner != user && runs.len() > 1 => note(format_args!("alcc: {why}")),
+            Err(why) => failed = Some(why),
+        }
+    }
+    match failed {
+        Some(why) => Err(why),
+        None if sent == 0 => Err(Failure::failed(format!(
+            "send '{order}': no run has taken it"
+        ))),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Gives one run the order.
+fn give(order: &Order, run: &Running) -> Result<Commands, Failure> {
     if run.kind == "run" && run.segment.totals().processes == 0 {
         return Err(Failure::failed(format!(
             "send '{order}' to run {}: none of its processes loaded the library ({})",
@@ -155,11 +189,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             run.what
         )));
     }
-    let given = order
+    order
         .give(&run.segment)
-        .map_err(|e| Failure::failed(format!("send '{order}' to run {}: {e}", run.title())))?;
-    let (followed, idle) = wait(&run, &order, given.generation);
-    let told = if args.json {
+        .map_err(|e| Failure::failed(format!("send '{order}' to run {}: {e}", run.title())))
+}
+
+fn report(
+    order: &Order,
+    run: &Running,
+    (followed, idle): (usize, usize),
+    json: bool,
+) -> Result<(), Failure> {
+    let told = if json {
         serde_json::json!({"run": run.id, "order": order.to_string(), "followed": followed, "idle": idle})
             .to_string()
     } else {
@@ -170,12 +211,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         )
     };
     print(format_args!("{told}\n"))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Number of connections that have followed, and of idle ones that will follow later.
-fn wait(run: &Running, order: &Order, generation: u64) -> (usize, usize) {
-    let deadline = Instant::now() + MAX_WAIT;
+fn wait(run: &Running, order: &Order, generation: u64, deadline: Instant) -> (usize, usize) {
     loop {
         let meant: Vec<StatusRecord> = run
             .segment

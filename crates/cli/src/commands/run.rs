@@ -77,7 +77,7 @@ pub(crate) fn serve(
     }
     let (entry, segment) = enter("run", &shell_line(&args.command))?;
     let segment = Arc::new(segment);
-    settings.report = Some(entry.file());
+    settings.report = entry.file();
     let events = Follower::start(&segment, service.log.as_deref())?;
     let watch = plan
         .as_ref()
@@ -105,7 +105,7 @@ pub(crate) fn serve(
     let search = Search::start(Wanted {
         segment: Arc::clone(&segment),
         selection: settings.selection.clone(),
-        shared: entry.file(),
+        shared: entry.file().unwrap_or_default(),
         library: library.clone(),
         quiet: service.quiet,
     });

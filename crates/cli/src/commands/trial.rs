@@ -2,7 +2,7 @@
 use crate::commands::run;
 use crate::failure::Failure;
 use crate::output::Product;
-use crate::trial::{Options, percent};
+use crate::trial::{Options, percent, secret};
 use alcc_observe::Share;
 use alcc_units::{Span, positive};
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let options = Options {
-        share: args.share,
+        share: secret(args.share)?,
         worse: args.worse,
         interval: args.interval,
         html: args.html.clone(),

@@ -122,6 +122,18 @@ impl Server {
         }
     }
 
+    /// Stops the library's threads, and nothing else, until the result is dropped. `None` if this
+    /// user may not trace the server.
+    pub(crate) fn stop_library(&self) -> Option<Vec<Stopped>> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let tasks = tasks.map(|task| task.unwrap().path());
+        let named = |task: &PathBuf| {
+            std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "alcc")
+        };
+        let ours = tasks.filter(named).map(|task| Stopped::seize(&task));
+        ours.collect()
+    }
+
     /// Waits for its end: the exit status, as a shell gives it, and the report.
     pub(crate) fn end(mut self) -> (Option<i32>, serde_json::Value) {
         let deadline = Instant::now() + DEADLINE;
@@ -134,6 +146,52 @@ impl Server {
         };
         let report = std::fs::read_to_string(self.dir.path().join("report")).unwrap_or_default();
         (status, serde_json::from_str(&report).unwrap_or_default())
+    }
+}
+
+/// A thread of another process that this thread has stopped.
+pub(crate) struct Stopped(i32);
+
+impl Stopped {
+    fn seize(task: &Path) -> Option<Self> {
+        let name = task.file_name().unwrap().to_str().unwrap();
+        let (id, none): (i32, _) = (name.parse().unwrap(), 0usize);
+        // SAFETY: numbers only.
+        if unsafe { nix::libc::ptrace(nix::libc::PTRACE_SEIZE, id, none, none) } != 0 {
+            lacks("leave to trace a server");
+            return None;
+        }
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let mut status = 0;
+            // SAFETY: numbers, and room for the status.
+            unsafe {
+                nix::libc::ptrace(nix::libc::PTRACE_INTERRUPT, id, none, none);
+                nix::libc::waitpid(id, &raw mut status, nix::libc::__WALL);
+            }
+            // In the middle of something it may hold a lock: only a thread that sleeps is meant.
+            let call = std::fs::read_to_string(task.join("syscall")).unwrap();
+            if call.starts_with(&format!("{} ", nix::libc::SYS_futex)) {
+                return Some(Self(id));
+            }
+            assert!(Instant::now() < deadline, "never sleeps: {call}");
+            // SAFETY: numbers only.
+            unsafe { nix::libc::ptrace(nix::libc::PTRACE_CONT, id, none, none) };
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // SAFETY: numbers only.
+        let there =
+            unsafe { nix::libc::ptrace(nix::libc::PTRACE_DETACH, self.0, 0usize, 0usize) } == 0;
+        if !there {
+            // It has ended with its process, which stays until its tracer has seen that.
+            // SAFETY: a number; the status is not wanted.
+            unsafe { nix::libc::waitpid(self.0, std::ptr::null_mut(), nix::libc::__WALL) };
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 //!
 //! The unit is the client, because clients were assigned and because the transfers of one client
 //! resemble each other. Each transfer gives a value of every [`Metric`], each client the mean of
-//! its transfers. Welch's t-test compares the clients of both groups. Positive values are compared
-//! by their logarithms. The result is a ratio of geometric means, which one slow client does not
-//! decide.
+//! its transfers. Yuen's t-test, which is Welch's for trimmed means, compares the clients of both
+//! groups: a tenth at each end of a group does not count, because a few clients may behave as they
+//! like, in order to end a trial or to flatter it. Positive values are compared by their
+//! logarithms; the result is a ratio of geometric means.
 mod transfers;
 
 pub use transfers::{Reading, Transfer, Transfers};
@@ -19,6 +20,8 @@ const MAX_CLIENTS: u64 = 16_384;
 const MIN_CLIENTS: usize = 5;
 /// Below so many the guard waits.
 const GUARD_CLIENTS: usize = 20;
+/// One of so many clients is left out at each end of a group.
+const TRIMMED: usize = 10;
 /// Of the standard normal distribution: 99 % of it lie within this. 95 % would be too few for
 /// five comparisons.
 const Z_99: f64 = 2.575_829;
@@ -144,16 +147,39 @@ impl Tally {
         Bytes::new(self.bytes)
     }
 
-    /// Mean and variance over clients.
-    fn moments(&self, metric: Metric) -> (f64, f64) {
+    /// What the comparison needs of the clients' values.
+    fn trimmed(&self, metric: Metric) -> Trimmed {
         let place = metric as usize;
         let values = self.clients.values();
-        let values = values.map(|c| c.sums[place] / f64::from(c.transfers));
-        let n = self.clients.len() as f64;
-        let mean = values.clone().sum::<f64>() / n;
-        let squares = values.map(|v| (v - mean) * (v - mean)).sum::<f64>();
-        (mean, squares / (n - 1.0))
+        let mut values: Vec<f64> = values
+            .map(|c| c.sums[place] / f64::from(c.transfers))
+            .collect();
+        values.sort_by(f64::total_cmp);
+        let cut = values.len() / TRIMMED;
+        let kept = &values[cut..values.len() - cut];
+        let n = kept.len() as f64;
+        // Those left out count for the variance as the outermost that are kept.
+        let ends = [kept[0], kept[kept.len() - 1]];
+        let all = || {
+            let ends = ends.iter().flat_map(|end| std::iter::repeat_n(end, cut));
+            kept.iter().chain(ends)
+        };
+        let centre = all().sum::<f64>() / values.len() as f64;
+        let squares = all().map(|v| (v - centre) * (v - centre)).sum::<f64>();
+        Trimmed {
+            mean: kept.iter().sum::<f64>() / n,
+            error: squares / (n * (n - 1.0)),
+            freedom: n - 1.0,
+        }
     }
+}
+
+/// A group's trimmed mean.
+struct Trimmed {
+    mean: f64,
+    /// Square of its standard error, from the winsorized variance.
+    error: f64,
+    freedom: f64,
 }
 
 /// A metric in both groups.
@@ -214,21 +240,20 @@ pub fn harm(plain: &Tally, treated: &Tally, bound: f64) -> Option<Effect> {
 }
 
 fn effect(metric: Metric, plain: &Tally, treated: &Tally, z: f64) -> Option<Effect> {
-    let n = [plain, treated].map(Tally::clients);
-    if n.into_iter().min()? < MIN_CLIENTS {
+    if plain.clients().min(treated.clients()) < MIN_CLIENTS {
         return None;
     }
-    let [(plain, v0), (treated, v1)] = [plain, treated].map(|group| group.moments(metric));
-    let [n0, n1] = n.map(|n| n as f64);
-    let parts = [v0 / n0, v1 / n1];
-    let variance = parts[0] + parts[1];
+    let [plain, treated] = [plain, treated].map(|group| group.trimmed(metric));
+    let variance = plain.error + treated.error;
     // Welch and Satterthwaite's degrees of freedom.
     let freedom = if variance > 0.0 {
-        variance * variance / (parts[0] * parts[0] / (n0 - 1.0) + parts[1] * parts[1] / (n1 - 1.0))
+        let part = |group: &Trimmed| group.error * group.error / group.freedom;
+        variance * variance / (part(&plain) + part(&treated))
     } else {
-        n0 + n1 - 2.0
+        plain.freedom + treated.freedom
     };
     let reach = student(z, freedom) * variance.sqrt();
+    let (plain, treated) = (plain.mean, treated.mean);
     let difference = treated - plain;
     let value = |x: f64| if metric.is_ratio() { x.exp() } else { x };
     let change = |x: f64| if metric.is_ratio() { x.exp_m1() } else { x };
@@ -399,6 +424,59 @@ mod tests {
         let [plain, treated] = few.run(3);
         assert_eq!(harm(&plain, &treated, 0.2), None, "too few to say");
         assert!(effects(&Tally::default(), &plain).is_empty());
+    }
+
+    /// 240 honest clients without a difference between the groups, and 24 whose transfers take
+    /// `factor` times as long: those of the treated group the first, those of the other the second.
+    fn attacked(share: f64, factors: [f64; 2], seed: u64) -> [Tally; 2] {
+        let honest = World {
+            transfers: 240,
+            share,
+            ..NOTHING
+        };
+        let mut groups = honest.run(seed);
+        let mut rng = Rng::new(seed ^ 0xBAD);
+        for client in 1000..1024 {
+            let treated = rng.chance(share);
+            let factor = factors[usize::from(!treated)];
+            let transfer = Transfer {
+                bytes: Bytes::new(500_000),
+                time: ms(2000.0 * factor),
+                rtt_median: ms(60.0 * factor),
+                rtt_p95: ms(120.0 * factor),
+                resent: Bytes::new(if factor > 1.0 { 500_000 } else { 0 }),
+            };
+            // Each comes again and again: a client counts once.
+            for _ in 0..50 {
+                groups[usize::from(treated)].add(client, &transfer);
+            }
+        }
+        groups
+    }
+
+    #[test]
+    fn a_tenth_of_the_clients_neither_ends_nor_flatters_a_trial() {
+        // Slow and fast clients that do not know their group, since its salt is secret.
+        for share in [0.5, 0.1] {
+            for factors in [[100.0; 2], [0.01; 2]] {
+                let clear = (0..100).filter(|seed| {
+                    let [plain, treated] = attacked(share, factors, *seed);
+                    assert_eq!(
+                        harm(&plain, &treated, 0.2),
+                        None,
+                        "{share} {factors:?} {seed}"
+                    );
+                    effects(&plain, &treated).iter().any(Effect::is_clear)
+                });
+                let clear = clear.count();
+                assert!(clear <= 8, "share {share}, {factors:?}: {clear} of 100");
+            }
+        }
+        // Clients that have found out their group by what it does, and turn against it.
+        for seed in 0..100 {
+            let [plain, treated] = attacked(0.5, [100.0, 0.01], seed);
+            assert_eq!(harm(&plain, &treated, 0.2), None, "{seed}");
+        }
     }
 
     /// 200 looks at one growing trial without a difference: the guard must not fire by chance.

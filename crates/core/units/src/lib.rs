@@ -20,6 +20,7 @@ mod rate;
 mod rng;
 mod spec;
 mod system;
+mod text;
 mod time;
 
 pub use bytes::Bytes;
@@ -28,6 +29,7 @@ pub use rate::Rate;
 pub use rng::Rng;
 pub use spec::{OptionDoc, Options, Reader, Spec, SpecError, nearest};
 pub use system::reason;
+pub use text::is_printable;
 pub use time::{Span, Time};
 
 #[cfg(doctest)]

@@ -5,7 +5,8 @@ use alcc_units::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::os::fd::RawFd;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, TryLockError};
 use std::time::Duration;
 
 /// How often CPU time is accounted and the log flushed.
@@ -100,7 +101,12 @@ pub struct Driver<T: Visit + ?Sized> {
     inbox: Mutex<Inbox<T>>,
     wakeup: Wakeup,
     work: Mutex<Work<T>>,
+    /// When the loop has to run next, in nanoseconds; [`NOTHING`] if there is nothing to do.
+    expected: AtomicU64,
 }
+
+/// No time at all.
+const NOTHING: u64 = u64::MAX;
 
 enum Wakeup {
     Condvar(Condvar),
@@ -163,12 +169,15 @@ impl<T: Visit + ?Sized> Driver<T> {
                 untold: Activity::default(),
                 accounted: Time::ZERO,
             }),
+            expected: AtomicU64::new(NOTHING),
         }
     }
 
     /// Adds an item, first visited after `first`.
     pub fn adopt(&self, item: Arc<T>, first: Span) {
         alcc_sys::lock(&self.inbox).added.push((item, first));
+        let at = now() + first;
+        self.expected.fetch_min(at.as_nanos(), Ordering::Relaxed);
         self.wake();
     }
 
@@ -195,11 +204,38 @@ impl<T: Visit + ?Sized> Driver<T> {
         work.cpu = Span::ZERO;
     }
 
+    /// When the loop has to run next; `None` if there is nothing to do. In the past if its thread
+    /// is late, or does not run at all.
+    pub fn expected(&self) -> Option<Time> {
+        let at = self.expected.load(Ordering::Relaxed);
+        (at != NOTHING).then(|| Time::from_nanos(at))
+    }
+
     /// Visits everything that is due; when the next is. `tell` hears from time to time what the
     /// thread did, unless the thread is not ours.
     pub fn run_once(&self, host: &T::Host, tell: Option<&dyn Fn(Activity)>) -> Option<Time> {
-        let work = &mut *alcc_sys::lock(&self.work);
+        self.run(&mut alcc_sys::lock(&self.work), host, tell)
+    }
+
+    /// The same in place of a thread that does not run. `None` if that thread is in the middle of
+    /// it: nobody else can do its work then.
+    pub fn try_run_once(&self, host: &T::Host) -> Option<Option<Time>> {
+        let mut work = match self.work.try_lock() {
+            Ok(work) => work,
+            Err(TryLockError::Poisoned(work)) => work.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(self.run(&mut work, host, None))
+    }
+
+    fn run(
+        &self,
+        work: &mut Work<T>,
+        host: &T::Host,
+        tell: Option<&dyn Fn(Activity)>,
+    ) -> Option<Time> {
         let now = now();
+        self.expected.store(now.as_nanos(), Ordering::Relaxed);
         work.woke(now);
         self.take_added(work, now);
         let local = work.local.get_or_insert_with(|| T::start(host, now));
@@ -236,6 +272,8 @@ impl<T: Visit + ?Sized> Driver<T> {
             work.account(now, tell);
         }
         work.planned = next;
+        let expected = next.map_or(NOTHING, Time::as_nanos);
+        self.expected.store(expected, Ordering::Relaxed);
         next
     }
 

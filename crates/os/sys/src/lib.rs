@@ -5,9 +5,11 @@
 //! Functions take raw descriptors: most of them belong to the program that hosts us. Nothing here
 //! waits unless its name says so, and nothing allocates on the way of a packet.
 mod clock;
+mod environment;
 mod error;
 mod io;
 mod limits;
+mod owned;
 mod peer;
 mod process;
 mod reentrancy;
@@ -20,9 +22,11 @@ mod tcp_info;
 mod threads;
 
 pub use clock::{Wall, now, process_cpu, sleep_for, thread_cpu};
+pub use environment::{is_privileged, variable};
 pub use error::{errno, is_socket_error, set_errno};
 pub use io::{Epoll, Waker, receive, send, wait, wait_writable};
 pub use limits::raise_descriptor_limit;
+pub use owned::{Sticky, create_owned, open_owned, path_of};
 pub use peer::{Peer, Socket, classify, local_of};
 pub use process::Process;
 pub use reentrancy::ReentrancyGuard;

@@ -39,7 +39,7 @@ pub(crate) fn set(text: &str) {
 /// Prints a line on standard error, if requested.
 pub(crate) fn tell(text: &str) {
     static ASKED: OnceLock<bool> = OnceLock::new();
-    let asked = || std::env::var_os(DEBUG).is_some_and(|value| !value.is_empty() && value != "0");
+    let asked = || alcc_sys::variable(DEBUG).is_some_and(|value| !value.is_empty() && value != "0");
     if *ASKED.get_or_init(asked) {
         // A missing reader is not a failure of the program.
         let _ = writeln!(std::io::stderr(), "libalcc: {text}");

@@ -90,7 +90,7 @@ fn registry() -> Registry {
         // A panic of the library is caught and makes its stream plain TCP; the default hook would
         // print it.
         std::panic::set_hook(Box::new(|_| ()));
-        let files = std::env::var_os(alcc_plugin::ENV);
+        let files = alcc_sys::variable(alcc_plugin::ENV);
         let all = alcc_plugin::with_env(Registry::builtin(), files.as_deref());
         let all = all.unwrap_or_else(|why| {
             message::set(&why.to_string());
@@ -106,7 +106,7 @@ fn registry() -> Registry {
 /// Plug-ins of the environment are loaded with the library, because the program may change its root
 /// later.
 extern "C" fn start() {
-    if std::env::var_os(alcc_plugin::ENV).is_some() {
+    if alcc_sys::variable(alcc_plugin::ENV).is_some() {
         drop(std::panic::catch_unwind(registry));
     }
 }
@@ -132,14 +132,14 @@ fn segment() -> Option<Arc<Segment>> {
             entry.remove();
         }
     }
-    if let Some(path) = std::env::var_os(SEGMENT) {
+    if let Some(path) = alcc_sys::variable(SEGMENT) {
         return Segment::open(path.as_ref()).ok().map(Arc::new);
     }
     let mut entered = alcc_sys::lock(&ENTERED);
     if entered.is_none() {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-        let made = alcc_observe::Entry::of_library(name.trim_end());
-        let (entry, segment) = made.map_err(|why| message::tell(&why)).ok()?;
+        let made = alcc_observe::Entry::of_library(name.trim_end(), message::tell);
+        let (entry, segment) = made.ok()?;
         CREATOR.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: a function that lives as long as the library, which is never unloaded.
         unsafe { libc::atexit(leave) };
@@ -153,9 +153,9 @@ fn segment() -> Option<Arc<Segment>> {
 fn settings() -> Option<Settings> {
     let default = Settings::new(alcc_cc::DEFAULT.parse().ok()?);
     // `alcc run` says how the programs below it keep the limit; there is no gate here.
-    let below = std::env::var_os(SEGMENT).is_some();
+    let below = alcc_sys::variable(SEGMENT).is_some();
     let read = Settings::from_env(default.clone(), &registry(), |name| {
-        std::env::var_os(name).filter(|_| !(below && name == "ALCC_ENFORCE"))
+        alcc_sys::variable(name).filter(|_| !(below && name == "ALCC_ENFORCE"))
     });
     let settings = read.unwrap_or_else(|why| {
         message::set(&format!("{why}: no variable counts"));

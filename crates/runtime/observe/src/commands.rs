@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Orders of `alcc ctl` to running processes: control off and on, another algorithm.
-use crate::map::{self, ORDERS, ORDERS_LEN, get_text, put_text, set};
+use crate::map::{self, ORDERS, ORDERS_LEN, get_lines, put_text, set};
 use crate::pattern::Pattern;
 use crate::segment::Segment;
 use alcc_cc::Spec;
@@ -143,7 +143,7 @@ impl Segment {
         if !map::snapshot_into(words, &mut copy) {
             return None;
         }
-        let text = get_text(&copy[1..]);
+        let text = get_lines(&copy[1..]);
         Some(Commands {
             generation: copy[0],
             list: text.lines().filter_map(|line| line.parse().ok()).collect(),

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where `alcc top` and `ctl` find a segment: a folder in `$XDG_RUNTIME_DIR/alcc` or
-//! `/tmp/alcc-UID`.
+//! Where `alcc top` and `ctl` find a segment: a folder in `$XDG_RUNTIME_DIR/alcc`, for root in
+//! `/run/alcc`, or in `/tmp/alcc-UID`.
 //!
 //! The folder has the process id as its name and holds the segment and a lock. Who runs holds the
-//! lock; a folder whose lock is free was left behind.
+//! lock; a folder whose lock is free was left behind. Where no folder will do, because another user
+//! has its name or the disk is full, the segment is in memory without a name: nothing that others
+//! do keeps a server from starting.
 use crate::segment::Segment;
+use alcc_sys::{Sticky, create_owned, open_owned, path_of};
 use std::ffi::CString;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// How a folder's name goes on after the process id if the C library made it.
@@ -18,7 +21,13 @@ const LIBRARY: &str = "lib";
 
 /// The entry of this process; removed when dropped.
 pub struct Entry {
-    folder: PathBuf,
+    /// Where processes of this user open the segment.
+    file: Option<PathBuf>,
+    folder: Option<Folder>,
+}
+
+struct Folder {
+    path: PathBuf,
     _lock: File,
 }
 
@@ -29,30 +38,43 @@ fn user() -> u32 {
 
 /// Where entries may be, ours first.
 pub fn run_directories() -> Vec<PathBuf> {
-    let session = std::env::var_os("XDG_RUNTIME_DIR")
-        .filter(|dir| !dir.is_empty())
-        .map(|dir| Path::new(&dir).join("alcc"));
-    session
+    let user = user();
+    let session = alcc_sys::variable("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(format!("/run/user/{user}"))))
+        .filter(|dir| !dir.as_os_str().is_empty());
+    // A session's folder goes when root logs out, and root's servers stay.
+    let session = session.filter(|dir| user != 0 || !dir.starts_with("/run/user"));
+    let system = (user == 0).then(|| PathBuf::from("/run/alcc"));
+    let all = session
+        .map(|dir| dir.join("alcc"))
         .into_iter()
-        .chain([PathBuf::from(format!("/tmp/alcc-{}", user()))])
+        .chain(system);
+    all.chain([PathBuf::from(format!("/tmp/alcc-{user}"))])
         .collect()
+}
+
+/// Those of [`run_directories`] that are there and this user's alone.
+pub fn own_directories() -> impl Iterator<Item = PathBuf> {
+    run_directories().into_iter().filter(|place| {
+        let dir = open_owned(place, Sticky::Allowed);
+        dir.is_ok_and(|dir| fs::metadata(path_of(&dir)).is_ok_and(|m| m.uid() == user()))
+    })
 }
 
 /// The folder, made if it is not there. It must be ours alone: /tmp is everybody's.
 fn base(place: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(place) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-        _ => {}
+    if !place.parent().is_some_and(Path::is_dir) {
+        return Err(io::ErrorKind::NotFound.into());
     }
-    let found = fs::symlink_metadata(place)?;
-    if found.is_dir() && found.uid() == user() && found.mode() & 0o22 == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "it is not a folder of this user alone",
-        ))
+    let dir = create_owned(place, 0o700, Sticky::Allowed)?;
+    if fs::metadata(path_of(&dir))?.uid() == user() {
+        return Ok(());
     }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "it is not this user's",
+    ))
 }
 
 /// The lock of an entry's folder, free again when the file is closed.
@@ -60,7 +82,10 @@ fn base(place: &Path) -> io::Result<()> {
 /// # Errors
 /// If the file cannot be opened, or if another process holds the lock.
 pub fn lock(folder: &Path) -> io::Result<File> {
-    let file = File::create(folder.join("lock"))?;
+    let mut options = File::options();
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let options = options.write(true).create(true).custom_flags(flags);
+    let file = options.mode(0o600).open(folder.join("lock"))?;
     // SAFETY: a descriptor and a number.
     match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
         0 => Ok(file),
@@ -80,12 +105,13 @@ fn temporary(place: &Path) -> io::Result<PathBuf> {
 }
 
 impl Entry {
-    /// An entry for this process, and its segment. `kind` and `what` are for people who look.
+    /// An entry for this process, and its segment. `kind` and `what` are for people who look. What
+    /// kept it out of a folder is handed to `warn`, in one line.
     ///
     /// # Errors
-    /// Why no place will do, in one line.
-    pub fn new(kind: &str, what: &str) -> Result<(Self, Segment), String> {
-        Self::in_one_of(&std::process::id().to_string(), kind, what)
+    /// There is no memory.
+    pub fn new(kind: &str, what: &str, warn: impl Fn(&str)) -> io::Result<(Self, Segment)> {
+        Self::somewhere(&std::process::id().to_string(), kind, what, warn)
     }
 
     /// The same for a program with the C library. What other such programs left behind is removed
@@ -93,8 +119,8 @@ impl Entry {
     ///
     /// # Errors
     /// As there.
-    pub fn of_library(what: &str) -> Result<(Self, Segment), String> {
-        for place in run_directories() {
+    pub fn of_library(what: &str, warn: impl Fn(&str)) -> io::Result<(Self, Segment)> {
+        for place in own_directories() {
             for entry in fs::read_dir(place).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 let suffix = name.to_str().and_then(|name| name.split('.').nth(1));
@@ -104,27 +130,35 @@ impl Entry {
             }
         }
         let name = format!("{}.{LIBRARY}", std::process::id());
-        Self::in_one_of(&name, "library", what)
+        Self::somewhere(&name, "library", what, warn)
     }
 
-    fn in_one_of(name: &str, kind: &str, what: &str) -> Result<(Self, Segment), String> {
-        let mut why = String::new();
+    fn somewhere(
+        name: &str,
+        kind: &str,
+        what: &str,
+        warn: impl Fn(&str),
+    ) -> io::Result<(Self, Segment)> {
+        let mut why = Vec::new();
         for place in run_directories() {
             match Self::at(&place, name, kind, what) {
                 Ok(made) => return Ok(made),
-                Err(e) => {
-                    let more = format!("{}: {e}", place.display());
-                    why = if why.is_empty() {
-                        more
-                    } else {
-                        format!("{why}; {more}")
-                    };
-                }
+                Err(e) => why.push(format!("{}: {e}", place.display())),
             }
         }
-        Err(format!(
-            "make the shared memory in {why}; set XDG_RUNTIME_DIR to a folder of your own"
-        ))
+        // As it would be named in a folder.
+        let (segment, file) = Segment::in_memory(&CString::new(format!("alcc/{name}/report"))?)?;
+        let found = if file.is_some() {
+            "it has no name, so 'alcc top' needs --run"
+        } else {
+            "only this process has it, so connections are not shown and take no orders"
+        };
+        warn(&format!(
+            "make the shared memory in {}: {found}; set XDG_RUNTIME_DIR to a folder of your own",
+            why.join("; ")
+        ));
+        segment.describe(&format!("{kind}\n{what}"));
+        Ok((Self { file, folder: None }, segment))
     }
 
     /// In this place.
@@ -148,8 +182,11 @@ impl Entry {
                 segment.describe(&format!("{kind}\n{what}"));
                 fs::rename(&hidden, &folder)?;
                 let entry = Self {
-                    folder,
-                    _lock: lock,
+                    file: Some(folder.join("report")),
+                    folder: Some(Folder {
+                        path: folder,
+                        _lock: lock,
+                    }),
                 };
                 Ok((entry, segment))
             });
@@ -159,14 +196,16 @@ impl Entry {
         made
     }
 
-    /// The segment's file.
-    pub fn file(&self) -> PathBuf {
-        self.folder.join("report")
+    /// The segment's file; `None` if other processes cannot have it.
+    pub fn file(&self) -> Option<PathBuf> {
+        self.file.clone()
     }
 
     /// Removes it, so that nobody finds it any more.
     pub fn remove(&self) {
-        drop(fs::remove_dir_all(&self.folder));
+        if let Some(folder) = &self.folder {
+            drop(fs::remove_dir_all(&folder.path));
+        }
     }
 }
 

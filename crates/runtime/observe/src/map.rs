@@ -4,6 +4,8 @@
 //!
 //! Nothing read from here is trusted: every number is clamped, every text checked. What is written
 //! once is never a reason to wait: a process may die in the middle of a record.
+use crate::guard;
+use alcc_units::is_printable;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -105,6 +107,11 @@ impl Map {
         Ok(map)
     }
 
+    /// Memory of this process and its children alone, without a file.
+    pub(crate) fn unnamed() -> io::Result<Self> {
+        Self::new(libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
+    }
+
     /// Maps a file that [`Map::make`] made.
     pub(crate) fn of(file: &File) -> io::Result<Self> {
         if file.metadata()?.len() < (WORDS * 8) as u64 {
@@ -113,15 +120,27 @@ impl Map {
                 "not an alcc report: too short",
             ));
         }
-        // SAFETY: a fresh shared mapping of a file of at least that size, page-aligned, so aligned
-        // for u64.
+        Self::new(libc::MAP_SHARED, file.as_raw_fd())
+    }
+
+    /// As [`Map::of`], for a file that another user may cut off at any time: then all of it reads as
+    /// zero, and no signal ends this process.
+    pub(crate) fn of_stranger(file: &File) -> io::Result<Self> {
+        let map = Self::of(file)?;
+        guard::protect(map.base.as_ptr().addr(), WORDS * 8)?;
+        Ok(map)
+    }
+
+    fn new(flags: libc::c_int, fd: libc::c_int) -> io::Result<Self> {
+        // SAFETY: a fresh shared mapping, if of a file, then of one of at least that size;
+        // page-aligned, so aligned for u64.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 WORDS * 8,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
+                flags,
+                fd,
                 0,
             )
         };
@@ -160,7 +179,8 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `of` mapped; nobody can hold a reference any more.
+        guard::forget(self.base.as_ptr().addr());
+        // SAFETY: unmaps what `new` mapped; nobody can hold a reference any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), WORDS * 8) };
     }
 }
@@ -237,8 +257,14 @@ pub(crate) fn put_text(words: &[AtomicU64], text: &str) {
         .for_each(|(w, v)| set(w, v));
 }
 
-/// Text out of words, up to the first zero byte. What is no printable text becomes a question mark.
+/// One line of text out of words, up to the first zero byte. What cannot be printed becomes a
+/// question mark.
 pub(crate) fn get_text(words: &[u64]) -> String {
+    get_lines(words).replace('\n', "?")
+}
+
+/// The same of several lines.
+pub(crate) fn get_lines(words: &[u64]) -> String {
     let bytes: Vec<u8> = words
         .iter()
         .flat_map(|w| w.to_le_bytes())
@@ -247,10 +273,10 @@ pub(crate) fn get_text(words: &[u64]) -> String {
     let text = String::from_utf8_lossy(&bytes);
     text.chars()
         .map(|c| {
-            if c == '\u{fffd}' || (c.is_control() && c != '\n') {
-                '?'
-            } else {
+            if c == '\n' || (is_printable(c) && c != '\u{fffd}') {
                 c
+            } else {
+                '?'
             }
         })
         .collect()
@@ -298,5 +324,7 @@ mod tests {
         assert_eq!(read(), "a text that is t");
         set(&words[0], u64::from_le_bytes(*b"\x1b[2J\xff\0\0\0"));
         assert_eq!(read(), "?[2J?");
+        set(&words[0], u64::from_le_bytes(*b"a\nb\xe2\x80\xaec\0"));
+        assert_eq!(read(), "a?b?c");
     }
 }

@@ -2,19 +2,22 @@
 //! The shared-memory segment of one run: a file that `alcc run` makes and every process below it
 //! maps. What stands in it is the business of the other modules; each adds its own methods to
 //! [`Segment`].
-use crate::map::{self, MAGIC, Map, SLOTS, get_text, put_text};
+use crate::map::{self, MAGIC, Map, SLOTS, get_lines, put_text};
 use crate::ring::Ring;
+use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long to wait for another one who holds the lock.
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// The same for all files of other users together, since they may hold theirs for ever.
+const STRANGERS_TRIES: u32 = 30;
 
 /// What `alcc run` and the processes it started share. These are counters, the table of
 /// connections, commands of `alcc ctl`, and the trace ring. Additions are atomic; a process that
@@ -22,6 +25,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 pub struct Segment {
     map: Map,
     file: Option<File>,
+    /// It is another user's.
+    strange: bool,
     /// The pages of the table that are known to have memory behind them.
     backed: AtomicUsize,
 }
@@ -39,9 +44,35 @@ impl Segment {
             .truncate(true)
             .mode(0o600)
             .open(path)?;
+        Self::in_file(file)
+    }
+
+    fn in_file(file: File) -> io::Result<Self> {
         let segment = Self::of(Map::make(&file)?, Some(file));
         segment.map.word(0).store(MAGIC, Ordering::Release);
         Ok(segment)
+    }
+
+    /// Makes it without a folder. Others find it through the processes that have it mapped, by this
+    /// name. Also returns a path for processes of the same user, as long as this one runs; `None`
+    /// if only this process can have it.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub(crate) fn in_memory(name: &CStr) -> io::Result<(Self, Option<PathBuf>)> {
+        // SAFETY: a text that ends with a zero byte, and flags.
+        let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+        if fd >= 0 {
+            // SAFETY: a descriptor that was just made; nobody else has it.
+            let file = unsafe { File::from_raw_fd(fd) };
+            let path = PathBuf::from(format!("/proc/{}/fd/{fd}", std::process::id()));
+            if let Ok(segment) = Self::in_file(file) {
+                return Ok((segment, Some(path)));
+            }
+        }
+        let segment = Self::of(Map::unnamed()?, None);
+        segment.map.word(0).store(MAGIC, Ordering::Release);
+        Ok((segment, None))
     }
 
     /// Opens the file of another process, and keeps nothing but the mapping.
@@ -61,19 +92,25 @@ impl Segment {
     }
 
     fn open_with(path: &Path, keep: bool) -> io::Result<Self> {
-        Self::of_file(OpenOptions::new().read(true).write(true).open(path)?, keep)
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let map = Map::of(&file)?;
+        Self::checked(Self::of(map, keep.then_some(file)))
     }
 
-    /// As [`Segment::attend`], for a file that is open already.
+    /// As [`Segment::attend`], for a file that is open already and may be another user's, who may
+    /// cut it off or hold its lock.
     ///
     /// # Errors
     /// As there.
     pub fn attend_file(file: File) -> io::Result<Self> {
-        Self::of_file(file, true)
+        // SAFETY: no arguments.
+        let strange = file.metadata()?.uid() != unsafe { libc::geteuid() };
+        let map = Map::of_stranger(&file)?;
+        let segment = Self::checked(Self::of(map, Some(file)))?;
+        Ok(Self { strange, ..segment })
     }
 
-    fn of_file(file: File, keep: bool) -> io::Result<Self> {
-        let segment = Self::of(Map::of(&file)?, keep.then_some(file));
+    fn checked(segment: Self) -> io::Result<Self> {
         if segment.map.word(0).load(Ordering::Acquire) != MAGIC {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -87,6 +124,7 @@ impl Segment {
         Self {
             map,
             file,
+            strange: false,
             backed: AtomicUsize::new(SLOTS),
         }
     }
@@ -129,11 +167,17 @@ impl Segment {
             }
             _ => Ok(()),
         };
-        // Held for some microseconds; by somebody who means ill, for ever.
+        // Held for some microseconds; by a malicious process, for ever.
+        static STRANGERS: AtomicU32 = AtomicU32::new(0);
         let mut tries = 0;
         while let Err(e) = lock(libc::LOCK_EX | libc::LOCK_NB) {
-            tries += 1;
-            if e.kind() != io::ErrorKind::WouldBlock || tries > LOCK_TRIES {
+            let over = if self.strange {
+                STRANGERS.fetch_add(1, Ordering::Relaxed) > STRANGERS_TRIES
+            } else {
+                tries += 1;
+                tries > LOCK_TRIES
+            };
+            if e.kind() != io::ErrorKind::WouldBlock || over {
                 return Err(e);
             }
             std::thread::sleep(LOCK_PAUSE);
@@ -152,7 +196,7 @@ impl Segment {
     pub fn about(&self) -> String {
         let words = self.map.words(map::ABOUT, map::ABOUT_LEN);
         let copy: Vec<u64> = words.iter().map(|w| w.load(Ordering::Relaxed)).collect();
-        get_text(&copy)
+        get_lines(&copy)
     }
 
     /// The runtime of this process failed.
@@ -213,6 +257,35 @@ pub(crate) mod tests {
         assert_eq!(ours.failed(), [77]);
         ours.describe("nginx");
         assert_eq!(theirs.about(), "nginx");
+    }
+
+    #[test]
+    fn a_file_that_its_owner_cuts_off_reads_as_empty() {
+        let scratch = Scratch::new();
+        let ours = scratch.create();
+        ours.describe("nginx");
+        let open = || {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).open(&scratch.0).unwrap()
+        };
+        let looked = Segment::attend_file(open()).unwrap();
+        let again = Segment::attend_file(open()).unwrap();
+        assert_eq!(looked.about(), "nginx");
+        open().set_len(0).unwrap();
+        assert_eq!(looked.about(), "");
+        assert!(looked.connections().is_empty());
+        again.note_failure(7);
+        assert_eq!((looked.failed(), again.failed()), (vec![], vec![7]));
+    }
+
+    #[test]
+    fn memory_without_a_folder_is_shared_by_its_path() {
+        let (ours, path) = Segment::in_memory(c"alcc/1/report").unwrap();
+        let theirs = Segment::open(&path.expect("a memfd")).unwrap();
+        ours.note_failure(3);
+        assert_eq!(theirs.failed(), [3]);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(maps.contains("/memfd:alcc/1/report"), "{maps}");
     }
 
     #[test]

@@ -33,6 +33,21 @@ impl Share {
         self.salt
     }
 
+    /// How many of a hundred clients are in it.
+    pub fn percent(&self) -> f64 {
+        f64::from(self.per_mille) / 10.0
+    }
+
+    /// As large, but chosen by a secret, too. Without it nobody can say who is in it.
+    #[must_use]
+    pub fn salted(self, secret: u64) -> Self {
+        let own = Rng::new(self.salt).next_u64();
+        Self {
+            salt: Rng::new(secret ^ own).next_u64(),
+            ..self
+        }
+    }
+
     /// Whether this client ([`client_of`]) is in it.
     pub fn has(&self, client: u64) -> bool {
         let salt = Rng::new(self.salt).next_u64();
@@ -66,7 +81,7 @@ impl FromStr for Share {
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%", f64::from(self.per_mille) / 10.0)?;
+        write!(f, "{}%", self.percent())?;
         if self.salt != 0 {
             write!(f, "@{}", self.salt)?;
         }
@@ -117,6 +132,12 @@ mod tests {
         };
         assert_eq!(chosen("30%"), chosen("30%"));
         assert_ne!(chosen("30%"), chosen("30%@1"));
+        // A secret chooses anew, the same secret the same ones, and both numbers count.
+        let salted = |text: &str, secret| chosen(&share(text).salted(secret).to_string());
+        assert_eq!(salted("30%", 5), salted("30%", 5));
+        assert_ne!(salted("30%", 5), salted("30%", 6));
+        assert_ne!(salted("30%", 5), salted("30%@1", 5));
+        assert_ne!(salted("30%", 0), chosen("30%"));
     }
 
     #[test]

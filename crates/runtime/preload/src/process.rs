@@ -62,7 +62,7 @@ const APART: u32 = u32::MAX;
 fn registry() -> Result<&'static Registry, String> {
     static REGISTRY: OnceLock<Result<Registry, String>> = OnceLock::new();
     let registry = REGISTRY.get_or_init(|| {
-        let files = std::env::var_os(alcc_plugin::ENV);
+        let files = alcc_socket::variable(alcc_plugin::ENV);
         alcc_plugin::with_env(Registry::builtin(), files.as_deref()).map_err(|e| e.to_string())
     });
     registry.as_ref().map_err(Clone::clone)
@@ -73,7 +73,7 @@ fn settings() -> Option<&'static Settings> {
     SETTINGS
         .get_or_init(|| {
             let read = registry().and_then(|registry| {
-                Settings::from_env(registry, |name| std::env::var_os(name))
+                Settings::from_env(registry, |name| alcc_socket::variable(name))
                     .map_err(|error| error.to_string())
             });
             match read {

@@ -213,6 +213,8 @@ impl<W: Waker> Conn<W> {
                         self.release();
                         continue;
                     }
+                    // Nobody else may open the gate for its next write.
+                    runtime.watch();
                     return ended(done, libc::EAGAIN);
                 };
                 let until = *patience.get_or_insert_with(|| limit.map(|l| kernel::now() + l));

@@ -31,7 +31,7 @@ use alcc_sys as kernel;
 
 pub use alcc_sys::{
     Flags, ReentrancyGuard, Socket, Table, TcpCounters, classify, errno, flags, now,
-    on_alternate_stack, send_timeout, set_errno, tcp_counters,
+    on_alternate_stack, send_timeout, set_errno, tcp_counters, variable,
 };
 pub use conn::{Conn, Inherited, Wait, Waker, Write};
 pub use plane::can_share;

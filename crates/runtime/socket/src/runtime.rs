@@ -24,6 +24,12 @@ const MAX_PAUSE: Span = Span::from_secs(1);
 /// The same for a fork, which works beside one too.
 const MAX_PAUSE_AT_FORK: Span = Span::from_millis(20);
 
+/// A thread of ours that is so late does not run: it is stopped by a debugger, or starved. The
+/// program's threads do its work then.
+const STALLED: Span = Span::from_millis(500);
+/// How often a waiting thread of the program looks whether ours runs.
+const WATCH_INTERVAL: Span = Span::from_millis(250);
+
 /// Everything that a process knows about its controlled connections.
 pub struct Runtime<W: Waker> {
     settings: Settings,
@@ -43,6 +49,8 @@ pub struct Runtime<W: Waker> {
     service_thread: ServiceThread,
     /// Only threads that the program made are left: the process is to end with the last of them.
     ends: AtomicBool,
+    /// Our thread was found not to run, and has not since.
+    stalled: AtomicBool,
 }
 
 /// What became of a descriptor that was to be controlled.
@@ -104,6 +112,7 @@ impl<W: Waker> Runtime<W> {
             failed: AtomicBool::new(false),
             service_thread: ServiceThread::new(),
             ends: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
         }
     }
 
@@ -347,6 +356,9 @@ impl<W: Waker> Runtime<W> {
             && let Some(woke) = self.guarded(|| (kernel::now(), self.run_once()))
         {
             let (at, mut next) = woke;
+            if self.stalled.load(Ordering::Relaxed) {
+                self.stalled.store(false, Ordering::Relaxed);
+            }
             if self.ends.load(Ordering::Acquire) {
                 if kernel::threads().is_some_and(|n| n <= 2) {
                     // What the C library does in the last thread of a process.
@@ -377,13 +389,36 @@ impl<W: Waker> Runtime<W> {
         self.service_thread.is_unavailable()
     }
 
-    /// For a process without the loop's thread, before it waits and whenever it writes: does what
-    /// is due. When to come back.
+    /// Before a program's thread writes: does what is due if this process has no thread for the
+    /// loop, or one that does not run. When to come back.
     pub fn run_inline(&self) -> Option<Time> {
-        if !self.is_inline() {
+        if self.is_inline() {
+            return self.guarded(|| self.run_once())?;
+        }
+        if !self.stalled.load(Ordering::Relaxed) {
             return None;
         }
-        self.guarded(|| self.run_once())?
+        self.guarded(|| self.driver.try_run_once(self))??
+    }
+
+    /// As [`Runtime::run_inline`], for a thread that waits or was refused: it also looks whether
+    /// the loop's thread runs. `None`: nothing waits for that thread.
+    pub fn watch(&self) -> Option<Time> {
+        let due = self.driver.expected();
+        let now = kernel::now();
+        if due.is_some_and(|due| now > due + STALLED) {
+            self.stalled.store(true, Ordering::Relaxed);
+        }
+        let next = due.map(|_| now + WATCH_INTERVAL);
+        match self.run_inline() {
+            Some(due) => Some(next.map_or(due, |next| next.min(due))),
+            None => next.filter(|_| !self.is_inline()),
+        }
+    }
+
+    /// Whether a waiting thread of the program has to come back for [`Runtime::watch`].
+    pub fn is_watched(&self) -> bool {
+        self.is_inline() || self.driver.expected().is_some()
     }
 
     /// Everything that is due; when the next is.

@@ -66,9 +66,9 @@ fn polls() {
     }
 }
 
-/// What is due in a process without the runtime's thread; when to come back.
-fn run_inline() -> Option<Time> {
-    process::current()?.running()?.run_inline()
+/// What is due in a process whose runtime has no thread that runs; when to come back.
+fn watch() -> Option<Time> {
+    process::current()?.running()?.watch()
 }
 
 fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
@@ -89,7 +89,7 @@ fn wait(
 ) -> c_int {
     let held = BlockedSignals::all();
     loop {
-        let mut next = run_inline();
+        let mut next = watch();
         for (i, (conn, runtime)) in watched.iter().enumerate() {
             let shut = conn.blocked_until(runtime);
             hide(i, shut.is_some());
@@ -448,12 +448,19 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
     })
 }
 
-/// Waits in epoll, in as many turns as a process without our thread needs.
+/// Waits in epoll, in as many turns as a process needs whose runtime has no thread, or one that may
+/// stop running: nobody else would put EPOLLOUT back.
 fn gated_epoll_wait(
     patience: impl FnOnce() -> Timeout,
     real: &mut dyn FnMut(*const timespec, *const sigset_t) -> c_int,
 ) -> Option<c_int> {
-    inline().then(|| wait(patience(), &[], &mut |_, _| {}, real))
+    let runtime = process::current()?.running()?;
+    let patience = runtime.is_watched().then(patience)?;
+    if patience.is_over() && !runtime.is_inline() {
+        runtime.watch();
+        return None;
+    }
+    Some(wait(patience, &[], &mut |_, _| {}, real))
 }
 
 /// epoll_wait(2)

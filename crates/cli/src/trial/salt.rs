@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The secret that decides, with a client's address, in which group the client is. If it were
+//! known, anybody could compute which of his addresses are under the algorithm.
+//!
+//! It is kept in a file, so that clients stay in their group when the server starts again.
+use crate::output::note;
+use alcc_observe::Share;
+use alcc_sys::{Sticky, create_owned, path_of};
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+const FILE: &str = "trial-salt";
+
+/// The same share of the clients, chosen with this machine's secret.
+pub(super) fn secret(share: Share) -> io::Result<Share> {
+    let salt = match kept() {
+        Ok(salt) => salt,
+        Err(why) => {
+            note(format_args!(
+                "alcc: keep the salt of trials: {why}: clients change their groups when alcc starts again"
+            ));
+            random()?
+        }
+    };
+    Ok(share.salted(salt))
+}
+
+/// Where it is kept: systemd's StateDirectory=, or where the user's programs keep such things.
+fn folder() -> Option<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let below = |base: PathBuf| base.join("alcc");
+    // Several are separated by colons.
+    let first = |all: std::ffi::OsString| {
+        let all = all.into_string().ok()?;
+        all.split(':').next().map(PathBuf::from)
+    };
+    let home = || named("HOME").map(|home| PathBuf::from(home).join(".local/state/alcc"));
+    named("STATE_DIRECTORY")
+        .and_then(first)
+        .or_else(|| named("XDG_STATE_HOME").map(PathBuf::from).map(below))
+        .or_else(|| {
+            let is_root = nix::unistd::geteuid().is_root();
+            is_root.then(|| below(PathBuf::from("/var/lib")))
+        })
+        .or_else(home)
+}
+
+/// The secret of the file, which is made if it is not there.
+fn kept() -> Result<u64, String> {
+    let folder = folder().ok_or("there is no HOME")?;
+    let wrong = |e: io::Error| format!("{}: {e}", folder.join(FILE).display());
+    let dir = create_owned(&folder, 0o700, Sticky::Allowed).map_err(wrong)?;
+    let path = path_of(&dir).join(FILE);
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    // A link may lead elsewhere; a FIFO would wait.
+    options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK);
+    match options.clone().write(true).create_new(true).open(&path) {
+        Ok(mut file) => {
+            let salt = random().map_err(wrong)?;
+            file.write_all(format!("{salt}\n").as_bytes())
+                .map_err(wrong)?;
+            Ok(salt)
+        }
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            let file = options.read(true).open(&path).map_err(wrong)?;
+            let mut text = String::new();
+            file.take(64).read_to_string(&mut text).map_err(wrong)?;
+            let salt = text.trim().parse();
+            salt.map_err(|_| wrong(io::Error::other("it is not a number: remove it")))
+        }
+        Err(e) => Err(wrong(e)),
+    }
+}
+
+fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
