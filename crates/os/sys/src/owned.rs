@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Directories that no other user can change or exchange.
+//!
+//! Root may use a path only if nobody else can put something in its place. Therefore each of its
+//! components is opened by itself, below the one before, without following symbolic links, and its
+//! owner and mode are checked on the descriptor. What is done then is done on the descriptor.
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Whether a directory that everybody may write, but with the sticky bit (`/tmp`), may be on the
+/// way. Others cannot exchange what is ours there, but can take the name before us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sticky {
+    /// It may be above the directory.
+    Allowed,
+    /// It may not.
+    Refused,
+}
+
+/// Opens an absolute path as a directory (`O_PATH`). The last component belongs to this user (or
+/// root), those above to this user, to root or to the owner of `/`; nobody else may write any.
+///
+/// # Errors
+/// `NotFound` if it does not exist; `PermissionDenied` with the component and its owner if another
+/// user could exchange or fill it, or if it is a symbolic link or no directory.
+pub fn open_owned(path: &Path, sticky: Sticky) -> io::Result<OwnedFd> {
+    walk(path, sticky, None)
+}
+
+/// The same, and makes with this mode whatever is missing of the path.
+///
+/// # Errors
+/// As [`open_owned`], and if a directory cannot be made.
+pub fn create_owned(path: &Path, mode: u32, sticky: Sticky) -> io::Result<OwnedFd> {
+    walk(path, sticky, Some(mode))
+}
+
+/// The path of a descriptor's file, for calls that take only a path (mount, chmod).
+pub fn path_of(file: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn walk(path: &Path, sticky: Sticky, make: Option<u32>) -> io::Result<OwnedFd> {
+    let mut parts = path.components().peekable();
+    if parts.next() != Some(Component::RootDir) {
+        return Err(refusal(path, "is not an absolute path"));
+    }
+    let mut dir = open_part(libc::AT_FDCWD, OsStr::new("/"))?;
+    let mut at = PathBuf::from("/");
+    let top = about(&dir)?.st_uid;
+    while let Some(part) = parts.next() {
+        let Component::Normal(name) = part else {
+            return Err(refusal(path, "has '..' in it"));
+        };
+        at.push(name);
+        let opened = match (open_part(dir.as_raw_fd(), name), make) {
+            (Err(e), Some(mode)) if e.kind() == io::ErrorKind::NotFound => {
+                make_part(dir.as_raw_fd(), name, mode)?;
+                open_part(dir.as_raw_fd(), name)
+            }
+            (opened, _) => opened,
+        };
+        dir = opened.map_err(|e| match e.raw_os_error() {
+            Some(libc::ELOOP | libc::ENOTDIR) => {
+                refusal(&at, "is a symbolic link or not a directory")
+            }
+            _ => e,
+        })?;
+        let last = parts.peek().is_none();
+        check(&at, &about(&dir)?, last, top, sticky)?;
+    }
+    Ok(dir)
+}
+
+/// The rules for one component.
+fn check(at: &Path, about: &libc::stat, last: bool, top: u32, sticky: Sticky) -> io::Result<()> {
+    // SAFETY: no arguments.
+    let user = unsafe { libc::geteuid() };
+    let owner = about.st_uid;
+    if owner != 0 && owner != user && (last || owner != top) {
+        return Err(refusal(at, &format!("belongs to user {owner}")));
+    }
+    let shared = about.st_mode & 0o022 != 0;
+    let kept = about.st_mode & libc::S_ISVTX != 0 && !last && sticky == Sticky::Allowed;
+    if shared && !kept {
+        return Err(refusal(at, "may be written by other users"));
+    }
+    Ok(())
+}
+
+fn refusal(at: &Path, why: &str) -> io::Error {
+    let why = format!("{} {why}", at.display());
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+fn name_of(name: &OsStr) -> io::Result<CString> {
+    CString::new(name.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn open_part(dir: RawFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let name = name_of(name)?;
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: a descriptor, a text that ends with a zero byte, and flags.
+    match unsafe { libc::openat(dir, name.as_ptr(), flags) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: a descriptor that was just opened; nobody else has it.
+        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+    }
+}
+
+/// Another process may make it at the same moment.
+fn make_part(dir: RawFd, name: &OsStr, mode: u32) -> io::Result<()> {
+    let name = name_of(name)?;
+    // SAFETY: a descriptor, a text that ends with a zero byte, and a mode.
+    match unsafe { libc::mkdirat(dir, name.as_ptr(), mode) } {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            e => Err(e),
+        },
+    }
+}
+
+fn about(file: &OwnedFd) -> io::Result<libc::stat> {
+    // SAFETY: plain data, for which zeros are valid.
+    let mut about: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: a descriptor and room for the result.
+    match unsafe { libc::fstat(file.as_raw_fd(), &mut about) } {
+        0 => Ok(about),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    /// A directory of this test in /tmp, which is sticky; removed when dropped.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let dir = PathBuf::from(format!("/tmp/alcc-owned-{name}-{}", std::process::id()));
+            fs::create_dir(&dir).unwrap();
+            fs::set_permissions(&dir, Permissions::from_mode(0o700)).unwrap();
+            Self(dir)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            drop(fs::remove_dir_all(&self.0));
+        }
+    }
+
+    fn why(path: &Path, sticky: Sticky) -> String {
+        let refused = open_owned(path, sticky).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{refused}");
+        refused.to_string()
+    }
+
+    #[test]
+    fn opens_what_nobody_else_can_exchange_and_makes_what_is_missing() {
+        let scratch = Scratch::new("made");
+        let deep = scratch.0.join("a/b");
+        let missing = open_owned(&deep, Sticky::Allowed).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        let dir = create_owned(&deep, 0o700, Sticky::Allowed).unwrap();
+        fs::write(path_of(&dir).join("x"), "1").unwrap();
+        assert_eq!(fs::read_to_string(deep.join("x")).unwrap(), "1");
+        open_owned(&deep, Sticky::Allowed).unwrap();
+        assert!(open_owned(Path::new("/proc"), Sticky::Refused).is_ok());
+    }
+
+    #[test]
+    fn refuses_what_others_may_write_or_rename() {
+        let scratch = Scratch::new("open");
+        let deep = scratch.0.join("a/b");
+        fs::create_dir_all(&deep).unwrap();
+        for mode in [0o777, 0o775, 0o1777] {
+            fs::set_permissions(&deep, Permissions::from_mode(mode)).unwrap();
+            assert!(why(&deep, Sticky::Allowed).contains("a/b may be written by other users"));
+        }
+        fs::set_permissions(&deep, Permissions::from_mode(0o755)).unwrap();
+        open_owned(&deep, Sticky::Allowed).unwrap();
+        assert!(why(&deep, Sticky::Refused).starts_with("/tmp may be written"));
+        fs::set_permissions(scratch.0.join("a"), Permissions::from_mode(0o777)).unwrap();
+        assert!(why(&deep, Sticky::Allowed).contains("/a may be written"));
+    }
+
+    #[test]
+    fn follows_no_link_and_takes_no_relative_path() {
+        let scratch = Scratch::new("link");
+        fs::create_dir(scratch.0.join("real")).unwrap();
+        symlink("real", scratch.0.join("link")).unwrap();
+        fs::write(scratch.0.join("file"), "").unwrap();
+        for name in ["link", "file", "link/below"] {
+            let refused = why(&scratch.0.join(name), Sticky::Allowed);
+            assert!(
+                refused.contains("is a symbolic link or not a directory"),
+                "{refused}"
+            );
+        }
+        let dotted = scratch.0.join("../x");
+        assert!(why(&dotted, Sticky::Allowed).contains("'..'"));
+        assert!(why(Path::new("tmp"), Sticky::Allowed).contains("absolute"));
+    }
+
+    #[test]
+    fn refuses_what_another_user_owns() {
+        let scratch = Scratch::new("other");
+        let deep = scratch.0.join("a/b");
+        fs::create_dir_all(&deep).unwrap();
+        // Only root can give a directory away.
+        if chown(scratch.0.join("a"), Some(4242), None).is_err() {
+            return;
+        }
+        assert!(why(&deep, Sticky::Allowed).contains("/a belongs to user 4242"));
+        chown(scratch.0.join("a"), Some(0), None).unwrap();
+        chown(&deep, Some(4242), None).unwrap();
+        assert!(why(&deep, Sticky::Allowed).contains("/a/b belongs to user 4242"));
+        let made = create_owned(&deep.join("c"), 0o700, Sticky::Allowed).unwrap_err();
+        assert!(made.to_string().contains("4242"), "{made}");
+        assert!(!deep.join("c").exists());
+    }
+}
