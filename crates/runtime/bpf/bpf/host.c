@@ -204,9 +204,9 @@ __u64 alcc_host_verus_pacing_rate(const struct verus *v, __u32 mss)
 	return verus_pacing_rate(v, mss);
 }
 
-void alcc_host_window_start(struct window *w, __u64 now, __u32 delivered, __u32 cwnd)
+void alcc_host_window_start(struct window *w, __u64 now, __u32 delivered, __u32 lost, __u32 cwnd)
 {
-	window_start(w, now, delivered, cwnd);
+	window_start(w, now, delivered, lost, cwnd);
 }
 
 int alcc_host_window_is_steered(struct window *w, __u64 now, __u32 beat)
@@ -214,14 +214,19 @@ int alcc_host_window_is_steered(struct window *w, __u64 now, __u32 beat)
 	return window_is_steered(w, now, beat);
 }
 
-void alcc_host_window_round(struct window *w, __u32 delivered, __u32 in_flight, int tested)
+void alcc_host_window_acked(struct window *w, const struct window_ack *a)
 {
-	window_round(w, delivered, in_flight, tested);
+	window_acked(w, a);
 }
 
-__u32 alcc_host_window_allowed(const struct window *w, __u32 wish, __u32 clamp, int repairing)
+void alcc_host_window_timeout(struct window *w, __u32 cwnd)
 {
-	return window_allowed(w, wish, clamp, repairing);
+	window_timeout(w, cwnd);
+}
+
+__u32 alcc_host_window_allowed(const struct window *w, __u32 wish, __u32 clamp, __u32 rtt)
+{
+	return window_allowed(w, wish, clamp, rtt);
 }
 
 int alcc_host_window_quota_holds(const struct window *w, __u64 now, __u32 beat)
@@ -234,9 +239,9 @@ __u32 alcc_host_window_until(__u32 wish, __u32 until, __u32 sent, __u32 in_fligh
 	return window_until(wish, until, sent, in_flight);
 }
 
-__u64 alcc_host_window_paced(__u64 rate, __u32 mss)
+__u64 alcc_host_window_paced(const struct window *w, __u64 rate, __u32 mss)
 {
-	return window_paced(rate, mss);
+	return window_paced(w, rate, mss);
 }
 
 void alcc_host_westwood_measure(struct westwood *w, __u64 now, __u32 rtt, __u32 acked)

@@ -16,6 +16,24 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct minmax_sample {
+	__u32 t;
+	__u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
+/* What else of the kernel's structure counts here. */
+struct tcp_sock___shortest {
+	struct minmax rtt_min; /* us, of the last five minutes */
+};
+
+#pragma clang attribute pop
+
 /*
  * The program's own, in the stack's private area: what is asked for each transmission and each
  * acknowledgement must not be looked for first.
@@ -26,7 +44,6 @@ struct own {
 	__u64 rate;
 	__u32 wish;
 	__u32 until;
-	__u32 repairing;
 };
 
 _Static_assert(sizeof(struct own) <= 104, "the stack's private area holds it");
@@ -39,6 +56,11 @@ static __always_inline struct own *own_of(struct sock *sk)
 static __always_inline __u32 in_flight(struct tcp_sock *tp)
 {
 	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
+}
+
+static __always_inline __u32 shortest(struct sock *sk)
+{
+	return ((struct tcp_sock___shortest *)sk)->rtt_min.s[0].v;
 }
 
 static __always_inline void note(struct tcp_sock *tp, struct feed *f, __u64 now, __u32 rtt)
@@ -68,8 +90,8 @@ void BPF_PROG(alcc_window_init, struct sock *sk)
 	o->rate = 0;
 	o->wish = 0;
 	o->until = 0;
-	o->repairing = 0;
-	window_start(&o->window, bpf_ktime_get_ns() / 1000, tp->delivered, tp->snd_cwnd);
+	window_start(&o->window, bpf_ktime_get_ns() / 1000, tp->delivered, tp->lost,
+		     tp->snd_cwnd);
 	/* Where the counters stand, for who reads their differences. */
 	if (f)
 		note(tp, f, bpf_ktime_get_ns(), 0);
@@ -95,39 +117,40 @@ __u32 BPF_PROG(alcc_window_undo, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(alcc_window_state, struct sock *sk, __u8 new_state)
 {
-	own_of(sk)->repairing = new_state >= TCP_CA_RECOVERY;
+	if (new_state == TCP_CA_LOSS)
+		window_timeout(&own_of(sk)->window, ((struct tcp_sock *)sk)->prior_cwnd);
 }
 
-static __always_inline void pace(struct sock *sk, __u64 rate)
+static __always_inline void pace(struct sock *sk, struct own *o, __u64 rate)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 
-	if (rate) {
-		set_rate(sk, window_paced(rate, tp->mss_cache));
-		return;
-	}
 	/* As the stack does for controls without a rate; srtt_us is in eighths. */
-	if (!tp->srtt_us)
-		return;
-	rate = (__u64)tp->mss_cache * tp->snd_cwnd * 16 * 1000000 / tp->srtt_us;
-	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
+	if (!rate && tp->srtt_us)
+		rate = (__u64)tp->mss_cache * tp->snd_cwnd * 16 * 1000000 / tp->srtt_us;
+	if (rate)
+		set_rate(sk, window_paced(&o->window, rate, tp->mss_cache));
 }
 
+/* Whoever steers, and whether anybody does: the window is what the path carries, or less. */
 static __always_inline void apply(struct sock *sk, struct own *o, const struct knobs *k)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	__u32 until = window_quota_holds(&o->window, tp->tcp_mstamp, k->beat) ? k->until : 0;
+	__u32 wish = tp->snd_cwnd;
+	__u64 rate = 0;
 
-	o->wish = k->window;
-	o->until = k->until;
-	o->rate = k->rate;
-	if (k->window) {
+	if (k) {
+		__u32 until = window_quota_holds(&o->window, tp->tcp_mstamp, k->beat) ? k->until : 0;
 		__u32 flight = in_flight(tp);
-		__u32 wish = window_until(k->window, until, flight + tp->delivered + tp->lost, flight);
 
-		tp->snd_cwnd = window_allowed(&o->window, wish, tp->snd_cwnd_clamp, o->repairing);
+		o->wish = k->window;
+		o->until = k->until;
+		o->rate = rate = k->rate;
+		if (k->window)
+			wish = window_until(k->window, until, flight + tp->delivered + tp->lost, flight);
 	}
-	pace(sk, k->rate);
+	tp->snd_cwnd = window_allowed(&o->window, wish, tp->snd_cwnd_clamp, shortest(sk));
+	pace(sk, o, rate);
 }
 
 /* What the socket ran before, if that is known, and otherwise the kernel's CUBIC. */
@@ -155,6 +178,7 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 	struct own *o = own_of(sk);
 	struct feed *f = bpf_sk_storage_get(&feed, sk, 0, 0);
 	struct knobs *k = bpf_sk_storage_get(&knobs, sk, 0, 0);
+	struct window_ack ack;
 
 	/* Without memory nobody can steer. */
 	if (!f) {
@@ -162,14 +186,18 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 		return;
 	}
 	note(tp, f, tp->tcp_clock_cache, rs->rtt_us > 0 ? rs->rtt_us : 0);
-	window_round(&o->window, tp->delivered, in_flight(tp),
-		     2 * (__u64)rs->prior_in_flight >= tp->snd_cwnd);
+	ack.packets = rs->delivered > 0 ? rs->delivered : 0;
+	ack.interval = rs->interval_us > 0 ? rs->interval_us : 0;
+	ack.delivered = tp->delivered;
+	ack.lost = tp->lost;
+	ack.in_flight = in_flight(tp);
+	ack.rtt = shortest(sk);
+	ack.limited = rs->is_app_limited;
+	window_acked(&o->window, &ack);
 	if (!window_is_steered(&o->window, tp->tcp_mstamp, k ? k->beat : 0)) {
 		give_back(sk);
 		return;
 	}
-	if (!k)
-		return;
 	apply(sk, o, k);
 	f->cwnd = tp->snd_cwnd;
 }

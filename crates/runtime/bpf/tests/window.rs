@@ -5,41 +5,64 @@ use alcc_bpf as _;
 
 /// `struct window`.
 #[repr(C)]
+#[derive(Default)]
 struct Window {
     answered: u64,
     last_ack: u64,
     beat: u32,
-    round_began: u32,
-    round_ends: u32,
-    last_round: u32,
-    tested: u32,
+    ends: u32,
+    flight: u32,
+    lost: u32,
+    first: u32,
+    rate: u32,
+    rate_before: u32,
+    ceiling: u32,
+    start_rate: u32,
+    rounds: u8,
+    plateau: u8,
+    sampled: u8,
+}
+
+/// `struct window_ack`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Ack {
+    interval: u64,
+    packets: u32,
+    delivered: u32,
+    lost: u32,
+    in_flight: u32,
+    rtt: u32,
+    limited: i32,
 }
 
 unsafe extern "C" {
-    fn alcc_host_window_start(w: *mut Window, now: u64, delivered: u32, cwnd: u32);
+    fn alcc_host_window_start(w: *mut Window, now: u64, delivered: u32, lost: u32, cwnd: u32);
     fn alcc_host_window_is_steered(w: *mut Window, now: u64, beat: u32) -> i32;
-    fn alcc_host_window_round(w: *mut Window, delivered: u32, in_flight: u32, tested: i32);
+    fn alcc_host_window_acked(w: *mut Window, ack: *const Ack);
+    fn alcc_host_window_timeout(w: *mut Window, cwnd: u32);
     fn alcc_host_window_quota_holds(w: *const Window, now: u64, beat: u32) -> i32;
     fn alcc_host_window_until(wish: u32, until: u32, sent: u32, in_flight: u32) -> u32;
-    fn alcc_host_window_paced(rate: u64, mss: u32) -> u64;
-    fn alcc_host_window_allowed(w: *const Window, wish: u32, clamp: u32, repairing: i32) -> u32;
+    fn alcc_host_window_paced(w: *const Window, rate: u64, mss: u32) -> u64;
+    fn alcc_host_window_allowed(w: *const Window, wish: u32, clamp: u32, rtt: u32) -> u32;
 }
 
 const MS: u64 = 1000;
+/// The path of these tests: 40 ms, and 100 packets in each.
+const RTT: u32 = 40_000;
+const CARRIED: u32 = 100;
+/// The window wants more than any path has.
+const ALL: u32 = u32::MAX;
 
 impl Window {
     fn new(now: u64, delivered: u32, cwnd: u32) -> Self {
-        let mut w = Self {
-            answered: 0,
-            last_ack: 0,
-            beat: 0,
-            round_began: 0,
-            round_ends: 0,
-            last_round: 0,
-            tested: 0,
-        };
+        Self::after_losses(now, delivered, 0, cwnd)
+    }
+
+    fn after_losses(now: u64, delivered: u32, lost: u32, cwnd: u32) -> Self {
+        let mut w = Self::default();
         // SAFETY: the structure is the C code's, and nobody else has it.
-        unsafe { alcc_host_window_start(&raw mut w, now, delivered, cwnd) };
+        unsafe { alcc_host_window_start(&raw mut w, now, delivered, lost, cwnd) };
         w
     }
 
@@ -48,20 +71,63 @@ impl Window {
         (unsafe { alcc_host_window_is_steered(self, now, beat) }) != 0
     }
 
-    fn round(&mut self, delivered: u32, in_flight: u32) {
+    fn acked(&mut self, ack: Ack) {
         // SAFETY: as in `new`.
-        unsafe { alcc_host_window_round(self, delivered, in_flight, 1) }
+        unsafe { alcc_host_window_acked(self, &raw const ack) }
     }
 
-    /// With less than half of the window in use.
-    fn idle_round(&mut self, delivered: u32, in_flight: u32) {
+    fn allowed(&self, wish: u32, clamp: u32) -> u32 {
         // SAFETY: as in `new`.
-        unsafe { alcc_host_window_round(self, delivered, in_flight, 0) }
+        unsafe { alcc_host_window_allowed(self, wish, clamp, RTT) }
     }
 
-    fn allowed(&self, wish: u32, clamp: u32, repairing: bool) -> u32 {
+    fn paced(&self, rate: u64) -> u64 {
         // SAFETY: as in `new`.
-        unsafe { alcc_host_window_allowed(self, wish, clamp, repairing.into()) }
+        unsafe { alcc_host_window_paced(self, rate, 1500) }
+    }
+}
+
+/// A connection that has all in flight that it may, on a path that carries `CARRIED` packets in
+/// `RTT` and keeps `queue` more.
+struct Greedy {
+    w: Window,
+    delivered: u32,
+    lost: u32,
+    queue: u32,
+}
+
+impl Greedy {
+    fn new(queue: u32) -> Self {
+        Self {
+            w: Window::new(0, 0, 10),
+            delivered: 0,
+            lost: 0,
+            queue,
+        }
+    }
+
+    /// One round trip: what was allowed, and what of it was lost. The path took `of` of it at most.
+    fn round(&mut self, of: u32) -> (u32, u32) {
+        let window = self.w.allowed(ALL, 0);
+        let lost = window.saturating_sub(of + self.queue);
+        let packets = window - lost;
+        self.delivered += packets;
+        self.lost += lost;
+        // What waits takes longer: the rate is never more than the path's.
+        let ack = Ack {
+            interval: u64::from(RTT) * u64::from(packets.max(of)) / u64::from(of),
+            packets,
+            delivered: self.delivered,
+            lost: self.lost,
+            in_flight: window,
+            rtt: RTT,
+            limited: 0,
+        };
+        self.w.acked(Ack {
+            in_flight: self.w.allowed(ALL, 0),
+            ..ack
+        });
+        (window, lost)
     }
 }
 
@@ -91,58 +157,105 @@ fn a_pause_is_no_silence() {
 }
 
 #[test]
-fn a_wish_is_bounded_by_what_was_delivered() {
-    let mut w = Window::new(0, 1_000, 10);
-    assert_eq!(w.allowed(30, 0, false), 30);
-    assert_eq!(w.allowed(1_000, 0, false), 50, "four times ten and ten");
-    assert_eq!(w.allowed(1_000, 0, true), 20, "twice ten");
-    // 50 are sent; the round ends with the first ten, and the next one when the 50 are delivered.
-    w.round(1_010, 50);
-    assert_eq!(w.allowed(1_000, 0, false), 50);
-    w.round(1_059, 50);
-    assert_eq!(w.last_round, 10);
-    w.round(1_060, 200);
-    assert_eq!(w.last_round, 50);
-    assert_eq!(w.allowed(1_000, 0, false), 210);
-    assert_eq!(w.allowed(1_000, 0, true), 100);
-    assert_eq!(
-        w.allowed(1_000, 70, false),
-        70,
-        "the application's own limit"
-    );
+fn a_wish_is_bounded_by_what_the_path_carries() {
+    let mut greedy = Greedy::new(CARRIED);
+    assert_eq!(greedy.w.allowed(8, 0), 8, "a small wish is granted");
+    assert_eq!(greedy.w.allowed(ALL, 0), 10, "nothing is known yet");
+    // As fast as slow start.
+    let first: Vec<_> = (0..4).map(|_| greedy.round(CARRIED).0).collect();
+    assert!(first.windows(2).all(|w| w[1] >= 2 * w[0]), "{first:?}");
+    // Then half as much again as the path carries, and ten.
+    for _ in 0..20 {
+        greedy.round(CARRIED);
+    }
+    let (window, lost) = greedy.round(CARRIED);
+    assert!((158..=160).contains(&window), "{window}");
+    assert_eq!(lost, 0);
+    assert_eq!(greedy.w.allowed(ALL, 70), 70, "the application's own limit");
+    // Whoever has the link no more has no more of it: the old rate is forgotten.
+    for _ in 0..20 {
+        greedy.round(CARRIED / 2);
+    }
+    let (window, _) = greedy.round(CARRIED / 2);
+    assert!((83..=85).contains(&window), "{window}");
 }
 
 #[test]
-fn what_the_sender_held_back_bounds_no_window() {
-    let mut w = Window::new(0, 0, 10);
-    w.round(10, 500);
-    w.round(510, 500);
-    assert_eq!(w.allowed(10_000, 0, false), 2_010);
-    // The sender had little to send; a round trip within a machine may be a single segment.
-    w.idle_round(1_010, 45);
-    w.idle_round(1_055, 45);
-    w.idle_round(1_100, 45);
-    assert_eq!(w.allowed(10_000, 0, false), 2_010);
-    // More than before is known at once.
-    w.idle_round(1_145, 600);
-    w.idle_round(1_745, 600);
-    assert_eq!(w.allowed(10_000, 0, false), 2_410);
-    // One moment in which the window was the limit is enough.
-    w.round(1_800, 600);
-    w.idle_round(2_345, 100);
-    w.round(2_445, 100);
-    assert_eq!(w.allowed(10_000, 0, false), 410);
+fn a_round_of_losses_lowers_the_window_and_one_loss_does_not() {
+    // There is no room for half as much again.
+    let mut greedy = Greedy::new(20);
+    let rounds: Vec<_> = (0..200).map(|_| greedy.round(CARRIED)).collect();
+    let (sent, lost) = rounds[20..]
+        .iter()
+        .fold((0, 0), |sum, round| (sum.0 + round.0, sum.1 + round.1));
+    assert!(lost * 30 < sent, "{lost} of {sent}");
+    assert!(sent >= 180 * CARRIED, "the path is full: {sent}");
+    // Two of a hundred are no sign of a full queue.
+    let mut greedy = Greedy::new(CARRIED);
+    for _ in 0..50 {
+        greedy.round(CARRIED);
+        greedy.lost += 2;
+    }
+    assert!(greedy.w.allowed(ALL, 0) >= 150);
+    // A timeout is.
+    // SAFETY: the structure is the C code's, and nobody else has it.
+    unsafe { alcc_host_window_timeout(&raw mut greedy.w, 150) };
+    assert_eq!(greedy.w.allowed(ALL, 0), 75);
+}
+
+#[test]
+fn to_begin_again_grants_nothing() {
+    // Another control in between: the window is what it was, and there is no second start.
+    let w = Window::after_losses(0, 1_000, 5, 120);
+    assert_eq!(w.allowed(ALL, 0), 120);
+    let mut greedy = Greedy::new(CARRIED);
+    greedy.w = Window::after_losses(0, 0, 5, 20);
+    greedy.lost = 5;
+    let first: Vec<_> = (0..6).map(|_| greedy.round(CARRIED).0).collect();
+    assert!(first.iter().all(|window| *window <= 30), "{first:?}");
+}
+
+#[test]
+fn what_the_program_held_back_bounds_no_window() {
+    let mut greedy = Greedy::new(CARRIED);
+    for _ in 0..30 {
+        greedy.round(CARRIED);
+    }
+    let before = greedy.w.allowed(ALL, 0);
+    for n in 1..=30 {
+        let ack = Ack {
+            interval: u64::from(RTT),
+            packets: 3,
+            delivered: greedy.delivered + 3 * n,
+            lost: greedy.lost,
+            in_flight: 3,
+            rtt: RTT,
+            limited: 1,
+        };
+        greedy.w.acked(ack);
+    }
+    assert_eq!(greedy.w.allowed(ALL, 0), before);
 }
 
 #[test]
 fn nonsense_is_bounded() {
-    let w = Window::new(0, 0, u32::MAX);
-    assert_eq!(w.allowed(u32::MAX, 0, false), 65_536);
-    assert_eq!(w.allowed(u32::MAX, u32::MAX, true), 65_536);
-    assert_eq!(w.allowed(1, 0, false), 2);
-    let w = Window::new(0, 0, 0);
-    assert_eq!(w.allowed(100, 0, true), 2, "something may always leave");
-    assert_eq!(w.allowed(100, 1, false), 2);
+    let mut w = Window::new(0, 0, ALL);
+    assert_eq!(w.allowed(ALL, 0), 65_536);
+    assert_eq!(w.allowed(1, 0), 2);
+    assert_eq!(w.allowed(100, 1), 2);
+    w.acked(Ack {
+        interval: 1,
+        packets: ALL,
+        delivered: ALL,
+        lost: 0,
+        in_flight: ALL,
+        rtt: ALL,
+        limited: 0,
+    });
+    // SAFETY: as in `new`.
+    let most = unsafe { alcc_host_window_allowed(&raw const w, ALL, ALL, ALL) };
+    assert_eq!(most, 65_536);
+    assert!(w.paced(u64::MAX) > 1 << 32);
 }
 
 #[test]
@@ -180,18 +293,34 @@ fn a_quota_of_who_is_silent_is_old() {
 
 #[test]
 fn counters_wrap() {
-    let mut w = Window::new(0, u32::MAX - 4, 10);
-    w.round(u32::MAX, 10);
-    assert_eq!(w.round_began, u32::MAX - 4, "ten are not delivered yet");
-    w.round(5, 20);
-    assert_eq!((w.last_round, w.round_ends), (10, 25));
+    let mut w = Window::new(0, ALL - 4, 10);
+    let ack = |delivered| Ack {
+        interval: 40_000,
+        packets: 5,
+        delivered,
+        in_flight: 20,
+        rtt: RTT,
+        ..Ack::default()
+    };
+    w.acked(ack(ALL));
+    assert_eq!(w.flight, 10, "ten are not delivered yet");
+    w.acked(ack(5));
+    assert_eq!((w.flight, w.ends), (20, 25));
 }
 
 #[test]
-fn a_rate_of_next_to_nothing_is_ten_packets_per_second() {
-    // SAFETY: no pointers.
-    let paced = |rate| unsafe { alcc_host_window_paced(rate, 1500) };
-    assert_eq!(paced(1), 15_000);
-    assert_eq!(paced(15_001), 15_001);
-    assert_eq!(paced(u64::MAX), u64::MAX);
+fn a_rate_is_at_least_ten_packets_per_second_and_at_most_twice_the_paths() {
+    let w = Window::new(0, 0, 10);
+    assert_eq!(w.paced(1), 15_000);
+    assert_eq!(w.paced(15_001), 15_001);
+    assert_eq!(w.paced(u64::MAX), u64::MAX, "nothing is known yet");
+    let mut greedy = Greedy::new(CARRIED);
+    for _ in 0..30 {
+        greedy.round(CARRIED);
+    }
+    // 100 packets in 40 ms.
+    let path = 1500.0 * 100.0 / 0.04;
+    let most = greedy.w.paced(u64::MAX) as f64 / path;
+    assert!((1.95..=2.0).contains(&most), "{most}");
+    assert_eq!(greedy.w.paced(15_001), 15_001);
 }
