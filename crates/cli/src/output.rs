@@ -49,7 +49,7 @@ pub(crate) fn not_made(path: &Path, error: io::Error) -> io::Error {
 /// # Errors
 /// [`Failure::Usage`]: nothing has been done yet.
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path).map_err(|e| {
+    alcc_sys::create(path).map_err(|e| {
         let why = reason(&not_made(path, e));
         Failure::usage(format!("write {}: {why}", path.display()))
     })

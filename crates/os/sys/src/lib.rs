@@ -6,6 +6,7 @@
 //! waits unless its name says so, and nothing allocates on the way of a packet.
 mod clock;
 mod error;
+mod files;
 mod io;
 mod limits;
 mod peer;
@@ -21,6 +22,7 @@ mod threads;
 
 pub use clock::{Wall, now, process_cpu, sleep_for, thread_cpu};
 pub use error::{errno, is_socket_error, set_errno};
+pub use files::{PathListener, create, open_own};
 pub use io::{Epoll, Waker, receive, send, wait, wait_writable};
 pub use limits::raise_descriptor_limit;
 pub use peer::{Peer, Socket, classify, local_of};
