@@ -6,6 +6,7 @@
 //! is. Anything else that keeps a product from being written is one line and status 1. Standard
 //! error may be unwritable: the program goes on.
 use crate::failure::{Failure, reason};
+pub(crate) use alcc_units::one_line;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -129,19 +130,6 @@ fn reader(of: BorrowedFd<'_>) -> Reader {
 /// Writes to standard output at once, without a line break of its own.
 pub(crate) fn print(text: impl Display) -> Result<Reader, Failure> {
     Product::standard().fill(|to| to.write_all(text.to_string().as_bytes()))
-}
-
-/// An error as one line: a name of a file may have line breaks, and worse for terminals.
-pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            line.extend(c.escape_default());
-        } else {
-            line.push(c);
-        }
-    }
-    line
 }
 
 /// Writes one line to standard error, in one piece. Nobody may be able to read it: that changes

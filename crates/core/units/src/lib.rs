@@ -27,7 +27,7 @@ pub use parse::{Quantity, UnitError, positive, want_number};
 pub use rate::Rate;
 pub use rng::Rng;
 pub use spec::{OptionDoc, Options, Reader, Spec, SpecError, nearest};
-pub use system::reason;
+pub use system::{one_line, reason};
 pub use time::{Span, Time};
 
 #[cfg(doctest)]

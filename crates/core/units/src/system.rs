@@ -2,6 +2,24 @@
 //! What the system says of files, in words that help.
 use std::io::{self, ErrorKind};
 
+/// A text as one line that cannot steer a terminal: control characters, and those that change the
+/// direction of writing, are escaped. For texts of others, such as names of files and values.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        let directs = matches!(
+            c,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        );
+        if c.is_control() || directs || matches!(c, '\u{2028}' | '\u{2029}') {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}
+
 /// Why a file could not be used, and a fix where one is known.
 pub fn reason(error: &io::Error) -> String {
     let known = match error.kind() {
