@@ -6,6 +6,7 @@
 use crate::failure::{Failure, reason};
 use crate::output::not_made;
 use alcc_proxy::Listen;
+use alcc_sys::PathListener;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -87,6 +88,7 @@ pub(crate) fn not_listening(
     let why = reason(error);
     let help = match error.kind() {
         std::io::ErrorKind::AddrInUse => ": stop what listens there, or choose another place",
+        std::io::ErrorKind::AlreadyExists => ": choose another path",
         std::io::ErrorKind::AddrNotAvailable => ": no address of this machine; 127.0.0.1 is one",
         _ => "",
     };
@@ -143,15 +145,7 @@ pub(crate) type Handler = Arc<dyn Fn(&Request) -> Answer + Send + Sync>;
 
 /// The listening socket; a path is removed when it is dropped.
 pub(crate) struct Server {
-    path: Option<PathBuf>,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            drop(std::fs::remove_file(path));
-        }
-    }
+    _path: Option<PathListener>,
 }
 
 /// Connections of both kinds.
@@ -188,23 +182,14 @@ impl Server {
                 (Listener::Tcp(listener), None)
             }
             Place::Path(path) => {
-                // Left behind by a run that was killed; one that somebody listens on is not
-                // touched.
-                if UnixStream::connect(path)
-                    .is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
-                {
-                    drop(std::fs::remove_file(path));
-                }
-                if path.is_dir() {
-                    let folder = std::io::Error::from_raw_os_error(nix::libc::EISDIR);
-                    return Err(not_at(path, folder));
-                }
-                let listener = UnixListener::bind(path).map_err(|e| not_at(path, e))?;
-                (Listener::Unix(listener), Some(path.clone()))
+                let bound = PathListener::bind(path).map_err(|e| not_at(path, e))?;
+                let listener = bound.listener().try_clone();
+                let listener = listener.map_err(|e| not_at(path, e))?;
+                (Listener::Unix(listener), Some(bound))
             }
         };
         Self::on(listener, option, handler)?;
-        Ok(Self { path })
+        Ok(Self { _path: path })
     }
 
     /// Answers on a socket that listens.

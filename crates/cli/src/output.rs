@@ -6,7 +6,7 @@
 //! is. Anything else that keeps a product from being written is one line and status 1. Standard
 //! error may be unwritable: the program goes on.
 use crate::failure::{Failure, reason};
-use alcc_units::is_printable;
+pub(crate) use alcc_units::one_line;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -50,7 +50,7 @@ pub(crate) fn not_made(path: &Path, error: io::Error) -> io::Error {
 /// # Errors
 /// [`Failure::Usage`]: nothing has been done yet.
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path).map_err(|e| {
+    alcc_sys::create(path).map_err(|e| {
         let why = reason(&not_made(path, e));
         Failure::usage(format!("write {}: {why}", path.display()))
     })
@@ -132,30 +132,13 @@ pub(crate) fn print(text: impl Display) -> Result<Reader, Failure> {
     Product::standard().fill(|to| to.write_all(text.to_string().as_bytes()))
 }
 
-/// Foreign text as one line: a name of a file or a process may have line breaks, and worse for
-/// terminals.
-pub(crate) fn one_line(text: &str) -> String {
-    escaped(text, is_printable)
-}
-
-fn escaped(text: &str, passes: impl Fn(char) -> bool) -> String {
-    let mut line = String::with_capacity(text.len());
-    for c in text.chars() {
-        if passes(c) {
-            line.push(c);
-        } else {
-            line.extend(c.escape_default());
-        }
-    }
-    line
-}
-
 /// Writes one line to standard error, or several that belong together, in one piece. What a
 /// terminal would obey is escaped, whoever has put it there. Nobody may be able to read it: that
 /// changes nothing.
 pub(crate) fn note(text: impl Display) {
-    let text = escaped(&text.to_string(), |c| c == '\n' || is_printable(c));
-    let _ = Standard::Error.write_all(format!("{text}\n").as_bytes());
+    let text = text.to_string();
+    let lines: Vec<String> = text.split('\n').map(one_line).collect();
+    let _ = Standard::Error.write_all(format!("{}\n", lines.join("\n")).as_bytes());
 }
 
 /// A fault of this program says what it is in one line, and with `RUST_BACKTRACE` where it came

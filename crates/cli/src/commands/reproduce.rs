@@ -291,8 +291,8 @@ pub(super) fn simulate(
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => StoredRuns::default(),
         Err(e) => return Err(wrong(e)),
     };
-    let options = OpenOptions::new().create(true).append(true).open(&path);
-    let mut store = options.map_err(wrong)?;
+    let file = alcc_sys::open_own(&path, OpenOptions::new().create(true).append(true));
+    let mut store = file.map_err(wrong)?;
     let mut first = true;
     let runs = runner.run(plan, stored, &mut store, &mut |done, _| {
         progress(done, std::mem::take(&mut first));

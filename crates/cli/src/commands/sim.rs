@@ -125,7 +125,7 @@ impl Shown {
         let wrong =
             |path: &Path, e| Failure::usage(format!("write to {}: {}", path.display(), reason(&e)));
         let create = |path: &Path| {
-            let file = File::create(path).map_err(|e| not_made(path, e));
+            let file = alcc_sys::create(path).map_err(|e| not_made(path, e));
             file.map(BufWriter::new)
         };
         let pcap = args.pcap.as_ref().map(|path| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A path that changes while it works. It has steps of rate, delay and loss, typed, from a table,
 //! or drawn from a seed.
-use alcc_units::{Rate, Rng, Span, Time};
+use alcc_units::{Rate, Rng, Span, Time, one_line};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -43,7 +43,7 @@ pub struct Step {
 #[non_exhaustive]
 pub enum ChangesError {
     /// A step as typed.
-    #[error("step '{step}': '{found}': want {want}")]
+    #[error("step '{}': '{}': want {want}", one_line(.step), one_line(.found))]
     Step {
         /// The step.
         step: String,
@@ -53,7 +53,7 @@ pub enum ChangesError {
         want: &'static str,
     },
     /// A table.
-    #[error("line {line}: '{found}': want {want}")]
+    #[error("line {line}: '{}': want {want}", one_line(.found))]
     Line {
         /// Its number from 1.
         line: usize,

@@ -392,8 +392,15 @@ pub fn csv(rows: &[Row]) -> String {
     text
 }
 
-/// Quotes a CSV cell if RFC 4180 asks for it.
+/// A text as a CSV cell: quoted if RFC 4180 asks for it. A spreadsheet takes some texts for
+/// formulas, and names of traces and of programs come from others: such a text has a `'` before it.
+/// Numbers are cells as they are, below zero too.
 pub fn csv_cell(cell: &str) -> String {
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r'])
+        && cell.len() > 1
+        && cell.parse::<f64>().is_err();
+    let guarded = is_formula.then(|| format!("'{cell}"));
+    let cell = guarded.as_deref().unwrap_or(cell);
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {
@@ -487,6 +494,38 @@ mod tests {
         assert!(
             line.starts_with("alcc-verus,,\"r=4,profile=paper\",,,,,,,0.0,7,0,,1.5,,"),
             "{line}"
+        );
+    }
+
+    /// Every CSV writer has its texts from here.
+    #[test]
+    fn no_text_is_a_formula_and_numbers_stay() {
+        for (text, cell) in [
+            (
+                "=HYPERLINK(\"http://x\")",
+                "\"'=HYPERLINK(\"\"http://x\"\")\"",
+            ),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("+1+cmd|' /C calc'!A0", "'+1+cmd|' /C calc'!A0"),
+            ("-2+3", "'-2+3"),
+            ("\t=1", "'\t=1"),
+            ("\r=1", "\"'\r=1\""),
+            ("-1.5", "-1.5"),
+            ("+1e-3", "+1e-3"),
+            ("-", "-"),
+            ("12mbit", "12mbit"),
+        ] {
+            assert_eq!(csv_cell(text), cell);
+        }
+        let row = Row {
+            link: "=1+1".into(),
+            throughput_mbps: Some(-1.5),
+            ..Row::default()
+        };
+        let text = csv(&[row]);
+        assert!(
+            text.contains(",'=1+1,") && text.contains(",-1.5,"),
+            "{text}"
         );
     }
 

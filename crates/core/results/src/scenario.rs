@@ -35,7 +35,7 @@ use alcc_cc::Registry;
 use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec};
 use alcc_sim::{FlowSpec, LinkSpec, Scenario, Timing, Under};
 use alcc_trace::Trace;
-use alcc_units::{Rate, Span, positive};
+use alcc_units::{Rate, Span, one_line, positive};
 use std::path::Path;
 
 pub use alcc_units::reason;
@@ -119,7 +119,9 @@ impl ScenarioOptions {
         if options.flow.is_empty() {
             options.flow.push(Value::option("flow", FLOW));
         }
-        options.resolve_all(registry, files)
+        let resolved = options.resolve_all(registry, files);
+        // Values of a file may have several lines, also those in messages of other crates.
+        resolved.map_err(|why| one_line(&why))
     }
 
     /// Of the values that have no effect on the flows: what is missing, after the location of each.

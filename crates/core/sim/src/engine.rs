@@ -227,8 +227,9 @@ impl<P: Probe> Simulation<P> {
     ///
     /// Within one moment the network moves first, then hosts react, then meters look.
     ///
-    /// # Errors [`SimError`] if it would not end, or the probe stops it: then nothing more can be
-    /// done with it.
+    /// # Errors
+    /// [`SimError`] if it would not end, or the probe stops it: then nothing more can be done with
+    /// it.
     pub fn run_until(&mut self, until: Time) -> Result<(), SimError> {
         loop {
             let (network, index) = self.network.first();

@@ -7,7 +7,7 @@ use crate::{Kernel, Source, Timing};
 use alcc_cc::{Controller, Registry, Spec, SpecError};
 use alcc_flow::Rules;
 use alcc_link::Dir;
-use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time};
+use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time, one_line};
 use described::Described;
 
 /// A flow: its algorithm, what carries it, what it sends, and in which direction.
@@ -130,7 +130,7 @@ const UDP: &[OptionDoc] = &[
 #[non_exhaustive]
 pub enum FlowError {
     /// A part after a `/` or the `@` that is unknown or has no meaning.
-    #[error("flow '{flow}': '{found}': {want}")]
+    #[error("flow '{}': '{}': {want}", one_line(.flow), one_line(.found))]
     Part {
         /// The flow as typed.
         flow: String,
@@ -140,7 +140,11 @@ pub enum FlowError {
         want: String,
     },
     /// The text before the `*` is not a number.
-    #[error("flow '{flow}': '{found}' flows: write a number from 1 to 10000 before the '*'")]
+    #[error(
+        "flow '{}': '{}' flows: write a number from 1 to 10000 before the '*'",
+        one_line(.flow),
+        one_line(.found)
+    )]
     Count {
         /// The flow as typed.
         flow: String,
@@ -148,7 +152,7 @@ pub enum FlowError {
         found: String,
     },
     /// The algorithm.
-    #[error("flow '{flow}': {source}")]
+    #[error("flow '{}': {source}", one_line(.flow))]
     Algorithm {
         /// The flow as typed.
         flow: String,

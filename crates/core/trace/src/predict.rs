@@ -45,65 +45,146 @@ pub struct Predictions {
 }
 
 impl Trace {
-    /// Predicts every window that has ten before the prediction, `steps` windows ahead. `None` if
-    /// `steps` is 0, with fewer than two predictions, or without capacity.
-    pub fn predictions(&self, window: Span, steps: usize) -> Option<Predictions> {
-        let counts: Vec<f64> = self.windows(window).map(f64::from).collect();
-        let predictions = (counts.len() + 1).checked_sub(PAST + steps)?;
-        let mean = counts.iter().sum::<f64>() / counts.len() as f64;
-        if steps == 0 || predictions < 2 || mean == 0.0 {
-            return None;
-        }
-        let correlation = autocorrelation(&counts, mean, steps);
+    /// Predicts the windows that have ten before the prediction, `steps` windows ahead: the first
+    /// `most` of them. `None` if `steps` is 0, with fewer than two predictions, or without
+    /// capacity.
+    pub fn predictions(&self, window: Span, steps: usize, most: usize) -> Option<Predictions> {
+        let series = Series::of(self, window, steps)?;
         let first = PAST + steps - 1;
+        let shown = self.windows(window).take(first.saturating_add(most));
+        let counts: Vec<f64> = shown.map(f64::from).collect();
         let say = |rule: &dyn Fn(&[f64]) -> f64| -> Vec<f64> {
+            let predictions = counts.len().saturating_sub(first);
             counts.windows(PAST).take(predictions).map(rule).collect()
         };
-        let newest = |past: &[f64]| past[PAST - 1];
         Some(Predictions {
             first,
-            actual: counts[first..].to_vec(),
+            actual: counts.get(first..).unwrap_or_default().to_vec(),
             last: say(&newest),
-            mean: say(&|past| past.iter().sum::<f64>() / PAST as f64),
+            mean: say(&mean_of),
             linear: say(&|past| line(past, steps)),
-            k_step: say(&|past| mean + correlation * (newest(past) - mean)),
+            k_step: say(&|past| series.k_step(past)),
         })
     }
 
-    /// How far the [`Trace::predictions`] are from what came. `None` where there are none.
+    /// How far predictions of all windows, as those of [`Trace::predictions`], are from what came.
+    /// `None` where there are none.
     pub fn prediction_error(&self, window: Span, steps: usize) -> Option<PredictionError> {
-        let said = self.predictions(window, steps)?;
-        let (mut sum, mut count) = (0.0, 0u32);
-        for n in self.windows(window) {
-            sum += f64::from(n);
-            count += 1;
-        }
-        let capacity = sum / f64::from(count);
-        let error = |guesses: &[f64]| {
-            let both = guesses.iter().zip(&said.actual);
-            let squares: f64 = both.map(|(g, a)| (g - a) * (g - a)).sum();
-            (squares / said.actual.len() as f64).sqrt() / capacity
-        };
+        let series = Series::of(self, window, steps)?;
+        let mut squares = [0.0; 4];
+        series.walk(PAST + steps, |values, times| {
+            let (past, actual) = (&values[..PAST], values[PAST + steps - 1]);
+            let guesses = [
+                newest(past),
+                mean_of(past),
+                line(past, steps),
+                series.k_step(past),
+            ];
+            for (sum, guess) in squares.iter_mut().zip(guesses) {
+                *sum += (guess - actual) * (guess - actual) * times;
+            }
+        });
+        let predictions = (series.count - (PAST + steps - 1) as u64) as f64;
+        let [last, mean, linear, k_step] =
+            squares.map(|sum| (sum / predictions).sqrt() / series.mean);
         Some(PredictionError {
             window,
             steps,
-            last: error(&said.last),
-            mean: error(&said.mean),
-            linear: error(&said.linear),
-            k_step: error(&said.k_step),
+            last,
+            mean,
+            linear,
+            k_step,
         })
     }
 }
 
-/// At this lag; 0 for a constant series.
-fn autocorrelation(x: &[f64], mean: f64, lag: usize) -> f64 {
-    let off = |a: &f64| a - mean;
-    let variance: f64 = x.iter().map(|a| off(a) * off(a)).sum();
-    let covariance: f64 = x.iter().zip(&x[lag..]).map(|(a, b)| off(a) * off(b)).sum();
-    if variance == 0.0 {
-        return 0.0;
+/// The capacity of all windows of a trace, of which only those that hold something are looked at:
+/// a trace of two lines may have 2^32.
+struct Series<'a> {
+    trace: &'a Trace,
+    window: Span,
+    count: u64,
+    mean: f64,
+    /// At a lag of the steps of a prediction.
+    correlation: f64,
+}
+
+impl<'a> Series<'a> {
+    /// `None` if there is not enough to predict.
+    fn of(trace: &'a Trace, window: Span, steps: usize) -> Option<Self> {
+        let count = trace.complete_windows(window);
+        let predictions = (count + 1).checked_sub((PAST + steps) as u64)?;
+        let sum: u64 = trace.occupied(window).map(|(_, n)| u64::from(n)).sum();
+        if steps == 0 || predictions < 2 || sum == 0 {
+            return None;
+        }
+        let mut series = Self {
+            trace,
+            window,
+            count,
+            mean: sum as f64 / count as f64,
+            correlation: 0.0,
+        };
+        series.correlation = series.autocorrelation(steps);
+        Some(series)
     }
-    covariance / variance
+
+    /// Calls `visit` for each run of `depth` windows, in order, with how many times it comes there:
+    /// more than once only where all of them are silent.
+    fn walk(&self, depth: usize, mut visit: impl FnMut(&[f64], f64)) {
+        /// Values are moved to the front once in so many windows.
+        const KEPT: usize = 4096;
+        let mut recent = Vec::with_capacity(KEPT + depth);
+        let mut push = |value: f64, times: u64| {
+            recent.push(value);
+            if let Some(from) = recent.len().checked_sub(depth) {
+                visit(&recent[from..], times as f64);
+                if recent.len() == KEPT + depth {
+                    recent.drain(..=from);
+                }
+            }
+        };
+        let mut next = 0;
+        let end = std::iter::once((self.count, 0));
+        for (at, count) in self.trace.occupied(self.window).chain(end) {
+            let silent = at - next;
+            let single = silent.min(depth as u64);
+            (0..single).for_each(|_| push(0.0, 1));
+            if silent > single {
+                push(0.0, silent - single);
+            }
+            if at < self.count {
+                push(f64::from(count), 1);
+            }
+            next = at + 1;
+        }
+    }
+
+    /// At this lag; 0 for a constant series.
+    fn autocorrelation(&self, lag: usize) -> f64 {
+        let (mut variance, mut covariance) = (0.0, 0.0);
+        let off = |a: f64| a - self.mean;
+        self.walk(1, |x, times| variance += off(x[0]) * off(x[0]) * times);
+        self.walk(lag + 1, |x, times| {
+            covariance += off(x[0]) * off(x[lag]) * times;
+        });
+        if variance == 0.0 {
+            return 0.0;
+        }
+        covariance / variance
+    }
+
+    fn k_step(&self, past: &[f64]) -> f64 {
+        self.mean + self.correlation * (newest(past) - self.mean)
+    }
+}
+
+fn newest(past: &[f64]) -> f64 {
+    past[PAST - 1]
+}
+
+fn mean_of(past: &[f64]) -> f64 {
+    past.iter().sum::<f64>() / PAST as f64
 }
 
 /// The least-squares line through `past` at equal distances, `steps` beyond its last point.
@@ -162,6 +243,43 @@ mod tests {
         // edge of the sum is missing.
         assert!(error(1).k_step < 0.001, "{:?}", error(1));
         assert!((error(1).mean - 2.0 / 12.0).abs() < 1e-12);
+    }
+
+    /// Silence is added up at once, and must come to what its windows come to one by one.
+    #[test]
+    fn silence_counts_as_its_windows_do() {
+        let mut counts = vec![0; 30];
+        counts.extend([3, 0, 0, 9, 1]);
+        counts.extend([0; 57]);
+        counts.extend([2, 2, 7]);
+        counts.extend([0; 5000]);
+        let trace = trace(&counts);
+        for steps in [1, 2, 5] {
+            let all = trace
+                .predictions(Span::from_millis(10), steps, usize::MAX)
+                .unwrap();
+            let mean = counts.iter().sum::<u32>() as f64 / counts.len() as f64;
+            let error = |said: &[f64]| {
+                let squares = said.iter().zip(&all.actual).map(|(s, a)| (s - a) * (s - a));
+                (squares.sum::<f64>() / all.actual.len() as f64).sqrt() / mean
+            };
+            let found = trace
+                .prediction_error(Span::from_millis(10), steps)
+                .unwrap();
+            for (found, want) in [
+                (found.last, error(&all.last)),
+                (found.mean, error(&all.mean)),
+                (found.linear, error(&all.linear)),
+                (found.k_step, error(&all.k_step)),
+            ] {
+                assert!((found - want).abs() < 1e-9 * want, "{found} {want}");
+            }
+        }
+        let weeks = Trace::new(vec![1, u32::MAX]).unwrap();
+        let found = weeks.prediction_error(Span::from_millis(20), 10).unwrap();
+        assert!(found.k_step > 0.0 && found.last.is_finite(), "{found:?}");
+        let some = weeks.predictions(Span::from_millis(20), 1, 7).unwrap();
+        assert_eq!((some.actual.len(), some.k_step.len()), (7, 7));
     }
 
     #[test]

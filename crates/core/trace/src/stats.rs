@@ -27,21 +27,32 @@ pub struct Distribution {
 
 impl Distribution {
     /// Of `numbers`, in any order.
-    pub fn of(mut numbers: Vec<u32>) -> Self {
+    pub fn of(numbers: Vec<u32>) -> Self {
+        Self::with_zeros(numbers, 0)
+    }
+
+    /// Of `numbers`, in any order, and as many zeros, which take no memory.
+    pub fn with_zeros(mut numbers: Vec<u32>, zeros: u64) -> Self {
         numbers.sort_unstable();
-        let Some(&max) = numbers.last() else {
+        let count = zeros + numbers.len() as u64;
+        if count == 0 {
             return Self::default();
+        }
+        let ranked = |rank: u64| match rank.checked_sub(zeros) {
+            None => 0,
+            Some(rank) => numbers[rank as usize],
         };
-        let n = numbers.len();
-        let quantile = |percent: usize| numbers[(n * percent).div_ceil(100) - 1];
+        // Without u128 the product could be too large.
+        let quantile =
+            |percent: u128| ranked((u128::from(count) * percent).div_ceil(100) as u64 - 1);
         Self {
-            count: n as u64,
-            min: numbers[0],
+            count,
+            min: ranked(0),
             p05: quantile(5),
             p50: quantile(50),
             p95: quantile(95),
             p99: quantile(99),
-            max,
+            max: ranked(count - 1),
         }
     }
 }
@@ -131,7 +142,12 @@ impl Trace {
             between,
         } = self.bursts();
         let outage = |gap: &&u32| Span::from_millis(u64::from(**gap)) > OUTAGE;
-        let inside = |ms| Distribution::of(self.windows(Span::from_millis(ms)).collect());
+        let inside = |ms| {
+            let window = Span::from_millis(ms);
+            let counts: Vec<u32> = self.occupied(window).map(|(_, count)| count).collect();
+            let silent = self.complete_windows(window) - counts.len() as u64;
+            Distribution::with_zeros(counts, silent)
+        };
         Stats {
             period: self.period(),
             opportunities: self.len() as u64,
@@ -152,24 +168,45 @@ impl Trace {
     }
 
     /// Opportunities in each complete window of the period, from its start. Windows are whole
-    /// milliseconds, at least 1.
+    /// milliseconds, at least 1. A trace of a few bytes may have 2^32 of them, so what is computed
+    /// for whole traces uses only those that hold something.
     pub fn windows(&self, window: Span) -> impl Iterator<Item = u32> + '_ {
-        let width = (window.as_nanos() / 1_000_000).max(1);
-        let complete = u64::from(self.period_ms()) / width;
+        let mut occupied = self.occupied(window).peekable();
+        (0..self.complete_windows(window)).map(move |n| {
+            let holds = occupied.next_if(|(at, _)| *at == n);
+            holds.map_or(0, |(_, count)| count)
+        })
+    }
+
+    /// How many complete windows the period has.
+    pub fn complete_windows(&self, window: Span) -> u64 {
+        u64::from(self.period_ms()) / width_ms(window)
+    }
+
+    /// The complete windows that hold something: their number from 0, and the opportunities in
+    /// each.
+    pub(crate) fn occupied(&self, window: Span) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let width = width_ms(window);
+        let complete = self.complete_windows(window);
         let mut rest = self.opportunities();
-        (1..=complete).map(move |n| {
-            let inside = rest.partition_point(|&at| u64::from(at) < n * width);
+        std::iter::from_fn(move || {
+            let n = u64::from(*rest.first()?) / width;
+            if n >= complete {
+                return None;
+            }
+            let end = (n + 1) * width;
+            let inside = rest.partition_point(|&at| u64::from(at) < end);
             rest = &rest[inside..];
-            inside as u32
+            Some((n, inside as u32))
         })
     }
 
     /// Coefficient of variation (population standard deviation / mean) of the capacity in complete
     /// windows of this length. `None` with fewer than two windows, or if they hold nothing.
     pub fn variation(&self, window: Span) -> Option<f64> {
-        let (mut n, mut sum, mut squares) = (0u64, 0u128, 0u128);
-        for count in self.windows(window) {
-            n += 1;
+        let n = self.complete_windows(window);
+        let (mut sum, mut squares) = (0u128, 0u128);
+        for (_, count) in self.occupied(window) {
             sum += u128::from(count);
             squares += u128::from(count) * u128::from(count);
         }
@@ -180,6 +217,10 @@ impl Trace {
         let variance = (u128::from(n) * squares - sum * sum) as f64;
         Some(variance.sqrt() / sum as f64)
     }
+}
+
+fn width_ms(window: Span) -> u64 {
+    (window.as_nanos() / 1_000_000).max(1)
 }
 
 #[cfg(test)]
@@ -194,6 +235,28 @@ mod tests {
         assert_eq!((all.p99, all.max), (198, 200));
         assert_eq!(Distribution::of(vec![7]).p50, 7);
         assert_eq!(Distribution::of(vec![]), Distribution::default());
+        for zeros in [1, 7, 100] {
+            let numbers: Vec<u32> = (1..=50).collect();
+            let mut all = numbers.clone();
+            all.resize(50 + zeros, 0);
+            let sparse = Distribution::with_zeros(numbers, zeros as u64);
+            assert_eq!(sparse, Distribution::of(all), "{zeros}");
+        }
+        assert_eq!(Distribution::with_zeros(vec![], 3).count, 3);
+    }
+
+    /// Windows that were counted one by one would take minutes here, and 10 GB if they were kept.
+    #[test]
+    fn seven_weeks_of_silence_are_measured_at_once() {
+        let trace = Trace::new(vec![1, u32::MAX]).unwrap();
+        let stats = trace.stats();
+        assert_eq!(stats.in_20ms.count, u64::from(u32::MAX) / 20);
+        assert_eq!((stats.in_20ms.p99, stats.in_20ms.max), (0, 1));
+        // One window of n holds one: the variance is (n - 1) / n^2, the mean 1 / n.
+        let n = (u64::from(u32::MAX) / 1000) as f64;
+        let cv = stats.cv_1s.unwrap();
+        assert!((cv - (n - 1.0).sqrt()).abs() < 1e-6 * cv, "{cv}");
+        assert_eq!(trace.windows(Span::from_secs(100_000)).count(), 42);
     }
 
     #[test]

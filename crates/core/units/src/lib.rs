@@ -29,7 +29,7 @@ pub use rate::Rate;
 pub use rng::Rng;
 pub use spec::{OptionDoc, Options, Reader, Spec, SpecError, nearest};
 pub use system::reason;
-pub use text::is_printable;
+pub use text::{is_printable, one_line};
 pub use time::{Span, Time};
 
 #[cfg(doctest)]

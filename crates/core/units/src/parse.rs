@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading units as people type them: `20ms`, `12mbit`, `2000000`, `64k`, `1%`.
-use crate::{Bytes, Rate, Span};
+use crate::{Bytes, Rate, Span, one_line};
 use std::str::FromStr;
 
 /// Why a quantity could not be read.
@@ -70,9 +70,8 @@ impl UnitError {
 
 impl std::fmt::Display for UnitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            found, what, want, ..
-        } = self;
+        let Self { what, want, .. } = self;
+        let found = one_line(&self.found);
         match self.why {
             Why::Unread => write!(f, "'{found}' is not a {what}: write {want}"),
             Why::Zero => write!(f, "'{found}' is not a {what} above 0: write {want}"),

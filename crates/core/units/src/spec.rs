@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Choices as people type them, `name:option=value,...`, for algorithms (`verus:r=4`) and queues
 //! (`codel:target=5ms`).
-use crate::{Bytes, Span};
+use crate::{Bytes, Span, one_line};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::panic::RefUnwindSafe;
@@ -61,7 +61,10 @@ impl fmt::Display for Spec {
 #[non_exhaustive]
 pub enum SpecError {
     /// Not of the form `name:option=value,...`.
-    #[error("'{0}' is not a name with options: write name or name:option=value,option=value")]
+    #[error(
+        "'{}' is not a name with options: write name or name:option=value,option=value",
+        one_line(.0)
+    )]
     Syntax(String),
     /// No such name.
     #[error("no {kind} '{name}'{}: there are {known}", near(.nearest))]
@@ -93,7 +96,7 @@ pub enum SpecError {
     #[error("option '{0}' is given twice")]
     Twice(String),
     /// A value out of range or of the wrong kind.
-    #[error("{kind} {name}: {option}={found}: want {want}")]
+    #[error("{kind} {name}: {option}={}: want {want}", one_line(.found))]
     Value {
         /// The kind of thing: `algorithm`, `queue`.
         kind: &'static str,
@@ -107,7 +110,7 @@ pub enum SpecError {
         want: String,
     },
     /// The chosen thing itself refuses its options.
-    #[error("{kind} {name}: {why}")]
+    #[error("{kind} {name}: {}", one_line(.why))]
     Refused {
         /// The kind of thing: `algorithm`, `queue`.
         kind: &'static str,

@@ -18,6 +18,20 @@ pub fn is_printable(c: char) -> bool {
     !c.is_control() && !hidden
 }
 
+/// A foreign text (a file's name, a value) as one line that cannot steer a terminal: what is not
+/// printable is escaped.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_printable(c) {
+            line.push(c);
+        } else {
+            line.extend(c.escape_default());
+        }
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::is_printable;

@@ -45,7 +45,7 @@ impl PacketLog {
     ) -> Result<(Self, Box<dyn Observer + Send>), EmuError> {
         let paths = [down.path.clone(), up.path.clone()];
         let make = |path: &PathBuf| {
-            File::create(path).map_err(EmuError::os(format!(
+            alcc_sys::create(path).map_err(EmuError::os(format!(
                 "make the packet log {}",
                 path.display()
             )))

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Default limit on the events of a run, lost packets included. A storm of losses must not hold up
@@ -117,44 +117,42 @@ impl StoredRuns {
     }
 }
 
-/// Files of a scenario. Records what was not found: also the words that turn out to be no file, such as `12mbit`.
+/// Files of a scenario. Records the file that was opened and is missing.
 struct MissingFileRecorder<'a> {
     files: &'a (dyn Files + Sync),
-    missing: Mutex<Vec<String>>,
+    missing: OnceLock<String>,
 }
 
 impl<'a> MissingFileRecorder<'a> {
     fn new(files: &'a (dyn Files + Sync)) -> Self {
-        let missing = Mutex::default();
+        let missing = OnceLock::new();
         Self { files, missing }
     }
 
+    /// The error of a scenario that could not be resolved. That ends at the first file that is
+    /// missing; without one, the experiment is wrong.
     fn error(self, wrong: String) -> RunError {
-        let missing = self.missing.into_inner().unwrap_or_default();
-        // The scenario ends at the first file that is missing, so that was asked for last.
-        match missing
-            .into_iter()
-            .rfind(|name| wrong.contains(name.as_str()))
-        {
-            Some(name) => RunError::MissingTrace(name),
-            None => RunError::InvalidExperiment(wrong),
-        }
+        let missing = self.missing.into_inner();
+        missing.map_or(RunError::InvalidExperiment(wrong), RunError::MissingTrace)
     }
 }
 
 impl Files for MissingFileRecorder<'_> {
     fn find(&self, name: &str) -> Option<PathBuf> {
-        let found = self.files.find(name);
-        if found.is_none()
-            && let Ok(mut missing) = self.missing.lock()
-        {
-            missing.push(name.to_owned());
-        }
-        found
+        self.files.find(name)
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn Read>> {
-        self.files.open(path)
+        let opened = self.files.open(path);
+        let name = path.to_string_lossy();
+        // Without a file of its name, a synthetic trace is generated.
+        if let Err(e) = &opened
+            && e.kind() == io::ErrorKind::NotFound
+            && alcc_trace::scenario(&name).is_none()
+        {
+            self.missing.get_or_init(|| name.into_owned());
+        }
+        opened
     }
 }
 
@@ -557,6 +555,43 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
         };
         assert!(why.starts_with("e.toml:") && why.contains("fixd"), "{why}");
         assert!(store.is_empty());
+    }
+
+    /// A word that is no rate was taken for a trace that is missing, because the message of the
+    /// mistake contains it.
+    #[test]
+    fn only_a_file_that_was_opened_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        trace(folder.path(), 1);
+        for (from, to, missing) in [
+            ("'a.trace'", "'12mbitt'", None),
+            ("flow = '{scheme}'", "flow = ['{scheme}', 'a.trase']", None),
+            ("'a.trace'", "'b.trace'", Some("b.trace")),
+            // Generated: only the mistake after it counts.
+            ("link = 'a.trace'", "link = 'lte'\nqueue = 'lte'", None),
+        ] {
+            let text = TEXT.replace(from, to);
+            let plan = Plan::new(&Definition::from_toml(&text, "e.toml").unwrap()).unwrap();
+            let runner = Runner {
+                registry: &Registry::builtin(),
+                files: &Folder(folder.path().to_owned()),
+                version: "alcc 1",
+                workers: 1,
+                stop: &AtomicBool::new(false),
+                side: Side::Simulated,
+            };
+            let ended = runner.run(
+                &plan,
+                StoredRuns::default(),
+                &mut Vec::new(),
+                &mut |_, _| {},
+            );
+            match (missing, ended) {
+                (None, Err(RunError::InvalidExperiment(_))) => {}
+                (Some(name), Err(RunError::MissingTrace(found))) => assert_eq!(found, name),
+                (_, ended) => panic!("{to}: {ended:?}"),
+            }
+        }
     }
 
     /// With `stop` set, an experiment ends before its first run, but after all its traces were looked for.

@@ -11,7 +11,7 @@ use alcc_results::percentile;
 use alcc_trace::{Trace, TraceError};
 use alcc_units::{Span, Time};
 use serde_json::{Value, json};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -169,7 +169,7 @@ impl Recording {
         let mut written = Vec::new();
         let mut file = |name: &str, fill: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
             let path = folder.join(name);
-            let result = File::create(&path).and_then(|file| {
+            let result = alcc_sys::create(&path).and_then(|file| {
                 let mut to = BufWriter::new(file);
                 fill(&mut to)?;
                 to.flush()

@@ -7,6 +7,7 @@
 mod clock;
 mod environment;
 mod error;
+mod files;
 mod io;
 mod limits;
 mod owned;
@@ -24,6 +25,7 @@ mod threads;
 pub use clock::{Wall, now, process_cpu, sleep_for, thread_cpu};
 pub use environment::{is_privileged, variable};
 pub use error::{errno, is_socket_error, set_errno};
+pub use files::{PathListener, create, open_own};
 pub use io::{Epoll, Waker, receive, send, wait, wait_writable};
 pub use limits::raise_descriptor_limit;
 pub use owned::{Sticky, create_owned, open_owned, path_of};

@@ -6,10 +6,10 @@ use crate::registry::{Base, Bound, Options};
 use crate::spec::Client;
 use crate::wait::Deadline;
 use alcc_inband::carrier::{self, Carrier};
+use alcc_sys::PathListener;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 pub(crate) struct Unix;
@@ -32,24 +32,12 @@ impl Base for Unix {
     fn bind(&self, options: &Options, _: &str) -> Result<Box<dyn Bound>, Error> {
         let path = PathBuf::from(options.text());
         let what = format!("listen at {}", path.display());
-        let listener = UnixListener::bind(&path).or_else(|why| {
-            // A socket that nobody listens at is what an earlier run left.
-            let left = why.kind() == io::ErrorKind::AddrInUse
-                && std::fs::symlink_metadata(&path).is_ok_and(|m| m.file_type().is_socket())
-                && UnixStream::connect(&path)
-                    .is_err_and(|why| why.kind() == io::ErrorKind::ConnectionRefused);
-            if left {
-                std::fs::remove_file(&path)?;
-                UnixListener::bind(&path)
-            } else {
-                Err(why)
-            }
-        });
-        let listener = listener.map_err(|why| {
+        let bound = PathListener::bind(&path).map_err(|why| {
             let why = match why.kind() {
                 io::ErrorKind::AddrInUse => {
                     format!("{why}: stop what listens there, or choose another path")
                 }
+                io::ErrorKind::AlreadyExists => format!("{why}: choose another path"),
                 io::ErrorKind::NotFound => {
                     "there is no such folder: make it, or choose another path".to_owned()
                 }
@@ -57,34 +45,23 @@ impl Base for Unix {
             };
             Error::Usage(format!("{what}: {why}"))
         })?;
+        let listener = bound.listener();
         listener.set_nonblocking(true).map_err(Error::io(&what))?;
-        Ok(Box::new(BoundPath { listener, path }))
+        Ok(Box::new(bound))
     }
 }
 
-/// Takes its name away when it ends.
-struct BoundPath {
-    listener: UnixListener,
-    path: PathBuf,
-}
-
-impl Bound for BoundPath {
+impl Bound for PathListener {
     fn accept(&self) -> io::Result<(Box<dyn Carrier>, String)> {
-        let (stream, _) = self.listener.accept()?;
+        let (stream, _) = self.listener().accept()?;
         Ok((Box::new(carrier::Unix::new(stream)?), self.local()))
     }
 
     fn local(&self) -> String {
-        self.path.display().to_string()
+        self.path().display().to_string()
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-}
-
-impl Drop for BoundPath {
-    fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.path));
+        self.listener().as_fd()
     }
 }

@@ -16,6 +16,7 @@ use alcc_results::scenario::Files as _;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 /// Writes what the options want kept beside the pages.
@@ -127,7 +128,8 @@ pub(in crate::commands) fn write(
     text: impl AsRef<[u8]>,
 ) -> Result<(), Failure> {
     let path = out.join(name);
-    fs::write(&path, text.as_ref())
+    alcc_sys::create(&path)
+        .and_then(|mut file| file.write_all(text.as_ref()))
         .map_err(|e| Failure::failed(format!("write {}: {}", path.display(), reason(&e))))
 }
 

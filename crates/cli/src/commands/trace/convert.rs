@@ -19,6 +19,9 @@ enum Form {
     Packets,
 }
 
+/// Maximum number of lines of `rates`, some 80 MB: a trace of two lines may be seven weeks long.
+const MAX_RATES: u64 = 1 << 22;
+
 /// Convert between Mahimahi traces, throughput over time and packet arrivals
 #[derive(clap::Args)]
 #[command(
@@ -61,6 +64,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 "convert to rates: --bin {} is longer than the trace, {}: take a shorter one",
                 args.bin,
                 trace.period()
+            )));
+        }
+        Form::Rates if trace.complete_windows(args.bin) > MAX_RATES => {
+            return Err(Failure::usage(format!(
+                "convert to rates: {} lines, and at most {MAX_RATES} are written: take a longer --bin",
+                trace.complete_windows(args.bin)
             )));
         }
         Form::Rates => args.output.write(|to| trace.write_rates(args.bin, to))?,

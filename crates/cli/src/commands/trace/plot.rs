@@ -55,9 +55,15 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
             "draw capacity: --bin {bin} is longer than every trace: take a shorter one"
         )));
     }
+    let points = |t: &LinkTrace| args.bin.map_or(0, |bin| t.trace.complete_windows(bin));
+    if let Some(many) = loaded.iter().map(points).max().filter(|n| *n > MAX_BINS) {
+        return Err(Failure::usage(format!(
+            "draw capacity: {many} points, and at most {MAX_BINS} are drawn: take a longer --bin"
+        )));
+    }
     let figure = if args.predict {
         for LinkTrace { name, trace, .. } in &loaded {
-            if trace.predictions(Span::from_millis(100), 1).is_none() {
+            if trace.predictions(Span::from_millis(100), 1, 1).is_none() {
                 return Err(Failure::usage(format!(
                     "predict {name}: it is too short: two windows of 100 ms after the first ten are needed"
                 )));
@@ -101,6 +107,8 @@ fn time_axis(curves: &[Curve]) -> Axis {
     Axis::exactly(from, times().fold(from + 1e-3, f64::max))
 }
 
+/// Maximum number of points of a curve with `--bin`: a short file may be seven weeks long.
+const MAX_BINS: u64 = 500_000;
 /// More points than that are a solid block.
 const MAX_POINTS: u64 = 900;
 

@@ -46,10 +46,10 @@ impl Sender {
         arrivals: &[Arrival],
     ) -> Result<(), AckError> {
         self.check(ack, ranges)?;
-        let now = self.feed.advance(now);
         if self.ack_delays.is_some() || !arrivals.is_empty() {
             self.note_ack_delays(ack, arrivals)?;
         }
+        let now = self.feed.advance(now);
         let in_flight_before = self.scoreboard.in_flight();
         let newest = self.newest.map(|n| n.pn);
         self.acked.clear();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The TOML form of a scenario. Its keys are the fields of the options.
 use super::options::{Fields, ScenarioOptions, Source};
-use alcc_units::nearest;
+use alcc_units::{nearest, one_line};
 use toml::de::DeTable;
 
 /// The error for an unknown key, with the nearest key and all keys.
@@ -52,7 +52,8 @@ impl ScenarioOptions {
     /// As [`Self::from_toml`].
     pub fn from_table(table: &DeTable<'_>, text: &str, name: &str) -> Result<Self, String> {
         let mut options = Self::default();
-        fill(&mut options, table, &Source { name, text })?;
+        // Keys and values of a file may have several lines.
+        fill(&mut options, table, &Source { name, text }).map_err(|why| one_line(&why))?;
         Ok(options)
     }
 }

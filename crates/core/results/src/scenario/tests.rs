@@ -374,6 +374,33 @@ phase = ["0s-4s", "5s-9s"]
     }
 }
 
+/// Values of a file may hold anything; the Python binding shows messages as they are.
+#[test]
+fn a_message_is_one_line_whatever_the_value_holds() {
+    for text in [
+        "queue = \"red:a\\nb=1\"",
+        "queue = \"droptail:packets=\\u001b[2J\"",
+        "flow = \'\'\'cubic/x\n=1\'\'\'",
+        "flow = \"a\\nb*cubic\"",
+        "flow = \"budget:delay=4\\u202e0\"",
+        "link = \"1\\nmbit\"",
+        "link = \"no\\rfile\"",
+        "link = \"1mbit\"\nstep = \"1s:rate=\\n\"",
+        "\"a\\nb\" = 1",
+        "duration = \"\\n\"",
+    ] {
+        let error = resolved(text).err().unwrap();
+        let steers = |c: char| c.is_control() || c == '\u{202e}';
+        assert!(!error.contains(steers), "{text}: {error:?}");
+    }
+    for spec in ["red:a\nb=1", "\u{1b}[2J"] {
+        let error = spec.parse::<alcc_units::Spec>().unwrap_err().to_string();
+        assert!(!error.contains(char::is_control), "{error:?}");
+    }
+    let error = "1\nms".parse::<Span>().unwrap_err().to_string();
+    assert!(!error.contains(char::is_control), "{error:?}");
+}
+
 #[test]
 fn radio_links_as_asked_or_as_belong_to_a_synthetic_trace() {
     let radio = |text: &str| {

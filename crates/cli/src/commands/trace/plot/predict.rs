@@ -45,8 +45,10 @@ pub(super) fn page(traces: &[LinkTrace], sentence: &str) -> Result<String, Strin
     let mut panels = Vec::new();
     if let Some(LinkTrace { name, trace, .. }) = traces.first() {
         for (ms, shown) in SHOWN {
-            if let Some(said) = trace.predictions(Span::from_millis(ms), AHEAD) {
-                panels.push(courses(name, &said, ms, shown));
+            if let Some(said) =
+                trace.predictions(Span::from_millis(ms), AHEAD, (shown / ms) as usize)
+            {
+                panels.push(courses(name, &said, ms));
             }
         }
     }
@@ -54,12 +56,11 @@ pub(super) fn page(traces: &[LinkTrace], sentence: &str) -> Result<String, Strin
     alcc_lab::report::page("Prediction of capacity", sentence, &legend, &panels)
 }
 
-fn courses(name: &str, said: &Predictions, ms: u64, shown: u64) -> Panel {
+fn courses(name: &str, said: &Predictions, ms: u64) -> Panel {
     let mbps = OPPORTUNITY.get() as f64 * 8.0 / 1e3 / ms as f64;
-    let count = (shown / ms) as usize;
     let rows = [&said.actual, &said.linear, &said.k_step];
     let curve = |(class, values): (usize, &Vec<f64>)| {
-        let points = values.iter().take(count).enumerate();
+        let points = values.iter().enumerate();
         let points = points.map(|(n, v)| ((said.first + n) as f64 * ms as f64 / 1e3, v * mbps));
         line(class, points.collect())
     };
