@@ -21,7 +21,7 @@ impl Waker for NoWaker {
         true
     }
     fn on_blocked(&mut self) {}
-    fn on_writable(&mut self) {}
+    fn on_writable(&mut self, _fds: &[RawFd]) {}
     fn merge(&mut self, _other: Self) {}
     fn on_close(&mut self, _fd: RawFd) {}
 }
@@ -252,7 +252,7 @@ fn the_smaller_pacing_rate_counts_and_the_programs_own_comes_back() {
     run.command("* cc=fixed:window=10");
     write(&run, &conn, &socket, &block);
     wait_for("the readings end", || pacing(&socket) == 30_000_000);
-    assert_eq!(conn.inherited().pacing, Some(30_000_000));
+    assert_eq!(conn.inherited(|_| ()).0.pacing, Some(30_000_000));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_child_takes_its_parents_rate_for_what_it_is() {
         let Attached::Controlled(ours) =
             child
                 .runtime
-                .attach(socket.as_raw_fd(), theirs.inherited(), NoWaker)
+                .attach(socket.as_raw_fd(), theirs.inherited(|_| ()).0, NoWaker)
         else {
             panic!("not controlled")
         };

@@ -69,7 +69,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
                     }
                 }
                 Known::Socket { outbound, .. } => *outbound = Some(true),
-                Known::Other | Known::Taken { .. } | Known::Controlled(_) => {}
+                Known::Other | Known::Taken { .. } | Known::Epoll(_) | Known::Controlled(_) => {}
             })
         });
     }
@@ -86,7 +86,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_in
     // SAFETY: the caller's arguments, unchanged.
     let n = unsafe { (real().recvmsg)(fd, msg, flags) };
     if n < 0 {
-        return n;
+        return read::received(fd, n, true);
     }
     // SAFETY: the kernel has just filled it in.
     let asked = unsafe {
