@@ -367,17 +367,30 @@ pub unsafe extern "C-unwind" fn pselect(
 /// Programs with their own, larger sets exist: words, not the C library's type.
 const WORD: usize = usize::BITS as usize;
 
+/// The kernel looks no further in a set than this, whatever the program says: many pass the number
+/// of descriptors that they may have, and their set is shorter.
+fn table_size() -> Option<usize> {
+    let status = preserving_errno(|| std::fs::read_to_string("/proc/self/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("FDSize:"))?;
+    line.trim().parse().ok()
+}
+
 /// `None`: nothing here concerns us.
 ///
 /// # Safety
-/// The sets are null or hold `count` bits.
+/// The sets are null or hold `count` bits, as far as there are descriptors.
 unsafe fn gated_select(
     count: c_int,
     sets: [*mut fd_set; 3],
     patience: impl FnOnce() -> Timeout,
     mask: *const sigset_t,
 ) -> Option<c_int> {
-    let bits = usize::try_from(count).ok()?;
+    let mut bits = usize::try_from(count).ok()?;
+    if bits > libc::FD_SETSIZE {
+        bits = bits.min(table_size()?);
+    }
     let words = bits.div_ceil(WORD);
     let asked = sets.map(|set| {
         let at = set.cast::<usize>();

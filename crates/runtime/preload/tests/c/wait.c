@@ -349,17 +349,20 @@ static int unseen_aio(void) {
     poll_for_nothing();
     int fd = accepted_unasked();
     aio_context_t context = 0;
+    int waited = 0;
     CHECK(syscall(SYS_io_setup, 4, &context) == 0);
     for (size_t at = 0; at < BIG;) {
         ssize_t n = write(fd, data + at, BIG - at < 65536 ? BIG - at : 65536);
         CHECK(n > 0 || errno == EAGAIN);
         if (n > 0) at += n;
         if (n > 0) continue;
+        waited++;
         struct iocb block = {.aio_fildes = fd, .aio_lio_opcode = IOCB_CMD_POLL, .aio_buf = POLLOUT}, *blocks = &block;
         struct io_event event;
         CHECK(syscall(SYS_io_submit, context, 1, &blocks) == 1);
         expect(syscall(SYS_io_getevents, context, 1, 1, &event, &(struct timespec){10, 0}), 1, "io_getevents");
     }
+    if (waited > 2000) say("a busy loop");
     return close(fd);
 }
 
@@ -413,6 +416,22 @@ static void refuse_times(int fd) {
     expect(select(fd + 1, &in, NULL, NULL, &odd), 0, "select");
     CHECK(now() - since > 1.4);
 }
+// As programs do that pass the number of descriptors they may have: the set is shorter, and the kernel looks only as far
+// as there are descriptors.
+static int longer_than_its_set(void) {
+    int fd = accepted_nonblocking();
+    char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED && mprotect(pages + 4096, 4096, PROT_NONE) == 0);
+    fd_set *out = (fd_set *)(pages + 4096 - sizeof *out);
+    for (size_t at = 0; at < TOTAL;) {
+        ssize_t n = write(fd, data + at, TOTAL - at);
+        if (n > 0) at += n;
+        memset(out, 0, sizeof *out);
+        FD_SET(fd, out);
+        expect(select(1 << 20, NULL, out, NULL, NULL), 1, "select");
+    }
+    return close(fd);
+}
 static int nonsense_times(void) {
     int fd = accepted_nonblocking();
     expect(write(fd, data, 1000), 1000, "write");
@@ -450,5 +469,6 @@ const struct peer_case wait_cases[] = {
     {"unseen-aio", "gate=maybe client=late", unseen_aio},
     {"unseen-beside-poll", "client=late clients=2", unseen_beside_poll},
     {"nonsense-times", "", nonsense_times},
+    {"longer-than-its-set", "", longer_than_its_set},
     {0},
 };
