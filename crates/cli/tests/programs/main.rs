@@ -91,6 +91,9 @@ programs! {
     sshd_for_a_user
     iperf3
     curl_upload
+    h2o
+    gunicorn_gevent
+    gunicorn_eventlet
 }
 
 impl Run {
@@ -170,6 +173,24 @@ fn eight_clients_at_once_of_others() {
         "gunicorn_threads",
         "node",
     ]);
+}
+
+/// gpsd writes reports of some kilobytes at once, never waits for room, and takes a short write for
+/// the end. On a slow link with a long way the algorithm's window is smaller than its reports.
+#[test]
+fn gpsd_keeps_its_clients() {
+    let recipe = recipes::gpsd();
+    if place::lacking(&recipe) {
+        return;
+    }
+    let place = Place::new();
+    for cc in [None, Some("fixed:window=2"), Some("budget")] {
+        let run = Run::of(&place, &recipe, cc, "nothing");
+        assert!(run.fetched.contains("kept, reports whole"), "{run:#?}");
+        if cc == Some("fixed:window=2") {
+            assert!(run.unrefused() > 0, "{run:#?}");
+        }
+    }
 }
 
 #[test]
