@@ -87,6 +87,16 @@ fn pair() -> (TcpStream, TcpStream) {
 }
 
 fn write(run: &Run, conn: &Arc<Conn<NoWaker>>, socket: &TcpStream, bytes: &[u8]) -> isize {
+    write_and(Wait::Yes(None), run, conn, socket, bytes)
+}
+
+fn write_and(
+    wait: Wait,
+    run: &Run,
+    conn: &Arc<Conn<NoWaker>>,
+    socket: &TcpStream,
+    bytes: &[u8],
+) -> isize {
     let fd = socket.as_raw_fd();
     conn.write(
         &run.runtime,
@@ -94,13 +104,22 @@ fn write(run: &Run, conn: &Arc<Conn<NoWaker>>, socket: &TcpStream, bytes: &[u8])
             fd,
             wanted: bytes.len(),
             whole: false,
-            wait: &|| Wait::Yes(None),
+            wait: &|| wait,
             // SAFETY: within `bytes`.
             real: &mut |skip, limit| unsafe {
                 libc::send(fd, bytes[skip..].as_ptr().cast(), limit, libc::MSG_NOSIGNAL)
             },
         },
     )
+}
+
+/// Bytes that the kernel has and the peer has not acknowledged.
+fn queued(socket: &TcpStream) -> libc::c_int {
+    let mut bytes = 0;
+    // SAFETY: the call writes an int.
+    let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    assert_eq!(rc, 0);
+    bytes
 }
 
 fn swallow(mut client: TcpStream) {
@@ -186,6 +205,38 @@ fn a_thread_that_is_cut_off_in_a_write_does_not_write_for_ever() {
     run.command("* off");
     assert_eq!(write(&run, &conn, &socket, &[7; 1000]), 1000);
     assert_eq!(run.states(), [State::Off]);
+}
+
+#[test]
+fn nothing_is_taken_between_a_short_write_and_the_wake_up() {
+    let env = [("ALCC_CC", "fixed:window=2")];
+    let run = Run::new("short", &env, Registry::builtin());
+    // Readings come when they are asked for.
+    run.runtime.go_inline();
+    let (socket, client) = pair();
+    swallow(client);
+    let conn = run.control(&socket);
+    let block = vec![7; 1_000_000];
+    let write = || write_and(Wait::No, &run, &conn, &socket, &block);
+    // By a wait for room, and by a reading.
+    let wakes: [&dyn Fn() -> bool; 2] = [&|| conn.blocked_until(&run.runtime).is_none(), &|| {
+        run.runtime.run_inline();
+        write() > 0
+    }];
+    for wake in wakes {
+        wait_for("a short write", || {
+            assert!(write() < 1_000_000);
+            conn.blocked_until(&run.runtime).is_none()
+        });
+        assert!((1..1_000_000).contains(&write()));
+        // Over loopback all of it has arrived by now, so there would be room.
+        wait_for("the acknowledgements", || queued(&socket) == 0);
+        for _ in 0..3 {
+            let rc = write();
+            assert_eq!((rc, alcc_socket::errno()), (-1, libc::EAGAIN));
+        }
+        wait_for("the wake-up", wake);
+    }
 }
 
 #[test]
