@@ -30,6 +30,8 @@ pub(crate) struct Epoll {
     short: bool,
     /// A read gave EAGAIN.
     dry: bool,
+    /// The connection is being made.
+    connecting: bool,
     /// A write was refused because other connections of the program were waited for.
     on_trust: bool,
     /// The gate opened again, and nobody had waited: the program waits where the library does not
@@ -238,6 +240,16 @@ impl Epoll {
     /// A read gave EAGAIN.
     pub(crate) fn on_dry(&mut self) {
         self.dry = true;
+    }
+
+    /// connect(2) gave EINPROGRESS.
+    pub(crate) fn on_connecting(&mut self) {
+        self.connecting = true;
+    }
+
+    /// True if connect(2) gave EINPROGRESS.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.connecting
     }
 
     /// The program's epoll_ctl(2). `shut`: the kernel is not to report room. `real` is given the
