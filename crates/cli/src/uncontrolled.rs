@@ -352,8 +352,9 @@ impl Scan {
                 ));
             }
         }
-        for (why, n) in self.wanted.segment.totals().bypassed_connections.iter() {
-            if n > 0 && self.said_bypassed.insert(why) {
+        let totals = self.wanted.segment.totals();
+        for (why, n) in totals.bypassed_bytes.iter() {
+            if n > totals.bytes.max(BYPASSED) && self.said_bypassed.insert(why) {
                 note(format_args!(
                     "alcc: the program sends past the library: {}",
                     hint(why.why(), Some(why.remedy())),
@@ -367,6 +368,10 @@ impl Scan {
         self.found.into_values().collect()
     }
 }
+
+/// The first bytes of most programs bypass the gate, until they have waited for room. More than
+/// this, and more than are under control, is worth a line while the program runs.
+const BYPASSED: u64 = 1_000_000;
 
 /// Minimum number of bytes that count as uncontrolled.
 fn least(s: &TcpSocket) -> u64 {

@@ -61,7 +61,7 @@ macro_rules! all {
 
 all! {
     nginx apache_event apache_prefork lighttpd haproxy haproxy_splicing python_http_server python_asyncio gunicorn gunicorn_threads node node_with_io_uring vsftpd
-    rsync_daemon sshd sshd_for_a_user iperf3 curl_upload
+    rsync_daemon sshd sshd_for_a_user iperf3 curl_upload h2o gunicorn_gevent gunicorn_eventlet
 }
 
 fn is_root() -> bool {
@@ -227,9 +227,14 @@ fn gunicorn_with(place: &Place, options: &[&str]) -> Command {
         .is_some_and(|path| path.starts_with(deps().canonicalize().unwrap_or_default()))
     {
         command.env("PYTHONPATH", the(GUNICORN).with_file_name(""));
+        command.env("LD_LIBRARY_PATH", deps().join("root/usr/lib").join(TRIPLET));
     }
     command
 }
+#[cfg(target_arch = "x86_64")]
+const TRIPLET: &str = "x86_64-linux-gnu";
+#[cfg(not(target_arch = "x86_64"))]
+const TRIPLET: &str = "aarch64-linux-gnu";
 const GUNICORN: &str = "usr/lib/python3/dist-packages/gunicorn";
 
 pub(crate) fn gunicorn() -> Recipe {
@@ -246,6 +251,74 @@ pub(crate) fn gunicorn_threads() -> Recipe {
     Recipe {
         program: |place, _| gunicorn_with(place, &["-k", "gthread", "--threads", "2"]),
         ..gunicorn()
+    }
+}
+
+/// Coroutines: epoll learns of a connection once a call on it would have blocked.
+pub(crate) fn gunicorn_gevent() -> Recipe {
+    Recipe {
+        needs: &[
+            "python3",
+            GUNICORN,
+            "usr/lib/python3/dist-packages/gevent",
+            "curl",
+        ],
+        program: |place, _| gunicorn_with(place, &["-k", "gevent"]),
+        ..gunicorn()
+    }
+}
+
+pub(crate) fn gunicorn_eventlet() -> Recipe {
+    Recipe {
+        needs: &[
+            "python3",
+            GUNICORN,
+            "usr/lib/python3/dist-packages/eventlet",
+            "curl",
+        ],
+        program: |place, _| gunicorn_with(place, &["-k", "eventlet"]),
+        ..gunicorn()
+    }
+}
+
+pub(crate) fn h2o() -> Recipe {
+    Recipe {
+        needs: &["h2o", "curl"],
+        program: |place, _| {
+            let (folder, user) = (place.folder(), if_root("user: root\n"));
+            let config = place.write(
+                "h2o.conf",
+                &format!(
+                    "{user}listen: {PORT}\nnum-threads: 1\nhosts:\n  default:\n    paths:\n      /:\n        file.dir: {folder}/www\n"
+                ),
+            );
+            let mut command = command("h2o", &["-c"]);
+            command.arg(config);
+            command
+        },
+        ..WEB
+    }
+}
+
+/// A server of a stream, which drops a client to which a write is short.
+pub(crate) fn gpsd() -> Recipe {
+    Recipe {
+        needs: &["gpsd", "python3"],
+        program: |_, _| {
+            let port = PORT.to_string();
+            command(
+                "gpsd",
+                &["-N", "-n", "-G", "-S", &port, "tcp://127.0.0.1:8083"],
+            )
+        },
+        fetch: Some(Cow::Borrowed("python3 gps.py watch $S 8080 8")),
+        helpers: |place| {
+            let script = place.write("gps.py", include_str!("gps.py"));
+            let mut command = command("python3", &[]);
+            command.arg(script).args(["feed", "8083"]);
+            vec![(false, command, 8083)]
+        },
+        ..WEB
     }
 }
 

@@ -36,7 +36,7 @@ pub use signals::{SignalWait, on_alternate_stack};
 pub use socket::{
     Flags, cookie, duplicate, flags, get_option, has_failed, is_same_socket, pacing, queued,
     reset_on_close, send_timeout, set_option, set_pacing, set_under, set_unsent_limit,
-    shutdown_write, under, unsent, unsent_limit,
+    shutdown_write, under, unsent, unsent_limit, wake_writers,
 };
 pub use stamps::{Stamps, stamp_arrivals};
 pub use steered::{AckSamples, Before, PINS, Steered, WINDOW_CONTROL};

@@ -190,6 +190,14 @@ pub fn unsent_limit(fd: RawFd) -> Option<u32> {
     Some(bytes)
 }
 
+/// Reports room to everybody who waits for this socket, however: setting the limit of unsent bytes
+/// to what it is does that in Linux.
+pub fn wake_writers(fd: RawFd) {
+    if let Some(bytes) = unsent_limit(fd) {
+        set_unsent_limit(fd, bytes);
+    }
+}
+
 /// Selects the kernel's congestion control; the errno on refusal.
 pub fn set_under(fd: RawFd, name: &str) -> Result<(), c_int> {
     let name = CString::new(name).map_err(|_| libc::EINVAL)?;

@@ -7,8 +7,8 @@ use std::ops::AddAssign;
 /// not see at all is [`Missed`](crate::Missed).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Bypass {
-    /// A write of a program that does not wait in the call, and that nothing could tell when to
-    /// write again.
+    /// A write of a program that does not wait in the call, and of which no wait for room was seen
+    /// so far: nothing might tell it when to write again.
     NoWakeup,
 }
 
@@ -26,7 +26,7 @@ impl Bypass {
     /// A sentence for people.
     pub fn why(self) -> &'static str {
         match self {
-            Self::NoWakeup => "it does not wait in a way that the library could end",
+            Self::NoWakeup => "it had not waited for room in a way that the library sees",
         }
     }
 

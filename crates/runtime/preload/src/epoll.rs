@@ -1,42 +1,147 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Telling a program that waits in epoll that it may write again.
+//! How a program waits for room on a connection, and how it is told that it may write again.
 //!
 //! The socket itself is nearly always writable: the kernel's buffer is far from full. So while the
 //! gate is shut, the registration that the kernel has lacks EPOLLOUT. When it opens, the program's
 //! own is put back. That reports the event afresh, edge-triggered or not.
-use crate::process;
+use crate::process::{self, Process};
 use crate::real::real;
-use alcc_socket::Waker;
+use alcc_socket::{ReentrancyGuard, Waker};
 use libc::{c_int, epoll_event};
+use std::collections::BTreeMap;
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
 
 const OUT: u32 = libc::EPOLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONCE: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
-/// A program's epoll registrations of one connection.
+/// What is known of a program's waits for one connection, and its epoll registrations.
 #[derive(Default)]
 pub(crate) struct Epoll {
     registrations: Vec<Registration>,
-    /// There has been one. A program that waited for it in epoll will do so again. asyncio removes
-    /// its registration before it sends a file, and makes another after EAGAIN.
-    known: bool,
+    /// The program has waited for room on this connection, or has registered it edge-triggered,
+    /// which needs writing until EAGAIN. It will do so again: asyncio removes its registration
+    /// before it sends a file, and makes another after EAGAIN.
+    asked: bool,
+    /// A write has found less room than it asked for.
+    short: bool,
+    /// A read gave EAGAIN.
+    dry: bool,
+    /// The connection is being made.
+    connecting: bool,
+    /// A write was refused because other connections of the program were waited for.
+    on_trust: bool,
+    /// The gate opened again, and nobody had waited: the program waits where the library does not
+    /// see it.
+    unseen: bool,
 }
 
 struct Registration {
-    epfd: RawFd,
+    epoll: Arc<EpollFile>,
     fd: RawFd,
     events: u32,
     data: u64,
     /// The kernel's registration lacks EPOLLOUT.
     masked_out: bool,
+    /// Of a one-shot registration that was armed while the gate was shut.
+    once: Option<Watched>,
+}
+
+/// A one-shot registration as long as its epoll instance looks at its events.
+struct Watched {
+    epoll: Arc<EpollFile>,
+    once: Arc<Once>,
+}
+
+/// An epoll instance. Descriptors of it may be closed while others stay.
+pub(crate) struct EpollFile {
+    fds: Mutex<Vec<RawFd>>,
+    /// One-shot registrations that the library may have to arm, by the program's data.
+    once: Mutex<BTreeMap<u64, Vec<Arc<Once>>>>,
+}
+
+/// A one-shot registration. The library arms it for EPOLLOUT when the gate opens. An event that the
+/// program has not been given yet may have disarmed it before: then two threads would be told of
+/// one connection.
+struct Once {
+    data: u64,
+    /// The program has armed it and was given no event since.
+    armed: AtomicBool,
+    /// The library has armed it since, so one event more may come than the program expects.
+    rearmed: AtomicBool,
+}
+
+impl EpollFile {
+    pub(crate) fn new(fd: RawFd) -> Arc<Self> {
+        Arc::new(Self {
+            fds: Mutex::new(vec![fd]),
+            once: Mutex::default(),
+        })
+    }
+
+    /// Another descriptor of it.
+    pub(crate) fn add(&self, fd: RawFd) {
+        if let Some(_inside) = ReentrancyGuard::enter() {
+            alcc_socket::lock(&self.fds).push(fd);
+        }
+    }
+
+    /// A descriptor of it is about to be closed.
+    pub(crate) fn remove(&self, fd: RawFd) {
+        if let Some(_inside) = ReentrancyGuard::enter() {
+            alcc_socket::lock(&self.fds).retain(|known| *known != fd);
+        }
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        alcc_socket::lock(&self.fds).first().copied()
+    }
+
+    /// For a child, which has a copy of this memory.
+    fn fds_in_child(&self) -> Vec<RawFd> {
+        match self.fds.try_lock() {
+            Ok(fds) => fds.clone(),
+            Err(TryLockError::Poisoned(fds)) => fds.into_inner().clone(),
+            Err(TryLockError::WouldBlock) => Vec::new(),
+        }
+    }
+
+    /// Removes from the events that the kernel has reported those of one-shot registrations of
+    /// which the program has been told already. How many stay, in front.
+    pub(crate) fn deliver(&self, events: &mut [epoll_event]) -> usize {
+        let Some(_inside) = ReentrancyGuard::enter() else {
+            return events.len();
+        };
+        let all = alcc_socket::lock(&self.once);
+        let mut kept = 0;
+        for i in 0..events.len() {
+            let event = events[i];
+            let goes = match all.get(&{ event.u64 }).map(Vec::as_slice) {
+                Some([once]) => {
+                    once.armed.swap(false, Ordering::AcqRel)
+                        || !once.rearmed.swap(false, Ordering::AcqRel)
+                }
+                // Several with the same data: nobody can tell them apart.
+                _ => true,
+            };
+            if goes {
+                events[kept] = event;
+                kept += 1;
+            }
+        }
+        kept
+    }
 }
 
 impl Registration {
     /// Tells the kernel the program's events, without EPOLLOUT if `masked_out`.
     fn apply(&mut self, masked_out: bool) {
+        let Some(epfd) = self.epoll.fd() else {
+            return;
+        };
         self.masked_out = masked_out;
         let mut event = epoll_event {
             events: Epoll::masked(self.events, masked_out),
@@ -45,7 +150,7 @@ impl Registration {
         let mut control = |op| {
             // SAFETY: `event` is valid; a descriptor that is gone gives an error, which is the
             // program's doing.
-            unsafe { (real().epoll_ctl)(self.epfd, op, self.fd, &raw mut event) };
+            unsafe { (real().epoll_ctl)(epfd, op, self.fd, &raw mut event) };
         };
         if self.is(EXCLUSIVE) {
             // The kernel lets nobody change such a registration.
@@ -56,8 +161,65 @@ impl Registration {
         }
     }
 
+    /// Completes what the program has registered, now that the gate is open.
+    fn complete(&mut self) {
+        // The program itself arms a one-shot registration again. This only completes what it armed
+        // while the gate was shut, unless it has been given an event since.
+        if self.is(ONCE) {
+            let armed = |w: &Watched| w.once.armed.load(Ordering::Acquire);
+            if !self.masked_out || !self.once.as_ref().is_none_or(armed) {
+                return;
+            }
+            if let Some(watched) = &self.once {
+                watched.once.rearmed.store(true, Ordering::Release);
+            }
+        }
+        self.apply(false);
+    }
+
     fn is(&self, flags: u32) -> bool {
         self.events & flags != 0
+    }
+
+    fn is_of(&self, epoll: &Arc<EpollFile>, fd: RawFd) -> bool {
+        self.fd == fd && Arc::ptr_eq(&self.epoll, epoll)
+    }
+}
+
+impl Watched {
+    fn new(epoll: &Arc<EpollFile>, data: u64) -> Self {
+        let once = Arc::new(Once {
+            data,
+            armed: AtomicBool::new(true),
+            rearmed: AtomicBool::new(false),
+        });
+        let mut all = alcc_socket::lock(&epoll.once);
+        all.entry(data).or_default().push(Arc::clone(&once));
+        drop(all);
+        process::watch_one_shots();
+        Self {
+            epoll: Arc::clone(epoll),
+            once,
+        }
+    }
+
+    /// The program arms it.
+    fn arm(self) -> Self {
+        self.once.rearmed.store(false, Ordering::Release);
+        self.once.armed.store(true, Ordering::Release);
+        self
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut all = alcc_socket::lock(&self.epoll.once);
+        if let Some(same) = all.get_mut(&self.once.data) {
+            same.retain(|known| !Arc::ptr_eq(known, &self.once));
+            if same.is_empty() {
+                all.remove(&self.once.data);
+            }
+        }
     }
 }
 
@@ -67,34 +229,135 @@ impl Epoll {
         if shut { events & !OUT } else { events }
     }
 
+    /// The program waits for room, in a way that the library sees.
+    pub(crate) fn asks_for_room(&mut self) {
+        (self.asked, self.on_trust) = (true, false);
+        if self.short {
+            process::learn_to_wait();
+        }
+    }
+
+    /// A read gave EAGAIN.
+    pub(crate) fn on_dry(&mut self) {
+        self.dry = true;
+    }
+
+    /// connect(2) gave EINPROGRESS.
+    pub(crate) fn on_connecting(&mut self) {
+        self.connecting = true;
+    }
+
+    /// True if connect(2) gave EINPROGRESS.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.connecting
+    }
+
+    /// The program's epoll_ctl(2). `shut`: the kernel is not to report room. `real` is given the
+    /// event for the kernel.
+    pub(crate) fn register(
+        &mut self,
+        epoll: &Arc<EpollFile>,
+        op: c_int,
+        fd: RawFd,
+        event: Option<epoll_event>,
+        shut: bool,
+        real: impl FnOnce(Option<epoll_event>) -> c_int,
+    ) -> c_int {
+        let told = event.map(|e| epoll_event {
+            events: Self::masked(e.events, shut),
+            u64: e.u64,
+        });
+        // Before the kernel may report an event of it to another thread.
+        let at = self.registrations.iter().position(|r| r.is_of(epoll, fd));
+        let known = at.and_then(|at| self.registrations[at].once.take());
+        let once = event.filter(|_| op != libc::EPOLL_CTL_DEL).and_then(|e| {
+            let masked = shut && e.events & OUT != 0 && e.events & ONCE != 0;
+            match known.filter(|watched| watched.once.data == e.u64) {
+                Some(watched) => Some(watched.arm()),
+                None => masked.then(|| Watched::new(epoll, e.u64)),
+            }
+        });
+        let rc = real(told);
+        if rc == 0 {
+            self.record(epoll, op, fd, event, shut);
+            if let Some(r) = self.registrations.iter_mut().find(|r| r.is_of(epoll, fd)) {
+                r.once = once;
+            }
+        }
+        rc
+    }
+
     /// The program's registration was accepted by the kernel; `masked_out`: without EPOLLOUT.
     pub(crate) fn record(
         &mut self,
-        epfd: RawFd,
+        epoll: &Arc<EpollFile>,
         op: c_int,
         fd: RawFd,
         event: Option<epoll_event>,
         masked_out: bool,
     ) {
-        self.registrations.retain(|r| (r.epfd, r.fd) != (epfd, fd));
-        if let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL) {
-            self.known = true;
-            // There is hardly ever a second one.
-            self.registrations.reserve_exact(1);
-            self.registrations.push(Registration {
-                epfd,
-                fd,
-                events: event.events,
-                data: event.u64,
-                masked_out,
-            });
+        let at = self.registrations.iter().position(|r| r.is_of(epoll, fd));
+        let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL) else {
+            if let Some(at) = at {
+                self.registrations.swap_remove(at);
+            }
+            return;
+        };
+        if event.events & OUT != 0 {
+            self.asks_for_room();
         }
+        self.asked |= event.events & EDGE != 0;
+        if std::mem::take(&mut self.dry) && op == libc::EPOLL_CTL_ADD {
+            // It registers once there is nothing to do, as coroutines do: for writing, too.
+            process::learn_to_wait();
+        }
+        if let Some(at) = at {
+            let r = &mut self.registrations[at];
+            (r.events, r.data, r.masked_out) = (event.events, event.u64, masked_out);
+            return;
+        }
+        // There is hardly ever a second one.
+        self.registrations.reserve_exact(1);
+        self.registrations.push(Registration {
+            epoll: Arc::clone(epoll),
+            fd,
+            events: event.events,
+            data: event.u64,
+            masked_out,
+            once: None,
+        });
+    }
+
+    /// True if the program has registered it.
+    pub(crate) fn is_registered(&self) -> bool {
+        !self.registrations.is_empty()
+    }
+
+    /// The registrations that a child has inherited, with the descriptors of their epoll instances.
+    pub(crate) fn in_child(&self) -> Vec<(Vec<RawFd>, RawFd, epoll_event)> {
+        let one = |r: &Registration| {
+            let event = epoll_event {
+                events: r.events,
+                u64: r.data,
+            };
+            (r.epoll.fds_in_child(), r.fd, event)
+        };
+        self.registrations.iter().map(one).collect()
     }
 }
 
 impl Waker for Epoll {
     fn can_wake(&self) -> bool {
-        self.known || process::current().is_some_and(|p| p.polls.load(Ordering::Relaxed))
+        self.asked || (!self.unseen && process::current().is_some_and(Process::waits_for_room))
+    }
+
+    fn on_short(&mut self) {
+        self.short = true;
+    }
+
+    fn on_refused(&mut self) {
+        self.short = true;
+        self.on_trust = !self.asked;
     }
 
     fn on_blocked(&mut self) {
@@ -107,19 +370,30 @@ impl Waker for Epoll {
         }
     }
 
-    fn on_writable(&mut self) {
-        // The program itself arms a one-shot registration again. This only completes what it armed
-        // while the gate was shut.
+    fn on_writable(&mut self, fds: &[RawFd]) {
         for r in &mut self.registrations {
-            if r.is(OUT) && (r.masked_out || !r.is(ONCE)) {
-                r.apply(false);
+            if r.is(OUT) {
+                r.complete();
             }
+        }
+        if std::mem::take(&mut self.on_trust) {
+            // Whoever waits out of sight is woken by the socket itself, this once.
+            self.unseen = true;
+            fds.first().copied().map(alcc_socket::wake_writers);
         }
     }
 
-    fn merge(&mut self, other: Self) {
-        self.registrations.extend(other.registrations);
-        self.known |= other.known;
+    fn merge(&mut self, mut other: Self) {
+        self.registrations.append(&mut other.registrations);
+        self.asked |= other.asked;
+    }
+
+    fn on_leave(&mut self, fd: RawFd) {
+        for r in &mut self.registrations {
+            if r.fd == fd && r.masked_out {
+                r.complete();
+            }
+        }
     }
 
     fn on_close(&mut self, fd: RawFd) {

@@ -10,7 +10,7 @@ pub(crate) mod stdio;
 mod wait;
 mod write;
 
-use crate::epoll::Epoll;
+use crate::epoll::{Epoll, EpollFile};
 use crate::process::{self, Process};
 use crate::table::Known;
 use alcc_socket::{
@@ -40,7 +40,7 @@ enum Lookup {
 
 fn lookup(process: &Process, fd: c_int) -> Option<Lookup> {
     let known = process.table.get(fd, |known| match known {
-        Known::Nothing => Lookup::Nothing,
+        Known::Nothing | Known::Epoll(_) => Lookup::Nothing,
         Known::Other | Known::Taken { .. } => Lookup::Other,
         Known::Socket { .. } => Lookup::Socket,
         Known::Controlled(conn) => Lookup::Controlled(Arc::clone(conn)),
@@ -98,7 +98,8 @@ fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
             Known::Taken { epoll } => (Inherited::default(), epoll),
             _ => {
                 let inherited = process.parent.and_then(|parent| inherited(parent, fd));
-                (inherited.unwrap_or_default(), Epoll::default())
+                let (before, registrations) = inherited.unwrap_or_default();
+                (before, registered_before(process, registrations))
             }
         };
         let attached = match process.runtime() {
@@ -134,17 +135,59 @@ fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
     })
 }
 
-/// What the parent knew of an inherited connection.
-fn inherited(parent: &Process, fd: c_int) -> Option<Inherited> {
+/// Descriptors of an epoll instance, the one registered there, and for what.
+type Inheritable = (Vec<c_int>, c_int, epoll_event);
+
+/// What the parent knew of an inherited connection, and how it had registered it.
+fn inherited(parent: &Process, fd: c_int) -> Option<(Inherited, Vec<Inheritable>)> {
     let known = parent.table.get_in_child(fd, |known| match known {
-        Known::Socket { outbound, .. } => outbound.map(|by_us| Inherited {
-            outbound: Some(by_us),
-            pacing: None,
-        }),
-        Known::Controlled(conn) if conn.is_same_socket(fd) => Some(conn.inherited()),
+        Known::Socket { outbound, epoll } if outbound.is_some() || epoll.is_registered() => {
+            let outbound = *outbound;
+            let before = Inherited {
+                outbound,
+                pacing: None,
+            };
+            Some((before, epoll.in_child()))
+        }
+        Known::Controlled(conn) if conn.is_same_socket(fd) => Some(conn.inherited(Epoll::in_child)),
         _ => None,
     })?;
     known.or_else(|| parent.parent.and_then(|older| inherited(older, fd)))
+}
+
+/// A child has its parent's registrations.
+fn registered_before(process: &Process, registrations: Vec<Inheritable>) -> Epoll {
+    let mut epoll = Epoll::default();
+    for (fds, fd, event) in registrations {
+        let Some((&first, more)) = fds.split_first() else {
+            continue;
+        };
+        let file = epoll_file(process, first);
+        for &fd in more {
+            file.add(fd);
+        }
+        epoll.record(&file, libc::EPOLL_CTL_ADD, fd, Some(event), false);
+    }
+    epoll
+}
+
+/// The epoll instance behind a descriptor, as far as it is known, or else a new one.
+fn epoll_file(process: &Process, epfd: c_int) -> Arc<EpollFile> {
+    let known = process.table.get(epfd, |known| match known {
+        Known::Epoll(file) => Some(Arc::clone(file)),
+        _ => None,
+    });
+    known.flatten().unwrap_or_else(|| EpollFile::new(epfd))
+}
+
+/// The kernel has taken `epfd` for this epoll instance.
+fn epoll_found(process: &Process, epfd: c_int, file: &Arc<EpollFile>) {
+    let known = process
+        .table
+        .get(epfd, |known| matches!(known, Known::Epoll(_)));
+    if known != Some(true) {
+        preserving_errno(|| replace_known(process, epfd, Known::Epoll(Arc::clone(file))));
+    }
 }
 
 /// A descriptor that has just come to be: whatever its number stood for is gone. `outbound` is
@@ -171,28 +214,35 @@ fn replace_known(process: &Process, fd: c_int, now: Known) {
         Known::Nothing => process.table.clear(fd),
         now => process.table.set(fd, now).unwrap_or_default(),
     };
-    if let (Known::Controlled(conn), Some(runtime)) = (before, process.running()) {
-        runtime.guarded(|| conn.close(runtime, fd));
+    match (before, process.running()) {
+        (Known::Controlled(conn), Some(runtime)) => {
+            runtime.guarded(|| conn.close(runtime, fd));
+        }
+        (Known::Epoll(file), _) => file.remove(fd),
+        _ => {}
     }
 }
 
 /// A registration of a descriptor that is not controlled, or not yet. A socket may be registered
 /// before it is connected, and an edge-triggered program registers it only once.
-fn epoll_registered(epfd: c_int, op: c_int, fd: c_int, event: Option<epoll_event>) {
-    let Some(process) = process::current() else {
-        return;
-    };
+fn epoll_registered(
+    process: &Process,
+    file: &Arc<EpollFile>,
+    op: c_int,
+    fd: c_int,
+    event: Option<epoll_event>,
+) {
     let keeps = |known: &Known| match known {
         Known::Socket { .. } | Known::Taken { .. } => Some(None),
         Known::Controlled(conn) => Some(Some(Arc::clone(conn))),
-        Known::Nothing | Known::Other => None,
+        Known::Nothing | Known::Other | Known::Epoll(_) => None,
     };
     match process.table.get(fd, keeps).flatten() {
         None => {}
         Some(None) => {
             process.table.update(fd, |known| {
                 if let Known::Socket { epoll, .. } | Known::Taken { epoll } = known {
-                    epoll.record(epfd, op, fd, event, false);
+                    epoll.record(file, op, fd, event, false);
                 }
             });
         }
@@ -203,7 +253,7 @@ fn epoll_registered(epfd: c_int, op: c_int, fd: c_int, event: Option<epoll_event
             };
             runtime.guarded(|| {
                 conn.with_waker(|waker, shut| {
-                    waker.record(epfd, op, fd, event, false);
+                    waker.record(file, op, fd, event, false);
                     if shut {
                         waker.on_blocked();
                     }

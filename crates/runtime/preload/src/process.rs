@@ -20,8 +20,11 @@ pub(crate) struct Process {
     runtime: OnceLock<Arc<Runtime<Epoll>>>,
     /// Whose child this is, for what it knew of the descriptors.
     pub(crate) parent: Option<&'static Self>,
-    /// It has waited in poll or select: after EAGAIN it will again.
-    pub(crate) polls: AtomicBool,
+    /// The program has waited for a connection, after a call on it would have blocked, in a way
+    /// that the library sees: it will do so with others.
+    waits_for_room: AtomicBool,
+    /// There are one-shot registrations that the library may have to arm.
+    one_shots: AtomicBool,
     /// It has taken system calls from itself (seccomp), perhaps ones that we need: left alone from
     /// then on.
     seccomp_enabled: AtomicBool,
@@ -124,6 +127,20 @@ pub(crate) fn sets_apart() {
     VFORKED.set(APART);
 }
 
+/// The program has shown that it waits for room: see [`Process::waits_for_room`].
+pub(crate) fn learn_to_wait() {
+    if let Some(process) = current() {
+        process.waits_for_room.store(true, Ordering::Relaxed);
+    }
+}
+
+/// See [`Process::has_one_shots`].
+pub(crate) fn watch_one_shots() {
+    if let Some(process) = current() {
+        process.one_shots.store(true, Ordering::Relaxed);
+    }
+}
+
 /// This process, if its connections are to be controlled at all.
 pub(crate) fn current() -> Option<&'static Process> {
     // SAFETY: null, or the page, which is never unmapped.
@@ -202,7 +219,8 @@ fn reinitialise() {
         table: Table::new(),
         runtime: OnceLock::new(),
         parent,
-        polls: AtomicBool::new(false),
+        waits_for_room: AtomicBool::new(parent.is_some_and(Process::waits_for_room)),
+        one_shots: AtomicBool::new(false),
         seccomp_enabled: AtomicBool::new(false),
         threads: parent.is_none() || FORKED.load(Ordering::Relaxed) == std::process::id(),
         first_ended: AtomicBool::new(false),
@@ -229,6 +247,16 @@ impl Process {
     /// The runtime, if there is one already.
     pub(crate) fn running(&self) -> Option<&Arc<Runtime<Epoll>>> {
         self.runtime.get()
+    }
+
+    /// The program has shown that it waits for room in a way that the library sees.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.waits_for_room.load(Ordering::Relaxed)
+    }
+
+    /// Events of one-shot registrations have to be looked at.
+    pub(crate) fn has_one_shots(&self) -> bool {
+        self.one_shots.load(Ordering::Relaxed)
     }
 
     /// The program gives up system calls.

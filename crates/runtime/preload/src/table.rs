@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Descriptor to connection.
-use crate::epoll::Epoll;
+use crate::epoll::{Epoll, EpollFile};
 use alcc_socket::Conn;
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ pub(crate) enum Known {
         /// Registrations made meanwhile.
         epoll: Epoll,
     },
+    /// An epoll instance.
+    Epoll(Arc<EpollFile>),
     /// A controlled connection.
     Controlled(Arc<Conn<Epoll>>),
 }

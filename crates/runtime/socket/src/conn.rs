@@ -21,10 +21,16 @@ pub trait Waker: Send + 'static {
     fn can_wake(&self) -> bool;
     /// The gate has closed: hide that the socket is writable.
     fn on_blocked(&mut self);
-    /// The gate has opened: wake the program.
-    fn on_writable(&mut self);
+    /// A write has found less room than it asked for, in the kernel or because the gate refuses.
+    fn on_short(&mut self) {}
+    /// A non-blocking write has been refused or cut by the gate.
+    fn on_refused(&mut self) {}
+    /// The gate has opened: wake the program. `fds`: what is known of its descriptors.
+    fn on_writable(&mut self, fds: &[RawFd]);
     /// Another descriptor of the same connection has become known.
     fn merge(&mut self, other: Self);
+    /// The program is about to close this descriptor, and the connection stays open.
+    fn on_leave(&mut self, _fd: RawFd) {}
     /// The program closes this descriptor.
     fn on_close(&mut self, fd: RawFd);
 }
@@ -93,6 +99,9 @@ struct Inner<W> {
     control: Controlled,
     waker: W,
     writers: Writers,
+    /// A non-blocking write was cut short. In plain TCP hardly anything more is taken until the
+    /// program is woken: no room until then, or until the next reading.
+    cut: bool,
     /// Until then a waiting thread of the program does the readings.
     read_by_waiter: Time,
 }
@@ -108,6 +117,7 @@ impl<W: Waker> Conn<W> {
             control,
             waker,
             writers: Writers::default(),
+            cut: false,
             read_by_waiter: Time::ZERO,
         };
         Self {
@@ -190,6 +200,7 @@ impl<W: Waker> Conn<W> {
             holds: false,
             calls: false,
             over: false,
+            short: false,
             bypass_above: None,
         };
         let mut done = 0;
@@ -237,6 +248,7 @@ impl<W: Waker> Conn<W> {
             let errno = kernel::errno();
             let written = usize::try_from(n).unwrap_or(0);
             runtime.passed(self.cookie, written as i64 - room as i64);
+            writer.short = written < room && (written > 0 || errno == libc::EAGAIN);
             runtime.guarded(|| self.wrote(runtime, written, &mut writer));
             if n < 0 && done > 0 && kernel::is_socket_error(errno) {
                 // It came between the look and the call.
@@ -282,7 +294,12 @@ impl<W: Waker> Conn<W> {
         let within = inner.writers.is_within_another(now);
         let mut waits = false;
         // Whether the program can be refused matters only if it would be, and costs a call.
-        let allowed = inner.control.flow.allows(counted, queued, unsent);
+        let cut = inner.cut && was_blocked;
+        let allowed = if cut {
+            Bytes::ZERO
+        } else {
+            inner.control.flow.allows(counted, queued, unsent)
+        };
         if within || allowed < counted {
             match (write.wait)() {
                 Wait::No if inner.waker.can_wake() => {}
@@ -295,7 +312,11 @@ impl<W: Waker> Conn<W> {
                 Wait::Yes(_) => waits = true,
             }
         }
-        let room = inner.control.flow.room(now, counted, queued, unsent).get();
+        let room = if cut && !waits {
+            0
+        } else {
+            inner.control.flow.room(now, counted, queued, unsent).get()
+        };
         if inner.control.flow.is_blocked() {
             if !was_blocked {
                 inner.waker.on_blocked();
@@ -313,8 +334,13 @@ impl<W: Waker> Conn<W> {
             // which.
             return wanted;
         }
-        if waits && room < wanted {
-            inner.writers.hold(now);
+        if room < wanted {
+            if waits {
+                inner.writers.hold(now);
+            } else {
+                inner.cut |= room > 0;
+                inner.waker.on_refused();
+            }
         }
         room
     }
@@ -329,6 +355,9 @@ impl<W: Waker> Conn<W> {
         let mut inner = self.lock();
         inner.writers.leave(writer.call());
         writer.calls = false;
+        if std::mem::take(&mut writer.short) {
+            inner.waker.on_short();
+        }
         if n > 0 && inner.control.mode != Mode::Off {
             let n = n as u64;
             inner.control.flow.wrote(now, Bytes::new(n));
@@ -386,6 +415,7 @@ impl<W: Waker> Conn<W> {
                 inner.read(runtime, now, self, &mut None);
             }
             if !inner.is_full(self.cookie) && !inner.writers.is_within_another(now) {
+                inner.cut = false;
                 return None;
             }
             let next = inner
@@ -423,25 +453,32 @@ impl<W: Waker> Conn<W> {
 
     /// For a child, which has a copy of this memory, but not of the threads that may have been
     /// changing it.
-    pub fn inherited(&self) -> Inherited {
+    pub fn inherited<T: Default>(&self, waits: impl FnOnce(&W) -> T) -> (Inherited, T) {
         let inner = match self.inner.try_lock() {
             Ok(inner) => inner,
             Err(TryLockError::Poisoned(inner)) => inner.into_inner(),
-            Err(TryLockError::WouldBlock) => return Inherited::default(),
+            Err(TryLockError::WouldBlock) => return Default::default(),
         };
-        Inherited {
+        let before = Inherited {
             outbound: Some(inner.control.peer.outbound),
             pacing: Some(inner.control.saved_options.own()),
-        }
+        };
+        (before, waits(&inner.waker))
     }
 
     /// The program is about to close a descriptor: after this we never touch it again.
     pub fn close(&self, runtime: &Arc<Runtime<W>>, fd: RawFd) {
         let inner = &mut *self.lock();
-        if inner.fds == [fd] && self.is_same_socket(fd) {
-            inner.control.leave(fd, kernel::now());
-            if runtime.is_shared() {
-                inner.control.restore(fd);
+        let last = inner.fds == [fd];
+        if (last || inner.control.flow.is_blocked()) && self.is_same_socket(fd) {
+            if !last || runtime.is_shared() {
+                inner.waker.on_leave(fd);
+            }
+            if last {
+                inner.control.leave(fd, kernel::now());
+                if runtime.is_shared() {
+                    inner.control.restore(fd);
+                }
             }
         }
         inner.fds.retain(|known| *known != fd);
@@ -468,6 +505,8 @@ struct WriteGuard<'a, W: Waker> {
     calls: bool,
     /// The kernel takes no more.
     over: bool,
+    /// The kernel had less room.
+    short: bool,
     /// The program cannot be refused: bytes beyond this number bypass the gate.
     bypass_above: Option<u64>,
 }
@@ -554,7 +593,7 @@ impl<W: Waker> Inner<W> {
         let was_blocked = self.control.flow.is_blocked();
         f(&mut self.control);
         if was_blocked && !self.control.flow.is_blocked() {
-            self.waker.on_writable();
+            self.waker.on_writable(&self.fds);
         }
     }
 
@@ -587,6 +626,7 @@ impl<W: Waker> Inner<W> {
     }
 
     fn read(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>, log: &mut Option<Log>) {
+        self.cut = false;
         let first = self.fds.first().copied();
         let told = first.and_then(|fd| self.control.look(fd));
         // What the kernel tells may say whose the descriptor is: then nobody has to be asked.

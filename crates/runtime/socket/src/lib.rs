@@ -30,8 +30,8 @@ mod unsent_limit;
 use alcc_sys as kernel;
 
 pub use alcc_sys::{
-    Flags, ReentrancyGuard, Socket, Table, TcpCounters, classify, errno, flags, now,
-    on_alternate_stack, send_timeout, set_errno, tcp_counters, variable,
+    Flags, ReentrancyGuard, Socket, Table, TcpCounters, classify, errno, flags, lock, now,
+    on_alternate_stack, send_timeout, set_errno, tcp_counters, variable, wake_writers,
 };
 pub use conn::{Conn, Inherited, Wait, Waker, Write};
 pub use plane::can_share;

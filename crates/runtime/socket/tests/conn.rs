@@ -21,7 +21,7 @@ impl Waker for NoWaker {
         true
     }
     fn on_blocked(&mut self) {}
-    fn on_writable(&mut self) {}
+    fn on_writable(&mut self, _fds: &[RawFd]) {}
     fn merge(&mut self, _other: Self) {}
     fn on_close(&mut self, _fd: RawFd) {}
 }
@@ -87,6 +87,16 @@ fn pair() -> (TcpStream, TcpStream) {
 }
 
 fn write(run: &Run, conn: &Arc<Conn<NoWaker>>, socket: &TcpStream, bytes: &[u8]) -> isize {
+    write_and(Wait::Yes(None), run, conn, socket, bytes)
+}
+
+fn write_and(
+    wait: Wait,
+    run: &Run,
+    conn: &Arc<Conn<NoWaker>>,
+    socket: &TcpStream,
+    bytes: &[u8],
+) -> isize {
     let fd = socket.as_raw_fd();
     conn.write(
         &run.runtime,
@@ -94,13 +104,22 @@ fn write(run: &Run, conn: &Arc<Conn<NoWaker>>, socket: &TcpStream, bytes: &[u8])
             fd,
             wanted: bytes.len(),
             whole: false,
-            wait: &|| Wait::Yes(None),
+            wait: &|| wait,
             // SAFETY: within `bytes`.
             real: &mut |skip, limit| unsafe {
                 libc::send(fd, bytes[skip..].as_ptr().cast(), limit, libc::MSG_NOSIGNAL)
             },
         },
     )
+}
+
+/// Bytes that the kernel has and the peer has not acknowledged.
+fn queued(socket: &TcpStream) -> libc::c_int {
+    let mut bytes = 0;
+    // SAFETY: the call writes an int.
+    let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    assert_eq!(rc, 0);
+    bytes
 }
 
 fn swallow(mut client: TcpStream) {
@@ -189,6 +208,38 @@ fn a_thread_that_is_cut_off_in_a_write_does_not_write_for_ever() {
 }
 
 #[test]
+fn nothing_is_taken_between_a_short_write_and_the_wake_up() {
+    let env = [("ALCC_CC", "fixed:window=2")];
+    let run = Run::new("short", &env, Registry::builtin());
+    // Readings come when they are asked for.
+    run.runtime.go_inline();
+    let (socket, client) = pair();
+    swallow(client);
+    let conn = run.control(&socket);
+    let block = vec![7; 1_000_000];
+    let write = || write_and(Wait::No, &run, &conn, &socket, &block);
+    // By a wait for room, and by a reading.
+    let wakes: [&dyn Fn() -> bool; 2] = [&|| conn.blocked_until(&run.runtime).is_none(), &|| {
+        run.runtime.run_inline();
+        write() > 0
+    }];
+    for wake in wakes {
+        wait_for("a short write", || {
+            assert!(write() < 1_000_000);
+            conn.blocked_until(&run.runtime).is_none()
+        });
+        assert!((1..1_000_000).contains(&write()));
+        // Over loopback all of it has arrived by now, so there would be room.
+        wait_for("the acknowledgements", || queued(&socket) == 0);
+        for _ in 0..3 {
+            let rc = write();
+            assert_eq!((rc, alcc_socket::errno()), (-1, libc::EAGAIN));
+        }
+        wait_for("the wake-up", wake);
+    }
+}
+
+#[test]
 fn two_descriptors_that_are_written_to_first_at_once_are_one_connection() {
     let run = Run::new("one", &[("ALCC_CC", "sprout")], Registry::builtin());
     let rounds = 200;
@@ -252,7 +303,7 @@ fn the_smaller_pacing_rate_counts_and_the_programs_own_comes_back() {
     run.command("* cc=fixed:window=10");
     write(&run, &conn, &socket, &block);
     wait_for("the readings end", || pacing(&socket) == 30_000_000);
-    assert_eq!(conn.inherited().pacing, Some(30_000_000));
+    assert_eq!(conn.inherited(|_| ()).0.pacing, Some(30_000_000));
 }
 
 #[test]
@@ -273,7 +324,7 @@ fn a_child_takes_its_parents_rate_for_what_it_is() {
         let Attached::Controlled(ours) =
             child
                 .runtime
-                .attach(socket.as_raw_fd(), theirs.inherited(), NoWaker)
+                .attach(socket.as_raw_fd(), theirs.inherited(|_| ()).0, NoWaker)
         else {
             panic!("not controlled")
         };

@@ -2,7 +2,7 @@
 //! Calls that duplicate and close descriptors.
 use super::processes::unsharing;
 use super::stdio::standard;
-use super::{Lookup, fd_created, lookup, preserving_errno, replace_known};
+use super::{Lookup, controlled, fd_created, lookup, preserving_errno, replace_known};
 use crate::epoll::Epoll;
 use crate::process::{self, Process};
 use crate::real::real;
@@ -24,7 +24,7 @@ fn fd_duplicated(old: c_int, new: c_int) -> c_int {
     }
     if let Some(process) = process::current() {
         preserving_errno(|| {
-            let copy = copy_of(process, old);
+            let copy = copy_of(process, old, new);
             if let (Known::Controlled(conn), Some(runtime)) = (&copy, process.running()) {
                 runtime.guarded(|| conn.add_fd(new, Epoll::default()).ok());
             }
@@ -35,7 +35,21 @@ fn fd_duplicated(old: c_int, new: c_int) -> c_int {
     new
 }
 
-fn copy_of(process: &Process, fd: c_int) -> Known {
+fn copy_of(process: &Process, fd: c_int, new: c_int) -> Known {
+    let look = |known: &Known| match known {
+        Known::Epoll(file) => (Some(Arc::clone(file)), false),
+        Known::Socket { epoll, .. } => (None, epoll.is_registered()),
+        _ => (None, false),
+    };
+    let (file, registered) = process.table.get(fd, look).unwrap_or_default();
+    if let Some(file) = file {
+        file.add(new);
+        return Known::Epoll(file);
+    }
+    if registered && let Some((conn, _)) = controlled(fd) {
+        // What is registered by one name concerns the other.
+        return Known::Controlled(conn);
+    }
     match lookup(process, fd) {
         Some(Lookup::Controlled(conn)) if conn.is_same_socket(fd) => {
             Known::Controlled(Arc::clone(&conn))

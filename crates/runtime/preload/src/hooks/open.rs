@@ -6,6 +6,7 @@ use crate::epoll::Epoll;
 use crate::process;
 use crate::real::real;
 use crate::table::Known;
+use alcc_socket::errno;
 use libc::{c_int, c_uint, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
 
 /// accept(2)
@@ -69,12 +70,25 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
                     }
                 }
                 Known::Socket { outbound, .. } => *outbound = Some(true),
-                Known::Other | Known::Taken { .. } | Known::Controlled(_) => {}
+                Known::Other | Known::Taken { .. } | Known::Epoll(_) | Known::Controlled(_) => {}
             })
         });
     }
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { (real().connect)(fd, addr, len) }
+    let rc = unsafe { (real().connect)(fd, addr, len) };
+    if rc < 0
+        && errno() == libc::EINPROGRESS
+        && let Some(process) = process::current()
+    {
+        preserving_errno(|| {
+            process.table.update(fd, |known| {
+                if let Known::Socket { epoll, .. } = known {
+                    epoll.on_connecting();
+                }
+            })
+        });
+    }
+    rc
 }
 
 /// recvmsg(2): descriptors may come with a message.
@@ -86,7 +100,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_in
     // SAFETY: the caller's arguments, unchanged.
     let n = unsafe { (real().recvmsg)(fd, msg, flags) };
     if n < 0 {
-        return n;
+        return read::received(fd, n, true);
     }
     // SAFETY: the kernel has just filled it in.
     let asked = unsafe {

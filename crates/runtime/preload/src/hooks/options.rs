@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
         libc::SO_MAX_PACING_RATE => {
             let own = preserving_errno(|| match controlled_already(fd) {
                 Some((conn, runtime)) => runtime.guarded(|| conn.own_pacing()),
-                None => inherited(process::current()?.parent?, fd)?.pacing,
+                None => inherited(process::current()?.parent?, fd)?.0.pacing,
             });
             // As the kernel has it: a long if there is room for one.
             match own {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls that receive. They pass unchanged. But if a part of a write was reset, that must not look
 //! like the end of the stream.
+use super::preserving_errno;
 use crate::process;
 use crate::real::real;
 use crate::table::Known;
-use alcc_socket::set_errno;
+use alcc_socket::{errno, set_errno};
 use libc::{c_int, c_void, iovec, size_t, sockaddr, socklen_t, ssize_t};
 use std::sync::Arc;
 
@@ -20,18 +21,50 @@ pub(super) fn pending_error(fd: c_int) -> Option<c_int> {
 /// The result of a call that received `n` bytes of the `asked`. At the end of the stream it is the
 /// error before the end.
 pub(super) fn received(fd: c_int, n: ssize_t, asked: bool) -> ssize_t {
+    if n < 0 && errno() == libc::EAGAIN {
+        would_block(fd);
+    }
     if n != 0 || !asked {
         return n;
     }
     // A connection that the peer had ended before breaks with EPIPE, and is at its end for a
     // reader.
-    match super::preserving_errno(|| pending_error(fd)).filter(|why| *why != libc::EPIPE) {
+    match preserving_errno(|| pending_error(fd)).filter(|why| *why != libc::EPIPE) {
         Some(why) => {
             set_errno(why);
             -1
         }
         None => n,
     }
+}
+
+/// There was nothing to read. What the program does then tells how it waits.
+fn would_block(fd: c_int) {
+    let Some(process) = process::current().filter(|process| !process.waits_for_room()) else {
+        return;
+    };
+    preserving_errno(|| {
+        let conn = process.table.get(fd, |known| match known {
+            Known::Socket { .. } => Some(None),
+            Known::Controlled(conn) => Some(Some(Arc::clone(conn))),
+            _ => None,
+        });
+        match conn.flatten() {
+            Some(None) => {
+                process.table.update(fd, |known| {
+                    if let Known::Socket { epoll, .. } = known {
+                        epoll.on_dry();
+                    }
+                });
+            }
+            Some(Some(conn)) => {
+                if let Some(runtime) = process.running() {
+                    runtime.guarded(|| conn.with_waker(|waker, _| waker.on_dry()));
+                }
+            }
+            None => {}
+        }
+    });
 }
 
 /// read(2)

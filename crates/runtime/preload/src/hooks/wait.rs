@@ -2,15 +2,18 @@
 //! Calls that wait for readiness. A socket whose gate is shut is not writable, whatever the kernel
 //! says. In poll and select the waiting thread itself watches for the gate to open. So this needs
 //! no descriptor and no other thread. What epoll is told stands in `epoll.rs`.
-use super::{Controlled, controlled, controlled_already, preserving_errno};
-use crate::epoll::Epoll;
+use super::{
+    Controlled, controlled, controlled_already, epoll_file, epoll_found, preserving_errno,
+    replace_known,
+};
+use crate::epoll::EpollFile;
 use crate::process;
 use crate::real::real;
+use crate::table::Known;
 use alcc_socket::now;
 use alcc_units::{Span, Time};
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use std::ptr::{from_mut, null, null_mut};
-use std::sync::atomic::Ordering;
 
 const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
 
@@ -55,15 +58,20 @@ fn timespec_of(span: Span) -> timespec {
     }
 }
 
+/// False for a time that the kernel refuses.
+fn is_valid(time: Option<&timespec>) -> bool {
+    time.is_none_or(|t| t.tv_sec >= 0 && (0..1_000_000_000).contains(&t.tv_nsec))
+}
+
 fn optional<T>(value: Option<&T>) -> *const T {
     value.map_or(null(), std::ptr::from_ref)
 }
 
-/// The process waits in poll or select: EAGAIN is not the end for it.
-fn polls() {
-    if let Some(process) = process::current() {
-        process.polls.store(true, Ordering::Relaxed);
-    }
+/// The connection behind a descriptor for which the program waits until it is writable.
+fn asked_for_room(fd: c_int) -> Option<Controlled> {
+    let (conn, runtime) = controlled(fd)?;
+    runtime.guarded(|| conn.with_waker(|waker, _| waker.asks_for_room()));
+    Some((conn, runtime))
 }
 
 /// What is due in a process whose runtime has no thread that runs; when to come back.
@@ -165,8 +173,12 @@ pub unsafe extern "C-unwind" fn ppoll(
         // SAFETY: as the caller's.
         unsafe { (real().ppoll)(fds, count, time, effective_mask(mask, held)) }
     };
-    // SAFETY: the caller's array and timeout.
-    unsafe { gated_poll(fds, count, || Timeout::of_timespec(timeout.as_ref()), &real) }
+    // SAFETY: null or the caller's timeout.
+    let given = unsafe { timeout.as_ref() };
+    // SAFETY: the caller's array.
+    is_valid(given)
+        .then(|| unsafe { gated_poll(fds, count, || Timeout::of_timespec(given), &real) })
+        .flatten()
         .unwrap_or_else(|| {
             // SAFETY: the caller's arguments, unchanged.
             unsafe { (crate::real::real().ppoll)(fds, count, timeout, mask) }
@@ -183,10 +195,11 @@ unsafe fn gated_poll(
     patience: impl FnOnce() -> Timeout,
     real: &dyn Fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int,
 ) -> Option<c_int> {
-    if count > 0 {
-        polls();
-    }
     let len = usize::try_from(count).ok().filter(|_| !fds.is_null())?;
+    if len > FEW && len > open_files_limit() {
+        // The kernel refuses it, and does not look at the array.
+        return None;
+    }
     let at = |i: usize| fds.wrapping_add(i);
     let mut places = Vec::new();
     let mut watched = Vec::new();
@@ -194,7 +207,7 @@ unsafe fn gated_poll(
         // SAFETY: within the caller's array.
         let (fd, events) = unsafe { ((*at(i)).fd, (*at(i)).events) };
         if events & OUT != 0
-            && let Some(found) = controlled(fd)
+            && let Some(found) = asked_for_room(fd)
         {
             places.push((i, events));
             watched.push(found);
@@ -213,6 +226,20 @@ unsafe fn gated_poll(
     });
     (0..places.len()).for_each(|i| hide(i, false));
     Some(rc)
+}
+
+/// So many descriptors any process may have.
+const FEW: usize = 256;
+
+/// How many descriptors the process may have.
+fn open_files_limit() -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: plain system call on a local struct.
+    preserving_errno(|| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) });
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
 /// The library has no thread here: waits have to be cut up.
@@ -277,11 +304,12 @@ pub unsafe extern "C-unwind" fn select(
 ) -> c_int {
     // SAFETY: null or the caller's timeout.
     let given = unsafe { timeout.as_ref() };
+    // More than a million microseconds are seconds.
     let time = given.map(|t| timespec {
-        tv_sec: t.tv_sec,
-        tv_nsec: t.tv_usec * 1000,
+        tv_sec: t.tv_sec.saturating_add(t.tv_usec / 1_000_000),
+        tv_nsec: t.tv_usec % 1_000_000 * 1000,
     });
-    let valid = given.is_none_or(|t| t.tv_sec >= 0 && (0..1_000_000).contains(&t.tv_usec));
+    let valid = given.is_none_or(|t| t.tv_sec >= 0 && t.tv_usec >= 0);
     let patience = || Timeout::of_timespec(time.as_ref());
     let until = patience();
     // SAFETY: the caller's sets.
@@ -319,9 +347,8 @@ pub unsafe extern "C-unwind" fn pselect(
 ) -> c_int {
     // SAFETY: null or the caller's timeout.
     let given = unsafe { timeout.as_ref() };
-    let valid = given.is_none_or(|t| t.tv_sec >= 0 && (0..1_000_000_000).contains(&t.tv_nsec));
     // SAFETY: the caller's sets.
-    valid
+    is_valid(given)
         .then(|| unsafe {
             gated_select(
                 count,
@@ -340,18 +367,30 @@ pub unsafe extern "C-unwind" fn pselect(
 /// Programs with their own, larger sets exist: words, not the C library's type.
 const WORD: usize = usize::BITS as usize;
 
+/// The kernel looks no further in a set than this, whatever the program says: many pass the number
+/// of descriptors that they may have, and their set is shorter.
+fn table_size() -> Option<usize> {
+    let status = preserving_errno(|| std::fs::read_to_string("/proc/self/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("FDSize:"))?;
+    line.trim().parse().ok()
+}
+
 /// `None`: nothing here concerns us.
 ///
 /// # Safety
-/// The sets are null or hold `count` bits.
+/// The sets are null or hold `count` bits, as far as there are descriptors.
 unsafe fn gated_select(
     count: c_int,
     sets: [*mut fd_set; 3],
     patience: impl FnOnce() -> Timeout,
     mask: *const sigset_t,
 ) -> Option<c_int> {
-    polls();
-    let bits = usize::try_from(count).ok()?;
+    let mut bits = usize::try_from(count).ok()?;
+    if bits > libc::FD_SETSIZE {
+        bits = bits.min(table_size()?);
+    }
     let words = bits.div_ceil(WORD);
     let asked = sets.map(|set| {
         let at = set.cast::<usize>();
@@ -367,7 +406,7 @@ unsafe fn gated_select(
     };
     let (places, watched): (Vec<_>, Vec<_>) = (0..bits)
         .filter(wanted)
-        .filter_map(|bit| Some((bit, controlled(bit as c_int)?)))
+        .filter_map(|bit| Some((bit, asked_for_room(bit as c_int)?)))
         .unzip();
     if watched.is_empty() && !inline() {
         return None;
@@ -415,52 +454,122 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
 ) -> c_int {
     // SAFETY: null, or the caller's event.
     let asked = unsafe { event.as_ref() }.copied();
+    // SAFETY: the caller's arguments, unchanged.
+    let plain = || unsafe { (real().epoll_ctl)(epfd, op, fd, event) };
+    let Some(process) = process::current() else {
+        return plain();
+    };
     let writes = asked.is_some_and(|e| e.events & libc::EPOLLOUT as u32 != 0);
+    // Whether this connection is to be controlled does not matter.
+    let connects = writes
+        && !process.waits_for_room()
+        && process.table.get(
+            fd,
+            |known| matches!(known, Known::Socket { epoll, .. } if epoll.is_connecting()),
+        ) == Some(true);
     let found = if writes {
         controlled(fd)
     } else {
         controlled_already(fd)
     };
+    let file = epoll_file(process, epfd);
     let guarded = found.and_then(|(conn, runtime)| {
         runtime.guarded(|| {
             conn.with_waker(|waker, shut| {
-                let mut told = asked.map(|e| epoll_event {
-                    events: Epoll::masked(e.events, shut),
-                    u64: e.u64,
-                });
-                let told = told.as_mut().map_or(null_mut(), from_mut);
-                // SAFETY: the caller's arguments, with our copy of the event.
-                let rc = unsafe { (real().epoll_ctl)(epfd, op, fd, told) };
-                if rc == 0 {
-                    waker.record(epfd, op, fd, asked, shut);
-                }
-                rc
+                waker.register(&file, op, fd, asked, shut, |told| {
+                    let mut told = told;
+                    let told = told.as_mut().map_or(null_mut(), from_mut);
+                    // SAFETY: the caller's arguments, with our copy of the event.
+                    unsafe { (real().epoll_ctl)(epfd, op, fd, told) }
+                })
             })
         })
     });
-    guarded.unwrap_or_else(|| {
-        // SAFETY: the caller's arguments, unchanged.
-        let rc = unsafe { (real().epoll_ctl)(epfd, op, fd, event) };
+    let rc = guarded.unwrap_or_else(|| {
+        let rc = plain();
         if rc == 0 {
-            super::epoll_registered(epfd, op, fd, asked);
+            super::epoll_registered(process, &file, op, fd, asked);
         }
         rc
-    })
+    });
+    if rc == 0 {
+        epoll_found(process, epfd, &file);
+        if connects {
+            process::learn_to_wait();
+        }
+    }
+    rc
 }
 
-/// Waits in epoll, in as many turns as a process needs whose runtime has no thread, or one that may
-/// stop running: nobody else would put EPOLLOUT back.
-fn gated_epoll_wait(
-    patience: impl FnOnce() -> Timeout,
-    real: &mut dyn FnMut(*const timespec, *const sigset_t) -> c_int,
-) -> Option<c_int> {
-    let runtime = process::current()?.running()?;
-    let patience = runtime.is_watched().then(patience)?;
-    if patience.is_over() && !runtime.is_inline() {
-        runtime.watch();
-        return None;
+/// epoll_create(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
+    // SAFETY: the caller's argument, unchanged.
+    epoll_created(unsafe { (real().epoll_create)(size) })
+}
+
+/// epoll_create1(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
+    // SAFETY: the caller's argument, unchanged.
+    epoll_created(unsafe { (real().epoll_create1)(flags) })
+}
+
+/// An epoll instance has come to be, of which there may soon be other descriptors.
+fn epoll_created(epfd: c_int) -> c_int {
+    if epfd >= 0
+        && let Some(process) = process::current()
+    {
+        preserving_errno(|| replace_known(process, epfd, Known::Epoll(EpollFile::new(epfd))));
     }
-    Some(wait(patience, &[], &mut |_, _| {}, real))
+    epfd
+}
+
+/// Waits in epoll as `plain` does: in as many turns as a process needs whose runtime has no thread,
+/// or one that may stop running, because nobody else would put EPOLLOUT back; and until there is an
+/// event that was not reported before. `real` waits once.
+///
+/// # Safety
+/// `events` has room for what `plain` and `real` report.
+unsafe fn gated_epoll_wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    patience: Timeout,
+    plain: impl FnOnce() -> c_int,
+    real: &mut dyn FnMut(*const timespec, *const sigset_t) -> c_int,
+) -> c_int {
+    let Some(process) = process::current() else {
+        return plain();
+    };
+    let in_turns = process.running().is_some_and(|runtime| {
+        let once = patience.is_over() && !runtime.is_inline();
+        if runtime.is_watched() && once {
+            runtime.watch();
+        }
+        runtime.is_watched() && !once
+    });
+    let mut again = || wait(patience, &[], &mut |_, _| {}, real);
+    let mut n = if in_turns { again() } else { plain() };
+    loop {
+        // A registration that matters may have been made during the wait.
+        let some = usize::try_from(n).is_ok_and(|n| n > 0);
+        if !some || !process.has_one_shots() {
+            return n;
+        }
+        let file = epoll_file(process, epfd);
+        // SAFETY: the kernel has filled them in.
+        let kept = file.deliver(unsafe { std::slice::from_raw_parts_mut(events, n as usize) });
+        if kept > 0 || patience.is_over() {
+            return kept as c_int;
+        }
+        n = again();
+    }
 }
 
 /// epoll_wait(2)
@@ -474,14 +583,14 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     count: c_int,
     timeout: c_int,
 ) -> c_int {
+    let mut waits = |time, held| {
+        // SAFETY: the caller's array.
+        unsafe { (real().epoll_pwait)(epfd, events, count, millis(time), held) }
+    };
+    // SAFETY: the caller's arguments, unchanged.
+    let plain = || unsafe { (real().epoll_wait)(epfd, events, count, timeout) };
     // SAFETY: the caller's array.
-    gated_epoll_wait(|| Timeout::of_millis(timeout), &mut |time, held| unsafe {
-        (real().epoll_pwait)(epfd, events, count, millis(time), held)
-    })
-    .unwrap_or_else(|| {
-        // SAFETY: the caller's arguments, unchanged.
-        unsafe { (real().epoll_wait)(epfd, events, count, timeout) }
-    })
+    unsafe { gated_epoll_wait(epfd, events, Timeout::of_millis(timeout), plain, &mut waits) }
 }
 
 /// epoll_pwait(2)
@@ -496,20 +605,15 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     timeout: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: the caller's array and mask.
-    gated_epoll_wait(|| Timeout::of_millis(timeout), &mut |time, held| unsafe {
-        (real().epoll_pwait)(
-            epfd,
-            events,
-            count,
-            millis(time),
-            effective_mask(mask, held),
-        )
-    })
-    .unwrap_or_else(|| {
-        // SAFETY: the caller's arguments, unchanged.
-        unsafe { (real().epoll_pwait)(epfd, events, count, timeout, mask) }
-    })
+    let mut waits = |time, held| {
+        let mask = effective_mask(mask, held);
+        // SAFETY: the caller's array and mask.
+        unsafe { (real().epoll_pwait)(epfd, events, count, millis(time), mask) }
+    };
+    // SAFETY: the caller's arguments, unchanged.
+    let plain = || unsafe { (real().epoll_pwait)(epfd, events, count, timeout, mask) };
+    // SAFETY: the caller's array.
+    unsafe { gated_epoll_wait(epfd, events, Timeout::of_millis(timeout), plain, &mut waits) }
 }
 
 /// epoll_pwait2(2)
@@ -524,17 +628,20 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: the caller's array, timeout and mask.
-    gated_epoll_wait(
-        || Timeout::of_timespec(unsafe { timeout.as_ref() }),
-        &mut |time, held| unsafe {
-            (real().epoll_pwait2)(epfd, events, count, time, effective_mask(mask, held))
-        },
-    )
-    .unwrap_or_else(|| {
-        // SAFETY: the caller's arguments, unchanged.
-        unsafe { (real().epoll_pwait2)(epfd, events, count, timeout, mask) }
-    })
+    let mut waits = |time, held| {
+        let mask = effective_mask(mask, held);
+        // SAFETY: the caller's array and mask.
+        unsafe { (real().epoll_pwait2)(epfd, events, count, time, mask) }
+    };
+    // SAFETY: null or the caller's timeout.
+    let given = unsafe { timeout.as_ref() };
+    // SAFETY: the caller's arguments, unchanged.
+    let plain = || unsafe { (real().epoll_pwait2)(epfd, events, count, timeout, mask) };
+    if !is_valid(given) {
+        return plain();
+    }
+    // SAFETY: the caller's array.
+    unsafe { gated_epoll_wait(epfd, events, Timeout::of_timespec(given), plain, &mut waits) }
 }
 
 /// As epoll takes it; rounded up, so that a wait is never cut short.

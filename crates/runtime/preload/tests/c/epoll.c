@@ -306,6 +306,122 @@ static int timeouts(void) {
     return 0;
 }
 
+// An epoll instance has two names, and the one by which a socket was registered goes away.
+static int duplicate(uint32_t edge) {
+    int fd = accepted_unasked(), first = epoll_create1(0), other = dup(first);
+    control(first, EPOLL_CTL_ADD, fd, EPOLLOUT | edge, 77);
+    close(first);
+    return pump(fd, other, out);
+}
+static int duplicated(void) { return duplicate(0); }
+static int duplicated_edge(void) { return duplicate(EPOLLET); }
+
+// Registered by one name, written to by another.
+static int of_a_duplicate(void) {
+    int fd = accepted_unasked(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT, 77);
+    int other = dup(fd);
+    pump(other, epfd, out);
+    return close(fd);
+}
+
+// The child has its parent's registration.
+static int inherit(uint32_t edge) {
+    int fd = accepted_unasked(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT | edge, 77);
+    pid_t child = fork();
+    if (child == 0) _exit(pump(fd, epfd, out));
+    close(fd);
+    reap(child);
+    return 0;
+}
+static int inherited(void) { return inherit(0); }
+static int inherited_edge(void) { return inherit(EPOLLET); }
+
+// There is no room when the parent goes.
+static int left_to_a_child(void) {
+    int fd = accepted_unasked(), epfd = epoll_create1(0);
+    size_t at = 0;
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT, 77);
+    for (ssize_t n; (n = write(fd, data + at, 20000)) > 0;) at += n;
+    pid_t child = fork();
+    if (child == 0) {
+        nap(0.1);
+        while (at < BIG) {
+            out(fd, epfd);
+            ssize_t n = write(fd, data + at, BIG - at);
+            if (n > 0) at += n;
+        }
+        _exit(0);
+    }
+    close(fd);
+    reap(child);
+    return 0;
+}
+
+// A server of lines that drops a client whose write is short, and waits for what clients say alone.
+static int careless(void) {
+    int fd = accepted_unasked(), epfd = epoll_create1(0);
+    struct epoll_event got;
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLIN, 77);
+    for (size_t at = 0; at < 72000; at += 6000) {
+        expect(epoll_wait(epfd, &got, 1, 1), 0, "epoll_wait");
+        expect(write(fd, data + at, 6000), 6000, "write");
+    }
+    return close(fd);
+}
+
+// Threads share an epoll. What was reported of a one-shot registration is its owner's, until the owner arms it again.
+static int pool, pooled, owners, clashes, over;
+static size_t pool_at;
+static void *works(void *unused) {
+    struct epoll_event got;
+    while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE)) {
+        if (epoll_wait(pool, &got, 1, 50) != 1) continue;
+        if (__atomic_add_fetch(&owners, 1, __ATOMIC_ACQ_REL) > 1) __atomic_add_fetch(&clashes, 1, __ATOMIC_RELAXED);
+        char asked[100];
+        while (recv(pooled, asked, sizeof asked, MSG_DONTWAIT) > 0) {}
+        if (got.events & EPOLLIN) nap(0.002);
+        ssize_t n = write(pooled, data + pool_at, TOTAL - pool_at);
+        if (n > 0) pool_at += n;
+        int done = pool_at == TOTAL;
+        __atomic_sub_fetch(&owners, 1, __ATOMIC_ACQ_REL);
+        if (done) __atomic_store_n(&over, 1, __ATOMIC_RELEASE);
+        else control(pool, EPOLL_CTL_MOD, pooled, EPOLLIN | EPOLLOUT | EPOLLONESHOT, 5);
+    }
+    return unused;
+}
+static void *talks(void *at) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    static char got[TOTAL];
+    CHECK(connect(fd, at, sizeof(struct sockaddr_in)) == 0);
+    for (size_t n = 0; n < TOTAL;) {
+        if (send(fd, "x", 1, MSG_NOSIGNAL) != 1) break;
+        nap(0.001);
+        ssize_t part = recv(fd, got + n, sizeof got - n, MSG_DONTWAIT);
+        CHECK(part > 0 || (part < 0 && errno == EAGAIN));
+        if (part > 0) n += part;
+    }
+    CHECK(memcmp(got, data, TOTAL) == 0);
+    close(fd);
+    return NULL;
+}
+static int one_owner(void) {
+    struct sockaddr_in at;
+    socklen_t len = sizeof at;
+    pthread_t client, workers[4];
+    int first = accepted_unasked();
+    CHECK(getsockname(listener(), (struct sockaddr *)&at, &len) == 0);
+    CHECK(pthread_create(&client, NULL, talks, &at) == 0);
+    pooled = accepted_unasked(), pool = epoll_create1(0);
+    control(pool, EPOLL_CTL_ADD, pooled, EPOLLIN | EPOLLOUT | EPOLLONESHOT, 5);
+    for (int i = 0; i < 4; i++) CHECK(pthread_create(&workers[i], NULL, works, NULL) == 0);
+    for (int i = 0; i < 4; i++) CHECK(pthread_join(workers[i], NULL) == 0);
+    CHECK(pthread_join(client, NULL) == 0);
+    say("%d times two threads owned it", clashes);
+    return close(first) | close(pooled);
+}
+
 const struct peer_case epoll_cases[] = {
     {"epoll", "", level},
     {"epoll-edge", "", edge},
@@ -328,5 +444,13 @@ const struct peer_case epoll_cases[] = {
     {"epoll-reset-meanwhile", "client=hold-and-reset sndbuf=100000", reset_meanwhile},
     {"epoll-talk-meanwhile", "client=hold-and-talk sndbuf=100000", talk_meanwhile},
     {"epoll-timeouts", "client=hold sndbuf=100000", timeouts},
+    {"epoll-duplicated", "", duplicated},
+    {"epoll-duplicated-edge", "", duplicated_edge},
+    {"epoll-of-a-duplicate", "", of_a_duplicate},
+    {"epoll-inherited", "", inherited},
+    {"epoll-inherited-edge", "", inherited_edge},
+    {"epoll-left-to-a-child", "client=late", left_to_a_child},
+    {"epoll-careless", "gate=maybe", careless},
+    {"epoll-one-owner", "", one_owner},
     {0},
 };

@@ -139,7 +139,13 @@ int accepted(void) {
 }
 
 int accepted_nonblocking(void) {
+    int fd = accepted_unasked();
     // A program that does not wait in the write waits elsewhere, from the start.
+    CHECK(poll(&(struct pollfd){fd, POLLOUT, 0}, 1, 20000) == 1);
+    return fd;
+}
+
+int accepted_unasked(void) {
     CHECK(poll(&(struct pollfd){listener(), POLLIN, 0}, 1, 20000) == 1);
     int fd = accept4(listener(), NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     CHECK(fd >= 0);

@@ -60,6 +60,8 @@ extern char data[BIG];
 int listener(void);
 int accepted(void);
 int accepted_nonblocking(void);
+// The same, but nobody has waited for room on it.
+int accepted_unasked(void);
 // Connects to the harness's own listener.
 int sink_address(struct sockaddr_storage *to, socklen_t *len);
 int connected(void);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Non-blocking writes, and every way but epoll to wait until one may write again.
 #include "peer.h"
+#include <linux/aio_abi.h>
 
 // The compiler must not know how many, or a hardened build would not check.
 static volatile nfds_t one = 1;
@@ -299,6 +300,153 @@ static int alarms_end_waits(void) {
     return 0;
 }
 
+// A server of lines that drops a client whose write is short, as gpsd does. It waits for what clients say alone.
+static int careless(void) {
+    int fd = accepted_unasked();
+    for (size_t at = 0; at < 72000; at += 6000) {
+        fd_set in;
+        FD_ZERO(&in);
+        FD_SET(fd, &in);
+        expect(pselect(fd + 1, &in, NULL, NULL, &(struct timespec){0, 1000000}, NULL), 0, "pselect");
+        expect(write(fd, data + at, 6000), 6000, "write");
+    }
+    return close(fd);
+}
+
+// Waits that no call of the C library makes: epoll's, and an asynchronous poll.
+static int unseen_epoll(int fd, uint32_t edge) {
+    int epfd = syscall(SYS_epoll_create1, 0);
+    struct epoll_event event = {.events = EPOLLOUT | edge};
+    CHECK(epfd >= 0 && syscall(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, fd, &event) == 0);
+    return epfd;
+}
+static void out_of_sight(int epfd) {
+    struct epoll_event event;
+    expect(syscall(SYS_epoll_wait, epfd, &event, 1, 10000), 1, "epoll_wait");
+}
+static int pump_out_of_sight(int fd, uint32_t edge) {
+    int epfd = unseen_epoll(fd, edge), waited = 0;
+    for (size_t at = 0; at < BIG;) {
+        ssize_t n = write(fd, data + at, BIG - at < 65536 ? BIG - at : 65536);
+        CHECK(n > 0 || errno == EAGAIN);
+        if (n > 0) at += n;
+        else out_of_sight(epfd), waited++;
+    }
+    if (waited > 2000) say("a busy loop");
+    return close(fd);
+}
+// As every program in Rust does before it begins.
+static void poll_for_nothing(void) { poll(&(struct pollfd){0, 0, 0}, one, 0); }
+static int unseen(void) {
+    poll_for_nothing();
+    return pump_out_of_sight(accepted_unasked(), 0);
+}
+static int unseen_edge(void) {
+    poll_for_nothing();
+    return pump_out_of_sight(accepted_unasked(), EPOLLET);
+}
+static int unseen_aio(void) {
+    poll_for_nothing();
+    int fd = accepted_unasked();
+    aio_context_t context = 0;
+    int waited = 0;
+    CHECK(syscall(SYS_io_setup, 4, &context) == 0);
+    for (size_t at = 0; at < BIG;) {
+        ssize_t n = write(fd, data + at, BIG - at < 65536 ? BIG - at : 65536);
+        CHECK(n > 0 || errno == EAGAIN);
+        if (n > 0) at += n;
+        if (n > 0) continue;
+        waited++;
+        struct iocb block = {.aio_fildes = fd, .aio_lio_opcode = IOCB_CMD_POLL, .aio_buf = POLLOUT}, *blocks = &block;
+        struct io_event event;
+        CHECK(syscall(SYS_io_submit, context, 1, &blocks) == 1);
+        expect(syscall(SYS_io_getevents, context, 1, 1, &event, &(struct timespec){10, 0}), 1, "io_getevents");
+    }
+    if (waited > 2000) say("a busy loop");
+    return close(fd);
+}
+
+// One connection is waited for in poll once it has no room, another where nobody sees it.
+static int unseen_beside_poll(void) {
+    int seen = accepted_unasked(), other = accepted_unasked();
+    for (size_t at = 0; at < BIG;) {
+        ssize_t n = write(seen, data + at, BIG - at);
+        if (n > 0) at += n;
+        else in_poll(seen);
+    }
+    close(seen);
+    return pump_out_of_sight(other, EPOLLET);
+}
+
+// Times that are none, which the kernel refuses.
+static void refuse_times(int fd) {
+    static const struct timespec nonsense[] = {{0, -1}, {0, 1000000000}, {-1, 0}};
+    static const struct timeval no_times[] = {{-1, 0}, {0, -1}};
+    struct pollfd p = {fd, POLLOUT, 0};
+    fd_set out;
+    FD_ZERO(&out);
+    FD_SET(fd, &out);
+    for (size_t i = 0; i < 3; i++) {
+        struct timespec time = nonsense[i];
+        expect(ppoll(&p, one, &time, NULL), -1, "ppoll");
+        say("%s", name_of(errno));
+        expect(pselect(fd + 1, NULL, &out, NULL, &time, NULL), -1, "pselect");
+        say("%s", name_of(errno));
+        struct epoll_event event;
+        int epfd = epoll_create1(0);
+        expect(epoll_pwait2(epfd, &event, 1, &time, NULL), -1, "epoll_pwait2");
+        say("%s", name_of(errno));
+        close(epfd);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        struct timeval time = no_times[i];
+        expect(select(fd + 1, NULL, &out, NULL, &time), -1, "select");
+        say("%s", name_of(errno));
+    }
+    // More descriptors than a process may have, in an array whose size no hardened build knows.
+    struct pollfd *volatile unknown = &p;
+    expect(poll(unknown, (nfds_t)1 << 30, 0), -1, "poll");
+    say("%s", name_of(errno));
+    // More than a second, but in microseconds.
+    struct timeval odd = {0, 1500000};
+    fd_set in;
+    FD_ZERO(&in);
+    FD_SET(fd, &in);
+    double since = now();
+    expect(select(fd + 1, &in, NULL, NULL, &odd), 0, "select");
+    CHECK(now() - since > 1.4);
+}
+// As programs do that pass the number of descriptors they may have: the set is shorter, and the kernel looks only as far
+// as there are descriptors.
+static int longer_than_its_set(void) {
+    int fd = accepted_nonblocking();
+    char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED && mprotect(pages + 4096, 4096, PROT_NONE) == 0);
+    fd_set *out = (fd_set *)(pages + 4096 - sizeof *out);
+    for (size_t at = 0; at < TOTAL;) {
+        ssize_t n = write(fd, data + at, TOTAL - at);
+        if (n > 0) at += n;
+        memset(out, 0, sizeof *out);
+        FD_SET(fd, out);
+        expect(select(1 << 20, NULL, out, NULL, NULL), 1, "select");
+    }
+    return close(fd);
+}
+static int nonsense_times(void) {
+    int fd = accepted_nonblocking();
+    expect(write(fd, data, 1000), 1000, "write");
+    refuse_times(fd);
+    // No thread can be made in this one.
+    pid_t child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child == 0) {
+        expect(write(fd, data + 1000, 1000), 1000, "write");
+        refuse_times(fd);
+        _exit(0);
+    }
+    reap(child);
+    return pump(fd, in_poll);
+}
+
 const struct peer_case wait_cases[] = {
     {"poll", "", by_poll},
     {"ppoll", "", by_ppoll},
@@ -315,5 +463,12 @@ const struct peer_case wait_cases[] = {
     {"reset-meanwhile", "client=hold-and-reset sndbuf=100000", reset_meanwhile},
     {"errors-of-poll", "", errors_of_poll},
     {"sigio", "gate=maybe", by_sigio},
+    {"careless", "gate=maybe", careless},
+    {"unseen", "gate=maybe client=late", unseen},
+    {"unseen-edge", "gate=maybe client=late", unseen_edge},
+    {"unseen-aio", "gate=maybe client=late", unseen_aio},
+    {"unseen-beside-poll", "client=late clients=2", unseen_beside_poll},
+    {"nonsense-times", "", nonsense_times},
+    {"longer-than-its-set", "", longer_than_its_set},
     {0},
 };
