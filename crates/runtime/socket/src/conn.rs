@@ -80,7 +80,7 @@ pub struct Conn<W> {
 }
 
 /// A blocking writer wakes at least this often: otherwise it counts as gone.
-const RECHECK_INTERVAL: Span = Span::from_millis(500);
+const RECHECK_INTERVAL: Span = Span::from_secs(1);
 
 /// While somebody follows the readings, a connection that only a write under way has filled is read
 /// so often.
@@ -95,10 +95,16 @@ struct Inner<W> {
     writers: Writers,
     /// Until then a waiting thread of the program does the readings.
     read_by_waiter: Time,
+    /// The peer is silent, and until then a blocked connection counts as full without a look.
+    full_until: Time,
 }
 
 /// A waiting thread that is late gets this much before the loop reads in its place.
 const MAX_LATENESS: Span = Span::from_millis(3);
+
+/// A connection that is not read again for longer than this has a silent peer. A program that waits
+/// for many of them in one call must not cost system calls for each.
+const SILENT: Span = Span::from_millis(10);
 
 impl<W: Waker> Conn<W> {
     pub(crate) fn new(fd: RawFd, cookie: u64, control: Controlled, waker: W) -> Self {
@@ -109,6 +115,7 @@ impl<W: Waker> Conn<W> {
             waker,
             writers: Writers::default(),
             read_by_waiter: Time::ZERO,
+            full_until: Time::ZERO,
         };
         Self {
             cookie,
@@ -378,12 +385,16 @@ impl<W: Waker> Conn<W> {
                 return None;
             }
             inner.writers.see(now);
+            if inner.control.flow.is_blocked() && now < inner.full_until {
+                return Some(inner.full_until);
+            }
             if inner.is_full(self.cookie)
                 && inner.control.flow.deadline().is_none_or(|due| due <= now)
             {
                 inner.read(runtime, now, self, &mut None);
             }
-            if !inner.is_full(self.cookie) && !inner.writers.is_within_another(now) {
+            let full = inner.is_full(self.cookie);
+            if !full && !inner.writers.is_within_another(now) {
                 return None;
             }
             let next = inner
@@ -394,6 +405,9 @@ impl<W: Waker> Conn<W> {
                     due.max(now + Span::from_micros(50))
                 });
             inner.read_by_waiter = next + MAX_LATENESS;
+            if full && next.since(now) > SILENT {
+                inner.full_until = next;
+            }
             Some(next)
         })?
     }
