@@ -55,8 +55,7 @@ pub struct Write<'a> {
     pub fd: RawFd,
     /// Bytes that the program wants to write.
     pub wanted: usize,
-    /// All in one call, as soon as anything may leave: a call that became two would mean something
-    /// else.
+    /// In one call, as soon as anything may leave: a call that became two would mean something else.
     pub whole: bool,
     /// Asked only if the gate is in the way.
     pub wait: &'a dyn Fn() -> Wait,
@@ -293,7 +292,7 @@ impl<W: Waker> Conn<W> {
                 Wait::No if inner.waker.can_wake() => {}
                 Wait::Unreachable | Wait::No => {
                     let leave = if within { Bytes::ZERO } else { allowed };
-                    writer.bypass_above = Some(leave.get());
+                    writer.bypass_above = Some((leave.get(), Bypass::NoWakeup));
                     return wanted;
                 }
                 Wait::Yes(_) if within => return 0,
@@ -310,7 +309,12 @@ impl<W: Waker> Conn<W> {
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         // Threads that share a connection count on small writes being whole: they are, as long as
         // they fit into a segment.
-        if room > 0 && (write.whole || counted <= inner.control.flow.mss()) {
+        if room > 0 && counted <= inner.control.flow.mss() {
+            return wanted;
+        }
+        // A program that does not wait takes a short write, which is one call.
+        if room > 0 && write.whole && waits {
+            writer.bypass_above = Some((room as u64, Bypass::ZeroCopy));
             return wanted;
         }
         if room == 0 && !waits && kernel::has_failed(write.fd) {
@@ -337,8 +341,10 @@ impl<W: Waker> Conn<W> {
         if n > 0 && inner.control.mode != Mode::Off {
             let n = n as u64;
             inner.control.flow.wrote(now, Bytes::new(n));
-            if let Some(leave) = writer.bypass_above {
-                (inner.control).bypassed(Bypass::NoWakeup, n.saturating_sub(leave));
+            if let Some((leave, why)) = writer.bypass_above {
+                inner.control.bypassed(why, n.saturating_sub(leave));
+            } else if inner.control.mode == Mode::Released {
+                inner.control.bypassed(Bypass::Replaced, n);
             }
             // At once: the process may end with its next call.
             inner.control.report();
@@ -428,6 +434,20 @@ impl<W: Waker> Conn<W> {
         set.unwrap_or_else(real)
     }
 
+    /// The program selects the kernel's congestion control by `real`, which returns as setsockopt(2)
+    /// does. Where the kernel keeps the limit, the choice is what the socket gets back at the end.
+    pub fn select_under(&self, runtime: &Runtime<W>, fd: RawFd, real: impl Fn() -> c_int) -> c_int {
+        let set = runtime.guarded(|| {
+            let inner = &mut *self.lock();
+            let rc = real();
+            if rc == 0 {
+                inner.with_unblock(|control| control.found_under(fd));
+            }
+            rc
+        });
+        set.unwrap_or_else(real)
+    }
+
     /// The pacing rate that the program has set, bytes per second; `u64::MAX`: none.
     pub fn own_pacing(&self) -> u64 {
         self.lock().control.saved_options.own()
@@ -445,6 +465,12 @@ impl<W: Waker> Conn<W> {
             outbound: Some(inner.control.peer.outbound),
             pacing: Some(inner.control.saved_options.own()),
         }
+    }
+
+    /// Another process is about to have the socket, perhaps without a library of ours: until the next
+    /// reading here the pacing rate is the program's own. The last close gives back the rest.
+    pub fn lend(&self, fd: RawFd) {
+        self.lock().control.saved_options.clear_pacing(fd);
     }
 
     /// The program is about to close a descriptor: after this we never touch it again.
@@ -480,8 +506,8 @@ struct WriteGuard<'a, W: Waker> {
     calls: bool,
     /// The kernel takes no more.
     over: bool,
-    /// The program cannot be refused: bytes beyond this number bypass the gate.
-    bypass_above: Option<u64>,
+    /// Bytes beyond this number bypass the gate, for this reason.
+    bypass_above: Option<(u64, Bypass)>,
 }
 
 impl<W: Waker> WriteGuard<'_, W> {
