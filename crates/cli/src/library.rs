@@ -2,6 +2,7 @@
 //! The library that is put under a program: where it is, and whether the loader takes it.
 use crate::failure::Failure;
 use crate::loader;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -54,6 +55,19 @@ fn remedy() -> String {
 /// the library needs a newer C library, the program does not start at all. The trial is this
 /// program with the library under it, which does nothing without its variables.
 pub(crate) fn check(library: &Path) -> Result<(), Failure> {
+    // Of LD_PRELOAD (ld.so(8)): there is no way to write them otherwise.
+    let path = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
+    if path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| b" :".contains(byte))
+    {
+        return Err(Failure::usage(format!(
+            "load {}: the loader takes no path with a space or a colon: install alcc at another path, or name the library at one in ALCC_PRELOAD",
+            path.display()
+        )));
+    }
     let trial = Command::new("/proc/self/exe")
         .arg("--version")
         .env_clear()

@@ -12,14 +12,16 @@ use std::path::{Path, PathBuf};
 /// The environment under which glibc's loader takes the library, in addition to what is there.
 ///
 /// Another C library's loader (musl's) would load it too if it found it. It would then end the
-/// program, because symbols are missing. It does not find it. Only glibc expands `$ORIGIN`, the
-/// folder of the program, and the path to the library begins there. The same holds for every
-/// program that is started in turn.
+/// program, because symbols are missing. It does not find it. Only glibc expands `$LIB`, the place
+/// of the system's libraries below the root, and the path to the library begins there. Where the
+/// system's C library is elsewhere (NixOS), it begins with `$ORIGIN`, the folder of the program,
+/// which glibc cannot find without /proc, or once that folder has been removed. The same holds for
+/// every program that is started in turn.
 pub(crate) fn environment(library: &Path) -> [(&'static str, OsString); 2] {
     /// No program lies deeper, and above the root is the root.
     const MAX_DEPTH: usize = 40;
     let library = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
-    let mut preload = OsString::from("$ORIGIN");
+    let mut preload = OsString::from(if system_library() { "/$LIB" } else { "$ORIGIN" });
     preload.push("/..".repeat(MAX_DEPTH));
     preload.push(library);
     // AddressSanitizer wants to be the first library. It need not be: we call what comes next,
@@ -29,6 +31,17 @@ pub(crate) fn environment(library: &Path) -> [(&'static str, OsString); 2] {
         ("LD_PRELOAD", joined(Some(preload), set("LD_PRELOAD"))),
         ("ASAN_OPTIONS", joined(set("ASAN_OPTIONS"), Some(asan))),
     ]
+}
+
+/// The C library of this program lies where the system's are: so `$LIB` is a folder.
+fn system_library() -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mut files = maps
+        .lines()
+        .filter_map(|line| Some(&line[line.find('/')?..]));
+    files.any(|file| {
+        file.ends_with("/libc.so.6") && (file.starts_with("/usr/lib") || file.starts_with("/lib"))
+    })
 }
 
 fn set(name: &str) -> Option<OsString> {
@@ -209,7 +222,7 @@ mod tests {
         let preload = preload.to_str().unwrap().to_owned();
         let here = std::env::current_dir().unwrap().join("lib.so");
         assert_eq!(name, "LD_PRELOAD");
-        assert!(preload.starts_with("$ORIGIN/../"));
+        assert!(preload.starts_with("/$LIB/../") || preload.starts_with("$ORIGIN/../"));
         assert!(preload.contains(&format!("/..{}", here.display())));
         assert!(asan.to_str().unwrap().ends_with("verify_asan_link_order=0"));
     }

@@ -54,7 +54,7 @@ impl NotControlled {
 /// Time between scans: its bounds, and its ratio to the time of a scan.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_INTERVAL: Duration = Duration::from_secs(10);
-const QUIET: Duration = Duration::from_millis(400);
+const QUIET: Duration = Duration::from_millis(100);
 const RATIO: u32 = 1000;
 /// Number of first scans that are not counted.
 const FIRST: u32 = 20;

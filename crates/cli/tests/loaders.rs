@@ -170,6 +170,61 @@ fn a_program_under_address_sanitizer_runs_and_is_controlled() {
     assert!(said.contains("heap-use-after-free"), "{said}");
 }
 
+/// LD_PRELOAD has no way to write them.
+#[test]
+fn a_path_with_a_space_or_a_colon_is_refused_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let beside = Path::new(env!("CARGO_BIN_EXE_alcc")).with_file_name("libalcc_preload.so");
+    for name in ["my dir", "co:lon"] {
+        let folder = dir.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let library = folder.join("lib.so");
+        if std::fs::copy(&beside, &library).is_err() {
+            lacks("the preload library, which 'make build' makes");
+            return;
+        }
+        let alcc = |command: &[&str]| {
+            let mut alcc = Command::new(env!("CARGO_BIN_EXE_alcc"));
+            alcc.args(command).env("ALCC_PRELOAD", &library);
+            alcc.output().unwrap()
+        };
+        let out = alcc(&["run", "true"]);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("a space or a colon"), "{said}");
+        let doctor = text(&alcc(&["doctor"]).stdout);
+        assert!(doctor.contains("a space or a colon"), "{doctor}");
+    }
+}
+
+/// A deployment replaces a program's folder, and the old process starts itself again.
+#[test]
+fn a_program_whose_folder_was_removed_is_controlled() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("old");
+    std::fs::create_dir(&folder).unwrap();
+    let Some(program) = compiled(&folder, "program", SENDS, &mut Command::new("cc")) else {
+        lacks("a C compiler");
+        return;
+    };
+    let script = "exec 5< \"$0\"; rm -r \"${0%/*}\"; exec /proc/self/fd/5";
+    let report = dir.path().join("report.json");
+    let out = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["run", "--quiet", "--loopback", "--cc", "fixed:window=2"])
+        .args(["--enforce", "gate+pacing"])
+        .arg(format!("--json={}", report.display()))
+        .args(["--", "sh", "-c", script])
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert_eq!(text(&out.stderr), "");
+    assert_eq!(text(&out.stdout), "sent\n");
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    assert_eq!(report["connections"], 1, "{report}");
+}
+
 /// The library goes between the start of `alcc run` and that of the program: the file of --json-out
 /// is a pipe, which opens when somebody reads it.
 #[test]

@@ -287,6 +287,30 @@ fn what_was_not_controlled_is_reported_with_the_reason_and_nothing_else() {
     reported(&seen, "sender", "the runtime failed");
 }
 
+/// The kernel counts calls with MSG_ZEROCOPY: one that waits passes whole, and the part of it that the
+/// algorithm had not allowed is no byte under control.
+#[test]
+fn the_rest_of_a_call_without_copying_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(sender) = compile(dir.path(), &[]) else {
+        lacks("a C compiler");
+        return;
+    };
+    let Some(seen) = run(dir.path(), &sender, "zerocopy", &[], false) else {
+        println!("skipped: needs MSG_ZEROCOPY in the kernel");
+        return;
+    };
+    let (report, said) = (&seen.report, &seen.said);
+    let passed = &report["uncontrolled"][0];
+    assert_eq!(passed["reason"], "zero-copy", "{report}");
+    assert_eq!(passed["connections"], 1, "{report}");
+    let passed = passed["bytes"].as_u64().unwrap();
+    assert!(passed > 0, "{report}");
+    assert_eq!(report["bytes"].as_u64(), Some(BYTES - passed), "{report}");
+    assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
+    assert!(said.contains("MSG_ZEROCOPY"), "{said}");
+}
+
 /// What everybody tries first, and why it shows nothing.
 #[test]
 fn connections_left_alone_are_counted_with_the_option_that_would_control_them() {

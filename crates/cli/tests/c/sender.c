@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * A server that accepts one connection and sends so many bytes in one of the ways by which data may leave a program:
- *   sender send|mptcp|uring|stdio|stdout|dprintf|aio|both|by-a-child BYTES
+ *   sender send|zerocopy|mptcp|uring|stdio|stdout|dprintf|aio|both|by-a-child BYTES
  * It prints its port first. */
 #include <aio.h>
 #include <linux/io_uring.h>
@@ -107,11 +107,15 @@ int main(int argc, char **argv) {
     int fd = accept(listener, 0, 0);
     if (fd < 0)
         fail("accept");
+    int zerocopy = !strcmp(argv[1], "zerocopy"), one = 1;
+    if (zerocopy && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one))
+        return 77;
     while (left > 0) {
         size_t n = left < (long)sizeof block ? left : sizeof block;
         long sent = uring ? ring_send(fd, n)
                     : !strcmp(argv[1], "by-a-child") ? child_send(fd, n)
                     : !strcmp(argv[1], "send") || mptcp ? send(fd, block, n, MSG_NOSIGNAL)
+                    : zerocopy ? send(fd, block, n, MSG_NOSIGNAL | MSG_ZEROCOPY)
                     : stream_send(argv[1], fd, n);
         if (sent <= 0)
             fail("send");

@@ -44,6 +44,23 @@ fn a_server_that_has_sent_its_last_still_gets_everything() {
 }
 
 #[test]
+fn urgent_data_arrives_in_its_place() {
+    use nix::sys::socket::{MsgFlags, send};
+    use std::os::fd::AsRawFd;
+    let (server, at) = listener();
+    let relay = Relay::local(at, &[]);
+    let serve = once(server, |stream| rest(&stream));
+    let client = connect(relay.at[0]);
+    for (bytes, flags) in [("abc", 0), ("!", nix::libc::MSG_OOB), ("def", 0)] {
+        let flags = MsgFlags::from_bits_retain(flags);
+        send(client.as_raw_fd(), bytes.as_bytes(), flags).unwrap();
+    }
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(serve.join().unwrap(), b"abc!def");
+    relay.stop();
+}
+
+#[test]
 fn a_reset_of_the_client_reaches_the_server() {
     let (server, at) = listener();
     let relay = Relay::local(at, &[]);

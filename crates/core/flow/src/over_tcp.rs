@@ -141,6 +141,14 @@ const READINGS_AHEAD: u64 = 3;
 /// And at least this many segments.
 const SEGMENTS_AHEAD: u64 = 3;
 
+/// The readings of a peer that is silent for so long that this lies between them fall together with
+/// those of others.
+const MIN_GRID: Span = Span::from_millis(10);
+/// Longest time between two readings of a silent peer, before they fall together.
+const MAX_PATIENCE: Span = Span::from_secs(1);
+/// The same where the kernel keeps the limit and waits for our answers.
+const MAX_PATIENCE_STEERED: Span = Span::from_millis(300);
+
 /// Up to this many connections are each read as often as their algorithm asks. More connections
 /// share the readings of this many.
 const FULL_SERVICE: u32 = 16;
@@ -423,13 +431,31 @@ impl OverTcp {
         let timers = self.feed.next_timer().into_iter();
         let timers = timers.chain(self.feed.next_report());
         let due = timers.fold(reading, Time::min);
-        // A silent peer (an outage, a client that stopped reading) is read less often the longer it
-        // lasts.
+        let patience = self.silence_patience();
+        let due = due.max(self.read_at + patience.max(self.shared_interval()));
+        if patience < MIN_GRID {
+            return Some(due);
+        }
+        // All silent connections are due at the same times, a quarter of the patience apart: one
+        // wake-up serves many.
+        let step = 1u64 << (patience.as_nanos() / 4).ilog2();
+        Some(Time::from_nanos(due.as_nanos().next_multiple_of(step)))
+    }
+
+    /// The time until the next reading of a silent peer: the longer the silence, the less often. In
+    /// an outage the kernel itself retransmits at intervals that double. A peer that has stopped
+    /// reading (bytes wait, and none is in flight) says nothing until it reads again.
+    ///
+    /// The kernel that keeps the limit gives a socket back after 0.5 s without an answer.
+    fn silence_patience(&self) -> Span {
         let silence = self.read_at.since(self.acked_at().max(self.last_write));
-        let patience = (silence / 64)
-            .min(Span::from_millis(20))
-            .max(self.shared_interval());
-        Some(due.max(self.read_at + patience))
+        let stopped = self.seen.in_flight == 0 && self.seen.unsent > Bytes::ZERO;
+        let most = if self.transmissions.is_some() {
+            MAX_PATIENCE_STEERED
+        } else {
+            MAX_PATIENCE
+        };
+        (silence / if stopped { 8 } else { 64 }).min(most)
     }
 
     /// Sets the number of active connections of the host, including this one. Among many, each is

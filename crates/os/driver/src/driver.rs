@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A timer-driven event loop over many items.
-use alcc_sys::{Epoll, now, thread_cpu};
+use alcc_sys::{Epoll, Flag, now, thread_cpu};
 use alcc_units::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, TryLockError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, TryLockError};
 
 /// How often CPU time is accounted and the log flushed.
 const ACCOUNTING_INTERVAL: Span = Span::from_millis(200);
@@ -109,7 +108,7 @@ pub struct Driver<T: Visit + ?Sized> {
 const NOTHING: u64 = u64::MAX;
 
 enum Wakeup {
-    Condvar(Condvar),
+    Flag(Flag),
     Epoll(Epoll),
 }
 
@@ -143,7 +142,7 @@ struct Work<T: Visit + ?Sized> {
 impl<T: Visit + ?Sized> Driver<T> {
     /// A loop of due times alone. It holds no descriptor.
     pub fn new(slack: TimerSlack) -> Self {
-        Self::with(slack, Wakeup::Condvar(Condvar::new()))
+        Self::with(slack, Wakeup::Flag(Flag::default()))
     }
 
     /// A loop that watches descriptors too; `None`: there are none left for itself.
@@ -185,7 +184,7 @@ impl<T: Visit + ?Sized> Driver<T> {
     pub fn wake(&self) {
         let before = std::mem::replace(&mut alcc_sys::lock(&self.inbox).woken, true);
         match &self.wakeup {
-            Wakeup::Condvar(wakeup) => wakeup.notify_one(),
+            Wakeup::Flag(flag) => flag.raise(),
             Wakeup::Epoll(epoll) if !before => epoll.wake(),
             Wakeup::Epoll(_) => {}
         }
@@ -280,6 +279,9 @@ impl<T: Visit + ?Sized> Driver<T> {
     fn take_added(&self, work: &mut Work<T>, now: Time) {
         let mut inbox = alcc_sys::lock(&self.inbox);
         inbox.woken = false;
+        if let Wakeup::Flag(flag) = &self.wakeup {
+            flag.lower();
+        }
         for (what, first) in inbox.added.drain(..) {
             let (id, at) = (what.id(), now + first);
             work.due.push(Reverse((at, id)));
@@ -298,11 +300,11 @@ impl<T: Visit + ?Sized> Driver<T> {
             return;
         }
         match &self.wakeup {
-            Wakeup::Condvar(wakeup) => {
-                match until.map(|at| Duration::from_nanos(at.since(now()).as_nanos())) {
-                    Some(Duration::ZERO) => {}
-                    Some(left) => drop(wakeup.wait_timeout(inbox, left)),
-                    None => drop(wakeup.wait(inbox)),
+            Wakeup::Flag(flag) => {
+                drop(inbox);
+                let left = until.map(|at| at.since(now()));
+                if left != Some(Span::ZERO) {
+                    flag.wait(left);
                 }
             }
             Wakeup::Epoll(epoll) => {

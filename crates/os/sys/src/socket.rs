@@ -201,13 +201,14 @@ pub fn wake_writers(fd: RawFd) {
 /// Selects the kernel's congestion control; the errno on refusal.
 pub fn set_under(fd: RawFd, name: &str) -> Result<(), c_int> {
     let name = CString::new(name).map_err(|_| libc::EINVAL)?;
-    // SAFETY: pointer and length describe `name`.
+    // SAFETY: pointer and length describe `name`. By system call, as above.
     let rc = unsafe {
-        libc::setsockopt(
+        libc::syscall(
+            libc::SYS_setsockopt,
             fd,
             libc::IPPROTO_TCP,
             libc::TCP_CONGESTION,
-            name.as_ptr().cast(),
+            name.as_ptr(),
             name.as_bytes().len() as socklen_t,
         )
     };

@@ -43,6 +43,8 @@ const FAR: c_int = 900;
 
 /// The socket options of `door.bpf.c`.
 mod door;
+/// Time namespaces.
+mod timens;
 
 /// Acknowledgements that the kernel remembers.
 const SAMPLES: usize = 32;
@@ -98,6 +100,8 @@ pub struct AckSamples {
 #[derive(Debug)]
 pub struct Steered {
     way: Way,
+    /// What this process's clock is ahead of the kernel's, ns.
+    ahead: i64,
 }
 
 #[derive(Debug)]
@@ -124,7 +128,8 @@ impl Steered {
             Some(_) => Err(another_version()),
             None => Err(why),
         })?;
-        Ok(Self { way })
+        let ahead = timens::ahead();
+        Ok(Self { way, ahead })
     }
 
     /// By socket options, and not by the maps.
@@ -187,7 +192,7 @@ impl Steered {
         let sample = |n: u64| {
             let s = feed.samples[n as usize % SAMPLES];
             AckSample {
-                at: Time::from_nanos(s.at),
+                at: Time::from_nanos(s.at.saturating_add_signed(self.ahead)),
                 rtt: (s.rtt > 0).then(|| Span::from_micros(u64::from(s.rtt))),
                 delivered: s.delivered,
                 lost: s.lost,

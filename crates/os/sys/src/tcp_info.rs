@@ -92,6 +92,8 @@ const NO_SSTHRESH: u32 = 0x7FFF_FFFF;
 const TCP_CA_RECOVERY: u8 = 3;
 const TCP_CA_LOSS: u8 = 4;
 const TCP_ESTABLISHED: u8 = 1;
+/// Of a connection by TCP Fast Open, which is accepted before its handshake has ended.
+const TCP_SYN_RECV: u8 = 3;
 const TCP_CLOSE_WAIT: u8 = 8;
 
 /// One consistent reading of a connection's counters. `None` if the descriptor is no TCP socket.
@@ -164,7 +166,7 @@ impl TcpInfo {
         };
         Reading {
             progress,
-            alive: matches!(info.state, TCP_ESTABLISHED | TCP_CLOSE_WAIT),
+            alive: matches!(info.state, TCP_ESTABLISHED | TCP_SYN_RECV | TCP_CLOSE_WAIT),
             acked: info.bytes_acked,
             sent,
             cwnd: info.snd_cwnd.into(),
@@ -239,5 +241,22 @@ impl TcpCounters {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut longer).cast::<u8>(), len);
         }
         longer.counters(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_alive_as_long_as_it_takes_bytes() {
+        // As in include/net/tcp_states.h.
+        let takes_bytes = [1, 3, 8];
+        for state in 1..=12 {
+            let mut info = [0; size_of::<TcpInfo>()];
+            info[0] = state;
+            let reading = Reading::of(&info).unwrap();
+            assert_eq!(reading.alive, takes_bytes.contains(&state), "{state}");
+        }
     }
 }

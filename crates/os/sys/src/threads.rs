@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Threads of the runtime inside a program.
 use crate::error::errno;
+use alcc_units::Span;
 use std::io;
 use std::mem::zeroed;
+use std::ptr::null;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -56,4 +59,48 @@ pub fn threads() -> Option<u64> {
 pub fn has_thread(id: libc::pid_t) -> bool {
     // SAFETY: signal 0 is none; numbers only.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, 0) == 0 || errno() != libc::ESRCH }
+}
+
+/// A flag that one thread sleeps for. A condition variable of the standard library would do, but
+/// computes its deadline by a clock that may be interposed ([`crate::now`]); this one sleeps for a
+/// span.
+#[derive(Debug, Default)]
+pub struct Flag(AtomicU32);
+
+impl Flag {
+    /// Raises it, and wakes the thread.
+    pub fn raise(&self) {
+        self.0.store(1, Ordering::Release);
+        self.futex(libc::FUTEX_WAKE, 1, None);
+    }
+
+    /// Lowers it.
+    pub fn lower(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    /// Sleeps until it is raised, at most so long. May end early.
+    pub fn wait(&self, limit: Option<Span>) {
+        if self.0.load(Ordering::Acquire) == 0 {
+            let limit = limit.map(|span| libc::timespec {
+                tv_sec: (span.as_nanos() / 1_000_000_000) as _,
+                tv_nsec: (span.as_nanos() % 1_000_000_000) as _,
+            });
+            self.futex(libc::FUTEX_WAIT, 0, limit.as_ref());
+        }
+    }
+
+    fn futex(&self, operation: libc::c_int, value: u32, limit: Option<&libc::timespec>) {
+        let operation = operation | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: an integer that outlives the call, and null or a valid time.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.0.as_ptr(),
+                operation,
+                value,
+                limit.map_or(null(), std::ptr::from_ref),
+            );
+        }
+    }
 }

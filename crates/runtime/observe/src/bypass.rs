@@ -10,16 +10,23 @@ pub enum Bypass {
     /// A write of a program that does not wait in the call, and of which no wait for room was seen
     /// so far: nothing might tell it when to write again.
     NoWakeup,
+    /// The rest of a write by MSG_ZEROCOPY that waits in the call: the kernel counts such calls, so
+    /// it is not divided.
+    ZeroCopy,
+    /// Written after the kernel's congestion control was replaced by another.
+    Replaced,
 }
 
 impl Bypass {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; 1] = [Self::NoWakeup];
+    pub const ALL: [Self; 3] = [Self::NoWakeup, Self::ZeroCopy, Self::Replaced];
 
     /// A word for metrics and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::NoWakeup => "no-wakeup",
+            Self::ZeroCopy => "zero-copy",
+            Self::Replaced => "replaced",
         }
     }
 
@@ -27,6 +34,8 @@ impl Bypass {
     pub fn why(self) -> &'static str {
         match self {
             Self::NoWakeup => "it had not waited for room in a way that the library sees",
+            Self::ZeroCopy => "it waits in calls with MSG_ZEROCOPY, which must not be divided",
+            Self::Replaced => "it has selected another congestion control past the library",
         }
     }
 

@@ -85,6 +85,16 @@ fn controlled_already(fd: c_int) -> Option<Controlled> {
     }
 }
 
+/// The socket behind a descriptor is about to become another process's, too.
+fn lent(fd: c_int) {
+    preserving_errno(|| {
+        if let Some((conn, runtime)) = controlled_already(fd) {
+            runtime.shares();
+            runtime.guarded(|| conn.lend(fd));
+        }
+    });
+}
+
 fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
     preserving_errno(|| {
         let taken = Known::Taken {

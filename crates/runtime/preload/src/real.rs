@@ -53,6 +53,15 @@ real! {
     dup3: fn(c_int, c_int, c_int) -> c_int;
     epoll_create: fn(c_int) -> c_int;
     epoll_create1: fn(c_int) -> c_int;
+    execl: fn() -> c_int;
+    execle: fn() -> c_int;
+    execlp: fn() -> c_int;
+    execv: fn() -> c_int;
+    execve: fn() -> c_int;
+    execveat: fn() -> c_int;
+    execvp: fn() -> c_int;
+    execvpe: fn() -> c_int;
+    fexecve: fn() -> c_int;
     epoll_ctl: fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
     epoll_pwait: fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
     epoll_pwait2: fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int;

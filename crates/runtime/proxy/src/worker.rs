@@ -298,11 +298,14 @@ impl Worker {
             return false;
         }
         let server = &mut slot.session.ends[SERVER];
-        let failed = server.reset || Instant::now() >= attempt.until;
+        let mut failed = server.reset || Instant::now() >= attempt.until;
         if !failed {
             if !server.writable || server.stream().peer_addr().is_err() {
                 return false;
             }
+            failed = is_with_itself(server.stream());
+        }
+        if !failed {
             self.shared.route.answered(attempt.index());
             slot.attempt = None;
             prepare(server.stream());
@@ -434,10 +437,43 @@ fn register(
     )
 }
 
+/// True if the two ends of a connection are one socket. The kernel makes that of a connection to a
+/// local port that nobody listens on if it happens to choose the same port for our end. It is closed
+/// with a reset, because the port would be taken otherwise when the server starts.
+fn is_with_itself(stream: &TcpStream) -> bool {
+    let (local, peer) = (stream.local_addr().ok(), stream.peer_addr().ok());
+    let one = local.is_some() && local == peer;
+    if one {
+        // Refused only where the connection is broken already.
+        drop(SockRef::from(stream).set_linger(Some(Duration::ZERO)));
+    }
+    one
+}
+
 /// Sets the options of a relayed socket. No delay (Nagle): the ends have decided already when to
-/// write. Keep-alive: the relay notices when an idle client is gone.
+/// write. Keep-alive: the relay notices when an idle client is gone. Urgent data stays in its place:
+/// otherwise a read leaves its byte out, and it would be lost.
 fn prepare(stream: &TcpStream) {
     // Refused only where the connection is broken already.
     drop(stream.set_nodelay(true));
     drop(SockRef::from(stream).set_keepalive(true));
+    drop(SockRef::from(stream).set_out_of_band_inline(true));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, Socket, Type};
+
+    #[test]
+    fn a_connection_with_itself_is_no_connection_to_a_server() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&any.into()).unwrap();
+        socket.connect(&socket.local_addr().unwrap()).unwrap();
+        assert!(is_with_itself(&TcpStream::from_std(socket.into())));
+        let server = std::net::TcpListener::bind(any).unwrap();
+        let client = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        assert!(!is_with_itself(&TcpStream::from_std(client)));
+    }
 }

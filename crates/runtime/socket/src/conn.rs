@@ -61,8 +61,7 @@ pub struct Write<'a> {
     pub fd: RawFd,
     /// Bytes that the program wants to write.
     pub wanted: usize,
-    /// All in one call, as soon as anything may leave: a call that became two would mean something
-    /// else.
+    /// In one call, as soon as anything may leave: a call that became two would mean something else.
     pub whole: bool,
     /// Asked only if the gate is in the way.
     pub wait: &'a dyn Fn() -> Wait,
@@ -86,7 +85,7 @@ pub struct Conn<W> {
 }
 
 /// A blocking writer wakes at least this often: otherwise it counts as gone.
-const RECHECK_INTERVAL: Span = Span::from_millis(500);
+const RECHECK_INTERVAL: Span = Span::from_secs(1);
 
 /// While somebody follows the readings, a connection that only a write under way has filled is read
 /// so often.
@@ -104,10 +103,16 @@ struct Inner<W> {
     cut: bool,
     /// Until then a waiting thread of the program does the readings.
     read_by_waiter: Time,
+    /// The peer is silent, and until then a blocked connection counts as full without a look.
+    full_until: Time,
 }
 
 /// A waiting thread that is late gets this much before the loop reads in its place.
 const MAX_LATENESS: Span = Span::from_millis(3);
+
+/// A connection that is not read again for longer than this has a silent peer. A program that waits
+/// for many of them in one call must not cost system calls for each.
+const SILENT: Span = Span::from_millis(10);
 
 impl<W: Waker> Conn<W> {
     pub(crate) fn new(fd: RawFd, cookie: u64, control: Controlled, waker: W) -> Self {
@@ -119,6 +124,7 @@ impl<W: Waker> Conn<W> {
             writers: Writers::default(),
             cut: false,
             read_by_waiter: Time::ZERO,
+            full_until: Time::ZERO,
         };
         Self {
             cookie,
@@ -305,7 +311,7 @@ impl<W: Waker> Conn<W> {
                 Wait::No if inner.waker.can_wake() => {}
                 Wait::Unreachable | Wait::No => {
                     let leave = if within { Bytes::ZERO } else { allowed };
-                    writer.bypass_above = Some(leave.get());
+                    writer.bypass_above = Some((leave.get(), Bypass::NoWakeup));
                     return wanted;
                 }
                 Wait::Yes(_) if within => return 0,
@@ -326,7 +332,12 @@ impl<W: Waker> Conn<W> {
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         // Threads that share a connection count on small writes being whole: they are, as long as
         // they fit into a segment.
-        if room > 0 && (write.whole || counted <= inner.control.flow.mss()) {
+        if room > 0 && counted <= inner.control.flow.mss() {
+            return wanted;
+        }
+        // A program that does not wait takes a short write, which is one call.
+        if room > 0 && write.whole && waits {
+            writer.bypass_above = Some((room as u64, Bypass::ZeroCopy));
             return wanted;
         }
         if room == 0 && !waits && kernel::has_failed(write.fd) {
@@ -361,8 +372,10 @@ impl<W: Waker> Conn<W> {
         if n > 0 && inner.control.mode != Mode::Off {
             let n = n as u64;
             inner.control.flow.wrote(now, Bytes::new(n));
-            if let Some(leave) = writer.bypass_above {
-                (inner.control).bypassed(Bypass::NoWakeup, n.saturating_sub(leave));
+            if let Some((leave, why)) = writer.bypass_above {
+                inner.control.bypassed(why, n.saturating_sub(leave));
+            } else if inner.control.mode == Mode::Released {
+                inner.control.bypassed(Bypass::Replaced, n);
             }
             // At once: the process may end with its next call.
             inner.control.report();
@@ -409,12 +422,16 @@ impl<W: Waker> Conn<W> {
                 return None;
             }
             inner.writers.see(now);
+            if inner.control.flow.is_blocked() && now < inner.full_until {
+                return Some(inner.full_until);
+            }
             if inner.is_full(self.cookie)
                 && inner.control.flow.deadline().is_none_or(|due| due <= now)
             {
                 inner.read(runtime, now, self, &mut None);
             }
-            if !inner.is_full(self.cookie) && !inner.writers.is_within_another(now) {
+            let full = inner.is_full(self.cookie);
+            if !full && !inner.writers.is_within_another(now) {
                 inner.cut = false;
                 return None;
             }
@@ -426,6 +443,9 @@ impl<W: Waker> Conn<W> {
                     due.max(now + Span::from_micros(50))
                 });
             inner.read_by_waiter = next + MAX_LATENESS;
+            if full && next.since(now) > SILENT {
+                inner.full_until = next;
+            }
             Some(next)
         })?
     }
@@ -440,6 +460,20 @@ impl<W: Waker> Conn<W> {
                 && let Some(rate) = kernel::pacing(fd)
             {
                 inner.control.found_pacing(fd, rate);
+            }
+            rc
+        });
+        set.unwrap_or_else(real)
+    }
+
+    /// The program selects the kernel's congestion control by `real`, which returns as setsockopt(2)
+    /// does. Where the kernel keeps the limit, the choice is what the socket gets back at the end.
+    pub fn select_under(&self, runtime: &Runtime<W>, fd: RawFd, real: impl Fn() -> c_int) -> c_int {
+        let set = runtime.guarded(|| {
+            let inner = &mut *self.lock();
+            let rc = real();
+            if rc == 0 {
+                inner.with_unblock(|control| control.found_under(fd));
             }
             rc
         });
@@ -464,6 +498,12 @@ impl<W: Waker> Conn<W> {
             pacing: Some(inner.control.saved_options.own()),
         };
         (before, waits(&inner.waker))
+    }
+
+    /// Another process is about to have the socket, perhaps without a library of ours: until the next
+    /// reading here the pacing rate is the program's own. The last close gives back the rest.
+    pub fn lend(&self, fd: RawFd) {
+        self.lock().control.saved_options.clear_pacing(fd);
     }
 
     /// The program is about to close a descriptor: after this we never touch it again.
@@ -507,8 +547,8 @@ struct WriteGuard<'a, W: Waker> {
     over: bool,
     /// The kernel had less room.
     short: bool,
-    /// The program cannot be refused: bytes beyond this number bypass the gate.
-    bypass_above: Option<u64>,
+    /// Bytes beyond this number bypass the gate, for this reason.
+    bypass_above: Option<(u64, Bypass)>,
 }
 
 impl<W: Waker> WriteGuard<'_, W> {

@@ -457,12 +457,26 @@ impl Controlled {
             return false;
         }
         self.saved_options.forget_under();
+        self.take_again(fd);
+        false
+    }
+
+    /// The kernel's control has lost the socket.
+    fn take_again(&mut self, fd: RawFd) {
         self.unsent_limit = UnsentLimit::default();
         match self.build(self.cc()) {
             Ok(controller) => self.restart(Some(fd), controller, |_| ()),
             Err(_) => self.release(Some(fd), Mode::Released),
         }
-        false
+    }
+
+    /// The program has selected a congestion control. Where the kernel keeps the limit, that
+    /// replaced ours: it is what the socket gets back, and ours is selected again.
+    pub(crate) fn found_under(&mut self, fd: RawFd) {
+        if self.is_in_charge() && self.steering.is_some() && !steering::holds(fd) {
+            self.saved_options.drop_under();
+            self.take_again(fd);
+        }
     }
 
     /// Tells the kernel what the algorithm allows. By itself, as [`Self::is_steered`].

@@ -107,6 +107,11 @@ impl SavedOptions {
         }
     }
 
+    /// The program has selected another: what was before is no matter.
+    pub(crate) fn drop_under(&mut self) {
+        self.under = None;
+    }
+
     /// Control ends: the socket is as if we had never been. A congestion control that the program
     /// has selected meanwhile stays.
     pub(crate) fn restore(&mut self, fd: RawFd) {

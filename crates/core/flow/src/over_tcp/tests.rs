@@ -281,8 +281,36 @@ fn a_silent_peer_is_watched_less_and_less_closely() {
     c.wrote(at(0), Bytes::new(5_000));
     c.progress(at(40), &read(0, 5_000));
     assert!(c.deadline().unwrap() <= at(45));
-    c.progress(at(10_000), &read(0, 5_000));
-    assert_eq!(c.deadline(), Some(at(10_020)));
+    c.progress(at(960), &read(0, 5_000));
+    let (min, max) = (at(975), at(979));
+    assert!((min..max).contains(&c.deadline().unwrap()));
+    c.progress(at(100_000), &read(0, 5_000));
+    let (min, max) = (at(101_000), at(101_250));
+    assert!((min..max).contains(&c.deadline().unwrap()));
+}
+
+#[test]
+fn a_peer_that_has_stopped_reading_costs_few_readings() {
+    let mut c = connection("fixed:window=5");
+    c.room(at(0), Bytes::new(9_000), Bytes::ZERO, Bytes::ZERO);
+    c.wrote(at(0), Bytes::new(5_000));
+    // The peer's window is shut: nothing is in flight, and all of it waits.
+    let stopped = TcpProgress {
+        unsent: Bytes::new(4_000),
+        ..read(1_000, 5_000)
+    };
+    c.progress(at(40), &stopped);
+    let (mut readings, mut now) = (0, at(40));
+    while now < at(10_000) {
+        now = c.deadline().unwrap();
+        c.progress(now, &stopped);
+        readings += 1;
+    }
+    assert!((10..100).contains(&readings), "{readings} readings in 10 s");
+    // It reads again.
+    c.progress(now, &read(5_000, 5_000));
+    c.room(now, Bytes::new(9_000), Bytes::ZERO, Bytes::ZERO);
+    assert!(c.deadline().unwrap() <= now + Span::from_millis(5));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Options of a socket that concern the program and the control. These are its error, its pacing
-//! rate, and how much of it may wait.
+//! rate, its congestion control, and how much of it may wait.
 use super::read::pending_error;
 use super::{controlled_already, inherited, preserving_errno};
 use crate::process;
@@ -80,9 +80,14 @@ pub unsafe extern "C-unwind" fn setsockopt(
 ) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
     let real = || unsafe { (real().setsockopt)(fd, level, name, value, len) };
-    if (level, name) != (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) || ReentrancyGuard::is_held() {
+    let under = (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION);
+    let pacing = (level, name) == (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
+    if !(under || pacing) || ReentrancyGuard::is_held() {
         return real();
     }
-    preserving_errno(|| controlled_already(fd))
-        .map_or_else(real, |(conn, runtime)| conn.set_pacing(runtime, fd, real))
+    match preserving_errno(|| controlled_already(fd)) {
+        Some((conn, runtime)) if under => conn.select_under(runtime, fd, real),
+        Some((conn, runtime)) => conn.set_pacing(runtime, fd, real),
+        None => real(),
+    }
 }

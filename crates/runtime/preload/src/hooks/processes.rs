@@ -48,6 +48,98 @@ extern "C" fn before_vfork() -> usize {
     real().vfork as usize
 }
 
+/// Calls that replace the program, which keeps the descriptors that it may: it may not have the
+/// library, so nothing of ours stays on their sockets. Some take their arguments one by one, of
+/// which a hook cannot know how many there are. Hence a jump, with the arguments as they were.
+macro_rules! exec {
+    ($($name:ident)*) => { $(
+        /// See [`before_exec`].
+        ///
+        /// # Safety
+        /// As the C function.
+        #[cfg(target_arch = "x86_64")]
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "push r9",
+                "sub rsp, 8",
+                "call {before}",
+                "add rsp, 8",
+                "pop r9",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "mov r11, rax",
+                "xor eax, eax",
+                "jmp r11",
+                before = sym before_exec::<{ Exec::$name as usize }>,
+            )
+        }
+
+        /// See [`before_exec`].
+        ///
+        /// # Safety
+        /// As the C function.
+        #[cfg(target_arch = "aarch64")]
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "stp x29, x30, [sp, #-80]!",
+                "stp x0, x1, [sp, #16]",
+                "stp x2, x3, [sp, #32]",
+                "stp x4, x5, [sp, #48]",
+                "stp x6, x7, [sp, #64]",
+                "bl {before}",
+                "mov x16, x0",
+                "ldp x0, x1, [sp, #16]",
+                "ldp x2, x3, [sp, #32]",
+                "ldp x4, x5, [sp, #48]",
+                "ldp x6, x7, [sp, #64]",
+                "ldp x29, x30, [sp], #80",
+                "br x16",
+                before = sym before_exec::<{ Exec::$name as usize }>,
+            )
+        }
+    )*
+
+        #[allow(non_camel_case_types, reason = "the names of the calls")]
+        enum Exec {
+            $($name),*
+        }
+
+        /// The real call of this number.
+        fn real_exec(call: usize) -> usize {
+            [$(real().$name as usize),*][call]
+        }
+    };
+}
+
+exec! { execl execle execlp execv execve execveat execvp execvpe fexecve }
+
+extern "C" fn before_exec<const CALL: usize>() -> usize {
+    if let Some(process) = process::current()
+        && process.running().is_some()
+    {
+        for fd in process.table.all() {
+            // SAFETY: numbers only.
+            let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) };
+            if flags >= 0 && flags & c_long::from(libc::FD_CLOEXEC) == 0 {
+                super::lent(fd);
+            }
+        }
+    }
+    real_exec(CALL)
+}
+
 /// clone(2) as the C library has it: the child begins with a function, on a stack of its own. What
 /// is not passed is not looked at.
 ///

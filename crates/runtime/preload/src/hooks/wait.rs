@@ -88,7 +88,8 @@ fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
 
 /// Waits as `real` does, in as many turns as the gates of `watched` need. `hide(i, true)` removes
 /// the interest in writing to the i-th from what the kernel is asked. `hide(i, false)` puts it
-/// back. `real` waits once.
+/// back. `real` waits once. A turn looks at the connections that are due alone: so the cost follows
+/// what happens, not how many are watched.
 fn wait(
     patience: Timeout,
     watched: &[Controlled],
@@ -96,12 +97,17 @@ fn wait(
     real: &mut dyn FnMut(*const timespec, *const sigset_t) -> c_int,
 ) -> c_int {
     let held = BlockedSignals::all();
+    // When the gate of each may open; `None`: it is open.
+    let mut shut = vec![Some(Time::ZERO); watched.len()];
     loop {
         let mut next = watch();
-        for (i, (conn, runtime)) in watched.iter().enumerate() {
-            let shut = conn.blocked_until(runtime);
-            hide(i, shut.is_some());
-            next = earlier(next, shut);
+        let turn = now();
+        for (i, ((conn, runtime), shut)) in watched.iter().zip(&mut shut).enumerate() {
+            if shut.is_some_and(|at| at <= turn) {
+                *shut = conn.blocked_until(runtime);
+                hide(i, shut.is_some());
+            }
+            next = earlier(next, *shut);
         }
         let timeout = patience.until(next);
         let rc = real(optional(timeout.as_ref()), &raw const held.0);

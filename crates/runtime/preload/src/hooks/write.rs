@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls that send.
-use super::controlled;
 use super::read::received;
+use super::{controlled, lent};
 use crate::real::real;
 use crate::vector::{Part, exists, total, vector_of};
 use alcc_socket::{Wait, Write, flags, send_timeout};
@@ -259,6 +259,8 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_
         // SAFETY: the caller's arguments, unchanged.
         return unsafe { (real().sendmsg)(fd, msg, flags) };
     };
+    // SAFETY: the caller's header.
+    unsafe { handing_over(header) };
     limited(fd, flags, total(vector), &mut |skip, limit| {
         let part = Part::of(vector, skip, limit);
         let header = msghdr {
@@ -269,6 +271,34 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_
         // SAFETY: the caller's header with a part of its vector.
         unsafe { (real().sendmsg)(fd, &raw const header, flags) }
     })
+}
+
+/// Sockets that this message takes to another process (SCM_RIGHTS), which may not have the library:
+/// nothing of ours stays on them.
+///
+/// # Safety
+/// The control buffer is the caller's.
+unsafe fn handing_over(header: &msghdr) {
+    // SAFETY: the macros stay within `msg_controllen`, and descriptors are read unaligned within the
+    // length of their header.
+    unsafe {
+        let mut at = if exists(header.msg_control, header.msg_controllen as usize) {
+            libc::CMSG_FIRSTHDR(header)
+        } else {
+            std::ptr::null_mut()
+        };
+        while let Some(control) = at.as_ref() {
+            if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let fds = libc::CMSG_DATA(control).cast::<c_int>();
+                let len = control.cmsg_len as usize;
+                let count = len.saturating_sub(libc::CMSG_LEN(0) as usize) / size_of::<c_int>();
+                for i in 0..count {
+                    lent(fds.add(i).read_unaligned());
+                }
+            }
+            at = libc::CMSG_NXTHDR(header, control);
+        }
+    }
 }
 
 /// sendmmsg(2): one message after the other, as the kernel does it.
@@ -283,6 +313,10 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     if messages.is_null() || controlled(fd).is_none() {
+        for i in 0..if messages.is_null() { 0 } else { count } {
+            // SAFETY: one of the caller's `count` messages.
+            unsafe { handing_over(&(*messages.add(i as usize)).msg_hdr) };
+        }
         // SAFETY: the caller's arguments, unchanged.
         return unsafe { (real().sendmmsg)(fd, messages, count, flags) };
     }

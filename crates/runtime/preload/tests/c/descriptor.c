@@ -150,6 +150,30 @@ static int passed_to_itself(void) {
     return close(fd);
 }
 
+#ifndef SO_MAX_PACING_RATE
+#define SO_MAX_PACING_RATE 47
+#endif
+
+// What the kernel has: the process that gets the socket may not know of us.
+static int passed_without_a_limit(void) {
+    int pair[2], fd = accepted();
+    uint64_t rate = 0;
+    socklen_t len = sizeof rate;
+    for (int i = 0; i < 5; i++) {
+        // Time for a reading, after which the algorithm has a rate.
+        put(fd, i * 100000, (i + 1) * 100000);
+        usleep(20000);
+    }
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    give(pair[0], fd);
+    CHECK(close(fd) == 0);
+    fd = take(pair[1]);
+    CHECK(syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &len) == 0);
+    say("%lx", rate);
+    put(fd, 500000, 600000);
+    return close(fd);
+}
+
 const struct peer_case descriptor_cases[] = {
     {"dup", "", by_dup},
     {"dup2", "", by_dup2},
@@ -160,5 +184,6 @@ const struct peer_case descriptor_cases[] = {
     {"passed", "gate=maybe", passed},
     {"passed-while-writing", "", passed_while_writing},
     {"passed-to-itself", "", passed_to_itself},
+    {"passed-without-a-limit", "cc=copa", passed_without_a_limit},
     {0},
 };

@@ -135,6 +135,17 @@ static int bare_environment(void) {
     return 0;
 }
 
+static int no_limit_after_exec(void) {
+    int fd = prepared();
+    for (int i = 0; i < 5; i++) {
+        // Time for a reading, after which the algorithm has a rate.
+        put(fd, i * 100000, (i + 1) * 100000);
+        usleep(20000);
+    }
+    execle(self[0], self[0], "--inherited-plainly", fd_text, NULL, (char *[]){NULL});
+    return fd;
+}
+
 static int failed_exec(void) {
     int fd = prepared();
     put(fd, 0, 50000);
@@ -156,6 +167,7 @@ const struct peer_case exec_cases[] = {
     {"inetd-reads", "client=ask", inetd_reads},
     {"system-meanwhile", "", system_meanwhile},
     {"bare-environment", "", bare_environment},
+    {"no-limit-after-exec", "cc=copa", no_limit_after_exec},
     {"failed-exec", "", failed_exec},
     {0},
 };

@@ -221,6 +221,15 @@ static int inherited(const char *fd) {
     return 0;
 }
 
+// As above, of a program that knows nothing of us: what the kernel has is the program's own.
+static int inherited_plainly(const char *fd) {
+    uint64_t rate = 0;
+    socklen_t len = sizeof rate;
+    CHECK(syscall(SYS_getsockopt, atoi(fd), SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */, &rate, &len) == 0);
+    say("%lx", rate);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     uint32_t x = 12345;
     for (size_t i = 0; i < BIG; i++) {
@@ -233,6 +242,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (argc == 3 && !strcmp(argv[1], "--inherited")) return inherited(argv[2]);
+    if (argc == 3 && !strcmp(argv[1], "--inherited-plainly")) return inherited_plainly(argv[2]);
     if (argc == 2 && !strcmp(argv[1], "--prints")) return prints_to_standard_streams();
     for (size_t g = 0; argc == 2 && g < sizeof groups / sizeof *groups; g++)
         for (const struct peer_case *c = groups[g]; c->name; c++)
