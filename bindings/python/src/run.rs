@@ -248,6 +248,10 @@ pub(crate) struct PyFlowStatus {
     delivered_bytes: u64,
     /// Payload that reached the receiving application, bytes.
     goodput_bytes: u64,
+    /// Payload that the sender knows to have arrived, bytes.
+    acked_bytes: u64,
+    /// Packets that the sender has found lost.
+    lost: u64,
     /// Packets sent.
     sent: u64,
     /// Packets lost on the path.
@@ -265,6 +269,8 @@ impl From<&FlowStatus> for PyFlowStatus {
             rtt_ms: status.rtt.map(Span::as_millis_f64),
             delivered_bytes: status.delivered.get(),
             goodput_bytes: status.goodput_bytes.get(),
+            acked_bytes: status.acked.get(),
+            lost: status.lost,
             sent: status.sent,
             dropped: status.dropped,
             retransmits: status.retransmits,

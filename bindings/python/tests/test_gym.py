@@ -35,6 +35,93 @@ class Environment(unittest.TestCase):
         self.assertEqual(first, episode(3))
         self.assertNotEqual(first, episode(4))
 
+    def episode(self, env, **reset):
+        seen = env.reset(**reset)[0].tolist()
+        over = False
+        while not over:
+            observation, _, _, over, _ = env.step([0.1])
+            seen += observation.tolist()
+        return seen
+
+    def test_each_episode_is_another_one_unless_it_has_a_seed(self):
+        def three(seed):
+            env = self.make(loss="5%")
+            return [self.episode(env, seed=seed), self.episode(env), self.episode(env)]
+
+        first = three(5)
+        self.assertEqual(len({tuple(episode) for episode in first}), 3)
+        self.assertEqual(first, three(5))
+        # Without any seed environments differ.
+        self.assertNotEqual(self.episode(self.make(loss="5%")), self.episode(self.make(loss="5%")))
+
+    def test_copies_in_a_vector_differ_and_make_finds_it(self):
+        import gymnasium
+        import alcc.gym  # noqa: F401
+
+        arguments = {"link": "lte", "loss": "5%", "duration": "5s"}
+        env = gymnasium.make("alcc/Flow-v0", **arguments)
+        self.assertEqual(env.reset(seed=1)[0].shape, (6,))
+        vector = gymnasium.make_vec("alcc/Flow-v0", num_envs=3, vectorization_mode="sync", **arguments)
+        vector.reset()
+        for _ in range(100):
+            seen = vector.step([[0.1]] * 3)[0]
+        self.assertEqual(len({tuple(one) for one in seen.tolist()}), 3)
+        vector.close()
+
+    def test_options_of_a_reset_vary_the_path_of_that_episode(self):
+        import alcc
+
+        env = self.make()
+
+        def most(**reset):
+            seen = self.episode(env, seed=1, **reset)
+            return max(seen[::6])
+
+        self.assertLess(most(), 12.1)
+        self.assertGreater(most(options={"link": "48mbit", "rtt": "20ms"}), 30)
+        self.assertLess(most(), 12.1)
+        for wrong, words in [
+            ({"lnik": "3mbit"}, "did you mean link"),
+            ([1], "options: found list, expected a dictionary"),
+            ({1: 2}, "options: found dict, expected a dictionary"),
+            ({"seed": 3}, "options: seed stays"),
+            ({"step": "0ms"}, "step: "),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(alcc.ScenarioError, words):
+                env.reset(options=wrong)
+
+    def test_the_sender_sees_a_loss_a_round_trip_later_than_the_oracle(self):
+        def first_loss(oracle):
+            from alcc.gym import Env
+
+            env = Env(
+                link="12mbit", rtt="400ms", duration="8s", step="20ms", oracle=oracle, loss="0",
+                steps="steps.csv",
+            )
+            env.reset(seed=1)
+            over = False
+            while not over:
+                observation, _, _, over, _ = env.step([0.0])
+                if observation[3] > 0:
+                    return env.simulation.now_s
+            return None
+
+        import os
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            here = os.getcwd()
+            os.chdir(folder)
+            try:
+                with open("steps.csv", "w") as file:
+                    file.write("seconds,loss,loss_up\n0,0,0\n5,1,0\n5.4,0,0\n")
+                oracle, sender = first_loss(True), first_loss(False)
+            finally:
+                os.chdir(here)
+        # Three later packets have to arrive, or a timeout to pass.
+        self.assertLess(oracle, 5.5)
+        self.assertGreater(sender, oracle + 0.2)
+
     def test_the_action_moves_the_window_within_its_bounds(self):
         env = self.make()
         env.reset(seed=1)
@@ -143,7 +230,10 @@ class Environment(unittest.TestCase):
         env = self.make()
         env.reset(seed=1)
         before = env.simulation.now_s
-        for wrong in (None, [], "x", [None], 0.5, {}, [float("nan")], np.array([]), ["x" * 9999], ["0.5"], [10**5000]):
+        for wrong in (
+            None, [], "x", [None], 0.5, {}, [float("nan")], np.array([]), ["x" * 9999], ["0.5"], [10**5000],
+            [0.1, 0.2], np.zeros((1, 2)),
+        ):
             with self.subTest(wrong), self.assertRaisesRegex(InvalidAction, "one number from -1 to 1") as caught:
                 env.step(wrong)
             self.assertLess(len(str(caught.exception)), 200)

@@ -33,6 +33,10 @@ def sweep(grid, *, out, client=None, again=False, **common):
     dies loses nothing: its cases are run elsewhere. A case that fails, or that kills one worker
     after the other, has a row with `error`. It is run again only with again=True.
 
+    Each row has the arguments of its case as columns: as text, numbers as numbers. An argument with
+    the name of a measured field, such as loss, is axis_loss; link, queue, flow and seed are fields
+    of every row.
+
     Returns a Sweep. Raises ScenarioError for a grid that is none, SimulationError for a client that
     fails and for a file that cannot be written.
     """
@@ -59,7 +63,7 @@ def sweep(grid, *, out, client=None, again=False, **common):
     with contextlib.closing(_runs(todo, keys, client)) as runs:
         for number, text, error in runs:
             table = table_of_json(text) if error is None else _failed(cases[number], error)
-            _write(parquet, table.to_pyarrow(), files[number])
+            _write(parquet, _with_axes(table.to_pyarrow(), cases[number]), files[number])
     return Sweep(cases, files, [_read(parquet, path) for path in files], len(todo))
 
 
@@ -90,11 +94,21 @@ class Sweep:
     def to_pyarrow(self):
         """All rows; the column `case` counts the cases from 0."""
         arrow = needed("pyarrow", "alcc.sweep", "sweep")
-        numbered = (
-            table.add_column(0, "case", arrow.array([number] * len(table), arrow.uint64()))
-            for number, table in enumerate(self._tables)
-        )
-        return arrow.concat_tables(numbered)
+        types = {}
+        for table in self._tables:
+            for field in table.schema:
+                types.setdefault(field.name, set()).add(field.type)
+        texts = arrow.string()
+        mixed = {name for name, found in types.items() if texts in found and len(found) > 1}
+
+        def numbered(number, table):
+            for name in mixed.intersection(table.column_names):
+                at = table.column_names.index(name)
+                table = table.set_column(at, name, table[name].cast(texts))
+            return table.add_column(0, "case", arrow.array([number] * len(table), arrow.uint64()))
+
+        tables = [numbered(*both) for both in enumerate(self._tables)]
+        return arrow.concat_tables(tables, promote_options="permissive")
 
     def to_polars(self):
         return needed("polars", "to_polars", "polars").DataFrame(self.to_pyarrow())
@@ -228,12 +242,33 @@ def _one_line(error):
     return " ".join(str(error).split())
 
 
+def _text(value):
+    if isinstance(value, (list, tuple)):
+        return " ".join(_text(of) for of in value)
+    name = getattr(value, "name", None)
+    return name if isinstance(name, str) else str(getattr(value, "__name__", value))
+
+
+#: Arguments that are fields of every row.
+_FIELDS = ("link", "queue", "flow", "seed")
+
+
+def _with_axes(table, case):
+    """The rows with the arguments of their case."""
+    arrow = needed("pyarrow", "alcc.sweep", "sweep")
+    for name, value in case.items():
+        if name in _FIELDS:
+            continue
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        value = value if is_number else _text(value)
+        column = f"axis_{name}" if name in table.column_names else name
+        table = table.append_column(column, arrow.array([value] * len(table)))
+    return table
+
+
 def _failed(case, error):
     def text(name, default):
-        value = case.get(name, default)
-        if isinstance(value, (list, tuple)):
-            return " ".join(str(getattr(of, "__name__", of)) for of in value)
-        return str(getattr(value, "__name__", value))
+        return _text(case.get(name, default))
 
     seed = case.get("seed", 1)
     return table_of_error(

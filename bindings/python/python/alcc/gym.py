@@ -27,25 +27,38 @@ OBSERVATIONS = (
 class Env(gymnasium.Env):
     """One flow called "external" on a simulated path; further flows are its company.
 
-    action: one number from -1 to 1; beyond that the nearest of these counts. The window is
-    multiplied by 2 to this power.
-    observation: OBSERVATIONS, over the step. These are throughput at the bottleneck in Mbit/s, and
-    last and smallest round-trip time in ms. Then come lost / sent packets, window and bytes in
-    flight in segments.
+    action: an array with one number from -1 to 1; beyond that the nearest of these counts. The
+    window is multiplied by 2 to this power.
+    observation: OBSERVATIONS, over the step, as the sender sees them: acknowledged payload in
+    Mbit/s, last and smallest round-trip time in ms, packets found lost / packets that left the
+    network, window and bytes in flight in segments. oracle=True gives throughput and loss at the
+    bottleneck at that moment instead, which no sender can know.
     reward: log(throughput) - log(rtt / smallest rtt) - 10 * loss, or what `reward` makes of a
     dictionary of the observations.
 
     step: simulated time between two actions. The other arguments are those of alcc.simulate;
-    `flow` are the other flows. reset(seed=N) is the seed of the scenario.
+    `flow` are the other flows.
 
-    Raises ScenarioError for wrong arguments. step raises gymnasium.error.InvalidAction for what is
-    no number. It raises ResetNeeded before the first reset and after the end of an episode. It
-    raises RewardError for a reward that raises or is no finite number.
+    reset(seed=N) seeds the scenario and the generator np_random. Without a seed each episode draws
+    its scenario's seed from np_random, so losses and synthetic channels differ from episode to
+    episode. reset(options={"link": "24mbit", "queue": "codel"}) changes arguments of alcc.simulate
+    for this episode; "step" is the time between actions there, too.
+
+    Registered as "alcc/Flow-v0" for gymnasium.make and make_vec once alcc.gym is imported.
+
+    Raises ScenarioError for wrong arguments and options. step raises
+    gymnasium.error.InvalidAction for other shapes and what is not a number. It raises ResetNeeded
+    before the first reset and after the end of an episode. It raises RewardError for a reward that
+    raises or is not a finite number.
     """
 
     metadata = {"render_modes": []}
 
-    def __init__(self, *, step="20ms", flow=(), reward=None, **options):
+    def __init__(
+        self, *, step="20ms", flow=(), reward=None, oracle=False, render_mode=None, **options
+    ):
+        if render_mode is not None:
+            raise ScenarioError(f"render_mode: found {_shown(render_mode)}, expected None")
         if reward is not None and not callable(reward):
             raise ScenarioError(
                 f"reward: found {type(reward).__name__}, expected a function of a dictionary of the observations"
@@ -58,7 +71,9 @@ class Env(gymnasium.Env):
         self._options = dict(options, flow=["external", *company])
         self._step = step
         self._reward = reward or default_reward
-        self._seed = options.get("seed", 1)
+        self._oracle = bool(oracle)
+        # Of the first episode, if its reset has none.
+        self._first_seed = options.get("seed")
         most = np.finfo(np.float32).max
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.observation_space = gymnasium.spaces.Box(0.0, most, (len(OBSERVATIONS),), np.float32)
@@ -67,16 +82,35 @@ class Env(gymnasium.Env):
         Simulation(**self._options).step(step)
 
     def reset(self, *, seed=None, options=None):
+        if seed is None and self._first_seed is not None:
+            seed = self._first_seed
+        if isinstance(seed, int) and seed >= 0:
+            # One that is too large is refused before it seeds anything.
+            Simulation(**dict(self._options, seed=seed))
         super().reset(seed=seed)
-        # One that cannot be is not kept.
-        seed = self._seed if seed is None else seed
-        self._simulation = Simulation(**dict(self._options, seed=seed))
-        self._seed = seed
+        self._first_seed = None
+        drawn = int(self.np_random.integers(1 << 32)) if seed is None else seed
+        chosen = self._chosen(options)
+        step = chosen.pop("step", self._step)
+        simulation = Simulation(**dict(self._options, seed=drawn, **chosen))
+        simulation.step(step)
+        self._simulation, self._span = simulation, step
         self._window = float(10 * MSS)
         self._min_rtt = math.inf
         self._before = (0.0, 0, 0, 0)
-        self._simulation.step(self._step)
-        return self._observe()[0], {}
+        return self._observe()[0], {"seed": drawn}
+
+    def _chosen(self, options):
+        if options is None:
+            return {}
+        if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
+            raise ScenarioError(
+                f"options: found {type(options).__name__}, expected a dictionary of arguments of alcc.simulate"
+            )
+        for name in ("seed", "flow"):
+            if name in options:
+                raise ScenarioError(f"options: {name} stays: reset(seed=N), Env(flow=...)")
+        return dict(options)
 
     def step(self, action):
         if self._simulation is None:
@@ -86,7 +120,7 @@ class Env(gymnasium.Env):
         window = self._window * 2.0 ** _power(action)
         self._window = min(max(window, WINDOWS[0]), WINDOWS[1])
         self._simulation.set_window(self._window)
-        goes_on = self._simulation.step(self._step)
+        goes_on = self._simulation.step(self._span)
         observation, values = self._observe()
         reward = self._rewarded(dict(zip(OBSERVATIONS, values)))
         # The end of the window is a limit of time and no end of the task.
@@ -114,23 +148,23 @@ class Env(gymnasium.Env):
 
     def _observe(self):
         status = self._simulation.flow(0)
-        now, delivered, sent, dropped = self._before
-        self._before = (
-            self._simulation.now_s,
-            status.delivered_bytes,
-            status.sent,
-            status.dropped,
-        )
+        now, delivered_before, packets_before, lost_before = self._before
+        if self._oracle:
+            delivered, packets, lost = status.delivered_bytes, status.sent, status.dropped
+        else:
+            delivered, lost = status.acked_bytes, status.lost
+            packets = lost + delivered // MSS
+        self._before = (self._simulation.now_s, delivered, packets, lost)
         elapsed = max(self._before[0] - now, 1e-9)
         rtt = status.rtt_ms or 0.0
         if rtt > 0.0:
             self._min_rtt = min(self._min_rtt, rtt)
-        lost = max(status.dropped - dropped, 0)
+        lost = max(lost - lost_before, 0)
         values = (
-            (status.delivered_bytes - delivered) * 8e-6 / elapsed,
+            max(delivered - delivered_before, 0) * 8e-6 / elapsed,
             rtt,
             self._min_rtt if rtt > 0.0 else 0.0,
-            min(lost / max(status.sent - sent, 1), 1.0),
+            min(lost / max(packets - packets_before, 1), 1.0),
             self._window / MSS,
             status.in_flight_bytes / MSS,
         )
@@ -155,7 +189,7 @@ def _shown(value):
 
 def _power(action):
     try:
-        power = _number(action[0])
+        power = _number(action[0]) if len(action) == 1 else math.nan
     except (TypeError, LookupError):
         power = math.nan
     if math.isnan(power):
@@ -163,6 +197,10 @@ def _power(action):
             f"alcc.gym.Env.step: found {_shown(action)}, expected one number from -1 to 1 in an array"
         )
     return min(max(power, -1.0), 1.0)
+
+
+if "alcc/Flow-v0" not in gymnasium.registry:
+    gymnasium.register("alcc/Flow-v0", entry_point="alcc.gym:Env")
 
 
 def default_reward(seen):

@@ -203,6 +203,7 @@ impl Flow {
         }
         if let Endpoints::Acked { host, .. } = &self.endpoints {
             status.in_flight = host.in_flight();
+            (status.acked, status.lost) = host.outcome();
             status.window = host.window().filter(|window| *window != Bytes::MAX);
             status.kernel_cwnd = host.kernel_window();
             host.gauges(&mut |name, value| status.gauges.push((name, value)));

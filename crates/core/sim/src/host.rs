@@ -97,6 +97,9 @@ pub(crate) trait Host: Send {
     /// Payload in flight.
     fn in_flight(&self) -> Bytes;
 
+    /// See [`Sender::outcome`].
+    fn outcome(&self) -> (Bytes, u64);
+
     /// The algorithm's window.
     fn window(&self) -> Option<Bytes>;
 

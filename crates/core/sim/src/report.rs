@@ -112,6 +112,10 @@ pub struct FlowStatus {
     pub delivered: Bytes,
     /// Payload that reached the receiving application.
     pub goodput_bytes: Bytes,
+    /// Payload that the sender knows to have arrived.
+    pub acked: Bytes,
+    /// Packets that the sender has found lost.
+    pub lost: u64,
     /// Data packets that entered the path.
     pub sent: u64,
     /// Data packets that were lost on the path.

@@ -371,6 +371,12 @@ impl Sender {
         self.more = more;
     }
 
+    /// What the sender knows: payload acknowledged in total, and packets found lost.
+    pub fn outcome(&self) -> (Bytes, u64) {
+        let lost = self.stats.retransmits + self.scoreboard.waiting();
+        (self.scoreboard.delivery().total(), lost)
+    }
+
     /// As a program would read it from `TCP_INFO`.
     pub fn progress(&self) -> TcpProgress {
         let seen = self.rtt.view();

@@ -137,6 +137,10 @@ impl Host for Native {
         self.sender.in_flight()
     }
 
+    fn outcome(&self) -> (Bytes, u64) {
+        self.sender.outcome()
+    }
+
     fn window(&self) -> Option<Bytes> {
         Some(self.sender.controller().allowance().window)
     }

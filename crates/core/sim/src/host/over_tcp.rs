@@ -227,6 +227,10 @@ impl Host for OverTcpHost {
         self.tcp.in_flight()
     }
 
+    fn outcome(&self) -> (Bytes, u64) {
+        self.tcp.outcome()
+    }
+
     fn window(&self) -> Option<Bytes> {
         self.over.as_ref().map(OverTcp::window)
     }
