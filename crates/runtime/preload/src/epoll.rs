@@ -379,7 +379,9 @@ impl Waker for Epoll {
         if std::mem::take(&mut self.on_trust) {
             // Whoever waits out of sight is woken by the socket itself, this once.
             self.unseen = true;
-            fds.first().copied().map(alcc_socket::wake_writers);
+            if let Some(&fd) = fds.first() {
+                alcc_socket::wake_writers(fd);
+            }
         }
     }
 

@@ -174,6 +174,67 @@ static int passed_without_a_limit(void) {
     return close(fd);
 }
 
+// Descriptors that are closed already, that are something else, and that never were.
+static void put_in_pieces_waiting(int fd, size_t from, size_t to) {
+    while (from < to) {
+        ssize_t n = write(fd, data + from, to - from);
+        if (n > 0) from += n;
+        else expect(poll(&(struct pollfd){fd, POLLOUT, 0}, 1, 10000), 1, "poll");
+    }
+}
+static void result(const char *what, long rc) { say("%s %ld %s", what, rc, rc < 0 ? name_of(errno) : ""); }
+static int misused(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0), other = dup(fd), wrong[] = {-1, 987, 0, 0};
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLET};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0);
+    for (size_t at = 0; at < 60000;) {
+        ssize_t n = write(fd, data + at, 60000 - at);
+        if (n > 0) at += n;
+        else expect(epoll_wait(epfd, &event, 1, 10000), 1, "epoll_wait");
+    }
+    expect(close(fd), 0, "close");
+    wrong[2] = fd, wrong[3] = epfd;
+    for (size_t i = 0; i < 4; i++) {
+        int bad = wrong[i];
+        struct pollfd p = {bad, POLLOUT, 0};
+        fd_set out;
+        FD_ZERO(&out);
+        result("write", write(bad, data, 10000));
+        result("send", send(bad, data, 10000, MSG_DONTWAIT));
+        result("sendfile", sendfile(bad, epfd, NULL, 10000));
+        result("epoll_ctl", epoll_ctl(epfd, EPOLL_CTL_MOD, bad, &event));
+        result("epoll_ctl", epoll_ctl(bad, EPOLL_CTL_ADD, other, &event));
+        if (i == 3) result("epoll_ctl", epoll_ctl(bad, EPOLL_CTL_DEL, other, NULL));
+        result("epoll_wait", i == 3 ? -2 : epoll_wait(bad, &event, 1, 0));
+        result("poll", bad == epfd ? 0 : poll(&p, 1, 0));
+        say("%d", p.revents);
+        if (bad >= 0 && bad != epfd) {
+            FD_SET(bad, &out);
+            result("select", select(bad + 1, NULL, &out, NULL, &(struct timeval){0, 0}));
+        }
+        if (i < 3) result("dup", dup(bad)), result("close", close(bad)), result("shutdown", shutdown(bad, SHUT_WR));
+    }
+    put_in_pieces_waiting(other, 60000, TOTAL);
+    return close(other);
+}
+
+// The number of an epoll instance is a connection's afterwards, and the other way round.
+static int number_given_again(void) {
+    int first = accepted_nonblocking(), epfd = epoll_create1(0), kept = dup(epfd);
+    struct epoll_event event = {.events = EPOLLOUT};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, first, &event) == 0);
+    CHECK(close(epfd) == 0);
+    int second = accepted_nonblocking();
+    expect(second, epfd, "the number of the next connection");
+    put_in_pieces_waiting(second, 0, TOTAL);
+    for (size_t at = 0; at < TOTAL;) {
+        ssize_t n = write(first, data + at, TOTAL - at);
+        if (n > 0) at += n;
+        else expect(epoll_wait(kept, &event, 1, 10000), 1, "epoll_wait");
+    }
+    return close(first) | close(second);
+}
+
 const struct peer_case descriptor_cases[] = {
     {"dup", "", by_dup},
     {"dup2", "", by_dup2},
@@ -185,5 +246,7 @@ const struct peer_case descriptor_cases[] = {
     {"passed-while-writing", "", passed_while_writing},
     {"passed-to-itself", "", passed_to_itself},
     {"passed-without-a-limit", "cc=copa", passed_without_a_limit},
+    {"misused", "", misused},
+    {"number-given-again", "clients=2", number_given_again},
     {0},
 };

@@ -42,10 +42,11 @@ static int in_poll(void) {
         poll(&(struct pollfd){listener(), POLLIN, 0}, 1, 10000);
         int fd = next_connection(SOCK_NONBLOCK);
         for (size_t at = 0; at < bytes();) {
+            // It asks before it writes: what never waits for room is never refused.
+            if (poll(&(struct pollfd){fd, POLLOUT, 0}, 1, 10000) < 0 && errno != EINTR) break;
             ssize_t n = send(fd, data + at, bytes() - at, 0);
             if (n > 0) at += n;
             else if (n == 0 || (errno != EINTR && errno != EAGAIN)) break;
-            else if (poll(&(struct pollfd){fd, POLLOUT, 0}, 1, 10000) < 0 && errno != EINTR) break;
         }
         finish(fd);
     }
