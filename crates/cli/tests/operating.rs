@@ -13,6 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn alcc(runtime: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
     command.env("XDG_RUNTIME_DIR", runtime).stdin(Stdio::null());
+    // The salt of trials is not this machine's.
+    command.env("XDG_STATE_HOME", runtime);
     command
 }
 

@@ -75,7 +75,7 @@ fn settings() -> Option<&'static Settings> {
     SETTINGS
         .get_or_init(|| {
             let read = registry().and_then(|registry| {
-                Settings::from_env(registry, |name| alcc_socket::variable(name))
+                Settings::from_env(registry, alcc_socket::variable)
                     .map_err(|error| error.to_string())
             });
             match read {
