@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The file of `--config`: what the options say, and algorithms by port. Every error names its line.
 use crate::failure::{Failure, reason};
+use crate::trusted::warn_of_writers;
 use alcc_cc::{Registry, Spec};
 use alcc_observe::{Action, Command, Pattern};
 use alcc_socket::Rule;
@@ -74,6 +75,7 @@ impl Config {
     pub(crate) fn read(path: &Path, registry: &Registry) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
             .map_err(|e| Failure::usage(format!("read {}: {}", path.display(), reason(&e))))?;
+        warn_of_writers(path);
         Self::parse(&text, registry).map_err(|(at, why)| {
             let line = text[..at.min(text.len())].matches('\n').count() + 1;
             Failure::usage(format!("{}:{line}: {why}", path.display()))

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The events of the algorithms of a run, as lines of text or as JSON objects.
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use crate::http::spawn;
-use crate::output::{Product, Reader, note};
+use crate::output::{Product, Reader, can_hold_files, not_a_folder, note};
 use alcc_observe::{EventEntry, EventReader, Segment};
 use alcc_results::events;
 use alcc_socket::now;
+use alcc_sys::overwrite_own;
 use alcc_units::Time;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -47,11 +48,49 @@ pub(crate) fn object(origin: Time, e: &EventEntry) -> Value {
     Value::Object(all.flatten().collect::<Map<_, _>>())
 }
 
+/// Limit of what a server waits for the file system of its log, at the start and at the end: it may
+/// be frozen.
+const MAX_WAIT: Duration = Duration::from_millis(500);
+
+/// Whether a server can have its log in this folder, which is made. If it is the machine that
+/// refuses (a full or read-only disk, a file system that does not answer), that is said, and the
+/// server starts without a log.
+///
+/// # Errors
+/// [`Failure::Usage`] if another folder has to be named.
+pub(crate) fn log_folder(path: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    let Some(path) = path.map(Path::to_owned) else {
+        return Ok(None);
+    };
+    let (tell, ready) = mpsc::channel();
+    let tried = path.clone();
+    let thread = spawn("alcc-log", move || drop(tell.send(can_hold_files(&tried))));
+    let said = match thread.map(|_| ready.recv_timeout(MAX_WAIT)) {
+        Ok(Ok(Ok(()))) => return Ok(Some(path)),
+        Ok(Ok(Err(e))) if !is_the_machines(&e) => return Err(not_a_folder(&path, e)),
+        Ok(Ok(Err(e))) => reason(&e),
+        Ok(Err(_)) => "the file system does not answer".to_owned(),
+        Err(e) => reason(&e),
+    };
+    note(format_args!(
+        "alcc: write into {}: {said}: going on without a log",
+        path.display()
+    ));
+    Ok(None)
+}
+
+fn is_the_machines(e: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let kinds = [ReadOnlyFilesystem, StorageFull, QuotaExceeded];
+    kinds.contains(&e.kind()) || e.raw_os_error() == Some(nix::libc::EIO)
+}
+
 /// Writes the events of a run into a file. If the file cannot be written, the run goes on without
 /// it.
 pub(crate) struct Follower {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    done: mpsc::Receiver<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Follower {
@@ -63,14 +102,20 @@ impl Follower {
         let Some(folder) = folder else {
             return Ok(None);
         };
-        let out = Product::open(Some(&folder.join(FILE)))?;
+        let path = folder.join(FILE);
+        let (end, done) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let (segment, stopped) = (Arc::clone(segment), Arc::clone(&stop));
         let (tell, ready) = mpsc::channel();
         let thread = spawn("alcc-events", move || {
+            let _end = end;
+            let out = match overwrite_own(&path) {
+                Ok(file) => Product::of(file, &path),
+                Err(e) => return drop(tell.send(Err((true, e)))),
+            };
             let events = match segment.events() {
                 Ok(events) => events,
-                Err(e) => return drop(tell.send(Err(e))),
+                Err(e) => return drop(tell.send(Err((false, e)))),
             };
             events.renew(now());
             // No process starts before this.
@@ -79,22 +124,31 @@ impl Follower {
                 note(format_args!("alcc: {why}"));
             }
         });
-        let wrong = |e| Failure::usage(format!("follow the events of the algorithms: {e}"));
-        let thread = thread.map_err(wrong)?;
-        let ready = ready.recv().map_err(io::Error::other);
-        ready.and_then(|ready| ready).map_err(wrong)?;
-        Ok(Some(Self {
-            stop,
-            thread: Some(thread),
-        }))
+        let file = folder.join(FILE);
+        let said = match thread.map(|thread| (ready.recv_timeout(MAX_WAIT), thread)) {
+            Ok((Ok(Ok(())), thread)) => {
+                return Ok(Some(Self { stop, done, thread }));
+            }
+            Ok((Ok(Err((true, e))), _)) if !is_the_machines(&e) => {
+                let why = reason(&e);
+                return Err(Failure::usage(format!("write {}: {why}", file.display())));
+            }
+            Ok((Ok(Err((_, e))), _)) | Err(e) => reason(&e),
+            Ok((Err(_), _)) => "the file system does not answer".to_owned(),
+        };
+        note(format_args!(
+            "alcc: write {}: {said}: going on without the events",
+            file.display()
+        ));
+        Ok(None)
     }
 
     /// Writes the remaining events, and ends.
-    pub(crate) fn finish(mut self) {
+    pub(crate) fn finish(self) {
         self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            drop(thread.join());
+        self.thread.thread().unpark();
+        if self.done.recv_timeout(MAX_WAIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            note("alcc: write the last events: the file system does not answer");
         }
     }
 }

@@ -43,6 +43,7 @@ mod trace_arg;
 mod transfer;
 mod transport;
 mod trial;
+mod trusted;
 mod uncontrolled;
 mod usage;
 mod wording;

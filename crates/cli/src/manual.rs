@@ -28,8 +28,8 @@ XDG_RUNTIME_DIR
 Running commands keep their state in its folder alcc.
 .SH FILES
 .TP
-/tmp/alcc\\-UID
-What running commands keep, without XDG_RUNTIME_DIR.
+/run/alcc, /run/user/UID/alcc, /tmp/alcc\\-UID
+What running commands keep: root's, other users', and without those.
 .TP
 /run/alcc/bpf
 What 'alcc bpf load' has put into the kernel.

@@ -22,18 +22,22 @@ use std::path::Path;
 /// # Errors
 /// [`Failure::Usage`]: nothing has been done yet.
 pub(crate) fn folder(path: &Path) -> Result<(), Failure> {
-    let wrong = |e: io::Error| {
-        let why = reason(&not_made(path, e));
-        Failure::usage(format!("write into {}: {why}", path.display()))
-    };
+    can_hold_files(path).map_err(|e| not_a_folder(path, e))
+}
+
+/// The same, with the error as the system has it.
+pub(crate) fn can_hold_files(path: &Path) -> io::Result<()> {
     if path.exists() && !path.is_dir() {
-        return Err(Failure::usage(format!(
-            "write into {}: it is a file: name a folder",
-            path.display()
-        )));
+        return Err(io::Error::other("it is a file: name a folder"));
     }
-    std::fs::create_dir_all(path).map_err(wrong)?;
-    takes_files(path).map_err(wrong)
+    std::fs::create_dir_all(path)?;
+    takes_files(path)
+}
+
+/// The error of [`can_hold_files`].
+pub(crate) fn not_a_folder(path: &Path, error: io::Error) -> Failure {
+    let why = reason(&not_made(path, error));
+    Failure::usage(format!("write into {}: {why}", path.display()))
 }
 
 /// The error of something that was to be made at `path`. A folder that is there, but takes nothing,
@@ -173,11 +177,7 @@ impl Product {
         let Some(path) = path else {
             return Ok(Self::standard());
         };
-        Ok(Self {
-            to: BufWriter::new(Box::new(create(path)?)),
-            name: path.display().to_string(),
-            standard: false,
-        })
+        Ok(Self::of(create(path)?, path))
     }
 
     /// Opens the file of an option, if it is given.
@@ -186,6 +186,15 @@ impl Product {
     /// As [`Self::open`].
     pub(crate) fn named(path: Option<&Path>) -> Result<Option<Self>, Failure> {
         path.map(|path| Self::open(Some(path))).transpose()
+    }
+
+    /// A file that is open already.
+    pub(crate) fn of(file: File, path: &Path) -> Self {
+        Self {
+            to: BufWriter::new(Box::new(file)),
+            name: path.display().to_string(),
+            standard: false,
+        }
     }
 
     fn standard() -> Self {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The `--plugin` of a command line: algorithms written in C.
 use crate::failure::Failure;
+use crate::trusted::warn_of_writers;
 use alcc_cc::Registry;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub(crate) struct Plugins {
 impl Plugins {
     /// The built-in algorithms and these.
     pub(crate) fn registry(&self) -> Result<Registry, Failure> {
+        self.files.iter().for_each(|file| warn_of_writers(file));
         alcc_plugin::with_files(Registry::builtin(), &self.files).map_err(Failure::usage)
     }
 

@@ -102,6 +102,52 @@ fn a_run_with_a_log_has_the_events_of_each_connection() {
     assert!(times.is_sorted(), "{text}");
 }
 
+/// A FIFO in the place of a process's file waits for a reader for ever, and a link may lead to
+/// anything: the first holds no connection, and nothing is written by the second.
+#[test]
+fn what_lies_in_the_place_of_a_log_neither_holds_a_server_nor_is_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = sender(dir.path()) else {
+        return;
+    };
+    let log = dir.path().join("log");
+    let precious = dir.path().join("precious");
+    std::fs::write(&precious, "content").unwrap();
+    for place in ["mkfifo", "ln -s ../precious"] {
+        let shell = dir.path().join("start");
+        let lines = format!(
+            "#!/bin/sh\n{place} {}/$$.csv\nexec {} \"$@\"\n",
+            log.display(),
+            program.display()
+        );
+        std::fs::write(&shell, lines).unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&shell, open).unwrap();
+        let bytes = 3_000_000;
+        let options = ["--cc", "fixed:window=10", "--log", log.to_str().unwrap()];
+        let mut server = serve(&shell, bytes, &options);
+        let patience = Some(Duration::from_secs(20));
+        server.client.set_read_timeout(patience).unwrap();
+        let mut got = Vec::new();
+        server.client.read_to_end(&mut got).unwrap();
+        assert_eq!(got.len() as u64, bytes, "{place}");
+        assert!(server.alcc.wait().unwrap().success());
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "content");
+    }
+    let events = log.join("events.jsonl");
+    for place in ["../precious", "../nothing"] {
+        std::fs::remove_file(&events).unwrap();
+        std::os::unix::fs::symlink(place, &events).unwrap();
+        let done = alcc(&["run", "--log", log.to_str().unwrap(), "--", "true"]);
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(2), "{said}");
+        assert!(said.contains("is not a regular file"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "content");
+    assert!(!dir.path().join("nothing").exists());
+}
+
 /// Says at its end that all is over.
 struct Ends<'a>(&'a AtomicBool);
 

@@ -13,6 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn alcc(runtime: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
     command.env("XDG_RUNTIME_DIR", runtime).stdin(Stdio::null());
+    // The salt of trials is not this machine's.
+    command.env("XDG_STATE_HOME", runtime);
     command
 }
 
@@ -663,6 +665,10 @@ for case in [taken, linked, read_only, full]:
         assert (status, out) == (7, "started\n"), (case, args, status, out, err)
         warned = [line for line in err.splitlines() if "make the shared memory" in line]
         assert len(warned) == 1, (case, args, err)
+    if case in [read_only, full]:
+        status, out, err, _ = alcc("run", "--log", "/tmp/log/here", "--", "sh", "-c", "echo started; exit 7")
+        assert (status, out) == (7, "started\n"), (case, status, out, err)
+        assert "going on without" in err or case == full, err
     proxy = server("proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1")
     lines = [proxy.stderr.readline(), proxy.stderr.readline()]
     assert "relaying" in lines[1], (case, lines)

@@ -213,6 +213,7 @@ fn tried(cc: &str, clients: u32, bytes: u32, way: &Way) -> Option<(Value, String
         .args(["emulate", "--quiet", "--delay", "20ms", "--down", "20mbit"])
         .arg(format!("--json={}", place("link.json")))
         .args(["--outside", &outside, "--", "sh", "-c", &inside])
+        .env("XDG_STATE_HOME", dir.path())
         .output()
         .unwrap();
     let error = String::from_utf8_lossy(&done.stderr).into_owned();

@@ -256,6 +256,12 @@ fn what_was_not_controlled_is_reported_with_the_reason_and_nothing_else() {
         Some(program) => {
             let seen = run(dir.path(), &program, "send", &[], true).unwrap();
             reported(&seen, "sender-static", "a static program");
+            // What a program calls itself is not obeyed by a terminal.
+            let odd = dir.path().join("s\x1b[2J\u{202e}\nx");
+            std::fs::copy(&program, &odd).unwrap();
+            let seen = run(dir.path(), &odd, "send", &[], true).unwrap();
+            reported(&seen, "s\\u{1b}[2J\\u{202e}\\nx", "a static program");
+            assert!(!seen.said.contains(['\x1b', '\u{202e}']), "{}", seen.said);
             // What the selection leaves alone is not missed.
             let out = run(
                 dir.path(),

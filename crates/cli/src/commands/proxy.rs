@@ -2,11 +2,11 @@
 use crate::chosen::Chosen;
 use crate::config::Share;
 use crate::config::rule_orders;
-use crate::events::Follower;
+use crate::events::{Follower, log_folder};
 use crate::failure::Failure;
 use crate::kernel_limit;
 use crate::metrics::Metrics;
-use crate::output::{Product, folder, note};
+use crate::output::{Product, note};
 use crate::runs::enter;
 use crate::service::Service;
 use crate::trial::{self, Plan, Source, Watch};
@@ -84,9 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             "'under' in a section [[port]] or [[peer]] is for 'alcc run': the proxy takes one for all",
         ));
     }
-    if let Some(path) = &args.service.log {
-        folder(path)?;
-    }
+    let log = log_folder(args.service.log.as_deref())?;
     let json = Product::named(args.service.json.path())?;
     let (_entry, segment) = enter("proxy", &what(args))?;
     // Before the first thread: all of them leave these signals to us.
@@ -97,14 +95,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let segment = Arc::new(segment);
     let crowded = |e| Failure::usage(format!("take the sections of the file: {e}"));
     segment.replace(rules).map_err(crowded)?;
-    let events = Follower::start(&segment, args.service.log.as_deref())?;
+    let events = Follower::start(&segment, log.as_deref())?;
     let watch = plan.as_ref();
     let watch = watch
         .map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), args.service.quiet));
     let watch = watch.transpose()?;
     let proxy = Proxy::start(
         &config(args, &chosen),
-        settings(args, &chosen, &triple),
+        Settings {
+            log,
+            ..settings(args, &chosen, &triple)
+        },
         &chosen.registry,
         Some(&segment),
     )
@@ -202,7 +203,6 @@ fn settings(args: &Args, chosen: &Chosen, triple: &Triple) -> Settings {
         share: chosen.share,
         queue: usize::try_from(args.queue.get()).unwrap_or(usize::MAX),
         seed: args.service.seed,
-        log: args.service.log.clone(),
         fault: args.service.fault,
         ..Settings::new(chosen.cc.clone())
     }

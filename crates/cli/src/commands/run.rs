@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::config::Share;
-use crate::events::Follower;
+use crate::events::{Follower, log_folder};
 use crate::failure::Failure;
 use crate::kernel_limit;
 use crate::library;
 use crate::loader;
 use crate::metrics::Metrics;
-use crate::output::{Product, folder};
+use crate::output::Product;
 use crate::runs::enter;
 use crate::service::Service;
 use crate::summary::Summary;
@@ -72,13 +72,12 @@ pub(crate) fn serve(
     let library = library::find()?;
     library::check(&library)?;
     let json = Product::named(service.json.path())?;
-    if let Some(path) = &service.log {
-        folder(path)?;
-    }
+    let log = log_folder(service.log.as_deref())?;
+    settings.log = settings.log.filter(|_| log.is_some());
     let (entry, segment) = enter("run", &shell_line(&args.command))?;
     let segment = Arc::new(segment);
     settings.report = entry.file();
-    let events = Follower::start(&segment, service.log.as_deref())?;
+    let events = Follower::start(&segment, log.as_deref())?;
     let watch = plan
         .as_ref()
         .map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), service.quiet))

@@ -47,6 +47,7 @@ fn a_full_disk_is_said_in_one_line() {
             .args(["-m", "sh", "-c", &format!("{disk} {line}")])
             .env("DISK", dir.path())
             .env("XDG_RUNTIME_DIR", dir.path().parent().unwrap())
+            .env("XDG_STATE_HOME", dir.path())
             .output()
             .unwrap()
     };

@@ -394,6 +394,7 @@ fn check(case: &Case, streams: [Stream; 2], runtime: &Path, run: &str) -> Option
     }
     let mut command = with_streams(&arguments, streams);
     command.env("XDG_RUNTIME_DIR", runtime);
+    command.env("XDG_STATE_HOME", runtime);
     let child = command.spawn().unwrap();
     // Ours lead nowhere any more.
     drop(command);

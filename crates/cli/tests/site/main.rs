@@ -147,6 +147,7 @@ fn alcc(folder: &Path, words: &[&str]) {
     let output = command
         .args(words)
         .env_remove("ALCC_TRACES")
+        .env("XDG_STATE_HOME", folder)
         .current_dir(folder)
         .output()
         .unwrap();

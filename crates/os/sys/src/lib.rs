@@ -28,7 +28,7 @@ pub use error::{errno, is_socket_error, set_errno};
 pub use files::{PathListener, create, open_own};
 pub use io::{Epoll, Waker, receive, send, wait, wait_writable};
 pub use limits::raise_descriptor_limit;
-pub use owned::{Sticky, create_owned, open_owned, path_of};
+pub use owned::{Sticky, create_owned, open_owned, overwrite_own, path_of};
 pub use peer::{Peer, Socket, classify, local_of};
 pub use process::Process;
 pub use reentrancy::ReentrancyGuard;

@@ -1,30 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One line per reading of a connection's counters, for people who want to see an algorithm at
 //! work.
+//!
+//! Whoever reads the counters also opens the gates, and must not wait for a disk: a file system may
+//! be frozen, or a network away. So lines are collected in memory, and a thread that exists only
+//! while there is something to write opens and writes the file. What does not fit is dropped, and
+//! counted in the next line.
 use alcc_flow::OverTcp;
-use alcc_sys::Reading;
+use alcc_sys::{Reading, lock, overwrite_own};
 use alcc_units::{Bytes, Time};
+use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread::Builder;
+
+/// A piece this long goes to the writer at once.
+const PIECE: usize = 64 * 1024;
+/// Pieces that may wait for the file.
+const MAX_PIECES: usize = 64;
+
+const HEADER: &str = "time_ms,connection,acked_bytes,in_flight_bytes,unsent_bytes,window_bytes,quota_bytes,rate_mbps,rtt_ms,min_rtt_ms,cwnd_segments,ssthresh_segments,gauges\n";
 
 /// The CSV file of one process.
 pub struct Log {
-    out: BufWriter<File>,
+    lines: String,
+    /// In `lines`.
+    count: u64,
+    dropped: u64,
     origin: Time,
+    writer: Arc<Writer>,
+}
+
+struct Writer {
+    path: PathBuf,
+    queue: Mutex<Queue>,
+    /// Of the thread that writes. It stays open: the program may give up the right to open it.
+    file: Mutex<Option<File>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    pieces: VecDeque<String>,
+    /// A thread is writing.
+    busy: bool,
+    /// The file cannot be opened: nothing more is collected.
+    over: bool,
 }
 
 impl Log {
-    /// Opens `DIR/PID.csv`; a folder that cannot be written is reported by `alcc run` before it
-    /// starts anything.
-    pub fn open(folder: &Path, origin: Time) -> Option<Self> {
-        let file = File::create(folder.join(format!("{}.csv", std::process::id()))).ok()?;
-        let mut out = BufWriter::new(file);
-        writeln!(out, "time_ms,connection,acked_bytes,in_flight_bytes,unsent_bytes,window_bytes,quota_bytes,rate_mbps,rtt_ms,min_rtt_ms,cwnd_segments,ssthresh_segments,gauges").ok()?;
-        Some(Self { out, origin })
+    /// A log in `DIR/PID.csv`, which is made with the first lines; a folder that cannot be written
+    /// is reported by `alcc run` before it starts anything.
+    pub fn new(folder: &Path, origin: Time) -> Self {
+        let path = folder.join(format!("{}.csv", std::process::id()));
+        Self {
+            lines: HEADER.to_owned(),
+            count: 0,
+            dropped: 0,
+            origin,
+            writer: Arc::new(Writer {
+                path,
+                queue: Mutex::default(),
+                file: Mutex::default(),
+            }),
+        }
     }
 
-    /// Writes one line.
+    /// Adds one line.
     pub fn reading(&mut self, at: Time, connection: u64, reading: &Reading, flow: &OverTcp) {
         let (tcp, allowance) = (&reading.progress, flow.allowance());
         let ssthresh = reading.ssthresh.map(|n| n.to_string()).unwrap_or_default();
@@ -41,9 +85,12 @@ impl Log {
             .unwrap_or_default();
         let mut gauges = String::new();
         flow.gauges(&mut |name, value| gauges.push_str(&format!("{name}={value:.3} ")));
-        // A full disk must not stop the connection: a lost line is only a lost line.
-        drop(writeln!(
-            self.out,
+        if self.dropped > 0 {
+            gauges.push_str(&format!("dropped_lines={}", self.dropped));
+        }
+        // Into memory: this never fails.
+        let _ = writeln!(
+            self.lines,
             "{:.3},{connection},{},{},{},{},{},{rate},{:.3},{:.3},{},{ssthresh},{}",
             at.since(self.origin).as_millis_f64(),
             tcp.acked,
@@ -55,11 +102,142 @@ impl Log {
             tcp.min_rtt.as_millis_f64(),
             reading.cwnd,
             gauges.trim_end(),
-        ));
+        );
+        self.count += 1;
+        if self.lines.len() >= PIECE {
+            self.flush();
+        }
     }
 
-    /// Writes what is buffered to the file.
+    /// Hands what is collected to the writer.
     pub fn flush(&mut self) {
-        drop(self.out.flush());
+        if self.count == 0 {
+            return;
+        }
+        let lines = std::mem::take(&mut self.lines);
+        let count = std::mem::take(&mut self.count);
+        let tells = std::mem::take(&mut self.dropped);
+        if !write(&self.writer, lines) {
+            self.dropped = tells + count;
+        }
+    }
+}
+
+/// Lets a thread write these lines; false if they are dropped.
+fn write(writer: &Arc<Writer>, lines: String) -> bool {
+    let mut queue = lock(&writer.queue);
+    if queue.over || queue.pieces.len() >= MAX_PIECES {
+        return false;
+    }
+    queue.pieces.push_back(lines);
+    if !queue.busy {
+        let writer = Arc::clone(writer);
+        let builder = Builder::new().name("alcc-log".to_owned());
+        let made = alcc_sys::spawn(builder.stack_size(128 * 1024), move || writer.write());
+        queue.busy = made.is_ok();
+    }
+    true
+}
+
+impl Writer {
+    /// Writes what there is, and ends.
+    fn write(&self) {
+        let mut file = lock(&self.file);
+        loop {
+            let piece = {
+                let mut queue = lock(&self.queue);
+                let piece = queue.pieces.pop_front();
+                queue.busy = piece.is_some();
+                piece
+            };
+            let Some(piece) = piece else { return };
+            if file.is_none() {
+                *file = overwrite_own(&self.path).ok();
+            }
+            let Some(file) = &mut *file else {
+                let mut queue = lock(&self.queue);
+                queue.over = true;
+                queue.pieces.clear();
+                continue;
+            };
+            // A full disk must not stop the connection: a lost line is only a lost line.
+            drop(file.write_all(piece.as_bytes()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::tests::Scratch;
+    use std::time::{Duration, Instant};
+
+    fn log(folder: &Path) -> Log {
+        std::fs::create_dir(folder).unwrap();
+        Log::new(folder, Time::ZERO)
+    }
+
+    fn add(log: &mut Log, line: &str) {
+        log.lines.push_str(line);
+        log.count += 1;
+    }
+
+    fn until(wanted: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !wanted() {
+            assert!(Instant::now() < deadline, "never came");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn lines_arrive_in_order_and_the_thread_ends() {
+        let scratch = Scratch::new();
+        let mut log = log(&scratch.0);
+        let wanted: String = (0..1000).map(|n| format!("{n}\n")).collect();
+        for n in 0..1000 {
+            add(&mut log, &format!("{n}\n"));
+            if n % 50 == 0 {
+                log.flush();
+            }
+        }
+        log.flush();
+        let path = log.writer.path.clone();
+        let written = || std::fs::read_to_string(&path).unwrap_or_default();
+        until(|| written() == format!("{HEADER}{wanted}"));
+        until(|| !lock(&log.writer.queue).busy);
+        std::fs::remove_dir_all(&scratch.0).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_takes_nothing_holds_nobody_and_what_is_dropped_is_counted() {
+        let scratch = Scratch::new();
+        let mut log = log(&scratch.0);
+        // As while the file system is frozen: the writer does not come back.
+        let frozen = Arc::clone(&log.writer);
+        let held = lock(&frozen.file);
+        for n in 0..200 {
+            add(&mut log, &format!("{n}\n"));
+            log.flush();
+        }
+        assert!(log.dropped >= 100, "{}", log.dropped);
+        assert!(lock(&log.writer.queue).pieces.len() <= MAX_PIECES);
+        drop(held);
+        until(|| !lock(&log.writer.queue).busy);
+        std::fs::remove_dir_all(&scratch.0).unwrap();
+    }
+
+    #[test]
+    fn a_fifo_or_a_link_in_the_place_of_the_file_is_left_alone() {
+        let scratch = Scratch::new();
+        let mut log = log(&scratch.0);
+        let other = scratch.0.join("other");
+        std::fs::write(&other, "content").unwrap();
+        std::os::unix::fs::symlink(&other, &log.writer.path).unwrap();
+        add(&mut log, "1\n");
+        log.flush();
+        until(|| lock(&log.writer.queue).over);
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "content");
+        std::fs::remove_dir_all(&scratch.0).unwrap();
     }
 }

@@ -8,6 +8,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::time::Duration;
 
 thread_local! {
     /// This thread is in the middle of the heap. Constant, so that reading it allocates nothing.
@@ -80,6 +81,26 @@ impl Spare {
     }
 }
 
+/// Between two tries for something that another thread holds for a moment.
+#[derive(Default)]
+pub(crate) struct Pause {
+    tries: u32,
+}
+
+impl Pause {
+    /// Gives the processor to others, after some tries by sleeping: a thread of a real-time class
+    /// that only yields never lets an ordinary one run that it has interrupted.
+    pub(crate) fn wait(&mut self) {
+        const YIELDS: u32 = 100;
+        self.tries = self.tries.saturating_add(1);
+        if self.tries <= YIELDS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
 pub(crate) struct PreloadHeap {
     heap: UnsafeCell<Dlmalloc>,
     busy: AtomicBool,
@@ -106,8 +127,9 @@ impl PreloadHeap {
         // A handler that interrupts us here builds and takes over nothing: it sees that it is
         // inside, and passes by.
         let before = ReentrancyGuard::set();
+        let mut pause = Pause::default();
         while self.busy.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
+            pause.wait();
         }
         // SAFETY: `busy` makes this the only reference.
         let heap = unsafe { &mut *self.heap.get() };
@@ -265,6 +287,33 @@ mod tests {
         // SAFETY: nobody else knows it.
         unsafe { OWN.reinitialise() };
         assert!(OWN.with(|_| ()).is_some());
+    }
+
+    /// Where it would only yield, a thread of a real-time class would keep the holder from running.
+    #[test]
+    fn whoever_waits_for_the_heap_leaves_the_processor() {
+        static OWN: PreloadHeap = PreloadHeap {
+            heap: UnsafeCell::new(Dlmalloc::new()),
+            busy: AtomicBool::new(true),
+            orphans: AtomicPtr::new(ptr::null_mut()),
+        };
+        let cpu = || {
+            let mut used = std::mem::MaybeUninit::<libc::timespec>::uninit();
+            // SAFETY: a clock of this thread, and room for its time.
+            let used = unsafe {
+                libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, used.as_mut_ptr());
+                used.assume_init()
+            };
+            Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
+        };
+        let waiter = std::thread::spawn(move || {
+            OWN.with(|_| ()).unwrap();
+            cpu()
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        OWN.busy.store(false, Ordering::Release);
+        let used = waiter.join().unwrap();
+        assert!(used < Duration::from_millis(150), "{used:?} of 500 ms");
     }
 
     #[test]

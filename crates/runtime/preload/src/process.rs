@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What this process knows of itself: its settings, the descriptors it uses, and the runtime once
 //! it has a connection.
-use crate::alloc::PRELOAD_HEAP;
+use crate::alloc::{PRELOAD_HEAP, Pause};
 use crate::epoll::Epoll;
 use crate::table::Table;
 use alcc_cc::Registry;
 use alcc_observe::{Segment, Totals};
 use alcc_socket::{ReentrancyGuard, Runtime, Settings};
 use std::cell::Cell;
-use std::hint::spin_loop;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -76,7 +75,7 @@ fn settings() -> Option<&'static Settings> {
     SETTINGS
         .get_or_init(|| {
             let read = registry().and_then(|registry| {
-                Settings::from_env(registry, |name| alcc_socket::variable(name))
+                Settings::from_env(registry, alcc_socket::variable)
                     .map_err(|error| error.to_string())
             });
             match read {
@@ -157,6 +156,7 @@ pub(crate) fn current() -> Option<&'static Process> {
         VFORKED.set(0);
     }
     let state = &wiped.state;
+    let mut pause = Pause::default();
     while state.load(Ordering::Acquire) != 2 {
         if ReentrancyGuard::is_held() {
             // A signal handler that interrupted this very thread in `reinitialise`.
@@ -176,8 +176,9 @@ pub(crate) fn current() -> Option<&'static Process> {
             reinitialise();
             ReentrancyGuard::restore(inside);
             state.store(2, Ordering::Release);
+        } else {
+            pause.wait();
         }
-        spin_loop();
     }
     // SAFETY: leaked by `reinitialise`.
     unsafe { PROCESS.load(Ordering::Acquire).as_ref() }

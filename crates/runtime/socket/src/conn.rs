@@ -573,7 +573,9 @@ impl<W: Waker> Visit for Conn<W> {
     type Local = Option<Log>;
 
     fn start(runtime: &Runtime<W>, now: Time) -> Option<Log> {
-        runtime.plane.open_log(now)
+        // A process that can have no thread has none that writes the log.
+        let log = runtime.plane.open_log(now);
+        log.filter(|_| !runtime.is_inline())
     }
 
     fn flush(log: &mut Option<Log>) {

@@ -150,7 +150,7 @@ impl ControlPlane {
     }
 
     pub(crate) fn open_log(&self, now: Time) -> Option<Log> {
-        Log::open(self.log.as_deref()?, now)
+        Some(Log::new(self.log.as_deref()?, now))
     }
 
     /// The loop visits a connection.

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Files that decide what root does: who may write them.
+use crate::output::note;
+use alcc_sys::{Sticky, open_owned};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Warns root of a file that another user may change or exchange. It is used all the same: the
+/// administrator may have meant it.
+pub(crate) fn warn_of_writers(path: &Path) {
+    if nix::unistd::geteuid().is_root()
+        && let Some(who) = writers(path)
+    {
+        note(format_args!(
+            "alcc: use {} as root: {who}: whoever can write it decides what root runs; chown it to root, and chmod go-w",
+            path.display()
+        ));
+    }
+}
+
+/// Who but root may write it, if it can be found.
+fn writers(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let about = fs::metadata(&path).ok()?;
+    if about.uid() != 0 {
+        return Some(format!("it belongs to user {}", about.uid()));
+    }
+    if about.mode() & 0o022 != 0 {
+        return Some("it may be written by other users".to_owned());
+    }
+    let folder = open_owned(path.parent()?, Sticky::Allowed);
+    folder.err().map(|why| why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    #[test]
+    #[allow(clippy::print_stdout, reason = "says that it was skipped")]
+    fn what_others_may_write_is_found() {
+        if !nix::unistd::geteuid().is_root() {
+            println!("skipped: needs root to give a file to somebody else");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("alcc.toml");
+        fs::write(&file, "").unwrap();
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&file, 0o644);
+        assert_eq!(writers(&file), None);
+        mode(&file, 0o664);
+        assert!(writers(&file).unwrap().contains("written by other users"));
+        mode(&file, 0o644);
+        chown(&file, Some(4242), None).unwrap();
+        assert!(writers(&file).unwrap().contains("user 4242"));
+        chown(&file, Some(0), None).unwrap();
+        mode(dir.path(), 0o777);
+        assert!(writers(&file).unwrap().contains("written by other users"));
+    }
+}
