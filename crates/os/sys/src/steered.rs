@@ -16,13 +16,13 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// The folder of the pinned maps.
-pub const PINS: &str = "/run/alcc/bpf";
+pub const PINS: &str = "/run/alcc-bpf";
 /// The name of the congestion control, as `TCP_CONGESTION` takes it.
 pub const WINDOW_CONTROL: &str = "alcc_window";
 
-const KNOBS: &CStr = c"/run/alcc/bpf/knobs";
-const FEED: &CStr = c"/run/alcc/bpf/feed";
-const BEFORE: &CStr = c"/run/alcc/bpf/before";
+const KNOBS: &CStr = c"/run/alcc-bpf/knobs";
+const FEED: &CStr = c"/run/alcc-bpf/feed";
+const BEFORE: &CStr = c"/run/alcc-bpf/before";
 
 // bpf(2).
 const LOOKUP: c_int = 1;
