@@ -160,7 +160,9 @@ impl Steered {
     }
 
     /// Lets the kernel send what a raised limit allows, without waiting for an acknowledgement.
-    /// Opening a cork that is not there changes nothing else. One that is there holds.
+    /// Opening a cork that is not there changes nothing else. One that is there holds. One that comes
+    /// between the two calls would be undone: in a program that hosts us the setting of a cork waits
+    /// for the caller's lock (`Conn::set_alone` of `alcc_socket`).
     pub fn kick(fd: RawFd) {
         let mut corked: c_int = 0;
         let known = get_option(fd, libc::IPPROTO_TCP, libc::TCP_CORK, &mut corked).is_some();
