@@ -1,7 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether this machine's kernel can keep an algorithm's window and rate by itself.
+use crate::output::note;
 use alcc_sys::{Steered, WINDOW_CONTROL};
 use std::io::ErrorKind;
+
+const NOT_FOR_THIS_USER: &str = "is loaded, but not for this user";
+const WHO: &str = "root names a group of users by 'alcc bpf load --group'";
+
+/// Says in one line that this user goes without what is there, if nobody asked for it by name.
+pub(crate) fn note_if_refused(enforce: &str, under: Option<&str>) {
+    let is_refused = || Steered::open().is_err_and(|e| e.kind() == ErrorKind::PermissionDenied);
+    if enforce == "auto" && under.is_none() && is_refused() {
+        note(format_args!(
+            "alcc: {WINDOW_CONTROL} {NOT_FOR_THIS_USER}: the gate holds the limit instead ({WHO})"
+        ));
+    }
+}
 
 /// # Errors
 /// Why not, and what would help.
@@ -15,13 +29,8 @@ pub(crate) fn available(under: Option<&str>) -> Result<(), String> {
         return Ok(());
     };
     let why = match why.kind() {
-        ErrorKind::NotFound => {
-            "nobody has loaded; load it once as root: alcc bpf load".to_owned()
-        }
-        ErrorKind::PermissionDenied => {
-            "this user may not use; see kernel.unprivileged_bpf_disabled and the rights of its files: alcc bpf status"
-                .to_owned()
-        }
+        ErrorKind::NotFound => "nobody has loaded; load it once as root: alcc bpf load".to_owned(),
+        ErrorKind::PermissionDenied => format!("{NOT_FOR_THIS_USER}: {WHO}"),
         _ => format!("cannot be used ({why})"),
     };
     Err(format!(

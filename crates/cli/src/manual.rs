@@ -31,7 +31,7 @@ Running commands keep their state in its folder alcc.
 /run/alcc, /run/user/UID/alcc, /tmp/alcc\\-UID
 What running commands keep: root's, other users', and without those.
 .TP
-/run/alcc/bpf
+/run/alcc-bpf
 What 'alcc bpf load' has put into the kernel.
 .TP
 \\&../lib/alcc/libalcc_preload.so

@@ -610,7 +610,7 @@ fn an_algorithm_that_starts_slowly_keeps_its_sockets() {
         plugin.display()
     ));
     // By its own window, which the kernel alone would not have.
-    let top = shown(&|c| c["algorithm"] == "slow" && c["cwnd_segments"] == 20);
+    let top = shown(&|c| c["algorithm"] == "slow" && c["cwnd_segments"] == 8);
     assert_eq!(top["feedback"], "bpf");
     // Still, after twice the kernel's patience. Who is not let run for so long takes it again.
     std::thread::sleep(Duration::from_secs(1));

@@ -35,7 +35,7 @@ alcc detach
     --port --pid --cgroup --prefix --json
 alcc bpf
 alcc bpf load
-    --door --json
+    --door --group --json
 alcc bpf status
     --json
 alcc bpf unload

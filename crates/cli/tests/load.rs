@@ -36,8 +36,8 @@ fn refused(command: &mut Command) -> (Option<i32>, String) {
 }
 
 fn hide(folder: &str) {
-    let none: Option<&str> = None;
-    mount(Some("none"), folder, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+    let (kind, mode) = (Some("tmpfs"), Some("mode=0755"));
+    mount(Some("none"), folder, kind, MsFlags::empty(), mode).unwrap();
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn what_is_there_already() {
     std::thread::scope(|threads| {
         let other = threads.spawn(|| {
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
-            hide("/run/alcc");
+            hide("/run/alcc-bpf");
             let (status, said) = refused(&mut alcc("bpf load"));
             assert_eq!(status, Some(1), "{said}");
             assert!(
@@ -342,5 +342,197 @@ fn who_is_not_there() {
     let (status, said) = refused(&mut alcc(&format!("attach --port {port} --cc nosuch")));
     assert_ne!(status, Some(0), "{said}");
     done(&format!("attach --port {port} --cc copa"));
+    done("bpf unload");
+}
+
+fn mounts() -> String {
+    std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap()
+}
+
+/// What only looks makes nothing, and what loads makes nothing where another user could exchange it.
+#[test]
+fn the_folder_is_roots_alone() {
+    if !root() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    // A `/run` of this thread and of what it starts.
+    hide("/run");
+    let pins = Path::new(alcc_bpf::PINS);
+    let look = || {
+        assert!(done("bpf status").contains("alcc_window: not loaded"));
+        let (status, said) = refused(&mut alcc("attach --port 1 --cc cubic --dry-run"));
+        assert_eq!(status, Some(1), "{said}");
+        assert_eq!(done("detach"), "0 sockets\n");
+        assert_eq!(done("bpf unload"), "nothing was loaded\n");
+    };
+    let before = mounts();
+    look();
+    assert_eq!(std::fs::read_dir("/run").unwrap().count(), 0);
+    // Another's folder, and one that leads elsewhere.
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), pins).unwrap();
+    look();
+    let (status, said) = refused(&mut alcc("bpf load"));
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("symbolic link"), "{said}");
+    std::fs::remove_file(pins).unwrap();
+    std::fs::create_dir(pins).unwrap();
+    std::os::unix::fs::chown(pins, Some(NOBODY), None).unwrap();
+    look();
+    let (status, said) = refused(&mut alcc("bpf load"));
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("belongs to user 65534"), "{said}");
+    assert_eq!(mounts(), before);
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    // A file of the name is no pin.
+    std::os::unix::fs::chown(pins, Some(0), None).unwrap();
+    std::fs::write(pins.join("alcc_window-link"), "").unwrap();
+    look();
+    assert!(pins.join("alcc_window-link").exists());
+    assert!(done("bpf load").contains("alcc_window loaded"));
+    done("bpf unload");
+}
+
+/// What a version before has loaded is found, and ended by one command.
+#[test]
+fn what_an_older_version_has_loaded() {
+    const OLD: &str = "/run/alcc/bpf";
+    if !root() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    hide("/run");
+    done("bpf load");
+    std::fs::create_dir_all(OLD).unwrap();
+    let none: Option<&str> = None;
+    mount(Some(alcc_bpf::PINS), OLD, none, MsFlags::MS_MOVE, none).unwrap();
+    assert!(done("bpf status").contains(OLD));
+    let (status, said) = refused(&mut alcc("bpf load"));
+    assert_eq!(status, Some(2), "{said}");
+    assert!(
+        said.contains(OLD) && said.contains("alcc bpf unload"),
+        "{said}"
+    );
+    assert!(done("bpf unload").contains("alcc_window ended"));
+    assert!(!mounts().contains(OLD));
+    // The kernel ends some registrations a moment after their files.
+    let loads = || alcc("bpf load").output().unwrap().status.success();
+    assert!((0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        loads()
+    }));
+    done("bpf unload");
+}
+
+/// What the next client of a listener has.
+fn accepted(listener: &TcpListener) -> String {
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    control_of(&server)
+}
+
+#[test]
+fn unload_and_detach_give_back_what_listens_and_what_was_to_come() {
+    if !root() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    let Some(all) = alcc_bpf::all_cgroups() else {
+        println!("skipped: needs cgroup version 2");
+        return;
+    };
+    done("bpf load");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let plain = accepted(&listener);
+    done(&format!("attach --port {port} --cc copa"));
+    assert_eq!(accepted(&listener), "alcc_copa");
+    let said = done("bpf unload");
+    assert!(said.contains("1 listening socket given back"), "{said}");
+    assert_eq!(accepted(&listener), plain);
+
+    // One that chose it by itself is named.
+    done("bpf load");
+    let own = TcpListener::bind("127.0.0.1:0").unwrap();
+    nix::sys::socket::setsockopt(&own, TcpCongestion, &"alcc_copa".into()).unwrap();
+    let said = done("bpf unload");
+    assert!(
+        said.contains("1 listening socket here keeps handing out alcc_copa"),
+        "{said}"
+    );
+    drop(own);
+
+    // What was to come does not come again with the next load.
+    let which = format!("--port {port} --cgroup {}", all.display());
+    let attach = || done(&format!("attach {which} --cc copa --future"));
+    done("bpf load");
+    let said = attach();
+    assert!(
+        said.contains(&format!("from now on: alcc_copa on port {port}")),
+        "{said}"
+    );
+    let choice = format!("port {port}, {}", all.display());
+    let status = done("bpf status");
+    assert!(
+        status.contains(&format!("for connections to come: {choice}")),
+        "{status}"
+    );
+    let said = done("bpf unload");
+    assert!(
+        said.contains(&format!("no longer for connections to come: {choice}")),
+        "{said}"
+    );
+    done("bpf load");
+    assert_eq!(accepted(&listener), plain);
+
+    // The port alone is enough to find it.
+    attach();
+    let wide = format!(
+        "attach --prefix 127.0.0.0/8 --cc copa --future --cgroup {}",
+        all.display()
+    );
+    done(&wide);
+    let said = done(&format!("detach --port {port}"));
+    assert!(
+        said.contains(&format!("no longer for connections to come: {choice}")),
+        "{said}"
+    );
+    assert!(
+        said.contains("stays for connections to come: any port, peers 127_0_0_0_8"),
+        "{said}"
+    );
+    done("detach");
+    assert_eq!(accepted(&listener), plain);
+
+    // A cgroup that is gone, and one that will be.
+    let service = all.join(format!("alcc-test-{port}.service"));
+    std::fs::create_dir(&service).unwrap();
+    let in_service = format!(
+        "attach --port {port} --cc copa --future --cgroup {}",
+        service.display()
+    );
+    let (status, said) = refused(&mut alcc(&in_service));
+    std::fs::remove_dir(&service).unwrap();
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("ExecStartPost"), "{said}");
+    let cgroup = all.join(format!("alcc-test-{port}"));
+    std::fs::create_dir(&cgroup).unwrap();
+    done(&format!(
+        "attach --port {port} --cc copa --future --cgroup {}",
+        cgroup.display()
+    ));
+    std::fs::remove_dir(&cgroup).unwrap();
+    let gone = format!("port {port}, of a cgroup that is gone");
+    let status = done("bpf status");
+    assert!(status.contains(&gone), "{status}");
+    let said = done(&format!(
+        "detach --port {port} --cgroup {}",
+        cgroup.display()
+    ));
+    assert!(
+        said.contains(&format!("no longer for connections to come: {gone}")),
+        "{said}"
+    );
     done("bpf unload");
 }

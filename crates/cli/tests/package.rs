@@ -106,6 +106,8 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
         println!("skipped: needs lintian");
     }
 
+    removal_gives_back_what_is_loaded(&package[0], place.path());
+
     // A system of its own, with an empty database. What the package depends on is this machine's.
     for folder in [
         "var/lib/dpkg/updates",
@@ -119,6 +121,8 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
         let mut dpkg = Command::new("dpkg");
         dpkg.arg(format!("--root={}", system.display()))
             .args(["--force-depends", "--force-not-root", "--force-bad-path"])
+            // It has no shell: its scripts are this machine's, which know that.
+            .arg("--force-script-chrootless")
             .arg(what)
             .arg(which);
         done(&mut dpkg);
@@ -138,6 +142,45 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
     the_licences_of_others_are_there(&system);
     dpkg("--purge", Path::new("alcc"));
     assert_eq!(files(&system.join("usr")), Vec::<PathBuf>::new());
+}
+
+/// What the package's scripts ask of systemd and of the program, in this order.
+fn removal_gives_back_what_is_loaded(package: &Path, place: &Path) {
+    let [scripts, programs] = ["scripts", "programs"].map(|name| place.join(name));
+    done(
+        Command::new("dpkg-deb")
+            .arg("--control")
+            .arg(package)
+            .arg(&scripts),
+    );
+    std::fs::create_dir(&programs).expect("a folder");
+    let log = place.join("asked");
+    for name in ["systemctl", "alcc"] {
+        let program = programs.join(name);
+        // One that fails does not keep the package from going.
+        let text = format!(
+            "#!/bin/sh\necho \"{name} $*\" >>{}\nexit 1\n",
+            log.display()
+        );
+        std::fs::write(&program, text).expect("a program");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).expect("its rights");
+    }
+    let path = format!("{}:/usr/bin:/bin", programs.display());
+    let asked = |script: &str, what: &str| {
+        let _ = std::fs::remove_file(&log);
+        let mut script = Command::new(scripts.join(script));
+        done(script.arg(what).env("PATH", &path).env_remove("DPKG_ROOT"));
+        std::fs::read_to_string(&log).unwrap_or_default()
+    };
+    assert_eq!(asked("postinst", "configure"), "systemctl daemon-reload\n");
+    assert_eq!(asked("prerm", "upgrade"), "");
+    assert_eq!(
+        asked("prerm", "remove"),
+        "systemctl --now disable alcc-bpf.service\nalcc detach\nalcc bpf unload\n"
+    );
+    assert_eq!(asked("postrm", "remove"), "systemctl daemon-reload\n");
+    assert_eq!(asked("postrm", "upgrade"), "");
 }
 
 /// Whoever gets the programs gets the licences of what is linked into them.
@@ -185,6 +228,62 @@ fn the_unit_starts_what_was_installed(system: &Path) {
         ),
         Err(_) => println!("skipped: needs systemd-analyze"),
     }
+}
+
+/// The action: root makes the way to the internet and nothing else, and the job's user's commands stay
+/// the user's.
+#[test]
+fn the_action_runs_commands_as_the_user() {
+    let action = root().join("packaging/action/action.yml");
+    let action = std::fs::read_to_string(action).expect("the action");
+    let (_, script) = action.split_once("      run: |\n").expect("a script");
+    let script: String = script
+        .lines()
+        .map(|l| format!("{}\n", l.trim_start()))
+        .collect();
+    let place = tempfile::tempdir().expect("a folder");
+    for (name, does) in [
+        ("id", "echo 1000"),
+        ("sudo", "echo sudo; [ \"$1\" = -E ] && shift; exec \"$@\""),
+        ("alcc", "printf '%s\\n' \"$@\""),
+    ] {
+        let program = place.path().join(name);
+        std::fs::write(&program, format!("#!/bin/sh\n{does}\n")).expect("a program");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).expect("its rights");
+    }
+    let path = std::env::var("PATH").expect("a path");
+    let path = format!("{}:{path}", place.path().display());
+    let said = |internet: &str| {
+        let mut bash = Command::new("bash");
+        bash.args(["-ec", &script]).env("PATH", &path);
+        for (name, value) in [
+            ("RUN", "true"),
+            ("OUTSIDE", "serve 'a b'"),
+            ("INTERNET", internet),
+            ("ALCC", "alcc"),
+            ("PROFILE", ""),
+            ("OPTIONS", ""),
+            ("REPORT", ""),
+        ] {
+            bash.env(name, value);
+        }
+        String::from_utf8(done(&mut bash).stdout).expect("text")
+    };
+    let plain = said("false");
+    assert!(plain.ends_with("--\nsh\n-ec\ntrue\n"), "{plain}");
+    assert!(
+        !plain.contains("sudo") && !plain.contains("setpriv"),
+        "{plain}"
+    );
+    let internet = said("true");
+    let user = "setpriv\n--reuid=1000\n--regid=1000\n--init-groups\nsh\n-ec\ntrue\n";
+    assert!(
+        internet.starts_with("sudo\n") && internet.ends_with(user),
+        "{internet}"
+    );
+    let outside = "exec setpriv --reuid=1000 --regid=1000 --init-groups sh -ec \"$OUTSIDE\"\n";
+    assert!(internet.contains(outside), "{internet}");
 }
 
 /// Every series that an alert asks for is one that the metrics page has.

@@ -184,7 +184,7 @@ fn losses_and_timeouts_reach_every_algorithm_in_the_kernel() {
         return;
     }
     let _alone = controls::controls_alone();
-    match alcc_bpf::load() {
+    match alcc_bpf::load(None) {
         Ok(_) => {}
         Err(error @ (BpfError::Forbidden { .. } | BpfError::NoBtf)) => {
             println!("skipped: needs the right to load BPF programs: {error}");

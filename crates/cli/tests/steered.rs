@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc run` where the kernel keeps the algorithm's window and rate: nginx behind a link that
 //! loses packets.
+#[path = "steered/attack.rs"]
+mod attack;
 #[path = "support/c_programs.rs"]
 mod c_programs;
 #[path = "../../runtime/bpf/tests/support/mod.rs"]
@@ -244,7 +246,7 @@ impl Container {
             command.pre_exec(move || {
                 nix::unistd::write(&procs, b"0")?;
                 nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS)?;
-                let (none, folder, kind) = (None::<&str>, "/run/alcc", Some("tmpfs"));
+                let (none, folder, kind) = (None::<&str>, "/run/alcc-bpf", Some("tmpfs"));
                 let flags = nix::mount::MsFlags::empty();
                 nix::mount::mount(Some("none"), folder, kind, flags, none)?;
                 nix::unistd::setgroups(&[])?;

@@ -9,12 +9,12 @@ use crate::failure::Failure;
 use crate::http::Place;
 use crate::output::{note, print};
 use crate::plugin_arg::Plugins;
-use alcc_bpf::{BpfError, Found, Future, Prefix, RESIDENT, Selection};
+use alcc_bpf::{BpfError, Choice, Found, Future, Prefix, RESIDENT, Selection};
 use alcc_cc::{Registry, Spec};
 use alcc_units::{Span, positive};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Give the connections of a server that already runs another congestion control
@@ -63,8 +63,8 @@ pub(crate) struct Args {
 
 /// Give connections back the congestion control that they had before 'alcc attach'
 ///
-/// Takes the same selection. Ends '--future' for it as well. Without a selection everything in
-/// this network namespace is given back.
+/// Takes the same selection. Ends '--future' for it as well: of this cgroup if one is named, and of
+/// all otherwise. Without a selection everything in this network namespace is given back.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  sudo alcc detach --port 443\n  sudo alcc detach")]
 pub(crate) struct DetachArgs {
@@ -161,6 +161,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         if args.future {
             // First, so that no connection slips through between the two.
             let cgroup = args.which.cgroup()?;
+            outlives_its_unit(&cgroup)?;
             let future = Future {
                 selection: &selection,
                 cgroup: &cgroup,
@@ -176,12 +177,30 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         "switched to"
     };
     done(args, &found, &format!("{verb} {control}"))?;
+    if args.future && !args.dry_run && !args.json {
+        print(format_args!("from now on: {}\n", what(args, &control)))?;
+    }
     if let Some(error) = found.iter().find_map(|f| f.error.as_ref()) {
         return Err(Failure::failed(format!(
             "switch connections to {control}: {error}"
         )));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// systemd removes a unit's cgroup when the unit stops, and the choice goes with it, without a word.
+/// Who attaches from within the unit does so at each of its starts.
+fn outlives_its_unit(cgroup: &Path) -> Result<(), Failure> {
+    let is_unit = cgroup.extension().is_some_and(|kind| kind == "service");
+    let own = alcc_bpf::cgroup_of(std::process::id());
+    if !is_unit || own.is_some_and(|own| own.starts_with(cgroup)) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "attach --future: {} goes with each restart of its unit, and the choice with it: run this command in the unit (ExecStartPost=), or name the port and --cgroup {}",
+        cgroup.display(),
+        cgroup.parent().unwrap_or(cgroup).display()
+    )))
 }
 
 const NO_MATCH: &str = "attach: no TCP socket matches: compare with 'ss -tlnp' (for another network namespace give --pid)";
@@ -238,17 +257,48 @@ fn what(args: &Args, verb: &str) -> String {
 
 pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
     let selection = args.which.selection();
-    if selection == Selection::default() {
-        alcc_bpf::end_futures().map_err(failure)?;
-    } else if let Ok(cgroup) = args.which.cgroup() {
-        let future = Future {
-            selection: &selection,
-            cgroup: &cgroup,
+    let is_all = selection == Selection::default();
+    // A cgroup may be gone, and what was chosen for it still be there.
+    let cgroup = match (&selection.cgroup, selection.pid) {
+        (None, None) => None,
+        _ => args.which.cgroup().ok(),
+    };
+    let is_meant = |choice: &Choice| {
+        let is_there = match &cgroup {
+            Some(cgroup) if cgroup.exists() => choice.is_in(cgroup),
+            Some(_) => choice.cgroup.is_none(),
+            None => true,
         };
-        future.end().map_err(failure)?;
+        is_all || choice.is_of(&selection) && is_there
+    };
+    let ended = alcc_bpf::end_futures(is_meant).map_err(failure)?;
+    let mut stay = alcc_bpf::futures();
+    stay.retain(|choice| choice.meets(&selection));
+    let found = match alcc_bpf::detach(&selection) {
+        // Of what is gone, nothing is connected.
+        Err(why) if why.is_gone() && !ended.is_empty() => Vec::new(),
+        found => found.map_err(failure)?,
+    };
+    if args.json {
+        let choices =
+            |all: &[Choice]| -> Vec<_> { all.iter().map(super::bpf::choice_as_json).collect() };
+        print(format_args!(
+            "{}\n",
+            serde_json::json!({
+                "sockets": as_json(&found),
+                "future_ended": choices(&ended), "future_left": choices(&stay),
+            })
+        ))?;
+        return Ok(ExitCode::SUCCESS);
     }
-    let found = alcc_bpf::detach(&selection).map_err(failure)?;
-    show(&found, "given back", args.json)?;
+    let mut text = String::new();
+    for choice in &ended {
+        let _ = writeln!(text, "no longer for connections to come: {choice}");
+    }
+    for choice in &stay {
+        let _ = writeln!(text, "stays for connections to come: {choice}");
+    }
+    print(summary(&found, "given back") + &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -299,23 +349,28 @@ fn in_the_kernel(algorithm: &Spec, registry: &Registry) -> Result<Option<String>
     )))
 }
 
+fn as_json(found: &[Found]) -> Vec<serde_json::Value> {
+    let socket = |f: &Found| {
+        serde_json::json!({
+            "port": f.port, "peer": f.peer.map(|p| p.to_string()),
+            "was": f.control, "error": f.error,
+        })
+    };
+    found.iter().map(socket).collect()
+}
+
 fn show(found: &[Found], did: &str, json: bool) -> Result<(), Failure> {
     if json {
-        let sockets: Vec<_> = found
-            .iter()
-            .map(|f| {
-                serde_json::json!({
-                    "port": f.port, "peer": f.peer.map(|p| p.to_string()),
-                    "was": f.control, "error": f.error,
-                })
-            })
-            .collect();
-        print(format_args!(
-            "{}\n",
-            serde_json::json!({"sockets": sockets})
-        ))?;
+        let all = serde_json::json!({"sockets": as_json(found)});
+        print(format_args!("{all}\n"))?;
         return Ok(());
     }
+    print(summary(found, did))?;
+    Ok(())
+}
+
+/// How many of what kind.
+fn summary(found: &[Found], did: &str) -> String {
     let mut kinds: BTreeMap<(&str, bool), usize> = BTreeMap::new();
     for f in found.iter().filter(|f| f.error.is_none()) {
         *kinds.entry((&f.control, f.peer.is_none())).or_default() += 1;
@@ -333,6 +388,5 @@ fn show(found: &[Found], did: &str, json: bool) -> Result<(), Failure> {
     if text.is_empty() {
         text = "0 sockets\n".to_owned();
     }
-    print(text)?;
-    Ok(())
+    text
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
 use crate::output::print;
-use alcc_bpf::{BpfError, Control, Cost, PINS, RESIDENT, Selection};
+use crate::wording::count;
+use alcc_bpf::{BpfError, Choice, Control, Cost, PINS, RESIDENT, Selection};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -11,7 +12,8 @@ use std::time::Duration;
 /// Put alcc's own congestion controls into the kernel, without a kernel module
 ///
 /// Root does it once. From then on every program may choose them by TCP_CONGESTION, and 'alcc
-/// attach' chooses them for programs that run already. They stay until 'alcc bpf unload' or a
+/// attach' chooses them for programs that run already. The window of alcc_window is root's, and of
+/// the users of a group that root names: the rights of its file decide. They stay until 'alcc bpf unload' or a
 /// restart of the machine; no process of alcc is needed for that.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -23,13 +25,15 @@ pub(crate) struct Args {
 enum What {
     /// Register the congestion controls with the kernel
     #[command(
-        after_help = "Examples:\n  sudo alcc bpf load\n  sudo alcc bpf load --door /sys/fs/cgroup/system.slice/docker.service"
+        after_help = "Examples:\n  sudo alcc bpf load\n  sudo alcc bpf load --group www-data\n  \
+                      sudo alcc bpf load --door /sys/fs/cgroup/system.slice/docker.service"
     )]
     Load(Load),
     /// Which are registered, and how many sockets use them
     #[command(after_help = "Example:\n  sudo alcc bpf status --json")]
     Status(Show),
-    /// End the registrations and close the doors; connections that use a control keep it
+    /// End the registrations, the selections of 'attach --future' and the doors; connections that
+    /// use a control keep it, and what listens is given back
     #[command(after_help = "Example:\n  sudo alcc bpf unload")]
     Unload(Show),
 }
@@ -38,11 +42,34 @@ enum What {
 struct Load {
     #[command(flatten)]
     show: Show,
+    /// Users of this group may set the window of alcc_window for their own sockets, as 'alcc run'
+    /// does. Without it root alone may; 'root' takes the right away again
+    #[arg(long, value_name = "G", value_parser = group)]
+    group: Option<u32>,
     /// Let the programs in this folder below /sys/fs/cgroup steer their own sockets by socket
     /// options. For containers, which cannot open alcc's files. Every socket option costs a little
     /// more there; 'alcc bpf status' measures how much. May be given several times
     #[arg(long, value_name = "CGROUP")]
     door: Vec<PathBuf>,
+}
+
+/// Its number.
+fn group(name: &str) -> Result<u32, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    match nix::unistd::Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid.as_raw()),
+        _ => Err("no such group: make it by 'groupadd', or see 'getent group'".into()),
+    }
+}
+
+/// Its name, or else its number.
+fn group_name(number: u32) -> String {
+    match nix::unistd::Group::from_gid(number.into()) {
+        Ok(Some(group)) => group.name,
+        _ => format!("number {number}"),
+    }
 }
 
 #[derive(clap::Args)]
@@ -70,6 +97,8 @@ pub(crate) fn failure(error: BpfError) -> Failure {
         | BpfError::NoBtf
         | BpfError::NoJit
         | BpfError::Busy
+        | BpfError::Older { .. }
+        | BpfError::NotOwn { .. }
         | BpfError::File { .. }
         | BpfError::NoCgroup { .. } => Failure::usage(error),
         BpfError::NameTaken { .. } | BpfError::Kernel { .. } => Failure::failed(error),
@@ -86,7 +115,7 @@ fn load(args: &Load) -> Result<String, BpfError> {
     args.door
         .iter()
         .try_for_each(|cgroup| alcc_bpf::check_door(cgroup))?;
-    let loaded = alcc_bpf::load()?;
+    let loaded = alcc_bpf::load(args.group)?;
     let doors = args.door.iter();
     let doors = doors.map(|cgroup| Ok((cgroup, alcc_bpf::open_door(cgroup)?)));
     let doors = doors.collect::<Result<Vec<_>, BpfError>>()?;
@@ -116,6 +145,9 @@ fn load(args: &Load) -> Result<String, BpfError> {
         let word = if new { "opened" } else { "is open already" };
         let _ = writeln!(text, "door in {} {word}", cgroup.display());
     }
+    if let Some(group) = args.group {
+        let _ = writeln!(text, "{}: {}", alcc_bpf::WINDOW.name, for_whom(group));
+    }
     let done = if any_new {
         "pinned"
     } else {
@@ -130,6 +162,14 @@ fn load(args: &Load) -> Result<String, BpfError> {
     Ok(text)
 }
 
+/// Who sets the window.
+fn for_whom(group: u32) -> String {
+    match group {
+        0 => "its window is root's alone".to_owned(),
+        group => format!("its window is for root and group {}", group_name(group)),
+    }
+}
+
 fn status(json: bool) -> Result<String, BpfError> {
     let loaded = alcc_bpf::loaded();
     let mut users: BTreeMap<String, usize> = BTreeMap::new();
@@ -140,6 +180,7 @@ fn status(json: bool) -> Result<String, BpfError> {
     }
     let used = |control: &str| users.get(control).copied().unwrap_or(0);
     let futures = alcc_bpf::futures();
+    let group = alcc_bpf::window_group();
     let doors = alcc_bpf::doors().into_iter();
     let doors = doors.map(|cgroup| (alcc_bpf::door_cost(&cgroup), cgroup));
     let doors: Vec<_> = doors.collect();
@@ -153,8 +194,10 @@ fn status(json: bool) -> Result<String, BpfError> {
             })
             .collect();
         let doors: Vec<_> = doors.iter().map(door_as_json).collect();
+        let futures: Vec<_> = futures.iter().map(choice_as_json).collect();
         let all = serde_json::json!({
             "controls": controls, "connections": users, "future": futures, "doors": doors,
+            "window_group": group.map(group_name),
         });
         return Ok(format!("{all}\n"));
     }
@@ -170,8 +213,23 @@ fn status(json: bool) -> Result<String, BpfError> {
             n => writeln!(text, "{}: {state}, {n} connections here use it", c.name),
         };
     }
-    for name in futures {
-        let _ = writeln!(text, "for connections to come: {name}");
+    if loaded.contains(&&alcc_bpf::WINDOW) {
+        let _ = writeln!(
+            text,
+            "{}: {}",
+            alcc_bpf::WINDOW.name,
+            for_whom(group.unwrap_or(0))
+        );
+    }
+    if let Some(folder) = alcc_bpf::older() {
+        let _ = writeln!(
+            text,
+            "an older alcc has its own in {}: 'alcc bpf unload' ends them",
+            folder.display()
+        );
+    }
+    for choice in futures {
+        let _ = writeln!(text, "for connections to come: {choice}");
     }
     for (cost, cgroup) in doors {
         let _ = writeln!(
@@ -206,15 +264,42 @@ fn what_it_costs(cost: Option<Cost>) -> String {
     )
 }
 
+/// A choice for connections to come, for programs.
+pub(crate) fn choice_as_json(choice: &Choice) -> serde_json::Value {
+    serde_json::json!({"name": choice.name, "cgroup": choice.cgroup})
+}
+
 fn unload(json: bool) -> Result<String, BpfError> {
     let ended = alcc_bpf::unload()?;
+    let names: Vec<_> = ended.controls.iter().map(|c| c.name).collect();
     if json {
-        let names: Vec<_> = ended.iter().map(|c| c.name).collect();
-        return Ok(format!("{}\n", serde_json::json!({"unloaded": names})));
+        let futures: Vec<_> = ended.futures.iter().map(choice_as_json).collect();
+        let all = serde_json::json!({
+            "unloaded": names, "future": futures,
+            "listening_given_back": ended.given_back, "listening": ended.listening,
+        });
+        return Ok(format!("{all}\n"));
     }
-    if ended.is_empty() {
+    if ended == alcc_bpf::Ended::default() {
         return Ok("nothing was loaded\n".to_owned());
     }
-    let line = |c: &&Control| format!("{} ended; connections that use it keep it\n", c.name);
-    Ok(ended.iter().map(line).collect())
+    let mut text = String::new();
+    for name in names {
+        let _ = writeln!(text, "{name} ended; connections that use it keep it");
+    }
+    for choice in ended.futures {
+        let _ = writeln!(text, "no longer for connections to come: {choice}");
+    }
+    if ended.given_back > 0 {
+        let sockets = count(ended.given_back as u64, "listening socket");
+        let _ = writeln!(text, "{sockets} given back");
+    }
+    for (control, n) in ended.listening {
+        let sockets = count(n as u64, "listening socket");
+        let _ = writeln!(
+            text,
+            "{sockets} here keeps handing out {control}, which 'alcc attach' did not choose: restart what listens"
+        );
+    }
+    Ok(text)
 }

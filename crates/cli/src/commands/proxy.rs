@@ -185,6 +185,7 @@ fn config(args: &Args, chosen: &Chosen) -> Config {
 const AUTO_FEEDBACK: &str = "tcp-info";
 
 fn triple(chosen: &Chosen) -> Result<Triple, Failure> {
+    kernel_limit::note_if_refused(&chosen.enforce, chosen.under.as_deref());
     let kernel = kernel_limit::available(chosen.under.as_deref());
     let kernel_keeps = kernel.is_ok() && chosen.enforce == "auto" || chosen.enforce == "bpf";
     let feedback = match chosen.feedback.as_str() {

@@ -127,6 +127,9 @@ fn settings(args: &Service, share: Option<Share>) -> Result<Settings, Failure> {
         kernel_limit::available(chosen.under.as_deref()),
     )
     .map_err(Failure::usage)?;
+    if !args.quiet {
+        kernel_limit::note_if_refused(&chosen.enforce, chosen.under.as_deref());
+    }
     let rules = chosen.selection.rules.iter();
     let others = rules.filter_map(|rule| rule.cc.as_ref());
     for cc in others.chain([&chosen.cc]) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* A plug-in with a window of 20 packets whose start takes longer than the kernel waits for an answer (0.5 s). */
+/* A plug-in with a window of 8 packets whose start takes longer than the kernel waits for an answer (0.5 s). */
 #define _DEFAULT_SOURCE
 #include <alcc.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static void on_ack(void *state, uint64_t now_ns, const struct alcc_ack *ack)
 
 static void allowance(const void *state, struct alcc_allowance *out)
 {
-    out->window = 20 * *(const uint64_t *)state;
+    out->window = 8 * *(const uint64_t *)state;
 }
 
 const struct alcc_algorithm alcc_algorithm_v2 = {

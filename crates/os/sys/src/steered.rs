@@ -16,13 +16,13 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// The folder of the pinned maps.
-pub const PINS: &str = "/run/alcc/bpf";
+pub const PINS: &str = "/run/alcc-bpf";
 /// The name of the congestion control, as `TCP_CONGESTION` takes it.
 pub const WINDOW_CONTROL: &str = "alcc_window";
 
-const KNOBS: &CStr = c"/run/alcc/bpf/knobs";
-const FEED: &CStr = c"/run/alcc/bpf/feed";
-const BEFORE: &CStr = c"/run/alcc/bpf/before";
+const KNOBS: &CStr = c"/run/alcc-bpf/knobs";
+const FEED: &CStr = c"/run/alcc-bpf/feed";
+const BEFORE: &CStr = c"/run/alcc-bpf/before";
 
 // bpf(2).
 const LOOKUP: c_int = 1;
@@ -160,7 +160,9 @@ impl Steered {
     }
 
     /// Lets the kernel send what a raised limit allows, without waiting for an acknowledgement.
-    /// Opening a cork that is not there changes nothing else. One that is there holds.
+    /// Opening a cork that is not there changes nothing else. One that is there holds. One that comes
+    /// between the two calls would be undone: in a program that hosts us the setting of a cork waits
+    /// for the caller's lock (`Conn::set_alone` of `alcc_socket`).
     pub fn kick(fd: RawFd) {
         let mut corked: c_int = 0;
         let known = get_option(fd, libc::IPPROTO_TCP, libc::TCP_CORK, &mut corked).is_some();

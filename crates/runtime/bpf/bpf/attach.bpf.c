@@ -26,6 +26,7 @@ struct selection {
 	__u8 watch; /* note every connection that matches, in the share or not */
 	__u16 per_mille; /* only this share of the clients; 0: all */
 	__u8 bound; /* the control follows a limit of what is written ahead */
+	__u8 listening; /* only sockets that listen */
 	__u64 salt;
 };
 const volatile struct selection wanted = {};
@@ -141,6 +142,8 @@ int alcc_attach(struct bpf_iter__tcp *ctx)
 	f.peer_port = bpf_ntohs(skc->skc_dport);
 	f.state = skc->skc_state;
 	if ((wanted.port && f.local_port != wanted.port) || !prefix_matches(f.family, f.peer))
+		return 0;
+	if (wanted.listening && f.state != TCP_LISTEN)
 		return 0;
 	/* A listener would hand its control to all clients. */
 	if (wanted.per_mille &&

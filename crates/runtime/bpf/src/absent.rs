@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a build without the loader answers.
-use crate::{Attached, BpfError, Control, Cost, Counters, Future, Loaded, Selection};
+use crate::{
+    Attached, BpfError, Choice, Control, Cost, Counters, Ended, Future, Loaded, Selection,
+};
 use std::path::{Path, PathBuf};
 
 /// Refused: this build has no loader.
-pub fn load() -> Result<Vec<Loaded>, BpfError> {
+pub fn load(_group: Option<u32>) -> Result<Vec<Loaded>, BpfError> {
     Err(BpfError::NotBuilt)
 }
 
@@ -16,8 +18,18 @@ pub fn loaded() -> Vec<&'static Control> {
     crate::controls().filter(registered).collect()
 }
 
+/// Nobody knows.
+pub fn older() -> Option<PathBuf> {
+    None
+}
+
+/// Nobody knows.
+pub fn window_group() -> Option<u32> {
+    None
+}
+
 /// Refused: this build has no loader.
-pub fn unload() -> Result<Vec<&'static Control>, BpfError> {
+pub fn unload() -> Result<Ended, BpfError> {
     Err(BpfError::NotBuilt)
 }
 
@@ -41,20 +53,15 @@ impl Future<'_> {
     pub fn begin(&self, _control: &str) -> Result<(), BpfError> {
         Err(BpfError::NotBuilt)
     }
-
-    /// Refused: this build has no loader.
-    pub fn end(&self) -> Result<bool, BpfError> {
-        Err(BpfError::NotBuilt)
-    }
 }
 
 /// None.
-pub fn futures() -> Vec<String> {
+pub fn futures() -> Vec<Choice> {
     Vec::new()
 }
 
 /// Refused: this build has no loader.
-pub fn end_futures() -> Result<(), BpfError> {
+pub fn end_futures(_meant: impl Fn(&Choice) -> bool) -> Result<Vec<Choice>, BpfError> {
     Err(BpfError::NotBuilt)
 }
 

@@ -5,7 +5,9 @@ use crate::control::{self, BEFORE};
 use crate::error::BpfError;
 use crate::namespace::within;
 use crate::pins;
-use crate::selection::{Attached, Found, Future, Prefix, Selection, Sockets};
+use crate::selection::{
+    Attached, Choice, Found, Future, PREFIX, Prefix, Selection, Sockets, cgroups_of,
+};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, OpenObject};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,7 +27,16 @@ pub(crate) enum Act<'a> {
     /// And note all that match, in the share or not.
     Watch(&'a str),
     Restore,
+    /// Only what listens.
+    RestoreListening,
     Look,
+}
+
+impl Act<'_> {
+    /// Where nothing is loaded it has nothing to do, and makes nothing.
+    fn only_looks(&self) -> bool {
+        !matches!(self, Self::Select(_) | Self::Watch(_))
+    }
 }
 
 /// Selects the control for the sockets that exist.
@@ -41,13 +52,21 @@ pub fn detach(selection: &Selection) -> Result<Attached, BpfError> {
     all(selection, &Act::Restore)
 }
 
+/// Gives what listens in this network namespace the control that it had, and what it had until now.
+pub(crate) fn detach_listening() -> Result<Attached, BpfError> {
+    all(&Selection::default(), &Act::RestoreListening)
+}
+
 /// Which sockets match, and what they run. Changes nothing.
 pub fn survey(selection: &Selection) -> Result<Attached, BpfError> {
     all(selection, &Act::Look)
 }
 
 fn all(selection: &Selection, act: &Act<'_>) -> Result<Attached, BpfError> {
-    control::ready()?;
+    control::able()?;
+    if !act.only_looks() {
+        pins::prepare()?;
+    }
     let Some(namespaces) = selection.sockets()? else {
         return pass(selection, None, act);
     };
@@ -152,9 +171,10 @@ pub(crate) fn rodata(selection: &Selection, by_inode: bool, act: &Act<'_>) -> [u
         bytes[24..40].copy_from_slice(&words);
     }
     bytes[40] = by_inode.into();
-    bytes[41] = matches!(act, Act::Restore).into();
+    bytes[41] = matches!(act, Act::Restore | Act::RestoreListening).into();
     bytes[42] = matches!(act, Act::Look).into();
     bytes[43] = matches!(act, Act::Watch(_)).into();
+    bytes[47] = matches!(act, Act::RestoreListening).into();
     if let Some(share) = selection.share {
         bytes[44..46].copy_from_slice(&share.per_mille().to_ne_bytes());
         bytes[48..56].copy_from_slice(&share.salt().to_ne_bytes());
@@ -171,7 +191,9 @@ pub(crate) fn open(programs: &[&str]) -> Result<OpenObject, BpfError> {
         other.set_autoload(load);
     }
     let before = pins::pin(BEFORE);
-    for mut map in open.maps_mut().filter(|map| map.name() == BEFORE) {
+    // Who looks at a machine on which nothing is loaded leaves it as it is.
+    let is_mounted = pins::is_mounted();
+    for mut map in (open.maps_mut()).filter(|map| is_mounted && map.name() == BEFORE) {
         // A pin that is there is used, else one is made.
         map.set_pin_path(&before).map_err(failed)?;
     }
@@ -200,9 +222,13 @@ pub(crate) fn program<'a>(object: &'a Object, name: &str) -> libbpf_rs::ProgramM
 }
 
 impl Future<'_> {
-    /// From now on, until [`Self::end`] or a restart of the machine.
+    /// From now on, until [`Self::end`], [`crate::unload`] or a restart of the machine.
+    ///
+    /// # Errors
+    /// There is no such cgroup, and what the kernel refuses.
     pub fn begin(&self, control: &str) -> Result<(), BpfError> {
-        control::ready()?;
+        control::able()?;
+        pins::prepare()?;
         let failed = |e: libbpf_rs::Error| {
             BpfError::kernel(
                 format!("attach to the cgroup {}", self.cgroup.display()),
@@ -218,25 +244,34 @@ impl Future<'_> {
             .attach_cgroup(cgroup.as_raw_fd())
             .map_err(failed)?;
         // The new choice is in force before the old one ends.
-        pins::end_link(&name)?;
+        pins::end_link(&pins::pin(&name))?;
         link.pin(pins::pin(&name)).map_err(failed)
     }
-
-    /// Ends it. `false`: there was none.
-    pub fn end(&self) -> Result<bool, BpfError> {
-        let (_, name) = self.open()?;
-        let was = pins::pin(&name).exists();
-        pins::end_link(&name)?;
-        Ok(was)
-    }
 }
 
-/// Names of all choices for connections to come.
-pub fn futures() -> Vec<String> {
-    pins::names("future-")
+/// All choices for connections to come.
+pub fn futures() -> Vec<Choice> {
+    let names = pins::names(PREFIX);
+    let cgroups = cgroups_of(names.iter().filter_map(|name| number_of(name)));
+    let choice = |name: String| {
+        let cgroup = number_of(&name).and_then(|number| cgroups.get(&number).cloned());
+        Choice { name, cgroup }
+    };
+    names.into_iter().map(choice).collect()
 }
 
-/// Ends all of them.
-pub fn end_futures() -> Result<(), BpfError> {
-    futures().iter().try_for_each(|name| pins::end_link(name))
+/// The number of the cgroup at the end of a pin's name.
+fn number_of(name: &str) -> Option<u64> {
+    name.rsplit('-').next()?.parse().ok()
+}
+
+/// Ends those of `futures` that are meant; these.
+///
+/// # Errors
+/// A pin cannot be removed.
+pub fn end_futures(meant: impl Fn(&Choice) -> bool) -> Result<Vec<Choice>, BpfError> {
+    let mut ended = futures();
+    ended.retain(meant);
+    (ended.iter()).try_for_each(|choice| pins::end_link(&pins::pin(&choice.name)))?;
+    Ok(ended)
 }

@@ -1,23 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Registering the controls with the kernel, and ending that.
 use crate::error::BpfError;
-use crate::{Control, Loaded, controls, pins};
+use crate::{Control, Ended, Loaded, PINS, Selection, WINDOW, attach, controls, pins};
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject};
-use std::path::Path;
+use nix::fcntl::FlockArg;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// The form for Linux 6.10 and later, and the one before. See `bpf/copa.bpf.c`.
 const OPS: [&str; 2] = ["ops", "ops_old"];
 /// The map of what a socket ran before.
 pub(crate) const BEFORE: &str = "before";
+const LOCK: &str = "bpf";
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Root alone may read it. The kernel takes congestion controls only if it compiles them.
 const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 
-/// Registers all controls that are not registered yet. They stay until [`unload`].
-pub fn load() -> Result<Vec<Loaded>, BpfError> {
-    ready()?;
+/// Registers all controls that are not registered yet. They stay until [`unload`]. `group`: whose
+/// users may set the window of [`WINDOW`]; `None`: as it is, and nobody's but root's at first.
+///
+/// # Errors
+/// What is missing on this machine, and what the kernel refuses.
+pub fn load(group: Option<u32>) -> Result<Vec<Loaded>, BpfError> {
+    able()?;
+    if group.is_none() && loaded().len() == controls().count() {
+        let done = controls().map(|control| Loaded {
+            control,
+            new: false,
+        });
+        return Ok(done.collect());
+    }
+    pins::prepare()?;
+    let _alone = pins::lock(LOCK, FlockArg::LockExclusive)?;
+    if pins::older().is_some() {
+        return Err(BpfError::Older {
+            path: pins::Older::PATH.into(),
+        });
+    }
     let done = controls().map(|control| {
         let new = !is_loaded(control);
         if new {
@@ -25,11 +46,15 @@ pub fn load() -> Result<Vec<Loaded>, BpfError> {
         }
         Ok(Loaded { control, new })
     });
-    done.collect()
+    let done = done.collect::<Result<Vec<_>, BpfError>>()?;
+    if let Some(group) = group {
+        permit(&WINDOW, Some(group))?;
+    }
+    Ok(done)
 }
 
-/// Can programs be loaded here at all? Makes the folder of the pins.
-pub(crate) fn ready() -> Result<(), BpfError> {
+/// Can programs be loaded here at all?
+pub(crate) fn able() -> Result<(), BpfError> {
     if !Path::new(BTF).exists() {
         return Err(BpfError::NoBtf);
     }
@@ -37,7 +62,7 @@ pub(crate) fn ready() -> Result<(), BpfError> {
         return Err(BpfError::NoJit);
     }
     libbpf_rs::set_print(None);
-    pins::prepare()
+    Ok(())
 }
 
 /// What is registered by this program.
@@ -45,30 +70,89 @@ pub fn loaded() -> Vec<&'static Control> {
     controls().filter(|c| is_loaded(c)).collect()
 }
 
-/// Ends the registrations, and all doors. Connections that use a control keep it until they end; new ones cannot
-/// choose it any more. Returns what was ended.
-pub fn unload() -> Result<Vec<&'static Control>, BpfError> {
+/// The folder in which an older version has its controls: [`unload`] ends them, too.
+pub fn older() -> Option<PathBuf> {
+    pins::older().map(|_| pins::Older::PATH.into())
+}
+
+/// The group whose users may set the window of [`WINDOW`], beside root.
+pub fn window_group() -> Option<u32> {
+    let about = std::fs::metadata(pins::pin(WINDOW.maps[0].0)).ok()?;
+    (is_loaded(&WINDOW) && about.gid() != 0).then_some(about.gid())
+}
+
+/// Ends the registrations, the choices for connections to come, and all doors. Connections that use
+/// a control keep it until they end; new ones cannot choose it any more, and what listens in this
+/// network namespace has again what it had.
+///
+/// # Errors
+/// What the kernel refuses.
+pub fn unload() -> Result<Ended, BpfError> {
     libbpf_rs::set_print(None);
-    // They have the maps of a control.
-    crate::door::end_doors()?;
-    let ended = loaded();
+    let older = pins::older();
+    let mut ended = Ended {
+        futures: crate::futures(),
+        ..Ended::default()
+    };
+    if older.is_none() && ended.futures.is_empty() && loaded().is_empty() {
+        return Ok(ended);
+    }
+    let _alone = pins::lock(LOCK, FlockArg::LockExclusive)?;
+    ended.controls = end_all(Path::new(PINS))?;
+    if let Some(older) = older {
+        ended.controls.extend(end_all(&older.folder())?);
+        older.end()?;
+    }
+    // A kernel that cannot list sockets has none that were attached.
+    if able().is_ok() {
+        let back = attach::detach_listening()?;
+        ended.given_back = back.iter().filter(|f| f.error.is_none()).count();
+        let left = attach::survey(&Selection::default())?;
+        let ours = |name: &str| controls().any(|c| c.name == name);
+        for found in left.iter().filter(|f| f.peer.is_none() && ours(&f.control)) {
+            *ended.listening.entry(found.control.clone()).or_default() += 1;
+        }
+    }
+    Ok(ended)
+}
+
+/// All that is pinned in this folder.
+fn end_all(folder: &Path) -> Result<Vec<&'static Control>, BpfError> {
+    // A choice by a name that is gone would be in force again with the next load. Doors have the
+    // maps of a control.
+    for prefix in ["future-", "door-"] {
+        let names = pins::names_in(folder, prefix);
+        names
+            .iter()
+            .try_for_each(|name| pins::end_link(&folder.join(name)))?;
+    }
+    let ended: Vec<_> = controls().filter(|c| is_loaded_in(folder, c)).collect();
     for control in &ended {
-        let path = pins::pin(&map_pin(control));
-        if path.exists() {
+        let path = folder.join(map_pin(control));
+        if pins::is_pin(&path) {
             // Without a link the registration outlives its pin: it ends with the map's element.
             let map = MapHandle::from_pinned_path(&path)
                 .map_err(|e| BpfError::kernel(format!("open {}", path.display()), &e))?;
             map.delete(&0u32.to_ne_bytes())
                 .map_err(|e| BpfError::kernel(format!("end {}", control.name), &e))?;
         }
-        pins::remove(&map_pin(control))?;
-        pins::end_link(&link_pin(control))?;
+        pins::remove(&path)?;
+        pins::end_link(&folder.join(link_pin(control)))?;
         // What was before is known to attach and detach, too: that map stays.
         for (map, _) in control.maps.iter().filter(|(map, _)| *map != BEFORE) {
-            pins::remove(map)?;
+            pins::remove(&folder.join(map))?;
         }
     }
     Ok(ended)
+}
+
+/// Root and this group may use what belongs to a socket of their own: no other can be named.
+fn permit(control: &Control, group: Option<u32>) -> Result<(), BpfError> {
+    for (name, mode) in control.maps {
+        let group = group.filter(|_| mode & 0o070 != 0);
+        pins::permit(name, *mode, group)?;
+    }
+    Ok(())
 }
 
 fn link_pin(control: &Control) -> String {
@@ -80,7 +164,11 @@ fn map_pin(control: &Control) -> String {
 }
 
 pub(crate) fn is_loaded(control: &Control) -> bool {
-    pins::pin(&link_pin(control)).exists() || pins::pin(&map_pin(control)).exists()
+    is_loaded_in(Path::new(PINS), control)
+}
+
+fn is_loaded_in(folder: &Path, control: &Control) -> bool {
+    pins::is_pin(&folder.join(link_pin(control))) || pins::is_pin(&folder.join(map_pin(control)))
 }
 
 fn register(control: &'static Control) -> Result<(), BpfError> {
@@ -98,9 +186,7 @@ fn register(control: &'static Control) -> Result<(), BpfError> {
         }
     }
     let mut object = open.load().map_err(|e| failed(&e))?;
-    for (name, mode) in control.maps {
-        pins::permit(name, *mode)?;
-    }
+    permit(control, None)?;
     let mut map = object
         .maps_mut()
         .find(|map| map.name() == form)

@@ -2,7 +2,7 @@
 //! The door for containers: the maps of `alcc_window` as socket options of the sockets of a cgroup.
 use crate::control::{self, is_loaded};
 use crate::error::BpfError;
-use crate::selection::{all_cgroups, open_cgroup};
+use crate::selection::{cgroups_of, open_cgroup};
 use crate::{Cost, WINDOW, pins};
 use libbpf_rs::Link;
 use nix::sys::socket::sockopt::TcpNoDelay;
@@ -10,7 +10,6 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType};
 use nix::sys::socket::{getsockopt, setsockopt, socket};
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -34,7 +33,7 @@ pub fn check_door(cgroup: &Path) -> Result<(), BpfError> {
 /// # Errors
 /// The controls are not loaded, there is no such cgroup, and what the kernel refuses.
 pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
-    control::ready()?;
+    control::able()?;
     let attempt = format!("open a door in the cgroup {}", cgroup.display());
     let failed = |e: &libbpf_rs::Error| BpfError::kernel(attempt.clone(), e);
     if !is_loaded(&WINDOW) {
@@ -45,7 +44,10 @@ pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
     }
     let (folder, number) = open_cgroup(cgroup)?;
     let name = |which: &str| format!("{PREFIX}{number}-{which}");
-    if PROGRAMS.iter().all(|(_, w)| pins::pin(&name(w)).exists()) {
+    if PROGRAMS
+        .iter()
+        .all(|(_, w)| pins::is_pin(&pins::pin(&name(w))))
+    {
         return Ok(false);
     }
     let mut open = control::open(OBJECT).map_err(|e| failed(&e))?;
@@ -60,7 +62,7 @@ pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
     for (program, which) in PROGRAMS {
         let name = name(which);
         // Half of a door that was interrupted.
-        pins::end_link(&name)?;
+        pins::end_link(&pins::pin(&name))?;
         let link = crate::attach::program(&object, program)
             .attach_cgroup(folder.as_raw_fd())
             .map_err(|e| failed(&e))?;
@@ -86,28 +88,12 @@ fn numbers() -> Vec<u64> {
 /// The cgroups with a door. One whose folder cannot be found is shown by its number.
 pub fn doors() -> Vec<PathBuf> {
     let numbers = numbers();
-    let mut found = Vec::new();
-    let mut left: Vec<PathBuf> = if numbers.is_empty() {
-        Vec::new()
-    } else {
-        all_cgroups().into_iter().collect()
-    };
-    while let Some(folder) = left.pop() {
-        let number = fs::metadata(&folder).map(|m| m.ino());
-        if number.is_ok_and(|n| numbers.contains(&n)) {
-            found.push(folder.clone());
-        }
-        let below = fs::read_dir(&folder).into_iter().flatten().flatten();
-        let folders = below.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()));
-        left.extend(folders.map(|e| e.path()));
-    }
-    let named: Vec<_> = (found.iter())
-        .filter_map(|folder| fs::metadata(folder).ok().map(|m| m.ino()))
+    let found = cgroups_of(numbers.iter().copied());
+    let named = |number: &u64| found.get(number).cloned();
+    let gone = |number: &u64| PathBuf::from(format!("cgroup {number}"));
+    let mut all: Vec<_> = (numbers.iter())
+        .map(|number| named(number).unwrap_or_else(|| gone(number)))
         .collect();
-    let gone = numbers.iter().filter(|n| !named.contains(n));
-    let gone = gone.map(|number| PathBuf::from(format!("cgroup {number}")));
-    let mut all: Vec<_> = gone.collect();
-    all.extend(found);
     all.sort();
     all
 }
@@ -117,7 +103,7 @@ pub fn doors() -> Vec<PathBuf> {
 /// # Errors
 /// A pin cannot be removed.
 pub fn end_doors() -> Result<(), BpfError> {
-    (pins::names(PREFIX).iter()).try_for_each(|name| pins::end_link(name))
+    (pins::names(PREFIX).iter()).try_for_each(|name| pins::end_link(&pins::pin(name)))
 }
 
 /// Batches of calls, and calls of each.

@@ -36,11 +36,30 @@ pub enum BpfError {
     Busy,
     /// There is a control of this name already.
     #[error(
-        "register the congestion control {control}: the name is taken: end the other with 'alcc bpf unload'"
+        "register the congestion control {control}: the name is taken by one whose files are not in {}: run 'alcc bpf \
+         unload' where it was loaded (another container or mount namespace)",
+        crate::PINS
     )]
     NameTaken {
         /// The name.
         control: &'static str,
+    },
+    /// An older version has loaded its controls.
+    #[error(
+        "load the BPF programs: an older alcc has left its own in {}: end them by 'alcc bpf unload' first",
+        path.display()
+    )]
+    Older {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The folder of the pins could be exchanged by another user.
+    #[error("use {} for what root loads: {why}: remove it, or give it to root alone", path.display())]
+    NotOwn {
+        /// The folder.
+        path: PathBuf,
+        /// Which part of it.
+        why: String,
     },
     /// A file or folder.
     #[error("{attempt} {}: {}", path.display(), words(error))]

@@ -2,7 +2,7 @@
 //! Congestion controls that live in the kernel by BPF, and the selection of sockets for them.
 //!
 //! Root loads the controls once ([`load`]). From then on every user may choose them like any other
-//! control of the kernel. [`attach`] selects one for connections that exist, and [`Future`] for
+//! control of the kernel; the window of [`WINDOW`] is for root and a group. [`attach`] selects one for connections that exist, and [`Future`] for
 //! those to come. Nothing of this crate runs afterwards: the kernel keeps all of it alive by the
 //! files below [`PINS`].
 //!
@@ -33,19 +33,20 @@ mod trial;
 #[cfg(not(feature = "loader"))]
 pub use absent::{
     Trial, attach, check_door, detach, door_cost, doors, end_doors, end_futures, futures, load,
-    loaded, open_door, survey, unload,
+    loaded, older, open_door, survey, unload, window_group,
 };
 #[cfg(feature = "loader")]
 pub use attach::{attach, detach, end_futures, futures, survey};
 #[cfg(feature = "loader")]
-pub use control::{load, loaded, unload};
+pub use control::{load, loaded, older, unload, window_group};
 #[cfg(feature = "loader")]
 pub use door::{check_door, door_cost, doors, end_doors, open_door};
 pub use error::BpfError;
 pub use namespace::{namespace_of, within};
 pub use selection::{
-    Attached, Counters, Found, Future, Prefix, Selection, Sockets, all_cgroups, cgroup_of,
+    Attached, Choice, Counters, Found, Future, Prefix, Selection, Sockets, all_cgroups, cgroup_of,
 };
+use std::collections::BTreeMap;
 use std::time::Duration;
 #[cfg(feature = "loader")]
 pub use trial::Trial;
@@ -60,6 +61,19 @@ pub struct Loaded {
     pub control: &'static Control,
     /// Registered just now, and not by an earlier call.
     pub new: bool,
+}
+
+/// What [`unload`] has ended, and what it could not.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// The registrations.
+    pub controls: Vec<&'static Control>,
+    /// The choices for connections to come.
+    pub futures: Vec<Choice>,
+    /// Listening sockets of this network namespace that have again what they had.
+    pub given_back: usize,
+    /// Others here that still hand out one of the controls, by its name: nobody knows what they had.
+    pub listening: BTreeMap<String, usize>,
 }
 
 /// What a socket option costs on a socket of a cgroup with a door, and on another. Each per call.
@@ -163,8 +177,8 @@ pub const WINDOW: Control = Control {
     name: alcc_sys::WINDOW_CONTROL,
     does: "window and rate set by a program",
     object: include_bytes!("../objects/window.bpf.o"),
-    // Everybody may write and read what belongs to a socket of their own: no other can be named.
-    maps: &[("knobs", 0o666), ("feed", 0o444), ("before", 0o600)],
+    // Who may, writes and reads what belongs to a socket of their own: no other can be named.
+    maps: &[("knobs", 0o660), ("feed", 0o440), ("before", 0o600)],
 };
 
 /// All controls.

@@ -1,70 +1,132 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The files that keep programs, maps and links alive after their loader has ended.
+//!
+//! Their folder is root's alone: each part of its path is checked ([`alcc_sys::create_owned`]), and
+//! what is mounted is mounted on the descriptor that was checked. After that the path is as good.
 use crate::{BpfError, PINS};
+use alcc_sys::{Sticky, create_owned, open_owned, path_of};
 use libbpf_rs::Link;
-use nix::mount::{MsFlags, mount};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
-use std::fs::{DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::{self, File, Permissions};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+
+/// Where versions before 0.2 had them, below a folder that is a service's by common units.
+const OLD: &str = "/run/alcc/bpf";
+/// Locks of this crate are beside the folder: a BPF file system has no other files.
+const LOCKS: &str = "/run";
 
 /// A pin, by its name.
 pub(crate) fn pin(name: &str) -> PathBuf {
     Path::new(PINS).join(name)
 }
 
+/// Is a program, a map or a link pinned by this name? Another file of that name is none.
+pub(crate) fn is_pin(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|about| about.is_file()) && is_bpf(path)
+}
+
+/// A BPF file system is what one sees there. A list of mounts would name hidden ones, too.
+fn is_bpf(path: &Path) -> bool {
+    statfs(path).is_ok_and(|system| system.filesystem_type() == BPF_FS_MAGIC)
+}
+
+/// Is there anything that a pin could be in?
+pub(crate) fn is_mounted() -> bool {
+    open_owned(Path::new(PINS), Sticky::Refused).is_ok_and(|folder| is_bpf(&path_of(&folder)))
+}
+
 /// Makes the folder, and mounts a BPF file system on it unless there is one.
 pub(crate) fn prepare() -> Result<(), BpfError> {
     let dir = Path::new(PINS);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(dir)
-        .map_err(|e| BpfError::file("create", dir, e))?;
-    if is_mounted()? {
+    let folder =
+        create_owned(dir, 0o755, Sticky::Refused).map_err(|e| refused("create", dir, e))?;
+    let at = path_of(&folder);
+    if is_bpf(&at) {
         return Ok(());
     }
     mount(
         Some("bpf"),
-        dir,
+        &at,
         Some("bpf"),
         MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC,
         Some("mode=0755"),
     )
     .map_err(|e| match e {
-        nix::errno::Errno::EPERM => BpfError::Forbidden {
+        Errno::EPERM => BpfError::Forbidden {
             attempt: format!("mount a BPF file system on {PINS}"),
         },
         e => BpfError::file("mount a BPF file system on", dir, e.into()),
     })
 }
 
-/// Who may use a pin.
-pub(crate) fn permit(name: &str, mode: u32) -> Result<(), BpfError> {
+/// The folder is another user's, or the system does not give it.
+fn refused(attempt: &'static str, dir: &Path, error: std::io::Error) -> BpfError {
+    match error.raw_os_error() {
+        None if error.kind() == ErrorKind::PermissionDenied => BpfError::NotOwn {
+            path: dir.to_path_buf(),
+            why: error.to_string(),
+        },
+        _ => BpfError::file(attempt, dir, error),
+    }
+}
+
+/// One load or unload at a time, and one trial of a selection: until this is dropped.
+pub(crate) fn lock(name: &str, how: FlockArg) -> Result<Flock<File>, BpfError> {
+    let path = Path::new(LOCKS).join(format!("alcc-{name}.lock"));
+    let below = Path::new(LOCKS);
+    let folder = open_owned(below, Sticky::Refused).map_err(|e| refused("open", below, e))?;
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(nix::libc::O_NOFOLLOW)
+        .open(path_of(&folder).join(format!("alcc-{name}.lock")))
+        .map_err(|e| BpfError::file("create", &path, e))?;
+    Flock::lock(file, how).map_err(|(_, e)| match e {
+        Errno::EWOULDBLOCK => BpfError::Busy,
+        e => BpfError::file("lock", &path, e.into()),
+    })
+}
+
+/// Who may use a pin: root, and a group.
+pub(crate) fn permit(name: &str, mode: u32, group: Option<u32>) -> Result<(), BpfError> {
     let path = pin(name);
-    std::fs::set_permissions(&path, Permissions::from_mode(mode))
+    // The group first: the mode is for it.
+    chown(&path, None, Some(group.unwrap_or(0)))
+        .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(mode)))
         .map_err(|e| BpfError::file("set the rights of", path, e))
 }
 
 /// Ends a link at once, and removes its pin. The removal alone ends it a moment later; that must
 /// do where the kernel cannot end this kind of link otherwise (struct_ops before Linux 6.11).
-pub(crate) fn end_link(name: &str) -> Result<(), BpfError> {
+pub(crate) fn end_link(path: &Path) -> Result<(), BpfError> {
     // libbpf would print.
     libbpf_rs::set_print(None);
-    let path = pin(name);
-    if path.exists() {
-        let _ = Link::open(&path).and_then(|link| link.detach());
+    if is_pin(path) {
+        let _ = Link::open(path).and_then(|link| link.detach());
     }
-    remove(name)
+    remove(path)
 }
 
-/// Names of the pins that begin with `prefix`, in order.
+/// The pins that begin with `prefix`, in order.
 pub(crate) fn names(prefix: &str) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(PINS) else {
+    names_in(Path::new(PINS), prefix)
+}
+
+pub(crate) fn names_in(folder: &Path, prefix: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
-    let mut names: Vec<_> = entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+    let pins = entries.flatten().filter(|entry| is_pin(&entry.path()));
+    let mut names: Vec<_> = pins
+        .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| name.starts_with(prefix))
         .collect();
     names.sort();
@@ -72,19 +134,38 @@ pub(crate) fn names(prefix: &str) -> Vec<String> {
 }
 
 /// Removes a pin; one that is not there is as good.
-pub(crate) fn remove(name: &str) -> Result<(), BpfError> {
-    let path = pin(name);
-    match std::fs::remove_file(&path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+pub(crate) fn remove(path: &Path) -> Result<(), BpfError> {
+    match fs::remove_file(path) {
+        // What is no BPF file system has no pins.
+        Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Err(BpfError::file("remove", path, e))
         }
         _ => Ok(()),
     }
 }
 
-/// A BPF file system is what one sees in the folder. A list of mounts would name hidden ones, too.
-fn is_mounted() -> Result<bool, BpfError> {
-    let dir = Path::new(PINS);
-    let system = statfs(dir).map_err(|e| BpfError::file("look at", dir, e.into()))?;
-    Ok(system.filesystem_type() == BPF_FS_MAGIC)
+/// The folder of an older version, if it is root's and has pins.
+pub(crate) fn older() -> Option<Older> {
+    let folder = open_owned(Path::new(OLD), Sticky::Refused).ok()?;
+    let is_used =
+        is_bpf(&path_of(&folder)) && fs::read_dir(path_of(&folder)).ok()?.next().is_some();
+    is_used.then_some(Older(folder))
+}
+
+/// The folder of an older version.
+pub(crate) struct Older(OwnedFd);
+
+impl Older {
+    pub(crate) const PATH: &str = OLD;
+
+    pub(crate) fn folder(&self) -> PathBuf {
+        path_of(&self.0)
+    }
+
+    /// Nothing of it is left.
+    pub(crate) fn end(self) -> Result<(), BpfError> {
+        drop(self);
+        umount2(OLD, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)
+            .map_err(|e| BpfError::file("unmount", OLD, e.into()))
+    }
 }

@@ -101,19 +101,66 @@ pub struct Future<'a> {
     pub cgroup: &'a Path,
 }
 
+/// What the pins of choices begin with.
+pub(crate) const PREFIX: &str = "future-";
+
 impl Future<'_> {
     /// Its cgroup, and the name of its pin, which may have no dot.
     pub(crate) fn open(&self) -> Result<(File, String), BpfError> {
         let (cgroup, number) = open_cgroup(self.cgroup)?;
-        let port = self
-            .selection
-            .port
-            .map_or_else(|| "any".into(), |p| p.to_string());
-        let prefix = self.selection.prefix.map_or_else(
-            || "any".into(),
-            |p| p.to_string().replace(['.', ':', '/'], "_"),
-        );
-        Ok((cgroup, format!("future-{port}-{prefix}-{number}")))
+        Ok((
+            cgroup,
+            format!("{PREFIX}{}-{number}", self.selection.name()),
+        ))
+    }
+}
+
+/// A choice for connections to come that is in force.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// Of its pin: `future-PORT-PREFIX-CGROUP`.
+    pub name: String,
+    /// The cgroup. `None`: it has been removed, and the choice reaches nobody any more.
+    pub cgroup: Option<PathBuf>,
+}
+
+impl Choice {
+    /// Was it made for this cgroup?
+    pub fn is_in(&self, cgroup: &Path) -> bool {
+        let number = fs::metadata(cgroup).map(|about| about.ino().to_string());
+        let (_, of) = self.name.rsplit_once('-').unwrap_or_default();
+        number.is_ok_and(|number| number == of)
+    }
+
+    /// Could it reach a connection of this selection? Networks and cgroups are not compared.
+    pub fn meets(&self, selection: &Selection) -> bool {
+        let port = self.name.split('-').nth(1).unwrap_or("any");
+        let wanted = selection.port.map(|port| port.to_string());
+        port == "any" || wanted.is_none_or(|wanted| port == wanted)
+    }
+
+    /// Was it made for this port and this network, in whatever cgroup?
+    pub fn is_of(&self, selection: &Selection) -> bool {
+        let (of, _) = self.name.rsplit_once('-').unwrap_or_default();
+        of.strip_prefix(PREFIX) == Some(&selection.name())
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = self.name.split('-').skip(1);
+        let (port, prefix) = (parts.next().unwrap_or("any"), parts.next().unwrap_or("any"));
+        match port {
+            "any" => f.write_str("any port")?,
+            port => write!(f, "port {port}")?,
+        }
+        if prefix != "any" {
+            write!(f, ", peers {prefix}")?;
+        }
+        match &self.cgroup {
+            Some(cgroup) => write!(f, ", {}", cgroup.display()),
+            None => f.write_str(", of a cgroup that is gone"),
+        }
     }
 }
 
@@ -164,6 +211,16 @@ pub struct Sockets {
 }
 
 impl Selection {
+    /// Port and network, as the pins of choices name them.
+    fn name(&self) -> String {
+        let port = self.port.map_or_else(|| "any".into(), |p| p.to_string());
+        let prefix = self.prefix.map_or_else(
+            || "any".into(),
+            |p| p.to_string().replace(['.', ':', '/'], "_"),
+        );
+        format!("{port}-{prefix}")
+    }
+
     /// A socket with this local port and this peer fits, whoever has it. A listening socket has no
     /// peer, and is in no network.
     pub fn has(&self, port: u16, peer: Option<SocketAddr>) -> bool {
@@ -245,6 +302,26 @@ pub fn cgroup_of(pid: u32) -> Option<PathBuf> {
     let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let path = cgroups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     Some(root.join(path))
+}
+
+/// The folders of the cgroups with these numbers, as far as they are there.
+#[cfg(feature = "loader")]
+pub(crate) fn cgroups_of(numbers: impl Iterator<Item = u64>) -> BTreeMap<u64, PathBuf> {
+    let numbers: BTreeSet<u64> = numbers.collect();
+    let mut found = BTreeMap::new();
+    let mut left: Vec<PathBuf> = all_cgroups().into_iter().collect();
+    while found.len() < numbers.len()
+        && let Some(folder) = left.pop()
+    {
+        let number = fs::metadata(&folder).map(|about| about.ino());
+        if let Some(number) = number.ok().filter(|n| numbers.contains(n)) {
+            found.insert(number, folder.clone());
+        }
+        let below = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let folders = below.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()));
+        left.extend(folders.map(|e| e.path()));
+    }
+    found
 }
 
 /// A folder of cgroup version 2, and its number. Looked up once: it cannot become another meanwhile.

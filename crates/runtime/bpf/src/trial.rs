@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A share of the clients under another control, and the counters of all connections.
 use crate::attach::{Act, FUTURE, configure, detach, load, open, program, rodata};
-use crate::control::ready;
+use crate::control;
 use crate::error::BpfError;
+use crate::pins;
 use crate::selection::{Counters, Future, Selection};
 use libbpf_rs::{Iter, Link, MapCore, Object};
-use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use std::fmt;
 use std::fs::File;
@@ -47,7 +47,8 @@ impl Trial {
     /// # Errors
     /// What the kernel refuses, and another trial of the same selection.
     pub fn begin(selection: &Selection, cgroup: &Path, control: &str) -> Result<Self, BpfError> {
-        ready()?;
+        control::able()?;
+        pins::prepare()?;
         let (folder, name) = Future { selection, cgroup }.open()?;
         let lock = alone(&name)?;
         let failed = |e: libbpf_rs::Error| BpfError::kernel("begin the trial", &e);
@@ -109,12 +110,7 @@ impl Trial {
 
 /// Two trials of the same connections would undo each other's choice.
 fn alone(name: &str) -> Result<Flock<File>, BpfError> {
-    let path = Path::new(crate::PINS).with_file_name(format!("trial-{name}.lock"));
-    let file = File::create(&path).map_err(|e| BpfError::file("create", &path, e))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e)| match e {
-        Errno::EWOULDBLOCK => BpfError::Busy,
-        e => BpfError::file("lock", &path, e.into()),
-    })
+    pins::lock(&format!("trial-{name}"), FlockArg::LockExclusiveNonblock)
 }
 
 fn counters(record: &[u8]) -> Counters {

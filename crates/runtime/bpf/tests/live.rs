@@ -22,7 +22,7 @@ fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
     let Some(_loaded) = Loaded::new() else {
         return;
     };
-    let again = load().unwrap();
+    let again = load(None).unwrap();
     assert_eq!(again.len(), controls().count());
     assert!(
         again.iter().all(|l| !l.new),
@@ -100,7 +100,7 @@ fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
     let mut last = Pair::new("127.0.0.1:0");
     choose(&last.server, "alcc_copa").unwrap();
     let ended = unload().unwrap();
-    assert_eq!(ended.len(), controls().count());
+    assert_eq!(ended.controls.len(), controls().count());
     assert!(choose(&last.client, "alcc_copa").is_err());
     last.carries(3_000_000);
 }
@@ -198,8 +198,10 @@ fn future_connections() {
         1,
         "the second replaces the first"
     );
-    assert!(future.end().unwrap());
-    assert!(!future.end().unwrap());
+    let end =
+        || alcc_bpf::end_futures(|choice| choice.is_of(&selection) && choice.is_in(future.cgroup));
+    assert_eq!(end().unwrap().len(), 1);
+    assert_eq!(end().unwrap(), []);
     assert_eq!(accepted().0, plain);
     // What was before is known of these, too.
     detach(&selection).unwrap();

@@ -23,7 +23,11 @@ use std::process::{Command, Stdio};
 
 /// Set in the process that has no rights.
 const UNPRIVILEGED: &str = "ALCC_TEST_UNPRIVILEGED";
+/// Its value where the process may not set a window either.
+const WITHOUT: &str = "without";
 const NOBODY: u32 = 65_534;
+/// A group that nobody needs to know by name.
+const MEMBERS: u32 = 4242;
 
 /// It is chosen, has the windows that are asked for, and tells of its acknowledgements.
 fn follows(sender: &mut Sender, steered: &Steered) {
@@ -36,8 +40,23 @@ fn follows(sender: &mut Sender, steered: &Steered) {
     sender.reaches(steered, 1, 2);
 }
 
-fn as_anybody() {
-    let steered = Steered::open().expect("every user may");
+/// Who may not set a window may choose the control, and has nothing of it: it ends by itself.
+fn as_nobody() {
+    let refused = Steered::open().unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    for name in ["knobs", "feed", "before"] {
+        let why = open_map(name, READ_ONLY).unwrap_err();
+        assert_eq!(why.raw_os_error(), Some(libc::EACCES), "{name}");
+    }
+    let mut sender = Sender::new("127.0.0.1:0");
+    steer_it(&sender.socket);
+    let back = sender.until(|socket| control_of(socket) != WINDOW.name);
+    assert!(back.is_some());
+    assert_eq!(control_of(&sender.socket), "cubic");
+}
+
+fn as_a_member() {
+    let steered = Steered::open().expect("the group may");
     let mut sender = Sender::new("127.0.0.1:0");
     assert!(
         steered.samples(sender.socket.as_raw_fd()).is_err(),
@@ -77,7 +96,7 @@ fn the_maps_are_nobodys_alone(own: i32) {
     /// The kernel's own number for "not with this kind of map".
     const ENOTSUPP: i32 = 524;
     let why = |done: std::io::Result<u64>| done.unwrap_err().raw_os_error().unwrap();
-    let knobs = open_map("knobs", 0).expect("everybody may");
+    let knobs = open_map("knobs", 0).expect("the group may");
     let frozen = why(bpf(FREEZE, &[knobs]));
     assert!([libc::EPERM, ENOTSUPP].contains(&frozen), "{frozen}");
     let (mut key, value) = (0i32, [0u8; 1024]);
@@ -98,7 +117,7 @@ fn the_maps_are_nobodys_alone(own: i32) {
     // What is refused is refused for its own reason: the call itself is right.
     update(knobs, &own).expect("one's own socket");
     assert_eq!(why(open_map("feed", 0)), libc::EACCES, "reports are read");
-    let feed = open_map("feed", READ_ONLY).expect("everybody may");
+    let feed = open_map("feed", READ_ONLY).expect("the group may");
     assert_eq!(why(update(feed, &own)), libc::EPERM, "a report was forged");
     assert_eq!(why(open_map("before", 0)), libc::EACCES, "it is root's");
     for name in ["knobs", "feed"] {
@@ -126,20 +145,31 @@ fn again(test: &str) -> (std::fs::File, Command) {
 /// One test, because all of it shares the machine's one kernel.
 #[test]
 fn a_window_is_kept_and_given_back() {
-    if std::env::var_os(UNPRIVILEGED).is_some() {
-        return as_anybody();
+    match std::env::var(UNPRIVILEGED) {
+        Ok(right) if right == WITHOUT => return as_nobody(),
+        Ok(_) => return as_a_member(),
+        Err(_) => {}
     }
     let Some(_loaded) = Loaded::new() else {
         return;
     };
 
-    let (_me, mut command) = again("a_window_is_kept_and_given_back");
-    let out = command.uid(NOBODY).gid(NOBODY).output().unwrap();
-    assert!(
-        out.status.success(),
-        "{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
+    // Root alone, then a group, which has no more than it needs, and not all others.
+    let run_as = |gid: u32, right: &str| {
+        let (_me, mut command) = again("a_window_is_kept_and_given_back");
+        command.env(UNPRIVILEGED, right).uid(NOBODY).gid(gid);
+        let out = command.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "group {gid}: {said}");
+    };
+    assert_eq!(alcc_bpf::window_group(), None);
+    run_as(MEMBERS, WITHOUT);
+    alcc_bpf::load(Some(MEMBERS)).unwrap();
+    assert_eq!(alcc_bpf::window_group(), Some(MEMBERS));
+    run_as(MEMBERS, "1");
+    run_as(NOBODY, WITHOUT);
+    alcc_bpf::load(Some(0)).unwrap();
+    run_as(MEMBERS, WITHOUT);
 
     let steered = Steered::open().unwrap();
     for address in ["127.0.0.1:0", "[::1]:0"] {
@@ -336,7 +366,7 @@ fn a_container_steers_its_sockets_through_the_door() {
             nix::unistd::write(&procs, b"0")?;
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS)?;
             let none: Option<&str> = None;
-            let (folder, kind) = ("/run/alcc", Some("tmpfs"));
+            let (folder, kind) = ("/run/alcc-bpf", Some("tmpfs"));
             mount(Some("none"), folder, kind, MsFlags::empty(), none)?;
             nix::unistd::setgroups(&[])?;
             nix::unistd::setgid(NOBODY.into())?;

@@ -28,7 +28,7 @@ fn a_name_that_another_has_is_left_to_it() {
     {
         // Another folder hides what is loaded, as another machine's container would.
         let _hidden = support::Hidden::new();
-        let refused = load();
+        let refused = load(None);
         assert!(
             matches!(refused, Err(BpfError::NameTaken { control: COPA })),
             "{refused:?}"
@@ -38,7 +38,10 @@ fn a_name_that_another_has_is_left_to_it() {
     let mut pair = Pair::new("127.0.0.1:0");
     choose(&pair.server, COPA).unwrap();
     pair.carries(100_000);
-    assert_eq!(unload().unwrap().len(), alcc_bpf::controls().count());
+    assert_eq!(
+        unload().unwrap().controls.len(),
+        alcc_bpf::controls().count()
+    );
 }
 
 #[test]
@@ -59,7 +62,7 @@ fn a_new_version_is_loaded_under_traffic() {
             let mut between = Pair::new(address);
             assert!(choose(&between.server, COPA).is_err());
             between.carries(1000);
-            assert!(load().unwrap().iter().all(|l| l.new));
+            assert!(load(None).unwrap().iter().all(|l| l.new));
             steered_old.reaches(&before, 6, 6);
             let mut new = Sender::new(address);
             steer_it(&new.socket);

@@ -480,6 +480,15 @@ impl<W: Waker> Conn<W> {
         set.unwrap_or_else(real)
     }
 
+    /// The program sets an option by `real`, which we must not look at and write meanwhile: a cork.
+    pub fn set_alone(&self, runtime: &Runtime<W>, real: impl Fn() -> c_int) -> c_int {
+        let set = runtime.guarded(|| {
+            let _inner = self.lock();
+            real()
+        });
+        set.unwrap_or_else(real)
+    }
+
     /// The pacing rate that the program has set, bytes per second; `u64::MAX`: none.
     pub fn own_pacing(&self) -> u64 {
         self.lock().control.saved_options.own()

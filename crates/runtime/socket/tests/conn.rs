@@ -11,7 +11,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 use wait::wait_for;
 
 struct NoWaker;
@@ -304,6 +306,29 @@ fn the_smaller_pacing_rate_counts_and_the_programs_own_comes_back() {
     write(&run, &conn, &socket, &block);
     wait_for("the readings end", || pacing(&socket) == 30_000_000);
     assert_eq!(conn.inherited(|_| ()).0.pacing, Some(30_000_000));
+}
+
+/// Who looks for a cork and opens one that is not there (`Steered::kick`) does so under the lock of the
+/// connection: a program that sets one meanwhile waits, and keeps it.
+#[test]
+fn a_cork_of_the_program_waits_for_who_looks_for_one() {
+    let run = Run::new("cork", &[("ALCC_CC", "budget")], Registry::builtin());
+    let (socket, _client) = pair();
+    let conn = run.control(&socket);
+    let (looked, was_alone) = (AtomicBool::new(false), AtomicBool::new(false));
+    let set = std::thread::scope(|threads| {
+        conn.set_alone(&run.runtime, || {
+            threads.spawn(|| {
+                conn.own_pacing();
+                looked.store(true, Ordering::SeqCst);
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            was_alone.store(!looked.load(Ordering::SeqCst), Ordering::SeqCst);
+            7
+        })
+    });
+    assert_eq!(set, 7);
+    assert!(was_alone.into_inner() && looked.into_inner());
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) fn give_back_leftovers(may: bool) -> Result<(), String> {
                 ));
             }
             (true, true) => {
-                let ended = alcc_bpf::end_futures().and_then(|()| alcc_bpf::unload().map(drop));
+                let ended = alcc_bpf::unload().map(drop);
                 ended.map_err(|e| format!("give back what an earlier run has left: {e}"))?;
             }
             (false, _) if names.is_empty() => return Ok(()),
@@ -47,7 +47,7 @@ pub(crate) fn give_back_leftovers(may: bool) -> Result<(), String> {
 fn who_sees_the_files() -> Vec<String> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let sees = entries.filter(|entry| {
-        let pins = entry.path().join("root/run/alcc/bpf");
+        let pins = entry.path().join("root/run/alcc-bpf");
         std::fs::read_dir(pins).is_ok_and(|mut pins| pins.next().is_some())
     });
     let names = sees.filter_map(|entry| entry.file_name().into_string().ok());
@@ -62,7 +62,7 @@ pub(crate) struct Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        let ended = alcc_bpf::end_futures().and_then(|()| alcc_bpf::unload().map(drop));
+        let ended = alcc_bpf::unload().map(drop);
         if let Err(error) = ended
             && !alcc_bpf::loaded().is_empty()
         {
@@ -87,12 +87,12 @@ pub(crate) fn controls_alone() -> Alone {
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
         mount(none, "/", none, private, none).unwrap();
         // Another's files, if there are any, stay where they are for everybody else.
-        let _ = nix::mount::umount2("/run/alcc/bpf", nix::mount::MntFlags::MNT_DETACH);
-        std::fs::create_dir_all("/run/alcc").unwrap();
+        let _ = nix::mount::umount2("/run/alcc-bpf", nix::mount::MntFlags::MNT_DETACH);
+        std::fs::create_dir_all("/run/alcc-bpf").unwrap();
         let folder = Some("mode=0755");
         mount(
             Some("none"),
-            "/run/alcc",
+            "/run/alcc-bpf",
             Some("tmpfs"),
             MsFlags::empty(),
             folder,
@@ -105,20 +105,35 @@ pub(crate) fn controls_alone() -> Alone {
 /// As long as it lasts, this thread and what it starts see nothing that is loaded. It must go before
 /// [`Alone`], also in a test that fails: who sees nothing unloads nothing.
 #[allow(dead_code, reason = "not every test hides it")]
-pub(crate) struct Hidden(());
+pub(crate) struct Hidden {
+    /// What was mounted there before.
+    mounts: usize,
+}
 
 #[allow(dead_code, reason = "not every test hides it")]
 impl Hidden {
     pub(crate) fn new() -> Self {
         use nix::mount::{MsFlags, mount};
-        let (none, kind) = (None::<&str>, Some("tmpfs"));
-        mount(Some("none"), "/run/alcc", kind, MsFlags::empty(), none).unwrap();
-        Self(())
+        let mounts = mounts();
+        let (kind, mode) = (Some("tmpfs"), Some("mode=0755"));
+        mount(Some("none"), "/run/alcc-bpf", kind, MsFlags::empty(), mode).unwrap();
+        Self { mounts }
     }
 }
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        let _ = nix::mount::umount2("/run/alcc", nix::mount::MntFlags::MNT_DETACH);
+        // Whoever loads meanwhile mounts one of its own.
+        for _ in self.mounts..mounts() {
+            let _ = nix::mount::umount2("/run/alcc-bpf", nix::mount::MntFlags::MNT_DETACH);
+        }
     }
+}
+
+#[allow(dead_code, reason = "not every test hides it")]
+fn mounts() -> usize {
+    let all = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+    all.lines()
+        .filter(|line| line.contains(" /run/alcc-bpf "))
+        .count()
 }

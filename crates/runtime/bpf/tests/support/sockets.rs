@@ -20,7 +20,7 @@ impl Loaded {
     /// `None`, and said: this process may not.
     pub(crate) fn new() -> Option<Self> {
         let alone = support::controls_alone();
-        match alcc_bpf::load() {
+        match alcc_bpf::load(None) {
             Ok(_) => Some(Self { _alone: alone }),
             Err(error @ (BpfError::Forbidden { .. } | BpfError::NoBtf)) => {
                 println!("skipped: needs the right to load BPF programs: {error}");

@@ -82,11 +82,13 @@ pub unsafe extern "C-unwind" fn setsockopt(
     let real = || unsafe { (real().setsockopt)(fd, level, name, value, len) };
     let under = (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION);
     let pacing = (level, name) == (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
-    if !(under || pacing) || ReentrancyGuard::is_held() {
+    let cork = (level, name) == (libc::IPPROTO_TCP, libc::TCP_CORK);
+    if !(under || pacing || cork) || ReentrancyGuard::is_held() {
         return real();
     }
     match preserving_errno(|| controlled_already(fd)) {
         Some((conn, runtime)) if under => conn.select_under(runtime, fd, real),
+        Some((conn, runtime)) if cork => conn.set_alone(runtime, real),
         Some((conn, runtime)) => conn.set_pacing(runtime, fd, real),
         None => real(),
     }
