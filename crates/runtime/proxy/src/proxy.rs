@@ -148,7 +148,7 @@ impl Proxy {
             clients: Mutex::default(),
             per_client: config
                 .per_client
-                .map_or((max_connections / 2).max(1), NonZeroU64::get),
+                .map_or_else(|| (max_connections / 2).max(1), NonZeroU64::get),
             segment: segment.cloned(),
         });
         let runtimes = runtimes(config.threads.get(), &settings, registry, segment);
