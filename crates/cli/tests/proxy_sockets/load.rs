@@ -283,7 +283,9 @@ fn one_client_does_not_keep_the_others_out() {
     assert!(greeted(&silent[149]) && was_reset_after_greeting(&silent[0]));
     drop((silent, others));
     let (_, report, said) = relay.stop();
-    assert!(number(&report, "silent") >= 110, "{said}");
+    // In a burst, those that still wait for their loop count: then a new one is refused instead.
+    let closed = number(&report, "silent") + number(&report, "turned_away");
+    assert!(closed >= 110, "{closed}: {said}");
     assert!(number(&report, "peak") <= 80, "{said}");
 }
 
