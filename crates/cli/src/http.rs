@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A few pages over HTTP: metrics, `alcc top --web`, the switches of an emulated link.
 //!
-//! A client asks for one page and has its answer. Others cost at most [`MAX_READERS`] threads for
-//! [`REQUEST_TIMEOUT`] each, and [`MAX_REQUEST`] bytes.
+//! A client asks for one page and has its answer. At most [`MAX_READERS`] are served at a time, for
+//! [`REQUEST_TIMEOUT`] each, and [`MAX_REQUEST`] bytes. A new one takes the place of the oldest that
+//! has not asked for anything.
 use crate::failure::{Failure, reason};
 use crate::output::not_made;
 use alcc_proxy::Listen;
 use alcc_sys::PathListener;
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Maximum number of clients at a time.
@@ -96,6 +97,7 @@ pub(crate) fn not_listening(
 }
 
 /// What is asked for.
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
@@ -140,31 +142,37 @@ impl Answer {
     }
 }
 
+/// A handler of requests whose path begins with a secret, and where that path is: on loopback every
+/// user of the machine can send requests, but only some are to know the address.
+pub(crate) fn secret(handler: Handler) -> Result<(Handler, String), Failure> {
+    let root = format!(
+        "/{:032x}",
+        u128::from_ne_bytes(alcc_transfer::new_session()?)
+    );
+    let prefix = root.clone();
+    let guarded: Handler = Arc::new(move |request| {
+        let path = request.path.strip_prefix(&prefix);
+        let Some(path) = path.filter(|path| path.is_empty() || path.starts_with('/')) else {
+            return Answer::wrong(
+                "403 Forbidden",
+                "the address has a secret: use the one that was printed at the start",
+            );
+        };
+        let path = if path.is_empty() { "/" } else { path };
+        handler(&Request {
+            path: path.to_owned(),
+            ..request.clone()
+        })
+    });
+    Ok((guarded, root))
+}
+
 /// Answers requests.
 pub(crate) type Handler = Arc<dyn Fn(&Request) -> Answer + Send + Sync>;
 
 /// The listening socket; a path is removed when it is dropped.
 pub(crate) struct Server {
     _path: Option<PathListener>,
-}
-
-/// Connections of both kinds.
-trait Stream: Read + Write + Send {
-    fn patience(&self, left: Duration) -> std::io::Result<()>;
-}
-
-impl Stream for TcpStream {
-    fn patience(&self, left: Duration) -> std::io::Result<()> {
-        self.set_read_timeout(Some(left))?;
-        self.set_write_timeout(Some(left))
-    }
-}
-
-impl Stream for UnixStream {
-    fn patience(&self, left: Duration) -> std::io::Result<()> {
-        self.set_read_timeout(Some(left))?;
-        self.set_write_timeout(Some(left))
-    }
 }
 
 impl Server {
@@ -214,47 +222,97 @@ pub(crate) fn spawn<T: Send + 'static>(
 }
 
 fn serve(listener: &Listener, handler: &Handler) {
-    let busy = Arc::new(AtomicUsize::new(0));
+    let readers = Arc::<Mutex<Readers>>::default();
     loop {
-        let stream: std::io::Result<Box<dyn Stream>> = match listener {
-            Listener::Tcp(listener) => listener.accept().map(|(s, _)| Box::new(s) as _),
-            Listener::Unix(listener) => listener.accept().map(|(s, _)| Box::new(s) as _),
+        let stream: std::io::Result<OwnedFd> = match listener {
+            Listener::Tcp(listener) => listener.accept().map(|(s, _)| s.into()),
+            Listener::Unix(listener) => listener.accept().map(|(s, _)| s.into()),
         };
         let Ok(stream) = stream else {
             // For example, no descriptor is left. Others may free some.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let Some(place) = ReaderSlot::take(&busy) else {
-            continue;
-        };
+        let place = ReaderSlot::take(&readers, Arc::new(stream.into()));
         let handler = Arc::clone(handler);
         // Whatever goes wrong with one client is that client's; without a thread the place is free
         // again at once.
         drop(spawn("alcc-http", move || {
-            let _place = place;
-            let _ = answer(stream, &handler);
+            let _ = answer(&place, &handler);
         }));
     }
 }
 
+/// The clients that are served now.
+#[derive(Default)]
+struct Readers {
+    next: u64,
+    open: Vec<Reader>,
+}
+
+struct Reader {
+    id: u64,
+    /// Its request has come.
+    asked: bool,
+    stream: Arc<socket2::Socket>,
+}
+
 /// One of [`MAX_READERS`] places; given back when dropped, whatever becomes of its thread.
-struct ReaderSlot(Arc<AtomicUsize>);
+struct ReaderSlot {
+    readers: Arc<Mutex<Readers>>,
+    id: u64,
+    stream: Arc<socket2::Socket>,
+}
 
 impl ReaderSlot {
-    fn take(busy: &Arc<AtomicUsize>) -> Option<Self> {
-        let place = Self(Arc::clone(busy));
-        (busy.fetch_add(1, Ordering::AcqRel) < MAX_READERS).then_some(place)
+    /// If there is no place, the oldest client without a complete request loses its place, else the
+    /// oldest one: slow clients cannot keep others out.
+    fn take(readers: &Arc<Mutex<Readers>>, stream: Arc<socket2::Socket>) -> Self {
+        let mut all = alcc_sys::lock(readers);
+        if all.open.len() >= MAX_READERS {
+            let order = |(_, reader): &(usize, &Reader)| (reader.asked, reader.id);
+            if let Some((oldest, _)) = all.open.iter().enumerate().min_by_key(order) {
+                // Its thread sees the end of the stream. It fails if the client has gone.
+                let _ = all.open.remove(oldest).stream.shutdown(Shutdown::Both);
+            }
+        }
+        let id = all.next;
+        all.next += 1;
+        all.open.push(Reader {
+            id,
+            asked: false,
+            stream: Arc::clone(&stream),
+        });
+        drop(all);
+        Self {
+            readers: Arc::clone(readers),
+            id,
+            stream,
+        }
+    }
+
+    fn asked(&self) {
+        let mut all = alcc_sys::lock(&self.readers);
+        if let Some(reader) = all.open.iter_mut().find(|reader| reader.id == self.id) {
+            reader.asked = true;
+        }
+    }
+
+    fn patience(&self, left: Duration) -> std::io::Result<()> {
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.set_write_timeout(Some(left))
     }
 }
 
 impl Drop for ReaderSlot {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        let mut all = alcc_sys::lock(&self.readers);
+        all.open.retain(|reader| reader.id != self.id);
     }
 }
 
-fn answer(mut stream: Box<dyn Stream>, handler: &Handler) -> std::io::Result<()> {
+fn answer(place: &ReaderSlot, handler: &Handler) -> std::io::Result<()> {
+    let mut stream = &*place.stream;
     let end = Instant::now() + REQUEST_TIMEOUT;
     let left = || end.saturating_duration_since(Instant::now());
     let mut received = Vec::new();
@@ -269,12 +327,13 @@ fn answer(mut stream: Box<dyn Stream>, handler: &Handler) -> std::io::Result<()>
         if left.is_zero() || received.len() > MAX_REQUEST {
             return Ok(());
         }
-        stream.patience(left)?;
+        place.patience(left)?;
         match stream.read(&mut piece)? {
             0 => return Ok(()),
             n => received.extend_from_slice(&piece[..n]),
         }
     };
+    place.asked();
     let answer = request.map_or_else(
         |()| Answer::wrong("400 Bad Request", "this is no HTTP/1.1 request"),
         |request| handler(&request),
@@ -288,7 +347,7 @@ fn answer(mut stream: Box<dyn Stream>, handler: &Handler) -> std::io::Result<()>
     );
     let mut rest = text.as_bytes();
     while !rest.is_empty() && !left().is_zero() {
-        stream.patience(left())?;
+        place.patience(left())?;
         let n = stream.write(rest)?;
         rest = rest.get(n.max(1)..).unwrap_or_default();
     }
@@ -335,6 +394,7 @@ fn parse(received: &[u8]) -> Parsed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream;
 
     fn parsed(text: &str) -> Option<Request> {
         match parse(text.as_bytes()) {
@@ -403,23 +463,68 @@ mod tests {
         );
     }
 
+    /// A place, and the client's end.
+    fn place(readers: &Arc<Mutex<Readers>>) -> (ReaderSlot, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let ours = Arc::new(OwnedFd::from(ours).into());
+        (ReaderSlot::take(readers, ours), theirs)
+    }
+
+    #[test]
+    fn the_oldest_client_without_a_request_makes_place() {
+        let readers = Arc::default();
+        let mut all: Vec<_> = (0..MAX_READERS).map(|_| place(&readers)).collect();
+        let ended = |client: &mut UnixStream| {
+            client.set_nonblocking(true).unwrap();
+            matches!(client.read(&mut [0]), Ok(0))
+        };
+        all[0].0.asked();
+        all.push(place(&readers));
+        assert!(!ended(&mut all[0].1) && ended(&mut all[1].1));
+        for (slot, _) in &all {
+            slot.asked();
+        }
+        all.push(place(&readers));
+        assert!(ended(&mut all[0].1) && !ended(&mut all[2].1));
+        assert_eq!(alcc_sys::lock(&readers).open.len(), MAX_READERS);
+        drop(all);
+        assert!(alcc_sys::lock(&readers).open.is_empty());
+    }
+
     #[test]
     fn a_place_is_given_back_by_a_thread_that_panics() {
-        let busy = Arc::new(AtomicUsize::new(0));
-        for _ in 0..3 * MAX_READERS {
-            let place = ReaderSlot::take(&busy).expect("a place");
-            let panics = std::thread::spawn(move || {
-                let _place = place;
-                std::panic::resume_unwind(Box::new(()));
-            });
-            assert!(panics.join().is_err());
+        let readers = Arc::default();
+        let (slot, _client) = place(&readers);
+        let panics = std::thread::spawn(move || {
+            let _slot = slot;
+            std::panic::resume_unwind(Box::new(()));
+        });
+        assert!(panics.join().is_err());
+        assert!(alcc_sys::lock(&readers).open.is_empty());
+    }
+
+    #[test]
+    fn only_who_knows_the_secret_is_answered() {
+        let echo: Handler = Arc::new(|r: &Request| Answer::new("200 OK", "", r.path.clone()));
+        let (handler, root) = secret(Arc::clone(&echo)).unwrap();
+        assert_eq!(root.len(), 33);
+        assert_ne!(root, secret(echo).unwrap().1);
+        for (path, told) in [
+            (format!("{root}/down"), Some("/down")),
+            (format!("{root}/"), Some("/")),
+            (root.clone(), Some("/")),
+            ("/down".to_owned(), None),
+            ("/".to_owned(), None),
+            (format!("{root}x"), None),
+            (format!("/{root}/"), None),
+        ] {
+            let request = parsed(&format!("GET {path} HTTP/1.1\r\n\r\n")).unwrap();
+            let answer = handler(&request);
+            match told {
+                Some(told) => assert_eq!(answer.body, told),
+                None => assert!(answer.status.starts_with("403"), "{path}"),
+            }
         }
-        let all: Vec<_> = (0..MAX_READERS)
-            .map(|_| ReaderSlot::take(&busy).unwrap())
-            .collect();
-        assert!(ReaderSlot::take(&busy).is_none());
-        drop(all);
-        assert!(ReaderSlot::take(&busy).is_some());
     }
 
     #[test]

@@ -582,3 +582,49 @@ fn mistakes_are_one_line_and_status_2() {
         "alcc: start no-such-program-here: not found: install it, or give its full path"
     );
 }
+
+/// The network namespaces of all processes.
+fn networks() -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| std::fs::read_link(entry.path().join("ns/net")).ok())
+        .collect()
+}
+
+/// Neither of its two processes can be killed so that something stays: not even a program in a
+/// session of its own that ignores SIGTERM.
+#[test]
+fn sigkill_leaves_no_process_and_no_network() {
+    needs_namespaces!();
+    for inner in [false, true] {
+        let script = "trap '' TERM; setsid sleep 300 & echo $!; wait";
+        let mut child = Command::new(ALCC)
+            .args(["emulate", "--quiet", "--", "sh", "-c", script])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let said = child.stdout.take().unwrap();
+        BufReader::new(said).read_line(&mut line).unwrap();
+        let sleeps = format!("/proc/{}", line.trim());
+        let network = std::fs::read_link(format!("{sleeps}/ns/net")).unwrap();
+        assert!(networks().contains(&network));
+        let outer = child.id().cast_signed();
+        let list = std::fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
+        let first = list.unwrap_or_default();
+        let killed = match first.split_whitespace().next() {
+            Some(pid) if inner => pid.parse().unwrap(),
+            _ => outer,
+        };
+        // SAFETY: numbers only.
+        unsafe { libc::kill(killed, libc::SIGKILL) };
+        child.wait().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while networks().contains(&network) {
+            assert!(Instant::now() < deadline, "inner: {inner}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!std::path::Path::new(&sleeps).exists(), "inner: {inner}");
+    }
+}

@@ -25,7 +25,7 @@ alcc trial
     --share --worse --interval --html --transfers --cc --config --plugin --under --feedback --enforce
     --only --except --loopback --outbound --seed --log --json --json-out --metrics --quiet
 alcc proxy
-    --listen --to --proxy-protocol --threads --backlog --connect-timeout --grace --cc --config --plugin
+    --listen --to --proxy-protocol --threads --backlog --connect-timeout --idle --per-client --grace --cc --config --plugin
     --under --feedback --enforce --only --except --loopback --outbound --share --queue --seed --log
     --json --json-out --metrics --trial --worse --interval --html --transfers --quiet
 alcc attach
@@ -67,7 +67,7 @@ alcc send
     --seed --resume --session
 alcc recv
     --transport --port --bind --insecure --carrier --stall --series --json --cert --key --out
-    --overwrite --once --count --connections --max-size --resume
+    --overwrite --once --count --connections --max-size --max-total --resume
     --resume-files
 alcc trace
 alcc trace stats

@@ -345,8 +345,9 @@ fn a_browser_sees_what_top_prints() {
     let said = top.0.stderr.as_mut().unwrap();
     BufReader::new(said).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("alcc top: http://").unwrap();
-    let address = address.trim_end_matches('/');
-    let (head, page) = http(address, "/", "");
+    let (address, root) = address.trim_end_matches('/').split_once('/').unwrap();
+    let at = |path: &str| format!("/{root}{path}");
+    let (head, page) = http(address, &at("/"), "");
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
     assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
     // It is whole: the only address is the name of the SVG language.
@@ -354,7 +355,7 @@ fn a_browser_sees_what_top_prints() {
     assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"));
     let deadline = Instant::now() + PATIENCE;
     let data = loop {
-        let (_, data) = http(address, "/data", "");
+        let (_, data) = http(address, &at("/data"), "");
         let data: Value = serde_json::from_str(&data).unwrap();
         if data["runs"][0]["run"].is_number() {
             break data;
@@ -369,9 +370,12 @@ fn a_browser_sees_what_top_prints() {
     assert_eq!(data["runs"][0]["command"], printed["runs"][0]["command"]);
     assert_eq!(data["runs"][0]["run"].to_string(), id);
     for (path, headers, status) in [
-        ("/nosuch", "", "404"),
-        ("/data", "Host: evil.example\r\n", "403"),
-        ("/data", "Origin: http://evil.example\r\n", "403"),
+        (&*at("/nosuch"), "", "404"),
+        (&at("/data"), "Host: evil.example\r\n", "403"),
+        (&at("/data"), "Origin: http://evil.example\r\n", "403"),
+        // Every user of the machine reaches the port.
+        ("/data", "", "403"),
+        ("/", "", "403"),
     ] {
         let (head, _) = http(address, path, headers);
         assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");

@@ -209,6 +209,11 @@ def megabit():
     while piece := stream.recv(1 << 16):
         size += len(piece)
     return size * 8 / (time.monotonic() - begin) / 1e6
+try:
+    urllib.request.urlopen(url.rsplit("/", 1)[0] + "/", timeout=10)
+    assert False, "answered without the secret"
+except urllib.error.HTTPError as wrong:
+    assert wrong.code == 403, wrong
 shown = ask()
 assert shown["down"]["rate"] == "50mbit" and shown["up"]["rate"] == "unlimited", shown
 until = time.monotonic() + 60

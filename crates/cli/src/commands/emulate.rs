@@ -13,7 +13,7 @@ use alcc_emu::{Dir, EmuError, Emulator, Namespace, PacketLog, PathSpec};
 pub(crate) use args::Args;
 use internet::Internet;
 use place::Place;
-use processes::Processes;
+use processes::{Half, Processes};
 use std::process::{Command, ExitCode};
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -24,7 +24,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let place = Place::find()?;
     // Before the first thread: one that does not block SIGCHLD too would swallow it.
-    let processes = Processes::new()?;
+    let processes = match Processes::guarded()? {
+        Half::Working(processes) => processes,
+        Half::Guard(exit) => return Ok(ExitCode::from(exit.status())),
+    };
     // With --internet it is an error, which says so itself.
     if !place.shared && !args.quiet && !args.internet {
         let hint = match place.is_nested() {
@@ -47,6 +50,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(at) = args.control {
         let ends = [&place.outside, &inside];
         let url = switches::serve(at, ends, link.control(), &spec, args.link_names())?;
+        // Others than CMD may be meant to change the link, too.
+        if !args.quiet {
+            note(format_args!("alcc emulate: --control {url}"));
+        }
         environment.push(("ALCC_CONTROL", url));
     }
     let internet = args

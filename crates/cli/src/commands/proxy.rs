@@ -17,7 +17,7 @@ use alcc_socket::{Deployment, Selection, Triple};
 use alcc_units::{Bytes, Span, positive};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use std::io::ErrorKind;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,12 +48,21 @@ pub(crate) struct Args {
     /// Loops that relay, each a thread [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Clients that may wait for us to take them; the kernel's net.core.somaxconn limits it
+    /// Listen backlog; the kernel's net.core.somaxconn limits it
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
     backlog: i32,
     /// How long to wait for each address of the server
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive::<Span>)]
     connect_timeout: Span,
+    /// Close connections on which nothing has moved for this time, in either direction; before the
+    /// first byte, after one minute at most. When all places are taken, those that have been silent
+    /// longest are closed for new ones
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = positive::<Span>)]
+    idle: Span,
+    /// Maximum number of connections of one client address, or of one IPv6 /64 network; its longest
+    /// silent one is closed for a new one [default: half of all places]
+    #[arg(long, value_name = "N")]
+    per_client: Option<NonZeroU64>,
     /// How long connections may take to finish after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "30s")]
     grace: Span,
@@ -173,6 +182,8 @@ fn config(args: &Args, chosen: &Chosen) -> Config {
             .unwrap_or(cores),
         backlog: args.backlog,
         connect_timeout: Duration::from_nanos(args.connect_timeout.as_nanos()),
+        idle: Duration::from_nanos(args.idle.as_nanos()),
+        per_client: args.per_client,
         // What the sections of the file say is given as orders.
         selection: Selection {
             rules: Vec::new(),
@@ -253,6 +264,8 @@ fn conclude(
             "peak": totals.peak,
             "connect_failed": totals.connect_failed,
             "resets": totals.resets,
+            "silent": totals.silent,
+            "turned_away": totals.turned_away,
             "accept_pauses": totals.accept_pauses,
             "bytes_up": totals.bytes_up,
             "bytes_down": totals.bytes_down,

@@ -9,7 +9,8 @@ use alcc_cc::DEFAULT;
 use alcc_lab::Row;
 use alcc_pipe::tls::Fingerprint;
 use alcc_pipe::{DEFAULT_PORT, Incoming, MAX_WAIT, Options};
-use alcc_transfer::receiving::{Output, Received, Rules, flow};
+use alcc_proxy::client_of;
+use alcc_transfer::receiving::{Activity, Disk, Output, Received, Rules, flow};
 use alcc_transfer::{Header, Kind, Sessions, hex};
 use alcc_transports::TRANSPORTS;
 use alcc_units::{Bytes, Span, positive};
@@ -50,7 +51,9 @@ pub(crate) struct Args {
     /// End after so many
     #[arg(long, value_name = "N")]
     count: Option<NonZeroU32>,
-    /// So many connections at once; more are turned away
+    /// Maximum number of connections at once; of one address at most half of them, or 16 if that is
+    /// more. When all places are taken, the newest one that brings less than 1 kB in 2 s is closed
+    /// for a new one; if there is none, the new one is turned away
     #[arg(long, value_name = "N", default_value = "64")]
     connections: NonZeroU32,
     /// Keep what was cut for so long, for the sender's --resume. All kept parts together have at
@@ -63,10 +66,16 @@ pub(crate) struct Args {
     /// Take no transfer larger than this
     #[arg(long, value_name = "BYTES", default_value = "100GB", value_parser = positive::<Bytes>)]
     max_size: Bytes,
+    /// Keep at most this much in all, files that were cut included. The reserve of the file system
+    /// is left free in any case: 5 % of its size, at most 1 GiB [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = positive::<Bytes>, requires = "out")]
+    max_total: Option<Bytes>,
 }
 
 /// A transfer whose other flows do not come is over after so long.
 const MAX_WAIT_FOR_FLOWS: Duration = Duration::from_secs(5);
+/// An address may always have so many connections: flows of one sender.
+const MIN_PER_ADDRESS: usize = 16;
 /// Strangers are spoken of at most so often.
 const MIN_NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// Rows that are kept for `--json`.
@@ -99,6 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         out,
         overwrite: args.overwrite,
         max_size: args.max_size.get(),
+        disk: Arc::new(Disk::new(args.max_total.map_or(u64::MAX, Bytes::get))),
         stall: args.how.stall(),
         resume: args.resume.map(sessions),
         closed: AtomicBool::new(false),
@@ -234,7 +244,16 @@ fn out(args: &Args) -> Result<Output, Failure> {
 enum FlowMessage {
     /// A flow says what it belongs to.
     Begun(Header),
-    Ended(Box<Received>),
+    /// The flow of this number.
+    Ended(u64, Box<Received>),
+}
+
+/// A flow that has a place.
+struct Open {
+    number: u64,
+    /// Its address, or the name of its kind if it has none.
+    from: String,
+    activity: Arc<Activity>,
 }
 
 /// Flows that belong together.
@@ -254,7 +273,9 @@ struct Server<'a> {
     wanted: Option<u32>,
     tell: mpsc::Sender<FlowMessage>,
     told: mpsc::Receiver<FlowMessage>,
-    open: u32,
+    /// In the order in which they came.
+    open: Vec<Open>,
+    came: u64,
     going: BTreeMap<[u8; 16], Together>,
     transfers: u32,
     failed: u32,
@@ -279,7 +300,8 @@ impl<'a> Server<'a> {
             wanted,
             tell,
             told,
-            open: 0,
+            open: Vec::new(),
+            came: 0,
             going: BTreeMap::new(),
             transfers: 0,
             failed: 0,
@@ -308,27 +330,59 @@ impl<'a> Server<'a> {
     }
 
     fn take(&mut self, mut pipe: Box<dyn Incoming>) {
-        if self.open >= self.args.connections.get() {
+        let peer = pipe.peer();
+        let from = match peer.parse::<SocketAddr>() {
+            Ok(address) => client_of(address.ip()).to_string(),
+            Err(_) => peer.clone(),
+        };
+        let most = self.args.connections.get() as usize;
+        let same = self.open.iter().filter(|open| open.from == from).count();
+        if same >= most.min((most / 2).max(MIN_PER_ADDRESS)) && !self.make_room(Some(&from))
+            || self.open.len() >= most && !self.make_room(None)
+        {
             self.turned_away += 1;
             let why = "turned away: --connections are open already";
-            self.seldom(&pipe.peer(), why);
+            self.seldom(&peer, why);
             return;
         }
+        self.came += 1;
+        let number = self.came;
+        let activity = Arc::<Activity>::default();
+        let watched = Arc::clone(&activity);
         let (tell, rules) = (self.tell.clone(), Arc::clone(&self.rules));
         let thread = std::thread::Builder::new().stack_size(STACK);
         let spawned = thread.spawn(move || {
-            let ended = flow(&mut *pipe, &rules, |header| {
+            let ended = flow(&mut *pipe, &rules, &watched, |header| {
                 drop(tell.send(FlowMessage::Begun(header.clone())));
             });
             // It may wait until the answer has arrived: the program does not end before that.
             drop(pipe);
             // Nobody listens any more only when all is over.
-            drop(tell.send(FlowMessage::Ended(Box::new(ended))));
+            drop(tell.send(FlowMessage::Ended(number, Box::new(ended))));
         });
         match spawned {
-            Ok(_) => self.open += 1,
+            Ok(_) => self.open.push(Open {
+                number,
+                from,
+                activity,
+            }),
             Err(why) => self.seldom("a sender", &format!("turned away: {why}")),
         }
+    }
+
+    /// Ends the newest silent flow, of this address or of all. The newest one: a sender that has
+    /// brought something before it fell silent is worth more than one that only came.
+    fn make_room(&mut self, from: Option<&str>) -> bool {
+        let of = |open: &Open| from.is_none_or(|from| open.from == from);
+        let mut newest = self.open.iter().rev();
+        let Some(found) = newest.find(|open| of(open) && open.activity.is_silent()) else {
+            return false;
+        };
+        let number = found.number;
+        found.activity.make_room();
+        // Its thread ends on its own; the place is free at once.
+        self.open.retain(|open| open.number != number);
+        true
     }
 
     /// Files whose rest has not come in time have failed.
@@ -357,7 +411,10 @@ impl<'a> Server<'a> {
                     together.flows = together.flows.max(header.flows.into());
                     together.last = Some(Instant::now());
                 }
-                FlowMessage::Ended(received) => self.ended(&received),
+                FlowMessage::Ended(number, received) => {
+                    self.open.retain(|open| open.number != number);
+                    self.ended(&received);
+                }
             }
             next = self.told.try_recv().ok();
         }
@@ -366,7 +423,6 @@ impl<'a> Server<'a> {
     }
 
     fn ended(&mut self, received: &Received) {
-        self.open = self.open.saturating_sub(1);
         self.bytes += received.bytes;
         let Some(header) = &received.header else {
             self.strangers += 1;
@@ -427,7 +483,7 @@ impl<'a> Server<'a> {
     fn end(&mut self) {
         self.rules.stop.store(true, Ordering::Relaxed);
         let until = Instant::now() + Duration::from_secs(2);
-        while self.open > 0 && Instant::now() < until {
+        while !self.open.is_empty() && Instant::now() < until {
             self.listen_to_threads(Duration::from_millis(100));
         }
         self.forget(true);

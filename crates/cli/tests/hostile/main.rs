@@ -319,6 +319,68 @@ fn a_peer_that_never_reads_or_never_answers_ends_the_sender_with_a_line() {
     each(all(), |transport| deaf(transport, nobody));
 }
 
+/// All places are taken by peers with a valid header and a byte now and then, from addresses of
+/// their own. The next sender is served, and one address never has all places.
+#[test]
+fn slow_peers_do_not_keep_a_sender_out() {
+    let receiver = Receiver::start(STREAMS[0], &["--connections", "32"]);
+    let from = |host: u8| {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket
+            .bind(&SocketAddr::from(([127, 0, 9, host], 0)).into())
+            .unwrap();
+        socket.connect(&receiver.at.into()).unwrap();
+        let mut stream = TcpStream::from(socket);
+        stream.write_all(&header(1, 1_000_000)).unwrap();
+        stream
+    };
+    let mut slow: Vec<_> = (0..32).map(|n| from(1 + n / 16)).collect();
+    let trickle = |slow: &mut Vec<TcpStream>| {
+        for stream in slow {
+            let _ = stream.write_all(&[0]);
+        }
+    };
+    let until = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < until {
+        trickle(&mut slow);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    goes_on(STREAMS[0], &receiver);
+    drop(slow);
+    ends_well(receiver);
+}
+
+/// A peer that only PINGs: our answers move, and nothing else does.
+#[test]
+fn pings_are_no_progress() {
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let options = ["--size", "50MB", "--stall", "2s"];
+    let sender = send(STREAMS[1], &options, peer.local_addr().unwrap());
+    let (mut stream, _) = peer.accept().unwrap();
+    let mut hello = Vec::new();
+    let preface = alcc_inband::preface::Preface {
+        credit: 1 << 20,
+        ack_delay: 1000,
+        segment: 1400,
+        algorithm: String::new(),
+    };
+    preface.encode(&mut hello);
+    stream.write_all(&hello).unwrap();
+    let mut from = stream.try_clone().unwrap();
+    let reads = std::thread::spawn(move || std::io::copy(&mut from, &mut std::io::sink()));
+    let pings = std::thread::spawn(move || {
+        let mut ping = Vec::new();
+        alcc_inband::frame::encode_ping(&mut ping, false, [7; 8]);
+        while stream.write_all(&ping).is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    println!("{}", sender.fails(Duration::from_secs(40)));
+    pings.join().unwrap();
+    drop(reads.join());
+}
+
 /// Somebody says a byte now and then, and never more.
 #[test]
 fn who_begins_and_does_not_go_on_is_given_up() {

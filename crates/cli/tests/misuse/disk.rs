@@ -85,3 +85,34 @@ fn a_full_disk_is_said_in_one_line() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// A trace of a few bytes may be seven weeks long: nothing takes memory, or space on the disk, for
+/// all of that time. Nor does a scenario of zeros.
+#[test]
+fn a_short_file_costs_little_whatever_its_times() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("long"), "1\n4294967295\n").unwrap();
+    let huge = std::fs::File::create(dir.path().join("huge.toml")).unwrap();
+    huge.set_len(300 << 20).unwrap();
+    for (line, status) in [
+        ("sim huge.toml", 2),
+        ("trace stats long --predict", 0),
+        ("trace stats long --json", 0),
+        ("trace plot long", 0),
+        ("trace plot long --predict", 0),
+        ("trace plot long --bin 1ms", 2),
+        ("trace convert long --to rates", 2),
+        ("trace convert long --to rates --bin 1h", 0),
+    ] {
+        // 64 MB, and what a program maps without using it.
+        let limited = format!("ulimit -v 400000; exec {ALCC} {line}");
+        let done = Command::new("sh")
+            .args(["-c", &limited])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(status), "{line}: {said}");
+        assert!(!said.contains("memory"), "{line}: {said}");
+    }
+}

@@ -270,7 +270,14 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("run --json-out", "'--json-out <FILE>'"),
     ("run --log good.trace -- touch began", "name a folder"),
     ("run --metrics /nosuch/x -- touch began", "/nosuch/x"),
-    ("run --metrics ./dir -- touch began", "is a folder"),
+    (
+        "run --metrics ./dir -- touch began",
+        "a folder, not a socket, has this name: choose another path",
+    ),
+    (
+        "run --metrics ./good.trace -- touch began",
+        "a regular file, not a socket, has this name: choose another path",
+    ),
     (
         "run --only 99999 -- true",
         "99999 is no port: write 1 to 65535",

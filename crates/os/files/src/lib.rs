@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use alcc_results::scenario::{Files, ScenarioOptions, reason};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -34,14 +34,25 @@ impl Files for ScenarioFolder {
     }
 }
 
+/// Longest scenario file, bytes.
+const MAX_SCENARIO: u64 = 16 << 20;
+
 /// Reads a scenario file.
 ///
 /// # Errors
 /// One line: the file, the line in it, what was found and what was expected.
 pub fn read(path: &Path) -> Result<(ScenarioOptions, ScenarioFolder), String> {
     let name = path.display().to_string();
-    let text = fs::read_to_string(path)
-        .map_err(|e| format!("read the scenario {name}: {}", reason(&e)))?;
+    let failed = |why: String| format!("read the scenario {name}: {why}");
+    let file = File::open(path).map_err(|e| failed(reason(&e)))?;
+    let mut text = String::new();
+    let read = file.take(MAX_SCENARIO + 1).read_to_string(&mut text);
+    let read = read.map_err(|e| failed(reason(&e)))?;
+    if read as u64 > MAX_SCENARIO {
+        return Err(failed(format!(
+            "it has more than {MAX_SCENARIO} bytes: a scenario has some hundred"
+        )));
+    }
     let folder = path.parent().map(Path::to_owned);
     Ok((
         ScenarioOptions::from_toml(&text, &name)?,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Takes connections and hands each to the loop that has the fewest.
 use crate::stats::Stats;
-use crate::worker::{Inbox, Shared};
+use crate::worker::{ClientPlace, Inbox, Shared};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use std::io;
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const INBOX: Token = Token(usize::MAX);
 /// How long to leave clients in the kernel's backlog when descriptors or memory have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The same when the loops have been asked to close silent connections.
+const ROOM_PAUSE: Duration = Duration::from_millis(50);
 
 /// Ends a proxy, from any thread.
 pub struct Stopper {
@@ -131,25 +133,29 @@ impl Acceptor {
     fn accept(&mut self, i: usize) {
         while self.waiting[i] && self.paused.is_none() {
             if self.shared.stats.open.load(Ordering::Relaxed) >= self.max_connections {
-                self.pause();
+                self.stopper.loops.iter().for_each(|l| l.make_room());
+                self.pause(ROOM_PAUSE);
                 return;
             }
             match self.listeners[i].accept() {
-                Ok((stream, _)) => self.hand_over(stream),
+                Ok((stream, peer)) => {
+                    let place = ClientPlace::take(&self.shared, peer.ip());
+                    self.hand_over(stream, place);
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.waiting[i] = false,
-                Err(e) if is_shortage(&e) => self.pause(),
+                Err(e) if is_shortage(&e) => self.pause(ACCEPT_PAUSE),
                 // The client's own failure, before we had taken it: accept(2) says to go on.
                 Err(_) => {}
             }
         }
     }
 
-    fn pause(&mut self) {
+    fn pause(&mut self, pause: Duration) {
         Stats::one(&self.shared.stats.accept_pauses);
-        self.paused = Some(Instant::now() + ACCEPT_PAUSE);
+        self.paused = Some(Instant::now() + pause);
     }
 
-    fn hand_over(&self, stream: TcpStream) {
+    fn hand_over(&self, stream: TcpStream, place: ClientPlace) {
         self.shared.stats.opened();
         let least = self
             .stopper
@@ -157,7 +163,7 @@ impl Acceptor {
             .iter()
             .min_by_key(|l| l.load.load(Ordering::Relaxed));
         if let Some(inbox) = least {
-            inbox.hand_over(stream);
+            inbox.hand_over(stream, place);
         }
     }
 }

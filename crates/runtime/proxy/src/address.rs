@@ -115,6 +115,14 @@ impl fmt::Display for Target {
     }
 }
 
+/// The client that an address counts for where clients have limits: an IPv6 host has a whole /64.
+pub fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 => v4,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +135,14 @@ mod tests {
         for text in ["host:80", "192.0.2.1:80", "[2001:db8::1]:443"] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_host_is_one_client_whatever_address_of_its_network_it_uses() {
+        let of = |text: &str| client_of(text.parse().unwrap()).to_string();
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(of("::ffff:192.0.2.1"), "192.0.2.1");
+        assert_eq!(of("192.0.2.1"), "192.0.2.1");
     }
 
     #[test]

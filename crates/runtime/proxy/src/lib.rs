@@ -28,7 +28,7 @@ mod sys;
 mod worker;
 
 pub use acceptor::Stopper;
-pub use address::{Listen, Target};
+pub use address::{Listen, Target, client_of};
 pub use header::ProxyProtocol;
 pub use proxy::{Config, Proxy, StartError};
 pub use stats::Totals;

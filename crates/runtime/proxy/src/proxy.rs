@@ -11,8 +11,8 @@ use alcc_socket::Selection;
 use alcc_socket::own::{Runtime, Settings};
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -36,6 +36,10 @@ pub struct Config {
     pub backlog: i32,
     /// For each address of the server.
     pub connect_timeout: Duration,
+    /// How long a connection may be silent.
+    pub idle: Duration,
+    /// The most connections of one client address (IPv6: of one /64 network); `None`: half of all.
+    pub per_client: Option<NonZeroU64>,
     /// Which connections are controlled; the others are relayed plainly.
     pub selection: Selection,
 }
@@ -131,6 +135,8 @@ impl Proxy {
         if to.iter().any(|server| reaches_one_of(&addresses, server)) {
             return Err(StartError::Itself(config.to.clone()));
         }
+        let others = OTHER_DESCRIPTORS + config.threads.get() as u64 * DESCRIPTORS_PER_LOOP;
+        let max_connections = (descriptors.saturating_sub(others) / 2).max(1);
         let shared = Arc::new(Shared {
             selection: config.selection.clone(),
             under: settings.under.take(),
@@ -138,6 +144,11 @@ impl Proxy {
             stats: Stats::default(),
             proxy_protocol: config.proxy_protocol,
             connect_timeout: config.connect_timeout,
+            idle: config.idle,
+            clients: Mutex::default(),
+            per_client: config
+                .per_client
+                .map_or_else(|| (max_connections / 2).max(1), NonZeroU64::get),
             segment: segment.cloned(),
         });
         let runtimes = runtimes(config.threads.get(), &settings, registry, segment);
@@ -148,8 +159,6 @@ impl Proxy {
             .map(|runtime| Worker::new(Arc::clone(&shared), Arc::clone(runtime)))
             .collect::<io::Result<Vec<_>>>()?;
         let loops: Vec<_> = workers.iter().map(Worker::inbox).collect();
-        let others = OTHER_DESCRIPTORS + loops.len() as u64 * DESCRIPTORS_PER_LOOP;
-        let max_connections = (descriptors.saturating_sub(others) / 2).max(1);
         let mut acceptor = Acceptor::new(listeners, Arc::clone(&shared), loops, max_connections)?;
         let stopper = acceptor.stopper();
         let mut threads = vec![spawn("acceptor", Arc::clone(&stopper), move || {

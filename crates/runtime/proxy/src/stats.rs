@@ -21,6 +21,11 @@ pub struct Totals {
     pub bytes_down: u64,
     /// Connections that a reset ended, ours included.
     pub resets: u64,
+    /// Connections closed because nothing had moved for too long, or because others needed the
+    /// place.
+    pub silent: u64,
+    /// Connections refused because their client has as many as it may have.
+    pub turned_away: u64,
     /// How often accepting paused because descriptors or memory had run out.
     pub accept_pauses: u64,
     /// Ends controlled: clients, and with [`outbound`](alcc_socket::Selection::outbound) servers.
@@ -54,6 +59,8 @@ pub(crate) struct Stats {
     /// By direction: up, down.
     pub(crate) bytes: [AtomicU64; 2],
     pub(crate) resets: AtomicU64,
+    pub(crate) silent: AtomicU64,
+    pub(crate) turned_away: AtomicU64,
     pub(crate) accept_pauses: AtomicU64,
     pub(crate) left_alone: AtomicU64,
     pub(crate) failures: AtomicU64,
@@ -88,6 +95,8 @@ impl Stats {
             bytes_up: get(&self.bytes[0]),
             bytes_down: get(&self.bytes[1]),
             resets: get(&self.resets),
+            silent: get(&self.silent),
+            turned_away: get(&self.turned_away),
             accept_pauses: get(&self.accept_pauses),
             controlled: sum(|t| t.connections),
             left_alone: get(&self.left_alone),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A loop: one thread that relays its share of the connections.
 use crate::ProxyProtocol;
+use crate::address::client_of;
 use crate::end::End;
 use crate::route::Route;
 use crate::session::{CLIENT, DriveContext, Outcome, SERVER, Session};
@@ -13,10 +14,10 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use slab::Slab;
 use socket2::SockRef;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::mem::take;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,6 +27,12 @@ use std::time::{Duration, Instant};
 const SCRATCH: usize = 64 * 1024;
 const EVENTS: usize = 1024;
 const INBOX: Token = Token(usize::MAX);
+
+/// How long a connection may take until its first byte, in either direction: until then it only
+/// holds a connection of the server.
+const FIRST_BYTE: Duration = Duration::from_secs(60);
+/// Silence for which a connection may have to make room for others.
+const MIN_SILENCE: Duration = Duration::from_secs(1);
 
 /// What all loops share.
 pub(crate) struct Shared {
@@ -37,6 +44,46 @@ pub(crate) struct Shared {
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
     pub(crate) connect_timeout: Duration,
     pub(crate) segment: Option<Arc<Segment>>,
+    /// How long a connection may be silent.
+    pub(crate) idle: Duration,
+    /// The connections of each client.
+    pub(crate) clients: Mutex<HashMap<IpAddr, u64>>,
+    /// The most of them.
+    pub(crate) per_client: u64,
+}
+
+/// The place of one connection among those of its client; given back when dropped.
+pub(crate) struct ClientPlace {
+    shared: Arc<Shared>,
+    client: IpAddr,
+}
+
+impl ClientPlace {
+    pub(crate) fn take(shared: &Arc<Shared>, address: IpAddr) -> Self {
+        let client = client_of(address);
+        *alcc_sys::lock(&shared.clients).entry(client).or_default() += 1;
+        Self {
+            shared: Arc::clone(shared),
+            client,
+        }
+    }
+
+    fn is_too_many(&self) -> bool {
+        let clients = alcc_sys::lock(&self.shared.clients);
+        clients.get(&self.client).copied().unwrap_or(0) > self.shared.per_client
+    }
+}
+
+impl Drop for ClientPlace {
+    fn drop(&mut self) {
+        let mut clients = alcc_sys::lock(&self.shared.clients);
+        if let Some(open) = clients.get_mut(&self.client) {
+            *open -= 1;
+            if *open == 0 {
+                clients.remove(&self.client);
+            }
+        }
+    }
 }
 
 /// How others reach a loop.
@@ -49,7 +96,9 @@ pub(crate) struct Inbox {
 
 #[derive(Default)]
 struct Messages {
-    accepted: Vec<TcpStream>,
+    accepted: Vec<(TcpStream, ClientPlace)>,
+    /// Others wait for places.
+    make_room: bool,
     /// Tokens of ends that may be written to again.
     opened: Vec<Token>,
     stop: Option<Instant>,
@@ -70,9 +119,14 @@ impl Inbox {
         alcc_sys::lock(&self.messages)
     }
 
-    pub(crate) fn hand_over(&self, stream: TcpStream) {
+    pub(crate) fn hand_over(&self, stream: TcpStream, place: ClientPlace) {
         self.load.fetch_add(1, Ordering::Relaxed);
-        self.send(|messages| messages.accepted.push(stream));
+        self.send(|messages| messages.accepted.push((stream, place)));
+    }
+
+    /// Closes what has been silent longest.
+    pub(crate) fn make_room(&self) {
+        self.send(|messages| messages.make_room = true);
     }
 
     /// Takes no more connections and ends with the last one; resets those left at `deadline`.
@@ -96,6 +150,13 @@ struct Slot {
     ready: bool,
     /// Both sides have ended, and a queue is still being drained.
     draining: bool,
+    place: ClientPlace,
+    /// When something moved last.
+    last: Instant,
+    /// Something has moved.
+    moved: bool,
+    /// When to look whether it has been silent for too long.
+    look_at: Instant,
 }
 
 pub(crate) struct Worker {
@@ -109,6 +170,8 @@ pub(crate) struct Worker {
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
     scratch: Box<[u8]>,
     stop: Option<Instant>,
+    /// Since the last wait for events.
+    now: Instant,
 }
 
 impl Worker {
@@ -129,6 +192,7 @@ impl Worker {
             timers: BinaryHeap::new(),
             scratch: vec![0; SCRATCH].into(),
             stop: None,
+            now: Instant::now(),
         })
     }
 
@@ -144,6 +208,7 @@ impl Worker {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
+            self.now = Instant::now();
             for event in &events {
                 let token = event.token();
                 if token != INBOX
@@ -188,8 +253,12 @@ impl Worker {
                 self.ready(token.0 / 2);
             }
         }
-        for stream in messages.accepted {
-            if self.on_accepted(stream).is_none() {
+        if messages.make_room {
+            let many = self.slots.len().div_ceil(64);
+            self.close_silent(None, MIN_SILENCE, many);
+        }
+        for (stream, place) in messages.accepted {
+            if self.on_accepted(stream, place).is_none() {
                 self.gone();
             }
         }
@@ -211,8 +280,35 @@ impl Worker {
         }
     }
 
+    /// Closes those that have been silent longest, of this client or of all: so `many` that have
+    /// been silent for so long. How many.
+    fn close_silent(&mut self, client: Option<IpAddr>, silent: Duration, many: usize) -> usize {
+        let of = |slot: &Slot| client.is_none_or(|client| slot.place.client == client);
+        let quiet = |slot: &Slot| self.now.saturating_duration_since(slot.last) >= silent;
+        let all = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| of(slot) && quiet(slot));
+        let mut oldest: Vec<_> = all.map(|(key, slot)| (slot.last, key)).collect();
+        if many > 0 && many < oldest.len() {
+            oldest.select_nth_unstable(many - 1);
+            oldest.truncate(many);
+        }
+        for (_, key) in &oldest {
+            Stats::one(&self.shared.stats.silent);
+            self.reset(*key);
+        }
+        oldest.len()
+    }
+
     /// A client has come: the way to the server is sought.
-    fn on_accepted(&mut self, mut client: TcpStream) -> Option<()> {
+    fn on_accepted(&mut self, mut client: TcpStream, place: ClientPlace) -> Option<()> {
+        // Only its own connections make room, here where they are known.
+        if place.is_too_many() && self.close_silent(Some(place.client), Duration::ZERO, 1) == 0 {
+            Stats::one(&self.shared.stats.turned_away);
+            drop(SockRef::from(&client).set_linger(Some(Duration::ZERO)));
+            return None;
+        }
         let (peer, local) = (client.peer_addr().ok()?, client.local_addr().ok()?);
         prepare(&client);
         let (addresses, first) = self.shared.route.addresses();
@@ -235,6 +331,8 @@ impl Worker {
         };
         register(self.poll.registry(), &mut server, key, SERVER).ok()?;
         self.timers.push(Reverse((attempt.until, key)));
+        let look_at = self.now + FIRST_BYTE.min(self.shared.idle);
+        self.timers.push(Reverse((look_at, key)));
         slot.insert(Slot {
             session: Session::new(
                 End::new(client),
@@ -244,6 +342,10 @@ impl Worker {
             attempt: Some(Box::new(attempt)),
             ready: false,
             draining: false,
+            place,
+            last: self.now,
+            moved: false,
+            look_at,
         });
         Some(())
     }
@@ -264,6 +366,20 @@ impl Worker {
             }
             return;
         }
+        if slot.look_at <= self.now {
+            let idle = self.shared.idle;
+            let limit = if slot.moved {
+                idle
+            } else {
+                FIRST_BYTE.min(idle)
+            };
+            slot.look_at = slot.last + limit;
+            if slot.look_at <= self.now {
+                Stats::one(&self.shared.stats.silent);
+                return self.reset(key);
+            }
+            self.timers.push(Reverse((slot.look_at, key)));
+        }
         if slot.attempt.is_some() && !self.connect(key) {
             return;
         }
@@ -273,6 +389,9 @@ impl Worker {
             moved: [0; 2],
         };
         let outcome = slot.session.drive(&mut cx);
+        if cx.moved != [0; 2] {
+            (slot.last, slot.moved) = (self.now, true);
+        }
         for (total, moved) in self.shared.stats.bytes.iter().zip(cx.moved) {
             if moved > 0 {
                 total.fetch_add(moved, Ordering::Relaxed);

@@ -1,33 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a file goes while it comes, and how it gets its name.
+use crate::clock::new_session;
 use crate::receiving::Output;
 use alcc_results::scenario::reason;
+use nix::sys::statvfs::fstatvfs;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The free space of the file system that is left to others: a twentieth of its size, and no more
+/// than this.
+const MAX_RESERVE: u64 = 1 << 30;
+/// The free space is looked at once in so many bytes of a file.
+const LOOK_EVERY: u64 = 16 << 20;
+
+/// The disk space of all files that a receiver keeps, with parts.
+#[derive(Debug)]
+pub struct Disk {
+    most: u64,
+    kept: AtomicU64,
+    /// The first number that may be free for a name.
+    next: AtomicU32,
+}
+
+impl Disk {
+    /// At most so many bytes in all.
+    pub fn new(most: u64) -> Self {
+        Self {
+            most,
+            kept: AtomicU64::new(0),
+            next: AtomicU32::new(1),
+        }
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), String> {
+        let kept = self.kept.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if kept > self.most {
+            self.give_back(bytes);
+            return Err(format!(
+                "keep what came: {} bytes are kept already: --max-total allows more",
+                kept - bytes
+            ));
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.kept.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Whether the file system of `file` has more free space than the reserve.
+fn has_room(file: &File) -> Result<(), String> {
+    // Without an answer, writing itself will tell.
+    let Ok(about) = fstatvfs(file) else {
+        return Ok(());
+    };
+    #[allow(clippy::unnecessary_cast, reason = "narrower on some platforms")]
+    let bytes = |blocks| (blocks as u64).saturating_mul(about.fragment_size() as u64);
+    let reserve = (bytes(about.blocks()) / 20).min(MAX_RESERVE);
+    if bytes(about.blocks_available()) < reserve {
+        return Err(format!(
+            "keep what came: no space is left but the reserve of {} MB: free some, or choose another place",
+            reserve / 1_000_000
+        ));
+    }
+    Ok(())
+}
 
 /// A file that is being received: it has its name only when it is complete.
 pub(crate) struct PartialFile {
     file: File,
     part: Option<PathBuf>,
+    disk: Arc<Disk>,
+    bytes: u64,
+    look_at: u64,
 }
 
 impl PartialFile {
-    pub(crate) fn begin(out: &Output) -> Result<Option<Self>, String> {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let unique = format!("{}-{number}", std::process::id());
+    pub(crate) fn begin(out: &Output, disk: &Arc<Disk>) -> Result<Option<Self>, String> {
+        // In a folder that others may write into, nobody can have the name before us.
+        let random = new_session().map_err(|why| why.to_string())?;
+        let unique = format!("{:032x}", u128::from_ne_bytes(random));
+        let begun = |file, part| Self {
+            file,
+            part,
+            disk: Arc::clone(disk),
+            bytes: 0,
+            look_at: 0,
+        };
         let part = match out {
             Output::Discard => return Ok(None),
             Output::Stdout => {
                 use std::os::fd::AsFd;
                 let file = io::stdout().as_fd().try_clone_to_owned();
                 let file = file.map_err(|e| format!("write to standard output: {e}"))?;
-                return Ok(Some(Self {
-                    file: file.into(),
-                    part: None,
-                }));
+                return Ok(Some(begun(file.into(), None)));
             }
             Output::File(path) => {
                 let mut name = path.as_os_str().to_owned();
@@ -38,13 +108,18 @@ impl PartialFile {
         };
         let file = OpenOptions::new().write(true).create_new(true).open(&part);
         let file = file.map_err(|e| format!("create {}: {}", part.display(), reason(&e)))?;
-        Ok(Some(Self {
-            file,
-            part: Some(part),
-        }))
+        Ok(Some(begun(file, Some(part))))
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        if self.part.is_some() {
+            if self.bytes >= self.look_at {
+                has_room(&self.file)?;
+                self.look_at = self.bytes + LOOK_EVERY;
+            }
+            self.disk.take(bytes.len() as u64)?;
+            self.bytes += bytes.len() as u64;
+        }
         self.file
             .write_all(bytes)
             .map_err(|e| format!("keep what came: {e}"))
@@ -61,11 +136,12 @@ impl PartialFile {
         };
         let done = match out {
             Output::File(path) => name(&part, path, overwrite).map(|()| path.clone()),
-            Output::Folder(folder) => free_name(&part, folder),
+            Output::Folder(folder) => free_name(&part, folder, &self.disk.next),
             Output::Discard | Output::Stdout => return Ok(None),
         };
         let done = done.map_err(|e| {
             let _ = std::fs::remove_file(&part);
+            self.disk.give_back(self.bytes);
             format!("give the file its name: {e}: --overwrite replaces one that is there")
         });
         done.map(Some)
@@ -76,6 +152,7 @@ impl Drop for PartialFile {
     fn drop(&mut self) {
         if let Some(part) = &self.part {
             let _ = std::fs::remove_file(part);
+            self.disk.give_back(self.bytes);
         }
     }
 }
@@ -83,12 +160,17 @@ impl Drop for PartialFile {
 /// The number of names that are tried.
 const MAX_NAMES: u32 = 1_000_000;
 
-fn free_name(part: &Path, folder: &Path) -> io::Result<PathBuf> {
-    for number in 1..MAX_NAMES {
+fn free_name(part: &Path, folder: &Path, next: &AtomicU32) -> io::Result<PathBuf> {
+    // The numbers before it are taken: with thousands of files, to try them all takes longer than
+    // to receive one.
+    for number in next.load(Ordering::Relaxed)..MAX_NAMES {
         let path = folder.join(format!("received-{number}"));
         match name(part, &path, false) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
-            other => return other.map(|()| path),
+            other => {
+                next.fetch_max(number + 1, Ordering::Relaxed);
+                return other.map(|()| path);
+            }
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())

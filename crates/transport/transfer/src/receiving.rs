@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One flow of a receiver.
 use crate::clock::{clock_digest, now};
+pub use crate::keeping::Disk;
 use crate::keeping::PartialFile;
 use crate::sessions::{Part, Refused};
 use crate::{Answer, Header, Kind, Passed, Progress, Reader, Sessions, Sink, Verdict, Wrong};
@@ -10,7 +11,7 @@ use alcc_units::Span;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What is read at once, and most of the memory of a flow.
@@ -39,6 +40,8 @@ pub struct Rules {
     pub overwrite: bool,
     /// Nothing larger is taken, bytes.
     pub max_size: u64,
+    /// The space of all files together.
+    pub disk: Arc<Disk>,
     /// Given up when nothing comes for so long.
     pub stall: Duration,
     /// Where what was cut waits for its rest; `None`: nothing does.
@@ -74,10 +77,52 @@ pub struct Received {
     pub failure: Option<String>,
 }
 
+/// Bytes that a flow must bring within [`MIN_SPAN`]; one that brings fewer counts as silent.
+const MIN_BYTES: u64 = 1024;
+/// The time that a flow has for them.
+const MIN_SPAN: Duration = Duration::from_secs(2);
+
+/// What others may know of a flow, and that it has to make room for another one.
+#[derive(Debug)]
+pub struct Activity {
+    /// When the last [`MIN_BYTES`] had come, ns.
+    marked: AtomicU64,
+    ends: AtomicBool,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self {
+            marked: AtomicU64::new(now()),
+            ends: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Activity {
+    /// It brings nothing, or hardly anything.
+    pub fn is_silent(&self) -> bool {
+        let marked = self.marked.load(Ordering::Relaxed);
+        u128::from(now().saturating_sub(marked)) > MIN_SPAN.as_nanos()
+    }
+
+    /// Ends it: another one needs its place.
+    pub fn make_room(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Reads one flow to its end and answers. `begun` is called when the header of content has come.
-pub fn flow(pipe: &mut dyn Incoming, rules: &Rules, begun: impl FnOnce(&Header)) -> Received {
+pub fn flow(
+    pipe: &mut dyn Incoming,
+    rules: &Rules,
+    activity: &Activity,
+    begun: impl FnOnce(&Header),
+) -> Received {
     let mut flow = Flow {
         rules,
+        activity,
+        unmarked: 0,
         begun: Some(begun),
         delays: None,
         kept: None,
@@ -139,6 +184,8 @@ enum Broken {
     Stalled(Duration),
     #[error("the sender is gone: {0}")]
     Gone(io::Error),
+    #[error("too slow: others needed its place")]
+    MadeRoom,
     #[error("another connection goes on with it")]
     Taken,
     #[error("an earlier connection of the session does not end")]
@@ -154,7 +201,11 @@ impl Broken {
     fn is_cut(&self) -> bool {
         matches!(
             self,
-            Self::Stalled(_) | Self::Gone(_) | Self::Taken | Self::Wrong(Wrong::CutShort(_))
+            Self::Stalled(_)
+                | Self::MadeRoom
+                | Self::Gone(_)
+                | Self::Taken
+                | Self::Wrong(Wrong::CutShort(_))
         )
     }
 }
@@ -170,6 +221,9 @@ struct Claimed<'a> {
 
 struct Flow<'a, B> {
     rules: &'a Rules,
+    activity: &'a Activity,
+    /// Bytes since the last mark.
+    unmarked: u64,
     begun: Option<B>,
     /// If both ends have one clock.
     delays: Option<Distribution>,
@@ -193,6 +247,9 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
             if self.rules.stop.load(Ordering::Relaxed) {
                 return Err(Broken::Stopped);
             }
+            if self.activity.ends.load(Ordering::Relaxed) {
+                return Err(Broken::MadeRoom);
+            }
             let claimed = self.session.as_ref();
             if claimed.is_some_and(|session| session.taken.load(Ordering::Relaxed)) {
                 return Err(Broken::Taken);
@@ -214,6 +271,11 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
                 Err(why) => return Err(Broken::Gone(why)),
             };
             let at = now();
+            self.unmarked += n as u64;
+            if self.unmarked >= MIN_BYTES {
+                self.unmarked = 0;
+                self.activity.marked.store(at, Ordering::Relaxed);
+            }
             // Before the header is there, only that counts.
             if reader.header().is_some() || self.first.is_none() {
                 self.now = at;
@@ -339,7 +401,8 @@ impl<B: FnOnce(&Header)> Sink for Flow<'_, B> {
             begun(header);
         }
         if header.kind == Kind::File && self.earlier.is_none() {
-            self.kept = PartialFile::begin(&self.rules.out).map_err(Broken::Keep)?;
+            self.kept =
+                PartialFile::begin(&self.rules.out, &self.rules.disk).map_err(Broken::Keep)?;
         }
         Ok(self.rules.max_size)
     }

@@ -2,10 +2,10 @@
 //! Files over connections that are cut, in memory: the vectors' sessions, a sender against a
 //! receiver, and both against hostile peers.
 use alcc_pipe::{Dialer, Failure, Incoming, Outgoing, Stats, Target};
-use alcc_transfer::receiving::{Output, Received, Rules, flow};
+use alcc_transfer::receiving::{Activity, Disk, Output, Received, Rules, flow};
 use alcc_transfer::resuming::Told;
 use alcc_transfer::sending::{Job, Sent};
-use alcc_transfer::{ANSWER, Answer, Header, Kind, Sessions, Verdict, resuming};
+use alcc_transfer::{ANSWER, Answer, Header, Kind, Sessions, Verdict, Writer, resuming};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,6 +22,7 @@ fn rules(folder: &Path, sessions: Option<Sessions>) -> Rules {
         out: Output::Folder(folder.to_owned()),
         overwrite: false,
         max_size: 1 << 20,
+        disk: Arc::new(Disk::new(u64::MAX)),
         stall: Duration::from_secs(5),
         resume: sessions,
         closed: AtomicBool::new(false),
@@ -67,7 +68,7 @@ fn receive(rules: &Rules, bytes: &[u8], cut: bool) -> (Received, Option<Answer>)
         cut,
         answer: Vec::new(),
     };
-    let received = flow(&mut pipe, rules, |_| {});
+    let received = flow(&mut pipe, rules, &Activity::default(), |_| {});
     let answer = <[u8; ANSWER]>::try_from(pipe.answer).ok();
     (received, answer.and_then(|bytes| Answer::decode(&bytes)))
 }
@@ -358,6 +359,70 @@ fn cutting(rules: Rules, cuts: &[usize]) -> Cutting {
         connections: AtomicUsize::new(0),
         most: usize::MAX,
     }
+}
+
+/// A whole file without a session, of so many bytes.
+fn file_of(size: usize) -> Vec<u8> {
+    let header = Header {
+        offset: None,
+        size: Some(size as u64),
+        ..header(0, 0, 0)
+    };
+    let mut writer = Writer::new(&header);
+    let mut all = header.encode().to_vec();
+    writer.space()[..size].fill(7);
+    all.extend_from_slice(writer.file(size, 0));
+    all.extend_from_slice(&writer.trailer(0).0);
+    all
+}
+
+/// All files together have a limit, whoever sends them, and a file that is not kept takes nothing
+/// of it.
+#[test]
+fn the_space_of_all_files_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = Rules {
+        disk: Arc::new(Disk::new(10_000)),
+        ..rules(folder.path(), None)
+    };
+    for _ in 0..3 {
+        let (received, _) = receive(&rules, &file_of(20_000), false);
+        let why = received.failure.unwrap();
+        assert!(why.contains("--max-total"), "{why}");
+        assert_eq!(names(folder.path()), [""; 0]);
+    }
+    for number in 1..=2 {
+        let (received, _) = receive(&rules, &file_of(5_000), false);
+        assert_eq!(received.failure, None, "{number}");
+    }
+    let (received, answer) = receive(&rules, &file_of(1), false);
+    assert!(received.failure.is_some());
+    assert_eq!(answer.unwrap().verdict, Verdict::NotKept);
+    let mut kept = names(folder.path());
+    kept.sort();
+    assert_eq!(kept, ["received-1", "received-2"]);
+}
+
+/// A number that was given is not tried again, and no name of a part can be taken in advance.
+#[test]
+fn names_are_found_at_once_and_cannot_be_foreseen() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = rules(folder.path(), None);
+    for number in 1..=3 {
+        std::fs::write(
+            folder
+                .path()
+                .join(format!(".received.part-{}-{number}", std::process::id())),
+            "",
+        )
+        .unwrap();
+    }
+    let keep = || receive(&rules, &file_of(100), false).0.kept.unwrap();
+    let at = |number: u32| folder.path().join(format!("received-{number}"));
+    std::fs::write(at(1), "").unwrap();
+    assert_eq!(keep(), at(2));
+    std::fs::remove_file(at(1)).unwrap();
+    assert_eq!((keep(), keep()), (at(3), at(4)));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use alcc_emu::Namespace;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -25,6 +25,16 @@ const TICK: Duration = Duration::from_millis(5);
 
 pub(super) struct Processes {
     before: SigSet,
+    /// The process that ends everything should this one be killed.
+    guard: Option<Pid>,
+}
+
+/// Which of two processes this is.
+pub(super) enum Half {
+    /// The one that does the work.
+    Working(Processes),
+    /// Its parent, once all has ended; how that one ended.
+    Guard(Exit),
 }
 
 impl Processes {
@@ -36,7 +46,37 @@ impl Processes {
         let before = SigSet::all()
             .thread_swap_mask(SigmaskHow::SIG_BLOCK)
             .map_err(failed("block signals"))?;
-        Ok(Self { before })
+        Ok(Self {
+            before,
+            guard: None,
+        })
+    }
+
+    /// Divides this process: the parent only waits, passes signals on, and ends what a child that
+    /// was killed has left behind. The child ends everything when the parent is killed. So SIGKILL
+    /// leaves nothing, whichever of them it reaches; a PID namespace would do the same, but programs
+    /// inside would see other process numbers, and need a /proc of their own.
+    pub(super) fn guarded() -> Result<Half, Failure> {
+        let guard = Self::new()?;
+        let parent = getpid();
+        // SAFETY: this process has one thread.
+        let forked = unsafe { fork() };
+        match forked.map_err(|e| Failure::usage(format!("start a process: {e}")))? {
+            ForkResult::Child => {
+                let failed = |e: Errno| Failure::usage(format!("depend on the parent: {e}"));
+                nix::sys::prctl::set_child_subreaper(true).map_err(failed)?;
+                nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(failed)?;
+                Ok(Half::Working(Self {
+                    guard: Some(parent),
+                    ..guard
+                }))
+            }
+            ForkResult::Parent { child } => {
+                let exit = guard.wait(child, None);
+                guard.end(None);
+                exit.map(Half::Guard)
+            }
+        }
     }
 
     fn start(
@@ -136,6 +176,9 @@ impl Processes {
         let server = server.map(Pid::as_raw);
         loop {
             match change() {
+                Change::None if self.guard.is_some_and(|guard| getppid() != guard) => {
+                    return Ok(Exit::Signal(Signal::SIGKILL as u8));
+                }
                 Change::None => {
                     if let Some(signal) = next_signal() {
                         signal.pass_on(child);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `--control`: the link is changed over HTTP while it works, by tests and by hand.
 use crate::failure::Failure;
-use crate::http::{Answer, Handler, Loopback, Request, Server, not_listening};
+use crate::http::{Answer, Handler, Loopback, Request, Server, not_listening, secret};
 use alcc_emu::{Control, Dir, Namespace, PathSpec};
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_results::scenario::probability;
@@ -52,6 +52,8 @@ pub(super) fn serve(
         now: Mutex::new((spec.clone(), 0)),
     });
     let mut address = at.0;
+    let handler: Handler = Arc::new(move |request| link.answer(request));
+    let (handler, root) = secret(handler)?;
     for place in places {
         let listener = place
             .run(|| TcpListener::bind(address))
@@ -60,11 +62,9 @@ pub(super) fn serve(
         let listener = listener.map_err(failed)?;
         // With port 0, the second takes the port that the first has got.
         address = listener.local_addr().map_err(failed)?;
-        let link = Arc::clone(&link);
-        let handler: Handler = Arc::new(move |request| link.answer(request));
-        Server::on(listener, "--control", handler)?;
+        Server::on(listener, "--control", Arc::clone(&handler))?;
     }
-    Ok(format!("http://{address}"))
+    Ok(format!("http://{address}{root}"))
 }
 
 impl Link {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc top --web`: the table as a page in a browser, which asks for the JSON of `--json`.
 use crate::failure::Failure;
-use crate::http::{Answer, Handler, Loopback, Request, Server, not_listening};
+use crate::http::{Answer, Handler, Loopback, Request, Server, not_listening, secret};
 use crate::output::note;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -22,8 +22,9 @@ impl Shown {
         let shown = Self(Arc::new(Mutex::new(none)));
         let data = Arc::clone(&shown.0);
         let handler: Handler = Arc::new(move |request| answer(request, &data));
+        let (handler, root) = secret(handler)?;
         Server::on(listener, "--web", handler)?;
-        note(format_args!("alcc top: http://{address}/"));
+        note(format_args!("alcc top: http://{address}{root}/"));
         Ok(shown)
     }
 

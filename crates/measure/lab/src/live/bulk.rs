@@ -11,7 +11,7 @@ use alcc_emu::{EmuError, FlowKey, Namespace};
 use alcc_pipe::tls::Trust;
 use alcc_pipe::{DEFAULT_PORT, Failure, Options, Plan, Target, Transport};
 use alcc_results::Row;
-use alcc_transfer::receiving::{self, Output, Received, Rules};
+use alcc_transfer::receiving::{self, Activity, Disk, Output, Received, Rules};
 use alcc_transfer::sending::{self, Content, Job, Sent};
 use alcc_transfer::{Counter, Header, Kind, clock_digest, new_session};
 use alcc_transports::TRANSPORTS;
@@ -130,13 +130,14 @@ fn receive(
                     out: Output::Discard,
                     overwrite: false,
                     max_size: u64::MAX,
+                    disk: Arc::new(Disk::new(u64::MAX)),
                     stall: STALL,
                     resume: None,
                     closed: AtomicBool::new(false),
                     stop,
                     passed: passed(reads),
                 };
-                return receiving::flow(&mut *pipe, &rules, |_| {});
+                return receiving::flow(&mut *pipe, &rules, &Activity::default(), |_| {});
             }
             Err(why) => return ended(format!("wait for the sender: {why}")),
         }

@@ -6,7 +6,7 @@ mod carried;
 use crate::CarrierSpec;
 use alcc_cc::Registry;
 use alcc_inband::{Settings, Stream};
-use alcc_pipe::tcp::{Watch, acknowledged};
+use alcc_pipe::tcp::Watch;
 use alcc_pipe::tls::Fingerprint;
 use alcc_pipe::{
     ANSWER_TIMEOUT, About, Dialer, Failure, Incoming, Listening, MAX_WAIT, MAX_WRITE, Options,
@@ -136,7 +136,8 @@ impl Outgoing for InBandSender {
     }
 
     fn acknowledged(&self) -> Option<u64> {
-        self.below.as_ref().and_then(acknowledged)
+        // Not what TCP has acknowledged: our answers to a peer's PINGs are among that.
+        Some(self.stream.info().stats.acked)
     }
 
     fn stats(&mut self) -> Stats {

@@ -35,6 +35,8 @@ pub struct Stats {
     pub acks_out: u64,
     /// Acknowledgements received.
     pub acks_in: u64,
+    /// Bytes of counted frames (DATA and CLOSE) that the peer has acknowledged.
+    pub acked: u64,
     /// How often the algorithm held bytes back.
     pub gate_closed: u64,
 }
@@ -199,6 +201,7 @@ impl Session {
     pub fn stats(&self) -> Stats {
         let flow = self.flow.as_ref();
         Stats {
+            acked: flow.map_or(0, |f| f.written() - f.in_flight().get()),
             gate_closed: flow.map_or(0, |f| f.counters().gate_closed),
             ..self.stats
         }
