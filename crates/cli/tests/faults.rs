@@ -164,6 +164,39 @@ fn clients_that_never_read_hold_nobody_up() {
     assert_eq!(report["failures"].as_u64(), Some(0));
 }
 
+/// What they cost is counted in wake-ups. A busy machine makes them fewer.
+#[test]
+fn clients_that_never_read_wake_the_server_seldom() {
+    if peer().is_none() {
+        return;
+    }
+    const DEAF: usize = 50;
+    // Each thread wakes by itself; those in one poll wake together.
+    for (mode, most) in [("serve-many-in-poll", 300), ("serve-in-threads", 20 * DEAF)] {
+        let server = Server::start(mode, DEAF, 3_000_000);
+        let silent: Vec<_> = (0..DEAF).map(|_| server.connect()).collect();
+        std::thread::sleep(Duration::from_secs(3));
+        let before = server.sleeps();
+        std::thread::sleep(Duration::from_secs(2));
+        let sleeps = server.sleeps() - before;
+        println!("{mode}: {sleeps} wake-ups in 2 s");
+        let again = Instant::now();
+        // They read again, and get everything.
+        let all: Vec<_> = silent
+            .into_iter()
+            .map(|stream| std::thread::spawn(|| read_all(stream)))
+            .collect();
+        for one in all {
+            assert_eq!(one.join().unwrap(), 3_000_000, "{mode}");
+        }
+        println!("{mode}: {:?}", again.elapsed());
+        assert!(sleeps <= most as u64, "{mode}: {sleeps} wake-ups in 2 s");
+        let (status, report) = server.end();
+        assert_eq!(status, Some(0), "{mode}: {report}");
+        assert!(report["gate_closed"].as_u64() > Some(0), "{report}");
+    }
+}
+
 #[test]
 fn a_client_that_has_closed_its_side_still_gets_everything() {
     if peer().is_none() {

@@ -54,6 +54,17 @@ int main(void) {
 }
 "#;
 
+/// Libraries that shift a program's time (libfaketime) do it so: the monotonic clock follows the wall
+/// clock.
+const SHIFTS: &str = r#"
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *at) {
+    return syscall(SYS_clock_gettime, clock == CLOCK_MONOTONIC ? CLOCK_REALTIME : clock, at);
+}
+"#;
+
 fn compiled(dir: &Path, name: &str, text: &str, compiler: &mut Command) -> Option<PathBuf> {
     let (source, program) = (dir.join(format!("{name}.c")), dir.join(name));
     std::fs::write(&source, text).unwrap();
@@ -196,6 +207,60 @@ fn a_path_with_a_space_or_a_colon_is_refused_in_one_line() {
         let doctor = text(&alcc(&["doctor"]).stdout);
         assert!(doctor.contains("a space or a colon"), "{doctor}");
     }
+}
+
+/// What the library sleeps for is the kernel's time.
+#[test]
+fn under_a_shifted_clock_an_epoll_server_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let waits = r"
+    int epfd = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLET};
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) || epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event)) return 5;
+    for (size_t at = 0; at < size;) {
+        ssize_t n = write(fd, data + at, size - at);
+        if (n > 0) at += n;
+        else if (epoll_wait(epfd, &event, 1, 20000) != 1) return 6;
+    }
+    if (close(fd)) return 3;";
+    let text_of_program = SENDS
+        .replace("#include <stdio.h>", "#include <fcntl.h>\n#include <stdio.h>\n#include <sys/epoll.h>")
+        .replace("    if (connect(", "    int small = 65536;\n    setsockopt(to, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);\n    if (connect(")
+        .replace("        close(fd);\n", "        close(fd);\n        usleep(300000);\n")
+        .replace("    if (write(fd, data, size) != (ssize_t)size || close(fd)) return 3;", waits);
+    let mut shared = Command::new("cc");
+    shared.args(["-shared", "-fPIC"]);
+    let (Some(program), Some(shifts)) = (
+        compiled(
+            dir.path(),
+            "program",
+            &text_of_program,
+            &mut Command::new("cc"),
+        ),
+        compiled(dir.path(), "shifts", SHIFTS, &mut shared),
+    ) else {
+        lacks("a C compiler");
+        return;
+    };
+    let script = format!(
+        "LD_PRELOAD=\"$LD_PRELOAD:{}\" exec \"$0\"",
+        shifts.display()
+    );
+    let report = dir.path().join("report.json");
+    let out = run(
+        &["--quiet", &format!("--json={}", report.display())],
+        &[
+            Path::new("sh"),
+            Path::new("-c"),
+            Path::new(&script),
+            &program,
+        ],
+    );
+    assert_eq!(text(&out.stderr), "");
+    assert_eq!(text(&out.stdout), "sent\n", "{}", out.status);
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    assert!(report["gate_closed"].as_u64().unwrap() > 0, "{report}");
 }
 
 /// A deployment replaces a program's folder, and the old process starts itself again.

@@ -3,7 +3,8 @@
  * A server that writes BYTES to its one client in one way, and waits for room as the manual pages say:
  *   ways PORT WAY BYTES
  * block: write(2) that waits. edge: write(2) until EAGAIN, then an edge of epoll. sendfile, sendfile-edge: the same with
- * sendfile(2) of a file. splice: splice(2) from a pipe. zerocopy: send(2) with MSG_ZEROCOPY that waits.
+ * sendfile(2) of a file. splice: splice(2) from a pipe. zerocopy: send(2) with MSG_ZEROCOPY that waits. reselect: as
+ * block, and selects a congestion control in mid-transfer.
  * It prints: bytes, EAGAINs, calls that took less than they were given, and the kernel's TCP_NOTSENT_LOWAT. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -120,6 +121,9 @@ int main(int argc, char **argv)
     while (sent < bytes) {
         ssize_t n = once(way, bytes - sent);
         if (n > 0) {
+            if (is(way, "reselect") && sent < bytes / 3 && sent + n >= bytes / 3 &&
+                setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4))
+                return 10;
             sent += n;
             continue;
         }

@@ -134,6 +134,19 @@ impl Server {
         ours.collect()
     }
 
+    /// How often its threads have gone to sleep.
+    pub(crate) fn sleeps(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let sleeps = tasks.filter_map(|task| {
+            // It may have ended.
+            let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+            let mut lines = status.lines();
+            let number = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            number.trim().parse::<u64>().ok()
+        });
+        sleeps.sum()
+    }
+
     /// Waits for its end: the exit status, as a shell gives it, and the report.
     pub(crate) fn end(mut self) -> (Option<i32>, serde_json::Value) {
         let deadline = Instant::now() + DEADLINE;

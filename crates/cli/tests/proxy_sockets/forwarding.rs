@@ -51,7 +51,7 @@ fn urgent_data_arrives_in_its_place() {
     let relay = Relay::local(at, &[]);
     let serve = once(server, |stream| rest(&stream));
     let client = connect(relay.at[0]);
-    for (bytes, flags) in [("abc", 0), ("!", nix::libc::MSG_OOB), ("def", 0)] {
+    for (bytes, flags) in [("abc", 0), ("!", libc::MSG_OOB), ("def", 0)] {
         let flags = MsgFlags::from_bits_retain(flags);
         send(client.as_raw_fd(), bytes.as_bytes(), flags).unwrap();
     }

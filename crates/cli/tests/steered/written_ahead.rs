@@ -228,6 +228,7 @@ fn every_way_of_writing_goes_on() {
         "sendfile-edge",
         "splice",
         "zerocopy",
+        "reselect",
     ] {
         let served = |options| {
             let (said, got) = ready.served::<4>(options, &[way, &bytes], |_| ());

@@ -444,12 +444,14 @@ impl OverTcp {
 
     /// The time until the next reading of a silent peer: the longer the silence, the less often. In
     /// an outage the kernel itself retransmits at intervals that double. A peer that has stopped
-    /// reading (bytes wait, and none is in flight) says nothing until it reads again.
+    /// reading (bytes wait, and all that were sent are acknowledged) says nothing until it reads
+    /// again.
     ///
     /// The kernel that keeps the limit gives a socket back after 0.5 s without an answer.
     fn silence_patience(&self) -> Span {
         let silence = self.read_at.since(self.acked_at().max(self.last_write));
-        let stopped = self.seen.in_flight == 0 && self.seen.unsent > Bytes::ZERO;
+        let unsent = self.seen.unsent;
+        let stopped = unsent > Bytes::ZERO && unsent == self.seen.in_buffer();
         let most = if self.transmissions.is_some() {
             MAX_PATIENCE_STEERED
         } else {

@@ -282,7 +282,7 @@ unsafe fn handing_over(header: &msghdr) {
     // SAFETY: the macros stay within `msg_controllen`, and descriptors are read unaligned within the
     // length of their header.
     unsafe {
-        let mut at = if exists(header.msg_control, header.msg_controllen as usize) {
+        let mut at = if exists(header.msg_control, header.msg_controllen) {
             libc::CMSG_FIRSTHDR(header)
         } else {
             std::ptr::null_mut()
@@ -290,7 +290,9 @@ unsafe fn handing_over(header: &msghdr) {
         while let Some(control) = at.as_ref() {
             if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let fds = libc::CMSG_DATA(control).cast::<c_int>();
-                let len = control.cmsg_len as usize;
+                // A length that reaches out of the buffer is the kernel's to refuse.
+                let end = header.msg_control as usize + header.msg_controllen;
+                let len = control.cmsg_len.min(end - at as usize);
                 let count = len.saturating_sub(libc::CMSG_LEN(0) as usize) / size_of::<c_int>();
                 for i in 0..count {
                     lent(fds.add(i).read_unaligned());

@@ -101,10 +101,33 @@ static int threads(void) {
     pthread_exit(NULL);
 }
 
+// One poll for all of them.
+static int many_in_poll(void) {
+    signal(SIGPIPE, SIG_IGN);
+    int n = rounds(), open = n;
+    struct pollfd *all = calloc(n, sizeof *all);
+    size_t *at = calloc(n, sizeof *at);
+    for (int i = 0; i < n; i++) all[i] = (struct pollfd){next_connection(SOCK_NONBLOCK), POLLOUT, 0};
+    while (open > 0 && (poll(all, n, 10000) >= 0 || errno == EINTR)) {
+        for (int i = 0; i < n; i++) {
+            if (all[i].fd < 0 || !all[i].revents) continue;
+            ssize_t sent = send(all[i].fd, data + at[i], bytes() - at[i], 0);
+            if (sent > 0) at[i] += sent;
+            if (sent < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+            if (sent > 0 && at[i] < bytes()) continue;
+            finish(all[i].fd);
+            all[i].fd = -1;
+            open--;
+        }
+    }
+    return 0;
+}
+
 const struct peer_case serve_cases[] = {
     {"serve", "clients=2 gate=maybe", blocking},
     {"serve-in-poll", "clients=2 gate=maybe", in_poll},
     {"serve-in-epoll", "clients=2 gate=maybe", in_epoll},
     {"serve-in-threads", "clients=2 gate=maybe", threads},
+    {"serve-many-in-poll", "gate=maybe", many_in_poll},
     {0},
 };
