@@ -317,7 +317,7 @@ fn when_all_places_are_taken_the_longest_silent_goes() {
     speaks.write_all(b"x").unwrap();
     speaks.read_exact(&mut [0]).unwrap();
     assert!(was_reset_after_greeting(&many[0]));
-    drop(many);
+    drop((many, speaks));
     let (_, report, said) = relay.stop();
     assert!(number(&report, "silent") > 0, "{said}");
 }
