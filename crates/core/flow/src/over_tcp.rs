@@ -143,7 +143,9 @@ const SEGMENTS_AHEAD: u64 = 3;
 
 /// The readings of a peer that is silent for so long that this lies between them fall together with
 /// those of others.
-const MIN_GRID: Span = Span::from_millis(10);
+const MIN_GRID: Span = Span::from_millis(20);
+/// Shorter outages are usual on radio links, and their end is to be seen at once.
+const LONG_OUTAGE: Span = Span::from_secs(10);
 /// Longest time between two readings of a silent peer, before they fall together.
 const MAX_PATIENCE: Span = Span::from_secs(1);
 /// The same where the kernel keeps the limit and waits for our answers.
@@ -433,7 +435,7 @@ impl OverTcp {
         let due = timers.fold(reading, Time::min);
         let patience = self.silence_patience();
         let due = due.max(self.read_at + patience.max(self.shared_interval()));
-        if patience < MIN_GRID {
+        if patience <= MIN_GRID {
             return Some(due);
         }
         // All silent connections are due at the same times, a quarter of the patience apart: one
@@ -457,7 +459,11 @@ impl OverTcp {
         } else {
             MAX_PATIENCE
         };
-        (silence / if stopped { 8 } else { 64 }).min(most)
+        match silence {
+            _ if stopped => (silence / 8).min(most),
+            _ if silence < LONG_OUTAGE => (silence / 64).min(Span::from_millis(20)),
+            _ => (silence / 64).min(most),
+        }
     }
 
     /// Sets the number of active connections of the host, including this one. Among many, each is
