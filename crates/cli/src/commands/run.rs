@@ -41,8 +41,8 @@ pub(crate) struct Args {
     /// across worker processes too. For algorithms with a window, such as budget or copa
     #[arg(long, value_name = "WITH")]
     share: Option<Share>,
-    /// If alcc cannot do its part (a mistake in the file, a library that is missing, nowhere to write),
-    /// warn in one line and run CMD without control; if only --metrics cannot listen, without metrics
+    /// If alcc cannot do its part (a mistake in the file, a library that is missing), warn in one line
+    /// and run CMD without control; if only --metrics cannot listen, without metrics
     #[arg(long)]
     or_plain: bool,
 }
