@@ -731,12 +731,6 @@ fn or_plain_starts_the_server_whatever_alcc_lacks() {
             "runs without control",
         ),
         (
-            &["--log", "/proc/nosuch"],
-            None,
-            "/proc/nosuch",
-            "runs without control",
-        ),
-        (
             &[],
             Some("/nosuch/library.so"),
             "ALCC_PRELOAD",

@@ -2,6 +2,7 @@
 //! What a build without the loader answers.
 use crate::{
     Attached, BpfError, Choice, Control, Cost, Counters, Ended, Future, Loaded, Selection,
+    TransferEnd,
 };
 use std::path::{Path, PathBuf};
 
@@ -106,7 +107,7 @@ impl Trial {
     }
 
     /// Nothing: there is no trial.
-    pub fn ends(&self) -> Vec<Ended> {
+    pub fn ends(&self) -> Vec<TransferEnd> {
         match *self {}
     }
 

@@ -198,7 +198,7 @@ pub struct Counters {
 
 /// The end of a transfer on a connection of a [`Trial`](crate::Trial).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ended {
+pub struct TransferEnd {
     /// The counters then. Bytes in flight: the connection was reset.
     pub counters: Counters,
     /// The connection ended with it.

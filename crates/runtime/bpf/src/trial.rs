@@ -4,7 +4,7 @@ use crate::attach::{Act, FUTURE, configure, detach, load, open, program, rodata}
 use crate::control;
 use crate::error::BpfError;
 use crate::pins;
-use crate::selection::{Counters, Ended, Future, Selection};
+use crate::selection::{Counters, Future, Selection, TransferEnd};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 use nix::fcntl::{Flock, FlockArg};
 use std::fmt;
@@ -106,12 +106,12 @@ impl Trial {
     }
 
     /// The ends of transfers and connections since the last time, in their order.
-    pub fn ends(&self) -> Vec<Ended> {
+    pub fn ends(&self) -> Vec<TransferEnd> {
         let queue = self.map(ENDS_MAPS[0]);
         let next = || queue.lookup_and_delete(&[]).ok().flatten();
         std::iter::from_fn(next)
             .take(ENDS_LEN)
-            .map(|record| Ended {
+            .map(|record| TransferEnd {
                 counters: counters(&record[..COUNTERS_LEN]),
                 closed: record[COUNTERS_LEN..].iter().any(|byte| *byte != 0),
             })
