@@ -31,11 +31,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "E")]
     enforce: Option<String>,
     /// Only connections to this local port, from this address range, or from this share of the
-    /// clients (10%); may be repeated. The others stay plain TCP
-    #[arg(long, value_name = "PORT|CIDR")]
+    /// clients (10%); several with commas, or repeated. The others stay plain TCP
+    #[arg(long, value_name = "PORT|CIDR", value_delimiter = ',')]
     only: Vec<Pattern>,
-    /// Not these; may be repeated
-    #[arg(long, value_name = "PORT|CIDR")]
+    /// Not these; several with commas, or repeated
+    #[arg(long, value_name = "PORT|CIDR", value_delimiter = ',')]
     except: Vec<Pattern>,
     /// Also connections from this machine itself
     #[arg(long)]

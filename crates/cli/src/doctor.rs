@@ -2,6 +2,7 @@
 //! What `alcc doctor` looks at. Nothing here changes the machine or starts the program.
 pub(crate) mod machine;
 pub(crate) mod program;
+pub(crate) mod running;
 
 use serde::Serialize;
 

@@ -133,6 +133,21 @@ fn has_capabilities(path: &Path) -> bool {
     size > 0
 }
 
+/// Programs that ask the service manager, which then starts what is named.
+const SERVICE_MANAGERS: [&str; 4] = ["systemctl", "service", "invoke-rc.d", "rc-service"];
+
+/// Why a command cannot be controlled: it has another process start its server, which does not get
+/// the library. And what helps.
+pub(crate) fn starts_a_service(command: &OsStr) -> Option<String> {
+    let name = Path::new(command).file_name()?.to_str()?;
+    SERVICE_MANAGERS.contains(&name).then(|| {
+        "the service manager starts the server, so nothing of it would be controlled: \
+         put 'alcc run' into the unit (docs/operating.md, As a service), \
+         or control what runs: 'sudo alcc bpf load && sudo alcc attach --port 443 --future'"
+            .to_owned()
+    })
+}
+
 /// The warning before the start of a program that will not load the library.
 pub(crate) fn objection(command: &OsStr) -> Option<String> {
     let program = found(command)?;

@@ -23,6 +23,7 @@ use alcc_socket::{Rule, now};
 use alcc_sys::lock;
 use alcc_units::{Span, Time, positive};
 use list::List;
+use report::About;
 use seen::Seen;
 use source::{Kernel, Readings, Ring};
 use std::collections::BTreeMap;
@@ -107,6 +108,8 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
 pub(crate) struct Plan<'a> {
     cc: Spec,
     options: &'a Options,
+    /// What the plain group has.
+    plain: String,
 }
 
 impl fmt::Display for Plan<'_> {
@@ -125,8 +128,10 @@ impl<'a> Plan<'a> {
     pub(crate) fn divide(
         options: &'a Options,
         cc: &mut Spec,
+        under: Option<&str>,
         rules: &mut Vec<Rule>,
     ) -> Result<Self, Failure> {
+        check_share(options.share)?;
         if !rules.is_empty() {
             return Err(Failure::usage(
                 "a trial divides all clients: take 'cc' and 'under' out of the sections [[port]] and [[peer]] of the file",
@@ -139,13 +144,38 @@ impl<'a> Plan<'a> {
             cc: Some(cc.clone()),
             under: None,
         }];
-        Ok(Self { cc, options })
+        let plain = plain_control(under);
+        Ok(Self { cc, options, plain })
     }
 
     /// The share under a control of the kernel; nobody else is touched.
-    pub(crate) fn in_the_kernel(options: &'a Options, cc: Spec) -> Self {
-        Self { cc, options }
+    pub(crate) fn in_the_kernel(options: &'a Options, cc: Spec) -> Result<Self, Failure> {
+        check_share(options.share)?;
+        let plain = plain_control(None);
+        Ok(Self { cc, options, plain })
     }
+}
+
+/// The kernel's control of connections that are left alone.
+fn plain_control(under: Option<&str>) -> String {
+    under.map_or_else(
+        || {
+            let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+            let default = default.unwrap_or_default();
+            format!("{}, the system's default", default.trim())
+        },
+        str::to_owned,
+    )
+}
+
+/// With all clients under the algorithm there is nobody to compare them with.
+fn check_share(share: Share) -> Result<(), Failure> {
+    if share.per_mille() < 1000 {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "a trial on {share} of the clients leaves none to compare with: take less, such as 50%"
+    )))
 }
 
 /// What is known so far.
@@ -161,9 +191,34 @@ struct Known {
     unseen: u64,
     /// Connections that were closed with bytes in flight while too many others were followed.
     beyond: u64,
+    /// Transfers that began and were not seen to their end: of the plain group, of the treated.
+    unended: [u64; 2],
+    /// Transfers that were large enough and had too few readings of the RTT.
+    unmeasured: [u64; 2],
+    about: About,
 }
 
+/// With a larger share of a group's transfers without an end there is no verdict: which ones are
+/// missing may depend on the group.
+const MAX_UNENDED: f64 = 0.1;
+
 impl Known {
+    /// Of each group, the share of the transfers that were not seen to their end.
+    fn unended_shares(&self) -> [f64; 2] {
+        let ended = [&self.plain, &self.treated].map(Tally::transfers);
+        std::array::from_fn(|n| {
+            let all = ended[n] + self.unended[n];
+            self.unended[n] as f64 / all.max(1) as f64
+        })
+    }
+
+    /// False if so much is missing that both groups cannot be compared.
+    fn is_whole(&self) -> bool {
+        self.unended_shares()
+            .iter()
+            .all(|share| *share <= MAX_UNENDED)
+    }
+
     fn effects(&self) -> Vec<Effect> {
         effects(&self.plain, &self.treated)
     }
@@ -188,7 +243,11 @@ impl Watch {
         }
         let list = plan.options.transfers.as_deref().map(List::create);
         let list = list.transpose()?;
-        let (known, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let known = Arc::new(Mutex::new(Known {
+            about: About::now(&plan.plain),
+            ..Known::default()
+        }));
+        let stop = Arc::new(AtomicBool::new(false));
         let thread = spawn("alcc-trial", {
             let follower = Follower {
                 known: Arc::clone(&known),
@@ -244,7 +303,8 @@ impl Watch {
 
 struct Follower {
     known: Arc<Mutex<Known>>,
-    connections: BTreeMap<(u32, u64), Transfers>,
+    /// With the client of each.
+    connections: BTreeMap<(u32, u64), (u64, Transfers)>,
     share: Share,
     worse: f64,
     name: String,
@@ -276,6 +336,8 @@ impl Follower {
                 known.beyond = source.beyond();
             }
             if over {
+                let all = std::mem::take(&mut self.connections);
+                (all.into_values()).for_each(|connection| self.gone(connection));
                 return source.end();
             }
             if next <= at {
@@ -295,9 +357,19 @@ impl Follower {
 
     fn reading(&mut self, seen: &Seen) {
         let connection = self.connections.entry(seen.connection).or_default();
-        let Some(transfer) = connection.reading(&seen.reading) else {
-            return;
-        };
+        connection.0 = seen.client;
+        let ended = connection.1.reading(&seen.reading);
+        let unmeasured = connection.1.take_unmeasured();
+        if unmeasured > 0 {
+            let group = usize::from(self.share.has(seen.client));
+            lock(&self.known).unmeasured[group] += unmeasured;
+        }
+        if seen.is_last
+            && let Some(connection) = self.connections.remove(&seen.connection)
+        {
+            self.gone(connection);
+        }
+        let Some(transfer) = ended else { return };
         let treated = self.share.has(seen.client);
         if let Some(list) = &mut self.list {
             list.add(treated, seen.client, &transfer);
@@ -307,6 +379,14 @@ impl Follower {
             known.treated.add(seen.client, &transfer);
         } else {
             known.plain.add(seen.client, &transfer);
+        }
+    }
+
+    /// Nothing more will be seen of this connection.
+    fn gone(&self, (client, transfers): (u64, Transfers)) {
+        if transfers.is_pending() {
+            let group = usize::from(self.share.has(client));
+            lock(&self.known).unended[group] += 1;
         }
     }
 
@@ -331,7 +411,17 @@ impl Follower {
 
     fn forget(&mut self, at: Time) {
         let recent = |c: &Transfers| c.read_at().is_some_and(|read| at.since(read) < FORGET);
-        self.connections.retain(|_, connection| recent(connection));
+        let mut gone = Vec::new();
+        self.connections.retain(|_, connection| {
+            let stays = recent(&connection.1);
+            if !stays {
+                gone.push(std::mem::take(connection));
+            }
+            stays
+        });
+        for connection in gone {
+            self.gone(connection);
+        }
     }
 }
 

@@ -632,3 +632,40 @@ fn the_list_says_what_lives_in_the_kernel() {
     let list: serde_json::Value = serde_json::from_str(&done("list --json")).unwrap();
     assert_eq!(list["resident"][0]["control"], "alcc_copa");
 }
+
+/// Both ports, by the default algorithm, and back.
+#[test]
+fn several_ports_are_attached_and_given_back_together() {
+    let _alone = controls::controls_alone();
+    if !loaded() {
+        return;
+    }
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let ports = listeners.each_ref().map(|l| l.local_addr().unwrap().port());
+    let control = |listener: &TcpListener| {
+        let name = getsockopt(listener, TcpCongestion).unwrap();
+        name.to_string_lossy().trim_end_matches('\0').to_owned()
+    };
+    let before = control(&listeners[0]);
+    for which in [
+        format!("--port {},{}", ports[0], ports[1]),
+        format!("--port {} --port {}", ports[0], ports[1]),
+    ] {
+        let said = done(&format!("attach {which} --future"));
+        assert!(
+            said.contains("2 listening sockets switched to alcc_budget"),
+            "{said}"
+        );
+        assert_eq!(listeners.each_ref().map(control), ["alcc_budget"; 2]);
+        done(&format!("detach {which}"));
+        assert_eq!(listeners.each_ref().map(control), [before.as_str(); 2]);
+    }
+    let one = alcc(&format!(
+        "attach --port {},{} --cc sprout",
+        ports[0], ports[1]
+    ));
+    let said = String::from_utf8_lossy(&one.stderr);
+    assert_eq!(one.status.code(), Some(2), "{said}");
+    assert!(said.contains("takes one --port"), "{said}");
+    done("bpf unload");
+}

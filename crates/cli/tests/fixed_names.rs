@@ -20,7 +20,7 @@ alcc demo
     --trace --duration --schemes --seed --out --log --json
 alcc run
     --cc --config --plugin --under --feedback --enforce --only --except --loopback --outbound
-    --seed --log --json --json-out --metrics --quiet --share
+    --seed --log --json --json-out --metrics --quiet --share --or-plain
 alcc trial
     --share --worse --interval --html --transfers --cc --config --plugin --under --feedback --enforce
     --only --except --loopback --outbound --seed --log --json --json-out --metrics --quiet
@@ -104,7 +104,7 @@ alcc mdi validate
 alcc list
     --plugin --json
 alcc doctor
-    --json
+    --port --pid --json
 ";
 
 /// The fields of a row, in JSON and CSV, in this order.

@@ -699,3 +699,102 @@ fn a_server_starts_wherever_the_shared_memory_cannot_be() {
         assert!(done.status.success() && said.contains("held"), "{said}");
     }
 }
+
+/// Whatever keeps alcc from its part, the server starts, as its child, and its status counts.
+#[test]
+fn or_plain_starts_the_server_whatever_alcc_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = dir.path().join("bad.toml");
+    std::fs::write(&bad, "cc = \"nonsense\"\n").unwrap();
+    let (bad, missing) = (bad.display().to_string(), "/nosuch/alcc.toml");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    // A server that goes into the background: alcc stays until it has ended.
+    let server = ["--", "sh", "-c", "(sleep 0.2; echo served) & exit 7"];
+    let start = |options: &[&str], preload: Option<&str>| {
+        let mut command = alcc(dir.path());
+        command.arg("run").args(options).args(server);
+        preload.map(|library| command.env("ALCC_PRELOAD", library));
+        command.output().unwrap()
+    };
+    for (options, preload, why, then) in [
+        (
+            &["--config", &bad][..],
+            None,
+            "bad.toml:1",
+            "runs without control",
+        ),
+        (
+            &["--config", missing],
+            None,
+            "read /nosuch/alcc.toml",
+            "runs without control",
+        ),
+        (
+            &[],
+            Some("/nosuch/library.so"),
+            "ALCC_PRELOAD",
+            "runs without control",
+        ),
+        (
+            &["--metrics", &taken],
+            None,
+            "in use",
+            "there are no metrics",
+        ),
+    ] {
+        let strict = start(&[&["--quiet"], options].concat(), preload);
+        assert_eq!(strict.status.code(), Some(2), "{options:?}");
+        assert_eq!(text(&strict.stdout), "", "{options:?}");
+        let done = start(&[&["--quiet", "--or-plain"], options].concat(), preload);
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(7), "{options:?}: {said}");
+        assert_eq!(text(&done.stdout), "served\n", "{options:?}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(why) && said.contains(then), "{said}");
+    }
+    // Nothing to warn of.
+    let done = start(&["--quiet", "--or-plain"], None);
+    assert_eq!(
+        (done.status.code(), text(&done.stderr)),
+        (Some(7), String::new())
+    );
+}
+
+/// Nothing of ours would be in the server, and status 0 would hide that.
+#[test]
+fn a_command_that_asks_the_service_manager_is_answered_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["systemctl", "service"] {
+        let manager = dir.path().join(name);
+        std::fs::copy("/bin/true", &manager).unwrap();
+        let manager = manager.display().to_string();
+        for command in ["run", "trial"] {
+            let done = output(dir.path(), &[command, "--", &manager, "start", "nginx"]);
+            let said = text(&done.stderr);
+            assert_eq!(done.status.code(), Some(2), "{said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+            for part in [
+                "the service manager starts the server",
+                "alcc attach --port",
+            ] {
+                assert!(said.contains(part), "{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ports_are_given_with_commas_or_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    for option in ["--only", "--except"] {
+        for ports in [&["80,443"][..], &["80", "443"]] {
+            let ports = ports.iter().flat_map(|ports| [option, ports]);
+            let options: Vec<_> = ["run", "--quiet"].into_iter().chain(ports).collect();
+            let done = output(dir.path(), &[&options[..], &["--", "true"]].concat());
+            assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        }
+        let done = output(dir.path(), &["run", option, "80,x", "--", "true"]);
+        assert_eq!(done.status.code(), Some(2));
+    }
+}

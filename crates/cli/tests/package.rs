@@ -325,6 +325,73 @@ fn alerts_ask_for_series_that_there_are() {
     }
 }
 
+/// The moments at which these alerts matter most: nothing is controlled, so there is no series of
+/// controlled bytes; and the target is gone, so there is no series at all.
+#[test]
+fn alerts_fire_when_nothing_is_controlled_and_when_the_target_is_gone() {
+    const TEST: &str = r#"
+evaluation_interval: 1m
+rule_files: [RULES]
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'alcc_build_info{instance="go",job="alcc",version="1"}', values: '1x120'}
+      - {series: 'alcc_uncontrolled_bytes_total{instance="go",job="alcc",reason="raw-calls"}', values: '0+100000000x120'}
+      - {series: 'alcc_build_info{instance="good",job="alcc",version="1"}', values: '1x120'}
+      - {series: 'alcc_uncontrolled_bytes_total{instance="good",job="alcc",reason="loopback"}', values: '0+1000x120'}
+      - {series: 'alcc_bytes_total{instance="good",job="alcc",port="443",algorithm="budget"}', values: '0+100000000x120'}
+      - {series: 'alcc_build_info{instance="ended",job="alcc",version="1"}', values: '1x30 stale'}
+      - {series: 'alcc_build_info{instance="newer",job="alcc",version="1"}', values: '1x30 stale'}
+      - {series: 'alcc_build_info{instance="newer",job="alcc",version="2"}', values: '_x30 1x90'}
+    alert_rule_test:
+      - eval_time: 60m
+        alertname: AlccUncontrolled
+        exp_alerts: [{exp_labels: {severity: warning, instance: go}, exp_annotations: UNCONTROLLED}]
+      - eval_time: 25m
+        alertname: AlccGone
+        exp_alerts: []
+      - eval_time: 60m
+        alertname: AlccGone
+        exp_alerts: [{exp_labels: {severity: warning, instance: ended, job: alcc}, exp_annotations: GONE}]
+"#;
+    let rules = root().join("packaging/prometheus-alerts.yml");
+    let text = std::fs::read_to_string(&rules).expect("the rules");
+    let annotations = |alert: &str, instance: &str| {
+        let rule = text.split("- alert: ").find(|rule| rule.starts_with(alert));
+        let rule = rule.expect("the alert");
+        let value = |key: &str| {
+            let rest = rule.split_once(&format!("{key}: ")).expect(key).1;
+            let line = rest.lines().next().expect("a line");
+            line.replace("{{ $labels.instance }}", instance)
+        };
+        format!(
+            "{{summary: {}, description: {}}}",
+            value("summary"),
+            value("description")
+        )
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let test = dir.path().join("test.yml");
+    let filled = TEST
+        .replace("RULES", &rules.display().to_string())
+        .replace("UNCONTROLLED", &annotations("AlccUncontrolled", "go"))
+        .replace("GONE", &annotations("AlccGone", "ended"));
+    std::fs::write(&test, filled).expect("the test");
+    match Command::new("promtool")
+        .args(["test", "rules"])
+        .arg(&test)
+        .output()
+    {
+        Ok(said) => assert!(
+            said.status.success(),
+            "{}{}",
+            String::from_utf8_lossy(&said.stdout),
+            String::from_utf8_lossy(&said.stderr)
+        ),
+        Err(_) => println!("skipped: needs promtool"),
+    }
+}
+
 /// What crates.io asks for, and what a workspace needs to be published crate by crate. The
 /// manifests of the pure floor and of the kernel's controls name no repository yet.
 #[test]

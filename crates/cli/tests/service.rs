@@ -4,6 +4,8 @@
 //! same program without us.
 #[path = "support/lacks.rs"]
 mod lacks;
+#[path = "support/root.rs"]
+mod root;
 
 use lacks::lacks;
 use nix::libc;
@@ -357,4 +359,134 @@ fn a_program_stopped_by_itself_does_not_stop_us() {
     // SAFETY: as above.
     unsafe { libc::kill(ready.witness, libc::SIGCONT) };
     becomes(ready.witness, "S");
+}
+
+/// The block of settings of a page that has this word.
+fn block(page: &str, word: &str) -> String {
+    let page = std::fs::read_to_string(root::root().join(page)).expect("the page");
+    let blocks = page.split("```ini\n").skip(1);
+    let mut blocks = blocks.map(|rest| rest.split("```").next().expect("its end"));
+    let block = blocks.find(|block| block.contains(word)).expect(word);
+    block
+        .replace("/usr/sbin/", "/run/bin/")
+        .replace("/etc/alcc.toml", "/run/alcc.toml")
+}
+
+/// What the pages tell administrators to write, under a real systemd: the drop-ins of nginx (with
+/// the hardening of docs/production.md) and of HAProxy (with Debian's unit) start, reload and stop,
+/// also with a mistake in the file and without alcc.
+#[test]
+fn the_drop_ins_of_the_pages_work_under_systemd() {
+    let unpacked = root::root().join("target/deps/root");
+    let here = |path: &str| unpacked.join(path);
+    let needed = [
+        PathBuf::from("/lib/systemd/systemd"),
+        here("usr/sbin/nginx"),
+        here("usr/sbin/haproxy"),
+    ];
+    if let Some(missing) = needed.iter().find(|path| !path.exists()) {
+        lacks(&missing.display().to_string());
+        return;
+    }
+    if !nix::unistd::geteuid().is_root() {
+        lacks("root");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(&path, text).expect("a file");
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("permissions");
+    };
+    let for_test = |unit: &str| {
+        format!(
+            "[Unit]\nDefaultDependencies=no\n[Service]\nStandardOutput=file:/run/{unit}.log\n\
+             StandardError=file:/run/{unit}.log\nEnvironment=PATH=/run/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+        )
+    };
+    write("units/alcc-test.target", "[Unit]\nDefaultDependencies=no\n");
+    // As in Debian's nginx-common, which is not unpacked.
+    write(
+        "units/nginx.service",
+        "[Service]\nType=forking\nPIDFile=/run/nginx.pid\nExecStart=/run/bin/nginx\n\
+         ExecReload=/run/bin/nginx -s reload\nTimeoutStopSec=5\nKillMode=mixed\n",
+    );
+    let haproxy = std::fs::read_to_string(here("lib/systemd/system/haproxy.service"));
+    let haproxy = (haproxy.expect("the unit"))
+        .replace("/etc/haproxy/", "/run/")
+        .replace("/usr/sbin/", "/run/bin/");
+    // There is no /dev/log here.
+    let haproxy = haproxy.replace("BindReadOnlyPaths=", "BindReadOnlyPaths=-");
+    write("units/haproxy.service", &haproxy);
+    let operating = "docs/operating.md";
+    for (unit, name) in [
+        ("nginx", "nginx.service.d"),
+        ("haproxy", "haproxy.service.d"),
+    ] {
+        write(&format!("units/{name}/alcc.conf"), &block(operating, name));
+        write(&format!("units/{name}/test.conf"), &for_test(unit));
+    }
+    let hardening = block("docs/production.md", "NoNewPrivileges");
+    write("units/nginx.service.d/hardening.conf", &hardening);
+    let libraries = here("usr/lib/x86_64-linux-gnu").display().to_string();
+    for (name, options) in [("nginx", "-c /run/nginx.conf"), ("haproxy", "")] {
+        let program = here("usr/sbin").join(name).display().to_string();
+        let script = format!(
+            "#!/bin/sh\nexport LD_LIBRARY_PATH={libraries}\nexec {program} {options} \"$@\"\n"
+        );
+        write(&format!("bin/{name}"), &script);
+    }
+    write("bin/alcc", &format!("#!/bin/sh\nexec {ALCC} \"$@\"\n"));
+    write("conf/alcc.toml", "cc = \"budget\"\nloopback = true\n");
+    let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let folders = folders.map(|name| format!("{name}_temp_path /var/lib/nginx/{name};\n"));
+    write(
+        "conf/nginx.conf",
+        &format!(
+            "pid /run/nginx.pid;\nuser root;\nerror_log /var/log/nginx/error.log;\nevents {{}}\n\
+             http {{\naccess_log /var/log/nginx/access.log;\n{}\
+             server {{ listen 8081; location / {{ return 200 hello; }} }}\n}}\n",
+            folders.concat()
+        ),
+    );
+    write(
+        "conf/haproxy.cfg",
+        "defaults\n mode http\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n\
+         frontend f\n bind :8082\n http-request return status 200 content-type text/plain string hello\n",
+    );
+    let script = root::root().join("crates/cli/tests/systemd/outside");
+    let done = Command::new("bash").arg(script).arg(dir.path()).output();
+    let done = done.expect("bash");
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let error = String::from_utf8_lossy(&done.stderr).into_owned();
+    if done.status.code() == Some(2) {
+        lacks(&format!("a systemd in namespaces: {error}"));
+        return;
+    }
+    let expected = [
+        ("nginx", "alcc"),
+        ("haproxy", "alcc"),
+        ("mistake", "alcc"),
+        ("removed", "nginx"),
+        ("removed", "haproxy"),
+    ];
+    for (name, main) in expected {
+        for line in [
+            format!("{name} start: hello active success {main}"),
+            format!("{name} reload: 0 hello active success {main}"),
+            format!("{name} stop: 0 inactive success none"),
+        ] {
+            assert!(said.lines().any(|l| l == line), "{line}\n{said}\n{error}");
+        }
+    }
+    assert!(
+        said.contains("2 connections controlled by budget"),
+        "{said}"
+    );
+    assert!(
+        said.contains("nonsense") && said.contains("runs without control"),
+        "{said}"
+    );
 }

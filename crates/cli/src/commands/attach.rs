@@ -37,7 +37,7 @@ pub(crate) struct Args {
     which: Which,
     /// An algorithm that lives in the kernel (see 'alcc list'), any congestion control of the
     /// kernel, or an algorithm that this process runs
-    #[arg(long = "cc", value_name = "A")]
+    #[arg(long = "cc", value_name = "A", default_value = alcc_cc::DEFAULT)]
     algorithm: Spec,
     #[command(flatten)]
     plugins: Plugins,
@@ -77,9 +77,9 @@ pub(crate) struct DetachArgs {
 
 #[derive(clap::Args)]
 struct Which {
-    /// Connections with this local port
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    port: Option<u16>,
+    /// Connections with this local port; several with commas, or repeated
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    port: Vec<u16>,
     /// Connections of this process
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
@@ -92,13 +92,31 @@ struct Which {
 }
 
 impl Which {
-    fn selection(&self) -> Selection {
-        Selection {
-            port: self.port,
+    /// One for each port.
+    fn selections(&self) -> Vec<Selection> {
+        let selection = |port| Selection {
+            port,
             prefix: self.prefix,
             pid: self.pid,
             cgroup: self.cgroup.clone(),
             share: None,
+        };
+        if self.port.is_empty() {
+            return vec![selection(None)];
+        }
+        self.port
+            .iter()
+            .map(|port| selection(Some(*port)))
+            .collect()
+    }
+
+    /// For what takes one port only.
+    fn selection(&self, what: &str) -> Result<Selection, Failure> {
+        match <[Selection; 1]>::try_from(self.selections()) {
+            Ok([selection]) => Ok(selection),
+            Err(_) => Err(Failure::usage(format!(
+                "attach: {what} takes one --port: start one for each port"
+            ))),
         }
     }
 
@@ -123,8 +141,8 @@ impl Which {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let selection = args.which.selection();
-    if selection == Selection::default() {
+    let selections = args.which.selections();
+    if selections == [Selection::default()] {
         return Err(Failure::usage(
             "attach: which connections? Give --port, --pid, --cgroup or --prefix",
         ));
@@ -143,6 +161,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         return trial::run(args, &control, &options);
     }
     let Some(control) = control else {
+        let selection = args
+            .which
+            .selection(&format!("{} in this process", args.algorithm))?;
         if args.dry_run {
             let mut found = look(&selection).map_err(failure)?;
             // What listens stays as it is: this process takes what is accepted.
@@ -155,22 +176,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         return steer::run(args, registry, &selection);
     };
-    let found = if args.dry_run {
-        look(&selection)
-    } else {
-        if args.future {
-            // First, so that no connection slips through between the two.
-            let cgroup = args.which.cgroup()?;
-            outlives_its_unit(&cgroup)?;
-            let future = Future {
-                selection: &selection,
-                cgroup: &cgroup,
-            };
-            future.begin(&control).map_err(failure)?;
-        }
-        alcc_bpf::attach(&selection, &control).or_else(|why| without_bpf(&selection, &control, why))
+    let mut found = Vec::new();
+    for selection in &selections {
+        found.extend(switch(args, selection, &control)?);
     }
-    .map_err(failure)?;
     let verb = if args.dry_run {
         "would become"
     } else {
@@ -201,6 +210,26 @@ fn outlives_its_unit(cgroup: &Path) -> Result<(), Failure> {
         cgroup.display(),
         cgroup.parent().unwrap_or(cgroup).display()
     )))
+}
+
+/// What was selected, and with `--dry-run` what would be.
+fn switch(args: &Args, selection: &Selection, control: &str) -> Result<Vec<Found>, Failure> {
+    if args.dry_run {
+        return look(selection).map_err(failure);
+    }
+    if args.future {
+        // First, so that no connection slips through between the two.
+        let cgroup = args.which.cgroup()?;
+        outlives_its_unit(&cgroup)?;
+        let future = Future {
+            selection,
+            cgroup: &cgroup,
+        };
+        future.begin(control).map_err(failure)?;
+    }
+    (alcc_bpf::attach(selection, control))
+        .or_else(|why| without_bpf(selection, control, why))
+        .map_err(failure)
 }
 
 const NO_MATCH: &str = "attach: no TCP socket matches: compare with 'ss -tlnp' (for another network namespace give --pid)";
@@ -245,8 +274,9 @@ fn without_bpf(
 /// For people who look at what runs.
 fn what(args: &Args, verb: &str) -> String {
     let which = &args.which;
+    let ports: Vec<_> = which.port.iter().map(u16::to_string).collect();
     let parts = [
-        which.port.map(|port| format!("port {port}")),
+        (!ports.is_empty()).then(|| format!("port {}", ports.join(", "))),
         which.pid.map(|pid| format!("process {pid}")),
         which.cgroup.as_ref().map(|c| c.display().to_string()),
         which.prefix.map(|prefix| prefix.to_string()),
@@ -256,29 +286,33 @@ fn what(args: &Args, verb: &str) -> String {
 }
 
 pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
-    let selection = args.which.selection();
-    let is_all = selection == Selection::default();
-    // A cgroup may be gone, and what was chosen for it still be there.
-    let cgroup = match (&selection.cgroup, selection.pid) {
-        (None, None) => None,
-        _ => args.which.cgroup().ok(),
-    };
-    let is_meant = |choice: &Choice| {
-        let is_there = match &cgroup {
-            Some(cgroup) if cgroup.exists() => choice.is_in(cgroup),
-            Some(_) => choice.cgroup.is_none(),
-            None => true,
+    let selections = args.which.selections();
+    let (mut ended, mut found) = (Vec::new(), Vec::new());
+    for selection in &selections {
+        let is_all = *selection == Selection::default();
+        // A cgroup may be gone, and what was chosen for it still be there.
+        let cgroup = match (&selection.cgroup, selection.pid) {
+            (None, None) => None,
+            _ => args.which.cgroup().ok(),
         };
-        is_all || choice.is_of(&selection) && is_there
-    };
-    let ended = alcc_bpf::end_futures(is_meant).map_err(failure)?;
+        let is_meant = |choice: &Choice| {
+            let is_there = match &cgroup {
+                Some(cgroup) if cgroup.exists() => choice.is_in(cgroup),
+                Some(_) => choice.cgroup.is_none(),
+                None => true,
+            };
+            is_all || choice.is_of(selection) && is_there
+        };
+        let over = alcc_bpf::end_futures(is_meant).map_err(failure)?;
+        found.extend(match alcc_bpf::detach(selection) {
+            // Of what is gone, nothing is connected.
+            Err(why) if why.is_gone() && !over.is_empty() => Vec::new(),
+            found => found.map_err(failure)?,
+        });
+        ended.extend(over);
+    }
     let mut stay = alcc_bpf::futures();
-    stay.retain(|choice| choice.meets(&selection));
-    let found = match alcc_bpf::detach(&selection) {
-        // Of what is gone, nothing is connected.
-        Err(why) if why.is_gone() && !ended.is_empty() => Vec::new(),
-        found => found.map_err(failure)?,
-    };
+    stay.retain(|choice| selections.iter().any(|selection| choice.meets(selection)));
     if args.json {
         let choices =
             |all: &[Choice]| -> Vec<_> { all.iter().map(super::bpf::choice_as_json).collect() };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::doctor::{Finding, State, machine, program};
+use crate::doctor::{Finding, State, machine, program, running};
 use crate::failure::Failure;
 use crate::output::print;
 use std::ffi::OsString;
@@ -12,11 +12,19 @@ use std::process::ExitCode;
 /// the one command that helps, where one does. With CMD also what alcc can do for that program:
 /// nothing is started. Status 1 says that something keeps 'alcc run' from working.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  alcc doctor\n  alcc doctor -- nginx\n  alcc doctor --json")]
+#[command(
+    after_help = "Examples:\n  alcc doctor\n  alcc doctor -- nginx\n  sudo alcc doctor --port 443\n  alcc doctor --json"
+)]
 pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// A server that listens on this port already
+    #[arg(long, value_name = "N", conflicts_with_all = ["pid", "command"], value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// A process that runs already
+    #[arg(long, value_name = "P", conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
     /// The program that is to run under alcc, as for 'alcc run'
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -27,6 +35,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(command) = args.command.first() {
         findings.extend(program::examine(command));
     }
+    findings.extend(args.port.into_iter().flat_map(running::at_port));
+    findings.extend(args.pid.into_iter().flat_map(running::process));
     let stops = findings.iter().any(|f| f.state == State::Stops);
     print(if args.json {
         format!(

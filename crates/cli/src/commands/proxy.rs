@@ -82,9 +82,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut chosen = args.service.choice.chosen(args.share)?;
     let options = args.trial.options()?;
-    let plan = options
-        .as_ref()
-        .map(|options| Plan::divide(options, &mut chosen.cc, &mut chosen.selection.rules));
+    let plan = options.as_ref().map(|options| {
+        Plan::divide(
+            options,
+            &mut chosen.cc,
+            chosen.under.as_deref(),
+            &mut chosen.selection.rules,
+        )
+    });
     let plan = plan.transpose()?;
     let triple = triple(&chosen)?;
     let rules = rule_orders(&chosen.selection.rules);

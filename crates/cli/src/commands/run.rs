@@ -6,7 +6,7 @@ use crate::kernel_limit;
 use crate::library;
 use crate::loader;
 use crate::metrics::Metrics;
-use crate::output::Product;
+use crate::output::{Product, note};
 use crate::runs::enter;
 use crate::service::Service;
 use crate::summary::Summary;
@@ -14,9 +14,10 @@ use crate::supervise;
 use crate::trial::{self, Plan, Source, Watch};
 use crate::uncontrolled::{Search, Wanted};
 use alcc_cc::{Registry, Spec};
+use alcc_observe::{Entry, Segment};
 use alcc_socket::{Deployment, Settings, Triple};
-use std::ffi::OsString;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
@@ -40,6 +41,10 @@ pub(crate) struct Args {
     /// across worker processes too. For algorithms with a window, such as budget or copa
     #[arg(long, value_name = "WITH")]
     share: Option<Share>,
+    /// If alcc cannot do its part (a mistake in the file, a library that is missing), warn in one line
+    /// and run CMD without control; if only --metrics cannot listen, without metrics
+    #[arg(long)]
+    or_plain: bool,
 }
 
 // The server and what is done to it. No doc comment: it would become the command's help.
@@ -54,7 +59,33 @@ pub(crate) struct Server {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    serve(&args.server, args.share, None)
+    if args.or_plain {
+        or_plain(&args.server, args.share)
+    } else {
+        serve(&args.server, args.share, None)
+    }
+}
+
+/// Runs the program, without control if nothing else is possible.
+fn or_plain(args: &Server, share: Option<Share>) -> Result<ExitCode, Failure> {
+    let settings = check_command(&args.command[0]).and_then(|()| settings(&args.service, share));
+    let prepared = settings.and_then(|settings| {
+        let library = library::find()?;
+        library::check(&library)?;
+        Prepared::new(args, settings, None, library, true)
+    });
+    match prepared {
+        Ok(prepared) => prepared.run(args, None),
+        Err(why) => {
+            note(format_args!(
+                "alcc: {why}; --or-plain: {} runs without control",
+                args.command[0].to_string_lossy()
+            ));
+            // As its parent: a server that goes into the background must not end the service.
+            let mut command = Command::new(&args.command[0]);
+            supervise::run(command.args(&args.command[1..]), || ())
+        }
+    }
 }
 
 /// Runs the program, maybe as a trial.
@@ -63,59 +94,122 @@ pub(crate) fn serve(
     share: Option<Share>,
     trial: Option<&trial::Options>,
 ) -> Result<ExitCode, Failure> {
+    check_command(&args.command[0])?;
     let service = &args.service;
     let mut settings = settings(service, share)?;
-    let plan =
-        trial.map(|options| Plan::divide(options, &mut settings.cc, &mut settings.selection.rules));
+    let plan = trial.map(|options| {
+        Plan::divide(
+            options,
+            &mut settings.cc,
+            settings.under.as_deref(),
+            &mut settings.selection.rules,
+        )
+    });
     let plan = plan.transpose()?;
-    let triple = settings.triple();
     let library = library::find()?;
     library::check(&library)?;
-    let json = Product::named(service.json.path())?;
-    let log = log_folder(service.log.as_deref())?;
-    settings.log = settings.log.filter(|_| log.is_some());
-    let (entry, segment) = enter("run", &shell_line(&args.command))?;
-    let segment = Arc::new(segment);
-    settings.report = entry.file();
-    let events = Follower::start(&segment, log.as_deref())?;
-    let watch = plan
-        .as_ref()
-        .map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), service.quiet))
-        .transpose()?;
-    let metrics = service.metrics.as_ref();
-    let _metrics = metrics
-        .map(|place| {
+    Prepared::new(args, settings, plan.as_ref(), library, false)?.run(args, plan.as_ref())
+}
+
+/// All that can fail before the program starts.
+struct Prepared {
+    settings: Settings,
+    triple: Triple,
+    library: PathBuf,
+    json: Option<Product>,
+    entry: Entry,
+    segment: Arc<Segment>,
+    events: Option<Follower>,
+    watch: Option<Watch>,
+    metrics: Option<Metrics>,
+}
+
+impl Prepared {
+    fn new(
+        args: &Server,
+        mut settings: Settings,
+        plan: Option<&Plan<'_>>,
+        library: PathBuf,
+        or_without_metrics: bool,
+    ) -> Result<Self, Failure> {
+        let service = &args.service;
+        let triple = settings.triple();
+        let json = Product::named(service.json.path())?;
+        let log = log_folder(service.log.as_deref())?;
+        settings.log = settings.log.filter(|_| log.is_some());
+        let (entry, segment) = enter("run", &shell_line(&args.command))?;
+        let segment = Arc::new(segment);
+        settings.report = entry.file();
+        let events = Follower::start(&segment, log.as_deref())?;
+        let watch = plan
+            .map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), service.quiet))
+            .transpose()?;
+        let metrics = service.metrics.as_ref().map(|place| {
             let more = watch.as_ref().map(Watch::metrics);
             Metrics::start(place, Arc::clone(&segment), more)
+        });
+        let metrics = match metrics.transpose() {
+            Err(why) if or_without_metrics => {
+                note(format_args!(
+                    "alcc: {why}; --or-plain: there are no metrics"
+                ));
+                None
+            }
+            metrics => metrics?,
+        };
+        Ok(Self {
+            settings,
+            triple,
+            library,
+            json,
+            entry,
+            segment,
+            events,
+            watch,
+            metrics,
         })
-        .transpose()?;
-    let mut command = prepared(&args.command, &settings, &library);
-    if let Some(files) = service.choice.plugins.env_value() {
-        command.env(alcc_plugin::ENV, files);
     }
-    let summary = Summary {
-        command: &args.command,
-        settings: &settings,
-        triple: &triple,
-        quiet: service.quiet,
-        library: &library,
-        plan: plan.as_ref(),
-    };
-    let search = Search::start(Wanted {
-        segment: Arc::clone(&segment),
-        selection: settings.selection.clone(),
-        shared: entry.file().unwrap_or_default(),
-        library: library.clone(),
-        quiet: service.quiet,
-    });
-    let ended = supervise::run(&mut command, || summary.begin())?;
-    let missed = search.finish();
-    if let Some(events) = events {
-        events.finish();
+
+    fn run(self, args: &Server, plan: Option<&Plan<'_>>) -> Result<ExitCode, Failure> {
+        let service = &args.service;
+        let mut command = prepared(&args.command, &self.settings, &self.library);
+        if let Some(files) = service.choice.plugins.env_value() {
+            command.env(alcc_plugin::ENV, files);
+        }
+        let summary = Summary {
+            command: &args.command,
+            settings: &self.settings,
+            triple: &self.triple,
+            quiet: service.quiet,
+            library: &self.library,
+            plan,
+        };
+        let search = Search::start(Wanted {
+            segment: Arc::clone(&self.segment),
+            selection: self.settings.selection.clone(),
+            shared: self.entry.file().unwrap_or_default(),
+            library: self.library.clone(),
+            quiet: service.quiet,
+        });
+        let ended = supervise::run(&mut command, || summary.begin())?;
+        let missed = search.finish();
+        if let Some(events) = self.events {
+            events.finish();
+        }
+        let trial = self.watch.map(Watch::finish);
+        summary.end(self.json, &self.segment, &missed, trial);
+        drop(self.metrics);
+        Ok(ended)
     }
-    let trial = watch.map(Watch::finish);
-    summary.end(json, &segment, &missed, trial);
-    Ok(ended)
+}
+
+fn check_command(command: &OsStr) -> Result<(), Failure> {
+    loader::starts_a_service(command).map_or(Ok(()), |why| {
+        Err(Failure::usage(format!(
+            "run {}: {why}",
+            command.to_string_lossy()
+        )))
+    })
 }
 
 fn settings(args: &Service, share: Option<Share>) -> Result<Settings, Failure> {

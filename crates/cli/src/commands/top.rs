@@ -280,10 +280,18 @@ const WIDE: &[Column] = &[
 const NARROW: &[Column] = &[
     ("PEER", -21, PEER),
     ("PORT", 5, PORT),
-    ("CC", -9, CC),
+    ("CC", -16, CC),
     ("STATE", -7, STATE),
     ("WIN kB", 6, |row| window(row, kilobytes)),
-    ("FLT kB", 6, |row| kilobytes(row.record.now.in_flight.get())),
+    ("RTT ms", 6, RTT),
+    ("DELAY", 5, DELAY),
+    ("MBIT/S", 6, RATE),
+];
+
+/// What fits into 60 columns.
+const NARROWEST: &[Column] = &[
+    ("PEER", -21, PEER),
+    ("CC", -13, CC),
     ("RTT ms", 6, RTT),
     ("DELAY", 5, DELAY),
     ("MBIT/S", 6, RATE),
@@ -333,11 +341,8 @@ fn total<'a>(rows: impl Iterator<Item = &'a Row>) -> Rate {
 }
 
 fn table(runs: &[Running], rows: &[Row], screen: Screen) -> String {
-    let columns = if screen.columns < width(WIDE) {
-        NARROW
-    } else {
-        WIDE
-    };
+    let fits = |columns: &&&[Column]| width(columns) <= screen.columns;
+    let columns = [WIDE, NARROW].iter().find(fits).unwrap_or(&NARROWEST);
     let mut text = String::new();
     // Lines of the screen: one that is too long for it wraps.
     let mut used = 0;
@@ -442,6 +447,15 @@ mod tests {
         assert_eq!(cell("budget".into(), -9), "budget   ");
         assert_eq!(cell("budget:delay=40ms".into(), -9), "budget:d+");
         assert_eq!(cell("1234567".into(), 5), "1234567");
+    }
+
+    #[test]
+    fn every_screen_has_a_table_that_fits() {
+        assert!(width(NARROW) <= 80 && width(NARROWEST) <= 60);
+        for columns in [NARROW, NARROWEST] {
+            let cc = columns.iter().find(|c| c.0 == "CC").unwrap();
+            assert!(cc.1.unsigned_abs() >= "alcc_westwood".len());
+        }
     }
 
     #[test]

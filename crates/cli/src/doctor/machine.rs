@@ -108,17 +108,26 @@ fn bpf(read: Files<'_>) -> Finding {
     } else {
         ("nothing loaded, this user may not", "sudo alcc bpf load")
     };
-    Finding::new(
+    let finding = Finding::new(
         "bpf",
         State::Note,
         found,
         "'alcc attach --cc copa' needs it, 'alcc run' does not",
-    )
-    .helped_by(command)
+    );
+    if has_btf() {
+        finding.helped_by(command)
+    } else {
+        finding
+    }
+}
+
+/// Without it nothing can be loaded.
+fn has_btf() -> bool {
+    fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false)
 }
 
 fn btf(_read: Files<'_>) -> Finding {
-    if fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false) {
+    if has_btf() {
         return Finding::new("btf", State::Ok, "there", "BPF programs can be loaded");
     }
     Finding::new(

@@ -17,6 +17,9 @@ pub(crate) fn examine(command: &OsStr) -> Vec<Finding> {
         let means = hindrance(&name, &refusal(command));
         return vec![Finding::new("program", State::Stops, name, means)];
     };
+    if let Some(why) = loader::starts_a_service(command) {
+        return vec![Finding::new("program", State::Stops, name, why)];
+    }
     let mut findings = vec![reach(command, &path)];
     let marks = Marks::of(&path);
     if marks.go {
@@ -151,6 +154,12 @@ mod tests {
 
     #[test]
     fn a_program_is_reached_or_the_way_round_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let manager = folder.path().join("systemctl");
+        fs::copy("/bin/true", &manager).unwrap();
+        let found = examine(manager.as_os_str());
+        assert_eq!(found[0].state, State::Stops);
+        assert!(found[0].means.contains("alcc attach --port"), "{found:?}");
         let shell = examine(OsStr::new("sh"));
         assert_eq!((shell[0].what, shell[0].state), ("program", State::Ok));
         let dir = tempfile::tempdir().unwrap();

@@ -86,8 +86,13 @@ impl<D: Diagnosis> Left<D> {
             mss: entry.mss,
             ..TcpProgress::default()
         };
-        each(&seen(entry, entry.at, &last));
-        if self.connections.len() == MOST {
+        let is_over = entry.in_flight == Bytes::ZERO;
+        let is_beyond = !is_over && self.connections.len() == MOST;
+        each(&seen(entry, entry.at, &last, is_over || is_beyond));
+        if is_over {
+            return;
+        }
+        if is_beyond {
             self.beyond += 1;
             return;
         }
@@ -114,7 +119,9 @@ impl<D: Diagnosis> Left<D> {
             self.diagnosis = D::open().ok();
         }
         let Some(diagnosis) = &mut self.diagnosis else {
-            self.unseen += std::mem::take(&mut self.connections).len() as u64;
+            let all = std::mem::take(&mut self.connections);
+            self.unseen += all.len() as u64;
+            all.iter().for_each(|one| each(&lost(one, at)));
             return;
         };
         // A walk that fails is no news of anybody: then each is asked.
@@ -142,6 +149,7 @@ impl<D: Diagnosis> Left<D> {
                 Remains::SendsLast(reading) => (reading, true),
                 Remains::Unknown if !one.is_last => {
                     *unseen += 1;
+                    each(&lost(one, at));
                     return false;
                 }
                 Remains::Acknowledged | Remains::Unknown => {
@@ -151,9 +159,10 @@ impl<D: Diagnosis> Left<D> {
             };
             one.is_last = is_last;
             one.last = reading.progress;
-            each(&seen(&one.entry, at, &one.last));
             // Only the end of the stream is on its way.
-            one.last.in_buffer() > Bytes::ZERO
+            let is_over = one.last.in_buffer() == Bytes::ZERO;
+            each(&seen(&one.entry, at, &one.last, is_over));
+            !is_over
         });
         self.took = now().since(at);
     }
@@ -176,10 +185,15 @@ fn end(one: &One, at: Time) -> Seen {
         smoothed_rtt: Span::ZERO,
         ..one.last
     };
-    seen(&one.entry, at, &all)
+    seen(&one.entry, at, &all, true)
 }
 
-fn seen(entry: &LeftEntry, at: Time, tcp: &TcpProgress) -> Seen {
+/// Its last counters: the end of its transfer was not seen.
+fn lost(one: &One, at: Time) -> Seen {
+    seen(&one.entry, at, &one.last, true)
+}
+
+fn seen(entry: &LeftEntry, at: Time, tcp: &TcpProgress, is_last: bool) -> Seen {
     Seen {
         connection: (entry.pid, entry.id),
         client: entry.client,
@@ -191,6 +205,7 @@ fn seen(entry: &LeftEntry, at: Time, tcp: &TcpProgress) -> Seen {
             retransmits: tcp.retransmits,
             mss: tcp.mss,
         },
+        is_last,
     }
 }
 
@@ -285,6 +300,17 @@ mod tests {
         let mut left = following(MOST + 5);
         assert_eq!((left.connections.len(), left.beyond()), (MOST, 5));
         assert_eq!(look(&mut left), (MOST, 0, 1));
+    }
+
+    #[test]
+    fn a_connection_closed_after_its_last_byte_is_over_at_once() {
+        let mut left = following(0);
+        let mut ends = Vec::new();
+        let mut closed = entry(1);
+        closed.in_flight = Bytes::ZERO;
+        left.add(&closed, &mut |seen| ends.push(seen.is_last));
+        left.add(&entry(2), &mut |seen| ends.push(seen.is_last));
+        assert_eq!((ends, left.connections.len()), (vec![true, false], 1));
     }
 
     #[test]

@@ -5,7 +5,55 @@ use super::left::MOST;
 use crate::metrics::Page;
 use crate::wording::count;
 use alcc_results::trial::{Effect, Metric, Tally};
+use alcc_socket::now;
+use alcc_units::Time;
 use std::fmt::Write as _;
+use std::time::SystemTime;
+
+/// What somebody who did not start the trial has to know of it.
+#[derive(Default)]
+pub(super) struct About {
+    began: String,
+    started: Time,
+    host: String,
+    command: String,
+    /// The kernel's control of the plain group.
+    plain: String,
+}
+
+impl About {
+    /// A trial that begins now.
+    pub(super) fn now(plain: &str) -> Self {
+        let words = std::env::args_os().skip(1);
+        let words: Vec<_> = words.map(|w| w.to_string_lossy().into_owned()).collect();
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self {
+            began: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            started: now(),
+            host: host.trim().to_owned(),
+            command: format!("alcc {}", words.join(" ")),
+            plain: plain.to_owned(),
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        now().since(self.started).as_secs_f64()
+    }
+
+    fn rows(&self) -> [(&'static str, String); 5] {
+        [
+            ("Began", self.began.clone()),
+            ("Length", format!("{:.0} s", self.seconds())),
+            ("Host", self.host.clone()),
+            ("Command", self.command.clone()),
+            ("Plain TCP", self.plain.clone()),
+        ]
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
 
 /// The metrics of the short line.
 const SHORT: [Metric; 3] = [Metric::RttP95, Metric::Rate, Metric::Time];
@@ -38,12 +86,35 @@ fn group(tally: &Tally) -> String {
     )
 }
 
+/// What both groups lack. `None`: nothing.
+fn unended(known: &Known) -> Option<String> {
+    if known.unended == [0, 0] {
+        return None;
+    }
+    let of = |n: usize| {
+        let share = 100.0 * known.unended_shares()[n];
+        format!("{} ({share:.0} %)", known.unended[n])
+    };
+    let end = if known.is_whole() {
+        ""
+    } else {
+        ". More than 10 % in one group: no verdict, because which ones are missing may depend on the group"
+    };
+    Some(format!(
+        "Transfers that began and were not seen to their end, and are not in it: plain {}, treated {}{end}",
+        of(0),
+        of(1)
+    ))
+}
+
 /// One line while it runs.
 pub(super) fn line(name: &str, known: &Known) -> String {
     let effects = known.effects();
     let shown = effects.iter().filter(|e| SHORT.contains(&e.metric));
     let shown: Vec<_> = shown.map(effect).collect();
-    let what = if shown.is_empty() {
+    let what = if !known.is_whole() {
+        "too many transfers were not seen to their end to compare".to_owned()
+    } else if shown.is_empty() {
         "too few to compare yet".to_owned()
     } else {
         shown.join(", ")
@@ -61,7 +132,10 @@ fn value(metric: Metric, value: f64) -> f64 {
     }
 }
 
-fn verdict(e: &Effect) -> &'static str {
+fn verdict(known: &Known, e: &Effect) -> &'static str {
+    if !known.is_whole() {
+        return "no verdict";
+    }
     match (e.is_clear(), e.is_better()) {
         (false, _) => "no clear difference",
         (true, true) => "better",
@@ -98,31 +172,43 @@ pub(super) fn table(name: &str, known: &Known) -> String {
             value(e.metric, e.treated),
             percent(e.change),
             interval,
-            verdict(e)
+            verdict(known, e)
         );
     }
-    if known.lost > 0 {
-        let _ = write!(
-            text,
-            "\nalcc: {} came too fast and are not in it",
-            count(known.lost, "reading")
-        );
-    }
-    if known.unseen > 0 {
-        let _ = write!(
-            text,
-            "\nalcc: {} closed with bytes in flight and then not seen: what they sent last is not in it",
-            count(known.unseen, "connection")
-        );
-    }
-    if known.beyond > 0 {
-        let _ = write!(
-            text,
-            "\nalcc: {} closed with bytes in flight while {MOST} others were followed: what they sent last is not in it",
-            count(known.beyond, "connection")
-        );
+    for missing in missing(known) {
+        let _ = write!(text, "\nalcc: {missing}");
     }
     text
+}
+
+/// What is not in the comparison.
+fn missing(known: &Known) -> Vec<String> {
+    let mut all: Vec<_> = unended(known).into_iter().collect();
+    if known.unmeasured != [0, 0] {
+        let [plain, treated] = known.unmeasured;
+        all.push(format!(
+            "Transfers with fewer than five readings of the RTT, which are not in it: plain {plain}, treated {treated}"
+        ));
+    }
+    if known.lost > 0 {
+        all.push(format!(
+            "{} came too fast and are not in it",
+            count(known.lost, "reading")
+        ));
+    }
+    if known.unseen > 0 {
+        all.push(format!(
+            "{} closed with bytes in flight and then not seen: what they sent last is not in it",
+            count(known.unseen, "connection")
+        ));
+    }
+    if known.beyond > 0 {
+        all.push(format!(
+            "{} closed with bytes in flight while {MOST} others were followed: what they sent last is not in it",
+            count(known.beyond, "connection")
+        ));
+    }
+    all
 }
 
 /// `alcc_trial_*`.
@@ -155,6 +241,15 @@ pub(super) fn metrics(known: &Known, page: &mut Page) {
             page.sample(name, &format!("group=\"{group}\""), get(tally));
         }
     }
+    let name = "alcc_trial_unended_total";
+    page.metric(
+        name,
+        "counter",
+        "Transfers that began and were not seen to their end.",
+    );
+    for ((group, _), n) in groups.iter().zip(known.unended) {
+        page.sample(name, &format!("group=\"{group}\""), n as f64);
+    }
     let effects = known.effects();
     let name = "alcc_trial_value";
     page.metric(
@@ -186,20 +281,24 @@ pub(super) fn metrics(known: &Known, page: &mut Page) {
 }
 
 pub(super) fn json(name: &str, known: &Known) -> serde_json::Value {
-    let group = |t: &Tally| {
+    let group = |t: &Tally, n: usize| {
         serde_json::json!({
             "clients": t.clients(), "transfers": t.transfers(), "bytes": t.bytes().get(),
+            "unended": known.unended[n], "unmeasured": known.unmeasured[n],
         })
     };
     let effects = known.effects();
     let effects = effects.iter().map(|e| {
         serde_json::json!({
             "metric": e.metric.name(), "plain": e.plain, "treated": e.treated,
-            "change": e.change, "low": e.low, "high": e.high, "verdict": verdict(e),
+            "change": e.change, "low": e.low, "high": e.high, "verdict": verdict(known, e),
         })
     });
     serde_json::json!({
-        "algorithm": name, "plain": group(&known.plain), "treated": group(&known.treated),
+        "algorithm": name, "plain": group(&known.plain, 0),
+        "treated": group(&known.treated, 1),
+        "began": known.about.began, "seconds": known.about.seconds(), "host": known.about.host,
+        "command": known.about.command, "plain_control": known.about.plain,
         "confidence": 0.99, "effects": effects.collect::<Vec<_>>(),
         "stopped": known.stopped.map(|e| e.metric.name()), "readings_lost": known.lost,
         "connections_unseen": known.unseen, "connections_not_followed": known.beyond,
@@ -214,12 +313,15 @@ div{overflow-x:auto}:focus-visible{outline:3px solid #76808a}\
 
 /// One page that works without a network. The bars are the intervals around the changes.
 pub(super) fn html(name: &str, known: &Known) -> String {
-    let name = name.replace('&', "&amp;").replace('<', "&lt;");
+    let name = escaped(name);
     let effects = known.effects();
     let headline = effects.iter().find(|e| e.metric == Metric::RttP95);
     let headline = headline.map_or_else(
         || "Too few clients to compare yet".to_owned(),
-        |e| format!("{}: {}", effect(e), verdict(e)),
+        |e| match known.is_whole() {
+            true => format!("{}: {}", effect(e), verdict(known, e)),
+            false => "No verdict: too many transfers were not seen to their end".to_owned(),
+        },
     );
     let mut text = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
@@ -253,11 +355,25 @@ pub(super) fn html(name: &str, known: &Known) -> String {
             percent(e.low),
             percent(e.high),
             bar(e),
-            verdict(e)
+            verdict(known, e)
         );
     }
+    text.push_str("</table></div><dl>");
+    for (title, value) in known.about.rows() {
+        let _ = write!(text, "<dt>{title}</dt><dd>{}</dd>", escaped(&value));
+    }
+    let missing = missing(known);
+    let _ = write!(
+        text,
+        "<dt>Not counted</dt><dd>{}</dd></dl>",
+        if missing.is_empty() {
+            "nothing".to_owned()
+        } else {
+            missing.join(". ")
+        }
+    );
     text.push_str(
-        "</table></div><p>Each client counts once. Times and rates are geometric means over clients. \
+        "<p>Each client counts once. Times and rates are geometric means over clients. \
          A bar that leaves out the middle is a clear difference.</p></main></html>",
     );
     text
@@ -327,6 +443,52 @@ mod tests {
         for outside in ["http:", "https:", "src=", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }
+    }
+
+    #[test]
+    fn a_group_of_which_a_tenth_is_missing_gets_no_verdict() {
+        let mut known = known();
+        known.unended = [0, 3];
+        assert!(table("copa", &known).contains("treated 3 (9 %)"));
+        assert_eq!(json("copa", &known)["effects"][1]["verdict"], "better");
+        known.unended = [0, 4];
+        let said = table("copa", &known);
+        assert!(
+            said.contains("treated 4 (12 %)") && said.contains("no verdict"),
+            "{said}"
+        );
+        assert!(!said.contains("better"), "{said}");
+        assert_eq!(json("copa", &known)["effects"][1]["verdict"], "no verdict");
+        assert_eq!(json("copa", &known)["treated"]["unended"], 4);
+        let page = html("copa", &known);
+        assert!(
+            page.contains("<h1>No verdict") && page.contains("Not counted"),
+            "{page}"
+        );
+        assert!(line("copa", &known).ends_with("to compare"));
+    }
+
+    #[test]
+    fn the_page_says_what_was_tried_where_and_against_what() {
+        let known = Known {
+            about: About::now("bbr, the system's default"),
+            ..known()
+        };
+        let page = html("copa", &known);
+        for part in [
+            "Began",
+            "Length",
+            "Host",
+            "Command</dt><dd>alcc",
+            "<dd>bbr, the system",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(page.contains("Not counted</dt><dd>nothing"), "{page}");
+        assert_eq!(
+            json("copa", &known)["plain_control"],
+            "bbr, the system's default"
+        );
     }
 
     #[test]

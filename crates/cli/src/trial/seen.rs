@@ -6,4 +6,6 @@ pub(super) struct Seen {
     pub(super) connection: (u32, u64),
     pub(super) client: u64,
     pub(super) reading: Reading,
+    /// Of this connection there will be no other.
+    pub(super) is_last: bool,
 }

@@ -99,6 +99,7 @@ impl Readings for Ring<'_> {
                         retransmits: entry.retransmits,
                         mss: entry.mss,
                     },
+                    is_last: false,
                 }),
                 Traced::Left(entry) => left.add(entry, each),
             }
@@ -144,10 +145,16 @@ impl Readings for Kernel {
         for counters in self.0.readings().unwrap_or_default() {
             each(&seen(at, &counters));
         }
+        for ended in self.0.ends() {
+            each(&Seen {
+                is_last: ended.closed,
+                ..seen(at, &ended.counters)
+            });
+        }
     }
 
     fn lost(&self) -> u64 {
-        0
+        self.0.ends_lost()
     }
 
     fn unseen(&self) -> u64 {
@@ -180,5 +187,6 @@ fn seen(at: Time, counters: &Counters) -> Seen {
             retransmits: counters.retransmits.into(),
             mss: Bytes::new(counters.mss.into()),
         },
+        is_last: false,
     }
 }

@@ -44,7 +44,7 @@ impl Tools {
             None => search("nginx").ok_or_else(|| LabError::Missing {
                 program: "nginx",
                 looked: "not in PATH, /usr/sbin, /usr/local/sbin or target/deps/bin".to_owned(),
-                fix: "run 'make setup' (it unpacks nginx without starting it), install it, or set ALCC_NGINX".to_owned(),
+                fix: "install it (apt install nginx; it need not run) or set ALCC_NGINX; in a source tree 'make setup' unpacks it".to_owned(),
             }),
         }
     }
@@ -57,7 +57,8 @@ impl Tools {
         search("curl").ok_or_else(|| LabError::Missing {
             program: "curl",
             looked: "not in PATH".to_owned(),
-            fix: "install it (apt install curl) or run 'make setup'".to_owned(),
+            fix: "install it (apt install curl); in a source tree 'make setup' unpacks it"
+                .to_owned(),
         })
     }
 

@@ -229,6 +229,8 @@ int alcc_future(struct bpf_sock_ops *ops)
 		if (w) {
 			w->cookie = bpf_get_socket_cookie(ops);
 			w->client = client;
+			bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags |
+							       BPF_SOCK_OPS_STATE_CB_FLAG);
 		}
 	}
 	if (!share_has(client))

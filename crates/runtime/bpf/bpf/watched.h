@@ -24,6 +24,14 @@ struct tcp_sock___watched {
 	struct tcp_rack rack;
 };
 
+struct tcp_skb_cb {
+	__u32 ack_seq;
+};
+
+struct sk_buff {
+	char cb[48];
+};
+
 struct bpf_iter__bpf_sk_storage_map {
 	struct bpf_iter_meta *meta;
 	struct sock *sk;
@@ -38,7 +46,7 @@ struct watched {
 	/* As they were told last. */
 	__u64 acked;
 	__u32 in_flight;
-	__u32 unused;
+	__u32 closed; /* the kernel is done with it */
 };
 
 struct {
@@ -59,6 +67,44 @@ struct counters {
 	__u32 mss;
 };
 
+/* The end of a transfer: all is acknowledged, or the kernel is done with the connection. */
+struct ended {
+	struct counters c;
+	__u64 closed;
+};
+
+/* Between two looks of who reads them. */
+#define ENDS 16384
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, ENDS);
+	__type(value, struct ended);
+} ends SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} ends_lost SEC(".maps");
+
+/* False: it rests, and that was told. */
+static __always_inline bool count(struct tcp_sock___watched *tp, struct watched *w,
+				  struct counters *c)
+{
+	c->acked = BPF_CORE_READ(tp, bytes_acked);
+	c->in_flight = BPF_CORE_READ(tp, write_seq) - BPF_CORE_READ(tp, snd_una);
+	if (!c->in_flight && !w->in_flight && c->acked == w->acked)
+		return false;
+	c->cookie = w->cookie;
+	c->client = w->client;
+	c->rtt_us = BPF_CORE_READ(tp, rack.rtt_us);
+	c->retransmits = BPF_CORE_READ(tp, total_retrans);
+	c->mss = BPF_CORE_READ(tp, mss_cache);
+	return true;
+}
+
 SEC("iter/bpf_sk_storage_map")
 int alcc_readings(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
@@ -66,20 +112,73 @@ int alcc_readings(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct watched *w = ctx->value;
 	struct counters c = {};
 
-	if (!tp || !w)
-		return 0;
-	c.acked = BPF_CORE_READ(tp, bytes_acked);
-	c.in_flight = BPF_CORE_READ(tp, write_seq) - BPF_CORE_READ(tp, snd_una);
-	/* It rests: that was told. */
-	if (!c.in_flight && !w->in_flight && c.acked == w->acked)
+	if (!tp || !w || w->closed || !count(tp, w, &c))
 		return 0;
 	w->acked = c.acked;
 	w->in_flight = c.in_flight;
-	c.cookie = w->cookie;
-	c.client = w->client;
-	c.rtt_us = BPF_CORE_READ(tp, rack.rtt_us);
-	c.retransmits = BPF_CORE_READ(tp, total_retrans);
-	c.mss = BPF_CORE_READ(tp, mss_cache);
 	bpf_seq_write(ctx->meta->seq, &c, sizeof(c));
+	return 0;
+}
+
+static __always_inline void push(struct watched *w, struct ended *end)
+{
+	__u32 first = 0;
+	__u64 *lost;
+
+	w->acked = end->c.acked;
+	w->in_flight = end->c.in_flight;
+	w->closed = end->closed;
+	end->c.cookie = w->cookie;
+	end->c.client = w->client;
+	if (!bpf_map_push_elem(&ends, end, 0))
+		return;
+	lost = bpf_map_lookup_elem(&ends_lost, &first);
+	if (lost)
+		__sync_fetch_and_add(lost, 1);
+}
+
+/* A closed socket is in no table that an iterator walks. */
+SEC("sockops")
+int alcc_closed(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct ended end = { .closed = 1 };
+	struct tcp_sock *tp;
+	struct watched *w;
+
+	if (ops->op != BPF_SOCK_OPS_STATE_CB || ops->args[1] != BPF_TCP_CLOSE || !sk)
+		return 1;
+	w = bpf_sk_storage_get(&watched, sk, 0, 0);
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!w || !tp || w->closed)
+		return 1;
+	count((void *)tp, w, &end.c);
+	push(w, &end);
+	return 1;
+}
+
+/*
+ * On a connection that is kept, all may be acknowledged between two readings only: with its last
+ * acknowledgement the client asks again. So each packet to a watched connection is looked at,
+ * before the stack takes it.
+ */
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(alcc_acked, struct sock *sk, struct sk_buff *skb)
+{
+	struct tcp_sock___watched *tp = (void *)sk;
+	struct tcp_skb_cb *cb = (void *)skb->cb;
+	struct ended end = {};
+	struct watched *w;
+	__u32 ack;
+
+	w = bpf_sk_storage_get(&watched, sk, 0, 0);
+	if (!w || w->closed || !count(tp, w, &end.c))
+		return 0;
+	ack = BPF_CORE_READ(cb, ack_seq);
+	if (!end.c.in_flight || ack != BPF_CORE_READ(tp, write_seq))
+		return 0;
+	end.c.acked += end.c.in_flight;
+	end.c.in_flight = 0;
+	push(w, &end);
 	return 0;
 }

@@ -2,6 +2,7 @@
 //! What a build without the loader answers.
 use crate::{
     Attached, BpfError, Choice, Control, Cost, Counters, Ended, Future, Loaded, Selection,
+    TransferEnd,
 };
 use std::path::{Path, PathBuf};
 
@@ -102,6 +103,16 @@ impl Trial {
 
     /// Nothing: there is no trial.
     pub fn readings(&self) -> Result<Vec<Counters>, BpfError> {
+        match *self {}
+    }
+
+    /// Nothing: there is no trial.
+    pub fn ends(&self) -> Vec<TransferEnd> {
+        match *self {}
+    }
+
+    /// Nothing: there is no trial.
+    pub fn ends_lost(&self) -> u64 {
         match *self {}
     }
 

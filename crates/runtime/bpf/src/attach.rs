@@ -8,6 +8,7 @@ use crate::pins;
 use crate::selection::{
     Attached, Choice, Found, Future, PREFIX, Prefix, Selection, Sockets, cgroups_of,
 };
+use crate::trial::{CLOSED, ENDS_MAPS};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, OpenObject};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -189,6 +190,12 @@ pub(crate) fn open(programs: &[&str]) -> Result<OpenObject, BpfError> {
     for mut other in open.progs_mut() {
         let load = programs.iter().any(|program| other.name() == *program);
         other.set_autoload(load);
+    }
+    for mut map in open.maps_mut() {
+        if ENDS_MAPS.iter().any(|name| map.name() == *name) {
+            // Only a trial needs their memory.
+            (map.set_autocreate(programs.contains(&CLOSED))).map_err(failed)?;
+        }
     }
     let before = pins::pin(BEFORE);
     // Who looks at a machine on which nothing is loaded leaves it as it is.

@@ -73,9 +73,10 @@ pub enum BpfError {
     },
     /// No folder of cgroup version 2.
     #[error(
-        "find the cgroup {}: {}: give its folder below /sys/fs/cgroup/, as /proc/PID/cgroup of a process in it says",
+        "find the cgroup {}: {}: give its folder: {} and what stands behind 0:: in /proc/PID/cgroup of a process in it",
         path.display(),
-        words(error)
+        words(error),
+        crate::all_cgroups().unwrap_or_else(|| "/sys/fs/cgroup".into()).display()
     )]
     NoCgroup {
         /// What was taken for one.

@@ -44,7 +44,8 @@ pub use door::{check_door, door_cost, doors, end_doors, open_door};
 pub use error::BpfError;
 pub use namespace::{namespace_of, within};
 pub use selection::{
-    Attached, Choice, Counters, Found, Future, Prefix, Selection, Sockets, all_cgroups, cgroup_of,
+    Attached, Choice, Counters, Found, Future, Prefix, Selection, Sockets, TransferEnd,
+    all_cgroups, cgroup_of,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;

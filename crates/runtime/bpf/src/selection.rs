@@ -196,6 +196,15 @@ pub struct Counters {
     pub mss: u32,
 }
 
+/// The end of a transfer on a connection of a [`Trial`](crate::Trial).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransferEnd {
+    /// The counters then. Bytes in flight: the connection was reset.
+    pub counters: Counters,
+    /// The connection ended with it.
+    pub closed: bool,
+}
+
 /// What [`attach`] and [`detach`] did.
 pub type Attached = Vec<Found>;
 

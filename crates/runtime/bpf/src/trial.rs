@@ -4,8 +4,8 @@ use crate::attach::{Act, FUTURE, configure, detach, load, open, program, rodata}
 use crate::control;
 use crate::error::BpfError;
 use crate::pins;
-use crate::selection::{Counters, Future, Selection};
-use libbpf_rs::{Iter, Link, MapCore, Object};
+use crate::selection::{Counters, Future, Selection, TransferEnd};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 use nix::fcntl::{Flock, FlockArg};
 use std::fmt;
 use std::fs::File;
@@ -13,10 +13,17 @@ use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
+/// See the end of each connection, and of each transfer on one that goes on.
+pub(crate) const CLOSED: &str = "alcc_closed";
+const ACKED: &str = "alcc_acked";
+/// The queue of these ends, and the number of those for which it had no room.
+pub(crate) const ENDS_MAPS: [&str; 2] = ["ends", "ends_lost"];
 const READINGS: &str = "alcc_readings";
 const WATCHED: &str = "watched";
 /// `struct counters` of `watched.h`.
 const COUNTERS_LEN: usize = 40;
+/// Room of the queue of ends.
+const ENDS_LEN: usize = 16_384;
 
 /// Connections that clients open from [`Trial::begin`] on, a share of them under a control.
 ///
@@ -28,7 +35,8 @@ pub struct Trial {
     /// Ends with the first field that is dropped: new connections are left alone.
     future: Option<Link>,
     readings: Link,
-    _object: Object,
+    _ends: [Link; 2],
+    object: Object,
     _lock: Flock<File>,
 }
 
@@ -52,7 +60,7 @@ impl Trial {
         let (folder, name) = Future { selection, cgroup }.open()?;
         let lock = alone(&name)?;
         let failed = |e: libbpf_rs::Error| BpfError::kernel("begin the trial", &e);
-        let mut open = open(&[FUTURE, READINGS])?;
+        let mut open = open(&[FUTURE, READINGS, CLOSED, ACKED])?;
         configure(&mut open, &rodata(selection, false, &Act::Watch(control))).map_err(failed)?;
         let object = load(open)?;
         let watched = object
@@ -62,6 +70,11 @@ impl Trial {
         let readings = program(&object, READINGS)
             .attach_iter(watched.as_fd())
             .map_err(failed)?;
+        // First, so that no connection ends unseen.
+        let closed = program(&object, CLOSED)
+            .attach_cgroup(folder.as_raw_fd())
+            .map_err(failed)?;
+        let acked = program(&object, ACKED).attach().map_err(failed)?;
         let future = program(&object, FUTURE)
             .attach_cgroup(folder.as_raw_fd())
             .map_err(failed)?;
@@ -69,7 +82,8 @@ impl Trial {
             selection: selection.clone(),
             future: Some(future),
             readings,
-            _object: object,
+            _ends: [closed, acked],
+            object,
             _lock: lock,
         })
     }
@@ -89,6 +103,32 @@ impl Trial {
             .read_to_end(&mut records)
             .map_err(|e| failed(e.to_string()))?;
         Ok(records.chunks_exact(COUNTERS_LEN).map(counters).collect())
+    }
+
+    /// The ends of transfers and connections since the last time, in their order.
+    pub fn ends(&self) -> Vec<TransferEnd> {
+        let queue = self.map(ENDS_MAPS[0]);
+        let next = || queue.lookup_and_delete(&[]).ok().flatten();
+        std::iter::from_fn(next)
+            .take(ENDS_LEN)
+            .map(|record| TransferEnd {
+                counters: counters(&record[..COUNTERS_LEN]),
+                closed: record[COUNTERS_LEN..].iter().any(|byte| *byte != 0),
+            })
+            .collect()
+    }
+
+    /// How many of them came too fast.
+    pub fn ends_lost(&self) -> u64 {
+        let lost = (self.map(ENDS_MAPS[1])).lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let lost = lost.ok().flatten().and_then(|bytes| bytes.try_into().ok());
+        lost.map_or(0, u64::from_ne_bytes)
+    }
+
+    fn map(&self, name: &str) -> impl MapCore {
+        let mut maps = self.object.maps();
+        maps.find(|map| map.name() == name)
+            .expect("the object has the map: a test opens it")
     }
 
     /// Ends it: new connections are left alone. Those under the control get back what they had.

@@ -194,8 +194,8 @@ impl Published {
         (self.to.as_ref()).is_some_and(|to| trace::RING.wanted(&to.segment, at))
     }
 
-    /// The program lets go of the socket with bytes in flight. Whoever follows the readings can ask
-    /// the kernel for the rest.
+    /// The program closes the socket. Whoever follows the readings can ask the kernel for what is
+    /// still in flight.
     pub fn left(&self, at: Time, tcp: &TcpProgress) {
         if let Some(to) = self.to.as_ref().filter(|_| self.is_traced(at))
             && let Some(slot) = &to.slot

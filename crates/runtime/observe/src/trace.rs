@@ -52,8 +52,8 @@ pub struct TraceEntry {
     pub retransmits: u64,
 }
 
-/// A connection that its program has let go of with bytes in flight. The kernel goes on with it, and
-/// tells of it by these names.
+/// A connection that its program has closed, with its last counters. While bytes are in flight, the
+/// kernel goes on with it, and reports it under these names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeftEntry {
     /// When.
@@ -156,10 +156,12 @@ pub(crate) fn write_left(
     fields[COUNTERS..][..4].copy_from_slice(&counters);
     fields[CLIENT] = client;
     RING.write(segment, fields);
-    bell::ring(segment.map().word(LEFT_COUNT));
+    if tcp.in_buffer() > Bytes::ZERO {
+        bell::ring(segment.map().word(LEFT_COUNT));
+    }
 }
 
-/// Waits for connections that are left, in whatever process of a run.
+/// Waits for connections that are left with bytes in flight, in whatever process of a run.
 pub struct LeftBell<'a> {
     segment: &'a Segment,
     seen: u64,

@@ -289,6 +289,9 @@ impl<W: Waker> Conn<W> {
             // A call that blocks returns when its last byte is in the buffer: who follows the
             // readings wants those before that.
             self.activate(runtime);
+            if inner.control.begins_anew(write.fd, now) {
+                inner.read(runtime, now, self, &mut None);
+            }
         }
         if inner.is_bypassed() {
             return wanted;

@@ -538,15 +538,23 @@ impl Controlled {
         self.is_in_charge() && self.published.is_traced(now)
     }
 
-    /// The program is about to close the last descriptor.
+    /// The program is about to close the last descriptor. The last counters are published even if
+    /// all is acknowledged: no reading may have seen that yet.
     pub(crate) fn leave(&self, fd: RawFd, now: Time) {
-        if !self.is_watched_closely(now) {
-            return;
+        if self.is_watched_closely(now)
+            && let Some(reading) = kernel::read(fd)
+        {
+            self.published.left(now, &reading.progress);
         }
-        let tcp = kernel::read(fd).map(|reading| reading.progress);
-        if let Some(tcp) = tcp.filter(|tcp| tcp.in_buffer() > Bytes::ZERO) {
-            self.published.left(now, &tcp);
-        }
+    }
+
+    /// The program is about to write. True if the readings that somebody follows do not show yet
+    /// that all before it is acknowledged. Without a reading now, this write would belong to the
+    /// transfer before it.
+    pub(crate) fn begins_anew(&self, fd: RawFd, now: Time) -> bool {
+        self.flow.in_flight() > Bytes::ZERO
+            && self.is_watched_closely(now)
+            && kernel::queued(fd) == Bytes::ZERO
     }
 
     /// Nobody sees it any more.

@@ -20,8 +20,9 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) fn run(args: &Args, control: &str, options: &Options) -> Result<ExitCode, Failure> {
     let selection = Selection {
         share: Some(options.share),
-        ..args.which.selection()
+        ..args.which.selection("--trial")?
     };
+    let plan = Plan::in_the_kernel(options, args.algorithm.clone())?;
     let cgroup = args.which.cgroup()?;
     // Before the first thread: all of them leave these signals to us.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
@@ -33,7 +34,6 @@ pub(super) fn run(args: &Args, control: &str, options: &Options) -> Result<ExitC
         &what(args, &format!("trial of {}", args.algorithm)),
     )?;
     let trial = Trial::begin(&selection, &cgroup, control).map_err(failure)?;
-    let plan = Plan::in_the_kernel(options, args.algorithm.clone());
     note(format_args!("alcc: {plan}; connections from now on count"));
     let watch = Watch::start(&plan, Source::Kernel(Box::new(trial)), false)?;
     let metrics = args.metrics.as_ref();

@@ -51,12 +51,27 @@ pub struct Transfers {
     /// One reading of so many is kept.
     every: u64,
     seen: u64,
+    unmeasured: u64,
 }
 
 impl Transfers {
     /// When the connection was read last.
     pub fn read_at(&self) -> Option<Time> {
         self.last.map(|last| last.at)
+    }
+
+    /// True if a transfer has begun that is large enough to count, and has not ended.
+    pub fn is_pending(&self) -> bool {
+        let both = self.began.zip(self.last);
+        both.is_some_and(|(began, last)| {
+            let all = last.acked.saturating_add(last.in_flight.get());
+            all.saturating_sub(began.acked) >= MIN_BYTES
+        })
+    }
+
+    /// How many transfers since the last call were large enough and had too few readings.
+    pub fn take_unmeasured(&mut self) -> u64 {
+        std::mem::take(&mut self.unmeasured)
     }
 
     /// Takes a reading. Returns the transfer that it ends, if that is large enough to count.
@@ -108,7 +123,11 @@ impl Transfers {
 
     fn transfer(&mut self, began: &Reading, end: &Reading) -> Option<Transfer> {
         let bytes = end.acked.saturating_sub(began.acked);
-        if bytes < MIN_BYTES || self.rtts.len() < MIN_RTTS {
+        if bytes < MIN_BYTES {
+            return None;
+        }
+        if self.rtts.len() < MIN_RTTS {
+            self.unmeasured += 1;
             return None;
         }
         self.rtts.sort_unstable();
@@ -180,8 +199,14 @@ mod tests {
             assert_eq!(all.reading(&reading(n, n * 1000, 1000, 10)), None);
         }
         assert_eq!(all.reading(&reading(60, 50_000, 0, 10)), None);
+        assert!(!all.is_pending());
         assert_eq!(all.reading(&reading(70, 60_000, 1_000_000, 10)), None);
+        assert!(all.is_pending());
         assert_eq!(all.read_at(), Some(Time::from_millis(70)));
+        // Large enough, and read too seldom.
+        assert_eq!(all.take_unmeasured(), 0);
+        assert_eq!(all.reading(&reading(80, 1_060_000, 0, 10)), None);
+        assert_eq!((all.take_unmeasured(), all.take_unmeasured()), (1, 0));
     }
 
     #[test]

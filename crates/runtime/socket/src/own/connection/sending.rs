@@ -19,6 +19,9 @@ impl Inner {
     /// much of `direct`. `more` will follow: what is less than a segment may wait for it.
     pub(super) fn pump(&mut self, now: Time, direct: &[u8], more: bool) -> usize {
         let Some(fd) = self.raw() else { return 0 };
+        if self.queue.len() == 0 && !self.is_plain() && self.control.begins_anew(fd, now) {
+            self.control.read(fd, now, false, None, &mut None);
+        }
         let wanted = self.queue.len() + direct.len();
         let mut room = self.room(now, fd, wanted);
         let mut taken = 0;
