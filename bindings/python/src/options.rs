@@ -8,7 +8,7 @@ use alcc_cc::{Algorithm, Registry};
 use alcc_files::ScenarioFolder;
 use alcc_results::scenario::{Files, Link, Resolved, ScenarioOptions, Value, reason};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -273,6 +273,9 @@ impl Reader<'_> {
         } else if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
             arguments::long(&location, value)?;
             value.str()?.to_string()
+        } else if let Ok(span) = value.cast::<PyDelta>() {
+            let seconds: f64 = span.call_method0("total_seconds")?.extract()?;
+            format!("{seconds}s")
         } else if let Ok(path) = value.extract::<PathBuf>() {
             path.display().to_string()
         } else if let Ok(number) = value.extract::<i128>() {

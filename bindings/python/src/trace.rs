@@ -39,13 +39,7 @@ impl Trace {
     #[new]
     #[pyo3(signature = (opportunities_ms, name = None), text_signature = "(opportunities_ms, name='trace')")]
     fn new(opportunities_ms: &Bound<'_, PyAny>, name: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let name = name.map(|name| arguments::text("name", name, "a text"));
-        let name = name.unwrap_or_else(|| Ok("trace".to_owned()))?;
-        if Path::new(&name).file_name().is_none() {
-            return Err(scenario(format!(
-                "name: '{name}' cannot be that of a trace: choose a word"
-            )));
-        }
+        let name = self::name(name)?;
         let times = opportunities_ms.extract();
         let times: Vec<u32> = times.map_err(|_| {
             scenario(format!(
@@ -55,6 +49,38 @@ impl Trace {
             ))
         })?;
         let trace = alcc_trace::Trace::new(times);
+        let trace = trace.map_err(|e| scenario(format!("trace {name}: {e}")))?;
+        Ok(Self { name, trace })
+    }
+
+    /// From throughput over time: when each rate begins, and Mbit/s. A rate holds until the next one,
+    /// the last as long as the one before it.
+    #[classmethod]
+    #[pyo3(signature = (seconds, mbps, name = None), text_signature = "(seconds, mbps, name='trace')")]
+    fn from_rates(
+        _class: &Bound<'_, PyType>,
+        seconds: &Bound<'_, PyAny>,
+        mbps: &Bound<'_, PyAny>,
+        name: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let name = self::name(name)?;
+        let numbers = |what: &str, values: &Bound<'_, PyAny>| -> PyResult<Vec<f64>> {
+            values.extract().map_err(|_| {
+                scenario(format!(
+                    "trace {name}: {what}: found {}, expected a list of numbers",
+                    arguments::shown(values)
+                ))
+            })
+        };
+        let (seconds, mbps) = (numbers("seconds", seconds)?, numbers("mbps", mbps)?);
+        if seconds.len() != mbps.len() {
+            return Err(scenario(format!(
+                "trace {name}: found {} times and {} rates: there must be as many",
+                seconds.len(),
+                mbps.len()
+            )));
+        }
+        let trace = alcc_trace::Trace::from_steps(seconds.into_iter().zip(mbps));
         let trace = trace.map_err(|e| scenario(format!("trace {name}: {e}")))?;
         Ok(Self { name, trace })
     }
@@ -98,6 +124,18 @@ impl Trace {
         let (mbps, period) = (self.mean_mbps(), self.period_s());
         format!("<alcc.Trace {}: {mbps:.3} Mbit/s, {period} s>", self.name)
     }
+}
+
+/// The name of a trace of the caller's own.
+fn name(given: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
+    let name = given.map(|name| arguments::text("name", name, "a text"));
+    let name = name.unwrap_or_else(|| Ok("trace".to_owned()))?;
+    if Path::new(&name).file_name().is_none() {
+        return Err(scenario(format!(
+            "name: '{name}' cannot be that of a trace: choose a word"
+        )));
+    }
+    Ok(name)
 }
 
 /// The trace in the file `name`, or the synthetic one of that name, generated with `seed`.

@@ -271,6 +271,27 @@ class Module(unittest.TestCase):
         runs = [subprocess.check_output([sys.executable, "-c", code]) for _ in range(7)]
         self.assertLess(min(float(run) for run in runs), 0.020)
 
+    def test_completion_shows_every_name(self):
+        self.assertLessEqual(set(alcc.__all__), set(dir(alcc)))
+
+    def test_a_trace_from_rates_has_them(self):
+        import datetime
+
+        link = alcc.Trace.from_rates([0, 1, 2.0], [12, 0, 6.0], name="mine")
+        self.assertEqual((link.name, link.period_s, len(link)), ("mine", 3.0, 1500))
+        rows = alcc.simulate(link=link, flow="verus", duration=datetime.timedelta(seconds=2)).rows
+        self.assertEqual((rows[0]["link"], rows[0]["duration_s"], rows[0]["profile"]), ("mine", 2.0, "tuned"))
+        for seconds, mbps, words in [
+            ([0, 1], [1], "found 2 times and 1 rates"),
+            ([0, 0], [1, 1], "line 2: '0' is not a time later"),
+            ([0, 1], [1, float("nan")], "line 2: 'NaN' is not a rate"),
+            ([0, 1], [-1, 1], "line 1: '-1' is not a rate"),
+            ("ab", [1], "seconds: found 'ab', expected a list of numbers"),
+            ([], [], "no delivery opportunity"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(alcc.ScenarioError, words):
+                alcc.Trace.from_rates(seconds, mbps)
+
     def test_nothing_is_required(self):
         code = "import alcc, sys; alcc.simulate(duration='1s'); print(sorted(sys.modules))"
         loaded = subprocess.check_output([sys.executable, "-c", code], text=True)

@@ -148,6 +148,51 @@ fn what_lies_in_the_place_of_a_log_neither_holds_a_server_nor_is_changed() {
     assert!(!dir.path().join("nothing").exists());
 }
 
+#[test]
+fn a_log_has_the_readings_of_a_program_that_waits_in_its_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = sender(dir.path()) else {
+        return;
+    };
+    let (log, out) = (dir.path().join("log"), dir.path().join("run.json"));
+    let [log_name, out_name] = [&log, &out].map(|path| path.to_str().unwrap());
+    let options = [
+        "--cc",
+        "fixed:window=4",
+        "--log",
+        log_name,
+        "--json-out",
+        out_name,
+    ];
+    // A client that reads slowly, so that the program waits most of the time.
+    let mut server = serve(&program, 24_000_000, &options);
+    let (mut got, mut piece) = (0, [0; 65_536]);
+    loop {
+        let read = server.client.read(&mut piece).unwrap();
+        if read == 0 {
+            break;
+        }
+        got += read;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(got, 24_000_000);
+    assert!(server.alcc.wait().unwrap().success());
+    let run: Value = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
+    let readings = run["readings"].as_u64().unwrap();
+    let files = std::fs::read_dir(&log).unwrap().flatten().map(|f| f.path());
+    let tables = files.filter(|path| path.extension().is_some_and(|e| e == "csv"));
+    let lines: usize = tables
+        .map(|path| std::fs::read_to_string(path).unwrap().lines().count() - 1)
+        .sum();
+    // Those before the runtime's thread has opened the log are missing.
+    let missing = readings.saturating_sub(lines as u64);
+    assert!(readings > 100, "{readings}");
+    assert!(
+        missing <= 20 + readings / 10,
+        "{lines} lines of {readings} readings"
+    );
+}
+
 /// Says at its end that all is over.
 struct Ends<'a>(&'a AtomicBool);
 

@@ -260,6 +260,14 @@ fn a_missing_trace_is_not_run_and_the_others_go_on() {
 
 /// Whoever names one experiment and looks at the status alone must not believe that it ran.
 #[test]
+fn a_trace_beside_the_experiment_is_found_from_anywhere() {
+    let folder = Folder::with(&EXPERIMENT.replace("link = \"12mbit\"", "link = \"mine.down\""));
+    std::fs::write(folder.path().join("static/mine.down"), "1\n2\n3\n").unwrap();
+    let json = folder.json(&[FILE, "--json"]);
+    assert_eq!(json["experiments"][0]["verdict"], "reproduced", "{json}");
+}
+
+#[test]
 fn what_is_named_and_cannot_run_is_no_success() {
     let folder = Folder::with(EXPERIMENT);
     let output = folder.alcc(&["mdi-rapid", "--json"]);

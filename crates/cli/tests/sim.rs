@@ -53,6 +53,7 @@ fn every_algorithm_sends_by_itself_and_above_tcp() {
             for field in FIELDS.split_whitespace() {
                 assert!(row.get(field).is_some(), "{flow}: no {field}");
             }
+            assert!(row["profile"].is_string(), "{flow}: {row}");
             let mbps = row["throughput_mbps"].as_f64().unwrap();
             assert!(mbps > 0.3, "{flow}: {mbps} Mbit/s");
             let utilization = row["utilization"].as_f64().unwrap();
@@ -479,4 +480,99 @@ fn a_flow_that_its_send_buffer_holds_is_named() {
             .contains("send buffer was the limit")
     };
     assert!(says("cubic") && !says("cubic/sndbuf=20MB") && !says("copa"));
+}
+
+#[test]
+fn a_row_and_the_table_say_which_form_of_an_algorithm_ran() {
+    let flows = ["copa", "copa:profile=paper", "cubic", "budget"];
+    let mut arguments = vec!["--duration", "2s"];
+    arguments.extend(flows.iter().flat_map(|flow| ["--flow", flow]));
+    let result = simulated(&arguments);
+    let of = |field: &str| -> Vec<String> {
+        let rows = result["flows"].as_array().unwrap();
+        let text = |row: &Value| row[field].as_str().unwrap().to_owned();
+        rows.iter().map(text).collect()
+    };
+    assert_eq!(of("profile"), ["tuned", "paper", "linux", "default"]);
+    assert_eq!(of("scheme")[0], "copa", "the scheme keeps its meaning");
+    let out = alcc(&[&["sim"], &arguments[..]].concat());
+    let table = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(table.matches("(tuned)").count(), 1, "{table}");
+    assert!(table.contains("copa (tuned) "), "{table}");
+}
+
+#[test]
+fn the_object_says_how_it_came_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("mine.trace");
+    std::fs::write(&link, "1\n2\n").unwrap();
+    let link = link.to_str().unwrap();
+    let about = simulated(&["--link", link, "--duration", "1s", "--seed", "7"])["about"].clone();
+    let version = format!("alcc {}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(about["program"], version);
+    assert_eq!(about["seed"], 7);
+    assert_eq!(
+        about["command"],
+        format!("alcc sim --link {link} --duration 1s --seed 7")
+    );
+    assert_eq!(about["files"][0]["path"], link);
+    assert_eq!(
+        about["files"][0]["sha256"],
+        // printf '1\n2\n' | sha256sum
+        "a6e2b7a040683432de03a18fd8a1939a2fdf82585b364bfc874bdd4095c4cae1"
+    );
+}
+
+#[test]
+fn rates_of_other_programs_become_a_link_or_are_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let made = |more: &[&str]| alcc(&[&["trace", "convert", "--from", "rates"], more].concat());
+    let kbit = file("kbit.csv", b"seconds,kbps\n0,12000\n1,6000\n");
+    let out = made(&[&kbit, "--to", "rates", "--bin", "500ms"]);
+    let text = String::from_utf8(out.stdout).unwrap();
+    let rates: Vec<f64> = (text.lines().skip(1))
+        .map(|line| line.split_once(',').unwrap().1.parse().unwrap())
+        .collect();
+    assert_eq!(rates.len(), 4, "{text}");
+    for (rate, want) in rates.iter().zip([12.0, 12.0, 6.0, 6.0]) {
+        assert!((rate - want).abs() < 0.1, "{text}");
+    }
+    let speed = file("speed.csv", b"when,speed\na,1500\nb,750\n");
+    let form = [
+        "--column", "speed", "--unit", "kB/s", "--every", "1s", "--to", "rates",
+    ];
+    let out = made(&[&[speed.as_str()], &form[..], &["--bin", "500ms"]].concat());
+    assert_eq!(String::from_utf8(out.stdout).unwrap(), text);
+    let packed = file("packed.gz", &[0x1f, 0x8b, 8, 0]);
+    let capture = file("a.pcap", &[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]);
+    for (input, words) in [
+        (&speed, "(--column)"),
+        (&packed, "it is compressed by gzip: unpack it"),
+        (&capture, "it is a capture: write its times"),
+        (
+            &file("binary", &[0xff, 0xfe, 0, 0]),
+            "it is no text (UTF-8)",
+        ),
+        (&file("empty", b""), "no delivery opportunity"),
+    ] {
+        let out = made(&[input]);
+        assert_eq!(out.status.code(), Some(2), "{input}: {}", said(&out));
+        assert!(said(&out).contains(words), "{input}: {}", said(&out));
+        assert_eq!(said(&out).lines().count(), 1, "{}", said(&out));
+        assert!(out.stdout.is_empty());
+    }
+    // A remedy that a message names is an option of the program.
+    let help = alcc(&["trace", "convert", "--help"]);
+    let help = String::from_utf8(help.stdout).unwrap();
+    for option in ["--column", "--unit", "--every", "--from"] {
+        assert!(help.contains(option), "{option}");
+    }
+    // As a link: the message says what reads such a file.
+    let out = alcc(&["sim", "--link", &kbit]);
+    assert!(said(&out).contains("alcc trace convert"), "{}", said(&out));
 }

@@ -78,3 +78,7 @@ def __getattr__(name):
 
         return sweep
     raise AttributeError(f"module 'alcc' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

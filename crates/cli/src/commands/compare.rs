@@ -450,7 +450,15 @@ pub(crate) fn command_line() -> String {
     let given = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let mut given = given.skip(1);
     while let Some(word) = given.next() {
-        let about_output = ["--jobs", "--out", "--csv"];
+        let about_output = [
+            "--jobs",
+            "--out",
+            "--csv",
+            "--series",
+            "--pcap",
+            "--qlog",
+            "--profile",
+        ];
         if about_output.contains(&word.as_str()) {
             given.next();
         } else if word != "--json"

@@ -111,7 +111,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     check(args, &mut all)?;
     let _alone = alone_in(&args.out)?;
     let registry = args.plugins.registry()?;
-    let files = ScenarioFolder::in_folder(args.traces.as_deref());
+    // As of a scenario, the files beside an experiment of one's own come first.
+    let own = args
+        .experiments
+        .iter()
+        .filter(|word| word.ends_with(".toml"));
+    let own = own.filter_map(|word| Path::new(word).parent().map(Path::to_owned));
+    let files = ScenarioFolder::in_folders(own.chain(args.traces.clone()));
     let mode = args.mode();
     // Without a program or a privilege no flow can be real: then none is run, each says why, and
     // what needs neither goes on.

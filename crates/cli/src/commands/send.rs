@@ -375,6 +375,10 @@ fn row(args: &Args, plan: &Plan, sent: &Sent, cpu_s_per_gbit: Option<f64>) -> Ro
         feedback: plan.feedback.clone(),
         enforcement: plan.enforcement.clone(),
         under: plan.under.clone(),
+        profile: Some(match plan.feedback.as_str() {
+            "kernel" => "kernel".to_owned(),
+            _ => alcc_results::row::profile(&plan.algorithm, &plan.options),
+        }),
         duration_s: sent.took as f64 / 1e9,
         seed: args.seed,
         run: 1,

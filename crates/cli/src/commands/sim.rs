@@ -6,20 +6,22 @@ use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::trace_arg::TRACE_HELP;
 use alcc_cc::Log;
+use alcc_files::ScenarioFolder;
 use alcc_lab::capture::{Capture, CapturePoint};
 use alcc_lab::logged::{Collector, LoggedEvent};
 use alcc_lab::qlog::Qlog;
 use alcc_lab::simulated::HELD_BY_BUFFER;
 use alcc_lab::{Tools, board, twin};
-use alcc_results::row::Value;
-use alcc_results::scenario::{Resolved, ScenarioOptions};
+use alcc_results::row::{SIMULATED, Value};
+use alcc_results::scenario::{Files, Resolved, ScenarioOptions};
 use alcc_results::simulated::{self, Simulated};
-use alcc_results::{Profiles, events, samples};
+use alcc_results::{About, Profiles, events, samples};
 use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario};
 use alcc_units::{Rate, Span, Time};
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -92,19 +94,68 @@ fn a_file(text: &str) -> Result<PathBuf, String> {
 
 impl Args {
     /// The scenario that file and options describe.
-    fn resolved(&self) -> Result<Resolved, Failure> {
-        let (file, files) = match &self.scenario {
+    fn resolved(&self) -> Result<(Resolved, Vec<PathBuf>), Failure> {
+        let (file, folder) = match &self.scenario {
             None => Default::default(),
             Some(path) => alcc_files::read(path).map_err(Failure::usage)?,
+        };
+        let files = Recorded {
+            folder,
+            opened: RefCell::default(),
         };
         let options = file.overridden_by(self.options.clone());
         let registry = self.plugins.registry()?;
         let resolved = options.resolve(&registry, &files).map_err(Failure::usage)?;
         match options.idle(&resolved.scenario.flows).into_iter().next() {
             Some(idle) => Err(Failure::usage(idle)),
-            None => Ok(resolved),
+            None => {
+                let given = self.scenario.iter().chain(self.plugins.files()).cloned();
+                let mut read = files.opened.into_inner();
+                read.extend(given);
+                // A synthetic trace or a rate has no file.
+                read.retain(|path| path.is_file());
+                Ok((resolved, read))
+            }
         }
     }
+
+    /// Nothing that differs between two runs of the same command.
+    fn about(&self, resolved: &Resolved, read: Vec<PathBuf>) -> About {
+        About {
+            program: format!("alcc {}", env!("CARGO_PKG_VERSION")),
+            command: compare::command_line(),
+            mode: SIMULATED.to_owned(),
+            link: resolved.link.clone(),
+            seed: resolved.scenario.seed,
+            files: alcc_lab::input_files(read),
+            ..About::default()
+        }
+    }
+}
+
+/// Remembers which files a scenario has opened.
+struct Recorded {
+    folder: ScenarioFolder,
+    opened: RefCell<Vec<PathBuf>>,
+}
+
+impl Files for Recorded {
+    fn find(&self, name: &str) -> Option<PathBuf> {
+        self.folder.find(name)
+    }
+
+    fn open(&self, path: &Path) -> std::io::Result<Box<dyn Read>> {
+        self.opened.borrow_mut().push(path.to_owned());
+        self.folder.open(path)
+    }
+}
+
+/// The object of `--json`.
+#[derive(serde::Serialize)]
+struct Printed {
+    about: About,
+    #[serde(flatten)]
+    simulated: Simulated,
 }
 
 /// Shows the progress of long runs, and writes packet events if the options ask for it.
@@ -210,7 +261,7 @@ impl Probe for Shown {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let mut resolved = args.resolved()?;
+    let (mut resolved, read) = args.resolved()?;
     if args.emu {
         return both_sides(args, resolved);
     }
@@ -229,8 +280,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         series.fill(|to| write_series(to, &report, &told))?;
     }
     if args.json {
-        let simulated = Simulated::of(&resolved, &report);
-        let json = serde_json::to_string(&simulated).map_err(Failure::failed)?;
+        let printed = Printed {
+            about: args.about(&resolved, read),
+            simulated: Simulated::of(&resolved, &report),
+        };
+        let json = serde_json::to_string(&printed).map_err(Failure::failed)?;
         print(format_args!("{json}\n"))?;
     } else {
         let mut text = table(&resolved.scenario, &report);
@@ -350,10 +404,16 @@ fn table(scenario: &Scenario, report: &Report) -> String {
     // Where packets are lost behind the bottleneck, what it delivered is not what was received.
     let behind = report.flows.iter().any(|f| f.lost_behind > 0);
     let columns = label_columns(scenario, report);
+    // As in the rows of --json.
+    let names: Vec<String> = simulated::rows("", scenario, report)
+        .into_iter()
+        .map(|row| row.name.clone().unwrap_or_else(|| row.label()))
+        .collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0).max(16);
     let label = |line: usize| columns.iter().map(|c| c[line].as_str()).collect::<String>();
     let _ = writeln!(
         text,
-        "{}{:<16} {:>9}{} {:>6} {:>13} {:>9} {:>9} {:>11} {:>13} {:>7} {:>8}{}",
+        "{}{:<width$} {:>9}{} {:>6} {:>13} {:>9} {:>9} {:>11} {:>13} {:>7} {:>8}{}",
         label(0),
         "scheme",
         "Mbit/s",
@@ -374,12 +434,11 @@ fn table(scenario: &Scenario, report: &Report) -> String {
         _ => format!("{:.1}", span.as_millis_f64()),
     };
     for (number, flow) in report.flows.iter().enumerate() {
-        let name = scenario.flows[number].name.as_ref();
         let _ = writeln!(
             text,
-            "{}{:<16} {:>9.3}{} {:>6} {:>13} {:>9} {:>9} {:>11} {:>13} {:>7.2} {:>8}{}",
+            "{}{:<width$} {:>9.3}{} {:>6} {:>13} {:>9} {:>9} {:>11} {:>13} {:>7.2} {:>8}{}",
             label(number + 1),
-            name.unwrap_or(&flow.scheme),
+            names[number],
             flow.throughput.as_mbps_f64(),
             if behind {
                 let goodput = Rate::of(flow.goodput_bytes, report.duration);

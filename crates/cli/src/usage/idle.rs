@@ -75,9 +75,21 @@ const IDLE: &[Idle] = &[
     },
     Idle {
         command: "trace convert",
-        options: &["--unit", "--size"],
+        options: &["--size"],
         if_given: |given| !given.is("--from", "packets"),
         what: "it is for arrivals of packets: add --from packets",
+    },
+    Idle {
+        command: "trace convert",
+        options: &["--unit"],
+        if_given: |given| !given.is("--from", "packets") && !given.is("--from", "rates"),
+        what: "it is for arrivals of packets and for rates: add --from packets or --from rates",
+    },
+    Idle {
+        command: "trace convert",
+        options: &["--column", "--every"],
+        if_given: |given| !given.is("--from", "rates"),
+        what: "it is for rates that are read: add --from rates",
     },
     Idle {
         command: "trace convert",

@@ -117,6 +117,7 @@ pub fn together(rows: &[Row], shares: &[Share<'_>], window: Span, settle: Span) 
         feedback: names(|row| &row.feedback),
         enforcement: names(|row| &row.enforcement),
         under: same(|row| &row.under),
+        profile: same(|row| &row.profile),
         host: same(|row| &row.host),
         dir: same(|row| &row.dir),
         link: first.link.clone(),

@@ -37,4 +37,16 @@ pub struct About {
     pub link: String,
     /// Seed of everything random on the links.
     pub seed: u64,
+    /// What was read: scenario, traces, tables and plug-ins, with their SHA-256.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<InputFile>,
+}
+
+/// A file that a result depends on.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct InputFile {
+    /// As it was opened.
+    pub path: String,
+    /// Of its content, in hexadecimal; empty if it could not be read again.
+    pub sha256: String,
 }

@@ -289,6 +289,9 @@ row! {
     optional {
         /// The flow as typed.
         flow: Option<String>,
+        /// Which form of the algorithm: `tuned`, `paper`, `original`, `linux`; `kernel` of the running
+        /// kernel's own, `default` where there is one form only.
+        profile: Option<String>,
         /// What its writer called it.
         name: Option<String>,
         /// The rules of its hosts: `linux`, `datagrams`.
@@ -314,7 +317,28 @@ row! {
     }
 }
 
+/// The profile of an algorithm that is built in: as `options` say, else its default.
+pub fn profile(algorithm: &str, options: &str) -> String {
+    let chosen = options.split(',').find_map(|o| o.strip_prefix("profile="));
+    let usual = || {
+        let builtin = alcc_cc::Registry::builtin();
+        let found = builtin.iter().find(|known| known.name == algorithm);
+        found.and_then(|known| known.profiles.first().copied())
+    };
+    chosen.or_else(usual).unwrap_or("default").to_owned()
+}
+
 impl Row {
+    /// What tables and legends call the row: the scheme, with ` (tuned)` where the name is that of a
+    /// published algorithm and the row is this project's own form of it.
+    pub fn label(&self) -> String {
+        let is_said = self.scheme.contains("profile=");
+        match self.profile.as_deref() {
+            Some("tuned") if !is_said => format!("{} (tuned)", self.scheme),
+            _ => self.scheme.clone(),
+        }
+    }
+
     /// Fields by name, in order: those of every row, then the optional ones that have a value.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
         let known = self.distribution_values().chain(self.optional_values());

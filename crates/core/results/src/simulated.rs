@@ -256,6 +256,7 @@ fn row(
         rtx_per_episode: (flow.loss_episodes > 0)
             .then(|| flow.retransmits as f64 / flow.loss_episodes as f64),
         flow: Some(spec.text.clone()),
+        profile: Some(crate::row::profile(&spec.algorithm, &spec.options)),
         name: spec.name.clone(),
         host: host.map(str::to_owned),
         links: spec.links.map(|(from, to)| format!("{from}-{to}")),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Other people's forms: packet arrivals as a capture or log has them, and throughput over time.
+//! Other people's forms: packet arrivals as a capture or log has them. Throughput over
+//! time is read in `rates.rs`.
 use crate::{MAX_OPPORTUNITIES, OPPORTUNITY, Trace, TraceError};
 use alcc_units::{Bytes, Span};
 use std::io::Write;
@@ -53,43 +54,6 @@ impl Trace {
         let mut out = Gather::default();
         for (at, bytes) in arrivals {
             out.add((at.as_nanos() / 1_000_000) as f64, bytes as f64)?;
-        }
-        Self::new(out.times)
-    }
-
-    /// From throughput over time. Each line has the start of an interval in seconds and its rate in
-    /// Mbit/s. A comma or white space separates them. A rate holds until the next line's time. The
-    /// last one holds as long as the one before it (1 s if it is alone). Header and comments as in
-    /// [`Trace::from_packets`].
-    ///
-    /// # Errors
-    /// Line and reason: not a number, negative, time goes back; too much, or nothing at all.
-    pub fn from_rates(text: &str) -> Result<Self, TraceError> {
-        let mut steps: Vec<(f64, f64)> = Vec::new();
-        for (line, fields) in records(text) {
-            let time = number(line, fields.first().copied(), "a time in seconds")? * 1e3;
-            let rate = number(line, fields.get(1).copied(), "a rate in Mbit/s")?;
-            if let Some(&(before, _)) = steps.last()
-                && time <= before
-            {
-                return Err(TraceError::BadField {
-                    line,
-                    found: crate::parse::excerpt(fields[0].as_bytes()),
-                    want: "a time later than that of the line before",
-                });
-            }
-            steps.push((time, rate));
-        }
-        let Some(&(first, _)) = steps.first() else {
-            return Err(TraceError::Empty);
-        };
-        let mut out = Gather::default();
-        let mut width = 1000.0;
-        for (n, &(start, rate)) in steps.iter().enumerate() {
-            if let Some(next) = steps.get(n + 1) {
-                width = next.0 - start;
-            }
-            out.fill(start - first, width, rate * 125.0)?;
         }
         Self::new(out.times)
     }
@@ -154,21 +118,9 @@ fn decimal(line: u64, field: Option<&str>) -> Result<u128, TraceError> {
     })
 }
 
-/// A number, not negative, of sensible size.
-fn number(line: u64, field: Option<&str>, want: &'static str) -> Result<f64, TraceError> {
-    field
-        .and_then(|f| f.parse::<f64>().ok())
-        .filter(|n| (0.0..1e12).contains(n))
-        .ok_or_else(|| TraceError::BadField {
-            line,
-            found: crate::parse::excerpt(field.unwrap_or("").as_bytes()),
-            want,
-        })
-}
-
 /// Bytes over time, gathered into opportunities.
 #[derive(Default)]
-struct Gather {
+pub(crate) struct Gather {
     bytes: f64,
     times: Vec<u32>,
 }
@@ -190,8 +142,19 @@ impl Gather {
         Ok(())
     }
 
+    /// The last opportunity waits until `ms`, which keeps the capacity.
+    pub(crate) fn end_at(&mut self, ms: f64) {
+        if let Some(last) = self.times.last_mut() {
+            *last = (*last).max(ms as u32);
+        }
+    }
+
+    pub(crate) fn trace(self) -> Result<Trace, TraceError> {
+        Trace::new(self.times)
+    }
+
     /// `rate` in bytes per ms, from `start` for `width` ms.
-    fn fill(&mut self, start: f64, width: f64, rate: f64) -> Result<(), TraceError> {
+    pub(crate) fn fill(&mut self, start: f64, width: f64, rate: f64) -> Result<(), TraceError> {
         // A little slack, so that sums of fractions that make a whole packet are one.
         const SLACK: f64 = 1e-6;
         let size = OPPORTUNITY.get() as f64;
@@ -217,6 +180,7 @@ impl Gather {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RatesForm;
 
     #[test]
     fn packets_in_any_unit_and_order() {
@@ -236,9 +200,10 @@ mod tests {
     fn throughput_becomes_evenly_spread_opportunities() {
         // 12 Mbit/s is one opportunity per ms, 6 Mbit/s one per 2 ms; the second interval is as
         // long as the first
-        let trace = Trace::from_rates("seconds,mbps\n5.000,12\n5.004,6\n").unwrap();
+        let trace =
+            Trace::from_rates("seconds,mbps\n5.000,12\n5.004,6\n", &RatesForm::default()).unwrap();
         assert_eq!(trace.opportunities(), [1, 2, 3, 4, 6, 8]);
-        let zero = Trace::from_rates("0,0\n1,0\n");
+        let zero = Trace::from_rates("0,0\n1,0\n", &RatesForm::default());
         assert!(matches!(zero, Err(TraceError::Empty)));
     }
 
@@ -256,9 +221,13 @@ mod tests {
 
     #[test]
     fn errors_name_the_line() {
-        let error = |text| Trace::from_rates(text).unwrap_err().to_string();
-        assert_eq!(error("0,1\n1,x\n"), "line 2: 'x' is not a rate in Mbit/s");
-        assert_eq!(error("0\n"), "line 1: '' is not a rate in Mbit/s");
+        let error = |text| {
+            Trace::from_rates(text, &RatesForm::default())
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(error("0,1\n1,x\n"), "line 2: 'x' is not a rate");
+        assert!(error("0\n").contains("--every"), "{}", error("0\n"));
         assert_eq!(
             error("0,1\n0,1\n"),
             "line 2: '0' is not a time later than that of the line before"

@@ -8,7 +8,7 @@ use alcc_units::Span;
 pub enum TraceError {
     /// A line is not a whole number of milliseconds in `0..=u32::MAX`.
     #[error(
-        "line {line}: '{found}' is not a time: each line holds one whole number of milliseconds, at most 4294967295"
+        "line {line}: '{found}' is not a time: each line holds one whole number of milliseconds since the start, at most 4294967295; other forms: alcc trace convert"
     )]
     NotANumber {
         /// Where.
@@ -23,7 +23,9 @@ pub enum TraceError {
         line: u64,
     },
     /// A time below that of the line before.
-    #[error("line {line}: time goes back from {before} ms to {found} ms: sort the file (sort -n)")]
+    #[error(
+        "line {line}: time goes back from {before} ms to {found} ms: each line is a time since the start; if these are such times, sort the file (sort -n)"
+    )]
     GoesBack {
         /// Where.
         line: u64,
@@ -60,6 +62,12 @@ pub enum TraceError {
         found: String,
         /// What it should be.
         want: &'static str,
+    },
+    /// A file in no form that is understood.
+    #[error("{what}")]
+    Form {
+        /// What was found, and what would help.
+        what: String,
     },
     /// A trace made from others or from another form would be too long or too large.
     #[error(

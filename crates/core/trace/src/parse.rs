@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading and writing the Mahimahi form. It is nowhere stricter than needed. It is looser than
-//! Mahimahi in two places. One is white space around a number, so that CRLF files can be read. The
-//! other is empty lines at the very end.
+//! Mahimahi in three places: white space around a number, so that CRLF files can be read; empty lines
+//! at the very end; a byte order mark and lines that begin with `#`.
 use crate::{MAX_OPPORTUNITIES, Trace, TraceError};
 use std::io::{BufRead, Read, Write};
 
@@ -36,7 +36,16 @@ impl Trace {
             if got == 0 {
                 break;
             }
-            let number = text.trim_ascii();
+            let mut number = text.trim_ascii();
+            if line == 1 {
+                if let Some(what) = other_form(number) {
+                    return Err(TraceError::Form { what: what.into() });
+                }
+                number = number.strip_prefix(b"\xef\xbb\xbf").unwrap_or(number);
+            }
+            if number.starts_with(b"#") && got <= MAX_LINE {
+                continue;
+            }
             if number.is_empty() && got <= MAX_LINE {
                 empty_since.get_or_insert(line);
                 continue;
@@ -77,6 +86,23 @@ impl Trace {
         }
         to.flush()
     }
+}
+
+/// What a file is by its first bytes, and what makes a text of it.
+pub fn other_form(start: &[u8]) -> Option<&'static str> {
+    Some(match start {
+        [0x1f, 0x8b, ..] => "it is compressed by gzip: unpack it (gunzip)",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is compressed by zstd: unpack it (zstd -d)",
+        [0xfd, b'7', b'z', ..] => "it is compressed by xz: unpack it (unxz)",
+        [b'P', b'K', 3, 4, ..] => "it is a zip archive: unpack it (unzip)",
+        [0xd4, 0xc3, 0xb2, 0xa1, ..]
+        | [0xa1, 0xb2, 0xc3, 0xd4, ..]
+        | [0x4d, 0x3c, 0xb2, 0xa1, ..]
+        | [0x0a, 0x0d, 0x0d, 0x0a, ..] => {
+            "it is a capture: write its times and lengths (tshark -T fields -e frame.time_epoch -e frame.len), and convert those (alcc trace convert --from packets --unit s)"
+        }
+        _ => return None,
+    })
 }
 
 /// Digits only: no sign, no fraction.
@@ -132,11 +158,11 @@ mod tests {
     fn an_error_names_line_and_reason() {
         assert_eq!(
             error("1\n2\n12a\n"),
-            "line 3: '12a' is not a time: each line holds one whole number of milliseconds, at most 4294967295"
+            "line 3: '12a' is not a time: each line holds one whole number of milliseconds since the start, at most 4294967295; other forms: alcc trace convert"
         );
         assert_eq!(
             error("1\n7\n3\n"),
-            "line 3: time goes back from 7 ms to 3 ms: sort the file (sort -n)"
+            "line 3: time goes back from 7 ms to 3 ms: each line is a time since the start; if these are such times, sort the file (sort -n)"
         );
         assert_eq!(
             error("1\n\n3\n"),

@@ -57,8 +57,8 @@ impl Distribution {
     }
 }
 
-/// The statistics of a trace, over one period. The wait before the first opportunity counts as no
-/// gap.
+/// The statistics of a trace, over one period. The trace repeats, so the wait before its first
+/// opportunity is the gap between the last opportunity and the next period's first.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stats {
     /// Length of the trace.
@@ -137,10 +137,13 @@ impl Trace {
     /// Measures the trace.
     pub fn stats(&self) -> Stats {
         let Bursts {
-            gaps,
+            mut gaps,
             sizes,
-            between,
+            mut between,
         } = self.bursts();
+        let first = self.opportunities()[0];
+        gaps.extend((first > 0).then_some(first));
+        between.extend((first > 1).then_some(first));
         let outage = |gap: &&u32| Span::from_millis(u64::from(**gap)) > OUTAGE;
         let inside = |ms| {
             let window = Span::from_millis(ms);
@@ -289,5 +292,14 @@ mod tests {
         );
         assert_eq!(stats.outages, 2);
         assert_eq!(stats.outage_time, Span::from_millis(302));
+    }
+
+    #[test]
+    fn silence_before_the_first_opportunity_is_a_gap() {
+        let stats = Trace::new(vec![120_000, 120_001]).unwrap().stats();
+        assert_eq!((stats.gaps.count, stats.gaps.max), (2, 120_000));
+        assert_eq!(stats.between_bursts.max, 120_000);
+        assert_eq!(stats.outages, 1);
+        assert_eq!(stats.outage_time, Span::from_secs(120));
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What must hold for every trace.
-use alcc_trace::Trace;
+use alcc_trace::{RatesForm, Trace};
 use alcc_units::{Bytes, Span, Time};
 use proptest::prelude::*;
 
@@ -126,7 +126,7 @@ proptest! {
         let mut text = Vec::new();
         trace.write_rates(bin, &mut text).expect("memory takes it");
         let inside: u32 = trace.windows(bin).sum();
-        match Trace::from_rates(std::str::from_utf8(&text).expect("text")) {
+        match Trace::from_rates(std::str::from_utf8(&text).expect("text"), &RatesForm::default()) {
             Ok(read) => prop_assert_eq!(read.len() as u32, inside),
             Err(_) => prop_assert_eq!(inside, 0),
         }
@@ -135,6 +135,6 @@ proptest! {
     #[test]
     fn no_text_makes_the_converters_panic(text in "([0-9.e#a,; -]{0,24}\n?){0,12}") {
         let _ = Trace::from_packets(&text, Span::from_secs(1), Bytes::new(1500));
-        let _ = Trace::from_rates(&text);
+        let _ = Trace::from_rates(&text, &RatesForm::default());
     }
 }

@@ -69,7 +69,7 @@ pub use link::{Link, Links, PathDefaults, Up};
 pub use list::parts;
 pub use live::{Experiment, Measured, Times};
 pub use meter::{Meter, Observed};
-pub use result_cache::{hash_of_files, hash_of_text};
+pub use result_cache::{hash_of_files, hash_of_text, input_files};
 pub use scheme::{Scheme, Side};
 pub use sockets::{Name, Sockets, TcpSocket};
 pub use tools::Tools;

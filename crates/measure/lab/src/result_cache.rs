@@ -9,6 +9,7 @@ use crate::LabError;
 use crate::live::Measured;
 use alcc_emu::PathSpec;
 use alcc_link::{Changes, DirectionSpec, RateSpec, Step};
+use alcc_results::InputFile;
 use alcc_transfer::hex;
 use alcc_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
@@ -126,6 +127,18 @@ pub(crate) fn write_whole(file: &Path, content: &[u8]) -> io::Result<()> {
 /// SHA-256 of a text, in hexadecimal.
 pub fn hash_of_text(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
+}
+
+/// These files with the SHA-256 of each, once and in order.
+pub fn input_files(files: impl IntoIterator<Item = PathBuf>) -> Vec<InputFile> {
+    let files = files.into_iter().map(|file| InputFile {
+        sha256: fs::read(&file).map_or_else(|_| String::new(), |bytes| hash([bytes.as_slice()])),
+        path: file.display().to_string(),
+    });
+    let mut files: Vec<InputFile> = files.collect();
+    files.sort();
+    files.dedup();
+    files
 }
 
 /// What the bytes of these files are, in hexadecimal; what cannot be read is noted as such.

@@ -286,6 +286,7 @@ impl Scheme {
         } else if let Some(spec) = &self.controlled {
             row.algorithm.clone_from(&spec.name);
             row.options = spec.options_text();
+            row.profile = Some(alcc_results::row::profile(&row.algorithm, &row.options));
             row.under = self.kernel().map(str::to_owned);
             if let Some(transport) = self.transport {
                 transport.feedback.clone_into(&mut row.feedback);
@@ -293,6 +294,7 @@ impl Scheme {
             }
         } else {
             row.algorithm.clone_from(&self.kernel);
+            row.profile = Some("kernel".to_owned());
             row.feedback = "kernel".to_owned();
             row.enforcement = "kernel".to_owned();
         }

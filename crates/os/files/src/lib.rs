@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 /// The files of this machine; those beside a scenario first.
 #[derive(Clone, Debug, Default)]
 pub struct ScenarioFolder {
-    folder: Option<PathBuf>,
+    folders: Vec<PathBuf>,
 }
 
 impl ScenarioFolder {
-    /// The files of this machine; those in `folder` first.
-    pub fn in_folder(folder: Option<&Path>) -> Self {
+    /// The files of this machine; those in `folders` first, in this order.
+    pub fn in_folders(folders: impl IntoIterator<Item = PathBuf>) -> Self {
         Self {
-            folder: folder.map(Path::to_owned),
+            folders: folders.into_iter().collect(),
         }
     }
 }
 
 impl Files for ScenarioFolder {
     fn find(&self, name: &str) -> Option<PathBuf> {
-        let beside = self.folder.as_ref().map(|folder| folder.join(name));
-        let places = beside.into_iter().chain([name.into()]);
-        places.into_iter().find(|path: &PathBuf| path.is_file())
+        let beside = self.folders.iter().map(|folder| folder.join(name));
+        let mut places = beside.chain([name.into()]);
+        places.find(|path: &PathBuf| path.is_file())
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn Read>> {
@@ -56,6 +56,6 @@ pub fn read(path: &Path) -> Result<(ScenarioOptions, ScenarioFolder), String> {
     let folder = path.parent().map(Path::to_owned);
     Ok((
         ScenarioOptions::from_toml(&text, &name)?,
-        ScenarioFolder { folder },
+        ScenarioFolder::in_folders(folder),
     ))
 }

@@ -4,9 +4,11 @@ mod writers;
 
 use crate::controlled::{Controlled, Mode, Takeover};
 use crate::kernel;
+use crate::plane::SharedLog;
 use crate::runtime::Runtime;
 use alcc_driver::{Next, Visit};
 use alcc_observe::{Bypass, Log};
+use alcc_sys::lock;
 use alcc_units::{Bytes, Span, Time};
 use libc::c_int;
 use std::os::fd::RawFd;
@@ -147,7 +149,7 @@ impl<W: Waker> Conn<W> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<W>> {
-        alcc_sys::lock(&self.inner)
+        lock(&self.inner)
     }
 
     /// Access to the waker, for the program's own registrations.
@@ -431,7 +433,7 @@ impl<W: Waker> Conn<W> {
             if inner.is_full(self.cookie)
                 && inner.control.flow.deadline().is_none_or(|due| due <= now)
             {
-                inner.read(runtime, now, self, &mut None);
+                inner.read(runtime, now, self);
             }
             let full = inner.is_full(self.cookie);
             if !full && !inner.writers.is_within_another(now) {
@@ -582,16 +584,22 @@ impl<W: Waker> Drop for WriteGuard<'_, W> {
 
 impl<W: Waker> Visit for Conn<W> {
     type Host = Runtime<W>;
-    type Local = Option<Log>;
+    type Local = Option<SharedLog>;
 
-    fn start(runtime: &Runtime<W>, now: Time) -> Option<Log> {
+    fn start(runtime: &Runtime<W>, now: Time) -> Option<SharedLog> {
         // A process that can have no thread has none that writes the log.
-        let log = runtime.plane.open_log(now);
-        log.filter(|_| !runtime.is_inline())
+        let shared = runtime
+            .plane
+            .shared_log()
+            .filter(|_| !runtime.is_inline())?;
+        *lock(shared) = runtime.plane.open_log(now);
+        Some(Arc::clone(shared))
     }
 
-    fn flush(log: &mut Option<Log>) {
-        log.iter_mut().for_each(Log::flush);
+    fn flush(log: &mut Option<SharedLog>) {
+        if let Some(shared) = log {
+            lock(shared).iter_mut().for_each(Log::flush);
+        }
     }
 
     fn id(&self) -> u64 {
@@ -599,7 +607,7 @@ impl<W: Waker> Visit for Conn<W> {
     }
 
     /// Reads the counters and lets the algorithm act on them.
-    fn visit(&self, runtime: &Runtime<W>, active: usize, log: &mut Option<Log>) -> Next {
+    fn visit(&self, runtime: &Runtime<W>, active: usize, _log: &mut Option<SharedLog>) -> Next {
         runtime.plane.visit();
         let now = kernel::now();
         let inner = &mut *self.lock();
@@ -609,7 +617,7 @@ impl<W: Waker> Visit for Conn<W> {
         inner.apply_commands(self);
         if inner.control.is_in_charge() {
             inner.control.flow.set_active_flows(active);
-            inner.read(runtime, now, self, log);
+            inner.read(runtime, now, self);
         }
         let over = inner.fds.is_empty();
         let calls = inner.writers.are_in_calls() && inner.control.is_watched_closely(now);
@@ -679,7 +687,7 @@ impl<W: Waker> Inner<W> {
             < one
     }
 
-    fn read(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>, log: &mut Option<Log>) {
+    fn read(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>) {
         self.cut = false;
         let first = self.fds.first().copied();
         let told = first.and_then(|fd| self.control.look(fd));
@@ -690,7 +698,10 @@ impl<W: Waker> Inner<W> {
         };
         if let Some(fd) = fd {
             let within = self.writers.are_in_calls();
-            self.with_unblock(|control| control.read(fd, now, within, told, log));
+            self.with_unblock(|control| match runtime.plane.shared_log() {
+                None => control.read(fd, now, within, told, &mut None),
+                Some(shared) => control.read(fd, now, within, told, &mut lock(shared)),
+            });
         }
         if fd.is_none() || !self.control.is_in_charge() {
             self.end(runtime, conn);

@@ -18,6 +18,9 @@ pub fn can_share(cc: &dyn Controller) -> bool {
     Share::suits(cc)
 }
 
+/// A log that several threads write.
+pub(crate) type SharedLog = Arc<Mutex<Option<Log>>>;
+
 /// The algorithms there are, the commands of `alcc ctl`, and where status, totals and log go.
 pub(crate) struct ControlPlane {
     registry: RwLock<Registry>,
@@ -28,6 +31,8 @@ pub(crate) struct ControlPlane {
     /// What this runtime counted, apart from others in the segment.
     counters: AtomicTotals,
     log: Option<PathBuf>,
+    /// Opened by the loop; threads of the program that wait for room write to it, too.
+    opened_log: SharedLog,
     /// For tests: the visit that panics.
     fault: Option<u64>,
     visits: AtomicU64,
@@ -75,6 +80,7 @@ impl ControlPlane {
             shares: Mutex::new(Shares::new()),
             counters: AtomicTotals::default(),
             log,
+            opened_log: SharedLog::default(),
             fault,
             visits: AtomicU64::new(0),
             maps,
@@ -147,6 +153,11 @@ impl ControlPlane {
 
     pub(crate) fn totals(&self) -> Totals {
         self.counters.totals()
+    }
+
+    /// The log of all threads, once the loop has opened it; `None` if none is wanted.
+    pub(crate) fn shared_log(&self) -> Option<&SharedLog> {
+        self.log.as_ref().map(|_| &self.opened_log)
     }
 
     pub(crate) fn open_log(&self, now: Time) -> Option<Log> {

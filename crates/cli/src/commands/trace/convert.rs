@@ -3,8 +3,10 @@ use super::output::Output;
 use crate::failure::{Failure, reason};
 use crate::numbers::whole_milliseconds;
 use crate::trace_arg::load_link_trace;
-use alcc_trace::{OPPORTUNITY, Trace};
+use alcc_trace::{OPPORTUNITY, RatesForm, Trace, other_form};
 use alcc_units::{Bytes, Span};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,7 +15,7 @@ use std::process::ExitCode;
 enum Form {
     /// One line per 1500-byte opportunity: milliseconds since the start
     Mahimahi,
-    /// Throughput over time: seconds,mbps
+    /// Throughput over time: seconds,mbps, or a form listed below
     Rates,
     /// Packet arrivals: time[,bytes] in the unit of --unit
     Packets,
@@ -25,11 +27,15 @@ const MAX_RATES: u64 = 1 << 22;
 /// Convert between Mahimahi traces, throughput over time and packet arrivals
 #[derive(clap::Args)]
 #[command(
-    after_help = "Lines of `rates` and `packets` may be separated by comma or white space; a header line and # comments are skipped.
+    after_help = "Columns of `rates` are found by their names and units (time_ms,rate_kbps); what is not clear is refused until --column, --unit
+or --every says it. Without a header they are seconds and Mbit/s. Read as they are: iperf3's JSON, sabre's JSON, iperf's
+`0.57,Mbits/sec` (NYU-METS), G-NetTrack's CSV (Irish 5G), logs of cake-autorate. A rate holds until the next row's time, the
+last one as long as the one before it. Lines of `packets` are time[,bytes]; a header and # comments are skipped.
 
 Examples:
   alcc trace convert capture.txt --from packets --unit s --output link.trace
   alcc trace convert rates.csv --from rates --output link.trace
+  alcc trace convert log.csv --from rates --column Timestamp,UL_bitrate --unit kbit --output up.trace
   alcc trace convert city-driving --to rates --bin 500ms"
 )]
 pub(crate) struct Args {
@@ -42,9 +48,15 @@ pub(crate) struct Args {
     /// Form of the output: mahimahi or rates
     #[arg(long, value_enum, default_value_t = Form::Mahimahi, value_name = "FORM")]
     to: Form,
-    /// What the times of `packets` count
-    #[arg(long, default_value = "ns", value_name = "UNIT", value_parser = ["ns", "us", "ms", "s"])]
-    unit: String,
+    /// Unit of the times of `packets` (ns, us, ms, s; default ns) or of the rates of `rates` (kbit, Mbit, MB/s; bytes: per row)
+    #[arg(long, value_name = "UNIT")]
+    unit: Option<String>,
+    /// Columns of `rates` by name or number: that of the rate, or those of time and rate
+    #[arg(long, value_name = "[TIME,]RATE")]
+    column: Option<String>,
+    /// How long each row of `rates` holds, if rows have no time
+    #[arg(long, value_name = "TIME", value_parser = alcc_units::positive::<Span>)]
+    every: Option<Span>,
     /// Size of packets that do not state theirs
     #[arg(long, default_value_t = OPPORTUNITY.get(), value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     size: u64,
@@ -86,18 +98,49 @@ fn read(args: &Args) -> Result<Trace, Failure> {
     if args.from == Form::Mahimahi {
         return Ok(load_link_trace(&args.input, 1)?.trace);
     }
-    let text = std::fs::read_to_string(&args.input)
-        .map_err(|e| Failure::usage(format!("open {}: {}", args.input.display(), reason(&e))))?;
+    let text = text(args)?;
     let trace = if args.from == Form::Rates {
-        Trace::from_rates(&text)
+        let form = RatesForm {
+            column: args.column.clone(),
+            unit: args.unit.clone(),
+            every: args.every,
+        };
+        Trace::from_rates(&text, &form)
     } else {
-        let unit = match args.unit.as_str() {
-            "ns" => Span::from_nanos(1),
-            "us" => Span::from_micros(1),
-            "ms" => Span::from_millis(1),
-            _ => Span::from_secs(1),
+        let unit = match args.unit.as_deref() {
+            None | Some("ns") => Span::from_nanos(1),
+            Some("us") => Span::from_micros(1),
+            Some("ms") => Span::from_millis(1),
+            Some("s") => Span::from_secs(1),
+            Some(unit) => {
+                return Err(Failure::usage(format!(
+                    "convert from packets: --unit {unit} is not a unit of time: use ns, us, ms or s"
+                )));
+            }
         };
         Trace::from_packets(&text, unit, Bytes::new(args.size))
     };
     trace.map_err(|e| Failure::usage(format!("read {}: {e}", args.input.display())))
+}
+
+/// The text of the input.
+fn text(args: &Args) -> Result<String, Failure> {
+    /// What is larger would not fit into memory together with what is made of it.
+    const LARGEST: u64 = 1 << 30;
+    let name = args.input.display();
+    let open = |e: &std::io::Error| Failure::usage(format!("open {name}: {}", reason(e)));
+    let file = File::open(&args.input).map_err(|e| open(&e))?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| open(&e))?;
+    let refused = |what: &str| Err(Failure::usage(format!("read {name}: {what}")));
+    if bytes.len() as u64 > LARGEST {
+        return refused("it is larger than 1 GiB: cut it into shorter ones");
+    }
+    if let Some(what) = other_form(&bytes) {
+        return refused(what);
+    }
+    String::from_utf8(bytes)
+        .or_else(|_| refused("it is no text (UTF-8): a text with times and rates is wanted"))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The board for a terminal and as CSV: one table per link and one over all.
 use alcc_results::row::csv_cell;
-use alcc_results::{Group, Results, Spread, mean_and_ci95};
+use alcc_results::{Group, Results, Row, Spread, mean_and_ci95};
 use std::fmt::Write as _;
 use std::str::FromStr;
 
@@ -93,10 +93,18 @@ pub fn table(results: &Results, interval: Interval) -> String {
         line.extend(columns.iter().map(|c| c.1.to_owned()));
         line
     };
+    let label = |scheme: &str| {
+        let row = results.flows.iter().find(|row| row.scheme == scheme);
+        row.map_or_else(|| scheme.to_owned(), Row::label)
+    };
     for link in &links {
         let mut lines = vec![heading(link)];
         for group in results.summary.groups.iter().filter(|g| g.link == *link) {
-            let mut line = vec![name(&group.scheme, group.side.as_deref(), group.front)];
+            let mut line = vec![name(
+                &label(&group.scheme),
+                group.side.as_deref(),
+                group.front,
+            )];
             line.extend(repeated.then(|| group.runs.to_string()));
             for (field, _, factor, digits) in &columns {
                 let mean = || mean_and_ci95(&group.values(&results.flows, field));
@@ -120,7 +128,7 @@ pub fn table(results: &Results, interval: Interval) -> String {
     if let Some(first) = results.summary.overall.first() {
         let mut lines = vec![heading(&format!("all: means of {} links", first.links))];
         for all in &results.summary.overall {
-            let mut line = vec![name(&all.scheme, all.side.as_deref(), all.front)];
+            let mut line = vec![name(&label(&all.scheme), all.side.as_deref(), all.front)];
             line.extend(repeated.then(|| all.links.to_string()));
             for (field, _, factor, digits) in &columns {
                 let value = all.fields.get(*field);

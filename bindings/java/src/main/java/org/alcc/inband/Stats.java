@@ -65,4 +65,13 @@ public final class Stats {
     public long timesHeldBack() {
         return values[10];
     }
+
+    /** @return the values by their names */
+    @Override
+    public String toString() {
+        return "Stats[sent=" + sent() + ", received=" + received() + ", bytesOut=" + bytesOut()
+                + ", bytesIn=" + bytesIn() + ", inFlight=" + inFlight() + ", window=" + window()
+                + ", rate=" + rate() + ", latestRtt=" + latestRtt() + ", smoothedRtt=" + smoothedRtt()
+                + ", smallestRtt=" + smallestRtt() + ", timesHeldBack=" + timesHeldBack() + "]";
+    }
 }

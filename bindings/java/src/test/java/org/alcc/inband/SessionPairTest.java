@@ -161,6 +161,7 @@ public class SessionPairTest {
         assertEquals(0, stats.inFlight());
         assertEquals(40 * MS, stats.latestRtt());
         assertEquals(40 * MS, stats.smallestRtt());
+        assertTrue(stats.toString(), stats.toString().contains("latestRtt=" + 40 * MS + ","));
     }
 
     @Test

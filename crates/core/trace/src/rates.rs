@@ -1,0 +1,843 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Throughput over time as other programs write it. Every column is read by its name and unit, or
+//! the file is refused: a wrong unit would give a wrong link without any sign of it.
+use crate::convert::Gather;
+use crate::parse::excerpt;
+use crate::{Trace, TraceError};
+use alcc_units::Span;
+use serde_json::Value;
+
+/// What a file of rates does not say itself.
+#[derive(Clone, Debug, Default)]
+pub struct RatesForm {
+    /// The columns by name or by number from 1: that of the rate, or those of time and rate with a
+    /// comma between them.
+    pub column: Option<String>,
+    /// The unit of the rate: `kbit`, `Mbit/s`, `bytes/s`; `bytes`: those of the row's interval.
+    pub unit: Option<String>,
+    /// Rows have no time: each holds for so long.
+    pub every: Option<Span>,
+}
+
+/// A unit of a rate.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Unit {
+    mbit: f64,
+    /// A volume: what came in the row's interval.
+    volume: bool,
+}
+
+/// How the time of a row is meant.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Clock {
+    /// Since some start, in units of so many ms.
+    At(f64),
+    /// How long the row holds, in units of so many ms.
+    Lasting(f64),
+    /// No column: so many ms.
+    Every(f64),
+}
+
+/// Where the values of a row are.
+struct Layout {
+    clock: Clock,
+    time: usize,
+    rate: usize,
+    /// `None`: the field behind the rate says it.
+    unit: Option<Unit>,
+    /// Rows of one time are one: the mean counts.
+    mean: bool,
+}
+
+/// A row: a number from 1 and its fields.
+type Record = (u64, Vec<String>);
+
+impl Trace {
+    /// From throughput over time: each row has the start of an interval and its rate. A rate holds
+    /// until the next row's time. The last one holds as long as the one before it (1 s if it is
+    /// alone). Without a header row these are seconds and Mbit/s; else the names of the columns say
+    /// what they are, and `form` overrides them.
+    ///
+    /// Understood as they are: iperf3's JSON, the JSON of sabre (`duration_ms`, `bandwidth_kbps`),
+    /// rows `0.57,Mbits/sec` of one second each (NYU-METS), G-NetTrack's CSV with `DL_bitrate` in
+    /// kbit/s (Irish 5G), and logs of cake-autorate.
+    ///
+    /// # Errors
+    /// Line and reason: an unknown column or unit, not a number, negative, time goes back; too much,
+    /// or nothing at all.
+    pub fn from_rates(text: &str, form: &RatesForm) -> Result<Self, TraceError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let json = text.trim_start().starts_with(['{', '[']);
+        let (header, records) = if json { objects(text)? } else { lines(text)? };
+        let Some(first) = records.first() else {
+            return Err(TraceError::Empty);
+        };
+        let layout = Layout::of(header.as_ref(), first, form)?;
+        let mut steps = Steps::default();
+        for (line, fields) in &records {
+            layout.read(*line, fields, &mut steps)?;
+        }
+        steps.trace()
+    }
+
+    /// From rates at given times: `(seconds, Mbit/s)`, as [`Trace::from_rates`].
+    ///
+    /// # Errors
+    /// As [`Trace::from_rates`]; lines are positions from 1.
+    pub fn from_steps(rates: impl IntoIterator<Item = (f64, f64)>) -> Result<Self, TraceError> {
+        let mut steps = Steps::default();
+        for ((seconds, mbps), line) in rates.into_iter().zip(1u64..) {
+            let number = |n: f64, want| {
+                (0.0..1e12)
+                    .contains(&n)
+                    .then_some(n)
+                    .ok_or_else(|| TraceError::BadField {
+                        line,
+                        found: n.to_string(),
+                        want,
+                    })
+            };
+            let seconds = number(seconds, "a time in seconds")?;
+            let mbps = number(mbps, "a rate in Mbit/s")?;
+            steps.at(
+                line,
+                seconds * 1e3,
+                mbps,
+                false,
+                &seconds.to_string(),
+                false,
+            )?;
+        }
+        steps.trace()
+    }
+}
+
+/// Rates over time.
+#[derive(Default)]
+struct Steps {
+    /// Start in ms, Mbit/s, volume; silence is one step however many rows it has.
+    steps: Vec<(f64, f64, bool)>,
+    /// Start and width of the last row, ms.
+    last: Option<(f64, Option<f64>)>,
+    /// How long the row before the last one held, ms.
+    width: Option<f64>,
+    /// Rows of the last time, for their mean.
+    same: f64,
+}
+
+impl Steps {
+    fn at(
+        &mut self,
+        line: u64,
+        ms: f64,
+        rate: f64,
+        volume: bool,
+        found: &str,
+        mean: bool,
+    ) -> Result<(), TraceError> {
+        if let Some((before, _)) = self.last {
+            if mean && ms == before {
+                self.same += 1.0;
+                match self.steps.last_mut() {
+                    Some(step) if step.0 == ms => step.1 += (rate - step.1) / self.same,
+                    // The mean of silence before and of this.
+                    _ => self.steps.push((ms, rate / self.same, volume)),
+                }
+                return Ok(());
+            }
+            if ms <= before {
+                return Err(TraceError::BadField {
+                    line,
+                    found: excerpt(found.as_bytes()),
+                    want: "a time later than that of the line before",
+                });
+            }
+            self.width = Some(ms - before);
+        }
+        self.last = Some((ms, None));
+        self.same = 1.0;
+        let silent = rate == 0.0 && self.steps.last().is_some_and(|step| step.1 == 0.0);
+        if !silent {
+            self.steps.push((ms, rate, volume));
+        }
+        Ok(())
+    }
+
+    fn lasting(&mut self, width: f64, rate: f64, volume: bool) {
+        let start = self
+            .last
+            .map_or(0.0, |(at, width)| at + width.unwrap_or(0.0));
+        self.last = Some((start, Some(width)));
+        let silent = rate == 0.0 && self.steps.last().is_some_and(|step| step.1 == 0.0);
+        if !silent {
+            self.steps.push((start, rate, volume));
+        }
+    }
+
+    fn trace(self) -> Result<Trace, TraceError> {
+        let (Some(&(first, ..)), Some((last, own))) = (self.steps.first(), self.last) else {
+            return Err(TraceError::Empty);
+        };
+        let end = last + own.or(self.width).unwrap_or(1000.0);
+        let mut out = Gather::default();
+        for (n, &(start, rate, volume)) in self.steps.iter().enumerate() {
+            let next = self.steps.get(n + 1).map_or(end, |next| next.0);
+            let width = next - start;
+            let mbps = if volume { rate * 1e3 / width } else { rate };
+            out.fill(start - first, width, mbps * 125.0)?;
+        }
+        // A trace ends with its last opportunity, so silence at the end needs one behind it.
+        if self.steps.last().is_some_and(|step| step.1 == 0.0) {
+            out.end_at(end - first);
+        }
+        out.trace()
+    }
+}
+
+impl Layout {
+    fn of(
+        header: Option<&Vec<String>>,
+        (line, first): &Record,
+        form: &RatesForm,
+    ) -> Result<Self, TraceError> {
+        let given = form.unit.as_deref().map(|unit| {
+            unit_of(unit).ok_or_else(|| {
+                form_error(format!(
+                    "unit '{}' is not known: use bit, kbit, Mbit, Gbit, bytes/s, kB/s, MB/s or bytes (of a row's interval)",
+                    excerpt(unit.as_bytes())
+                ))
+            })
+        });
+        let given = given.transpose()?;
+        let every = form.every.map(|every| Clock::Every(every.as_millis_f64()));
+        if let Some(columns) = &form.column {
+            let place = |name: &str| place(name.trim(), header, first.len());
+            let (time, rate) = match columns.split_once(',') {
+                Some((time, rate)) => (Some(place(time)?), place(rate)?),
+                None => (None, place(columns)?),
+            };
+            let name = header.map(|header| header[rate].as_str());
+            let unit = given
+                .or_else(|| name.and_then(unit_of_name))
+                .or_else(|| kbit(header, rate));
+            let Some(unit) = unit else {
+                return Err(no_unit(name.unwrap_or(columns)));
+            };
+            let mean = header
+                .is_some_and(|header| is_of(header, "rsrp") || is_of(header, "cakedlratekbps"));
+            let (clock, time) = match (every, time) {
+                (Some(clock), _) => (clock, 0),
+                (None, Some(time)) => {
+                    let name = header.map_or("", |header| header[time].as_str());
+                    (clock_of(name).unwrap_or(Clock::At(1e3)), time)
+                }
+                (None, None) => find_clock(header)?,
+            };
+            return Ok(Self {
+                clock,
+                time,
+                rate,
+                unit: Some(unit),
+                mean,
+            });
+        }
+        let Some(header) = header else {
+            let seconds = Clock::At(1e3);
+            let mbit = given.unwrap_or(Unit {
+                mbit: 1.0,
+                volume: false,
+            });
+            let plain = |clock, rate| Self {
+                clock,
+                time: 0,
+                rate,
+                unit: Some(mbit),
+                mean: false,
+            };
+            return match (first.len(), every) {
+                (2, _) if unit_of(&first[1]).is_some() => Ok(Self {
+                    clock: every.unwrap_or(Clock::Every(1e3)),
+                    time: 0,
+                    rate: 0,
+                    unit: given,
+                    mean: false,
+                }),
+                (1, Some(every)) => Ok(plain(every, 0)),
+                (1, None) => Err(form_error(format!(
+                    "line {line}: found one column: write seconds,mbps, or say how long each row holds (--every)"
+                ))),
+                (2, None) => Ok(plain(seconds, 1)),
+                (n, _) => Err(form_error(format!(
+                    "line {line}: found {n} columns without names: say which are time and rate (--column 1,2), and the rate's unit (--unit)"
+                ))),
+            };
+        };
+        let rates: Vec<usize> = (0..header.len()).filter(|n| is_rate(&header[*n])).collect();
+        let down: Vec<usize> = (rates.iter().copied())
+            .filter(|n| {
+                words(&header[*n])
+                    .iter()
+                    .any(|w| ["dl", "down", "downlink", "download"].contains(&w.as_str()))
+            })
+            .collect();
+        let cake = header
+            .iter()
+            .position(|name| name == "DL_ACHIEVED_RATE_KBPS");
+        let rate = match (cake.as_ref(), rates.as_slice(), down.as_slice()) {
+            (Some(n), ..) | (None, [n], _) | (None, _, [n]) => *n,
+            (None, [], _) => {
+                return Err(form_error(format!(
+                    "no column has the name of a rate ({}): choose one (--column)",
+                    listed(header)
+                )));
+            }
+            (None, found, _) => {
+                let names: Vec<String> = found.iter().map(|n| header[*n].clone()).collect();
+                return Err(form_error(format!(
+                    "several columns are rates ({}): choose one (--column)",
+                    listed(&names)
+                )));
+            }
+        };
+        let name = &header[rate];
+        let unit = given
+            .or_else(|| unit_of_name(name))
+            .or_else(|| kbit(Some(header), rate));
+        let unit = unit.ok_or_else(|| no_unit(name))?;
+        let (clock, time) = match every {
+            Some(clock) => (clock, 0),
+            None => find_clock(Some(header))?,
+        };
+        let mean = cake.is_some() || is_of(header, "rsrp");
+        Ok(Self {
+            clock,
+            time,
+            rate,
+            unit: Some(unit),
+            mean,
+        })
+    }
+
+    fn read(&self, line: u64, fields: &[String], steps: &mut Steps) -> Result<(), TraceError> {
+        let field = |n: usize| fields.get(n).map_or("", String::as_str);
+        let bad = |found: &str, want| TraceError::BadField {
+            line,
+            found: excerpt(found.as_bytes()),
+            want,
+        };
+        let unit = match self.unit {
+            Some(unit) => unit,
+            None => unit_of(field(self.rate + 1)).ok_or_else(|| {
+                bad(
+                    field(self.rate + 1),
+                    "a unit of a rate: Kbits/sec, Mbits/sec",
+                )
+            })?,
+        };
+        let rate = number(field(self.rate)).ok_or_else(|| {
+            bad(
+                field(self.rate),
+                if unit.volume {
+                    "an amount of data"
+                } else {
+                    "a rate"
+                },
+            )
+        })? * unit.mbit;
+        match self.clock {
+            Clock::Every(width) => steps.lasting(width, rate, unit.volume),
+            Clock::Lasting(scale) => {
+                let width = number(field(self.time)).filter(|width| *width > 0.0);
+                let width = width.ok_or_else(|| bad(field(self.time), "a duration above 0"))?;
+                steps.lasting(width * scale, rate, unit.volume);
+            }
+            Clock::At(scale) => {
+                let text = field(self.time);
+                let date = date(text).map(|seconds| seconds * 1e3);
+                let ms = date.or_else(|| Some(number(text)? * scale));
+                let ms = ms.ok_or_else(|| bad(text, "a time in seconds: name its column, or say how long each row holds (--column, --every)"))?;
+                steps.at(line, ms, rate, unit.volume, text, self.mean)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn form_error(what: String) -> TraceError {
+    TraceError::Form { what }
+}
+
+fn no_unit(name: &str) -> TraceError {
+    form_error(format!(
+        "column '{}' has no unit of a rate in its name: say it (--unit kbit)",
+        excerpt(name.as_bytes())
+    ))
+}
+
+fn listed(names: &[String]) -> String {
+    let mut shown: Vec<String> = names
+        .iter()
+        .take(8)
+        .map(|n| excerpt(n.as_bytes()))
+        .collect();
+    if names.len() > shown.len() {
+        shown.push("...".to_owned());
+    }
+    shown.join(", ")
+}
+
+/// The column of this name or number.
+fn place(name: &str, header: Option<&Vec<String>>, columns: usize) -> Result<usize, TraceError> {
+    let named = header.and_then(|header| header.iter().position(|n| n == name));
+    let numbered = || {
+        name.parse()
+            .ok()
+            .filter(|n| (1..=columns).contains(n))
+            .map(|n: usize| n - 1)
+    };
+    named.or_else(numbered).ok_or_else(|| {
+        form_error(match header {
+            Some(header) => format!(
+                "no column '{}': there are {}",
+                excerpt(name.as_bytes()),
+                listed(header)
+            ),
+            None => format!(
+                "no column '{}': there are {columns} without names: use their numbers",
+                excerpt(name.as_bytes())
+            ),
+        })
+    })
+}
+
+fn find_clock(header: Option<&Vec<String>>) -> Result<(Clock, usize), TraceError> {
+    let names = header.map_or(&[][..], Vec::as_slice);
+    let found = names
+        .iter()
+        .enumerate()
+        .find_map(|(n, name)| Some((clock_of(name)?, n)));
+    found.ok_or_else(|| {
+        form_error(format!(
+            "no column has the name of a time ({}): choose time and rate (--column TIME,RATE), or say how long each row holds (--every 1s)",
+            listed(names)
+        ))
+    })
+}
+
+/// The words of a column's name, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    words
+        .filter(|w| !w.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect()
+}
+
+/// A column of this name, letters and digits only.
+fn is_of(header: &[String], name: &str) -> bool {
+    header.iter().any(|n| words(n).concat() == name)
+}
+
+/// G-NetTrack writes kbit/s and does not say so.
+fn kbit(header: Option<&Vec<String>>, rate: usize) -> Option<Unit> {
+    let header = header?;
+    let known = ["DL_bitrate", "UL_bitrate"].contains(&header[rate].as_str());
+    (known && is_of(header, "rsrp")).then_some(Unit {
+        mbit: 1e-3,
+        volume: false,
+    })
+}
+
+fn is_rate(name: &str) -> bool {
+    const WORDS: [&str; 6] = [
+        "rate",
+        "bitrate",
+        "throughput",
+        "bandwidth",
+        "bw",
+        "goodput",
+    ];
+    unit_of_name(name).is_some() || words(name).iter().any(|w| WORDS.contains(&w.as_str()))
+}
+
+/// The time that a column's name says.
+fn clock_of(name: &str) -> Option<Clock> {
+    const TIMES: [&str; 5] = ["time", "timestamp", "elapsed", "t", "start"];
+    let words = words(name);
+    let unit = |word: &String| match word.as_str() {
+        "s" | "sec" | "secs" | "second" | "seconds" => Some(1e3),
+        "ms" | "msec" | "millisecond" | "milliseconds" => Some(1.0),
+        "us" | "usec" | "microseconds" => Some(1e-3),
+        "ns" | "nanoseconds" => Some(1e-6),
+        _ => None,
+    };
+    let scale = words.last().and_then(unit);
+    if words.iter().any(|word| word == "duration") {
+        return Some(Clock::Lasting(scale.unwrap_or(1e3)));
+    }
+    let named = words.iter().any(|word| TIMES.contains(&word.as_str()));
+    match scale {
+        Some(scale) if named || words.len() == 1 => Some(Clock::At(scale)),
+        None if named => Some(Clock::At(1e3)),
+        _ => None,
+    }
+}
+
+/// The unit at the end of a column's name: `bandwidth_kbps`, `rate (Mbit/s)`.
+fn unit_of_name(name: &str) -> Option<Unit> {
+    let cut = |c: char| matches!(c, '_' | ' ' | '(' | '[' | ':' | '-');
+    let name = name.trim_end_matches([')', ']', ' ']);
+    let starts = name
+        .char_indices()
+        .filter(|(_, c)| cut(*c))
+        .map(|(n, c)| n + c.len_utf8());
+    [0].into_iter()
+        .chain(starts)
+        .find_map(|n| unit_of(&name[n..]))
+}
+
+/// `kbit`, `Mbit/s`, `Mbits/sec`, `kbps`, `MB/s`, `bytes/s`; `bytes` is a volume. As everywhere a
+/// capital B is a byte, but not in a name of capitals only (`RATE_KBPS`).
+fn unit_of(text: &str) -> Option<Unit> {
+    let text = text.trim();
+    let capitals = !text.contains(|c: char| c.is_ascii_lowercase());
+    let lower = text.to_ascii_lowercase();
+    const PER: [&str; 8] = [
+        "/second",
+        "/sec",
+        "/s",
+        "_per_second",
+        "_per_sec",
+        " per second",
+        "_per_s",
+        "ps",
+    ];
+    let per = PER.iter().find_map(|end| lower.strip_suffix(end));
+    let base = &text[..per.unwrap_or(&lower).len()];
+    let (factor, base) = match base.chars().next()? {
+        'k' | 'K' => (1e3, &base[1..]),
+        'm' | 'M' => (1e6, &base[1..]),
+        'g' | 'G' => (1e9, &base[1..]),
+        _ => (1.0, base),
+    };
+    let (bits, short) = match base {
+        "B" if !capitals || per.is_none() => (8.0, true),
+        "b" | "B" => (1.0, true),
+        _ => match base.to_ascii_lowercase().as_str() {
+            "bit" | "bits" => (1.0, false),
+            "byte" | "bytes" => (8.0, false),
+            _ => return None,
+        },
+    };
+    if short && per.is_none() && factor == 1.0 {
+        return None;
+    }
+    // `kbit` without a time is tc's word for a rate.
+    let volume = per.is_none() && (bits == 8.0 || factor == 1.0);
+    Some(Unit {
+        mbit: factor * bits / 1e6,
+        volume,
+    })
+}
+
+/// A number that is not negative, of sensible size.
+fn number(field: &str) -> Option<f64> {
+    field.parse().ok().filter(|n| (0.0..1e13).contains(n))
+}
+
+/// `2019.11.25_15.34.34`, `2019-11-25 15:34:34.5`: seconds since 1970.
+fn date(field: &str) -> Option<f64> {
+    let parts: Vec<&str> = field.split(|c: char| !c.is_ascii_digit()).collect();
+    let (Some(whole), rest) = (parts.get(..6)?.try_into().ok(), parts.get(6)) else {
+        return None;
+    };
+    let whole: [&str; 6] = whole;
+    let number = |n: usize, range: std::ops::RangeInclusive<i64>| {
+        whole[n].parse::<i64>().ok().filter(|v| range.contains(v))
+    };
+    let (year, month, day) = (
+        number(0, 1970..=9999)?,
+        number(1, 1..=12)?,
+        number(2, 1..=31)?,
+    );
+    let (hour, minute, second) = (number(3, 0..=23)?, number(4, 0..=59)?, number(5, 0..=60)?);
+    // Days since 1970, with years that begin in March.
+    let (y, m) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
+    let fraction: f64 = match rest {
+        None | Some(&"") => 0.0,
+        Some(digits) => format!("0.{digits}").parse().ok()?,
+    };
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) as f64 + fraction)
+}
+
+/// Header and rows of a text file.
+fn lines(text: &str) -> Result<(Option<Vec<String>>, Vec<Record>), TraceError> {
+    let mut header: Option<Vec<String>> = None;
+    let mut records: Vec<Record> = Vec::new();
+    let mut separator = None;
+    let is_log = text
+        .lines()
+        .any(|line| line.starts_with("DATA_HEADER;") || line.starts_with("DATA;"));
+    for (line, n) in text.lines().zip(1u64..) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if is_log && !line.starts_with("DATA") {
+            continue;
+        }
+        let by = *separator.get_or_insert_with(|| {
+            [';', ',', '\t']
+                .into_iter()
+                .find(|c| line.contains(*c))
+                .unwrap_or(' ')
+        });
+        let fields: Vec<String> = match by {
+            ' ' => line.split_whitespace().map(str::to_owned).collect(),
+            _ => line.split(by).map(|field| cell(field, by)).collect(),
+        };
+        if is_log {
+            match fields[0].as_str() {
+                "DATA_HEADER" => header = Some(fields),
+                "DATA" if header.is_some() => records.push((n, fields)),
+                _ => {
+                    return Err(form_error(format!(
+                        "line {n}: a log of cake-autorate without its line DATA_HEADER: put that before the others"
+                    )));
+                }
+            }
+            continue;
+        }
+        let names = header.is_none()
+            && records.is_empty()
+            && fields
+                .iter()
+                .all(|f| number(f).is_none() && date(f).is_none());
+        if names {
+            header = Some(fields);
+            continue;
+        }
+        records.push((n, fields));
+    }
+    Ok((header, records))
+}
+
+/// A field without quotes. Where something else separates, a comma is that of a decimal.
+fn cell(field: &str, separator: char) -> String {
+    let field = field.trim().trim_matches('"');
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    match field.split_once(',') {
+        Some((whole, part)) if separator != ',' && digits(whole) && digits(part) => {
+            format!("{whole}.{part}")
+        }
+        _ => field.to_owned(),
+    }
+}
+
+/// Header and rows of a JSON file: iperf3's, or a list of objects.
+fn objects(text: &str) -> Result<(Option<Vec<String>>, Vec<Record>), TraceError> {
+    let value: Value = serde_json::from_str(text)
+        .map_err(|e| form_error(format!("it is no whole JSON ({e}): write it anew")))?;
+    let unknown = || {
+        form_error("its JSON has neither iperf3's intervals nor a list of objects with a time and a rate: write seconds,mbps".to_owned())
+    };
+    if let Some(intervals) = value.get("intervals").and_then(Value::as_array) {
+        let header = vec!["seconds".to_owned(), "bits_per_second".to_owned()];
+        let mut records = Vec::new();
+        for (interval, n) in intervals.iter().zip(1u64..) {
+            let sum = interval.get("sum").ok_or_else(unknown)?;
+            if sum.get("omitted") == Some(&Value::Bool(true)) {
+                continue;
+            }
+            let field = |name| sum.get(name).map(Value::to_string).unwrap_or_default();
+            records.push((n, vec![field("start"), field("bits_per_second")]));
+        }
+        return Ok((Some(header), records));
+    }
+    let list = value.as_array().ok_or_else(unknown)?;
+    let Some(first) = list.first() else {
+        return Err(TraceError::Empty);
+    };
+    let header: Vec<String> = first
+        .as_object()
+        .ok_or_else(unknown)?
+        .keys()
+        .cloned()
+        .collect();
+    let rows = list.iter().zip(1u64..).map(|(object, n)| {
+        let fields = header.iter().map(|name| match object.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None => String::new(),
+        });
+        (n, fields.collect())
+    });
+    let rows = rows.collect();
+    Ok((Some(header), rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, form: &RatesForm) -> Result<Vec<u32>, String> {
+        let trace = Trace::from_rates(text, form);
+        trace
+            .map(|t| t.opportunities().to_vec())
+            .map_err(|e| e.to_string())
+    }
+
+    fn plain(text: &str) -> Result<Vec<u32>, String> {
+        read(text, &RatesForm::default())
+    }
+
+    /// 12 Mbit/s for 4 ms, then 6 Mbit/s for 4 ms.
+    const SAME: [u32; 6] = [1, 2, 3, 4, 6, 8];
+
+    #[test]
+    fn names_and_units_of_columns_are_read() {
+        for text in [
+            "5.000 12\n5.004 6\n",
+            "\u{feff}seconds,mbps\r\n5.000,12\r\n5.004,6\r\n",
+            "seconds,kbps\n0,12000\n0.004,6000\n",
+            "timestamp,bandwidth_kbps\n0,12000\n0.004,6000\n",
+            "mbps,time_ms\n12,100\n6,104\n",
+            "time_ms;rate (Mbit/s)\n0,0;12,0\n4,0;6,0\n",
+            "seconds\tbits_per_second\n0\t12e6\n0.004\t6e6\n",
+            "# of mine\nseconds,rtt_ms,MB/s\n0,40,1.5\n0.004,40,0.75\n",
+            "duration_ms,rate_MBps\n4,1.5\n4,0.75\n",
+            "time_ms,bytes\n0,6000\n4,3000\n",
+            "time,RATE_KBPS\n2026-11-28 00:00:00.000,12000\n2026-11-28T00:00:00.004Z,6000\n",
+        ] {
+            assert_eq!(plain(text).as_deref(), Ok(&SAME[..]), "{text}");
+        }
+        let every = Some(Span::from_millis(4));
+        let form = |column: Option<&str>, unit: Option<&str>| RatesForm {
+            column: column.map(str::to_owned),
+            unit: unit.map(str::to_owned),
+            every,
+        };
+        for (text, form) in [
+            ("12\n6\n", form(None, None)),
+            ("a,12000\nb,6000\n", form(Some("2"), Some("kbit"))),
+            (
+                "x,speed\na,1.5\nb,0.75\n",
+                form(Some("speed"), Some("MB/s")),
+            ),
+            (
+                "x,speed\na,6000\nb,3000\n",
+                form(Some("speed"), Some("bytes")),
+            ),
+        ] {
+            assert_eq!(read(text, &form).as_deref(), Ok(&SAME[..]), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_public_forms_are_read_as_they_are() {
+        // Synthetic files of the same shape, each 1.2 Mbit/s for 1 s, then 2.4 for 1 s.
+        for text in [
+            "1.2,Mbits/sec\n2400,Kbits/sec\n",
+            "Timestamp,Longitude,NetworkMode,RSRP,DL_bitrate,UL_bitrate\n2019.11.25_15.34.59,-8.4,5G,-96,1000,3\n2019.11.25_15.34.59,-8.4,5G,-96,1400,3\n2019.11.25_15.35.00,-8.4,5G,-96,2400,5\n",
+            r#"[{"duration_ms": 1000, "bandwidth_kbps": 1200, "latency_ms": 100}, {"duration_ms": 1000, "bandwidth_kbps": 2400, "latency_ms": 100}]"#,
+            r#"{"start": {}, "intervals": [{"streams": [], "sum": {"start": 0, "end": 1, "seconds": 1, "bits_per_second": 1200000, "omitted": false}}, {"streams": [], "sum": {"start": 1.0, "end": 2, "seconds": 1, "bits_per_second": 2400000, "omitted": false}}], "end": {}}"#,
+            "INFO; started\nDATA_HEADER; LOG_DATETIME; LOG_TIMESTAMP; PROC_TIME_US; DL_ACHIEVED_RATE_KBPS; UL_ACHIEVED_RATE_KBPS; CAKE_DL_RATE_KBPS\nDATA; 2023-01-01-10:00:00; 1672567200.25; 1672567200.1; 1200; 10; 20000\nSHAPER; x\nDATA; 2023-01-01-10:00:01; 1672567201.25; 1672567201.1; 2400; 10; 20000\n",
+        ] {
+            let times = plain(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(times.len(), 300, "{text}");
+            for (n, want) in [(0, 10), (99, 1000), (299, 2000)] {
+                assert!(times[n].abs_diff(want) <= 1, "{text}: {}", times[n]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_clear_is_refused_with_a_remedy() {
+        for (text, words) in [
+            (
+                "seconds,bandwidth\n0,12\n",
+                "column 'bandwidth' has no unit of a rate in its name: say it (--unit kbit)",
+            ),
+            (
+                "seconds,delay\n0,12\n",
+                "no column has the name of a rate (seconds, delay): choose one (--column)",
+            ),
+            (
+                "seconds,a_kbps,b_kbps\n0,1,2\n",
+                "several columns are rates (a_kbps, b_kbps): choose one (--column)",
+            ),
+            ("x,mbps\n0,12\n", "no column has the name of a time"),
+            ("0,1,2\n", "found 3 columns without names"),
+            ("seconds,mbps\n0,12,5\n1,x\n", "line 3: 'x' is not a rate"),
+            (
+                "seconds,mbps\n1,1\n0,1\n",
+                "line 3: '0' is not a time later",
+            ),
+            (
+                "DATA; 2023; 1672567200.25; 1; 1200\n",
+                "without its line DATA_HEADER",
+            ),
+            ("{\"intervals\": [{\"sum\"", "no whole JSON"),
+            ("{\"error\": \"unable\"}", "neither iperf3's intervals nor"),
+            ("[]", "no delivery opportunity"),
+            ("", "no delivery opportunity"),
+            ("seconds,mbps\n", "no delivery opportunity"),
+            ("0,NaN\n", "line 1: 'NaN' is not a rate"),
+        ] {
+            let error = plain(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+        let unit = RatesForm {
+            unit: Some("furlong".to_owned()),
+            ..RatesForm::default()
+        };
+        assert!(read("0,1\n", &unit).unwrap_err().contains("use bit, kbit"));
+        let column = RatesForm {
+            column: Some("speed".to_owned()),
+            ..RatesForm::default()
+        };
+        assert!(
+            read("a,mbps\n0,1\n", &column)
+                .unwrap_err()
+                .contains("no column 'speed': there are a, mbps")
+        );
+    }
+
+    #[test]
+    fn silence_at_both_ends_keeps_its_length() {
+        let times = plain("0,0\n1,12\n1.002,0\n3,0\n").unwrap();
+        // One as long as the row before it, 1.998 s, follows the last row.
+        assert_eq!(times, [1001, 4998]);
+        let rows: String = (0..100_000).map(|n| format!("{n},0\n")).collect();
+        assert_eq!(plain(&format!("{rows}100000,12\n")).unwrap().len(), 1000);
+        assert!(plain(&rows).is_err());
+    }
+
+    #[test]
+    fn units_are_told_from_each_other() {
+        let of = |text| unit_of(text).map(|u| ((u.mbit * 1e9).round() as u64, u.volume));
+        for (text, want) in [
+            ("Mbit/s", Some((1_000_000_000, false))),
+            ("mbps", Some((1_000_000_000, false))),
+            ("MB/s", Some((8_000_000_000, false))),
+            ("MBps", Some((8_000_000_000, false))),
+            ("KBPS", Some((1_000_000, false))),
+            ("kbit", Some((1_000_000, false))),
+            ("bytes/s", Some((8_000, false))),
+            ("bytes", Some((8_000, true))),
+            ("bits/sec", Some((1_000, false))),
+            ("b", None),
+            ("m", None),
+            ("", None),
+            ("bananas", None),
+        ] {
+            assert_eq!(of(text), want, "{text}");
+        }
+    }
+}
