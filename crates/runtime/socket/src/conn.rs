@@ -292,7 +292,7 @@ impl<W: Waker> Conn<W> {
             // readings wants those before that.
             self.activate(runtime);
             if inner.control.begins_anew(write.fd, now) {
-                inner.read(runtime, now, self, &mut None);
+                inner.read(runtime, now, self);
             }
         }
         if inner.is_bypassed() {
