@@ -11,7 +11,7 @@
 
 #include "competition.h"
 #include "drains.h"
-#include "loss_test.h"
+#include "losses.h"
 #include "rates.h"
 #include "route.h"
 #include "service.h"
@@ -42,7 +42,6 @@
 
 struct budget {
 	__u64 cwnd; /* 2^-20 packets; 0: not started */
-	__u64 cap; /* the same, after losses that sending less would have spared */
 	__u64 unanswered; /* the same: what else may be in flight because nothing came back */
 	__u64 refilled; /* when the queue is full again after the last drain */
 	__u64 acked_at; /* 0: never */
@@ -59,7 +58,7 @@ struct budget {
 	__u32 phase; /* what is added to a small window before it is cut to whole packets, 2^-32 */
 	struct route route;
 	__u64 round_from;
-	struct loss_test loss_test;
+	struct losses losses;
 	struct competition competition;
 	struct drains drains;
 	struct service service;
@@ -78,7 +77,7 @@ struct budget_ack {
 PURE void budget_start(struct budget *b, __u64 now, __u32 delay)
 {
 	b->cwnd = BUDGET_INITIAL;
-	b->cap = MAX_CWND;
+	b->losses.limit = MAX_CWND;
 	b->delay = delay;
 	b->starting = 1;
 	drains_start(&b->drains, now);
@@ -98,7 +97,7 @@ PURE_CALL __u64 budget_product(const struct budget *b)
 
 	if (!b)
 		return BUDGET_SMALLEST;
-	mean = b->service.mean;
+	mean = route_carried(&b->route, b->service.mean);
 	base = b->drains.base;
 	delay = b->delay;
 	doubling = packets_in(mean, delay) >> 16;
@@ -125,8 +124,8 @@ PURE void budget_follow(struct budget *b)
 {
 	__u64 wanted = b->drains.draining ? budget_drained(b) : budget_product(b);
 
-	if (wanted > b->cap)
-		wanted = b->cap;
+	if (wanted > b->losses.limit)
+		wanted = b->losses.limit;
 	if (!b->drains.draining && wanted < b->competition.window)
 		wanted = b->competition.window;
 	if (wanted > MAX_CWND)
@@ -140,7 +139,7 @@ PURE void budget_leave_start(struct budget *b, __u64 now)
 		b->starting = 0;
 		/* Its smallest RTT may be that of a queue. */
 		b->drains.unsure = 1;
-		loss_test_forget(&b->loss_test, now + 2 * (b->drains.base + BUDGET_REFILL));
+		losses_forget(&b->losses, now + 2 * (b->drains.base + BUDGET_REFILL));
 	}
 }
 
@@ -157,20 +156,16 @@ PURE void budget_wait(struct budget *b, const struct budget_ack *a)
 	b->samples += a->acked;
 }
 
-/* Losses of the path are no reason to send less. */
-PURE void budget_found(struct budget *b, int found)
-{
-	if (found == LOSS_TEST_OF_PATH)
-		b->cap = MAX_CWND;
-}
-
 /* A drain has ended: did it empty a longer route, and does a queue of others stand? */
 PURE void budget_drain_ends(struct budget *b, __u64 now)
 {
 	int lost = b->unanswered > 0;
 
-	if (route_is_longer(&b->route, &b->drains, b->delay, lost, b->service.mean))
+	if (route_is_longer(&b->route, &b->drains, b->delay, lost, b->service.mean)) {
 		drains_rise(&b->drains, now);
+		b->route.carried_until = now + 3ULL * b->drains.base + BUDGET_REFILL;
+		b->doublings = doublings(route_carried(&b->route, b->service.mean), BUDGET_FAST);
+	}
 	b->refilled = now + b->drains.base + BUDGET_REFILL;
 	competition_drained(&b->competition, &b->drains, now, lost ? 0 : b->delay,
 			    budget_product(b));
@@ -183,8 +178,8 @@ PURE void budget_drain_ends(struct budget *b, __u64 now)
 /* Takes the RTT in. True if the packet had waited behind no other of this flow. */
 PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 {
-	int starved = 0;
-	__u32 rtt;
+	int starved = 0, may;
+	__u32 rtt, every;
 
 	if (!b || !a)
 		return 0;
@@ -193,9 +188,12 @@ PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 		b->queueing = drains_sample(&b->drains, a->now, rtt, b->delay / 10, b->delay / 4);
 		if (b->starting)
 			budget_wait(b, a);
+		else if (!b->drains.draining)
+			route_look(&b->route, a->now, a->sent_at, rtt, b->delay, b->service.mean);
 		starved = b->acked_at && a->now - b->acked_at + DRAINS_GRAIN >= b->queueing;
-		switch (drains_step(&b->drains, a->now, a->sent_at, !b->starting,
-				    competition_every(&b->competition))) {
+		every = route_is_due(&b->route, a->now) ? 0 : competition_every(&b->competition);
+		may = !b->starting && (!every || !b->route.jumped_at);
+		switch (drains_step(&b->drains, a->now, a->sent_at, may, every)) {
 		case DRAINS_BEGIN:
 			b->unanswered = 0;
 			break;
@@ -217,35 +215,19 @@ PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 /* Losses come before the acknowledgement that disclosed them, as in `cc`. */
 PURE_CALL int budget_lost(struct budget *b, __u64 now, __u64 sent_at, __u32 lost)
 {
-	__u64 cap;
+	__u64 product;
 
 	if (!b)
 		return 0;
-	budget_found(b, loss_test_lost(&b->loss_test, now, sent_at, lost));
+	product = packets_in(b->service.mean, b->drains.base);
+	losses_lost(&b->losses, now, sent_at, lost, b->queueing, product);
 	competition_lost(&b->competition, now, sent_at, BUDGET_SMALLEST);
-	if (!b->starting && loss_test_is_due(&b->loss_test, now)) {
-		loss_test_begin(&b->loss_test, now);
-		cap = packets_in(b->service.mean, b->drains.base) * loss_test_part(&b->loss_test) / 10;
-		if (cap < BUDGET_SMALLEST)
-			cap = BUDGET_SMALLEST;
-		if (b->cap > cap)
-			b->cap = cap;
+	if (!b->starting && losses_are_due(&b->losses, now)) {
+		losses_begin(&b->losses, now, b->queueing, product);
 		budget_follow(b);
 	}
 	budget_leave_start(b, now);
 	return 0;
-}
-
-/* The cap returns by a packet or 2 % per round trip. */
-PURE void budget_lift(struct budget *b, __u32 acked)
-{
-	__u64 step = b->cap / 50 > ONE ? b->cap / 50 : ONE;
-
-	if (b->cap >= MAX_CWND)
-		return;
-	b->cap += (step * acked << 10) / (b->cwnd >> 10);
-	if (b->cap > MAX_CWND)
-		b->cap = MAX_CWND;
 }
 
 PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
@@ -259,7 +241,7 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 	b->phase += a->acked * BUDGET_GOLDEN;
 	base = b->drains.base;
 	rtt = base + b->queueing;
-	budget_found(b, loss_test_delivered(&b->loss_test, a->now, a->sent_at, a->acked));
+	losses_delivered(&b->losses, a->now, a->sent_at, a->acked, b->queueing);
 	starved = budget_look(b, a);
 	drained = b->drains.draining || a->now < b->refilled;
 	/* What was not sent says nothing about the path. Nor does a drain, and what follows it. */
@@ -268,10 +250,11 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 		budget_follow(b);
 		return 0;
 	}
+	route_pass(&b->route, a->now);
 	service_delivered(&b->service, a->now, a->acked, base, rtt, starved);
 	if (a->full)
 		competition_grow(&b->competition, a->now, a->acked, b->cwnd);
-	b->doublings = doublings(b->service.mean, BUDGET_FAST);
+	b->doublings = doublings(route_carried(&b->route, b->service.mean), BUDGET_FAST);
 	if (b->starting) {
 		if (a->used)
 			b->cwnd += a->acked * ONE;
@@ -282,8 +265,7 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 		budget_leave_start(b, a->now);
 	}
 	budget_follow(b);
-	if (!b->loss_test.since)
-		budget_lift(b, a->acked);
+	losses_grow(&b->losses, a->acked, b->cwnd);
 	return 0;
 }
 

@@ -72,17 +72,20 @@ PURE void drains_rise(struct drains *d, __u64 now)
 	d->base_at = now;
 }
 
-/* A packet sent at `sent_at` is back. No drain begins unless `may`. */
+/*
+ * A packet sent at `sent_at` is back. No drain begins unless `may`: at every so many multiples of the
+ * period, with 0 at once.
+ */
 PURE enum drained drains_step(struct drains *d, __u64 now, __u64 sent_at, int may, __u32 every)
 {
 	__u64 turn = now / DRAINS_PERIOD;
-	int turned = turn != d->turn && turn % every == 0;
+	int turned = turn != d->turn && turn % (every ? every : 1) == 0;
 
 	d->turn = turn;
 	if (!d->draining) {
-		if (!may || !turned)
+		if (!may || (every && !turned))
 			return DRAINS_NOTHING;
-		if (!d->unsure && now - d->empty_at <= DRAINS_PERIOD / 2)
+		if (every && !d->unsure && now - d->empty_at <= DRAINS_PERIOD / 2)
 			return DRAINS_NOTHING;
 		d->draining = 1;
 		d->since = now;

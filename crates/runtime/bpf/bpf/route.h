@@ -2,7 +2,8 @@
 /*
  * Whether the route became longer: `Route` of Budget in `cc`. Its window then carries less than the rate,
  * so the rate falls from drain to drain; and neither that nor the drains shorten the RTT. What siblings
- * leave in a drain is no longer route, nor is what stands as a queue of others would. Times in
+ * leave in a drain is no longer route, nor is what stands as a queue of others would. But after a
+ * jump of the RTT it is one whatever stands. Times in
  * microseconds, rates in packets per second and units of 2^-8.
  */
 #pragma once
@@ -16,9 +17,60 @@
 #define ROUTE_LOWER 2000
 #define ROUTE_HIGHER 3000
 
+/*
+ * The RTT jumps if it is above the one before by more than this part of the budget and this many times
+ * the time between them. The queue of others grows more slowly.
+ */
+#define ROUTE_JUMP 4
+/* A jump that lasts for this long is drained at once. */
+#define ROUTE_LASTS 1100000ULL
+
 struct route {
+	__u64 sent_at; /* of the newest packet; 0: none yet */
+	__u64 jumped_at; /* 0: the RTT did not jump */
+	__u64 carried_until; /* a longer route carries `before` until then; 0: none does */
+	__u32 rtt; /* of the newest packet */
+	__u32 middle; /* of the jump; an RTT below that ends it */
+	__u32 before; /* the mean rate as it jumped */
 	__u32 rate; /* the mean when the last drain ended */
 };
+
+/* A packet is back, outside of drains; the mean rate is `mean`. */
+PURE void route_look(struct route *r, __u64 now, __u64 sent_at, __u32 rtt, __u32 delay, __u32 mean)
+{
+	__u64 sent_before = r->sent_at;
+	__u64 gap = sent_at > sent_before ? sent_at - sent_before : 0;
+	__u32 was = r->rtt;
+
+	r->sent_at = sent_at;
+	r->rtt = rtt;
+	if (r->jumped_at && rtt < r->middle)
+		r->jumped_at = 0;
+	if (!sent_before || r->jumped_at || rtt <= was || rtt - was <= delay / ROUTE_JUMP + gap * ROUTE_JUMP)
+		return;
+	r->jumped_at = now;
+	r->middle = was + (rtt - was) / 2;
+	if (!r->carried_until)
+		r->before = mean;
+}
+
+/* The jump lasts: a drain tells whether the route is longer. */
+PURE int route_is_due(const struct route *r, __u64 now)
+{
+	return r->jumped_at && now - r->jumped_at > ROUTE_LASTS;
+}
+
+PURE void route_pass(struct route *r, __u64 now)
+{
+	if (now >= r->carried_until)
+		r->carried_until = 0;
+}
+
+/* The longer route carries what the shorter one carried, until that is measured. */
+PURE __u32 route_carried(const struct route *r, __u32 mean)
+{
+	return r->carried_until && r->before > mean ? r->before : mean;
+}
 
 /* A drain has ended; the mean rate is `rate`. `lost`: for long nothing came back in it. */
 PURE int route_is_longer(struct route *r, const struct drains *d, __u32 delay, int lost, __u32 rate)
@@ -26,9 +78,17 @@ PURE int route_is_longer(struct route *r, const struct drains *d, __u32 delay, i
 	__u64 left = d->left, before = d->before;
 	/* To no more than 95 %. */
 	int fell = rate * 100ULL < r->rate * 95ULL;
+	int jumped = r->jumped_at && left > delay / 10;
 
 	r->rate = rate;
-	if (!fell || lost || before > left + ROUTE_LOWER || left > before + ROUTE_HIGHER)
+	r->jumped_at = 0;
+	if (!jumped)
+		r->before = rate;
+	if (lost || before > left + ROUTE_LOWER || left > before + ROUTE_HIGHER)
+		return 0;
+	if (jumped)
+		return 1;
+	if (!fell)
 		return 0;
 	return left > competition_siblings(rate) && !competition_stands(left, delay);
 }

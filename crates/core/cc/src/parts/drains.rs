@@ -117,14 +117,16 @@ impl Drains {
         queueing
     }
 
-    /// A packet sent at `sent_at` is back. No drain begins unless `may`.
+    /// A packet sent at `sent_at` is back. No drain begins unless `may`: at every so many multiples
+    /// of the period, with 0 at once.
     pub fn step(&mut self, now: Time, sent_at: Time, may: bool, every: u64) -> Option<Drained> {
         let turn = now.as_nanos() / PERIOD.as_nanos();
         let passed = std::mem::replace(&mut self.turn, turn) != turn;
         let turned = passed && turn.is_multiple_of(every.max(1));
+        let missed = self.unsure || now.since(self.empty_at) > PERIOD / 2;
         let base = self.base();
         match self.draining {
-            None if may && turned && (self.unsure || now.since(self.empty_at) > PERIOD / 2) => {
+            None if may && (every == 0 || turned && missed) => {
                 self.draining = Some((now, base));
                 self.recent_before = self.recent.get().unwrap_or(base);
                 self.lowest = Span::MAX;

@@ -33,6 +33,11 @@ impl LossRate {
         self.share += (1.0 - self.share) * (1.0 - libm::exp(-packets / self.memory));
     }
 
+    /// From now on the share is this one.
+    pub fn set(&mut self, share: f64) {
+        self.share = share;
+    }
+
     /// The share.
     pub fn get(&self) -> f64 {
         self.share

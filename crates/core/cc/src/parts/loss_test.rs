@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::LossRate;
-use alcc_units::{Span, Time};
+use alcc_units::Time;
 
-/// A test is due from this share of lost packets on.
-const SHARE: f64 = 0.004;
 /// Packets over which it is averaged.
 const MEMORY: f64 = 512.0;
 /// A test lasts until so many losses would be expected if they went on as before. It lasts for at
@@ -19,10 +17,6 @@ const PARTS: [f64; 3] = [1.0, 0.9, 0.8];
 /// twice as long with each in turn.
 const PAUSE: u64 = 8;
 const LONGEST: u64 = 128;
-/// A test that takes longer ends with what it has seen. Among others, who is slow would keep less
-/// than a share for half a minute.
-const PATIENCE: Span = Span::from_secs(3);
-
 /// What a test found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Losses {
@@ -32,8 +26,7 @@ pub enum Losses {
     OfPath,
 }
 
-/// Does sending less lose less? Its user sends [`LossTest::part`] of what is delivered while a test
-/// is under way.
+/// Does sending less lose less? Its user sends what is delivered while a test is under way.
 #[derive(Clone, Debug)]
 pub struct LossTest {
     rate: LossRate,
@@ -43,7 +36,6 @@ pub struct LossTest {
     pause: u64,
     /// Which of `PARTS`.
     part: usize,
-    patience: Span,
     running: Option<Running>,
 }
 
@@ -51,25 +43,15 @@ pub struct LossTest {
 struct Running {
     /// Only packets sent since then count.
     since: Time,
-    /// Packets that it lasts, and those of them that are still to come.
-    all: f64,
+    /// Packets that are still to come.
     left: f64,
     /// With more losses than that they go on as before.
     few: f64,
     lost: f64,
 }
 
-impl Default for LossTest {
-    fn default() -> Self {
-        Self {
-            patience: PATIENCE,
-            ..Self::beyond(SHARE)
-        }
-    }
-}
-
 impl LossTest {
-    /// A test is due from this share of lost packets on, and takes as long as it needs.
+    /// A test is due from this share of lost packets on.
     pub fn beyond(share: f64) -> Self {
         Self {
             rate: LossRate::over(MEMORY),
@@ -77,7 +59,6 @@ impl LossTest {
             not_before: Time::ZERO,
             pause: PAUSE,
             part: 0,
-            patience: Span::MAX,
             running: None,
         }
     }
@@ -92,13 +73,6 @@ impl LossTest {
     pub fn lost(&mut self, now: Time, sent_at: Time, packets: f64) -> Option<Losses> {
         self.rate.lost(packets);
         self.count(now, sent_at, packets, packets)
-    }
-
-    /// What was lost so far says nothing, and no test is due before `until`.
-    pub fn forget(&mut self, until: Time) {
-        self.not_before = self.not_before.max(until);
-        self.rate = LossRate::over(MEMORY);
-        self.running = None;
     }
 
     /// Enough is lost for a test.
@@ -122,7 +96,6 @@ impl LossTest {
         let packets = (EXPECTED / share).max(LEAST);
         self.running = Some(Running {
             since: now,
-            all: packets,
             left: packets,
             few: (LEAST * share / EXPECTED).max(1.0) * FEW,
             lost: 0.0,
@@ -133,15 +106,12 @@ impl LossTest {
         let test = self.running.as_mut().filter(|test| sent_at >= test.since)?;
         test.left -= packets;
         test.lost += lost;
-        let late = now.since(test.since) > self.patience;
-        let seen = (1.0 - test.left / test.all).min(1.0);
-        let few = test.few * if late { seen } else { 1.0 };
-        let found = if test.lost > few {
+        let found = if test.lost > test.few {
             self.not_before = now + now.since(test.since) * self.pause;
             self.pause = (self.pause * 2).min(LONGEST);
             self.part = (self.part + 1) % PARTS.len();
             Losses::OfPath
-        } else if late || test.left <= 0.0 {
+        } else if test.left <= 0.0 {
             self.pause = PAUSE;
             Losses::OfCongestion
         } else {
@@ -181,18 +151,16 @@ mod tests {
 
     #[test]
     fn one_lost_packet_is_no_reason_and_three_are() {
-        let mut test = LossTest::default();
+        let mut test = LossTest::beyond(0.004);
         for lost in 1..=3 {
             test.lost(MS(lost), MS(lost), 1.0);
             assert_eq!(test.is_due(MS(lost)), lost == 3);
         }
-        test.forget(MS(100));
-        assert!(!test.is_due(MS(200)));
     }
 
     #[test]
     fn what_was_sent_before_does_not_count() {
-        let mut test = LossTest::default();
+        let mut test = LossTest::beyond(0.004);
         (0..10).for_each(|_| {
             test.lost(MS(1), MS(1), 1.0);
         });
@@ -205,7 +173,7 @@ mod tests {
 
     #[test]
     fn losses_that_end_are_of_congestion() {
-        let mut test = LossTest::default();
+        let mut test = LossTest::beyond(0.004);
         (0..10).for_each(|_| {
             test.lost(MS(1), MS(1), 1.0);
         });
@@ -217,31 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn after_three_seconds_a_test_judges_by_what_it_has_seen() {
-        // 1.9 %, so 414 packets, of which one comes each 20 ms: 150 of them in 3 s.
-        for (lost, want) in [(0, Losses::OfCongestion), (1, Losses::OfPath)] {
-            let mut test = LossTest::default();
-            (0..10).for_each(|_| {
-                test.lost(MS(1), MS(1), 1.0);
-            });
-            test.begin(MS(2));
-            let found = (1..).find_map(|n| {
-                let now = MS(2 + 20 * n);
-                let packet = if n <= lost {
-                    test.lost(now, now, 1.0)
-                } else {
-                    test.delivered(now, now, 1.0)
-                };
-                packet.map(|found| (found, n))
-            });
-            assert_eq!(found, Some((want, 151)), "{lost} lost");
-        }
-    }
-
-    #[test]
     fn two_losses_are_few_whatever_the_share() {
         for lost in 3..60 {
-            let mut test = LossTest::default();
+            let mut test = LossTest::beyond(0.004);
             (0..lost).for_each(|_| {
                 test.lost(MS(1), MS(1), 1.0);
             });
@@ -260,7 +206,7 @@ mod tests {
     fn losses_that_go_on_are_of_the_path_and_asked_about_ever_less() {
         for (percent, seed) in [(1, 1), (3, 2), (10, 4)] {
             let mut rng = Rng::new(seed);
-            let mut test = LossTest::default();
+            let mut test = LossTest::beyond(0.004);
             let (mut at, mut of_path, mut pauses) = (0, 0, Vec::new());
             for _ in 0..12 {
                 let (found, after) = run(&mut test, at, || rng.below(100) < percent);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::competition::{SIBLINGS, STANDS};
 use crate::parts::Drains;
-use alcc_units::Span;
+use alcc_units::{Span, Time};
 
 /// The RTT before a drain and the least in it are the same if the second is lower or higher by no
 /// more than this.
@@ -10,6 +10,13 @@ const HIGHER: Span = Span::from_millis(3);
 /// The rate has fallen if it is no more than this part of what it was at the last drain.
 const FELL: f64 = 0.95;
 
+/// The RTT jumps if a packet's is above that of the packet before it by more than this part of the
+/// budget and this many times the time between them. The queue of others grows more slowly.
+const JUMP: u64 = 4;
+/// A jump that lasts for this long is drained at once. The smallest RTT of a second is then one of
+/// after it.
+const LASTS: Span = Span::from_millis(1100);
+
 /// Whether the route became longer. Its window then carries less than the rate, so the rate falls
 /// from drain to drain; and neither that nor the drains shorten the RTT. What siblings leave in a
 /// drain is no longer route, nor is what stands as a queue of others would.
@@ -17,9 +24,56 @@ const FELL: f64 = 0.95;
 pub(super) struct Route {
     /// The mean rate when the last drain ended, packets per second.
     rate: f64,
+    /// The newest packet's time of sending, and its RTT.
+    newest: Option<(Time, Span)>,
+    /// When the RTT jumped, and the middle of the jump: an RTT below that ends it.
+    jumped: Option<(Time, Span)>,
+    /// The mean rate then, which the longer route carries, and until when that is assumed.
+    before: f64,
+    carried_until: Option<Time>,
 }
 
 impl Route {
+    /// A packet is back, outside of drains; the mean rate is `mean`.
+    pub(super) fn look(&mut self, now: Time, sent_at: Time, rtt: Span, delay: Span, mean: f64) {
+        let newest = self.newest.replace((sent_at, rtt));
+        if self.jumped.is_some_and(|(_, middle)| rtt < middle) {
+            self.jumped = None;
+        }
+        let Some((sent_before, was)) = newest else {
+            return;
+        };
+        let rise = rtt.saturating_sub(was);
+        if self.jumped.is_none() && rise > delay / JUMP + sent_at.since(sent_before) * JUMP {
+            self.jumped = Some((now, was + rise / 2));
+            if self.carried_until.is_none() {
+                self.before = mean;
+            }
+        }
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.jumped.is_some()
+    }
+
+    /// The jump lasts: a drain tells whether the route is longer.
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.jumped.is_some_and(|(at, _)| now.since(at) > LASTS)
+    }
+
+    /// The longer route carries what the shorter one carried, until that is measured.
+    pub(super) fn carry(&mut self, until: Time) {
+        self.carried_until = Some(until);
+    }
+
+    pub(super) fn pass(&mut self, now: Time) {
+        self.carried_until = self.carried_until.filter(|until| now < *until);
+    }
+
+    pub(super) fn carried(&self) -> f64 {
+        self.carried_until.map_or(0.0, |_| self.before)
+    }
+
     /// A drain has ended; the mean rate is `rate`. `unsure`: what the drain left is not known well, but
     /// the next drain compares its rate with this one.
     pub(super) fn is_longer(
@@ -34,6 +88,10 @@ impl Route {
         let flat = before <= left + LOWER && left <= before + HIGHER;
         let siblings = Span::from_secs_f64(SIBLINGS / rate.max(1.0));
         let route = left > siblings && left <= delay.mul_f64(STANDS);
-        fell && flat && route && !unsure
+        let jumped = self.jumped.take().is_some() && left > delay / 10;
+        if !jumped {
+            self.before = rate;
+        }
+        flat && (jumped || fell && route) && !unsure
     }
 }

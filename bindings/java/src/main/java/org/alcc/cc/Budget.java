@@ -85,11 +85,16 @@ public final class Budget extends Controller {
             }
             least = Math.min(least, above);
             samples++;
+            if (!starting && !drains.isDraining() && batch.rttError() <= GRAIN) {
+                route.look(now, batch.sentAt(i), rtt, delay, service.mean());
+            }
             if (!known) {
                 known = true;
                 starved = ackedAt >= 0 && now - ackedAt + GRAIN >= above;
             }
-            int what = drains.step(now, batch.sentAt(i), !starting, competition.every());
+            int every = route.isDue(now) ? 0 : competition.every();
+            boolean may = !starting && (every == 0 || !route.isInDoubt());
+            int what = drains.step(now, batch.sentAt(i), may, every);
             if (what == Drains.BEGINS) {
                 unanswered = 0;
             } else if (what == Drains.ENDS) {
@@ -108,6 +113,7 @@ public final class Budget extends Controller {
         // Only round trips that are known to a millisecond tell of the route.
         if (route.isLonger(drains, delay, lost || error > GRAIN, service.mean())) {
             drains.rise(now);
+            route.carry(now + drains.base() * 3 + REFILL);
         }
         refilled = now + drains.base() + REFILL;
         competition.drained(now, drains, delay, lost, product());
@@ -130,7 +136,7 @@ public final class Budget extends Controller {
     private double product() {
         double base = drains.base() / 1e9;
         double budget = delay / 1e9;
-        double mean = service.mean();
+        double mean = Math.max(service.mean(), route.carried());
         double doublings = Math.log(Math.max(mean / FAST, 1)) / LOG_2;
         double ofHigh = service.high() * (base + budget / 5) - mean * (budget * YIELD * doublings);
         double beyond = doublings - NEUTRAL_DOUBLINGS;
@@ -162,6 +168,7 @@ public final class Budget extends Controller {
             follow();
             return;
         }
+        route.pass(now);
         service.delivered(now, packets, base, rtt, starved);
         if (batch.isLimitedByWindow()) {
             competition.grow(packets, window);

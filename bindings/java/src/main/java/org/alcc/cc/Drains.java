@@ -96,13 +96,14 @@ final class Drains {
 
     /**
      * A packet sent at {@code sentAt} is back. No drain begins unless {@code may}, and at every so many multiples of the
-     * period.
+     * period, with 0 at once.
      */
     int step(long now, long sentAt, boolean may, int every) {
-        boolean turned = now / PERIOD != turn && now / PERIOD % every == 0;
+        boolean turned = now / PERIOD != turn && now / PERIOD % Math.max(every, 1) == 0;
         turn = now / PERIOD;
         if (!draining) {
-            if (!may || !turned || !unsure && now - emptyAt <= PERIOD / 2) {
+            boolean missed = unsure || now - emptyAt > PERIOD / 2;
+            if (!may || every != 0 && !(turned && missed)) {
                 return NOTHING;
             }
             begin(now);

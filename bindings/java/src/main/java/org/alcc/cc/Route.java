@@ -4,7 +4,7 @@ package org.alcc.cc;
 /**
  * Whether the route became longer. Its window then carries less than the rate, so the rate falls from drain to drain;
  * and neither that nor the drains shorten the round trip. What siblings leave in a drain is no longer route, nor is
- * what stands as a queue of others would. Every constant stands with its reason in
+ * what stands as a queue of others would. But after a jump of the round trip it is one whatever stands. Every constant stands with its reason in
  * {@code crates/core/cc/src/algorithms/budget/route.rs}.
  */
 final class Route {
@@ -12,8 +12,62 @@ final class Route {
     private static final long HIGHER = 3_000_000;
     private static final double FELL = 0.95;
 
+    private static final long JUMP = 4;
+    private static final long LASTS = 1_100_000_000;
+
     /** The mean rate when the last drain ended, packets per second. */
     private double rate;
+    /** Of the newest packet: when it was sent, and its round trip; zero before the first. */
+    private long newestSentAt;
+    private long newest;
+    /** When the round trip jumped, or -1, and the middle of the jump: a shorter one ends it. */
+    private long jumpedAt = -1;
+    private long middle;
+    /** The mean rate then, which the longer route carries, and until when that is assumed, or -1. */
+    private double before;
+    private long carriedUntil = -1;
+
+    /** A packet is back, outside of drains; the mean rate is {@code mean}. */
+    void look(long now, long sentAt, long rtt, long delay, double mean) {
+        long was = newest;
+        long gap = Math.max(sentAt - newestSentAt, 0);
+        newest = rtt;
+        newestSentAt = sentAt;
+        if (rtt < middle) {
+            jumpedAt = -1;
+        }
+        if (was > 0 && jumpedAt < 0 && rtt - was > delay / JUMP + gap * JUMP) {
+            jumpedAt = now;
+            middle = was + (rtt - was) / 2;
+            if (carriedUntil < 0) {
+                before = mean;
+            }
+        }
+    }
+
+    boolean isInDoubt() {
+        return jumpedAt >= 0;
+    }
+
+    /** The jump lasts: a drain tells whether the route is longer. */
+    boolean isDue(long now) {
+        return jumpedAt >= 0 && now - jumpedAt > LASTS;
+    }
+
+    /** The longer route carries what the shorter one carried, until that is measured. */
+    void carry(long until) {
+        carriedUntil = until;
+    }
+
+    void pass(long now) {
+        if (now >= carriedUntil) {
+            carriedUntil = -1;
+        }
+    }
+
+    double carried() {
+        return carriedUntil < 0 ? 0 : before;
+    }
 
     /**
      * A drain has ended; the mean rate is {@code mean}. {@code unsure}: what the drain left is not known well, but the
@@ -27,6 +81,11 @@ final class Route {
         boolean flat = before <= left + LOWER && left <= before + HIGHER;
         long siblings = (long) (Competition.SIBLINGS / Math.max(mean, 1) * 1e9);
         boolean longer = left > siblings && left <= (long) (delay * Competition.STANDS);
-        return fell && flat && longer && !unsure;
+        boolean jumped = jumpedAt >= 0 && left > delay / 10;
+        jumpedAt = -1;
+        if (!jumped) {
+            this.before = mean;
+        }
+        return flat && (jumped || fell && longer) && !unsure;
     }
 }

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The limit that losses set: which of them are the path's, and what is left after the others.
+use crate::parts::LossRate;
+use alcc_units::{Span, Time};
+
+/// A test is due if the share of lost packets exceeds this by more than [`TOLERATED`] times the
+/// share that is the path's.
+const SHARE: f64 = 0.004;
+const TOLERATED: f64 = 1.5;
+/// The path loses at most this share. Beyond what it then tolerates, the flow backs off.
+const MOST: f64 = 0.05;
+/// Packets over which the share is averaged, and over which the path's share falls to a lower one.
+const MEMORY: f64 = 512.0;
+const FORGET: f64 = 8192.0;
+/// A test lasts until this many losses would be expected, and for at least this many packets.
+const EXPECTED: f64 = 8.0;
+const LEAST: f64 = 64.0;
+/// With at most this many of those expected, sending less loses less. Of independent losses 1.4 % of
+/// the tests say so (Poisson).
+const FEW: f64 = 2.0;
+/// A test leaves what is delivered in the smallest RTT, but no more than this part of the limit.
+const BETA: f64 = 0.85;
+/// A test that takes longer ends with what it has seen.
+const PATIENCE: Span = Span::from_secs(3);
+/// A shorter queue cannot be told from none.
+const GRAIN: Span = Span::from_millis(1);
+/// Growth of the limit per RTT; a packet at least.
+const RETURN: f64 = 0.02;
+const SMALLEST: f64 = 2.0;
+const LARGEST: f64 = 1e9;
+
+/// What a test found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Found {
+    /// Sending less loses less, or the queue of others stays full: congestion.
+    OfCongestion,
+    /// The losses go on while the queue is short.
+    OfPath,
+}
+
+/// A packet that is lost while the queue is as long as at earlier losses of congestion cuts the limit
+/// to what is delivered in the smallest RTT. Other losses have a share. More than the path's starts a
+/// test: less is sent for a while. Losses that go on with a shorter queue are the path's.
+#[derive(Clone)]
+pub(super) struct Losses {
+    rate: LossRate,
+    /// The share that is the path's.
+    of_path: f64,
+    /// Packets.
+    limit: f64,
+    /// The longest queueing at losses of congestion. Zero: not known.
+    full: Span,
+    cut_at: Time,
+    not_before: Time,
+    test: Option<Test>,
+}
+
+#[derive(Clone, Copy)]
+struct Test {
+    /// Only packets sent since then count.
+    since: Time,
+    /// Packets that it lasts, and those of them that are still to come.
+    all: f64,
+    left: f64,
+    /// With more losses than that with a short queue they are the path's.
+    few: f64,
+    of_path: f64,
+    lost: f64,
+    /// As the test began: the share, the queueing, the limit.
+    share: f64,
+    queueing: Span,
+    limit: f64,
+}
+
+impl Default for Losses {
+    fn default() -> Self {
+        Self {
+            rate: LossRate::over(MEMORY),
+            of_path: 0.0,
+            limit: LARGEST,
+            full: Span::ZERO,
+            cut_at: Time::ZERO,
+            not_before: Time::ZERO,
+            test: None,
+        }
+    }
+}
+
+impl Losses {
+    /// What was lost so far says nothing, and no limit is set before `until`.
+    pub(super) fn forget(&mut self, until: Time) {
+        self.not_before = self.not_before.max(until);
+        self.rate = LossRate::over(MEMORY);
+        self.test = None;
+    }
+
+    /// At most so many packets may be in flight.
+    pub(super) fn limit(&self) -> f64 {
+        self.limit
+    }
+
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        let most = SHARE + TOLERATED * self.of_path;
+        self.test.is_none() && now >= self.not_before && self.rate.get() > most
+    }
+
+    /// Begins a test; `product` packets are delivered in the smallest RTT.
+    pub(super) fn begin(&mut self, now: Time, queueing: Span, product: f64) {
+        let share = self.rate.get();
+        let packets = (EXPECTED / share).max(LEAST);
+        self.test = Some(Test {
+            since: now,
+            all: packets,
+            left: packets,
+            few: (LEAST * share / EXPECTED).max(1.0) * FEW,
+            of_path: 0.0,
+            lost: 0.0,
+            share,
+            queueing,
+            limit: self.limit,
+        });
+        self.limit = (self.limit * BETA).min(product).max(SMALLEST);
+    }
+
+    /// Packets arrived.
+    pub(super) fn delivered(
+        &mut self,
+        now: Time,
+        sent_at: Time,
+        packets: f64,
+        queueing: Span,
+    ) -> Option<Found> {
+        self.rate.delivered(packets);
+        let above = (self.of_path - self.rate.get()).max(0.0);
+        self.of_path -= above * (packets / FORGET).min(1.0);
+        self.count(now, sent_at, packets, 0.0, queueing)
+    }
+
+    /// Packets are lost.
+    pub(super) fn lost(
+        &mut self,
+        now: Time,
+        sent_at: Time,
+        packets: f64,
+        queueing: Span,
+        product: f64,
+    ) -> Option<Found> {
+        if self.test.is_none() && self.full > GRAIN && queueing * 2 >= self.full {
+            self.full = self.full.max(queueing);
+            if sent_at >= self.cut_at && now >= self.not_before {
+                self.cut_at = now;
+                self.limit = self.limit.min(product).max(SMALLEST);
+            }
+            return None;
+        }
+        self.rate.lost(packets);
+        self.count(now, sent_at, packets, packets, queueing)
+    }
+
+    /// `packets` of `window` are back: the limit grows, but not in a test.
+    pub(super) fn grow(&mut self, packets: f64, window: f64) {
+        if self.test.is_none() {
+            self.limit += packets / window * (self.limit * RETURN).max(1.0);
+            self.limit = self.limit.min(LARGEST);
+        }
+    }
+
+    fn count(
+        &mut self,
+        now: Time,
+        sent_at: Time,
+        packets: f64,
+        lost: f64,
+        queueing: Span,
+    ) -> Option<Found> {
+        let test = self.test.as_mut().filter(|test| sent_at >= test.since)?;
+        test.left -= packets;
+        test.lost += lost;
+        if queueing <= (test.queueing / 2).max(GRAIN) {
+            test.of_path += lost;
+        }
+        let late = now.since(test.since) > PATIENCE;
+        let seen = (1.0 - test.left / test.all).min(1.0);
+        let few = test.few * if late { seen } else { 1.0 };
+        let goes_on = test.of_path > few;
+        if !goes_on && !late && test.left > 0.0 {
+            return None;
+        }
+        let test = self.test.take()?;
+        self.rate = LossRate::over(MEMORY);
+        if goes_on && test.share <= SHARE + TOLERATED * MOST {
+            self.of_path = test.share.min(MOST);
+            self.limit = test.limit;
+            return Some(Found::OfPath);
+        }
+        if goes_on {
+            self.of_path = MOST;
+        } else {
+            self.full = test.queueing;
+        }
+        self.rate.set(test.lost / (test.all - test.left));
+        Some(Found::OfCongestion)
+    }
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The limit that losses set: `Losses` of Budget in `cc`, which says why of every number. But the
+ * packets that come with one acknowledgement count by the newest of them. Times in microseconds, the
+ * limit in 2^-20 packets.
+ */
+#pragma once
+
+#include "loss_rate.h"
+#include "rates.h"
+
+/* A test is due from this share on, and 1.5 times the share that is the path's: 4 in a thousand. */
+#define LOSSES_SHARE (4 * LOSS_RATE_ONE / 1000)
+#define LOSSES_DUE(of_path) (LOSSES_SHARE + (of_path) + (of_path) / 2)
+/* The path loses at most this share. */
+#define LOSSES_MOST LOSS_RATE(5)
+/* Over so many packets the path's share falls to a lower one: 2^13. */
+#define LOSSES_FORGET 13
+/* A test lasts until so many losses would be expected, and so many packets at least. */
+#define LOSSES_EXPECTED 8
+#define LOSSES_LEAST 64
+/* With at most so many of those expected, sending less loses less. */
+#define LOSSES_FEW 2
+/* A test leaves so much of the limit at most, per cent. */
+#define LOSSES_BETA 85
+/* A test that takes longer than 3 s judges by what it has seen. */
+#define LOSSES_PATIENCE 3000000ULL
+/* A shorter queue cannot be told from none. */
+#define LOSSES_GRAIN 1000U
+/* The limit grows by 2 % per RTT, a packet at least. */
+#define LOSSES_RETURN 50
+#define LOSSES_SMALLEST (2 * ONE)
+
+struct losses {
+	__u64 rate; /* 2^-31 */
+	__u64 of_path; /* the share that is the path's, 2^-31 */
+	__u64 limit;
+	__u64 cut_at;
+	__u64 not_before;
+	__u64 since; /* of the test; only packets sent since then count; 0: no test is under way */
+	__u64 share; /* as the test began: the share, and the limit */
+	__u64 limit_before;
+	__u32 full; /* the longest queueing at losses of congestion; 0: not known */
+	__u32 queueing; /* as the test began */
+	__u32 all; /* the test lasts for so many packets */
+	__u32 left; /* so many packets more */
+	__u32 few; /* with more losses than that with a short queue they are the path's */
+	__u32 with_short;
+	__u32 lost;
+};
+
+/* What was lost so far says nothing, and no limit is set before `until`. */
+PURE void losses_forget(struct losses *l, __u64 until)
+{
+	if (l->not_before < until)
+		l->not_before = until;
+	l->rate = 0;
+	l->since = 0;
+}
+
+PURE int losses_are_due(const struct losses *l, __u64 now)
+{
+	return !l->since && now >= l->not_before && l->rate > LOSSES_DUE(l->of_path);
+}
+
+/* The limit is `most` packets at most, but never less than LOSSES_SMALLEST. */
+PURE void losses_lower(struct losses *l, __u64 most)
+{
+	if (l->limit > most)
+		l->limit = most;
+	if (l->limit < LOSSES_SMALLEST)
+		l->limit = LOSSES_SMALLEST;
+}
+
+/* What is sent from now on is less; `product` is delivered in the smallest RTT. */
+PURE void losses_begin(struct losses *l, __u64 now, __u32 queueing, __u64 product)
+{
+	/* It is above LOSSES_SHARE; the verifier wants to see that it is not 0. */
+	__u64 share = l->rate > LOSSES_SHARE ? l->rate : LOSSES_SHARE;
+	__u64 packets = (LOSSES_EXPECTED * LOSS_RATE_ONE + share - 1) / share;
+
+	l->few = LOSSES_FEW;
+	if (packets < LOSSES_LEAST) {
+		packets = LOSSES_LEAST;
+		l->few = LOSSES_LEAST / LOSSES_EXPECTED * LOSSES_FEW * share >> 31;
+	}
+	l->all = packets;
+	l->left = packets;
+	l->with_short = 0;
+	l->lost = 0;
+	l->share = share;
+	l->queueing = queueing;
+	l->limit_before = l->limit;
+	l->since = now;
+	l->limit = l->limit * LOSSES_BETA / 100;
+	losses_lower(l, product);
+}
+
+PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets, __u32 lost,
+		       __u32 queueing)
+{
+	__u32 short_queue = l->queueing / 2 > LOSSES_GRAIN ? l->queueing / 2 : LOSSES_GRAIN;
+	__u64 seen;
+	int late, goes_on;
+
+	if (!l->since || sent_at < l->since)
+		return;
+	l->left = l->left > packets ? l->left - packets : 0;
+	l->lost += lost;
+	if (queueing <= short_queue)
+		l->with_short += lost;
+	late = now - l->since > LOSSES_PATIENCE;
+	/* How many of the packets are back, all of them unless it is late. */
+	seen = late ? l->all - l->left : l->all;
+	goes_on = (__u64)l->with_short * l->all > l->few * seen;
+	if (!goes_on && !late && l->left)
+		return;
+	l->since = 0;
+	if (goes_on && l->share <= LOSSES_DUE(LOSSES_MOST)) {
+		l->of_path = l->share < LOSSES_MOST ? l->share : LOSSES_MOST;
+		l->limit = l->limit_before;
+		l->rate = 0;
+		return;
+	}
+	if (goes_on)
+		l->of_path = LOSSES_MOST;
+	else
+		l->full = l->queueing;
+	seen = l->all - l->left;
+	l->rate = l->lost < seen ? l->lost * LOSS_RATE_ONE / seen : LOSS_RATE_ONE;
+}
+
+/* Packets arrived. */
+PURE void losses_delivered(struct losses *l, __u64 now, __u64 sent_at, __u32 packets,
+			   __u32 queueing)
+{
+	__u32 part = packets < 1U << LOSSES_FORGET ? packets : 1U << LOSSES_FORGET;
+
+	l->rate = loss_rate_delivered(l->rate, packets, LOSS_RATE_LONG);
+	if (l->of_path > l->rate)
+		l->of_path -= (l->of_path - l->rate) * part >> LOSSES_FORGET;
+	losses_count(l, now, sent_at, packets, 0, queueing);
+}
+
+/* Packets are lost. */
+PURE void losses_lost(struct losses *l, __u64 now, __u64 sent_at, __u32 packets, __u32 queueing,
+		      __u64 product)
+{
+	if (!l->since && l->full > LOSSES_GRAIN && 2ULL * queueing >= l->full) {
+		if (l->full < queueing)
+			l->full = queueing;
+		if (sent_at >= l->cut_at && now >= l->not_before) {
+			l->cut_at = now;
+			losses_lower(l, product);
+		}
+		return;
+	}
+	l->rate = loss_rate_lost(l->rate, packets, LOSS_RATE_LONG);
+	losses_count(l, now, sent_at, packets, packets, queueing);
+}
+
+/* `packets` of a window of `cwnd` are back: the limit grows, but not in a test. */
+PURE void losses_grow(struct losses *l, __u32 packets, __u64 cwnd)
+{
+	__u64 step = l->limit / LOSSES_RETURN > ONE ? l->limit / LOSSES_RETURN : ONE;
+
+	if (l->since || l->limit >= MAX_CWND)
+		return;
+	l->limit += (step * packets << 10) / (cwnd >> 10 | 1);
+	if (l->limit > MAX_CWND)
+		l->limit = MAX_CWND;
+}
