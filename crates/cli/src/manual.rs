@@ -169,7 +169,7 @@ mod tests {
         let page = finished(".TH a 1\n", "alcc-run", "Usage: alcc run", "2026-11-23");
         for part in [
             "\n.TP\nALCC_PRELOAD\nThe preload library",
-            "\n.SH FILES\n.TP\n/tmp/alcc\\-UID\n",
+            "\n.SH FILES\n.TP\n/run/alcc, /run/user/UID/alcc, /tmp/alcc\\-UID\n",
             "docs/NAME.md are in the source tree",
         ] {
             assert!(page.contains(part), "{part}: {page}");

@@ -226,7 +226,7 @@ fn what_is_no_trace_is_named_and_a_failed_run_is_a_row() {
     fs::write(traces.join("deep/good"), "1\n2\n3\n").unwrap();
     // The first opportunity comes after the window.
     fs::write(traces.join("dead"), "600000\n").unwrap();
-    fs::write(traces.join("README.md"), "# Traces\n").unwrap();
+    fs::write(traces.join("README.md"), "Traces\n").unwrap();
     let out = folder.path().join("out");
     let arguments = "--schemes cubic,verus --duration 2s";
     let output = compare(arguments, traces.to_str().unwrap(), &out)

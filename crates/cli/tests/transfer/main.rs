@@ -110,7 +110,11 @@ fn rows_have_the_published_fields() {
     let Some(place) = Place::new() else { return };
     let recv = place.recv(&["--once", "--json"]);
     let sent = place.send(&["--size", "20k", "--json"]).json();
-    let row = serde_json::to_value(alcc_lab::Row::default()).unwrap();
+    let row = alcc_lab::Row {
+        profile: Some("tuned".to_owned()),
+        ..alcc_lab::Row::default()
+    };
+    let row = serde_json::to_value(row).unwrap();
     for rows in [&sent, &recv.end().json()] {
         let fields = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(fields(&rows["flows"][0]), fields(&row));

@@ -85,6 +85,7 @@ impl Netlink {
     }
 
     /// Sets attributes and switches the device on; `noarp` for devices on which nobody answers ARP.
+    /// Without multicast the kernel reports no groups, such as that of all routers.
     pub(crate) fn up(
         &self,
         index: u32,
@@ -97,7 +98,7 @@ impl Netlink {
         if noarp {
             message.header.flags |= LinkFlags::Noarp;
         }
-        message.header.change_mask = message.header.flags;
+        message.header.change_mask = message.header.flags | LinkFlags::Multicast;
         message.attributes = attributes;
         self.request(RouteNetlinkMessage::SetLink(message), NLM_F_ACK)
             .map(|_| ())

@@ -232,8 +232,11 @@ impl<W: Waker> Conn<W> {
                         self.release();
                         continue;
                     }
-                    // Nobody else may open the gate for its next write.
-                    runtime.watch();
+                    // If the thread has stopped, nobody else opens the gate for its next write.
+                    // Without one, its next wait does.
+                    if !runtime.is_inline() {
+                        runtime.watch();
+                    }
                     return ended(done, libc::EAGAIN);
                 };
                 let until = *patience.get_or_insert_with(|| limit.map(|l| kernel::now() + l));
