@@ -56,6 +56,8 @@ impl Namespace {
             // thread that opens it; where /proc is read-only only nesting is lost.
             let _ = fs::write("/proc/sys/net/ipv4/ip_forward", "1");
             let _ = fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1");
+            // A new device that forwards joins the group of all routers, and reports it on the link.
+            let _ = fs::write("/proc/sys/net/ipv6/conf/default/forwarding", "0");
             of_this_thread()
         })?;
         Ok(Self {
