@@ -653,7 +653,10 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("trace convert random.bin --from rates", "it is no text"),
     ("trace convert good.trace --to packets", "--to mahimahi"),
     ("trace convert good.trace --to rates --bin 0s", "above 0"),
-    ("trace convert good.trace --from packets --unit h", "ns, us, ms, s"),
+    (
+        "trace convert good.trace --from packets --unit h",
+        "ns, us, ms, s",
+    ),
     ("trace combine good.trace --scale -1", "factor -1"),
     ("trace combine good.trace --scale x", "want a number"),
     (

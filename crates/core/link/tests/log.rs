@@ -68,7 +68,10 @@ fn a_bad_log_is_refused_with_line_and_reason() {
         ("1.0a0 + 1500 0 1", "want milliseconds with three decimals"),
         ("+1.000 + 1500 0 1", "want milliseconds with three decimals"),
         ("1.000 + -3 0 1", "want a whole number"),
-        ("1.000 d 1 40 bored 0 1", "want loss, radio, overflow or aqm"),
+        (
+            "1.000 d 1 40 bored 0 1",
+            "want loss, radio, overflow or aqm",
+        ),
         ("99999999999999999.000 # 1500", "beyond 584 years"),
         ("", "want milliseconds"),
     ] {

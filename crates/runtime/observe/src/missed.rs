@@ -99,7 +99,9 @@ impl Missed {
             Self::Excluded => "the options or the file leave it out",
             Self::Static => "a static program does not load the library",
             Self::OtherLibc => "a program of another C library (musl) does not load the library",
-            Self::SetUserId => "a program with the set-user-id bit or file capabilities does not load the library",
+            Self::SetUserId => {
+                "a program with the set-user-id bit or file capabilities does not load the library"
+            }
             Self::NotLoaded => "it did not load the library (its environment was cleaned?)",
             Self::Hidden => "we may not look into the process (another user's, set-user-id?)",
             Self::Stdio => "it writes by streams of the C library (stdio)",
