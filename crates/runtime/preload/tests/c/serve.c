@@ -128,6 +128,6 @@ const struct peer_case serve_cases[] = {
     {"serve-in-poll", "clients=2 gate=maybe", in_poll},
     {"serve-in-epoll", "clients=2 gate=maybe", in_epoll},
     {"serve-in-threads", "clients=2 gate=maybe", threads},
-    {"serve-many-in-poll", "gate=maybe", many_in_poll},
+    {"serve-many-in-poll", "clients=2 gate=maybe", many_in_poll},
     {0},
 };
