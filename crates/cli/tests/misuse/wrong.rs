@@ -655,7 +655,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("trace convert good.trace --to rates --bin 0s", "above 0"),
     (
         "trace convert good.trace --from packets --unit h",
-        "ns, us, ms, s",
+        "ns, us, ms or s",
     ),
     ("trace combine good.trace --scale -1", "factor -1"),
     ("trace combine good.trace --scale x", "want a number"),
