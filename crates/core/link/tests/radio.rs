@@ -53,7 +53,7 @@ fn lost(radio: &str, n: u64) -> (u64, u64) {
     let spec = spec(RateSpec::Unlimited, &[radio]);
     let at: Vec<u64> = (0..n).map(|n| n * 20_000).collect();
     let arrived = delivered(&spec, 3, at.iter().copied());
-    let came: std::collections::HashSet<u64> = arrived.iter().map(|ms| *ms as u64 / 20).collect();
+    let came: std::collections::BTreeSet<u64> = arrived.iter().map(|ms| *ms as u64 / 20).collect();
     let is_lost = |n: u64| !came.contains(&n);
     let runs = (1..n).filter(|n| is_lost(*n) && !is_lost(n - 1)).count();
     (n - arrived.len() as u64, runs as u64)

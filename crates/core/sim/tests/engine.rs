@@ -329,7 +329,8 @@ fn a_storm_of_losses_is_bounded_too() {
     let mut sent = Count::default();
     let error = run_with(&storm, &mut sent).unwrap_err();
     assert!(matches!(error, SimError::Events { .. }), "{error}");
-    assert!(sent.0 <= 500_000, "{} sent", sent.0);
+    // Their first windows are sent in one go.
+    assert!(sent.0 <= 600_000, "{} sent", sent.0);
 }
 
 #[test]
