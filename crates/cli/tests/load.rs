@@ -336,7 +336,7 @@ fn who_is_not_there() {
     let (status, said) = refused(&mut alcc("attach --cgroup /no/such --cc copa"));
     assert_eq!(status, Some(2), "{said}");
     assert!(
-        said.contains("/no/such") && said.contains("/sys/fs/cgroup/"),
+        said.contains("/no/such") && said.contains("/sys/fs/cgroup"),
         "{said}"
     );
     let (status, said) = refused(&mut alcc(&format!("attach --port {port} --cc nosuch")));
