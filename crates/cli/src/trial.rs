@@ -174,7 +174,8 @@ fn check_share(share: Share) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "a trial on {share} of the clients leaves none to compare with: take less, such as 50%"
+        "a trial on {}% of the clients leaves none to compare with: take less, such as 50%",
+        share.percent()
     )))
 }
 
