@@ -122,16 +122,23 @@ impl Server {
         }
     }
 
-    /// Stops the library's threads, and nothing else, until the result is dropped. `None` if this
-    /// user may not trace the server.
-    pub(crate) fn stop_library(&self) -> Option<Vec<Stopped>> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
-        let tasks = tasks.map(|task| task.unwrap().path());
+    /// Stops the library's threads, and nothing else, until the result is dropped; with `awaited`
+    /// it waits for the first, which takes its name only when it runs. `None` if this user may not
+    /// trace the server.
+    pub(crate) fn stop_library(&self, awaited: bool) -> Option<Vec<Stopped>> {
+        let deadline = Instant::now() + DEADLINE;
         let named = |task: &PathBuf| {
             std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "alcc")
         };
-        let ours = tasks.filter(named).map(|task| Stopped::seize(&task));
-        ours.collect()
+        loop {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+            let tasks = tasks.map(|task| task.unwrap().path());
+            let ours: Vec<_> = tasks.filter(named).collect();
+            if !ours.is_empty() || !awaited || Instant::now() > deadline {
+                return ours.iter().map(|task| Stopped::seize(task)).collect();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// How often its threads have gone to sleep.
