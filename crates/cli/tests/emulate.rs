@@ -243,7 +243,9 @@ fn download(device: &str) {
         "droptail:bytes=60000",
     ];
     let log = path("log");
-    args.extend(["--log", &log, json.as_str(), "--"]);
+    let theirs = path("theirs");
+    args.extend(["--log", &log, "--mahimahi-log", &theirs]);
+    args.extend([json.as_str(), "--"]);
     let own = me(&format!("download {port}"));
     args.extend(own.iter().map(String::as_str));
     let output = Command::new(ALCC)
@@ -321,6 +323,56 @@ fn download(device: &str) {
             .unwrap()
             .contains("# direction: up")
     );
+    let packets = down["packets"].as_u64().unwrap();
+    as_mahimahis_scripts_read_it(
+        &std::fs::read_to_string(format!("{theirs}.down")).unwrap(),
+        packets,
+    );
+
+    let page = path("page.html");
+    let files = ["down", "up"].map(|end| format!("{log}.{end}"));
+    let drawn = Command::new(ALCC)
+        .args(["trace", "plot", &files[0], &files[1], "--output", &page])
+        .output()
+        .unwrap();
+    assert!(drawn.status.success(), "{}", stderr(&drawn));
+    let drawn = std::fs::read_to_string(page).unwrap();
+    for name in ["log.down: ", "log.up: "] {
+        assert!(drawn.contains(name), "{name}");
+    }
+    // Two logs, over time wide and narrow, and the distributions.
+    assert!(drawn.matches("<polyline").count() >= 10, "curves");
+}
+
+/// What `mm-throughput-graph` and `mm-delay-graph` demand of a log, and what they compute from it.
+fn as_mahimahis_scripts_read_it(text: &str, packets: u64) {
+    let bases = text
+        .lines()
+        .filter(|l| l.starts_with("# base timestamp: "))
+        .count();
+    assert_eq!(bases, 1, "the base timestamp stands there once");
+    let (mut capacity, mut departed, mut last) = (0, 0, 0);
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |n: usize| -> u64 {
+            let word = words.get(n).unwrap_or_else(|| panic!("{line}: too short"));
+            word.parse()
+                .unwrap_or_else(|_| panic!("{line}: no whole number"))
+        };
+        last = last.max(number(0));
+        match words[1] {
+            "+" => assert!(number(2) > 0, "{line}"),
+            "#" => capacity += number(2),
+            "-" => {
+                assert!(number(3) <= number(0), "{line}: arrived before the start");
+                departed += 1;
+            }
+            event => panic!("{line}: they do not know {event}"),
+        }
+    }
+    assert_eq!(departed, packets);
+    let mbps = capacity as f64 * 8e-3 / last as f64;
+    assert!((11.9..12.1).contains(&mbps), "{mbps} Mbit/s of capacity");
 }
 
 #[test]

@@ -56,7 +56,7 @@ alcc log
     --run --out --duration --events --json
 alcc emulate
     --profile --delay --down --up --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
-    --repeat --reorder --seed --log --json --json-out --outside --internet --dns --control --quiet
+    --repeat --reorder --seed --log --mahimahi-log --json --json-out --outside --internet --dns --control --quiet
 alcc sim
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --plugin --duration --seed --start --settle --phase --lateness --jitter --wake --max-events

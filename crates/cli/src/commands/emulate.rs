@@ -9,7 +9,7 @@ mod switches;
 
 use crate::failure::{Failure, reason};
 use crate::output::{Product, note, will_be_written};
-use alcc_emu::{Dir, EmuError, Emulator, Namespace, PacketLog, PathSpec};
+use alcc_emu::{EmuError, Emulator, Namespace, PacketLog, PathSpec};
 pub(crate) use args::Args;
 use internet::Internet;
 use place::Place;
@@ -19,8 +19,8 @@ use std::process::{Command, ExitCode};
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let spec = args.path_spec()?;
     let json = Product::named(args.json.path())?;
-    for log in [Dir::Down, Dir::Up].map(|dir| args.log_file(dir)) {
-        log.as_deref().map_or(Ok(()), will_be_written)?;
+    for (_, file, _) in args.log_files() {
+        will_be_written(&file)?;
     }
     let place = Place::find()?;
     // Before the first thread: one that does not block SIGCHLD too would swallow it.

@@ -18,7 +18,8 @@ use crate::{DropReason, Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Span, Time};
 use std::fmt::{self, Write};
 
-const FIRST_LINE: &str = "# alcc packet log 1";
+/// The first line of a log.
+pub const FIRST_LINE: &str = "# alcc packet log 1";
 
 /// What a log says about itself. Texts may hold anything; line breaks are escaped.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -183,6 +184,44 @@ pub fn format_line(out: &mut impl Write, line: &Line) -> fmt::Result {
         Line::Opportunity { at, len } => {
             writeln!(out, "{} # {}", Ms(at.as_nanos()), len.get())
         }
+    }
+}
+
+/// Writes the header of Mahimahi's form (`mm-link --downlink-log`), which its own scripts read.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_mahimahi_header(out: &mut impl Write, header: &Header) -> fmt::Result {
+    let (program, direction) = (escaped(&header.program), escaped(&header.direction));
+    let link = escaped(&header.link);
+    writeln!(out, "# mahimahi mm-link ({direction}link) [{link}]")?;
+    writeln!(out, "# written by {program}: {}", escaped(&header.command))?;
+    writeln!(out, "# queue: {}", escaped(&header.queue))?;
+    writeln!(out, "# init timestamp: 0")?;
+    writeln!(out, "# base timestamp: 0")
+}
+
+/// Writes one event in Mahimahi's form: whole milliseconds, and no columns of ours. A drop is a
+/// comment, because `mm-throughput-graph` stops at events that it does not know.
+///
+/// # Errors
+/// Those of `out`.
+pub fn format_mahimahi_line(out: &mut impl Write, line: &Line) -> fmt::Result {
+    let ms = |at: &Time| at.as_nanos() / 1_000_000;
+    match line {
+        Line::Arrival { at, packet } => writeln!(out, "{} + {}", ms(at), packet.len.get()),
+        Line::Departure {
+            at,
+            packet,
+            queue_delay,
+        } => {
+            // The scripts take the delay from the time of departure: both must be of the same milliseconds.
+            let arrived = Time::from_nanos(at.as_nanos().saturating_sub(queue_delay.as_nanos()));
+            let delay = ms(at) - ms(&arrived);
+            writeln!(out, "{} - {} {delay}", ms(at), packet.len.get())
+        }
+        Line::Drop { at, packet, .. } => writeln!(out, "# {} d 1 {}", ms(at), packet.len.get()),
+        Line::Opportunity { at, len } => writeln!(out, "{} # {}", ms(at), len.get()),
     }
 }
 

@@ -1,9 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The packet log: what it looks like, and that it reads back.
-use alcc_link::log::{Header, Line, format_line, parse, write_header};
+use alcc_link::log::{Header, Line, format_line, format_mahimahi_line, parse, write_header};
 use alcc_link::{DropReason, Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Span, Time};
 use proptest::prelude::*;
+
+#[test]
+fn mahimahis_form_has_whole_milliseconds_that_agree() {
+    let packet = Packet {
+        id: 17,
+        flow: 3,
+        len: Bytes::new(1500),
+        ecn: Ecn::NotEct,
+    };
+    let at = Time::from_nanos(13_000_999);
+    let mut text = String::new();
+    for line in [
+        Line::Arrival { at, packet },
+        // It arrived at 12.9: by the clock of whole milliseconds one before.
+        Line::Departure {
+            at,
+            packet,
+            queue_delay: Span::from_nanos(100_999),
+        },
+        Line::Drop {
+            at,
+            packet,
+            why: DropReason::Overflow,
+        },
+        Line::Opportunity {
+            at,
+            len: Bytes::new(1500),
+        },
+    ] {
+        format_mahimahi_line(&mut text, &line).unwrap();
+    }
+    assert_eq!(text, "13 + 1500\n13 - 1500 1\n# 13 d 1 1500\n13 # 1500\n");
+}
 
 fn text(header: &Header, lines: &[Line]) -> String {
     let mut text = String::new();

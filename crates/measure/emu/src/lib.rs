@@ -53,7 +53,7 @@ pub use emulator::{Control, Emulator, Observer, PathSpec, Silent};
 pub use error::EmuError;
 pub use flow::FlowKey;
 pub use namespace::{Namespace, is_emulated};
-pub use packet_log::{LogSpec, PacketLog};
+pub use packet_log::{LogForm, LogSpec, PacketLog};
 pub use privilege::{Privilege, available, drop_ambient_capabilities, prepare};
 pub use report::{DirectionReport, EmuReport};
 pub use subnet::Subnet;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::emulator::spawn;
 use crate::{Dir, EmuError, Observer};
-use alcc_link::log::{Header, Line, format_line, write_header};
-use alcc_link::{Outcome, RateSpec};
+use alcc_link::log::{
+    Header, Line, format_line, format_mahimahi_line, write_header, write_mahimahi_header,
+};
+use alcc_link::{Direction, Outcome, RateSpec};
 use alcc_trace::{OPPORTUNITY, Opportunities};
-use alcc_units::Time;
+use alcc_units::{Bytes, Span, Time};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -14,24 +16,35 @@ use std::thread::JoinHandle;
 /// Text that is handed to the writing thread at once.
 const CHUNK: usize = 1 << 16;
 
-/// Writes one log for each direction ([`alcc_link::log`]). The relay only formats lines; a thread
-/// writes them, since a slow disk must not delay packets.
+/// Writes logs of packets ([`alcc_link::log`]). The relay only formats lines; a thread writes them,
+/// since a slow disk must not delay packets.
 #[derive(Debug)]
 pub struct PacketLog {
     writer: JoinHandle<io::Result<()>>,
-    paths: [PathBuf; 2],
+    paths: Vec<PathBuf>,
 }
 
-/// One direction of a log: where it goes, what it says about itself, and its bottleneck, whose
-/// opportunities it lists.
+/// One log: of which direction, where it goes, what it says about itself, and its form.
 #[derive(Clone, Debug)]
 pub struct LogSpec {
+    /// The direction.
+    pub dir: Dir,
     /// The file, which is overwritten.
     pub path: PathBuf,
     /// What the log says about itself.
     pub header: Header,
-    /// The bottleneck of the direction.
-    pub rate: RateSpec,
+    /// How its lines look.
+    pub form: LogForm,
+}
+
+/// How the lines of a log look.
+#[derive(Clone, Debug)]
+pub enum LogForm {
+    /// As [`alcc_link::log`] says, with the opportunities of this bottleneck if it is a trace.
+    Own(RateSpec),
+    /// As Mahimahi's scripts read it. They need the capacity of every link: this model of the
+    /// direction says what it offers in each millisecond.
+    Mahimahi(Box<Direction>),
 }
 
 impl PacketLog {
@@ -39,34 +52,19 @@ impl PacketLog {
     ///
     /// # Errors
     /// [`EmuError::Os`] if a file cannot be made.
-    pub fn create(
-        down: LogSpec,
-        up: LogSpec,
-    ) -> Result<(Self, Box<dyn Observer + Send>), EmuError> {
-        let paths = [down.path.clone(), up.path.clone()];
+    pub fn create(logs: Vec<LogSpec>) -> Result<(Self, Box<dyn Observer + Send>), EmuError> {
+        let paths: Vec<_> = logs.iter().map(|log| log.path.clone()).collect();
         let make = |path: &PathBuf| {
             alcc_sys::create(path).map_err(EmuError::os(format!(
                 "make the packet log {}",
                 path.display()
             )))
         };
-        let files = [make(&paths[0])?, make(&paths[1])?];
+        let files = paths.iter().map(make).collect::<Result<Vec<_>, _>>()?;
         let (sender, receiver) = channel();
         let writer = spawn("alcc-log", move || write_all(files, &receiver))?;
         let observer = Formatter {
-            halves: [down, up].map(|spec| {
-                let mut text = String::with_capacity(CHUNK + 256);
-                // Writing to a String cannot fail.
-                let _ = write_header(&mut text, &spec.header);
-                let opportunities = match &spec.rate {
-                    RateSpec::Trace(trace) => Some(trace.cursor()),
-                    _ => None,
-                };
-                Half {
-                    text,
-                    opportunities,
-                }
-            }),
+            logs: logs.into_iter().map(Log::new).collect(),
             sender,
         };
         Ok((Self { writer, paths }, Box::new(observer)))
@@ -77,57 +75,112 @@ impl PacketLog {
     /// # Errors
     /// [`EmuError::Os`] if the disk did not take all of it.
     pub fn finish(self) -> Result<(), EmuError> {
-        let [down, up] = self.paths;
         let result = self
             .writer
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let paths: Vec<_> = self.paths.iter().map(|p| p.display().to_string()).collect();
         result.map_err(EmuError::os(format!(
-            "write the packet logs {} and {}",
-            down.display(),
-            up.display()
+            "write the packet logs {}",
+            paths.join(" and ")
         )))
     }
 }
 
-fn write_all(mut files: [File; 2], chunks: &Receiver<(usize, String)>) -> io::Result<()> {
-    for (direction, text) in chunks {
-        files[direction].write_all(text.as_bytes())?;
+fn write_all(mut files: Vec<File>, chunks: &Receiver<(usize, String)>) -> io::Result<()> {
+    for (log, text) in chunks {
+        files[log].write_all(text.as_bytes())?;
     }
     Ok(())
 }
 
-struct Half {
+/// A log that is being written.
+struct Log {
+    dir: Dir,
     text: String,
-    opportunities: Option<Opportunities>,
+    capacity: Capacity,
 }
 
-impl Half {
-    /// The opportunities up to `now` that are not in the log yet.
-    fn opportunities(&mut self, now: Time) {
-        let Some(cursor) = &mut self.opportunities else {
-            return;
+/// What a log says of its bottleneck.
+enum Capacity {
+    /// Nothing.
+    Unsaid,
+    /// The opportunities that are not in the log yet.
+    Opportunities(Opportunities),
+    /// What this model offers after a time.
+    Offered(Box<Direction>, Time),
+}
+
+impl Log {
+    fn new(spec: LogSpec) -> Self {
+        let mut text = String::with_capacity(CHUNK + 256);
+        // Writing to a String cannot fail.
+        let capacity = match spec.form {
+            LogForm::Own(rate) => {
+                let _ = write_header(&mut text, &spec.header);
+                match &rate {
+                    RateSpec::Trace(trace) => Capacity::Opportunities(trace.cursor()),
+                    _ => Capacity::Unsaid,
+                }
+            }
+            LogForm::Mahimahi(model) => {
+                let _ = write_mahimahi_header(&mut text, &spec.header);
+                Capacity::Offered(model, Time::ZERO)
+            }
         };
-        while cursor.peek() <= now {
-            let at = cursor.peek();
-            cursor.next();
-            let len = OPPORTUNITY;
-            let _ = format_line(&mut self.text, &Line::Opportunity { at, len });
+        Self {
+            dir: spec.dir,
+            text,
+            capacity,
         }
+    }
+
+    /// An event at `at`, and the capacity up to then.
+    fn line(&mut self, at: Time, line: &Line) {
+        let text = &mut self.text;
+        match &mut self.capacity {
+            Capacity::Unsaid => {}
+            Capacity::Opportunities(cursor) => {
+                while cursor.peek() <= at {
+                    let opportunity = Line::Opportunity {
+                        at: cursor.peek(),
+                        len: OPPORTUNITY,
+                    };
+                    cursor.next();
+                    let _ = format_line(text, &opportunity);
+                }
+            }
+            Capacity::Offered(model, after) => {
+                loop {
+                    let until = *after + Span::from_millis(1);
+                    if until > at {
+                        break;
+                    }
+                    let len = model.opportunity_bytes(*after, until);
+                    if len > Bytes::ZERO && len < Bytes::MAX {
+                        let _ = format_mahimahi_line(text, &Line::Opportunity { at: until, len });
+                    }
+                    *after = until;
+                }
+                let _ = format_mahimahi_line(text, line);
+                return;
+            }
+        }
+        let _ = format_line(text, line);
     }
 }
 
 struct Formatter {
-    halves: [Half; 2],
+    logs: Vec<Log>,
     sender: Sender<(usize, String)>,
 }
 
 impl Formatter {
-    fn send(&mut self, direction: usize) {
-        let text = &mut self.halves[direction].text;
+    fn send(&mut self, log: usize) {
+        let text = &mut self.logs[log].text;
         let full = std::mem::replace(text, String::with_capacity(CHUNK + 256));
         // The writer is gone after an error, which finish() reports.
-        let _ = self.sender.send((direction, full));
+        let _ = self.sender.send((log, full));
     }
 }
 
@@ -140,18 +193,21 @@ impl Observer for Formatter {
         | Outcome::Departed { at, .. }
         | Outcome::Dropped { at, .. }
         | Outcome::Delivered { at, .. }) = *outcome;
-        let half = &mut self.halves[dir as usize];
-        half.opportunities(at);
-        let _ = format_line(&mut half.text, &line);
-        if half.text.len() >= CHUNK {
-            self.send(dir as usize);
+        for n in 0..self.logs.len() {
+            if self.logs[n].dir == dir {
+                self.logs[n].line(at, &line);
+                if self.logs[n].text.len() >= CHUNK {
+                    self.send(n);
+                }
+            }
         }
     }
 }
 
 impl Drop for Formatter {
     fn drop(&mut self) {
-        self.send(0);
-        self.send(1);
+        for n in 0..self.logs.len() {
+            self.send(n);
+        }
     }
 }

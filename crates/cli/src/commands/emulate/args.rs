@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::http::Loopback;
 use crate::json_out::JsonOut;
 use crate::trace_arg::load_link_trace;
-use alcc_emu::{Dir, LogSpec, Observer, PacketLog, PathSpec, Silent};
+use alcc_emu::{Dir, LogForm, LogSpec, Observer, PacketLog, PathSpec, Silent};
 use alcc_link::log::Header;
 use alcc_link::{Changes, DirectionSpec, QueueSpec, RadioSpec, RateSpec};
 use alcc_results::scenario::{looks_like_a_rate, probability};
@@ -71,6 +71,10 @@ pub(crate) struct Args {
     /// Write a log of every packet at the bottleneck to FILE.down and FILE.up
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Write the same as Mahimahi's scripts read it (mm-throughput-graph, mm-delay-graph) to
+    /// FILE.down and FILE.up
+    #[arg(long, value_name = "FILE", conflicts_with = "control")]
+    mahimahi_log: Option<PathBuf>,
     #[command(flatten)]
     pub(super) json: JsonOut,
     /// A shell command to run at the other end for the time of CMD, which starts as soon as it
@@ -213,21 +217,25 @@ impl Args {
         load_link_trace(name, self.seed).map(|it| (RateSpec::Trace(it.trace), it.radio))
     }
 
-    /// The file of the packet log of a direction, if the options ask for one.
-    pub(super) fn log_file(&self, dir: Dir) -> Option<PathBuf> {
-        let mut path = self.log.clone()?.into_os_string();
-        path.push(".");
-        path.push(dir.name());
-        Some(path.into())
+    /// The files of the packet logs that the options ask for, and whether they are Mahimahi's.
+    pub(super) fn log_files(&self) -> impl Iterator<Item = (Dir, PathBuf, bool)> {
+        let asked = [(&self.log, false), (&self.mahimahi_log, true)];
+        asked.into_iter().flat_map(|(file, theirs)| {
+            let of = move |dir: Dir| {
+                let mut path = file.clone()?.into_os_string();
+                path.push(".");
+                path.push(dir.name());
+                Some((dir, path.into(), theirs))
+            };
+            [Dir::Down, Dir::Up].into_iter().filter_map(of)
+        })
     }
 
-    /// The packet log of a direction, if the options ask for one.
-    fn log_spec(&self, dir: Dir, spec: &PathSpec) -> Option<LogSpec> {
+    fn log_spec(&self, dir: Dir, path: PathBuf, theirs: bool, spec: &PathSpec) -> LogSpec {
         let (direction, link) = match dir {
             Dir::Down => (&spec.down, self.link_names()[0].clone()),
             Dir::Up => (&spec.up, self.link_names()[1].clone()),
         };
-        let path = self.log_file(dir)?;
         let words: Vec<_> = std::env::args_os()
             .map(|w| w.to_string_lossy().into_owned())
             .collect();
@@ -236,7 +244,8 @@ impl Args {
             RateSpec::Fixed(rate) => rate.to_string(),
             RateSpec::Unlimited => "unlimited".to_owned(),
         };
-        Some(LogSpec {
+        LogSpec {
+            dir,
             path,
             header: Header {
                 program: concat!("alcc ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -248,8 +257,11 @@ impl Args {
                 loss: direction.loss.to_string(),
                 seed: spec.seed_of(dir),
             },
-            rate: direction.rate.clone(),
-        })
+            form: match theirs {
+                true => LogForm::Mahimahi(Box::new(spec.model(dir))),
+                false => LogForm::Own(direction.rate.clone()),
+            },
+        }
     }
 
     /// The observers of packets.
@@ -257,14 +269,15 @@ impl Args {
         &self,
         spec: &PathSpec,
     ) -> Result<(Option<PacketLog>, Box<dyn Observer + Send>), Failure> {
-        match (self.log_spec(Dir::Down, spec), self.log_spec(Dir::Up, spec)) {
-            (Some(down), Some(up)) => {
-                let (log, observer) =
-                    PacketLog::create(down, up).map_err(|why| Failure::usage(super::told(&why)))?;
-                Ok((Some(log), observer))
-            }
-            _ => Ok((None, Box::new(Silent))),
+        let logs: Vec<_> = (self.log_files())
+            .map(|(dir, path, theirs)| self.log_spec(dir, path, theirs, spec))
+            .collect();
+        if logs.is_empty() {
+            return Ok((None, Box::new(Silent)));
         }
+        let (log, observer) =
+            PacketLog::create(logs).map_err(|why| Failure::usage(super::told(&why)))?;
+        Ok((Some(log), observer))
     }
 
     /// Names of the bottlenecks in logs and reports.

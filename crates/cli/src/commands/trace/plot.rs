@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+mod logs;
 mod predict;
 
 use crate::failure::Failure;
@@ -15,18 +16,21 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Draw capacity over time and the distributions of gaps and bursts, or predictions, as one
-/// self-contained HTML page
+/// self-contained HTML page; of packet logs, throughput and the time in the queue
 #[derive(clap::Args)]
 #[command(after_help = format!("{TRACE_HELP}.
 
 gap: from one millisecond with a delivery opportunity to the next; burst: opportunities in the same or adjacent milliseconds.
 --predict: the first trace in windows of 100 and of 20 ms with what the straight line through ten windows and the best linear rule from the newest one predict, and the error of all predictors over the time ahead for all traces.
 
+A TRACE may also be a packet log, FILE.down or FILE.up of 'alcc emulate --log FILE'; then all of them have to be.
+
 Examples:
   alcc trace plot city-driving rapid --output traces.html
-  alcc trace plot city-driving lte --predict --output predictions.html"))]
+  alcc trace plot city-driving lte --predict --output predictions.html
+  alcc trace plot log.down log.up --output run.html"))]
 pub(crate) struct Args {
-    /// Traces to draw above each other
+    /// Traces or packet logs to draw above each other
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<OsString>,
     /// Draw what predictors say of the capacity, and how far off they are
@@ -45,6 +49,19 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let logs = (args.traces.iter())
+        .map(|file| logs::read(file))
+        .collect::<Result<Vec<_>, _>>()?;
+    let logs: Vec<_> = logs.into_iter().flatten().collect();
+    if !logs.is_empty() {
+        if logs.len() < args.traces.len() || args.predict {
+            let found = if args.predict { "--predict" } else { "traces" };
+            return Err(Failure::usage(format!(
+                "draw packet logs: there are {found} as well: draw logs alone"
+            )));
+        }
+        return write(args, &logs::logs_page(&logs, args.bin)?);
+    }
     let mut loaded = Vec::new();
     for arg in &args.traces {
         loaded.push(load_link_trace(arg, args.seed)?);
@@ -73,7 +90,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     } else {
         traces_page(&loaded, args.bin.unwrap_or_else(|| interval(&loaded)))
     };
-    let page = figure.map_err(Failure::failed)?;
+    write(args, &figure.map_err(Failure::failed)?)
+}
+
+fn write(args: &Args, page: &str) -> Result<ExitCode, Failure> {
     Product::open(Some(&args.output))?.fill(|to| to.write_all(page.as_bytes()))?;
     note(format_args!("written to {}", args.output.display()));
     Ok(ExitCode::SUCCESS)
@@ -114,10 +134,16 @@ const MAX_POINTS: u64 = 900;
 
 /// 100 ms, and for long traces so many of them that their course can be seen.
 fn interval(traces: &[LinkTrace]) -> Span {
-    let bin = Span::from_millis(100);
     let longest = traces.iter().map(|t| t.trace.period()).max();
-    let points = longest.unwrap_or_default().as_nanos() / bin.as_nanos();
-    bin * points.div_ceil(MAX_POINTS).max(1)
+    wide_enough(longest.unwrap_or_default())
+}
+
+/// The interval for a course of this length.
+fn wide_enough(length: Span) -> Span {
+    let bin = Span::from_millis(100);
+    bin * (length.as_nanos() / bin.as_nanos())
+        .div_ceil(MAX_POINTS)
+        .max(1)
 }
 
 /// What the eye should take from the page.
