@@ -168,6 +168,7 @@ pub(super) fn link(bytes: &[u8]) {
                     assert!(arrived + queue_delay <= at);
                     (at, Some(packet.id))
                 }
+                Outcome::Repeated { at, .. } => (at, None),
                 Outcome::Dropped { at, packet, .. } => (at, Some(packet.id)),
             };
             assert!(at <= now, "an outcome of the future");

@@ -56,7 +56,7 @@ impl Observer for Watch {
                 why: DropReason::Loss,
                 ..
             } => meter.lost_before(at),
-            Outcome::Delivered { .. } => {}
+            Outcome::Delivered { .. } | Outcome::Repeated { .. } => {}
             Outcome::Dropped { at, .. } => meter.dropped(at),
         }
     }

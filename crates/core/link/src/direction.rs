@@ -2,7 +2,7 @@
 use crate::bottleneck::Bottleneck;
 use crate::changes::Changes;
 use crate::queue::Queued;
-use crate::radio::{Pause, Radio};
+use crate::radio::{Landing, Pause, Radio};
 use crate::schedule::Schedule;
 use crate::steady::Steady;
 use crate::{DropReason, Outcome, Outcomes, Packet, QueueSpec, RadioSpec};
@@ -103,6 +103,8 @@ pub struct Direction {
     plain: bool,
     bottleneck: Bottleneck,
     radio: Vec<Box<dyn Radio>>,
+    /// What happens to packets where the direction ends.
+    ends: Vec<Box<dyn Radio>>,
     /// The next time at which the bottleneck has to stand still.
     pause: Option<Pause>,
     /// Packets on the radio link, with the time at which they are through it.
@@ -129,9 +131,9 @@ impl Direction {
         let rng = Rng::new(seeds.next_u64());
         let queue_rng = Rng::new(seeds.next_u64());
         let changes = &spec.changes;
-        let radio: Vec<_> = (spec.radio.iter())
+        let (ends, radio): (Vec<_>, Vec<_>) = (spec.radio.iter())
             .map(|radio| radio.radio(seeds.next_u64()))
-            .collect();
+            .partition(|radio| radio.is_last());
         let rates = rates(&spec.rate, changes);
         let delays = Schedule::new(spec.delay, changes, |s| s.delay);
         let losses = Schedule::new(spec.loss, changes, |s| s.loss);
@@ -139,12 +141,13 @@ impl Direction {
         let changing = rates.is_some() || delays.is_some() || losses.is_some();
         let limits = queue
             .drop_tail()
-            .filter(|_| !changing && spec.loss <= 0.0 && radio.is_empty());
+            .filter(|_| !changing && spec.loss <= 0.0 && spec.radio.is_empty());
         Self {
             plain: rates.is_none() && radio.is_empty(),
             steady: limits.and_then(|limits| Steady::new(&spec.rate, limits, dir, spec.delay)),
             pause: pause(&radio, Time::ZERO),
             radio,
+            ends,
             on_air: VecDeque::new(),
             spec_rate: spec.rate.clone(),
             dir,
@@ -237,7 +240,7 @@ impl Direction {
             self.change(at, out);
         } else if let Some((_, t)) = self.propagating.pop_front() {
             if self.dir == Dir::Up {
-                out.tell(t.delivered(at));
+                self.deliver(at, t, out);
             } else if self.lost(at) {
                 out.tell(dropped(at, t.packet, DropReason::Loss));
             } else {
@@ -433,10 +436,36 @@ impl Direction {
     #[inline]
     fn land(&mut self, at: Time, landed: InPropagation, out: &mut impl Outcomes) {
         if self.dir == Dir::Down {
-            out.tell(landed.delivered(at));
+            self.deliver(at, landed, out);
         } else {
             self.travel(at, landed.packet, landed.arrived, landed.departed);
         }
+    }
+
+    /// A packet is at the end of the direction.
+    #[inline]
+    fn deliver(&mut self, at: Time, landed: InPropagation, out: &mut impl Outcomes) {
+        if self.ends.is_empty() || self.is_whole(at, landed.packet, out) {
+            out.tell(landed.delivered(at));
+        }
+    }
+
+    /// Tells of what happens to it there; false: it does not arrive.
+    #[cold]
+    fn is_whole(&mut self, at: Time, packet: Packet, out: &mut impl Outcomes) -> bool {
+        let mut twice = false;
+        let mut corrupt = false;
+        for end in &mut self.ends {
+            let landing = end.lands();
+            twice |= landing == Landing::Twice;
+            corrupt |= landing == Landing::Corrupt;
+        }
+        if corrupt {
+            out.tell(dropped(at, packet, DropReason::Corrupt));
+        } else if twice {
+            out.tell(Outcome::Repeated { at, packet });
+        }
+        !corrupt
     }
 
     /// When the first of those that travel is through.

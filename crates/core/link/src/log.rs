@@ -95,7 +95,7 @@ impl Line {
                 queue_delay: at.since(arrived),
             }),
             Outcome::Dropped { at, packet, why } => Some(Self::Drop { at, packet, why }),
-            Outcome::Delivered { .. } => None,
+            Outcome::Delivered { .. } | Outcome::Repeated { .. } => None,
         }
     }
 }
@@ -140,7 +140,7 @@ pub fn write_header(out: &mut impl Write, header: &Header) -> fmt::Result {
         ),
         (
             "d",
-            "TIME d 1 LENGTH REASON FLOW ID: dropped, REASON loss, overflow or aqm",
+            "TIME d 1 LENGTH REASON FLOW ID: dropped, REASON loss, radio, corrupt, overflow or aqm",
         ),
         ("#", "TIME # LENGTH: delivery opportunity"),
     ] {
@@ -175,6 +175,7 @@ pub fn format_line(out: &mut impl Write, line: &Line) -> fmt::Result {
             let why = match why {
                 DropReason::Loss => "loss",
                 DropReason::Radio => "radio",
+                DropReason::Corrupt => "corrupt",
                 DropReason::Overflow => "overflow",
                 DropReason::Aqm => "aqm",
             };
@@ -322,9 +323,10 @@ fn parse_line(line: &str) -> Result<Line, &'static str> {
             let why = match word()? {
                 "loss" => DropReason::Loss,
                 "radio" => DropReason::Radio,
+                "corrupt" => DropReason::Corrupt,
                 "overflow" => DropReason::Overflow,
                 "aqm" => DropReason::Aqm,
-                _ => return Err("want loss, radio, overflow or aqm as reason"),
+                _ => return Err("want loss, radio, corrupt, overflow or aqm as reason"),
             };
             let packet = packet(len, word()?, word()?)?;
             Line::Drop { at, packet, why }

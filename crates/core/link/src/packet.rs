@@ -63,6 +63,8 @@ pub enum DropReason {
     Loss,
     /// Random loss behind the bottleneck, on the radio link.
     Radio,
+    /// It arrived with wrong bits: the receiver discards it. A host with real packets delivers it so.
+    Corrupt,
     /// The queue was full.
     Overflow,
     /// The queue's active management chose it.
@@ -74,7 +76,7 @@ pub enum DropReason {
 ///
 /// Every packet that was pushed ends in exactly one `Delivered` or `Dropped`. On its way it gives
 /// one `Arrived` when it reaches the bottleneck, and one `Departed` when it leaves it. These two
-/// are for logs and meters.
+/// are for logs and meters. A packet that arrives twice gives one `Repeated` as well.
 ///
 /// The kind has its own field, not a niche of another one. Code that makes an outcome knows its
 /// kind, so nothing has to be tested again.
@@ -109,6 +111,13 @@ pub enum Outcome {
         queue_delay: Span,
         /// When it had reached the bottleneck.
         arrived: Time,
+    },
+    /// A copy of it arrives, and its own `Delivered` follows.
+    Repeated {
+        /// When.
+        at: Time,
+        /// Which.
+        packet: Packet,
     },
     /// It was dropped.
     Dropped {

@@ -16,7 +16,7 @@ macro_rules! radios {
     };
 }
 
-radios! { harq, rlc, grant, handover, aggregation, leo, loss, jitter }
+radios! { harq, rlc, grant, handover, aggregation, leo, loss, jitter, corrupt, duplicate }
 
 /// A time at which nothing passes, from its beginning to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,10 +27,21 @@ pub struct Pause {
     pub end: Time,
 }
 
+/// How a packet is when it arrives at the end of the direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Landing {
+    /// As it was sent.
+    Whole,
+    /// With wrong bits.
+    Corrupt,
+    /// Twice.
+    Twice,
+}
+
 /// What a radio link adds.
 ///
 /// Packets keep their order. Radio links repeat what did not arrive, and hold back later packets
-/// until then, so only `loss` loses any. The caller of [`Radio::through`] keeps the order.
+/// until then, so only `loss` and `corrupt` lose any. The caller of [`Radio::through`] keeps the order.
 pub trait Radio: fmt::Debug + Send + Sync {
     /// Called once, before everything else: the seed of what is random.
     fn seed(&mut self, seed: u64);
@@ -50,6 +61,16 @@ pub trait Radio: fmt::Debug + Send + Sync {
     /// The first pause that ends after `time`; it depends only on the seed. `None`: there is none.
     fn pause(&self, _time: Time) -> Option<Pause> {
         None
+    }
+
+    /// It acts where the direction ends, on what arrives, and there alone.
+    fn is_last(&self) -> bool {
+        false
+    }
+
+    /// How a packet arrives; called once for each, if it [is last](Radio::is_last).
+    fn lands(&mut self) -> Landing {
+        Landing::Whole
     }
 
     /// A copy in the same state.

@@ -103,7 +103,7 @@ fn a_bad_log_is_refused_with_line_and_reason() {
         ("1.000 + -3 0 1", "want a whole number"),
         (
             "1.000 d 1 40 bored 0 1",
-            "want loss, radio, overflow or aqm",
+            "want loss, radio, corrupt, overflow or aqm",
         ),
         ("99999999999999999.000 # 1500", "beyond 584 years"),
         ("", "want milliseconds"),
@@ -126,6 +126,8 @@ fn line() -> impl Strategy<Value = Line> {
     });
     let why = prop_oneof![
         Just(DropReason::Loss),
+        Just(DropReason::Radio),
+        Just(DropReason::Corrupt),
         Just(DropReason::Overflow),
         Just(DropReason::Aqm)
     ];

@@ -205,6 +205,7 @@ fn what(outcome: &Outcome) -> (Time, Packet) {
         Outcome::Arrived { at, packet }
         | Outcome::Departed { at, packet, .. }
         | Outcome::Delivered { at, packet, .. }
+        | Outcome::Repeated { at, packet }
         | Outcome::Dropped { at, packet, .. } => (at, packet),
     }
 }

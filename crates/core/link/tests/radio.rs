@@ -32,7 +32,9 @@ fn delivered(spec: &DirectionSpec, seed: u64, at: impl IntoIterator<Item = u64>)
         direction.advance(next, &mut out);
     }
     let delivered = |o: &Outcome| match o {
-        Outcome::Delivered { at, .. } => Some(at.since(Time::ZERO).as_millis_f64()),
+        Outcome::Delivered { at, .. } | Outcome::Repeated { at, .. } => {
+            Some(at.since(Time::ZERO).as_millis_f64())
+        }
         _ => None,
     };
     out.iter().filter_map(delivered).collect()
@@ -80,6 +82,42 @@ fn losses_behind_the_bottleneck_have_their_share_and_length() {
         .parse::<RadioSpec>()
         .unwrap_err();
     assert!(error.to_string().contains("more than p"), "{error}");
+}
+
+#[test]
+fn packets_arrive_corrupt_or_twice_at_the_end_of_the_direction() {
+    // 10 % of 10,000 within four standard deviations (30).
+    let (gone, _) = lost("corrupt:p=0.1", 10_000);
+    assert!(gone.abs_diff(1_000) < 120, "{gone}");
+    for dir in Dir::BOTH {
+        let mut spec = spec(RateSpec::Fixed(Rate::mbps(12)), &["duplicate:p=0.1"]);
+        spec.delay = Span::from_millis(7);
+        let mut direction = Direction::new(&spec, dir, 3);
+        let mut out = Vec::new();
+        for id in 0..10_000 {
+            let packet = Packet {
+                id,
+                flow: 0,
+                len: Bytes::new(1500),
+                ecn: Ecn::NotEct,
+            };
+            direction.push(Time::from_millis(id), packet, &mut out);
+        }
+        direction.advance(Time::from_millis(20_000), &mut out);
+        let of = |o: &Outcome| match *o {
+            Outcome::Repeated { at, packet } => Some((at, packet.id, true)),
+            Outcome::Delivered { at, packet, .. } => Some((at, packet.id, false)),
+            _ => None,
+        };
+        let arrived: Vec<_> = out.iter().filter_map(of).collect();
+        let twice = arrived.len() - 10_000;
+        assert!(twice.abs_diff(1_000) < 120, "{dir:?}: {twice}");
+        // The packet follows its copy at once, a millisecond after it came and the delay.
+        for pair in arrived.windows(2).filter(|pair| pair[0].2) {
+            let (at, id, _) = pair[0];
+            assert_eq!((at, pair[1]), (Time::from_millis(id + 8), (at, id, false)));
+        }
+    }
 }
 
 #[test]

@@ -227,6 +227,18 @@ impl Packets {
         self.move_on(id);
     }
 
+    /// A copy of a packet has left a link.
+    #[cold]
+    pub(crate) fn repeated(&mut self, packet: &Packet) {
+        let original = packet.id as u32;
+        let id = self.insert(*self.get(original));
+        *self.content_mut(id) = *self.content(original);
+        self.delivered(&Packet {
+            id: id.into(),
+            ..*packet
+        });
+    }
+
     /// A packet has left a hop.
     #[inline]
     pub(crate) fn move_on(&mut self, id: u32) {

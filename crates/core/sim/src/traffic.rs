@@ -190,6 +190,7 @@ impl<P: Probe> Outcomes for Over<'_, P> {
                 traffic.packets.remove(packet.id as u32);
             }
             Outcome::Delivered { packet, .. } => traffic.packets.delivered(&packet),
+            Outcome::Repeated { packet, .. } => traffic.packets.repeated(&packet),
         }
     }
 }

@@ -172,6 +172,39 @@ fn flows_start_and_stop() {
     assert_eq!(report.jain_of_seconds(Span::from_secs(25)), None);
 }
 
+/// Cubic alone for 20 s on 12 Mbit/s, 40 ms, with this at the end of both directions.
+fn with_radio(text: &str) -> FlowReport {
+    let mut it = scenario(fixed(12), 20, &["cubic"]);
+    let LinkSpec { down, up } = &mut it.links[0];
+    for direction in [down, up] {
+        direction.queue = "droptail:packets=100".parse().unwrap();
+        direction.radio = vec![text.parse().unwrap()];
+    }
+    flows(&it).remove(0)
+}
+
+#[test]
+fn duplicates_are_neither_goodput_nor_losses() {
+    // A duplicate is acknowledged by DSACK, and an acknowledgement that comes again says nothing new:
+    // what is repeated was dropped. DSACK may undo a reduction, as in the kernel, which adds drops.
+    let (plain, twice) = (with_radio("jitter:most=0s"), with_radio("duplicate:p=0.3"));
+    assert!(twice.retransmits <= twice.dropped, "{twice:?}");
+    let (one, other) = (plain.goodput_bytes.get(), twice.goodput_bytes.get());
+    assert!(near(other as f64, one as f64, 0.02), "{one} {other}");
+    assert!(twice.goodput_bytes < twice.delivered);
+}
+
+#[test]
+fn what_arrives_corrupt_is_lost_and_repaired() {
+    let (corrupt, lost) = (with_radio("corrupt:p=0.02"), with_radio("loss:p=0.02"));
+    let share = (corrupt.dropped + corrupt.lost_behind) as f64 / corrupt.sent as f64;
+    // The same share of the packets; which ones differs.
+    assert!((share - 0.02).abs() < 0.012, "{}", share);
+    let (ours, theirs) = (corrupt.delivered.get() as f64, lost.delivered.get() as f64);
+    assert!(near(ours, theirs, 0.2), "{ours} {theirs}");
+    assert!(corrupt.retransmits > 50);
+}
+
 #[test]
 fn a_transfer_has_a_completion_time() {
     // 100 segments of 1472 bytes; the window of 1000 sends them at once: 20 ms, then 1 ms each.

@@ -178,7 +178,7 @@ impl Changing {
                 Outcome::Dropped { .. } => {
                     self.arrived.remove(&id);
                 }
-                Outcome::Arrived { .. } => {}
+                Outcome::Arrived { .. } | Outcome::Repeated { .. } => {}
             }
         }
     }
@@ -189,6 +189,7 @@ const fn packet(outcome: &Outcome) -> &Packet {
         Outcome::Arrived { packet, .. }
         | Outcome::Departed { packet, .. }
         | Outcome::Delivered { packet, .. }
+        | Outcome::Repeated { packet, .. }
         | Outcome::Dropped { packet, .. } => packet,
     }
 }

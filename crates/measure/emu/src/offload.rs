@@ -84,6 +84,30 @@ fn close(head: &mut [u8], ip: usize, data: usize) {
     set(head, ip + CHECKSUM, sum(addresses.chain([6, tcp as u16])));
 }
 
+/// Turns a bit of a packet over, so that the receiver's checksum finds it. The kernel's header says
+/// that a checksum is still to be filled in, or is right: it is filled in before, and then nothing is
+/// said of it.
+pub(crate) fn corrupt(frame: &mut [u8]) {
+    let Some((header, packet)) = frame.split_at_mut_checked(HEADER) else {
+        return;
+    };
+    let at = |place: usize| usize::from(u16::from_ne_bytes([header[place], header[place + 1]]));
+    let (from, place) = (at(6), at(6) + at(8));
+    if header[0] & NEEDS_CHECKSUM != 0 && from < packet.len() {
+        // The pseudo-header's sum stands in the place.
+        let last = packet.len() - from;
+        let odd = (last % 2 == 1).then(|| u16::from(packet[from + last - 1]) << 8);
+        let words = (from..from + last / 2 * 2).step_by(2);
+        let whole = sum(words.map(|at| word(packet, at)).chain(odd));
+        // In UDP 0 says that there is none.
+        set(packet, place, if whole == 0xffff { 0xffff } else { !whole });
+    }
+    header.fill(0);
+    if let Some(last) = packet.last_mut() {
+        *last ^= 1;
+    }
+}
+
 impl Cut {
     /// How a frame is cut; `None` if it is one packet.
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {

@@ -192,6 +192,7 @@ impl Observer for Formatter {
         let (Outcome::Arrived { at, .. }
         | Outcome::Departed { at, .. }
         | Outcome::Dropped { at, .. }
+        | Outcome::Repeated { at, .. }
         | Outcome::Delivered { at, .. }) = *outcome;
         for n in 0..self.logs.len() {
             if self.logs[n].dir == dir {

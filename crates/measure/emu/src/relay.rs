@@ -5,12 +5,12 @@ use crate::device::Device;
 use crate::ecn;
 use crate::flow::{self, FlowTable};
 use crate::histogram::Histogram;
-use crate::offload::{Bundle, Cut, FRAME, HEADER};
+use crate::offload::{self, Bundle, Cut, FRAME, HEADER};
 use crate::report::{EmuReport, Meter};
 use crate::store::Store;
 use crate::wakeup::Wakeup;
 use crate::{Dir, Observer};
-use alcc_link::{DirectionSpec, Ecn, Outcome, Packet, RateSpec};
+use alcc_link::{DirectionSpec, DropReason, Ecn, Outcome, Packet, RateSpec};
 use alcc_units::{Bytes, Span, Time};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike};
@@ -233,6 +233,17 @@ impl Relay {
         for outcome in &self.outcomes {
             direction.meter.count(outcome);
             match outcome {
+                // It is handed over from the same bytes, just before the packet itself.
+                Outcome::Repeated { at, packet } => self.due.push((*at, *packet)),
+                Outcome::Dropped {
+                    at,
+                    packet,
+                    why: DropReason::Corrupt,
+                } => {
+                    let bytes = direction.store.bytes_mut(packet.id);
+                    bytes.map(offload::corrupt);
+                    self.due.push((*at, *packet));
+                }
                 Outcome::Delivered { at, packet, .. } => {
                     self.lateness.add(now.since(*at));
                     if packet.ecn == Ecn::Ce {
@@ -286,7 +297,10 @@ impl Relay {
                 if sent.is_err() {
                     direction.meter.refused(packet.len);
                 }
-                direction.store.free(packet.id);
+                // A copy that has gone first leaves the bytes to the packet.
+                if after.first().is_none_or(|(_, next)| next.id != packet.id) {
+                    direction.store.free(packet.id);
+                }
             }
             rest = after;
         }

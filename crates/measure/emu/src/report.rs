@@ -130,9 +130,10 @@ impl Meter {
                 r.delivered += 1;
                 r.delivered_bytes += packet.len;
             }
+            Outcome::Repeated { .. } => {}
             Outcome::Dropped { why, packet, .. } => match why {
                 DropReason::Loss => r.lost += 1,
-                DropReason::Radio => {
+                DropReason::Radio | DropReason::Corrupt => {
                     r.lost += 1;
                     self.lost_behind += packet.len;
                 }

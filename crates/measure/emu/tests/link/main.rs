@@ -25,7 +25,7 @@ fn main() {
         .skip(1)
         .filter(|a| !a.starts_with('-'))
         .collect();
-    let tests: [(&str, fn()); 11] = [
+    let tests: [(&str, fn()); 12] = [
         (
             "a_thread_and_those_that_it_starts_are_inside",
             a_thread_and_those_that_it_starts_are_inside,
@@ -37,6 +37,10 @@ fn main() {
         (
             "a_flood_gets_the_rate_and_the_rest_is_dropped_and_counted",
             a_flood_gets_the_rate_and_the_rest_is_dropped_and_counted,
+        ),
+        (
+            "packets_arrive_corrupt_and_twice",
+            packets_arrive_corrupt_and_twice,
         ),
         (
             "loss_has_the_asked_probability",
@@ -155,6 +159,70 @@ fn loss_has_the_asked_probability() {
         draws > 1000.0 && off < 5.0 * (0.09 * draws).sqrt(),
         "{:?}",
         report.up
+    );
+}
+
+/// The receiving kernel discards what is corrupt by its checksum, and hands out a copy as well.
+fn packets_arrive_corrupt_and_twice() {
+    let spec = PathSpec {
+        up: DirectionSpec {
+            radio: vec![
+                "corrupt:p=0.2".parse().unwrap(),
+                "duplicate:p=0.2".parse().unwrap(),
+            ],
+            ..delay(1)
+        },
+        ..PathSpec::default()
+    };
+    let (outside, inside, link) = link(spec, Box::new(Silent));
+    let server = support::socket(&outside, link.outside_addr());
+    let client = support::socket(&inside, link.inside_addr());
+    let to = server.local_addr().unwrap();
+    let errors = || {
+        let text = outside
+            .run(|| std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap())
+            .unwrap();
+        let line = text.lines().filter(|l| l.starts_with("Udp: ")).nth(1);
+        let field = line.unwrap().split_whitespace().nth(7).unwrap();
+        field.parse::<u64>().unwrap()
+    };
+    let mut arrived = [0_u64; 1_000];
+    server.set_nonblocking(true).unwrap();
+    for n in 0..1_000_u16 {
+        let mut bytes = [7; 64];
+        bytes[..2].copy_from_slice(&n.to_ne_bytes());
+        client.send_to(&bytes, to).unwrap();
+        std::thread::sleep(Duration::from_micros(300));
+        let mut got = [0; 100];
+        while let Ok(len) = server.recv(&mut got) {
+            assert_eq!(
+                (len, &got[2..len]),
+                (64, &[7; 62][..]),
+                "a wrong bit came through"
+            );
+            arrived[usize::from(u16::from_ne_bytes([got[0], got[1]]))] += 1;
+        }
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let mut got = [0; 100];
+    while server.recv(&mut got).is_ok() {
+        arrived[usize::from(u16::from_ne_bytes([got[0], got[1]]))] += 1;
+    }
+    let discarded = errors();
+    let report = link.stop().unwrap();
+    accounted(&report);
+    let of = |times: u64| arrived.iter().filter(|n| **n == times).count();
+    // Five standard deviations: of 1000 draws at 0.2, 63; twice: of the 800 that are whole.
+    assert!(
+        of(0).abs_diff(200) < 64 && of(2).abs_diff(160) < 64,
+        "{} {}",
+        of(0),
+        of(2)
+    );
+    assert!(
+        discarded > 100 && discarded == report.up.lost,
+        "{discarded} {}",
+        report.up.lost
     );
 }
 

@@ -110,7 +110,7 @@ impl Observer for Watch {
             } => meters.each(packet.flow, |meter| {
                 meter.delivered(at, packet.len, at.since(arrived));
             }),
-            Outcome::Delivered { .. } => {}
+            Outcome::Delivered { .. } | Outcome::Repeated { .. } => {}
             Outcome::Dropped {
                 at,
                 packet,
