@@ -93,18 +93,63 @@ impl Codel {
         self.line.pop()
     }
 
-    /// The next packet and whether it may be dropped (RFC 8289, section 5.6).
-    fn next(&mut self, now: Time) -> Option<(Queued, bool)> {
+    /// The next packet and whether it may be dropped (RFC 8289, section 5.6). `beside` waits in other
+    /// queues for the same link.
+    fn next(&mut self, now: Time, beside: Bytes) -> Option<(Queued, bool)> {
         let Some(queued) = self.line.pop() else {
             self.drop_from = None;
             return None;
         };
-        if now.since(queued.arrived) < self.target || self.line.bytes() <= ONE_PACKET {
+        let waits = self.line.bytes() + beside;
+        if now.since(queued.arrived) < self.target || waits <= ONE_PACKET {
             self.drop_from = None;
             return Some((queued, false));
         }
         let from = *self.drop_from.get_or_insert(now + self.interval);
         Some((queued, now >= from))
+    }
+
+    /// The next packet, while so much waits in other queues for the same link (section 5.5).
+    pub(super) fn dequeue_beside(
+        &mut self,
+        now: Time,
+        beside: Bytes,
+        drops: &mut Vec<Packet>,
+    ) -> Option<Queued> {
+        let mut head = self.next(now, beside);
+        if self.dropping {
+            while let Some((mut queued, true)) = head
+                && now >= self.next_drop
+            {
+                self.count += 1;
+                if self.mark(&mut queued) {
+                    self.next_drop = self.control_law(self.next_drop);
+                    return Some(queued);
+                }
+                drops.push(queued.packet);
+                head = self.next(now, beside);
+                if let Some((_, true)) = head {
+                    self.next_drop = self.control_law(self.next_drop);
+                }
+            }
+            self.dropping = matches!(head, Some((_, true)));
+        } else if let Some((mut queued, true)) = head {
+            if self.mark(&mut queued) {
+                head = Some((queued, true));
+            } else {
+                drops.push(queued.packet);
+                head = self.next(now, beside);
+            }
+            self.dropping = true;
+            // If the last episode is recent, go on at about the pace that had brought the queue
+            // under control.
+            let fresh = self.count.saturating_sub(self.last_count);
+            let recent = now.since(self.next_drop) < self.interval * 16;
+            self.count = if fresh > 1 && recent { fresh } else { 1 };
+            self.next_drop = self.control_law(now);
+            self.last_count = self.count;
+        }
+        head.map(|(queued, _)| queued)
     }
 
     /// Marks `queued` instead of dropping it, if that is possible.
@@ -130,42 +175,8 @@ impl Queue for Codel {
         self.line.push(now, packet)
     }
 
-    // Section 5.5.
     fn dequeue(&mut self, now: Time, drops: &mut Vec<Packet>) -> Option<Queued> {
-        let mut head = self.next(now);
-        if self.dropping {
-            while let Some((mut queued, true)) = head
-                && now >= self.next_drop
-            {
-                self.count += 1;
-                if self.mark(&mut queued) {
-                    self.next_drop = self.control_law(self.next_drop);
-                    return Some(queued);
-                }
-                drops.push(queued.packet);
-                head = self.next(now);
-                if let Some((_, true)) = head {
-                    self.next_drop = self.control_law(self.next_drop);
-                }
-            }
-            self.dropping = matches!(head, Some((_, true)));
-        } else if let Some((mut queued, true)) = head {
-            if self.mark(&mut queued) {
-                head = Some((queued, true));
-            } else {
-                drops.push(queued.packet);
-                head = self.next(now);
-            }
-            self.dropping = true;
-            // If the last episode is recent, go on at about the pace that had brought the queue
-            // under control.
-            let fresh = self.count.saturating_sub(self.last_count);
-            let recent = now.since(self.next_drop) < self.interval * 16;
-            self.count = if fresh > 1 && recent { fresh } else { 1 };
-            self.next_drop = self.control_law(now);
-            self.last_count = self.count;
-        }
-        head.map(|(queued, _)| queued)
+        self.dequeue_beside(now, Bytes::ZERO, drops)
     }
 
     fn len(&self) -> usize {

@@ -15,9 +15,9 @@
 //! | dropped at once when full: half of the longest queue's bytes, at most 64 packets, from its head | | section 4.1 |
 //!
 //! Differs from the RFC: flows have numbers and need no hash. So none share a queue unless there
-//! are more than `flows`: flow n has queue n modulo `flows`. CoDel looks at its own queue alone, as
-//! in RFC 8289. In Linux every queue can be a standing one if more than a packet waits in all of
-//! them together.
+//! are more than `flows`: flow n has queue n modulo `flows`. As in Linux, each queue can be a standing
+//! one if more than a packet waits in all of them together: RFC 8289 alone would never drop from the
+//! queues of twenty flows that have a packet each.
 use super::codel::{Codel, INTERVAL, TARGET};
 use super::droptail::Droptail;
 use super::{ECN, Enqueue, Queue, QueueKind, Queued};
@@ -179,7 +179,8 @@ impl Queue for FqCodel {
                 continue;
             }
             let before = drops.len();
-            let queued = sub.codel.dequeue(now, drops);
+            let beside = self.bytes - sub.codel.bytes();
+            let queued = sub.codel.dequeue_beside(now, beside, drops);
             for packet in &drops[before..] {
                 self.packets -= 1;
                 self.bytes -= packet.len;
@@ -210,5 +211,33 @@ impl Queue for FqCodel {
 
     fn duplicate(&self) -> Box<dyn Queue> {
         Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ecn, QueueSpec};
+
+    /// Twenty flows, each with one packet that waits 20 ms: none has a queue, together they have one.
+    #[test]
+    fn many_flows_with_a_packet_each_have_a_standing_queue() {
+        let mut queue = "fq_codel".parse::<QueueSpec>().unwrap().queue();
+        let mut rng = Rng::new(1);
+        let mut drops = Vec::new();
+        for id in 0..1_000 {
+            let packet = Packet {
+                id,
+                flow: (id % 20) as u32,
+                len: Bytes::new(1500),
+                ecn: Ecn::NotEct,
+            };
+            queue.enqueue(Time::from_millis(id), packet, &mut rng, &mut drops);
+            if id >= 20 {
+                queue.dequeue(Time::from_millis(id), &mut drops);
+            }
+        }
+        // Drops shorten it until a single packet waits.
+        assert_eq!(drops.len(), 19);
     }
 }

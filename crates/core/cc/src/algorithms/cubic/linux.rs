@@ -76,7 +76,8 @@ const MAX_CWND: u64 = UNLIMITED as u64;
 struct HyStart {
     on: bool,
     round_start: Time,
-    round_end: Pn,
+    /// The last packet that was sent before the round; `None`: nothing was.
+    round_end: Option<Pn>,
     last_ack: Time,
     samples: u32,
     least: Span,
@@ -121,7 +122,7 @@ impl Cubic {
         let hystart = HyStart {
             on: hystart && g.hystart.is_some(),
             round_start: Time::ZERO,
-            round_end: 0,
+            round_end: None,
             last_ack: Time::ZERO,
             samples: 0,
             least: Span::MAX,
@@ -213,7 +214,7 @@ impl Cubic {
     fn hystart_round(&mut self, now: Time, sent: Pn) {
         let h = &mut self.hystart;
         (h.round_start, h.round_end, h.last_ack, h.samples, h.least) =
-            (now, sent, now, 0, Span::MAX);
+            (now, Some(sent), now, 0, Span::MAX);
     }
 
     /// Why slow start should end, if it should. A round begins with a flight whatever the window, so
@@ -221,7 +222,7 @@ impl Cubic {
     #[inline(never)]
     fn hystart_found(&mut self, now: Time, w: &Window, packet: &Packet) -> Option<&'static str> {
         let (pn, rtt) = (packet.pn, packet.rtt);
-        if pn > self.hystart.round_end {
+        if self.hystart.round_end.is_none_or(|end| pn > end) {
             self.hystart_round(now, w.sent);
         }
         let min_rtt = self.min_rtt.filter(|_| w.cwnd >= HYSTART_WINDOW)?;
@@ -257,6 +258,8 @@ impl Cubic {
 impl Growth for Cubic {
     fn on_start(&mut self, cx: &mut Cx<'_>, w: &Window, _path: &Path) {
         self.hystart_round(cx.now, w.sent);
+        // The first packet begins a round. Else each would begin a packet later than the one before.
+        self.hystart.round_end = self.hystart.round_end.filter(|sent| *sent > 0);
     }
 
     fn on_ack(&mut self, _cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
@@ -439,6 +442,24 @@ mod tests {
         b.rtt = Span::from_millis(120);
         b.round();
         assert_eq!(b.window(), 40.0);
+    }
+
+    #[test]
+    fn rounds_are_flights() {
+        let mut bench = Bench::of("cubic");
+        let mut c = Cubic::new(&Generation::LINUX, true);
+        let mut w = at(10.0);
+        let mut rounds = Vec::new();
+        // Flights of 10, 20 and 40 packets; each acknowledgement is for one packet and sends two.
+        w.sent = 9;
+        for pn in 0..70 {
+            let packet = bench.packet(Time::ZERO, None);
+            c.hystart_found(Time::from_millis(pn), &w, &Packet { pn, ..packet });
+            rounds.push(c.hystart.round_start);
+            w.sent += 2;
+        }
+        rounds.dedup();
+        assert_eq!(rounds, [0, 10, 30].map(Time::from_millis));
     }
 
     /// A path of 300 ms that takes 3 ms for a packet, so 100 packets fill it. Acknowledgements are
