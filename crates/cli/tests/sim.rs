@@ -467,6 +467,27 @@ fn loss_means_the_same_in_both_directions() {
     assert!(!table(&["--loss", "1%"]).contains(" goodput "));
 }
 
+#[test]
+fn a_trace_that_begins_after_the_run_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("late.trace").display().to_string();
+    std::fs::write(&file, "500000\n").unwrap();
+    let out = alcc(&[
+        "sim",
+        "--link",
+        &file,
+        "--flow",
+        "cubic",
+        "--duration",
+        "2s",
+    ]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(
+        text.contains("first packet pass at 500s, after the end"),
+        "{text}"
+    );
+}
+
 /// A path of 5 MB and more: Linux' largest send buffer, 4 MiB with its overhead, holds a Cubic flow
 /// below it, and a buffer of 20 MB does not.
 #[test]

@@ -12,6 +12,7 @@ use alcc_lab::logged::{Collector, LoggedEvent};
 use alcc_lab::qlog::Qlog;
 use alcc_lab::simulated::HELD_BY_BUFFER;
 use alcc_lab::{Tools, board, twin};
+use alcc_link::RateSpec;
 use alcc_results::row::{SIMULATED, Value};
 use alcc_results::scenario::{Files, Resolved, ScenarioOptions};
 use alcc_results::simulated::{self, Simulated};
@@ -294,9 +295,27 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         for flow in report.flows.iter().filter(|flow| flow.held_by_buffer) {
             let _ = writeln!(text, "note: {}: {HELD_BY_BUFFER}", flow.scheme);
         }
+        for first in late_traces(&resolved.scenario, &report) {
+            let _ = writeln!(
+                text,
+                "note: a trace lets its first packet pass at {first}, after the end of the run: give a longer --duration"
+            );
+        }
         print(text)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// When the first packet could pass the links that let none pass in the run.
+fn late_traces(scenario: &Scenario, report: &Report) -> Vec<Span> {
+    let end = report.started + report.duration;
+    let directions = scenario.links.iter().flat_map(|l| [&l.down, &l.up]);
+    let first = directions.filter_map(|direction| match &direction.rate {
+        RateSpec::Trace(trace) => Some(trace.cursor().peek()),
+        _ => None,
+    });
+    let late = first.filter(|first| *first > end);
+    late.map(|first| first.since(Time::ZERO)).collect()
 }
 
 /// The scenario with real programs, and its simulated twin.

@@ -63,7 +63,9 @@ pub enum ChangesError {
         want: &'static str,
     },
     /// More steps than a machine should have to keep.
-    #[error("{0} steps: there may be 1000000")]
+    #[error(
+        "{0} steps: there may be 1000000: take a longer every=; --radio jitter holds single packets"
+    )]
     TooMany(u64),
 }
 
@@ -460,7 +462,7 @@ mod tests {
         let many = Changes::random("every=1ns,loss=0..1", Span::from_secs(1), 1);
         assert_eq!(
             many.unwrap_err().to_string(),
-            "1000000000 steps: there may be 1000000"
+            "1000000000 steps: there may be 1000000: take a longer every=; --radio jitter holds single packets"
         );
     }
 

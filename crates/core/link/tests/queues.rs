@@ -395,7 +395,7 @@ fn a_shaper_lets_a_burst_pass_and_the_rest_wait() {
         (RateSpec::Unlimited, 0),
         (RateSpec::Fixed(Rate::mbps(12)), 1),
     ] {
-        let mut link = link(rate, "shaper:rate=1000000,burst=3000");
+        let mut link = link(rate, "shaper:rate=1mbit,burst=3000");
         let out = run(&mut link, (0..6).map(|id| (0, packet(id, 0, 1500))));
         let left = delays(&out, 0, 0, 1);
         let first = on_the_link as f64;
@@ -411,6 +411,20 @@ fn a_shaper_lets_a_burst_pass_and_the_rest_wait() {
         for (found, expected) in left.iter().zip(expected) {
             assert!((found - expected).abs() < 1e-6, "{left:?}");
         }
+    }
+}
+
+#[test]
+fn a_shapers_rate_has_a_unit_or_none_and_bounds() {
+    let error = |text: &str| text.parse::<QueueSpec>().unwrap_err().to_string();
+    for text in ["shaper:rate=1000000", "policer:rate=1gbit"] {
+        assert_eq!(text.parse::<QueueSpec>().unwrap().to_string(), text);
+    }
+    for text in ["shaper:rate=10bit", "shaper:rate=fast", "shaper:rate=1"] {
+        assert!(
+            error(text).ends_with("want a rate from 1kbit to 1000gbit, such as 10mbit"),
+            "{text}"
+        );
     }
 }
 

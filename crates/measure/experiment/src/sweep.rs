@@ -147,6 +147,12 @@ fn range(text: &str) -> Result<Option<Vec<String>>, String> {
     };
     let read = || Some((split_unit(from)?, split_unit(to)?, split_unit(step)?));
     let ((low, unit), (high, unit_of_high), (step, unit_of_step)) = read().ok_or(USAGE)?;
+    // Zero is the same in every unit.
+    let unit = if low == 0.0 && unit.is_empty() {
+        unit_of_high
+    } else {
+        unit
+    };
     let step_unit = if times { "" } else { unit };
     if unit != unit_of_high || unit_of_step != step_unit {
         return Err(format!(
@@ -217,7 +223,9 @@ mod tests {
 
     #[test]
     fn ranges_reach_their_end() {
-        assert_eq!(values("p=0%..0.3%/0.1%"), ["0%", "0.1%", "0.2%", "0.3%"]);
+        for range in ["p=0%..0.3%/0.1%", "p=0..0.3%/0.1%"] {
+            assert_eq!(values(range), ["0%", "0.1%", "0.2%", "0.3%"]);
+        }
         assert_eq!(
             values("rate=1mbit..8mbit*2"),
             ["1mbit", "2mbit", "4mbit", "8mbit"]

@@ -20,7 +20,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
 pub(super) const RATE: OptionDoc = OptionDoc {
     name: "rate",
     default: "10000000",
-    help: "bits per second that may pass, 1000 to 1000000000000",
+    help: "what may pass, 1000 to 1000000000000 bits per second; also as 10mbit",
 };
 
 pub(super) const BURST: OptionDoc = OptionDoc {
@@ -51,12 +51,24 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Queue>, SpecError> {
     }))
 }
 
+/// The option [`RATE`], in bits per second or with a unit.
+fn rate(options: &Options<'_>) -> Result<Rate, SpecError> {
+    let range = 1000..=1_000_000_000_000;
+    match options.text(RATE.name).map(str::parse::<Rate>) {
+        Some(Ok(rate)) if range.contains(&rate.as_bps()) => Ok(rate),
+        _ => options
+            .whole(RATE.name, 10_000_000, range)
+            .map(Rate::bps)
+            .map_err(|_| options.wrong(RATE.name, "a rate from 1kbit to 1000gbit, such as 10mbit")),
+    }
+}
+
 impl Bucket {
     /// A full one, by the options [`RATE`] and [`BURST`].
     pub(super) fn built(options: &Options<'_>) -> Result<Self, SpecError> {
         let burst = Bytes::new(1500)..=Bytes::MAX;
         Ok(Self {
-            rate: Rate::bps(options.whole(RATE.name, 10_000_000, 1000..=1_000_000_000_000)?),
+            rate: rate(options)?,
             burst: options.bytes(BURST.name, Bytes::new(250_000), burst)?,
             empty_at: i128::MIN / 2,
         })
