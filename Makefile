@@ -17,7 +17,7 @@ PUBLIC := $(foreach readme,$(wildcard crates/*/*/README.md),alcc-$(notdir $(pats
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: android help setup build demo picture test lint audit deny-tool semver semver-tool fuzz bench bpf truth compare native over-tcp programs doc dist install install-library install-static uninstall soak
+.PHONY: android help setup build demo picture test lint audit deny-tool semver semver-tool fuzz bench bpf beside-kernel truth compare native over-tcp programs doc dist install install-library install-static uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -85,6 +85,10 @@ over-tcp: ## Every algorithm above Cubic, Reno and BBR beside its native form, s
 
 bpf: ## Compile the BPF programs again, into crates/runtime/bpf/objects (needs clang, llvm and libbpf-dev)
 	scripts/bpf
+
+beside-kernel: build ## Simulated Cubic and FQ-CoDel beside Linux 6.12 in qemu, some 5 minutes (docs/beside-kernel.csv; ARGS="fq_codel-10-20")
+	@scripts/setup test
+	@$(WITH_DEPS) ALCC=$(ALCC) scripts/beside-kernel $(ARGS)
 
 soak: ## The long tests, some 10 minutes: torture, 10,000 connections, resets, every case many times, AddressSanitizer; the result goes to docs/soak.md
 	@scripts/setup build test
