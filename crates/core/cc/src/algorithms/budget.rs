@@ -80,7 +80,7 @@ mod tests;
 use crate::parts::{Drained, Drains, pacing_rate, window_bytes, window_used};
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc,
-    Options, Path, Rto, SpecError,
+    Options, Path, Rto, SpecError, Spurious,
 };
 use alcc_units::{Bytes, Span, Time};
 use competition::Competition;
@@ -394,6 +394,11 @@ impl Controller for Budget {
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, _rto: &Rto) {
         self.leave_start(cx, "timeout");
+    }
+
+    fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
+        self.losses.undo();
+        self.follow();
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {

@@ -46,8 +46,9 @@ pub(super) struct Losses {
     rate: LossRate,
     /// The share that is the path's.
     of_path: f64,
-    /// Packets.
+    /// Packets; and before it was last cut.
     limit: f64,
+    before: f64,
     /// The longest queueing at losses of congestion. Zero: not known.
     full: Span,
     cut_at: Time,
@@ -66,10 +67,9 @@ struct Test {
     few: f64,
     of_path: f64,
     lost: f64,
-    /// As the test began: the share, the queueing, the limit.
+    /// As the test began: the share, the queueing.
     share: f64,
     queueing: Span,
-    limit: f64,
 }
 
 impl Default for Losses {
@@ -78,6 +78,7 @@ impl Default for Losses {
             rate: LossRate::over(MEMORY),
             of_path: 0.0,
             limit: LARGEST,
+            before: LARGEST,
             full: Span::ZERO,
             cut_at: Time::ZERO,
             not_before: Time::ZERO,
@@ -92,6 +93,13 @@ impl Losses {
         self.not_before = self.not_before.max(until);
         self.rate = LossRate::over(MEMORY);
         self.test = None;
+    }
+
+    /// The last losses were none.
+    pub(super) fn undo(&mut self) {
+        self.rate = LossRate::over(MEMORY);
+        self.test = None;
+        self.limit = self.limit.max(self.before);
     }
 
     /// At most so many packets may be in flight.
@@ -117,8 +125,8 @@ impl Losses {
             lost: 0.0,
             share,
             queueing,
-            limit: self.limit,
         });
+        self.before = self.limit;
         self.limit = (self.limit * BETA).min(product).max(SMALLEST);
     }
 
@@ -149,6 +157,7 @@ impl Losses {
             self.full = self.full.max(queueing);
             if sent_at >= self.cut_at && now >= self.not_before {
                 self.cut_at = now;
+                self.before = self.limit;
                 self.limit = self.limit.min(product).max(SMALLEST);
             }
             return None;
@@ -190,7 +199,7 @@ impl Losses {
         self.rate = LossRate::over(MEMORY);
         if goes_on && test.share <= SHARE + TOLERATED * MOST {
             self.of_path = test.share.min(MOST);
-            self.limit = test.limit;
+            self.limit = self.before;
             return Some(Found::OfPath);
         }
         if goes_on {
