@@ -204,10 +204,10 @@ impl Losses {
         }
         if goes_on {
             self.of_path = MOST;
+            self.rate.set(test.lost / (test.all - test.left));
         } else {
             self.full = test.queueing;
         }
-        self.rate.set(test.lost / (test.all - test.left));
         Some(Found::OfCongestion)
     }
 }
