@@ -23,7 +23,7 @@ const BETA: f64 = 0.85;
 /// A test that takes longer ends with what it has seen.
 const PATIENCE: Span = Span::from_secs(3);
 /// A shorter queue cannot be told from none.
-const GRAIN: Span = Span::from_millis(1);
+const GRAIN: Span = Span::from_micros(250);
 /// Growth of the limit per RTT; a packet at least.
 const RETURN: f64 = 0.02;
 const SMALLEST: f64 = 2.0;
@@ -139,6 +139,9 @@ impl Losses {
         queueing: Span,
     ) -> Option<Found> {
         self.rate.delivered(packets);
+        if self.full > Span::ZERO {
+            self.full = self.full.max(queueing);
+        }
         let above = (self.of_path - self.rate.get()).max(0.0);
         self.of_path -= above * (packets / FORGET).min(1.0);
         self.count(now, sent_at, packets, 0.0, queueing)
