@@ -69,7 +69,7 @@ impl Competition {
 
     /// One drain more, or less, and this flow competes.
     pub(super) fn suspects(&self) -> bool {
-        self.kept + 1 >= DRAINS
+        self.kept > 0
     }
 
     pub(super) fn delivered(&mut self, packets: f64) {
@@ -96,14 +96,13 @@ impl Competition {
         let (delay, siblings) = (delay.as_secs_f64(), SIBLINGS / self.rate.max(1.0));
         let stands = left.min(before) > delay * STANDS;
         let shown = siblings <= delay * SLOW && left > siblings && stands;
-        let part = if self.window.is_some() {
-            STILL
-        } else {
-            AS_IT_WAS
-        };
-        if lost || !shown || left <= before * part {
+        let ends = self.window.is_some() && left <= before * STILL;
+        if lost || !shown || ends {
             (self.kept, self.best) = (0, 0.0);
             return self.window.take().is_some();
+        }
+        if left <= before * AS_IT_WAS {
+            return false;
         }
         self.kept += 1;
         self.best = self.best.max(rate);
