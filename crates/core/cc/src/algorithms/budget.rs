@@ -219,7 +219,7 @@ impl Budget {
             // Its smallest RTT may be that of a queue.
             self.drains.doubt();
             self.losses
-                .forget(cx.now + self.drains.base() * 2 + REFILL);
+                .forget(cx.now + self.drains.base() * 4 + REFILL);
             let window = self.window;
             cx.log.event(cx.now, Event::SlowStartExit { why, window });
         }

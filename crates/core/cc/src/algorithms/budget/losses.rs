@@ -139,6 +139,7 @@ impl Losses {
         queueing: Span,
     ) -> Option<Found> {
         self.rate.delivered(packets);
+        // After a longer wait nothing was lost, so the buffer is longer.
         if self.full > Span::ZERO {
             self.full = self.full.max(queueing);
         }
