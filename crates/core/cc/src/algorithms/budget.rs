@@ -374,6 +374,9 @@ impl Controller for Budget {
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
         let product = self.service.mean * self.drains.base().as_secs_f64();
+        if loss.new_episode {
+            self.losses.mark();
+        }
         for packet in loss.lost {
             let (sent_at, packets) = (packet.sent_at, packet.len.packets(self.mss));
             let found = self

@@ -46,7 +46,7 @@ pub(super) struct Losses {
     rate: LossRate,
     /// The share that is the path's.
     of_path: f64,
-    /// Packets; and before it was last cut.
+    /// Packets; and as it was before the last episode of losses.
     limit: f64,
     before: f64,
     /// The longest queueing at losses of congestion. Zero: not known.
@@ -67,9 +67,10 @@ struct Test {
     few: f64,
     of_path: f64,
     lost: f64,
-    /// As the test began: the share, the queueing.
+    /// As the test began: the share, the queueing, the limit.
     share: f64,
     queueing: Span,
+    limit: f64,
 }
 
 impl Default for Losses {
@@ -95,7 +96,12 @@ impl Losses {
         self.test = None;
     }
 
-    /// The last losses were none.
+    /// An episode of losses begins.
+    pub(super) fn mark(&mut self) {
+        self.before = self.limit;
+    }
+
+    /// The losses of the last episode were none.
     pub(super) fn undo(&mut self) {
         self.rate = LossRate::over(MEMORY);
         self.test = None;
@@ -125,8 +131,8 @@ impl Losses {
             lost: 0.0,
             share,
             queueing,
+            limit: self.limit,
         });
-        self.before = self.limit;
         self.limit = (self.limit * BETA).min(product).max(SMALLEST);
     }
 
@@ -161,7 +167,6 @@ impl Losses {
             self.full = self.full.max(queueing);
             if sent_at >= self.cut_at && now >= self.not_before {
                 self.cut_at = now;
-                self.before = self.limit;
                 self.limit = self.limit.min(product).max(SMALLEST);
             }
             return None;
@@ -203,7 +208,7 @@ impl Losses {
         self.rate = LossRate::over(MEMORY);
         if goes_on && test.share <= SHARE + TOLERATED * MOST {
             self.of_path = test.share.min(MOST);
-            self.limit = self.before;
+            self.limit = test.limit;
             return Some(Found::OfPath);
         }
         if goes_on {
