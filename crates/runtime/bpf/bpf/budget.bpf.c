@@ -49,15 +49,29 @@ void BPF_PROG(alcc_budget_init, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(alcc_budget_state, struct sock *sk, __u8 new_state)
 {
-	struct budget *b;
+	struct budget *b = budget_of(sk);
+	int repairing = new_state == TCP_CA_RECOVERY || new_state == TCP_CA_LOSS;
 
-	if (new_state != TCP_CA_LOSS)
-		return;
-	b = budget_of(sk);
 	if (!b || !b->cwnd)
+		return;
+	if (repairing && !b->repairing)
+		losses_mark(&b->losses);
+	b->repairing = repairing;
+	if (new_state != TCP_CA_LOSS)
 		return;
 	budget_leave_start(b, now_us());
 	budget_silence(b, now_us());
+}
+
+/* The stack has found that packets arrived which it took for lost (time stamps, D-SACK, F-RTO). */
+static __always_inline void undone(struct sock *sk)
+{
+	struct budget *b = budget_of(sk);
+
+	if (!b || !b->cwnd)
+		return;
+	budget_undone(b);
+	set_window((struct tcp_sock *)sk, budget_window(b));
 }
 
 /*
@@ -102,4 +116,4 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 	set_rate(sk, rate ? rate : ~0UL);
 }
 
-PACED(budget, nothing_undone)
+PACED(budget, undone)

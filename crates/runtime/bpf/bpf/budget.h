@@ -53,8 +53,9 @@ struct budget {
 	__u32 starting; /* doubling per round trip until a queue forms */
 	/* Of the start: the shortest wait of this round trip, of how many packets, and its begin. */
 	__u32 least, samples;
-	/* For the BPF program: the stack's count of lost packets at the last acknowledgement. */
+	/* For the BPF program: the stack's count of lost packets at the last acknowledgement, */
 	__u32 lost;
+	__u32 repairing; /* and whether it is in an episode of losses */
 	__u32 phase; /* what is added to a small window before it is cut to whole packets, 2^-32 */
 	struct route route;
 	__u64 round_from;
@@ -139,7 +140,7 @@ PURE void budget_leave_start(struct budget *b, __u64 now)
 		b->starting = 0;
 		/* Its smallest RTT may be that of a queue. */
 		b->drains.unsure = 1;
-		losses_forget(&b->losses, now + 2 * (b->drains.base + BUDGET_REFILL));
+		losses_forget(&b->losses, now + 4ULL * b->drains.base + BUDGET_REFILL);
 	}
 }
 
@@ -169,7 +170,7 @@ PURE void budget_drain_ends(struct budget *b, __u64 now)
 	b->refilled = now + b->drains.base + BUDGET_REFILL;
 	competition_drained(&b->competition, &b->drains, now, lost ? 0 : b->delay,
 			    budget_product(b));
-	b->drains.held = b->competition.kept + 1 >= COMPETITION_DRAINS;
+	b->drains.held = b->competition.kept > 0;
 	/* It ends with a drain, so the next one is due even if the path is seen empty. */
 	if (b->competition.window)
 		b->drains.unsure = 1;
@@ -227,6 +228,16 @@ PURE_CALL int budget_lost(struct budget *b, __u64 now, __u64 sent_at, __u32 lost
 		budget_follow(b);
 	}
 	budget_leave_start(b, now);
+	return 0;
+}
+
+/* The losses of the last episode were none. */
+PURE_CALL int budget_undone(struct budget *b)
+{
+	if (!b)
+		return 0;
+	losses_undo(&b->losses);
+	budget_follow(b);
 	return 0;
 }
 

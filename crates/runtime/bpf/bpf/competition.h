@@ -73,8 +73,8 @@ PURE int competition_stands(__u64 left, __u32 delay)
 
 /*
  * Does what the last drain left show others? More than three quarters of the budget, as before the
- * drain, and more than siblings leave. Who is so slow that this takes two budgets cannot tell. And 85 %
- * of what there was; 30 % while a part of that is this flow's own.
+ * drain, and more than siblings leave. Who is so slow that this takes two budgets cannot tell. While a
+ * part of what there was is this flow's own, more than 30 % of that.
  */
 PURE int competition_shows(const struct competition *c, const struct drains *d, __u32 delay)
 {
@@ -84,7 +84,7 @@ PURE int competition_shows(const struct competition *c, const struct drains *d, 
 		return 0;
 	if (!competition_stands(left < before ? left : before, delay))
 		return 0;
-	return left * 100 > before * (c->window ? 30 : 85);
+	return !c->window || left * 100 > before * 30;
 }
 
 /* A drain has ended; `delay` is 0 if for long nothing came back in it. The window would be `product`. */
@@ -103,6 +103,9 @@ PURE_CALL int competition_drained(struct competition *c, const struct drains *d,
 		c->window = 0;
 		return 0;
 	}
+	/* As it was: 85 % of what there was. */
+	if (!c->window && d->left * 100ULL <= d->before * 85ULL)
+		return 0;
 	if (c->kept < COMPETITION_DRAINS)
 		c->kept++;
 	if (c->best < rate)

@@ -86,6 +86,16 @@ void alcc_host_budget_lost(struct budget *b, __u64 now, __u64 sent_at, __u32 los
 	budget_lost(b, now, sent_at, lost);
 }
 
+void alcc_host_budget_mark(struct budget *b)
+{
+	losses_mark(&b->losses);
+}
+
+void alcc_host_budget_undone(struct budget *b)
+{
+	budget_undone(b);
+}
+
 void alcc_host_budget_acked(struct budget *b, const struct budget_ack *a)
 {
 	budget_acked(b, a);

@@ -26,7 +26,7 @@
 /* A test that takes longer than 3 s judges by what it has seen. */
 #define LOSSES_PATIENCE 3000000ULL
 /* A shorter queue cannot be told from none. */
-#define LOSSES_GRAIN 1000U
+#define LOSSES_GRAIN 250U
 /* The limit grows by 2 % per RTT, a packet at least. */
 #define LOSSES_RETURN 50
 #define LOSSES_SMALLEST (2 * ONE)
@@ -35,6 +35,7 @@ struct losses {
 	__u64 rate; /* 2^-31 */
 	__u64 of_path; /* the share that is the path's, 2^-31 */
 	__u64 limit;
+	__u64 before; /* the limit before the last episode of losses */
 	__u64 cut_at;
 	__u64 not_before;
 	__u64 since; /* of the test; only packets sent since then count; 0: no test is under way */
@@ -56,6 +57,21 @@ PURE void losses_forget(struct losses *l, __u64 until)
 		l->not_before = until;
 	l->rate = 0;
 	l->since = 0;
+}
+
+/* An episode of losses begins. */
+PURE void losses_mark(struct losses *l)
+{
+	l->before = l->limit;
+}
+
+/* The losses of the last episode were none. */
+PURE void losses_undo(struct losses *l)
+{
+	l->rate = 0;
+	l->since = 0;
+	if (l->limit < l->before)
+		l->limit = l->before;
 }
 
 PURE int losses_are_due(const struct losses *l, __u64 now)
@@ -122,10 +138,12 @@ PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets
 		l->rate = 0;
 		return;
 	}
-	if (goes_on)
-		l->of_path = LOSSES_MOST;
-	else
+	l->rate = 0;
+	if (!goes_on) {
 		l->full = l->queueing;
+		return;
+	}
+	l->of_path = LOSSES_MOST;
 	seen = l->all - l->left;
 	l->rate = l->lost < seen ? l->lost * LOSS_RATE_ONE / seen : LOSS_RATE_ONE;
 }
@@ -139,6 +157,9 @@ PURE void losses_delivered(struct losses *l, __u64 now, __u64 sent_at, __u32 pac
 	l->rate = loss_rate_delivered(l->rate, packets, LOSS_RATE_LONG);
 	if (l->of_path > l->rate)
 		l->of_path -= (l->of_path - l->rate) * part >> LOSSES_FORGET;
+	/* After a longer wait nothing was lost, so the buffer is longer. */
+	if (l->full && l->full < queueing)
+		l->full = queueing;
 	losses_count(l, now, sent_at, packets, 0, queueing);
 }
 

@@ -20,6 +20,8 @@ struct BudgetAck {
 unsafe extern "C" {
     fn alcc_host_budget_start(b: *mut State, now: u64, delay: u32);
     fn alcc_host_budget_acked(b: *mut State, ack: *const BudgetAck);
+    fn alcc_host_budget_mark(b: *mut State);
+    fn alcc_host_budget_undone(b: *mut State);
     fn alcc_host_budget_lost(b: *mut State, now: u64, sent_at: u64, lost: u32);
     fn alcc_host_budget_timeout(b: *mut State, now: u64);
     fn alcc_host_budget_silence(b: *mut State, now: u64);
@@ -64,6 +66,16 @@ impl Control for State {
         };
         // SAFETY: as above.
         unsafe { alcc_host_budget_acked(self, &raw const ack) };
+    }
+
+    fn episode(&mut self) {
+        // SAFETY: as above.
+        unsafe { alcc_host_budget_mark(self) };
+    }
+
+    fn undone(&mut self) {
+        // SAFETY: as above.
+        unsafe { alcc_host_budget_undone(self) };
     }
 
     fn lost(&mut self, now: u64, sent_at: u64, segments: u32) {

@@ -36,6 +36,8 @@ pub(crate) trait Control: Clone + Send + 'static {
     fn new() -> Self;
     fn start(&mut self, _now: u64) {}
     fn acked(&mut self, ack: &Ack);
+    /// An episode of losses begins.
+    fn episode(&mut self) {}
     /// The last of them was sent at `sent_at`.
     fn lost(&mut self, now: u64, sent_at: u64, segments: u32);
     fn timeout(&mut self, now: u64);
@@ -129,6 +131,9 @@ impl<C: Control> Controller for Paced<C> {
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        if loss.new_episode {
+            self.control.episode();
+        }
         let lost = loss.lost.iter().map(|p| self.segments(p.len)).sum();
         let sent_at = loss.lost.last().map_or(cx.now, |p| p.sent_at);
         self.control.lost(clock(cx.now), clock(sent_at), lost);

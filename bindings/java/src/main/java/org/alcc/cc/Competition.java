@@ -41,9 +41,9 @@ final class Competition {
         return window > 0 ? EVERY : 1;
     }
 
-    /** One drain more, or less, and this flow competes. */
+    /** The last drains may have met others. */
     boolean suspects() {
-        return kept + 1 >= DRAINS;
+        return kept > 0;
     }
 
     void delivered(double packets) {
@@ -62,10 +62,13 @@ final class Competition {
         double siblings = SIBLINGS / Math.max(rate, 1);
         boolean stands = Math.min(left, before) > budget * STANDS;
         boolean shown = siblings <= budget * SLOW && left > siblings && stands;
-        if (lost || !shown || left <= before * (window > 0 ? STILL : AS_IT_WAS)) {
+        if (lost || !shown || window > 0 && left <= before * STILL) {
             kept = 0;
             best = 0;
             window = 0;
+            return;
+        }
+        if (window == 0 && left <= before * AS_IT_WAS) {
             return;
         }
         kept++;
