@@ -276,7 +276,7 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 		budget_leave_start(b, a->now);
 	}
 	budget_follow(b);
-	losses_grow(&b->losses, a->acked, b->cwnd);
+	losses_grow(&b->losses, a->acked, b->cwnd, rtt, b->queueing);
 	return 0;
 }
 

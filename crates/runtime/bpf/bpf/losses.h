@@ -29,6 +29,8 @@
 #define LOSSES_GRAIN 250U
 /* The limit grows by 2 % per RTT, a packet at least. */
 #define LOSSES_RETURN 50
+/* While a quarter of the full queue stands it grows no faster in time than with an RTT of 100 ms. */
+#define LOSSES_SLOW 100000U
 #define LOSSES_SMALLEST (2 * ONE)
 
 struct losses {
@@ -180,13 +182,16 @@ PURE void losses_lost(struct losses *l, __u64 now, __u64 sent_at, __u32 packets,
 	losses_count(l, now, sent_at, packets, packets, queueing);
 }
 
-/* `packets` of a window of `cwnd` are back: the limit grows, but not in a test. */
-PURE void losses_grow(struct losses *l, __u32 packets, __u64 cwnd)
+/* `packets` of a window of `cwnd` are back after `rtt`: the limit grows, but not in a test. */
+PURE void losses_grow(struct losses *l, __u32 packets, __u64 cwnd, __u32 rtt, __u32 queueing)
 {
 	__u64 step = l->limit / LOSSES_RETURN > ONE ? l->limit / LOSSES_RETURN : ONE;
+	__u32 stands = l->full / 4 > LOSSES_GRAIN ? l->full / 4 : LOSSES_GRAIN;
 
 	if (l->since || l->limit >= MAX_CWND)
 		return;
+	if (queueing > stands && rtt < LOSSES_SLOW)
+		step = step * rtt / LOSSES_SLOW;
 	l->limit += (step * packets << 10) / (cwnd >> 10 | 1);
 	if (l->limit > MAX_CWND)
 		l->limit = MAX_CWND;

@@ -369,7 +369,7 @@ impl Controller for Budget {
             self.leave_start(cx, "delay");
         }
         self.follow();
-        self.losses.grow(packets, self.window);
+        self.losses.grow(packets, self.window, rtt, self.queueing);
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {

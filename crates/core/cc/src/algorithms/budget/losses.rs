@@ -26,6 +26,11 @@ const PATIENCE: Span = Span::from_secs(3);
 const GRAIN: Span = Span::from_micros(250);
 /// Growth of the limit per RTT; a packet at least.
 const RETURN: f64 = 0.02;
+/// While more than this part of the full queue stands, others may share it. The limit then grows no
+/// faster in time than with an RTT of [`SLOW`], or a TCP that grows by a packet per RTT would never
+/// fill the queue before this flow.
+const STANDS: u64 = 4;
+const SLOW: Span = Span::from_millis(100);
 const SMALLEST: f64 = 2.0;
 const LARGEST: f64 = 1e9;
 
@@ -175,12 +180,17 @@ impl Losses {
         self.count(now, sent_at, packets, packets, queueing)
     }
 
-    /// `packets` of `window` are back: the limit grows, but not in a test.
-    pub(super) fn grow(&mut self, packets: f64, window: f64) {
-        if self.test.is_none() {
-            self.limit += packets / window * (self.limit * RETURN).max(1.0);
-            self.limit = self.limit.min(LARGEST);
+    /// `packets` of `window` are back after `rtt`, of which `queueing` is the queue's: the limit grows,
+    /// but not in a test.
+    pub(super) fn grow(&mut self, packets: f64, window: f64, rtt: Span, queueing: Span) {
+        if self.test.is_some() {
+            return;
         }
+        let stands = queueing > (self.full / STANDS).max(GRAIN);
+        let longest = if stands { SLOW } else { rtt };
+        let part = rtt.as_secs_f64() / rtt.max(longest).as_secs_f64();
+        self.limit += part * packets / window * (self.limit * RETURN).max(1.0);
+        self.limit = self.limit.min(LARGEST);
     }
 
     fn count(
