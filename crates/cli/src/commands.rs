@@ -22,3 +22,4 @@ pub(crate) mod sweep;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod trial;
+pub(crate) mod worst;

@@ -18,6 +18,7 @@
 //! | [`applications`] | the stored figures of real applications, and their page |
 //! | [`table`] | the data as CSV and as Parquet |
 //! | [`sweep`] | an experiment from options, with nothing to judge |
+//! | [`worst`] | a search over drawn scenarios |
 //! | [`catalogue`] | the experiments that the program carries |
 #![forbid(unsafe_code)]
 
@@ -45,6 +46,7 @@ mod signs;
 pub mod stored;
 pub mod sweep;
 pub mod table;
+pub mod worst;
 
 pub use definition::Definition;
 pub use judge::{Judgement, Verdict};

@@ -285,7 +285,7 @@ fn random_number(bounds: &str, repetition: &str) -> Result<String, String> {
 }
 
 /// The command `alcc sim` with the options of this scenario.
-fn command(scenario: &mut ScenarioOptions, command: &str) -> String {
+pub(crate) fn command(scenario: &mut ScenarioOptions, command: &str) -> String {
     let mut text = command.to_owned();
     scenario.for_each(&mut |key, value| {
         text += &format!(" --{key} {}", shell_word(&value.text));
