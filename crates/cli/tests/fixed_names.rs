@@ -95,6 +95,8 @@ alcc sweep
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake
     --max-events --vary --starts --x --y --out --jobs --plugin --json
+alcc worst
+    --crowd --cc --seed --list --shrink --out --jobs --plugin --json
 alcc mdi
 alcc mdi train
     --teacher --link --rtt --jobs --seeds --duration --queue --levels --grid --counting --cut --smoothing --least

@@ -263,6 +263,7 @@ const CASES: &[Case] = &[
         true,
         With::Nothing,
     ),
+    case("worst", "2 --out DIR/searched", 0, true, With::Nothing),
     case("list", "", 0, true, With::Nothing),
     case("list", "--json", 0, true, With::Nothing),
     case("doctor", "", 0, true, With::Nothing),

@@ -409,6 +409,9 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("trial --json-out /nosuch/x -- touch began", "/nosuch/x"),
     ("trial --transfers /nosuch/x -- touch began", "/nosuch/x"),
     ("sweep --vary flow", "'flow'"),
+    ("worst 9..2", "the smaller first"),
+    ("worst 0..1000000", "at most 100000 scenarios"),
+    ("worst 2 --cc nosuch", "nosuch"),
     ("sweep --vary nosuch=1,2", "nosuch"),
     ("sweep --starts 0 --vary rtt=20ms,40ms", "at least 1"),
     (
