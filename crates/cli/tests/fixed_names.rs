@@ -96,7 +96,7 @@ alcc sweep
     --outages --repeat --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake
     --max-events --vary --starts --x --y --out --jobs --plugin --json
 alcc worst
-    --crowd --cc --seed --list --shrink --out --jobs --plugin --json
+    --table --crowd --cc --seed --list --shrink --out --jobs --plugin --json
 alcc mdi
 alcc mdi train
     --teacher --link --rtt --jobs --seeds --duration --queue --levels --grid --counting --cut --smoothing --least

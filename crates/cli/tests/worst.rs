@@ -32,22 +32,22 @@ fn first(searched: &Value) -> &Value {
 fn the_default_is_worse_than_bbr_and_cubic_in_few_scenarios() {
     for (line, bounds) in [
         (
-            "0..99",
+            "0..59",
             &[
-                ("goodput", 4),
+                ("goodput", 3),
                 ("delay", 0),
-                ("loss", 4),
+                ("loss", 1),
                 ("harm", 0),
                 ("completion", 1),
             ][..],
         ),
         (
-            "0..19 --crowd",
+            "0..14 --crowd",
             &[
                 ("goodput", 0),
-                ("delay", 1),
+                ("delay", 0),
                 ("loss", 0),
-                ("jain", 6),
+                ("jain", 3),
                 ("least", 1),
             ],
         ),
@@ -105,4 +105,24 @@ fn references_are_kept_and_the_answer_stays() {
     assert_eq!(references.iter().filter(|byte| **byte == b'\n').count(), 6);
     assert_eq!(searched(&line), before);
     assert_eq!(kept(), references);
+}
+
+#[test]
+fn a_grid_names_the_scenarios_that_miss_their_bound() {
+    let table = searched("--table persistent --cc fixed:window=500");
+    let cells = table["table"].as_array().unwrap();
+    // 500 packets in flight do not yield to any loss.
+    assert_eq!(cells.len(), 4);
+    for cell in cells {
+        assert_eq!(cell["checks"][0]["holds"], false, "{cell}");
+        assert!(
+            cell["command"]
+                .as_str()
+                .unwrap()
+                .contains("--step 10s:loss="),
+            "{cell}"
+        );
+    }
+    let missing = alcc("worst");
+    assert_eq!(missing.status.code(), Some(2));
 }

@@ -5,7 +5,7 @@ use crate::output::{alone_in, folder, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_experiment::run::{RunError, Runner, Side, StoredRuns};
-use alcc_experiment::worst::{self, Drawn, Fault, Judged};
+use alcc_experiment::worst::{self, Cell, Drawn, Fault, Grid, Judged};
 use alcc_experiment::{Plan, Run};
 use alcc_files::ScenarioFolder;
 use alcc_lab::board::aligned;
@@ -24,6 +24,7 @@ const JUDGED: &str = "judged";
   alcc worst 0..499
   alcc worst 0..199 --crowd --cc budget --cc copa --out searched
   alcc worst 17 --shrink 1
+  alcc worst --table route,persistent --out bounds
 
 A number always draws the same scenario. With --out an interrupted search goes on where it was. The runs
 of the references are kept there for later versions of the program: delete references.runs.jsonl if
@@ -34,8 +35,17 @@ loss > 1.5 x + 1 point, completion > 1.15 x; harm: goodput of a TCP flow beside 
 > 1.5 x + 1 point, completion of short flows > 1.25 x; of a crowd: Jain's index < 0.85 x, least share < 0.5 x.")]
 pub(crate) struct Args {
     /// Numbers of the scenarios, both ends included
-    #[arg(value_name = "FROM..TO")]
-    numbers: Numbers,
+    #[arg(value_name = "FROM..TO", required_unless_present = "table")]
+    numbers: Option<Numbers>,
+    /// Instead of a search: fixed grids around known faults, each with a bound
+    #[arg(
+        long,
+        value_name = "GRID",
+        value_delimiter = ',',
+        value_parser = worst::Grid::ALL.map(|(name, _)| name),
+        conflicts_with_all = ["numbers", "crowd", "shrink"]
+    )]
+    table: Vec<String>,
     /// Scenarios with 2 to 20 flows of the algorithm and no other traffic
     #[arg(long)]
     crowd: bool,
@@ -185,13 +195,24 @@ fn with_references(judged: &[String]) -> Vec<String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let numbers = args.numbers.from..=args.numbers.to;
     let draw = if args.crowd {
         worst::crowd
     } else {
         worst::single
     };
-    let scenarios: Vec<Drawn> = numbers.map(draw).collect();
+    let mut grids = Vec::new();
+    let mut scenarios = match args.numbers {
+        Some(numbers) => (numbers.from..=numbers.to).map(draw).collect(),
+        None => Vec::new(),
+    };
+    for (_, grid) in Grid::ALL
+        .iter()
+        .filter(|(name, _)| args.table.iter().any(|n| n == name))
+    {
+        let cells = grid.scenarios(scenarios.len() as u64);
+        scenarios.extend(cells.iter().cloned());
+        grids.push((*grid, cells));
+    }
     let mut judged = args.cc.clone();
     if judged.is_empty() {
         judged.push("budget".to_owned());
@@ -231,6 +252,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     search.runner.version = concat!("alcc ", env!("CARGO_PKG_VERSION"), " ", "references");
     runs.extend(search.all(&reference_plan, args, REFERENCES)?);
     search.runner.version = version;
+    if !grids.is_empty() {
+        drop(search);
+        let cells = grids.iter().flat_map(|(grid, cells)| {
+            let of = |name: &String| grid.judge(cells, &runs, name);
+            judged.iter().flat_map(of).collect::<Vec<_>>()
+        });
+        return bounds(&cells.collect::<Vec<_>>(), args);
+    }
     judged.extend(references);
     let all = worst::judge(&scenarios, &runs, &judged);
     let mut shrunk = Vec::new();
@@ -259,7 +288,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.json {
         let json = serde_json::json!({
             "scenarios": scenarios.len(),
-            "from": args.numbers.from,
+            "from": args.numbers.map(|numbers| numbers.from),
             "crowd": args.crowd,
             "seed": args.seed,
             "algorithms": all,
@@ -272,6 +301,46 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let failed = all
         .iter()
         .any(|judged| judged.counts[Fault::Error.name()] > 0);
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Prints the grids: how many bounds hold, and the scenarios that miss one.
+fn bounds(cells: &[Cell], args: &Args) -> Result<ExitCode, Failure> {
+    if args.json {
+        print(format_args!("{}\n", serde_json::json!({ "table": cells })))?;
+    } else {
+        let mut text = String::new();
+        for same in cells.chunk_by(|a, b| (a.grid, &a.algorithm) == (b.grid, &b.algorithm)) {
+            let missed = || same.iter().filter(|cell| !cell.holds());
+            let named = Grid::ALL.iter().find(|(_, grid)| *grid == same[0].grid);
+            let name = named.map_or("", |(name, _)| name);
+            let (n, of) = (missed().count(), same.len());
+            let _ = writeln!(
+                text,
+                "{name}: {}: {n} of {of} miss a bound",
+                same[0].algorithm
+            );
+            for cell in missed() {
+                for check in cell.checks.iter().filter(|check| !check.holds) {
+                    let _ = writeln!(
+                        text,
+                        "  {} {:.2}, bound {:.2}",
+                        check.what, check.value, check.bound
+                    );
+                }
+                if let Some(why) = &cell.error {
+                    let _ = writeln!(text, "  {why}");
+                }
+                let _ = writeln!(text, "    {}", cell.command);
+            }
+        }
+        print(text)?;
+    }
+    let failed = cells.iter().any(|cell| cell.error.is_some());
     Ok(if failed {
         ExitCode::FAILURE
     } else {

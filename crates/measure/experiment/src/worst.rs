@@ -3,6 +3,7 @@
 //! simulated, judged with fixed margins, and reduced to the parts that still show a fault.
 mod draw;
 mod mersenne;
+mod table;
 
 use crate::Run;
 use crate::definition::Subject;
@@ -12,6 +13,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 pub use draw::{Drawn, crowd, single};
+pub use table::{Cell, Check, Grid};
 
 /// What an algorithm is compared with.
 pub const REFERENCES: [&str; 2] = ["bbr", "cubic"];
@@ -489,7 +491,7 @@ mod tests {
     }
 
     fn found(drawn: &Drawn, of: &[(&str, Vec<Row>)]) -> Vec<Fault> {
-        let all = judge(&[drawn.clone()], &runs(drawn, of), &["budget".to_owned()]);
+        let all = judge(std::slice::from_ref(drawn), &runs(drawn, of), &["budget".to_owned()]);
         all[0].found.iter().map(|finding| finding.fault).collect()
     }
 
