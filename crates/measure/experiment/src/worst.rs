@@ -491,7 +491,11 @@ mod tests {
     }
 
     fn found(drawn: &Drawn, of: &[(&str, Vec<Row>)]) -> Vec<Fault> {
-        let all = judge(std::slice::from_ref(drawn), &runs(drawn, of), &["budget".to_owned()]);
+        let all = judge(
+            std::slice::from_ref(drawn),
+            &runs(drawn, of),
+            &["budget".to_owned()],
+        );
         all[0].found.iter().map(|finding| finding.fault).collect()
     }
 
