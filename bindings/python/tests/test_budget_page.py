@@ -38,7 +38,8 @@ class Page(unittest.TestCase):
                 by = Fields(window=limits & 1, quota=limits & 2, app=limits & 8, peer=0)
                 flow.on_ack(now, self.packets(now, mss, each, fields[5:]), error, by, before)
             elif name == "loss":
-                flow.on_loss(now, self.packets(now, mss, each, fields[3:], tags=True))
+                lost = self.packets(now, mss, each, fields[3:], tags=True)
+                flow.on_loss(now, lost, new_episode=fields[2] == 1)
             elif name == "rto":
                 flow.on_timeout(now)
             elif name == "timer":

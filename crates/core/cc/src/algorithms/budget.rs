@@ -56,7 +56,7 @@
 //! | after a drain the queue fills again for | 100 ms and the smallest RTT | docs/budget.md |
 //! | the smallest RTT may rise | after a drain, if it was not seen (within a tenth of the budget) for 10 s | 10 s as BBR's |
 //! | a longer route | the mean rate below 0.95 of that at the last drain, an RTT that the drain lowered by at most 2 ms and raised by 3, left more than 5 packets and at most 0.75 of the budget | docs/budget.md |
-//! | others keep the queue | after 4 drains in turn that found and left three quarters of the budget, left 5 packets at the flow's rate, and 0.85 of what there was | docs/budget.md |
+//! | others keep the queue | after 4 drains that left 0.85 of what there was; in turn means that all between left three quarters of the budget and 5 packets at the flow's rate | docs/budget.md |
 //! | while it competes | a packet more per RTT, after a first loss one more for each second since the last cut, at most 8 in all; 0.7 after a loss as Cubic, once in 2 s, a drain every 12 s; over when one leaves less than 0.3 | docs/budget.md |
 //! | it begins with the best rate of these drains | if more than 1.5 budgets are left | docs/budget.md |
 //! | a jump of the RTT | more than a quarter of the budget and 4 times the gap between the packets; drained after 1.1 s | docs/budget.md |
@@ -65,7 +65,7 @@
 //! | in flight during a test | what is delivered in the smallest RTT, and 0.85 of the limit before | docs/budget.md |
 //! | a test ends | when 8 losses would have been expected, or after 3 s; with at most a quarter at half of the queueing they were of congestion | Poisson: 1.4 % wrong |
 //! | a loss with half of the queueing of losses of congestion leaves | what is delivered in the smallest RTT | docs/budget.md |
-//! | after losses of congestion the window returns by | a packet or 2 % per RTT | docs/budget.md |
+//! | after losses of congestion the window returns by | a packet or 2 % per RTT; while a quarter of the full queue stands no faster than with 100 ms | docs/budget.md |
 //!
 //! **Known weakness**: the delay is what the budget and the variation of the path make it; where
 //! the rate falls to a fraction, what is in flight waits the longer. Beside Cubic in a buffer of
@@ -218,8 +218,7 @@ impl Budget {
         if std::mem::take(&mut self.starting) {
             // Its smallest RTT may be that of a queue.
             self.drains.doubt();
-            self.losses
-                .forget(cx.now + self.drains.base() * 4 + REFILL);
+            self.losses.forget(cx.now + self.drains.base() * 4 + REFILL);
             let window = self.window;
             cx.log.event(cx.now, Event::SlowStartExit { why, window });
         }

@@ -37,7 +37,7 @@ const FASTEST: f64 = 8.0;
 pub(super) struct Competition {
     /// Packets.
     window: Option<f64>,
-    /// Drains in turn that left the queue as it was.
+    /// Drains that left the queue as it was, since the last that showed nobody.
     kept: u32,
     /// Packets per second: the mean from drain to drain, each counting half of the one after it.
     rate: f64,
@@ -67,7 +67,7 @@ impl Competition {
         if self.window.is_some() { EVERY } else { 1 }
     }
 
-    /// One drain more, or less, and this flow competes.
+    /// The last drains may have met others, so what they left is no longer route yet.
     pub(super) fn suspects(&self) -> bool {
         self.kept > 0
     }

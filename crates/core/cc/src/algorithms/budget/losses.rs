@@ -230,3 +230,69 @@ impl Losses {
         Some(Found::OfCongestion)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Span = Span::from_millis(20);
+    const ROUND: Span = Span::from_millis(50);
+
+    /// Two packets of a hundred are lost at a queue of 20 ms, and none when less is sent.
+    fn congested() -> (Losses, Time) {
+        let mut losses = Losses::default();
+        let mut now = Time::from_millis(1000);
+        losses.lost(now, now, 12.0, SHORT, 100.0);
+        assert!(losses.is_due(now));
+        losses.begin(now, SHORT, 100.0);
+        assert_eq!(losses.limit(), 100.0);
+        let mut found = None;
+        while found.is_none() && now < Time::from_millis(9000) {
+            now += ROUND;
+            found = losses.delivered(now, now, 20.0, Span::ZERO);
+        }
+        assert_eq!(found, Some(Found::OfCongestion));
+        (losses, now)
+    }
+
+    #[test]
+    fn what_a_test_has_explained_is_not_tested_again() {
+        let mut losses = Losses::default();
+        let mut now = Time::from_millis(1000);
+        losses.lost(now, now, 12.0, SHORT, 100.0);
+        losses.begin(now, SHORT, 100.0);
+        // Others keep the queue full, and a tenth is lost as before.
+        let mut found = None;
+        while found.is_none() && now < Time::from_millis(9000) {
+            now += ROUND;
+            let delivered = losses.delivered(now, now, 9.0, SHORT);
+            found = delivered.or_else(|| losses.lost(now, now, 1.0, SHORT, 100.0));
+        }
+        assert_eq!(found, Some(Found::OfCongestion));
+        assert!(!losses.is_due(now));
+    }
+
+    #[test]
+    fn a_longer_wait_without_a_loss_shows_a_longer_buffer() {
+        let (mut losses, now) = congested();
+        let later = now + ROUND;
+        losses.lost(later, later, 1.0, SHORT / 2, 50.0);
+        assert_eq!(losses.limit(), 50.0);
+        let (mut losses, now) = congested();
+        let later = now + ROUND;
+        losses.delivered(later, later, 1.0, SHORT * 3);
+        losses.lost(later, later, 1.0, SHORT, 50.0);
+        assert_eq!(losses.limit(), 100.0);
+    }
+
+    #[test]
+    fn beside_a_standing_queue_the_limit_grows_by_time() {
+        let (losses, _) = congested();
+        // A window is back: 2 % of 100 packets. With an RTT of 50 ms half of that beside a queue.
+        for (queueing, to) in [(Span::ZERO, 102.0), (SHORT, 101.0)] {
+            let mut losses = losses.clone();
+            losses.grow(100.0, 100.0, ROUND, queueing);
+            assert!((losses.limit() - to).abs() < 1e-9, "{}", losses.limit());
+        }
+    }
+}

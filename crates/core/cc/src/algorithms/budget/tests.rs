@@ -479,6 +479,19 @@ fn losses_that_end_when_less_is_sent_leave_less() {
 }
 
 #[test]
+fn packets_that_were_only_late_leave_the_window() {
+    let mut b = Bench::of("budget");
+    acks(&mut b, 100, 100);
+    acks(&mut b, 600, 125);
+    let window = b.window();
+    b.lose(10, true);
+    assert!((b.window() - 100.0).abs() < 2.0, "{}", b.window());
+    b.spurious();
+    acks(&mut b, 1, 125);
+    assert!((b.window() - window).abs() < 2.0, "{window} {}", b.window());
+}
+
+#[test]
 fn losses_that_go_on_when_less_is_sent_change_nothing() {
     let mut b = Bench::of("budget");
     acks(&mut b, 100, 100);
