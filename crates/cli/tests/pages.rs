@@ -179,3 +179,64 @@ fn the_readme_shows_the_stored_comparison() {
         "docs/img/demo.svg: the picture {hint}"
     );
 }
+
+/// The names in back quotes in the last cells of a table's rows.
+fn named_tests(table: &str) -> Vec<&str> {
+    let rows = table.lines().filter(|line| line.starts_with("| "));
+    let cells = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit('|').next());
+    cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect()
+}
+
+/// All that is written in Rust below a folder, with a line break before each piece.
+fn sources(folder: PathBuf, text: &mut String) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let path = entry.path();
+        if entry.file_type().expect("its type").is_dir() {
+            if !path.ends_with("target") {
+                sources(path, text);
+            }
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            text.push('\n');
+            text.push_str(&std::fs::read_to_string(&path).expect("a source"));
+        }
+    }
+}
+
+/// Those of the names that no test function has: a function counts that follows `#[test]`, with
+/// other attributes between them at most.
+fn missing<'a>(names: &[&'a str], text: &str) -> Vec<&'a str> {
+    let mut found = std::collections::BTreeSet::new();
+    let mut test = false;
+    for line in text.lines().map(str::trim) {
+        if line == "#[test]" {
+            test = true;
+        } else if let Some(rest) = line.strip_prefix("fn ") {
+            if test {
+                found.extend(rest.split('(').next());
+            }
+            test = false;
+        }
+    }
+    let absent = names.iter().filter(|name| !found.contains(*name));
+    absent.copied().collect()
+}
+
+#[test]
+fn the_promises_of_security_name_tests_that_exist() {
+    let page = read("SECURITY.md");
+    let (_, table) = page
+        .split_once("## What holds each promise")
+        .expect("the section with the table");
+    let rows = table.lines().filter(|line| line.starts_with("| ")).count();
+    let names = named_tests(table);
+    // The head of the table names none.
+    assert!(rows > 10 && names.len() + 1 >= rows, "{rows}: {names:?}");
+    let mut text = String::new();
+    sources(root().join("crates"), &mut text);
+    assert_eq!(missing(&names, &text), Vec::<&str>::new());
+    let renamed = "#[test]\nfn another() {}\nfn no_test() {}";
+    assert_eq!(missing(&["no_test", "another"], renamed), ["no_test"]);
+}
