@@ -572,8 +572,8 @@ def server(*args):
     return process
 "#;
 
-/// Another user pretends to run alcc, with shared memory that is cut off, leased, locked or full of
-/// nonsense.
+/// Another user pretends to run alcc, with shared memory that is cut off, leased, locked, full of
+/// nonsense, replaced by a FIFO or one of thousands. Root's commands take at most 0.5 s longer.
 const PRETENDERS: &str = r#"
 def pretend(kind):
     child = os.fork()
@@ -603,6 +603,12 @@ def pretend(kind):
             time.sleep(0.01)
     if kind == "flock":
         fcntl.flock(file, fcntl.LOCK_EX)
+    if kind == "fifo":
+        os.unlink(path)
+        os.mkfifo(path)
+    if kind == "crowd":
+        for n in range(3000):
+            os.mkdir(f"/tmp/{kind}/{n}.0")
     while kind == "cut":
         os.ftruncate(file, 0)
         time.sleep(0.002)
@@ -610,23 +616,33 @@ def pretend(kind):
         time.sleep(0.002)
     while True:
         time.sleep(1)
-kinds = ["odd", "cut", "cut", "lease", "lease", "flock", "flock", "flock"]
-pretenders = [pretend(kind) for kind in kinds]
-until(lambda: all(open(f"/proc/{p}/comm").read().startswith("alcc") for p in pretenders))
 run = server("run", "--quiet", "--", "sleep", "100")
 until(lambda: os.path.exists(f"/run/alcc/{run.pid}/report"))
 until(lambda: '"processes": 1' in alcc("top", "--once", "--json", "--run", str(run.pid))[1].replace(":1", ": 1"))
-for turn in range(8):
-    for order in ["off", "on"]:
-        status, out, err, took = alcc("ctl", order)
-        assert status == 0, (status, out, err)
-        assert out.startswith(f"run {run.pid}: * {order}: ") and out.count("\n") == 1, (out, err)
-        assert took < 20, (took, err)
-    for args in [["top", "--once"], ["log", "--duration", "50ms"], ["ctl", "off", "--run", str(run.pid)]]:
-        status, out, err, took = alcc(*args)
-        assert status == 0, (args, status, out, err)
-        assert took < 20, (args, took, err)
-        assert "\u202e" not in out + err and "\x1b" not in out + err, (out, err)
+orders = [["ctl", "off"], ["ctl", "on"]]
+looks = [["top", "--once"], ["log", "--duration", "50ms"], ["ctl", "off", "--run", str(run.pid)]]
+def median(times):
+    return sorted(times)[len(times) // 2]
+def times():
+    took = {" ".join(args): [] for args in orders + looks}
+    for turn in range(8):
+        for args in orders + looks:
+            status, out, err, seconds = alcc(*args)
+            assert status == 0, (args, status, out, err)
+            if args in orders:
+                assert out.startswith(f"run {run.pid}: * {args[1]}: ") and out.count("\n") == 1, (out, err)
+            assert "\u202e" not in out + err and "\x1b" not in out + err, (args, out, err)
+            took[" ".join(args)].append(seconds)
+    return {args: median(all) for args, all in took.items()}
+alone = times()
+kinds = ["odd", "cut", "cut", "lease", "lease", "flock", "flock", "flock", "fifo", "crowd"]
+pretenders = [pretend(kind) for kind in kinds]
+until(lambda: all(open(f"/proc/{p}/comm").read().startswith("alcc") for p in pretenders))
+until(lambda: os.path.exists("/tmp/crowd/2999.0"))
+beside = times()
+# A median: two busy cores may hold one command up, a lease or a lock holds up each.
+assert all(beside[args] < alone[args] + 0.5 for args in alone), (alone, beside)
+print("held", alone, beside)
 print("held")
 "#;
 
@@ -635,6 +651,7 @@ fn what_other_users_pretend_to_run_does_not_disturb_root() {
     if let Some(done) = alone(&format!("{TOOLS}{PRETENDERS}")) {
         let said = format!("{}{}", text(&done.stdout), text(&done.stderr));
         assert!(done.status.success() && said.contains("held"), "{said}");
+        println!("{said}");
     }
 }
 
