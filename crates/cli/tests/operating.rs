@@ -655,6 +655,35 @@ fn what_other_users_pretend_to_run_does_not_disturb_root() {
     }
 }
 
+/// Root's variable names a folder below another user's, who could rename what is in it: whether
+/// the last part is root's own makes no difference.
+const FOREIGN: &str = r#"
+os.makedirs("/tmp/theirs/roots/alcc", 0o700)
+os.chown("/tmp/theirs", 4242, 4242)
+os.makedirs("/tmp/all", 0o700)
+os.chown("/tmp/all", 4242, 4242)
+os.symlink("/tmp/theirs/roots", "/tmp/link")
+for place in ["/tmp/theirs/roots", "/tmp/all", "/tmp/link"]:
+    os.environ["XDG_RUNTIME_DIR"] = place
+    run = server("run", "--quiet", "--", "sleep", "100")
+    until(lambda: os.path.exists(f"/run/alcc/{run.pid}/report"))
+    until(lambda: '"processes": 1' in alcc("top", "--once", "--json", "--run", str(run.pid))[1].replace(":1", ": 1"))
+    status, out, err, took = alcc("ctl", "off")
+    assert status == 0 and out.startswith(f"run {run.pid}: "), (place, status, out, err)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+assert os.listdir("/tmp/theirs/roots/alcc") == [] and os.listdir("/tmp/all") == []
+print("held")
+"#;
+
+#[test]
+fn roots_runs_are_not_kept_below_another_users_folder() {
+    if let Some(done) = alone(&format!("{TOOLS}{FOREIGN}")) {
+        let said = format!("{}{}", text(&done.stdout), text(&done.stderr));
+        assert!(done.status.success() && said.contains("held"), "{said}");
+    }
+}
+
 /// Others have every name that the shared memory could have; nothing can be written; a link leads
 /// elsewhere.
 const NO_PLACE: &str = r#"
