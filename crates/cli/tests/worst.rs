@@ -48,7 +48,7 @@ fn the_default_is_worse_than_bbr_and_cubic_in_few_scenarios() {
                 ("delay", 0),
                 ("loss", 0),
                 ("jain", 3),
-                ("least", 1),
+                ("least", 2),
             ],
         ),
     ] {
