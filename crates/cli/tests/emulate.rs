@@ -673,10 +673,10 @@ fn sigkill_leaves_no_process_and_no_network() {
         unsafe { libc::kill(killed, libc::SIGKILL) };
         child.wait().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
-        while networks().contains(&network) {
+        // A process that was killed has no network any more, and is there until it is reaped.
+        while networks().contains(&network) || std::path::Path::new(&sleeps).exists() {
             assert!(Instant::now() < deadline, "inner: {inner}");
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert!(!std::path::Path::new(&sleeps).exists(), "inner: {inner}");
     }
 }
