@@ -209,7 +209,7 @@ mod tests {
             values("d=10ms..40ms/10ms"),
             ["10ms", "20ms", "30ms", "40ms"]
         );
-        assert!(axis("p=0..0.3%/0.1%").is_err());
+        assert!(axis("p=0.1..0.3%/0.1%").is_err());
     }
 
     #[test]
