@@ -9,6 +9,8 @@ use alcc_units::{OptionDoc, Options, Span, Spec, SpecError, Time};
 use std::fmt;
 use std::str::FromStr;
 
+mod landings;
+
 macro_rules! radios {
     ($($name:ident),* $(,)?) => {
         $(mod $name;)*

@@ -5,15 +5,16 @@ use alcc_link::{DropReason, Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Span, Time};
 use proptest::prelude::*;
 
+const PACKET: Packet = Packet {
+    id: 17,
+    flow: 3,
+    len: Bytes::new(1500),
+    ecn: Ecn::NotEct,
+};
+
 #[test]
 fn mahimahis_form_has_whole_milliseconds_that_agree() {
-    let packet = Packet {
-        id: 17,
-        flow: 3,
-        len: Bytes::new(1500),
-        ecn: Ecn::NotEct,
-    };
-    let at = Time::from_nanos(13_000_999);
+    let (packet, at) = (PACKET, Time::from_nanos(13_000_999));
     let mut text = String::new();
     for line in [
         Line::Arrival { at, packet },
@@ -49,13 +50,7 @@ fn text(header: &Header, lines: &[Line]) -> String {
 
 #[test]
 fn events_look_as_documented() {
-    let packet = Packet {
-        id: 17,
-        flow: 3,
-        len: Bytes::new(1500),
-        ecn: Ecn::NotEct,
-    };
-    let at = Time::from_nanos(13_000_999);
+    let (packet, at) = (PACKET, Time::from_nanos(13_000_999));
     let arrived = Time::from_nanos(12_345_678);
     let outcomes = [
         Outcome::Arrived {
