@@ -134,13 +134,12 @@ PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets
 	if (!goes_on && !late && l->left)
 		return;
 	l->since = 0;
+	l->rate = 0;
 	if (goes_on && l->share <= LOSSES_DUE(LOSSES_MOST)) {
 		l->of_path = l->share < LOSSES_MOST ? l->share : LOSSES_MOST;
 		l->limit = l->limit_before;
-		l->rate = 0;
 		return;
 	}
-	l->rate = 0;
 	if (!goes_on) {
 		l->full = l->queueing;
 		return;
