@@ -67,7 +67,7 @@ impl Competition {
         if self.window.is_some() { EVERY } else { 1 }
     }
 
-    /// The last drains may have met others, so what they left is no longer route yet.
+    /// The last drains may have met others: what they left is not taken for a longer route.
     pub(super) fn suspects(&self) -> bool {
         self.kept > 0
     }

@@ -238,7 +238,7 @@ mod tests {
     const SHORT: Span = Span::from_millis(20);
     const ROUND: Span = Span::from_millis(50);
 
-    /// Two packets of a hundred are lost at a queue of 20 ms, and none when less is sent.
+    /// Packets are lost at a queue of 20 ms, and none when less is sent.
     fn congested() -> (Losses, Time) {
         let mut losses = Losses::default();
         let mut now = Time::from_millis(1000);
