@@ -141,7 +141,9 @@ impl Session {
         // meanwhile.
         let waited = self.backlogged_at.map_or(Span::ZERO, |at| now.since(at));
         let span = MIN_PACING_INTERVAL.max(waited);
+        // Less than a segment would never leave: each call before a whole one is due begins a wait anew.
         let burst = allowance.burst.max(rate.bytes_in(span));
+        let burst = burst.max(Bytes::new(self.mss));
         let credit = self.pacer.credit(now, rate, burst).get();
         if credit >= self.mss {
             return credit;

@@ -165,6 +165,18 @@ proptest! {
     }
 }
 
+/// Verus' epochs are shorter than its pace of a segment here.
+#[test]
+fn a_segment_that_takes_longer_than_a_timer_leaves() {
+    check(&run(
+        ["vegas", "verus"],
+        [109_293, 68_405],
+        [0, 0],
+        1,
+        1_179_681,
+    ));
+}
+
 #[test]
 fn a_window_bounds_what_is_framed_and_not_acknowledged() {
     let done = run(
