@@ -11,6 +11,7 @@ mod server;
 #[path = "support/lacks.rs"]
 mod support;
 
+use nix::libc::{SYS_futex, SYS_getsockopt};
 use nix::sys::signal::Signal;
 use reset::reset;
 use server::{Server, Usage, peer};
@@ -221,7 +222,7 @@ fn connections_go_on_while_the_librarys_thread_is_stopped() {
         let server = Server::start(mode, 1, bytes);
         let mut stream = server.connect();
         stream.read_exact(&mut [0; 100_000]).unwrap();
-        let Some(stopped) = server.stop_library(mode != "serve") else {
+        let Some(stopped) = server.stop_library(mode != "serve", SYS_futex) else {
             return;
         };
         assert!(!stopped.is_empty() || mode == "serve", "{mode}: no thread");
@@ -236,6 +237,39 @@ fn connections_go_on_while_the_librarys_thread_is_stopped() {
             "{mode}: {report}"
         );
     }
+}
+
+/// It has a lock then that a write needs. Not covered: the call in which it opens an epoll gate.
+#[test]
+fn connections_go_on_while_the_librarys_thread_is_stopped_in_its_work() {
+    if peer().is_none() {
+        return;
+    }
+    let bytes = 3_000_000;
+    let server = Server::start("serve-in-epoll", 1, bytes);
+    let mut stream = server.connect();
+    let limit = Some(Duration::from_secs(5));
+    stream.set_read_timeout(limit).unwrap();
+    let reader = std::thread::spawn(move || {
+        let (mut all, mut longest, mut last) = (0, Duration::ZERO, Instant::now());
+        while let Ok(n @ 1..) = stream.read(&mut [0; 20_000]) {
+            all += n;
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+        (all, longest)
+    });
+    let Some(stopped) = server.stop_library(true, SYS_getsockopt) else {
+        return;
+    };
+    let (read, longest) = reader.join().unwrap();
+    println!("longest silence: {longest:?}");
+    assert_eq!(read, bytes);
+    assert!(longest < Duration::from_secs(3), "{longest:?}");
+    drop(stopped);
+    let (status, report) = server.end();
+    assert_eq!(status, Some(0));
+    assert_eq!(report["failures"].as_u64(), Some(1), "it had no lock");
 }
 
 #[test]

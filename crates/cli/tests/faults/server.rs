@@ -2,6 +2,7 @@
 //! One of the small servers of `crates/runtime/preload/tests/c/serve.c` under `alcc run`, seen from
 //! outside.
 use crate::support::lacks;
+use nix::libc::c_long;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::net::TcpStream;
@@ -124,8 +125,8 @@ impl Server {
 
     /// Stops the library's threads, and nothing else, until the result is dropped; with `awaited`
     /// it waits for the first, which takes its name only when it runs. `None` if this user may not
-    /// trace the server.
-    pub(crate) fn stop_library(&self, awaited: bool) -> Option<Vec<Stopped>> {
+    /// trace the server. Before or after the system call `at`.
+    pub(crate) fn stop_library(&self, awaited: bool, at: c_long) -> Option<Vec<Stopped>> {
         let deadline = Instant::now() + DEADLINE;
         let named = |task: &PathBuf| {
             std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "alcc")
@@ -135,7 +136,7 @@ impl Server {
             let tasks = tasks.map(|task| task.unwrap().path());
             let ours: Vec<_> = tasks.filter(named).collect();
             if !ours.is_empty() || !awaited || Instant::now() > deadline {
-                return ours.iter().map(|task| Stopped::seize(task)).collect();
+                return ours.iter().map(|task| Stopped::seize(task, at)).collect();
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -173,7 +174,7 @@ impl Server {
 pub(crate) struct Stopped(i32);
 
 impl Stopped {
-    fn seize(task: &Path) -> Option<Self> {
+    fn seize(task: &Path, at: c_long) -> Option<Self> {
         let name = task.file_name().unwrap().to_str().unwrap();
         let (id, none): (i32, _) = (name.parse().unwrap(), 0usize);
         // SAFETY: numbers only.
@@ -181,23 +182,23 @@ impl Stopped {
             lacks("leave to trace a server");
             return None;
         }
+        // SAFETY: numbers only.
+        unsafe { nix::libc::ptrace(nix::libc::PTRACE_INTERRUPT, id, none, none) };
         let deadline = Instant::now() + DEADLINE;
         loop {
             let mut status = 0;
-            // SAFETY: numbers, and room for the status.
+            // SAFETY: a number, and room for the status.
             unsafe {
-                nix::libc::ptrace(nix::libc::PTRACE_INTERRUPT, id, none, none);
                 nix::libc::waitpid(id, &raw mut status, nix::libc::__WALL);
             }
-            // In the middle of something it may hold a lock: only a thread that sleeps is meant.
             let call = std::fs::read_to_string(task.join("syscall")).unwrap();
-            if call.starts_with(&format!("{} ", nix::libc::SYS_futex)) {
+            let number = call.split(' ').next().and_then(|n| n.parse().ok());
+            if number == Some(at) {
                 return Some(Self(id));
             }
-            assert!(Instant::now() < deadline, "never sleeps: {call}");
+            assert!(Instant::now() < deadline, "never in {at}: {call}");
             // SAFETY: numbers only.
-            unsafe { nix::libc::ptrace(nix::libc::PTRACE_CONT, id, none, none) };
-            std::thread::sleep(Duration::from_micros(300));
+            unsafe { nix::libc::ptrace(nix::libc::PTRACE_SYSCALL, id, none, none) };
         }
     }
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Threads of the runtime inside a program.
+use crate::clock::sleep_for;
 use crate::error::errno;
 use alcc_units::Span;
 use std::io;
 use std::mem::zeroed;
 use std::ptr::null;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{Builder, JoinHandle};
 
 /// Starts a thread that takes no signals: they belong to the program. They are blocked before the
@@ -33,6 +34,33 @@ pub fn spawn<T: Send + 'static>(
 /// code that may panic with a lock held handles that where it catches the panic.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`], where whoever has it may have been stopped by a debugger: `None` after about
+/// `limit`. The sleeps are counted, not the time, which also passes while the process is stopped as
+/// a whole.
+pub fn lock_within<T: ?Sized>(mutex: &Mutex<T>, limit: Span) -> Option<MutexGuard<'_, T>> {
+    const SPINS: u32 = 100;
+    const SLEEP: Span = Span::from_micros(20);
+    const LONG_SLEEP: Span = Span::from_millis(2);
+    let (mut spins, mut slept) = (0, Span::ZERO);
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) if slept >= limit => return None,
+            Err(TryLockError::WouldBlock) if spins < SPINS => {
+                spins += 1;
+                std::hint::spin_loop();
+            }
+            Err(TryLockError::WouldBlock) => {
+                // As long as it has taken so far: a short wait ends soon, a long one costs little.
+                let sleep = slept.clamp(SLEEP, LONG_SLEEP);
+                sleep_for(sleep);
+                slept += sleep;
+            }
+        }
+    }
 }
 
 /// Makes the timers of the calling thread exact: by default each sleep ends 50 us late.

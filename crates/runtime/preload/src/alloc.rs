@@ -101,6 +101,14 @@ impl Pause {
     }
 }
 
+impl Pause {
+    /// It has taken half a second or more.
+    fn is_long(&self) -> bool {
+        const MANY: u32 = 5_000;
+        self.tries > MANY
+    }
+}
+
 pub(crate) struct PreloadHeap {
     heap: UnsafeCell<Dlmalloc>,
     busy: AtomicBool,
@@ -118,8 +126,9 @@ pub(crate) static PRELOAD_HEAP: PreloadHeap = PreloadHeap {
 unsafe impl Sync for PreloadHeap {}
 
 impl PreloadHeap {
-    /// `None` in a signal handler that has interrupted this very function. The heap is half changed
-    /// then, and its holder goes on only when the handler ends.
+    /// `None` if another thread is stopped in the middle of it, and in a signal handler that has
+    /// interrupted this very function. The heap is half changed then, and its holder goes on only
+    /// when the handler ends.
     fn with<T>(&self, f: impl FnOnce(&mut Dlmalloc) -> T) -> Option<T> {
         if IN_HEAP.replace(true) {
             return None;
@@ -130,6 +139,12 @@ impl PreloadHeap {
         let mut pause = Pause::default();
         while self.busy.swap(true, Ordering::Acquire) {
             pause.wait();
+            if pause.is_long() {
+                // Its holder is stopped.
+                ReentrancyGuard::restore(before);
+                IN_HEAP.set(false);
+                return None;
+            }
         }
         // SAFETY: `busy` makes this the only reference.
         let heap = unsafe { &mut *self.heap.get() };

@@ -8,15 +8,17 @@ use crate::plane::SharedLog;
 use crate::runtime::Runtime;
 use alcc_driver::{Next, Visit};
 use alcc_observe::{Bypass, Log};
-use alcc_sys::lock;
+use alcc_sys::{lock, lock_within};
 use alcc_units::{Bytes, Span, Time};
 use libc::c_int;
 use std::os::fd::RawFd;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use writers::{Call, Writers};
 
-/// How the program learns that it may write again. Called with the connection locked.
+/// How the program learns that it may write again. It has a lock of its own, within the
+/// connection's: the program can be woken when a thread is stopped that has the connection.
 pub trait Waker: Send + 'static {
     /// True if the program can be woken after EAGAIN; otherwise writes of a non-blocking program
     /// pass unlimited.
@@ -75,7 +77,8 @@ pub struct Write<'a> {
 /// One controlled connection. Its descriptors stay the program's.
 pub struct Conn<W> {
     cookie: u64,
-    inner: Mutex<Inner<W>>,
+    inner: Mutex<Inner>,
+    waker: Mutex<W>,
     /// The error that a later part of a write met; zero: none. The program was told of the parts
     /// before it, and the kernel has forgotten the error with that call: the next call that would
     /// have met it is told.
@@ -93,12 +96,11 @@ const RECHECK_INTERVAL: Span = Span::from_secs(1);
 /// so often.
 const READ_IN_CALLS: Span = Span::from_millis(5);
 
-struct Inner<W> {
+struct Inner {
     /// The program's descriptors for it that we know; the first is the one we ask by. None: we are
     /// done with it.
     fds: Vec<RawFd>,
     control: Controlled,
-    waker: W,
     writers: Writers,
     /// A non-blocking write was cut short. In plain TCP hardly anything more is taken until the
     /// program is woken: no room until then, or until the next reading.
@@ -116,13 +118,26 @@ const MAX_LATENESS: Span = Span::from_millis(3);
 /// for many of them in one call must not cost system calls for each.
 const SILENT: Span = Span::from_millis(10);
 
+/// Longer than that nobody has a connection's lock, unless its thread is stopped or starved.
+const MAX_HELD: Span = Span::from_millis(500);
+/// Who has something else to do waits so long for it.
+const BRIEFLY: Span = Span::from_millis(1);
+
+/// A lock that is not given back: the runtime gives up, and the call is the program's alone.
+pub(crate) struct Held;
+
+impl Held {
+    fn give_up() -> ! {
+        resume_unwind(Box::new(Self))
+    }
+}
+
 impl<W: Waker> Conn<W> {
     pub(crate) fn new(fd: RawFd, cookie: u64, control: Controlled, waker: W) -> Self {
         let id = control.id;
         let inner = Inner {
             fds: vec![fd],
             control,
-            waker,
             writers: Writers::default(),
             cut: false,
             read_by_waiter: Time::ZERO,
@@ -131,6 +146,7 @@ impl<W: Waker> Conn<W> {
         Self {
             cookie,
             inner: Mutex::new(inner),
+            waker: Mutex::new(waker),
             error: AtomicI32::new(0),
             active: AtomicBool::new(false),
             id,
@@ -148,14 +164,18 @@ impl<W: Waker> Conn<W> {
         kernel::is_same_socket(fd, self.cookie)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<W>> {
-        lock(&self.inner)
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        lock_within(&self.inner, MAX_HELD).unwrap_or_else(|| Held::give_up())
+    }
+
+    fn waker(&self) -> MutexGuard<'_, W> {
+        lock_within(&self.waker, MAX_HELD).unwrap_or_else(|| Held::give_up())
     }
 
     /// Access to the waker, for the program's own registrations.
     pub fn with_waker<T>(&self, f: impl FnOnce(&mut W, bool) -> T) -> T {
-        let inner = &mut *self.lock();
-        f(&mut inner.waker, inner.control.flow.is_blocked())
+        let inner = self.lock();
+        f(&mut self.waker(), inner.control.flow.is_blocked())
     }
 
     /// Another descriptor of the same connection.
@@ -167,12 +187,12 @@ impl<W: Waker> Conn<W> {
         if inner.fds.is_empty() {
             return Err(waker);
         }
-        inner.waker.merge(waker);
+        self.waker().merge(waker);
         if !inner.fds.contains(&fd) {
             inner.fds.push(fd);
         }
         if inner.control.flow.is_blocked() {
-            inner.waker.on_blocked();
+            self.waker().on_blocked();
         }
         Ok(())
     }
@@ -316,7 +336,7 @@ impl<W: Waker> Conn<W> {
         };
         if within || allowed < counted {
             match (write.wait)() {
-                Wait::No if inner.waker.can_wake() => {}
+                Wait::No if self.waker().can_wake() => {}
                 Wait::Unreachable | Wait::No => {
                     let leave = if within { Bytes::ZERO } else { allowed };
                     writer.bypass_above = Some((leave.get(), Bypass::NoWakeup));
@@ -333,7 +353,7 @@ impl<W: Waker> Conn<W> {
         };
         if inner.control.flow.is_blocked() {
             if !was_blocked {
-                inner.waker.on_blocked();
+                self.waker().on_blocked();
             }
             self.activate(runtime);
         }
@@ -358,7 +378,7 @@ impl<W: Waker> Conn<W> {
                 inner.writers.hold(now);
             } else {
                 inner.cut |= room > 0;
-                inner.waker.on_refused();
+                self.waker().on_refused();
             }
         }
         room
@@ -375,7 +395,7 @@ impl<W: Waker> Conn<W> {
         inner.writers.leave(writer.call());
         writer.calls = false;
         if std::mem::take(&mut writer.short) {
-            inner.waker.on_short();
+            self.waker().on_short();
         }
         if n > 0 && inner.control.mode != Mode::Off {
             let n = n as u64;
@@ -433,12 +453,10 @@ impl<W: Waker> Conn<W> {
             if inner.control.flow.is_blocked() && now < inner.full_until {
                 return Some(inner.full_until);
             }
-            if inner.is_full(self.cookie)
-                && inner.control.flow.deadline().is_none_or(|due| due <= now)
-            {
+            if inner.is_full(self) && inner.control.flow.deadline().is_none_or(|due| due <= now) {
                 inner.read(runtime, now, self);
             }
-            let full = inner.is_full(self.cookie);
+            let full = inner.is_full(self);
             if !full && !inner.writers.is_within_another(now) {
                 inner.cut = false;
                 return None;
@@ -481,7 +499,7 @@ impl<W: Waker> Conn<W> {
             let inner = &mut *self.lock();
             let rc = real();
             if rc == 0 {
-                inner.with_unblock(|control| control.found_under(fd));
+                inner.with_unblock(self, |control| control.found_under(fd));
             }
             rc
         });
@@ -505,16 +523,17 @@ impl<W: Waker> Conn<W> {
     /// For a child, which has a copy of this memory, but not of the threads that may have been
     /// changing it.
     pub fn inherited<T: Default>(&self, waits: impl FnOnce(&W) -> T) -> (Inherited, T) {
-        let inner = match self.inner.try_lock() {
-            Ok(inner) => inner,
-            Err(TryLockError::Poisoned(inner)) => inner.into_inner(),
-            Err(TryLockError::WouldBlock) => return Default::default(),
+        let now = Span::ZERO;
+        let (Some(inner), Some(waker)) =
+            (lock_within(&self.inner, now), lock_within(&self.waker, now))
+        else {
+            return Default::default();
         };
         let before = Inherited {
             outbound: Some(inner.control.peer.outbound),
             pacing: Some(inner.control.saved_options.own()),
         };
-        (before, waits(&inner.waker))
+        (before, waits(&waker))
     }
 
     /// Another process is about to have the socket, perhaps without a library of ours: until the next
@@ -529,7 +548,7 @@ impl<W: Waker> Conn<W> {
         let last = inner.fds == [fd];
         if (last || inner.control.flow.is_blocked()) && self.is_same_socket(fd) {
             if !last || runtime.is_shared() {
-                inner.waker.on_leave(fd);
+                self.waker().on_leave(fd);
             }
             if last {
                 inner.control.leave(fd, kernel::now());
@@ -539,17 +558,35 @@ impl<W: Waker> Conn<W> {
             }
         }
         inner.fds.retain(|known| *known != fd);
-        inner.waker.on_close(fd);
+        self.waker().on_close(fd);
         if inner.fds.is_empty() {
             inner.end(runtime, self);
         }
     }
 
-    /// The runtime failed: back to plain TCP.
+    /// The runtime failed: back to plain TCP. If a thread is stopped that has the connection, at
+    /// least the program is woken, and that thread does the rest.
     pub(crate) fn release(&self) {
-        let inner = &mut *self.lock();
-        let fd = inner.fd(self.cookie);
-        inner.with_unblock(|control| control.release(fd, Mode::Failed));
+        if let Some(mut inner) = lock_within(&self.inner, BRIEFLY) {
+            let fd = inner.fd(self);
+            inner.with_unblock(self, |control| control.release(fd, Mode::Failed));
+        } else if let Some(mut waker) = lock_within(&self.waker, BRIEFLY) {
+            waker.on_writable(&[]);
+        }
+    }
+
+    /// In place of the loop's thread, which is stopped: reads the counters if that is due. When to
+    /// come back. `Err`: it was stopped with the connection locked.
+    pub(crate) fn read_for_loop(
+        &self,
+        runtime: &Runtime<W>,
+        now: Time,
+    ) -> Result<Option<Time>, ()> {
+        let mut inner = lock_within(&self.inner, BRIEFLY).ok_or(())?;
+        if inner.control.deadline().is_some_and(|due| due <= now) {
+            inner.read(runtime, now, self);
+        }
+        Ok(inner.control.deadline())
     }
 }
 
@@ -613,7 +650,11 @@ impl<W: Waker> Visit for Conn<W> {
     fn visit(&self, runtime: &Runtime<W>, active: usize, _log: &mut Option<SharedLog>) -> Next {
         runtime.plane.visit();
         let now = kernel::now();
-        let inner = &mut *self.lock();
+        // A thread of the program that is stopped there keeps nobody from the other connections.
+        let Some(mut inner) = lock_within(&self.inner, BRIEFLY) else {
+            return Next::at(now + SILENT);
+        };
+        let inner = &mut *inner;
         if inner.read_by_waiter > now {
             return Next::at(inner.read_by_waiter);
         }
@@ -634,15 +675,15 @@ impl<W: Waker> Visit for Conn<W> {
     }
 }
 
-impl<W: Waker> Inner<W> {
+impl Inner {
     /// A descriptor that is still ours to ask by.
-    fn fd(&mut self, cookie: u64) -> Option<RawFd> {
+    fn fd<W: Waker>(&mut self, conn: &Conn<W>) -> Option<RawFd> {
         while let Some(&fd) = self.fds.first() {
-            if kernel::is_same_socket(fd, cookie) {
+            if conn.is_same_socket(fd) {
                 return Some(fd);
             }
             self.fds.remove(0);
-            self.waker.on_close(fd);
+            conn.waker().on_close(fd);
         }
         None
     }
@@ -654,27 +695,27 @@ impl<W: Waker> Inner<W> {
     }
 
     /// Does what may open the gate, and tells the program if it did.
-    fn with_unblock(&mut self, f: impl FnOnce(&mut Controlled)) {
+    fn with_unblock<W: Waker>(&mut self, conn: &Conn<W>, f: impl FnOnce(&mut Controlled)) {
         let was_blocked = self.control.flow.is_blocked();
         f(&mut self.control);
         if was_blocked && !self.control.flow.is_blocked() {
-            self.waker.on_writable(&self.fds);
+            conn.waker().on_writable(&self.fds);
         }
     }
 
     /// Does what `alcc ctl` has ordered since the last time. Not while a write is under way: nobody
     /// could say on whose account it goes; the next write or reading comes soon.
-    fn apply_commands(&mut self, conn: &Conn<W>) {
+    fn apply_commands<W: Waker>(&mut self, conn: &Conn<W>) {
         let commands = self.control.commands();
         if let Some(commands) = commands.filter(|_| !self.writers.are_in_calls()) {
-            let fd = self.fd(conn.cookie);
-            self.with_unblock(|control| control.apply_commands(&commands, fd));
+            let fd = self.fd(conn);
+            self.with_unblock(conn, |control| control.apply_commands(&commands, fd));
         }
     }
 
     /// True while a write of a segment would be refused.
-    fn is_full(&mut self, cookie: u64) -> bool {
-        let Some(fd) = self.fd(cookie).filter(|_| self.control.is_in_charge()) else {
+    fn is_full<W: Waker>(&mut self, conn: &Conn<W>) -> bool {
+        let Some(fd) = self.fd(conn).filter(|_| self.control.is_in_charge()) else {
             return false;
         };
         if self.control.flow.is_blocked() {
@@ -690,18 +731,18 @@ impl<W: Waker> Inner<W> {
             < one
     }
 
-    fn read(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>) {
+    fn read<W: Waker>(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>) {
         self.cut = false;
         let first = self.fds.first().copied();
         let told = first.and_then(|fd| self.control.look(fd));
         // What the kernel tells may say whose the descriptor is: then nobody has to be asked.
         let fd = match &told {
             Some(told) if told.is_same => Some(told.fd),
-            _ => self.fd(conn.cookie),
+            _ => self.fd(conn),
         };
         if let Some(fd) = fd {
             let within = self.writers.are_in_calls();
-            self.with_unblock(|control| match runtime.plane.shared_log() {
+            self.with_unblock(conn, |control| match runtime.plane.shared_log() {
                 None => control.read(fd, now, within, told, &mut None),
                 Some(shared) => control.read(fd, now, within, told, &mut lock(shared)),
             });
@@ -712,7 +753,7 @@ impl<W: Waker> Inner<W> {
     }
 
     /// Nothing that we could do has an effect any more.
-    fn end(&mut self, runtime: &Runtime<W>, conn: &Conn<W>) {
+    fn end<W: Waker>(&mut self, runtime: &Runtime<W>, conn: &Conn<W>) {
         self.fds.clear();
         self.control.end();
         runtime.forget(conn, conn.cookie);

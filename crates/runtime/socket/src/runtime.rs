@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a process knows about its controlled connections.
-use crate::conn::{Conn, Inherited, Waker};
+use crate::conn::{Conn, Held, Inherited, Waker};
 use crate::controlled::{Controlled, Plan, Takeover};
 use crate::event_loop;
 use crate::plane::ControlPlane;
@@ -10,6 +10,7 @@ use alcc_cc::Registry;
 use alcc_driver::{Activity, Driver};
 use alcc_observe::{Peer, Segment, Totals};
 use alcc_units::{Span, Time};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +28,8 @@ const MAX_PAUSE_AT_FORK: Span = Span::from_millis(20);
 /// A thread of ours that is so late does not run: it is stopped by a debugger, or starved. The
 /// program's threads do its work then.
 const STALLED: Span = Span::from_millis(500);
+/// The same, where it has a connection locked.
+const HELD: Span = Span::from_millis(700);
 /// How often a waiting thread of the program looks whether ours runs.
 const WATCH_INTERVAL: Span = Span::from_millis(250);
 
@@ -147,7 +150,11 @@ impl<W: Waker> Runtime<W> {
         let inside = ReentrancyGuard::enter()?;
         let result = catch_unwind(AssertUnwindSafe(f));
         drop(inside);
-        result.map_err(|_| self.fail("internal error")).ok()
+        let why = |fault: Box<dyn Any + Send>| match fault.is::<Held>() {
+            true => "a thread is stopped in the middle of its work",
+            false => "internal error",
+        };
+        result.map_err(|fault| self.fail(why(fault))).ok()
     }
 
     /// Gives up, and says so once.
@@ -217,12 +224,13 @@ impl<W: Waker> Runtime<W> {
     }
 
     fn release(&self) {
-        let known: Vec<_> = alcc_sys::lock(&self.known)
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect();
-        known.iter().for_each(|conn| conn.release());
+        self.connections().iter().for_each(|conn| conn.release());
         self.driver.wake();
+    }
+
+    fn connections(&self) -> Vec<Arc<Conn<W>>> {
+        let known = alcc_sys::lock(&self.known);
+        known.values().filter_map(Weak::upgrade).collect()
     }
 
     /// Takes control of a connected socket, if the selection covers it.
@@ -369,6 +377,10 @@ impl<W: Waker> Runtime<W> {
             }
             self.driver.sleep(next);
         }
+        if self.failed() {
+            // What others found locked by this thread.
+            self.release();
+        }
         self.guarded(|| self.driver.leave(&|activity| self.plane.worked(activity)));
     }
 
@@ -398,7 +410,29 @@ impl<W: Waker> Runtime<W> {
         if !self.stalled.load(Ordering::Relaxed) {
             return None;
         }
-        self.guarded(|| self.driver.try_run_once(self))??
+        self.guarded(|| match self.driver.try_run_once(self) {
+            Some(next) => next,
+            None => self.run_without_loop(),
+        })?
+    }
+
+    /// For a thread of the program, while the loop's is stopped in the middle of the loop: nobody
+    /// else can run that, but the connections can be read. If it has one of them locked, we give up.
+    fn run_without_loop(&self) -> Option<Time> {
+        let now = kernel::now();
+        let mut next = None;
+        for conn in self.connections() {
+            match conn.read_for_loop(self, now) {
+                Ok(None) => {}
+                Ok(Some(due)) => next = Some(next.map_or(due, |next: Time| next.min(due))),
+                Err(()) if self.driver.expected().is_some_and(|due| now > due + HELD) => {
+                    self.fail("its thread is stopped in the middle of its work");
+                    return None;
+                }
+                Err(()) => {}
+            }
+        }
+        next
     }
 
     /// As [`Runtime::run_inline`], for a thread that waits or was refused: it also looks whether
