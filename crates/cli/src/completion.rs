@@ -6,8 +6,9 @@ use alcc_socket::{Deployment, pairs};
 use alcc_trace::SCENARIOS;
 use clap::builder::{OsStr, PossibleValuesParser, Resettable};
 use clap::{Arg, Command};
-use clap_complete::Shell;
+use clap_complete::{Generator as _, Shell};
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::Path;
 
 /// Kernels have others too, but all that are common know these.
@@ -31,9 +32,11 @@ const BASH_COMMAND: &str = "
 /// Writes the completions for `shell` into `folder`.
 pub(crate) fn write(shell: Shell, command: &Command, folder: &Path) -> std::io::Result<()> {
     let mut command = with_names(command.clone());
-    let path = clap_complete::generate_to(shell, &mut command, "alcc", folder)?;
-    let text = std::fs::read_to_string(&path)?;
-    std::fs::write(path, finished(shell, &text))
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut command, "alcc", &mut text);
+    let text = finished(shell, &String::from_utf8_lossy(&text));
+    let path = folder.join(shell.file_name("alcc"));
+    alcc_sys::create(&path)?.write_all(text.as_bytes())
 }
 
 /// The names for an option, known by what its help calls the value.

@@ -2,6 +2,7 @@
 //! Man pages: what clap writes, in the form that `mandoc -Tlint` asks for.
 use clap::Command;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 
 /// Longest line of a page, bytes (mandoc's limit).
@@ -55,7 +56,7 @@ fn write_below(command: &Command, folder: &Path, date: &str) -> std::io::Result<
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
     let usage = command.clone().render_usage().to_string();
     let text = finished(&String::from_utf8_lossy(&page), &title, &usage, date);
-    std::fs::write(folder.join(format!("{title}.1")), text)?;
+    alcc_sys::create(&folder.join(format!("{title}.1")))?.write_all(text.as_bytes())?;
     for below in command.get_subcommands() {
         write_below(below, folder, date)?;
     }

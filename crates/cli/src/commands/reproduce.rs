@@ -23,7 +23,7 @@ use alcc_lab::Tools;
 use alcc_sys::process_cpu;
 use alcc_units::Span;
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -297,8 +297,7 @@ pub(super) fn simulate(
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => StoredRuns::default(),
         Err(e) => return Err(wrong(e)),
     };
-    let file = alcc_sys::open_own(&path, OpenOptions::new().create(true).append(true));
-    let mut store = file.map_err(wrong)?;
+    let mut store = alcc_sys::create_or_append(&path).map_err(wrong)?;
     let mut first = true;
     let runs = runner.run(plan, stored, &mut store, &mut |done, _| {
         progress(done, std::mem::take(&mut first));

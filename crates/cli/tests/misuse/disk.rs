@@ -116,3 +116,36 @@ fn a_short_file_costs_little_whatever_its_times() {
         assert!(!said.contains("memory"), "{line}: {said}");
     }
 }
+
+/// A twentieth of the disk stays free for others, also of a small one.
+#[test]
+fn the_receiver_leaves_a_reserve_of_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = format!(
+        "mkdir $DISK && mount -t tmpfs -o size=40m none $DISK && ip link set lo up || exit 77
+         head -c 36000000 /dev/zero > $DISK/filler && mkdir $DISK/in || exit 77
+         {ALCC} recv --bind 127.0.0.1 --out $DISK/in --count 2 2>$DISK/said &
+         for bytes in 4000000 1000000; do
+             head -c $bytes /dev/zero > $DISK.file
+             until {ALCC} send 127.0.0.1 --file $DISK.file 2>$DISK.sent; do
+                 grep -q 'Connection refused' $DISK.sent || break
+             done
+             cat $DISK.sent
+         done
+         wait
+         cat $DISK/said
+         stat -c %s $DISK/in/*"
+    );
+    let done = Command::new("timeout")
+        .args(["60", "unshare", "-mn", "sh", "-c", &script])
+        .env("DISK", dir.path().join("disk"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+    if done.status.code() == Some(77) || said.contains("unshare") {
+        println!("skipped: needs a mount namespace: {said}");
+        return;
+    }
+    assert!(said.contains("the reserve of 2 MB"), "{said}");
+    assert_eq!(said.lines().last(), Some("1000000"), "{said}");
+}

@@ -114,14 +114,18 @@ impl ResultCache {
 
 /// Writes a file so that whoever looks sees the old one, none, or all of the new one.
 pub(crate) fn write_whole(file: &Path, content: &[u8]) -> io::Result<()> {
-    let folder = file.parent().filter(|f| !f.as_os_str().is_empty());
+    let place = alcc_sys::Folder::of(file)?;
+    let (folder, name) = place.path();
     let mut beside = tempfile::Builder::new()
         .prefix(TEMPORARY_PREFIX)
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(folder.unwrap_or_else(|| Path::new(".")))?;
+        .tempfile_in(&folder)?;
     // Not through the wrapper: its errors name the temporary file, which means nothing to anybody.
     beside.as_file_mut().write_all(content)?;
-    beside.persist(file).map(drop).map_err(|e| e.error)
+    beside
+        .persist(folder.join(name))
+        .map(drop)
+        .map_err(|e| e.error)
 }
 
 /// SHA-256 of a text, in hexadecimal.

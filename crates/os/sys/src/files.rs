@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names in the file system that other users may have a hand in: sockets at a path, and files that
 //! are written anew.
-use std::ffi::{CString, OsStr};
-use std::fs::{File, Metadata, OpenOptions};
+use crate::path_of;
+use std::collections::VecDeque;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::mem::zeroed;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as the kernel follows in one path.
+const MAX_LINKS: usize = 40;
 
 /// The UNIX socket that listens at a path. Its name is removed when this is dropped, unless the
 /// name belongs to another file by then.
@@ -75,29 +81,112 @@ impl Drop for PathListener {
     }
 }
 
-/// The folder around a name, held open: whoever renames it does not redirect what is removed.
+/// A name in a folder that is held open: whoever renames the folder changes nothing.
 #[derive(Debug)]
-struct Folder {
-    folder: File,
+pub struct Folder {
+    folder: OwnedFd,
     name: CString,
+    /// The name is a link of /proc to an open file, which has no path.
+    magic: bool,
 }
 
 impl Folder {
-    fn of(path: &Path) -> io::Result<Self> {
-        let name = path
-            .file_name()
-            .ok_or_else(|| io::Error::from(ErrorKind::IsADirectory))?;
+    /// The folder that the last part of `path` is in. A symbolic link on the way is followed only
+    /// if it and its folder belong to root or to this process's user, and if not everybody can
+    /// replace it: otherwise another user could choose where we write.
+    ///
+    /// # Errors
+    /// As open(2), and [`ErrorKind::PermissionDenied`] with the link that is not followed.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        Self::walk(path, false)
+    }
+
+    /// The folder's own path, for calls that take only a path, and the name in it.
+    pub fn path(&self) -> (PathBuf, &OsStr) {
+        (
+            path_of(&self.folder),
+            OsStr::from_bytes(self.name.to_bytes()),
+        )
+    }
+
+    /// `through`: the last part, too, is followed if it is such a link.
+    fn walk(path: &Path, through: bool) -> io::Result<Self> {
+        let is_folder = || io::Error::from(ErrorKind::IsADirectory);
+        if path.as_os_str().as_bytes().ends_with(b"/") {
+            return Err(is_folder());
+        }
+        let mut left: VecDeque<_> = parts(path).collect();
+        let mut folder = start(path)?;
+        let owners = [0, user(), File::open("/")?.metadata()?.uid()];
+        let mut links = 0;
+        loop {
+            let name = left.pop_front().ok_or_else(is_folder)?;
+            let last = left.is_empty();
+            let link = match last && !through {
+                true => None,
+                false => link_at(&folder, &name)?,
+            };
+            let Some((owner, target)) = link else {
+                if last {
+                    return Self::with(folder, &name, false);
+                }
+                folder = open_at(&folder, &name, libc::O_PATH | libc::O_NOFOLLOW)?.into();
+                continue;
+            };
+            let around = File::from(folder.try_clone()?).metadata()?;
+            // In a folder with the sticky bit only its owner replaces a link.
+            let open_to_all = around.mode() & 0o1002 == 0o002;
+            let ours = [owner, around.uid()].iter().all(|id| owners.contains(id));
+            if !ours || open_to_all {
+                return Err(io::Error::new(
+                    ErrorKind::PermissionDenied,
+                    format!(
+                        "another user could have put the symbolic link {} there: name what it leads \
+                         to",
+                        Path::new(&name).display()
+                    ),
+                ));
+            }
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(io::Error::from_raw_os_error(libc::ELOOP));
+            }
+            if is_proc(&folder) {
+                if last {
+                    return Self::with(folder, &name, true);
+                }
+                folder = open_at(&folder, &name, libc::O_PATH)?.into();
+                continue;
+            }
+            if target.is_absolute() {
+                folder = start(&target)?;
+            }
+            for part in parts(&target).rev() {
+                left.push_front(part);
+            }
+        }
+    }
+
+    fn with(folder: OwnedFd, name: &OsStr, magic: bool) -> io::Result<Self> {
         Ok(Self {
-            folder: open_folder(path)?,
+            folder,
             name: c_string(name)?,
+            magic,
         })
+    }
+
+    /// open(2) with these flags.
+    fn open(&self, flags: libc::c_int) -> io::Result<File> {
+        let follow = if self.magic { 0 } else { libc::O_NOFOLLOW };
+        let name = OsStr::from_bytes(self.name.to_bytes());
+        open_at(&self.folder, name, flags | follow)
     }
 
     /// Removes the name if it still belongs to this socket.
     fn remove_socket(&self, identity: (u64, u64)) -> io::Result<()> {
         let fd = self.folder.as_raw_fd();
         // SAFETY: all zero is a valid value of this plain structure.
-        let mut there: libc::stat = unsafe { std::mem::zeroed() };
+        let mut there: libc::stat = unsafe { zeroed() };
         // SAFETY: the name ends with a zero, and the structure is ours.
         let found = unsafe {
             libc::fstatat(
@@ -122,53 +211,115 @@ impl Folder {
     }
 }
 
-/// Makes a file, or empties the one that is there. A symbolic link is followed only if it and its
-/// folder belong to root or to this process's user, and if not everybody can replace it: otherwise
-/// another user could choose which of our files is emptied.
+/// Makes a file, or empties the one that is there. Symbolic links are followed as by
+/// [`Folder::of`], the last part, too.
 ///
 /// # Errors
-/// As open(2), and [`ErrorKind::PermissionDenied`] for a link of another user.
+/// As [`Folder::of`].
 pub fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    open_own(path, &mut options)
+    Folder::walk(path, true)?.open(libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC)
 }
 
-/// Opens a file as `options` say, with the rule of [`create`] for symbolic links.
+/// The same, but what is there stays, and more is written behind it.
 ///
 /// # Errors
-/// As [`create`].
-pub fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    let refused = match options.custom_flags(libc::O_NOFOLLOW).open(path) {
-        Err(e) if e.raw_os_error() == Some(libc::ELOOP) => e,
-        other => return other,
+/// As [`Folder::of`].
+pub fn create_or_append(path: &Path) -> io::Result<File> {
+    Folder::walk(path, true)?.open(libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND)
+}
+
+/// Opens a file of this user's own to fill it anew, and makes it if it is not there. Never waits
+/// for a FIFO.
+///
+/// # Errors
+/// As [`Folder::of`]; `PermissionDenied` if it is a symbolic link, no regular file, another user's,
+/// or has a second name: then it was not made for this, and its content stays.
+pub fn overwrite_own(path: &Path) -> io::Result<File> {
+    let refusal = |why: &str| {
+        let why = format!("{} {why}", path.display());
+        io::Error::new(ErrorKind::PermissionDenied, why)
     };
-    // A link that leads to itself says the same.
-    let link = std::fs::symlink_metadata(path).map_err(|_| refused)?;
-    let folder = open_folder(path)?.metadata()?;
-    // In a folder with the sticky bit only its owner replaces a link.
-    let open_to_all = folder.mode() & 0o1002 == 0o002;
-    if !is_ours(&link) || !is_ours(&folder) || open_to_all {
-        return Err(io::Error::new(
-            ErrorKind::PermissionDenied,
-            "another user could have put a symbolic link here: name the file that it leads to",
-        ));
+    let opened = Folder::of(path)?.open(libc::O_WRONLY | libc::O_CREAT | libc::O_NONBLOCK);
+    let file = opened.map_err(|e| match e.raw_os_error() {
+        Some(libc::ELOOP | libc::ENXIO) => refusal("is not a regular file"),
+        _ => e,
+    })?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(refusal("is not a regular file"));
     }
-    options.custom_flags(0).open(path)
+    if about.uid() != user() {
+        return Err(refusal(&format!("belongs to user {}", about.uid())));
+    }
+    if about.nlink() != 1 {
+        return Err(refusal("has a second name (hard link)"));
+    }
+    file.set_len(0)?;
+    Ok(file)
 }
 
-fn is_ours(file: &Metadata) -> bool {
+fn user() -> u32 {
     // SAFETY: it has no arguments and cannot fail.
-    let user = unsafe { libc::geteuid() };
-    file.uid() == 0 || file.uid() == user
+    unsafe { libc::geteuid() }
 }
 
-fn open_folder(path: &Path) -> io::Result<File> {
-    let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
-        .open(folder.unwrap_or_else(|| Path::new(".")))
+/// Where a path begins.
+fn start(path: &Path) -> io::Result<OwnedFd> {
+    let from = if path.is_absolute() { "/" } else { "." };
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let name = c_string(OsStr::new(from))?;
+    // SAFETY: a text that ends with a zero byte, and flags.
+    match unsafe { libc::open(name.as_ptr(), flags) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: a descriptor that was just opened; nobody else has it.
+        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+    }
+}
+
+fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    })
+}
+
+fn open_at(folder: &OwnedFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
+    let name = c_string(name)?;
+    let flags = flags | libc::O_CLOEXEC;
+    // SAFETY: a descriptor, a text that ends with a zero byte, flags and a mode.
+    match unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, 0o666) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: a descriptor that was just opened; nobody else has it.
+        fd => Ok(unsafe { File::from_raw_fd(fd) }),
+    }
+}
+
+/// The owner and the target of a symbolic link. `None`: it is none, or there is nothing.
+fn link_at(folder: &OwnedFd, name: &OsStr) -> io::Result<Option<(u32, PathBuf)>> {
+    let link = match open_at(folder, name, libc::O_PATH | libc::O_NOFOLLOW) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let about = link.metadata()?;
+    if !about.is_symlink() {
+        return Ok(None);
+    }
+    let mut target = vec![0u8; libc::PATH_MAX as usize];
+    let (to, room) = (target.as_mut_ptr().cast(), target.len());
+    // SAFETY: the descriptor of a link, an empty name, and room for the target.
+    let n = unsafe { libc::readlinkat(link.as_raw_fd(), c"".as_ptr(), to, room) };
+    let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+    target.truncate(n);
+    Ok(Some((about.uid(), OsString::from_vec(target).into())))
+}
+
+fn is_proc(folder: &OwnedFd) -> bool {
+    // SAFETY: all zero is a valid value of this plain structure.
+    let mut about: libc::statfs = unsafe { zeroed() };
+    // SAFETY: a descriptor and room for the result.
+    let read = unsafe { libc::fstatfs(folder.as_raw_fd(), &raw mut about) } == 0;
+    read && about.f_type == libc::PROC_SUPER_MAGIC
 }
 
 fn c_string(name: &OsStr) -> io::Result<CString> {
@@ -246,6 +397,79 @@ mod tests {
         fs::remove_dir_all(folder).unwrap();
     }
 
+    /// Where everybody may write, and where another user does.
+    fn is_not_followed(folder: &Path, path: &Path) {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let mode = |mode| fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        let refused = || {
+            for open in [create, create_or_append, overwrite_own] {
+                let why = open(path).unwrap_err();
+                assert_eq!(why.kind(), ErrorKind::PermissionDenied, "{why}");
+            }
+            PathListener::bind(&path.with_file_name("socket")).map(drop)
+        };
+        mode(0o777);
+        refused().unwrap_err();
+        mode(0o755);
+        if user() == 0 {
+            chown(folder, Some(4242), None).unwrap();
+            refused().unwrap_err();
+            chown(folder, Some(0), None).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_link_on_the_way_is_followed_only_where_nobody_else_can_put_one() {
+        let folder = folder("middle");
+        let at = |name: &str| folder.join(name);
+        fs::create_dir(at("real")).unwrap();
+        fs::create_dir(at("real/in")).unwrap();
+        fs::write(at("real/in/file"), "important").unwrap();
+        symlink("real", at("link")).unwrap();
+        symlink(at("link"), at("far")).unwrap();
+        for path in ["link/in/file", "far/in/file", "far/../link/in/file"] {
+            is_not_followed(&folder, &at(path));
+            assert_eq!(
+                fs::read(at("real/in/file")).unwrap(),
+                b"important",
+                "{path}"
+            );
+        }
+        create_or_append(&at("far/in/file")).unwrap();
+        assert_eq!(fs::read(at("real/in/file")).unwrap(), b"important");
+        overwrite_own(&at("far/in/file")).unwrap();
+        assert_eq!(fs::read(at("real/in/file")).unwrap(), b"");
+        create(&at("far/in/new")).unwrap();
+        assert!(at("real/in/new").exists());
+        symlink("round", at("round")).unwrap();
+        assert_eq!(
+            create(&at("round/x")).unwrap_err().raw_os_error(),
+            Some(libc::ELOOP)
+        );
+        let (real, file) = Folder::of(&at("far/in/file"))
+            .map(|f| (f.path().0, f.path().1.to_owned()))
+            .unwrap();
+        assert_eq!(
+            (fs::read_link(real).ok(), file.to_str()),
+            (None, Some("file"))
+        );
+        for nowhere in ["no/file", "real/in/", "", "real/in/file/x"] {
+            create(&at(nowhere)).unwrap_err();
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_leads_to_an_open_file_is_opened() {
+        create(Path::new("/dev/null")).unwrap();
+        let folder = folder("magic");
+        let file = File::create(folder.join("x")).unwrap();
+        let path = format!("/dev/fd/{}", file.as_raw_fd());
+        io::Write::write_all(&mut create(Path::new(&path)).unwrap(), b"1").unwrap();
+        assert_eq!(fs::read(folder.join("x")).unwrap(), b"1");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
     #[test]
     fn a_link_is_followed_only_where_nobody_else_can_put_one() {
         use std::os::unix::fs::PermissionsExt;
@@ -268,6 +492,32 @@ mod tests {
             std::os::unix::fs::chown(&folder, Some(4242), None).unwrap();
             create(&at("link")).unwrap_err();
             assert_eq!(fs::read(at("file")).unwrap(), b"important");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn overwrites_a_regular_file_of_its_own_and_nothing_else() {
+        let folder = folder("over");
+        let at = |name: &str| folder.join(name);
+        fs::write(at("precious"), "content").unwrap();
+        symlink("precious", at("link")).unwrap();
+        symlink("nothing", at("dangling")).unwrap();
+        fs::hard_link(at("precious"), at("second")).unwrap();
+        let fifo = CString::new(at("fifo").to_str().unwrap()).unwrap();
+        // SAFETY: a text that ends with a zero byte, and a mode.
+        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+        for name in ["link", "dangling", "second", "precious", "fifo"] {
+            let refused = overwrite_own(&at(name)).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{name}");
+        }
+        assert_eq!(fs::read_to_string(at("precious")).unwrap(), "content");
+        assert!(!at("nothing").exists());
+        fs::remove_file(at("second")).unwrap();
+        overwrite_own(&at("precious")).unwrap();
+        assert_eq!(fs::read_to_string(at("precious")).unwrap(), "");
+        if std::os::unix::fs::chown(at("precious"), Some(4242), None).is_ok() {
+            assert!(overwrite_own(&at("precious")).is_err());
         }
         fs::remove_dir_all(folder).unwrap();
     }

@@ -5,11 +5,9 @@
 //! components is opened by itself, below the one before, without following symbolic links, and its
 //! owner and mode are checked on the descriptor. What is done then is done on the descriptor.
 use std::ffi::{CString, OsStr};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 /// Whether a directory that everybody may write, but with the sticky bit (`/tmp`), may be on the
@@ -38,36 +36,6 @@ pub fn open_owned(path: &Path, sticky: Sticky) -> io::Result<OwnedFd> {
 /// As [`open_owned`], and if a directory cannot be made.
 pub fn create_owned(path: &Path, mode: u32, sticky: Sticky) -> io::Result<OwnedFd> {
     walk(path, sticky, Some(mode))
-}
-
-/// Opens a file of this user's own to fill it anew, and makes it if it is not there. Never waits
-/// for a FIFO.
-///
-/// # Errors
-/// If it cannot be opened; `PermissionDenied` if it is a symbolic link, no regular file, another
-/// user's, or has a second name: then it was not made for this, and its content stays.
-pub fn overwrite_own(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let opened = options.write(true).create(true).open(path);
-    let file = opened.map_err(|e| match e.raw_os_error() {
-        Some(libc::ELOOP | libc::ENXIO) => refusal(path, "is not a regular file"),
-        _ => e,
-    })?;
-    let about = file.metadata()?;
-    // SAFETY: no arguments.
-    let user = unsafe { libc::geteuid() };
-    if !about.is_file() {
-        return Err(refusal(path, "is not a regular file"));
-    }
-    if about.uid() != user {
-        return Err(refusal(path, &format!("belongs to user {}", about.uid())));
-    }
-    if about.nlink() != 1 {
-        return Err(refusal(path, "has a second name (hard link)"));
-    }
-    file.set_len(0)?;
-    Ok(file)
 }
 
 /// The path of a descriptor's file, for calls that take only a path (mount, chmod).
@@ -241,31 +209,6 @@ mod tests {
         let dotted = scratch.0.join("../x");
         assert!(why(&dotted, Sticky::Allowed).contains("'..'"));
         assert!(why(Path::new("tmp"), Sticky::Allowed).contains("absolute"));
-    }
-
-    #[test]
-    fn overwrites_a_regular_file_of_its_own_and_nothing_else() {
-        let scratch = Scratch::new("over");
-        let at = |name: &str| scratch.0.join(name);
-        fs::write(at("precious"), "content").unwrap();
-        symlink("precious", at("link")).unwrap();
-        symlink("nothing", at("dangling")).unwrap();
-        fs::hard_link(at("precious"), at("second")).unwrap();
-        let fifo = CString::new(at("fifo").to_str().unwrap()).unwrap();
-        // SAFETY: a text that ends with a zero byte, and a mode.
-        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
-        for name in ["link", "dangling", "second", "precious", "fifo"] {
-            let refused = overwrite_own(&at(name)).unwrap_err();
-            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{name}");
-        }
-        assert_eq!(fs::read_to_string(at("precious")).unwrap(), "content");
-        assert!(!at("nothing").exists());
-        fs::remove_file(at("second")).unwrap();
-        overwrite_own(&at("precious")).unwrap();
-        assert_eq!(fs::read_to_string(at("precious")).unwrap(), "");
-        if chown(at("precious"), Some(4242), None).is_ok() {
-            assert!(overwrite_own(&at("precious")).is_err());
-        }
     }
 
     #[test]

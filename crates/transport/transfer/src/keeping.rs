@@ -52,22 +52,23 @@ impl Disk {
     }
 }
 
-/// Whether the file system of `file` has more free space than the reserve.
-fn has_room(file: &File) -> Result<(), String> {
+/// How much more free space the file system of `file` has than the reserve.
+fn room(file: &File) -> Result<u64, String> {
     // Without an answer, writing itself will tell.
     let Ok(about) = fstatvfs(file) else {
-        return Ok(());
+        return Ok(LOOK_EVERY);
     };
     #[allow(clippy::unnecessary_cast, reason = "narrower on some platforms")]
     let bytes = |blocks| (blocks as u64).saturating_mul(about.fragment_size() as u64);
     let reserve = (bytes(about.blocks()) / 20).min(MAX_RESERVE);
-    if bytes(about.blocks_available()) < reserve {
+    let room = bytes(about.blocks_available()).saturating_sub(reserve);
+    if room == 0 {
         return Err(format!(
             "keep what came: no space is left but the reserve of {} MB: free some, or choose another place",
             reserve / 1_000_000
         ));
     }
-    Ok(())
+    Ok(room)
 }
 
 /// A file that is being received: it has its name only when it is complete.
@@ -114,8 +115,7 @@ impl PartialFile {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         if self.part.is_some() {
             if self.bytes >= self.look_at {
-                has_room(&self.file)?;
-                self.look_at = self.bytes + LOOK_EVERY;
+                self.look_at = self.bytes + room(&self.file)?.min(LOOK_EVERY);
             }
             self.disk.take(bytes.len() as u64)?;
             self.bytes += bytes.len() as u64;

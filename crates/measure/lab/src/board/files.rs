@@ -4,6 +4,7 @@ use crate::result_cache::write_whole;
 use crate::{LabError, pairs, picture, report};
 use alcc_results::{Results, csv as flows_csv};
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Native forms and those beside them, for a page of documentation.
@@ -48,7 +49,9 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
 pub fn write_file(file: &Path, content: &str) -> Result<(), LabError> {
     let written = match file.metadata() {
         // A pipe or a device cannot be replaced.
-        Ok(found) if !found.is_file() => fs::write(file, content),
+        Ok(found) if !found.is_file() => {
+            alcc_sys::create(file).and_then(|mut to| to.write_all(content.as_bytes()))
+        }
         _ => write_whole(file, content.as_bytes()),
     };
     written.map_err(LabError::os(format!("write {}", file.display())))
