@@ -216,12 +216,13 @@ PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 /* Losses come before the acknowledgement that disclosed them, as in `cc`. */
 PURE_CALL int budget_lost(struct budget *b, __u64 now, __u64 sent_at, __u32 lost)
 {
-	__u64 product;
+	__u64 product, left;
 
 	if (!b)
 		return 0;
 	product = packets_in(b->service.mean, b->drains.base);
-	losses_lost(&b->losses, now, sent_at, lost, b->queueing, product);
+	left = product > b->cwnd / 2 ? product : b->cwnd / 2;
+	losses_lost(&b->losses, now, sent_at, lost, b->queueing, left);
 	competition_lost(&b->competition, now, sent_at, BUDGET_SMALLEST);
 	if (!b->starting && losses_are_due(&b->losses, now)) {
 		losses_begin(&b->losses, now, b->queueing, product);

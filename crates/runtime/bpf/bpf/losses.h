@@ -164,16 +164,16 @@ PURE void losses_delivered(struct losses *l, __u64 now, __u64 sent_at, __u32 pac
 	losses_count(l, now, sent_at, packets, 0, queueing);
 }
 
-/* Packets are lost. */
+/* Packets are lost. With a full queue `left` may stay in flight. */
 PURE void losses_lost(struct losses *l, __u64 now, __u64 sent_at, __u32 packets, __u32 queueing,
-		      __u64 product)
+		      __u64 left)
 {
 	if (!l->since && l->full > LOSSES_GRAIN && 2ULL * queueing >= l->full) {
 		if (l->full < queueing)
 			l->full = queueing;
 		if (sent_at >= l->cut_at && now >= l->not_before) {
 			l->cut_at = now;
-			losses_lower(l, product);
+			losses_lower(l, left);
 		}
 		return;
 	}

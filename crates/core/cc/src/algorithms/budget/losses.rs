@@ -159,20 +159,20 @@ impl Losses {
         self.count(now, sent_at, packets, 0.0, queueing)
     }
 
-    /// Packets are lost.
+    /// Packets are lost. With a full queue `left` may stay in flight.
     pub(super) fn lost(
         &mut self,
         now: Time,
         sent_at: Time,
         packets: f64,
         queueing: Span,
-        product: f64,
+        left: f64,
     ) -> Option<Found> {
         if self.test.is_none() && self.full > GRAIN && queueing * 2 >= self.full {
             self.full = self.full.max(queueing);
             if sent_at >= self.cut_at && now >= self.not_before {
                 self.cut_at = now;
-                self.limit = self.limit.min(product).max(SMALLEST);
+                self.limit = self.limit.min(left).max(SMALLEST);
             }
             return None;
         }
