@@ -2,7 +2,10 @@
 //! The options of a link that changes on the way: `--step`, `--steps`, `--repeat`, `--reorder`.
 use crate::failure::{Failure, reason};
 use alcc_link::{Changes, Step};
+use alcc_results::scenario::why_not_read;
+use alcc_trace::read_text;
 use alcc_units::{Span, positive};
+use std::fs::File;
 
 /// Random steps are generated for an hour and then repeat.
 const DRAWN: Span = Span::from_secs(3600);
@@ -36,9 +39,10 @@ impl ChangesArg {
                     .map_err(|e| Failure::usage(format!("--steps: {e}")))?
             },
             Some(file) => {
-                let text = std::fs::read_to_string(file).map_err(|e| {
-                    Failure::usage(format!("read steps from {file}: {}", reason(&e)))
-                })?;
+                let wrong = |why: String| Failure::usage(format!("read steps from {file}: {why}"));
+                let open = File::open(file).map_err(|e| wrong(reason(&e)))?;
+                let text = read_text(open, Changes::MIB, Changes::COLUMNS)
+                    .map_err(|e| wrong(why_not_read(&e)))?;
                 Changes::from_csv(&text)
                     .map_err(|e| Failure::usage(format!("steps of {file}: {e}")))?
             }

@@ -579,7 +579,7 @@ fn rates_of_other_programs_become_a_link_or_are_refused_in_one_line() {
             &file("binary", &[0xff, 0xfe, 0, 0]),
             "it is no text (UTF-8)",
         ),
-        (&file("empty", b""), "no delivery opportunity"),
+        (&file("empty", b""), "no row with a time and a rate"),
     ] {
         let out = made(&[input]);
         assert_eq!(out.status.code(), Some(2), "{input}: {}", said(&out));

@@ -94,6 +94,8 @@ fn a_short_file_costs_little_whatever_its_times() {
     std::fs::write(dir.path().join("long"), "1\n4294967295\n").unwrap();
     let huge = std::fs::File::create(dir.path().join("huge.toml")).unwrap();
     huge.set_len(300 << 20).unwrap();
+    // Silence costs nothing however many rows it has.
+    std::fs::write(dir.path().join("silent"), "0\n".repeat(4_000_000) + "12\n").unwrap();
     for (line, status) in [
         ("sim huge.toml", 2),
         ("trace stats long --predict", 0),
@@ -103,6 +105,11 @@ fn a_short_file_costs_little_whatever_its_times() {
         ("trace plot long --bin 1ms", 2),
         ("trace convert long --to rates", 2),
         ("trace convert long --to rates --bin 1h", 0),
+        (
+            "trace convert silent --from rates --every 1ms --to rates --bin 1h",
+            0,
+        ),
+        ("sim --link 12mbit --steps huge.toml", 2),
     ] {
         // 64 MB, and what a program maps without using it.
         let limited = format!("ulimit -v 400000; exec {ALCC} {line}");

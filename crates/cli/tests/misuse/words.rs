@@ -26,6 +26,13 @@ fn folder() -> tempfile::TempDir {
         ("idle.toml", b"flow = \"copa\"\njitter = \"1ms\"\n"),
         ("notes.txt", b"nonsense"),
         ("steps.csv", b"seconds,mbps\n"),
+        ("mixed.csv", b"seconds,mbps\n0,5\n1,6 kbit\n"),
+        ("back.csv", b"seconds,mbps\n0,5\n2,6\n1,7\n"),
+        ("cut.csv", b"seconds,mbps\n0,5\n1"),
+        ("nan.csv", b"seconds,mbps\n0,5\n1,nan\n"),
+        ("silent.csv", b"seconds,mbps\n0,0\n1000000000,0\n"),
+        ("cut.json", b"{\"intervals\": [{\"sum\": {\"sta"),
+        ("packed.gz", &[0x1f, 0x8b, 8, 0]),
         ("script.sh", b"#!/nosuch/interpreter\n"),
     ] {
         fs::write(dir.path().join(name), content).unwrap();

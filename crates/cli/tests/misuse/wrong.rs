@@ -92,6 +92,60 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "--native 'verus,': nothing stands after",
     ),
     ("sim --steps steps.csv", "want lines of numbers"),
+    (
+        "sim --steps mixed.csv",
+        "line 3, column mbps: '6 kbit': want a number from 0 on, in the unit of the column's name",
+    ),
+    (
+        "sim --steps back.csv",
+        "line 4, column seconds: '1': want no time before that of the line before: sort the lines",
+    ),
+    ("sim --steps nan.csv", "line 3, column mbps: 'nan'"),
+    ("sim --steps cut.csv", "line 3: '1': want as many cells"),
+    (
+        "sim --steps packed.gz",
+        "it is compressed by gzip: unpack it (gunzip)",
+    ),
+    (
+        "sim --steps random.bin",
+        "it is no text (UTF-8): write lines of seconds,mbps",
+    ),
+    (
+        "trace convert mixed.csv --from rates",
+        "line 3, column mbps: '6 kbit' is not a rate: write a number from 0 on, and its unit",
+    ),
+    (
+        "trace convert back.csv --from rates",
+        "line 4, column seconds: '1' is not a time later than that of the row before: sort",
+    ),
+    (
+        "trace convert cut.csv --from rates",
+        "line 3, column mbps: '' is not a rate: write",
+    ),
+    (
+        "trace convert nan.csv --from rates",
+        "line 3, column mbps: 'nan' is not a rate: write",
+    ),
+    (
+        "trace convert silent.csv --from rates",
+        "take a shorter piece or a lower rate",
+    ),
+    (
+        "trace convert cut.json --from rates",
+        "no whole JSON (EOF while parsing",
+    ),
+    (
+        "trace convert empty.trace --from rates",
+        "no row with a time and a rate: write lines of",
+    ),
+    (
+        "trace convert empty.trace --from packets",
+        "write lines of time,bytes",
+    ),
+    (
+        "trace convert packed.gz --from packets --unit s",
+        "by gzip: unpack it (gunzip)",
+    ),
     ("run ./dir", "it is a folder: name a program"),
     ("run ./script.sh", "its first line (#!)"),
     ("run --cc alcc-budget -- true", "did you mean budget?"),

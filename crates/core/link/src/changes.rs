@@ -52,6 +52,18 @@ pub enum ChangesError {
         /// What would do.
         want: &'static str,
     },
+    /// A cell of a table.
+    #[error("line {line}, column {column}: '{}': want {want}", one_line(.found))]
+    Cell {
+        /// The line's number from 1.
+        line: usize,
+        /// The column's name.
+        column: String,
+        /// What was found.
+        found: String,
+        /// What would do.
+        want: &'static str,
+    },
     /// A table.
     #[error("line {line}: '{}': want {want}", one_line(.found))]
     Line {
@@ -181,9 +193,15 @@ impl Changes {
         back
     }
 
-    /// Reads a table. Its first line names the columns, `seconds` first:
-    /// `seconds,mbps,delay_ms,loss,loss_up`; what a cell leaves empty stays. Lines that begin with
-    /// `#` are comments. `alcc trace convert --to rates` writes such a table.
+    /// The columns of a table.
+    pub const COLUMNS: &str = "seconds,mbps,delay_ms,loss,loss_up";
+
+    /// MiB of the largest table: a million lines of many digits.
+    pub const MIB: u64 = 64;
+
+    /// Reads a table. Its first line names the columns ([`Changes::COLUMNS`]), `seconds` first. What
+    /// a cell leaves empty stays. Lines are in the order of their times; those that begin with `#`
+    /// are comments. `alcc trace convert --to rates` writes such a table.
     ///
     /// # Errors
     /// Line and reason.
@@ -208,7 +226,7 @@ impl Changes {
         {
             return Err(wrong(line, &names.join(","), head));
         }
-        let mut steps = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
         for (line, text) in lines {
             let cells: Vec<&str> = text.split(',').map(str::trim).collect();
             if cells.len() != names.len() {
@@ -224,12 +242,26 @@ impl Changes {
                 }
                 let number = cell.parse::<f64>().ok();
                 let number = number.filter(|n| (0.0..1e12).contains(n));
-                let number = number.ok_or_else(|| wrong(line, cell, "a number from 0 on"))?;
+                let bad = |want| ChangesError::Cell {
+                    line,
+                    column: (*name).to_owned(),
+                    found: cell.chars().take(40).collect(),
+                    want,
+                };
+                let number = number
+                    .ok_or_else(|| bad("a number from 0 on, in the unit of the column's name"))?;
                 match *name {
-                    "seconds" => step.at = Time::ZERO + Span::from_secs_f64(number),
+                    "seconds" => {
+                        step.at = Time::ZERO + Span::from_secs_f64(number);
+                        if steps.last().is_some_and(|before| step.at < before.at) {
+                            return Err(bad(
+                                "no time before that of the line before: sort the lines by time",
+                            ));
+                        }
+                    }
                     "mbps" => step.rate = Some(Rate::bps_f64(number * 1e6)),
                     "delay_ms" => step.delay = Some(Span::from_millis_f64(number)),
-                    _ if number > 1.0 => return Err(wrong(line, cell, PROBABILITY)),
+                    _ if number > 1.0 => return Err(bad(PROBABILITY)),
                     "loss" => step.loss = Some(number),
                     _ => step.loss_up = Some(number),
                 }
@@ -412,18 +444,28 @@ mod tests {
         .to_vec();
         assert_eq!(changes, Changes::of(text));
         for (table, line, found) in [
-            ("", 1, "''"),
-            ("0,12\n", 1, "'0,12'"),
-            ("seconds,mbit\n", 1, "'seconds,mbit'"),
-            ("seconds,mbps,mbps\n", 1, "'seconds,mbps,mbps'"),
-            ("seconds,mbps\n1\n", 2, "'1'"),
-            ("seconds,mbps\n1,2\n2,-1\n", 3, "'-1'"),
-            ("seconds,loss\n1,2\n", 2, "'2'"),
-            ("seconds,loss_up\n1,2\n", 2, "'2'"),
+            ("", "line 1", "''"),
+            ("0,12\n", "line 1", "'0,12'"),
+            ("seconds,mbit\n", "line 1", "'seconds,mbit'"),
+            ("seconds,mbps,mbps\n", "line 1", "'seconds,mbps,mbps'"),
+            ("seconds,mbps\n1\n", "line 2", "'1'"),
+            ("seconds,mbps\n1,2\n2,-1\n", "line 3, column mbps", "'-1'"),
+            (
+                "seconds,mbps\n1,2\n2,3 kbit\n",
+                "line 3, column mbps",
+                "'3 kbit'",
+            ),
+            ("seconds,loss\n1,2\n", "line 2, column loss", "'2'"),
+            ("seconds,loss_up\n1,2\n", "line 2, column loss_up", "'2'"),
+            (
+                "seconds,mbps\n0,5\n2,6\n1,7\n",
+                "line 4, column seconds",
+                "'1'",
+            ),
         ] {
             let error = Changes::from_csv(table).unwrap_err().to_string();
             assert!(
-                error.starts_with(&format!("line {line}: {found}: want ")),
+                error.starts_with(&format!("{line}: {found}: want ")),
                 "{error}"
             );
         }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Other people's forms: packet arrivals as a capture or log has them. Throughput over
 //! time is read in `rates.rs`.
+use crate::parse::read_text;
 use crate::{MAX_OPPORTUNITIES, OPPORTUNITY, Trace, TraceError};
 use alcc_units::{Bytes, Span};
-use std::io::Write;
+use std::io::{Read, Write};
 
 impl Trace {
     /// From packet arrivals. Each line has a time in `unit`s (fractions allowed). After a comma or
@@ -17,6 +18,13 @@ impl Trace {
     pub fn from_packets(text: &str, unit: Span, size: Bytes) -> Result<Self, TraceError> {
         let mut packets = Vec::new();
         for (line, fields) in records(text) {
+            if packets.len() == MAX_PACKETS {
+                return Err(TraceError::Form {
+                    what: format!(
+                        "line {line}: more than {MAX_PACKETS} packets: cut it into shorter ones"
+                    ),
+                });
+            }
             let time = decimal(line, fields.first().copied())?;
             let bytes = match fields.get(1) {
                 None => size,
@@ -40,7 +48,21 @@ impl Trace {
             let ns = (time - first).saturating_mul(u128::from(unit.as_nanos())) / DECIMALS;
             out.add((ns / 1_000_000) as f64, bytes.get() as f64)?;
         }
-        Self::new(out.times)
+        out.trace().map_err(|error| match error {
+            TraceError::Empty => TraceError::Form {
+                what: "its packets are less than one of 1500 bytes: write lines of time,bytes"
+                    .to_owned(),
+            },
+            error => error,
+        })
+    }
+
+    /// The same from a reader, to its end.
+    ///
+    /// # Errors
+    /// As [`Trace::from_packets`], what the reader says, and what is no text, or a too long one.
+    pub fn read_packets(reader: impl Read, unit: Span, size: Bytes) -> Result<Self, TraceError> {
+        Self::from_packets(&read_text(reader, LARGEST, "time,bytes")?, unit, size)
     }
 
     /// From arrivals in the order of their times: each with the bytes that came. Bytes are gathered
@@ -94,6 +116,12 @@ fn records(text: &str) -> impl Iterator<Item = (u64, Vec<&str>)> {
         Some((n, fields.take(3).collect()))
     })
 }
+
+/// MiB of a text: a longer one would not fit into memory together with what is made of it.
+pub(crate) const LARGEST: u64 = 1 << 10;
+
+/// Packets that are kept in memory until they are in order.
+const MAX_PACKETS: usize = 2 * MAX_OPPORTUNITIES;
 
 const DECIMALS: u128 = 1_000_000_000;
 
@@ -204,7 +232,10 @@ mod tests {
             Trace::from_rates("seconds,mbps\n5.000,12\n5.004,6\n", &RatesForm::default()).unwrap();
         assert_eq!(trace.opportunities(), [1, 2, 3, 4, 6, 8]);
         let zero = Trace::from_rates("0,0\n1,0\n", &RatesForm::default());
-        assert!(matches!(zero, Err(TraceError::Empty)));
+        assert_eq!(
+            zero.unwrap_err().to_string(),
+            "its rates carry less than one packet of 1500 bytes: check their unit"
+        );
     }
 
     #[test]
@@ -226,13 +257,20 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        assert_eq!(error("0,1\n1,x\n"), "line 2: 'x' is not a rate");
+        assert_eq!(
+            error("0,1\n1,x\n"),
+            "line 2, column 2: 'x' is not a rate: write a number from 0 on, and its unit in the column's name or by --unit"
+        );
         assert!(error("0\n").contains("--every"), "{}", error("0\n"));
         assert_eq!(
             error("0,1\n0,1\n"),
-            "line 2: '0' is not a time later than that of the line before"
+            "line 2, column 1: '0' is not a time later than that of the row before: sort the rows by time, each time once"
         );
         assert!(error("0,1e11\n").contains("more than"));
         assert!(Trace::from_packets("1,-5", Span::from_millis(1), OPPORTUNITY).is_err());
+        for none in ["", "1,20\n"] {
+            let error = Trace::from_packets(none, Span::from_millis(1), OPPORTUNITY).unwrap_err();
+            assert!(error.to_string().ends_with("write lines of time,bytes"));
+        }
     }
 }

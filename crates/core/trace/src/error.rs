@@ -63,6 +63,18 @@ pub enum TraceError {
         /// What it should be.
         want: &'static str,
     },
+    /// A cell of a table.
+    #[error("line {line}, column {column}: '{found}' is not {want}")]
+    BadCell {
+        /// Where.
+        line: u64,
+        /// The column's name, or its number from 1.
+        column: String,
+        /// The cell, shortened.
+        found: String,
+        /// What it should be, and what would help.
+        want: &'static str,
+    },
     /// A file in no form that is understood.
     #[error("{what}")]
     Form {
@@ -71,7 +83,7 @@ pub enum TraceError {
     },
     /// A trace made from others or from another form would be too long or too large.
     #[error(
-        "make trace: more than {MAX_OPPORTUNITIES} opportunities or longer than 2^32 ms: take less (--length) or a lower rate"
+        "make trace: more than {MAX_OPPORTUNITIES} opportunities or longer than 2^32 ms: take a shorter piece or a lower rate"
     )]
     TooManyMade,
     /// A cut without an opportunity.

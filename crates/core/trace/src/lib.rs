@@ -27,7 +27,7 @@ pub use calibration::{Agreement, Figure, compare};
 pub use cursor::Opportunities;
 pub use error::TraceError;
 pub use model::{BLOCK, Gaps, Level, MAX_LENGTH, Model, Outages, Swing};
-pub use parse::other_form;
+pub use parse::read_text;
 pub use predict::{PredictionError, Predictions};
 pub use rates::RatesForm;
 pub use scenario::{SCENARIOS, Scenario, scenario};

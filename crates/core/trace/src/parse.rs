@@ -88,8 +88,34 @@ impl Trace {
     }
 }
 
+/// All of a reader, as the text of a table of `columns`.
+///
+/// # Errors
+/// What the reader says; more than so many MiB; a compressed file or another one that is no text.
+pub fn read_text(reader: impl Read, mib: u64, columns: &str) -> Result<String, TraceError> {
+    let largest = mib << 20;
+    let mut bytes = Vec::new();
+    (reader.take(largest + 1).read_to_end(&mut bytes))
+        .map_err(|source| TraceError::Read { line: 1, source })?;
+    let refused = |what: String| Err(TraceError::Form { what });
+    if bytes.len() as u64 > largest {
+        return refused(format!(
+            "it is larger than {mib} MiB: cut it into shorter ones"
+        ));
+    }
+    if let Some(what) = other_form(&bytes) {
+        return refused(what.to_owned());
+    }
+    String::from_utf8(bytes)
+        .or_else(|_| refused(format!("it is no text (UTF-8): write lines of {columns}")))
+        .map(|text| match text.strip_prefix('\u{feff}') {
+            Some(text) => text.to_owned(),
+            None => text,
+        })
+}
+
 /// What a file is by its first bytes, and what makes a text of it.
-pub fn other_form(start: &[u8]) -> Option<&'static str> {
+fn other_form(start: &[u8]) -> Option<&'static str> {
     Some(match start {
         [0x1f, 0x8b, ..] => "it is compressed by gzip: unpack it (gunzip)",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is compressed by zstd: unpack it (zstd -d)",

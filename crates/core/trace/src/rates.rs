@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Throughput over time as other programs write it. Every column is read by its name and unit, or
 //! the file is refused: a wrong unit would give a wrong link without any sign of it.
-use crate::convert::Gather;
-use crate::parse::excerpt;
+use crate::convert::{Gather, LARGEST};
+use crate::parse::{excerpt, read_text};
 use crate::{Trace, TraceError};
 use alcc_units::Span;
 use serde_json::Value;
+use std::borrow::Cow;
+use std::io::Read;
 
 /// What a file of rates does not say itself.
 #[derive(Clone, Debug, Default)]
@@ -49,8 +51,25 @@ struct Layout {
     mean: bool,
 }
 
-/// A row: a number from 1 and its fields.
-type Record = (u64, Vec<String>);
+/// Rows of a table, each read as it comes: a file may have very many.
+struct Rows<'a> {
+    form: &'a RatesForm,
+    header: Option<Vec<String>>,
+    layout: Option<Layout>,
+    steps: Steps,
+}
+
+impl Rows<'_> {
+    /// A row by its number from 1.
+    fn add(&mut self, line: u64, fields: &[Cow<'_, str>]) -> Result<(), TraceError> {
+        let header = self.header.as_ref();
+        let layout = match &mut self.layout {
+            Some(layout) => layout,
+            none => none.insert(Layout::of(header, line, fields, self.form)?),
+        };
+        layout.read(header, line, fields, &mut self.steps)
+    }
+}
 
 impl Trace {
     /// From throughput over time: each row has the start of an interval and its rate. A rate holds
@@ -67,17 +86,26 @@ impl Trace {
     /// or nothing at all.
     pub fn from_rates(text: &str, form: &RatesForm) -> Result<Self, TraceError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let json = text.trim_start().starts_with(['{', '[']);
-        let (header, records) = if json { objects(text)? } else { lines(text)? };
-        let Some(first) = records.first() else {
-            return Err(TraceError::Empty);
+        let mut rows = Rows {
+            form,
+            header: None,
+            layout: None,
+            steps: Steps::default(),
         };
-        let layout = Layout::of(header.as_ref(), first, form)?;
-        let mut steps = Steps::default();
-        for (line, fields) in &records {
-            layout.read(*line, fields, &mut steps)?;
+        if text.trim_start().starts_with(['{', '[']) {
+            objects(text, &mut rows)?;
+        } else {
+            lines(text, &mut rows)?;
         }
-        steps.trace()
+        rows.steps.trace()
+    }
+
+    /// The same from a reader, to its end.
+    ///
+    /// # Errors
+    /// As [`Trace::from_rates`], what the reader says, and what is no text, or a too long one.
+    pub fn read_rates(reader: impl Read, form: &RatesForm) -> Result<Self, TraceError> {
+        Self::from_rates(&read_text(reader, LARGEST, "seconds,mbps")?, form)
     }
 
     /// From rates at given times: `(seconds, Mbit/s)`, as [`Trace::from_rates`].
@@ -87,36 +115,34 @@ impl Trace {
     pub fn from_steps(rates: impl IntoIterator<Item = (f64, f64)>) -> Result<Self, TraceError> {
         let mut steps = Steps::default();
         for ((seconds, mbps), line) in rates.into_iter().zip(1u64..) {
-            let number = |n: f64, want| {
-                (0.0..1e12)
-                    .contains(&n)
-                    .then_some(n)
-                    .ok_or_else(|| TraceError::BadField {
-                        line,
-                        found: n.to_string(),
-                        want,
-                    })
-            };
-            let seconds = number(seconds, "a time in seconds")?;
-            let mbps = number(mbps, "a rate in Mbit/s")?;
-            steps.at(
+            let bad = |n: f64, want| TraceError::BadField {
                 line,
-                seconds * 1e3,
-                mbps,
-                false,
-                &seconds.to_string(),
-                false,
-            )?;
+                found: n.to_string(),
+                want,
+            };
+            let number = |n: f64, want| {
+                let found = (0.0..1e12).contains(&n).then_some(n);
+                found.ok_or_else(|| bad(n, want))
+            };
+            let seconds = number(seconds, "a time in seconds from 0 on")?;
+            let mbps = number(mbps, "a rate in Mbit/s from 0 on")?;
+            if !steps.at(seconds * 1e3, mbps, false, false)? {
+                return Err(bad(seconds, LATER));
+            }
         }
         steps.trace()
     }
 }
 
-/// Rates over time.
+/// Rates over time. What is known of them becomes opportunities at once.
 #[derive(Default)]
 struct Steps {
-    /// Start in ms, Mbit/s, volume; silence is one step however many rows it has.
-    steps: Vec<(f64, f64, bool)>,
+    out: Gather,
+    /// Start of the first row, ms.
+    first: Option<f64>,
+    /// The rate that holds: its start in ms, Mbit/s, volume; silence is one however many rows it
+    /// has.
+    open: Option<(f64, f64, bool)>,
     /// Start and width of the last row, ms.
     last: Option<(f64, Option<f64>)>,
     /// How long the row before the last one held, ms.
@@ -126,78 +152,83 @@ struct Steps {
 }
 
 impl Steps {
-    fn at(
-        &mut self,
-        line: u64,
-        ms: f64,
-        rate: f64,
-        volume: bool,
-        found: &str,
-        mean: bool,
-    ) -> Result<(), TraceError> {
+    /// A rate from `ms` on; false if that is not later than the row before.
+    fn at(&mut self, ms: f64, rate: f64, volume: bool, mean: bool) -> Result<bool, TraceError> {
         if let Some((before, _)) = self.last {
             if mean && ms == before {
                 self.same += 1.0;
-                match self.steps.last_mut() {
-                    Some(step) if step.0 == ms => step.1 += (rate - step.1) / self.same,
+                match &mut self.open {
+                    Some(open) if open.0 == ms => open.1 += (rate - open.1) / self.same,
                     // The mean of silence before and of this.
-                    _ => self.steps.push((ms, rate / self.same, volume)),
+                    _ => self.begin(ms, rate / self.same, volume)?,
                 }
-                return Ok(());
+                return Ok(true);
             }
             if ms <= before {
-                return Err(TraceError::BadField {
-                    line,
-                    found: excerpt(found.as_bytes()),
-                    want: "a time later than that of the line before",
-                });
+                return Ok(false);
             }
             self.width = Some(ms - before);
         }
         self.last = Some((ms, None));
         self.same = 1.0;
-        let silent = rate == 0.0 && self.steps.last().is_some_and(|step| step.1 == 0.0);
-        if !silent {
-            self.steps.push((ms, rate, volume));
-        }
-        Ok(())
+        self.begin(ms, rate, volume)?;
+        Ok(true)
     }
 
-    fn lasting(&mut self, width: f64, rate: f64, volume: bool) {
+    fn lasting(&mut self, width: f64, rate: f64, volume: bool) -> Result<(), TraceError> {
         let start = self
             .last
             .map_or(0.0, |(at, width)| at + width.unwrap_or(0.0));
         self.last = Some((start, Some(width)));
-        let silent = rate == 0.0 && self.steps.last().is_some_and(|step| step.1 == 0.0);
-        if !silent {
-            self.steps.push((start, rate, volume));
-        }
+        self.begin(start, rate, volume)
     }
 
-    fn trace(self) -> Result<Trace, TraceError> {
-        let (Some(&(first, ..)), Some((last, own))) = (self.steps.first(), self.last) else {
-            return Err(TraceError::Empty);
+    fn begin(&mut self, ms: f64, rate: f64, volume: bool) -> Result<(), TraceError> {
+        if rate == 0.0 && self.open.is_some_and(|open| open.1 == 0.0) {
+            return Ok(());
+        }
+        self.end_at(ms)?;
+        self.first.get_or_insert(ms);
+        self.open = Some((ms, rate, volume));
+        Ok(())
+    }
+
+    /// The rate that holds ends.
+    fn end_at(&mut self, ms: f64) -> Result<(), TraceError> {
+        let (Some((start, rate, volume)), Some(first)) = (self.open, self.first) else {
+            return Ok(());
+        };
+        let width = ms - start;
+        let mbps = if volume { rate * 1e3 / width } else { rate };
+        self.out.fill(start - first, width, mbps * 125.0)
+    }
+
+    fn trace(mut self) -> Result<Trace, TraceError> {
+        let (Some(first), Some((last, own))) = (self.first, self.last) else {
+            return Err(form_error(
+                "it has no row with a time and a rate: write lines of seconds,mbps",
+            ));
         };
         let end = last + own.or(self.width).unwrap_or(1000.0);
-        let mut out = Gather::default();
-        for (n, &(start, rate, volume)) in self.steps.iter().enumerate() {
-            let next = self.steps.get(n + 1).map_or(end, |next| next.0);
-            let width = next - start;
-            let mbps = if volume { rate * 1e3 / width } else { rate };
-            out.fill(start - first, width, mbps * 125.0)?;
-        }
+        self.end_at(end)?;
         // A trace ends with its last opportunity, so silence at the end needs one behind it.
-        if self.steps.last().is_some_and(|step| step.1 == 0.0) {
-            out.end_at(end - first);
+        if self.open.is_some_and(|open| open.1 == 0.0) {
+            self.out.end_at(end - first);
         }
-        out.trace()
+        self.out.trace().map_err(|error| match error {
+            TraceError::Empty => {
+                form_error("its rates carry less than one packet of 1500 bytes: check their unit")
+            }
+            error => error,
+        })
     }
 }
 
 impl Layout {
     fn of(
         header: Option<&Vec<String>>,
-        (line, first): &Record,
+        line: u64,
+        first: &[Cow<'_, str>],
         form: &RatesForm,
     ) -> Result<Self, TraceError> {
         let given = form.unit.as_deref().map(|unit| {
@@ -318,53 +349,64 @@ impl Layout {
         })
     }
 
-    fn read(&self, line: u64, fields: &[String], steps: &mut Steps) -> Result<(), TraceError> {
-        let field = |n: usize| fields.get(n).map_or("", String::as_str);
-        let bad = |found: &str, want| TraceError::BadField {
-            line,
-            found: excerpt(found.as_bytes()),
-            want,
+    fn read(
+        &self,
+        header: Option<&Vec<String>>,
+        line: u64,
+        fields: &[Cow<'_, str>],
+        steps: &mut Steps,
+    ) -> Result<(), TraceError> {
+        let field = |n: usize| fields.get(n).map_or("", AsRef::as_ref);
+        let bad = |n: usize, want| {
+            let name = header.and_then(|header| header.get(n));
+            let number = || (n + 1).to_string();
+            TraceError::BadCell {
+                line,
+                column: name.map_or_else(number, |name| excerpt(name.as_bytes())),
+                found: excerpt(field(n).as_bytes()),
+                want,
+            }
         };
         let unit = match self.unit {
             Some(unit) => unit,
-            None => unit_of(field(self.rate + 1)).ok_or_else(|| {
-                bad(
-                    field(self.rate + 1),
-                    "a unit of a rate: Kbits/sec, Mbits/sec",
-                )
-            })?,
+            None => unit_of(field(self.rate + 1))
+                .ok_or_else(|| bad(self.rate + 1, "a unit of a rate: Kbits/sec, Mbits/sec"))?,
         };
         let rate = number(field(self.rate)).ok_or_else(|| {
-            bad(
-                field(self.rate),
-                if unit.volume {
-                    "an amount of data"
-                } else {
-                    "a rate"
-                },
-            )
+            let want = if unit.volume {
+                "an amount of data: write a number from 0 on"
+            } else {
+                "a rate: write a number from 0 on, and its unit in the column's name or by --unit"
+            };
+            bad(self.rate, want)
         })? * unit.mbit;
         match self.clock {
             Clock::Every(width) => steps.lasting(width, rate, unit.volume),
             Clock::Lasting(scale) => {
                 let width = number(field(self.time)).filter(|width| *width > 0.0);
-                let width = width.ok_or_else(|| bad(field(self.time), "a duration above 0"))?;
-                steps.lasting(width * scale, rate, unit.volume);
+                let width = width.ok_or_else(|| bad(self.time, "a duration above 0"))?;
+                steps.lasting(width * scale, rate, unit.volume)
             }
             Clock::At(scale) => {
                 let text = field(self.time);
                 let date = date(text).map(|seconds| seconds * 1e3);
                 let ms = date.or_else(|| Some(number(text)? * scale));
-                let ms = ms.ok_or_else(|| bad(text, "a time in seconds: name its column, or say how long each row holds (--column, --every)"))?;
-                steps.at(line, ms, rate, unit.volume, text, self.mean)?;
+                let ms = ms.ok_or_else(|| bad(self.time, "a time in seconds: name its column, or say how long each row holds (--column, --every)"))?;
+                match steps.at(ms, rate, unit.volume, self.mean)? {
+                    true => Ok(()),
+                    false => Err(bad(self.time, LATER)),
+                }
             }
         }
-        Ok(())
     }
 }
 
-fn form_error(what: String) -> TraceError {
-    TraceError::Form { what }
+/// What a time is that goes back.
+const LATER: &str =
+    "a time later than that of the row before: sort the rows by time, each time once";
+
+fn form_error(what: impl Into<String>) -> TraceError {
+    TraceError::Form { what: what.into() }
 }
 
 fn no_unit(name: &str) -> TraceError {
@@ -576,9 +618,7 @@ fn date(field: &str) -> Option<f64> {
 }
 
 /// Header and rows of a text file.
-fn lines(text: &str) -> Result<(Option<Vec<String>>, Vec<Record>), TraceError> {
-    let mut header: Option<Vec<String>> = None;
-    let mut records: Vec<Record> = Vec::new();
+fn lines(text: &str, rows: &mut Rows<'_>) -> Result<(), TraceError> {
     let mut separator = None;
     let is_log = text
         .lines()
@@ -597,88 +637,89 @@ fn lines(text: &str) -> Result<(Option<Vec<String>>, Vec<Record>), TraceError> {
                 .find(|c| line.contains(*c))
                 .unwrap_or(' ')
         });
-        let fields: Vec<String> = match by {
-            ' ' => line.split_whitespace().map(str::to_owned).collect(),
+        let fields: Vec<Cow<'_, str>> = match by {
+            ' ' => line.split_whitespace().map(Cow::Borrowed).collect(),
             _ => line.split(by).map(|field| cell(field, by)).collect(),
         };
-        if is_log {
-            match fields[0].as_str() {
-                "DATA_HEADER" => header = Some(fields),
-                "DATA" if header.is_some() => records.push((n, fields)),
-                _ => {
-                    return Err(form_error(format!(
-                        "line {n}: a log of cake-autorate without its line DATA_HEADER: put that before the others"
-                    )));
-                }
-            }
-            continue;
+        let is_header = if is_log {
+            fields[0] == "DATA_HEADER"
+        } else {
+            rows.header.is_none()
+                && rows.layout.is_none()
+                && fields
+                    .iter()
+                    .all(|f| number(f).is_none() && date(f).is_none())
+        };
+        if is_header {
+            rows.header = Some(fields.into_iter().map(Cow::into_owned).collect());
+        } else if is_log && (fields[0] != "DATA" || rows.header.is_none()) {
+            return Err(form_error(format!(
+                "line {n}: a log of cake-autorate without its line DATA_HEADER: put that before the others"
+            )));
+        } else {
+            rows.add(n, &fields)?;
         }
-        let names = header.is_none()
-            && records.is_empty()
-            && fields
-                .iter()
-                .all(|f| number(f).is_none() && date(f).is_none());
-        if names {
-            header = Some(fields);
-            continue;
-        }
-        records.push((n, fields));
     }
-    Ok((header, records))
+    Ok(())
 }
 
 /// A field without quotes. Where something else separates, a comma is that of a decimal.
-fn cell(field: &str, separator: char) -> String {
+fn cell(field: &str, separator: char) -> Cow<'_, str> {
     let field = field.trim().trim_matches('"');
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     match field.split_once(',') {
         Some((whole, part)) if separator != ',' && digits(whole) && digits(part) => {
-            format!("{whole}.{part}")
+            format!("{whole}.{part}").into()
         }
-        _ => field.to_owned(),
+        _ => field.into(),
     }
 }
 
 /// Header and rows of a JSON file: iperf3's, or a list of objects.
-fn objects(text: &str) -> Result<(Option<Vec<String>>, Vec<Record>), TraceError> {
+fn objects(text: &str, rows: &mut Rows<'_>) -> Result<(), TraceError> {
+    /// Its values take some ten times as much memory.
+    const LARGEST_JSON: usize = 1 << 27;
+    if text.len() > LARGEST_JSON {
+        return Err(form_error(
+            "its JSON is larger than 128 MiB: write it as lines of seconds,mbps",
+        ));
+    }
     let value: Value = serde_json::from_str(text)
         .map_err(|e| form_error(format!("it is no whole JSON ({e}): write it anew")))?;
     let unknown = || {
-        form_error("its JSON has neither iperf3's intervals nor a list of objects with a time and a rate: write seconds,mbps".to_owned())
+        form_error(
+            "its JSON has neither iperf3's intervals nor a list of objects with a time and a rate: write seconds,mbps",
+        )
+    };
+    let text = |value: Option<&Value>| match value {
+        Some(Value::String(text)) => Cow::from(text.clone()),
+        Some(value) => value.to_string().into(),
+        None => Cow::default(),
     };
     if let Some(intervals) = value.get("intervals").and_then(Value::as_array) {
-        let header = vec!["seconds".to_owned(), "bits_per_second".to_owned()];
-        let mut records = Vec::new();
+        let names = ["start", "bits_per_second"];
+        rows.header = Some(vec!["seconds".to_owned(), names[1].to_owned()]);
         for (interval, n) in intervals.iter().zip(1u64..) {
             let sum = interval.get("sum").ok_or_else(unknown)?;
             if sum.get("omitted") == Some(&Value::Bool(true)) {
                 continue;
             }
-            let field = |name| sum.get(name).map(Value::to_string).unwrap_or_default();
-            records.push((n, vec![field("start"), field("bits_per_second")]));
+            rows.add(n, &names.map(|name| text(sum.get(name))))?;
         }
-        return Ok((Some(header), records));
+        return Ok(());
     }
     let list = value.as_array().ok_or_else(unknown)?;
     let Some(first) = list.first() else {
-        return Err(TraceError::Empty);
+        return Ok(());
     };
-    let header: Vec<String> = first
-        .as_object()
-        .ok_or_else(unknown)?
-        .keys()
-        .cloned()
-        .collect();
-    let rows = list.iter().zip(1u64..).map(|(object, n)| {
-        let fields = header.iter().map(|name| match object.get(name) {
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => value.to_string(),
-            None => String::new(),
-        });
-        (n, fields.collect())
-    });
-    let rows = rows.collect();
-    Ok((Some(header), rows))
+    let header = first.as_object().ok_or_else(unknown)?.keys().cloned();
+    let header: Vec<String> = header.collect();
+    rows.header = Some(header.clone());
+    for (object, n) in list.iter().zip(1u64..) {
+        let fields: Vec<_> = header.iter().map(|name| text(object.get(name))).collect();
+        rows.add(n, &fields)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -773,10 +814,13 @@ mod tests {
             ),
             ("x,mbps\n0,12\n", "no column has the name of a time"),
             ("0,1,2\n", "found 3 columns without names"),
-            ("seconds,mbps\n0,12,5\n1,x\n", "line 3: 'x' is not a rate"),
+            (
+                "seconds,mbps\n0,12,5\n1,x\n",
+                "line 3, column mbps: 'x' is not a rate: write a number from 0 on",
+            ),
             (
                 "seconds,mbps\n1,1\n0,1\n",
-                "line 3: '0' is not a time later",
+                "line 3, column seconds: '0' is not a time later than that of the row before: sort the rows",
             ),
             (
                 "DATA; 2023; 1672567200.25; 1; 1200\n",
@@ -784,10 +828,22 @@ mod tests {
             ),
             ("{\"intervals\": [{\"sum\"", "no whole JSON"),
             ("{\"error\": \"unable\"}", "neither iperf3's intervals nor"),
-            ("[]", "no delivery opportunity"),
-            ("", "no delivery opportunity"),
-            ("seconds,mbps\n", "no delivery opportunity"),
-            ("0,NaN\n", "line 1: 'NaN' is not a rate"),
+            (
+                "[]",
+                "no row with a time and a rate: write lines of seconds",
+            ),
+            ("", "no row with a time and a rate: write lines of seconds"),
+            ("seconds,mbps\n", "no row with a time and a rate"),
+            ("seconds,mbps\n0,0\n9,0\n", "less than one packet of 1500"),
+            ("0,NaN\n", "line 1, column 2: 'NaN' is not a rate"),
+            (
+                "t_s,mbps\n0,5\n1,6 kbit\n",
+                "line 3, column mbps: '6 kbit' is",
+            ),
+            (
+                "t_s,mbps\n0,5\n1,\n",
+                "line 3, column mbps: '' is not a rate",
+            ),
         ] {
             let error = plain(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");

@@ -3,10 +3,10 @@ use super::output::Output;
 use crate::failure::{Failure, reason};
 use crate::numbers::whole_milliseconds;
 use crate::trace_arg::load_link_trace;
-use alcc_trace::{OPPORTUNITY, RatesForm, Trace, other_form};
+use alcc_results::scenario::why_not_read;
+use alcc_trace::{OPPORTUNITY, RatesForm, Trace};
 use alcc_units::{Bytes, Span};
 use std::fs::File;
-use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -98,14 +98,16 @@ fn read(args: &Args) -> Result<Trace, Failure> {
     if args.from == Form::Mahimahi {
         return Ok(load_link_trace(&args.input, 1)?.trace);
     }
-    let text = text(args)?;
+    let name = args.input.display();
+    let file = File::open(&args.input)
+        .map_err(|e| Failure::usage(format!("open {name}: {}", reason(&e))))?;
     let trace = if args.from == Form::Rates {
         let form = RatesForm {
             column: args.column.clone(),
             unit: args.unit.clone(),
             every: args.every,
         };
-        Trace::from_rates(&text, &form)
+        Trace::read_rates(file, &form)
     } else {
         let unit = match args.unit.as_deref() {
             None | Some("ns") => Span::from_nanos(1),
@@ -118,29 +120,7 @@ fn read(args: &Args) -> Result<Trace, Failure> {
                 )));
             }
         };
-        Trace::from_packets(&text, unit, Bytes::new(args.size))
+        Trace::read_packets(file, unit, Bytes::new(args.size))
     };
-    trace.map_err(|e| Failure::usage(format!("read {}: {e}", args.input.display())))
-}
-
-/// The text of the input.
-fn text(args: &Args) -> Result<String, Failure> {
-    /// What is larger would not fit into memory together with what is made of it.
-    const LARGEST: u64 = 1 << 30;
-    let name = args.input.display();
-    let open = |e: &std::io::Error| Failure::usage(format!("open {name}: {}", reason(e)));
-    let file = File::open(&args.input).map_err(|e| open(&e))?;
-    let mut bytes = Vec::new();
-    file.take(LARGEST + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| open(&e))?;
-    let refused = |what: &str| Err(Failure::usage(format!("read {name}: {what}")));
-    if bytes.len() as u64 > LARGEST {
-        return refused("it is larger than 1 GiB: cut it into shorter ones");
-    }
-    if let Some(what) = other_form(&bytes) {
-        return refused(what);
-    }
-    String::from_utf8(bytes)
-        .or_else(|_| refused("it is no text (UTF-8): a text with times and rates is wanted"))
+    trace.map_err(|e| Failure::usage(format!("read {name}: {}", why_not_read(&e))))
 }

@@ -2,8 +2,8 @@
 //! Parses the changes of a link: steps, outages, reordering.
 use super::{LinkOptions, Resolver, Value, reason};
 use alcc_link::Changes;
+use alcc_trace::read_text;
 use alcc_units::{Rate, Span, positive};
-use std::io::Read;
 
 /// Random steps are generated for an hour and then repeat.
 const RANDOM_PERIOD: Span = Span::from_secs(3600);
@@ -67,14 +67,13 @@ impl Resolver<'_> {
         }
         let file = self.files.find(&value.text);
         let file = file.unwrap_or_else(|| value.text.clone().into());
-        let mut text = String::new();
-        self.files
-            .open(&file)
-            .and_then(|mut open| open.read_to_string(&mut text))
-            .map_err(|e| {
-                let name = file.display();
-                value.error(format!("read steps from {name}: {}", reason(&e)))
-            })?;
+        let wrong = |why: String| {
+            let name = file.display();
+            value.error(format!("read steps from {name}: {why}"))
+        };
+        let open = self.files.open(&file).map_err(|e| wrong(reason(&e)))?;
+        let text = read_text(open, Changes::MIB, Changes::COLUMNS)
+            .map_err(|e| wrong(super::why_not_read(&e)))?;
         Changes::from_csv(&text).map_err(|e| value.error(format!("{}: {e}", file.display())))
     }
 }
