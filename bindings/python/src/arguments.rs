@@ -2,7 +2,7 @@
 //! Arguments of a wrong type: which, what was found, what would be right.
 use crate::errors::{scenario, shortened};
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyString};
+use pyo3::types::{PyBool, PyDelta, PyFloat, PyInt, PyString};
 use std::path::PathBuf;
 
 /// Characters of a value in a message.
@@ -36,6 +36,29 @@ pub(crate) fn text(name: &str, value: &Bound<'_, PyAny>, want: &str) -> PyResult
             "{name}: found a text that is no Unicode, expected {want}"
         ))
     })
+}
+
+/// A text, a number or a length of time as it would be typed; `None`: it is none of these.
+pub(crate) fn written(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if value.is_instance_of::<PyBool>() {
+        return Ok(None);
+    }
+    if value.is_instance_of::<PyString>() {
+        return text(name, value, "a text").map(Some);
+    }
+    if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
+        long(name, value)?;
+        return Ok(Some(value.str()?.to_string()));
+    }
+    if let Ok(span) = value.cast::<PyDelta>() {
+        let seconds: f64 = span.call_method0("total_seconds")?.extract()?;
+        return Ok(Some(format!("{seconds}s")));
+    }
+    // NumPy's whole numbers are no int.
+    Ok(value
+        .extract::<i128>()
+        .ok()
+        .map(|number| number.to_string()))
 }
 
 /// The name of a file.

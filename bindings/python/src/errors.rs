@@ -66,7 +66,29 @@ pub(crate) fn error(class: &str, message: impl std::fmt::Display) -> PyErr {
 
 /// What was asked for cannot be.
 pub(crate) fn scenario(message: impl std::fmt::Display) -> PyErr {
-    error("ScenarioError", message)
+    error("ScenarioError", in_python(&message.to_string()))
+}
+
+/// The message with arguments in the place of the command line's options: `unit=kbit` for
+/// `--unit kbit`. This package has no program.
+fn in_python(message: &str) -> String {
+    let message = message.replace("alcc trace convert", "alcc.Trace.from_rates");
+    let mut parts = message.split("--");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_lowercase() && c != '-');
+        let (name, rest) = part.split_at(end.unwrap_or(part.len()));
+        if name.is_empty() || !text.ends_with([' ', '(']) {
+            text.extend(["--", part]);
+            continue;
+        }
+        text.push_str(&name.replace('-', "_"));
+        match rest.strip_prefix(' ') {
+            Some(value) => text.extend(["=", value]),
+            None => text.push_str(rest),
+        }
+    }
+    text
 }
 
 /// The run failed.

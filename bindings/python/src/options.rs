@@ -8,7 +8,7 @@ use alcc_cc::{Algorithm, Registry};
 use alcc_files::ScenarioFolder;
 use alcc_results::scenario::{Files, Link, Resolved, ScenarioOptions, Value, reason};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple, PyType};
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -241,7 +241,8 @@ impl Reader<'_> {
                 let key = arguments::text("link", &key, "names such as 'rate'")?;
                 let key = key.replace('_', "-");
                 let value = self.value(&key, &value)?;
-                link.add(&key, value).map_err(scenario)?;
+                link.add(&key, value)
+                    .map_err(|e| scenario(as_arguments(e)))?;
             }
             self.options.link.push(link);
             return Ok(());
@@ -254,7 +255,9 @@ impl Reader<'_> {
         } else {
             self.value(key, value)?
         };
-        self.options.add(key, text).map_err(scenario)
+        self.options
+            .add(key, text)
+            .map_err(|e| scenario(as_arguments(e)))
     }
 
     /// A value as it would be typed.
@@ -268,19 +271,10 @@ impl Reader<'_> {
             name
         } else if let Ok(flag) = value.cast::<PyBool>() {
             if flag.is_true() { "yes" } else { "no" }.to_owned()
-        } else if value.is_instance_of::<PyString>() {
-            arguments::text(&location, value, "a text")?
-        } else if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
-            arguments::long(&location, value)?;
-            value.str()?.to_string()
-        } else if let Ok(span) = value.cast::<PyDelta>() {
-            let seconds: f64 = span.call_method0("total_seconds")?.extract()?;
-            format!("{seconds}s")
+        } else if let Some(text) = arguments::written(&location, value)? {
+            text
         } else if let Ok(path) = value.extract::<PathBuf>() {
             path.display().to_string()
-        } else if let Ok(number) = value.extract::<i128>() {
-            // NumPy's whole numbers are no int.
-            number.to_string()
         } else {
             let want = match key {
                 "flow" => "a string such as \"cubic\", or a class of controllers",
@@ -291,6 +285,15 @@ impl Reader<'_> {
         };
         Ok(Value { text, location })
     }
+}
+
+/// The message with the names of arguments in the place of keys.
+fn as_arguments(message: String) -> String {
+    let keys = ScenarioOptions::all_keys().into_iter();
+    let dashed = keys.filter(|key| key.contains('-'));
+    dashed.fold(message, |message, key| {
+        message.replace(&key, &key.replace('-', "_"))
+    })
 }
 
 fn taken(name: &str, why: &str) -> PyErr {

@@ -149,8 +149,9 @@ fn run<T: Send>(
 }
 
 /// A time such as "20ms", not zero.
-fn span(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Span> {
-    let text = arguments::text(name, value, "a time such as \"20ms\"")?;
+pub(crate) fn span(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Span> {
+    let text = arguments::written(name, value)?;
+    let text = text.ok_or_else(|| arguments::wrong(name, value, "a time such as \"20ms\""))?;
     let read = positive(&text);
     read.map_err(|e| scenario(format!("{name}: {}", want_number(&e.to_string()))))
 }

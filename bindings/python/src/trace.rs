@@ -2,13 +2,15 @@
 //! Traces of delivery opportunities.
 use crate::arguments;
 use crate::errors::scenario;
+use crate::run::span;
 use crate::table::Table;
-use alcc_results::scenario::open_trace;
+use alcc_results::scenario::{open_trace, reason, why_not_read};
+use alcc_trace::{RatesForm, TraceError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// When a link can deliver a packet of 1500 bytes: milliseconds, from the start; it repeats.
 ///
@@ -22,6 +24,27 @@ pub(crate) struct Trace {
 impl Trace {
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// From a file of rates.
+    fn of_file(
+        file: &Bound<'_, PyAny>,
+        name: Option<&Bound<'_, PyAny>>,
+        form: &RatesForm,
+    ) -> PyResult<Self> {
+        let want = "the name of a file, or two lists: seconds and mbps";
+        let path: PathBuf =
+            (file.extract()).map_err(|_| arguments::wrong("from_rates", file, want))?;
+        let own = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = self::name(name, &own)?;
+        let shown = path.display();
+        let open =
+            File::open(&path).map_err(|e| scenario(format!("open {shown}: {}", reason(&e))))?;
+        let trace = file
+            .py()
+            .detach(|| alcc_trace::Trace::read_rates(open, form));
+        let trace = trace.map_err(|e| scenario(format!("read {shown}: {}", why_not_read(&e))))?;
+        Ok(Self { name, trace })
     }
 
     /// In the form of Mahimahi.
@@ -39,7 +62,7 @@ impl Trace {
     #[new]
     #[pyo3(signature = (opportunities_ms, name = None), text_signature = "(opportunities_ms, name='trace')")]
     fn new(opportunities_ms: &Bound<'_, PyAny>, name: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let name = self::name(name)?;
+        let name = self::name(name, "trace")?;
         let times = opportunities_ms.extract();
         let times: Vec<u32> = times.map_err(|_| {
             scenario(format!(
@@ -49,21 +72,50 @@ impl Trace {
             ))
         })?;
         let trace = alcc_trace::Trace::new(times);
-        let trace = trace.map_err(|e| scenario(format!("trace {name}: {e}")))?;
+        let trace = trace.map_err(|e| of_list(&name, &e))?;
         Ok(Self { name, trace })
     }
 
-    /// From throughput over time: when each rate begins, and Mbit/s. A rate holds until the next one,
-    /// the last as long as the one before it.
+    /// From throughput over time.
+    ///
+    /// from_rates(seconds, mbps, name="trace"): two lists. A rate holds until the next time, the
+    /// last as long as the one before it.
+    ///
+    /// from_rates(file, name=..., column=..., unit=..., every=...): what `alcc trace convert --from
+    /// rates` reads: columns are found by their names and units, and iperf3's JSON, sabre's JSON,
+    /// NYU-METS, Irish 5G and logs of cake-autorate are known. column: name or number of the rate's,
+    /// or "time,rate". unit: of the rate, such as "kbit". every: how long each row holds, if rows
+    /// have no time.
     #[classmethod]
-    #[pyo3(signature = (seconds, mbps, name = None), text_signature = "(seconds, mbps, name='trace')")]
+    #[pyo3(
+        signature = (seconds, mbps = None, name = None, *, column = None, unit = None, every = None),
+        text_signature = "(seconds, mbps=None, name='trace', *, column=None, unit=None, every=None)"
+    )]
     fn from_rates(
         _class: &Bound<'_, PyType>,
         seconds: &Bound<'_, PyAny>,
-        mbps: &Bound<'_, PyAny>,
+        mbps: Option<&Bound<'_, PyAny>>,
         name: Option<&Bound<'_, PyAny>>,
+        column: Option<&Bound<'_, PyAny>>,
+        unit: Option<&Bound<'_, PyAny>>,
+        every: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let name = self::name(name)?;
+        let Some(mbps) = mbps else {
+            let form = RatesForm {
+                column: written("column", column, "the name or number of a column")?,
+                unit: written("unit", unit, "a unit such as \"kbit\"")?,
+                every: every.map(|every| span("every", every)).transpose()?,
+            };
+            return Self::of_file(seconds, name, &form);
+        };
+        for (argument, value) in [("column", column), ("unit", unit), ("every", every)] {
+            if value.is_some() {
+                return Err(scenario(format!(
+                    "{argument}: it is for a file: leave it out with two lists"
+                )));
+            }
+        }
+        let name = self::name(name, "trace")?;
         let numbers = |what: &str, values: &Bound<'_, PyAny>| -> PyResult<Vec<f64>> {
             values.extract().map_err(|_| {
                 scenario(format!(
@@ -81,7 +133,7 @@ impl Trace {
             )));
         }
         let trace = alcc_trace::Trace::from_steps(seconds.into_iter().zip(mbps));
-        let trace = trace.map_err(|e| scenario(format!("trace {name}: {e}")))?;
+        let trace = trace.map_err(|e| of_list(&name, &e))?;
         Ok(Self { name, trace })
     }
 
@@ -126,10 +178,44 @@ impl Trace {
     }
 }
 
-/// The name of a trace of the caller's own.
-fn name(given: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
+/// Why a trace cannot be made of lists, which have no lines.
+fn of_list(name: &str, error: &TraceError) -> PyErr {
+    let why = match error {
+        TraceError::GoesBack {
+            line,
+            before,
+            found,
+        } => format!(
+            "position {line}: time goes back from {before} ms to {found} ms: sort the times"
+        ),
+        TraceError::BadField { line, found, want } => {
+            format!("position {line}: '{found}' is not {want}")
+        }
+        TraceError::NoLength { line } => {
+            format!("position {line}: the last time is 0 ms: it must end later than it starts")
+        }
+        TraceError::Empty => "it has no delivery opportunity: give one time at least".to_owned(),
+        TraceError::TooLong { .. } => {
+            "it has too many opportunities: make several of it".to_owned()
+        }
+        error => error.to_string(),
+    };
+    scenario(format!("trace {name}: {why}"))
+}
+
+/// A text or a number, if one is given.
+fn written(name: &str, value: Option<&Bound<'_, PyAny>>, want: &str) -> PyResult<Option<String>> {
+    let read = |value| {
+        let text = arguments::written(name, value)?;
+        text.ok_or_else(|| arguments::wrong(name, value, want))
+    };
+    value.map(read).transpose()
+}
+
+/// The name of a trace of the caller's own; `usual` if none is given.
+fn name(given: Option<&Bound<'_, PyAny>>, usual: &str) -> PyResult<String> {
     let name = given.map(|name| arguments::text("name", name, "a text"));
-    let name = name.unwrap_or_else(|| Ok("trace".to_owned()))?;
+    let name = name.unwrap_or_else(|| Ok(usual.to_owned()))?;
     if Path::new(&name).file_name().is_none() {
         return Err(scenario(format!(
             "name: '{name}' cannot be that of a trace: choose a word"

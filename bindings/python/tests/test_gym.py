@@ -68,6 +68,19 @@ class Environment(unittest.TestCase):
         self.assertEqual(len({tuple(one) for one in seen.tolist()}), 3)
         vector.close()
 
+    def test_a_reset_that_is_refused_changes_nothing(self):
+        import alcc
+
+        def episodes(options):
+            env = self.make(loss="5%", seed=3)
+            for wrong in options:
+                with self.assertRaises(alcc.ScenarioError):
+                    env.reset(options=wrong)
+            return [self.episode(env), self.episode(env)]
+
+        nonsense = [{"link": "empty"}, {"nosuch": 1}, {"step": "0s"}, {"loss": float("nan")}, {"seed": 4}, [5], {1: 2}]
+        self.assertEqual(episodes(nonsense), episodes([]))
+
     def test_options_of_a_reset_vary_the_path_of_that_episode(self):
         import alcc
 
@@ -82,8 +95,8 @@ class Environment(unittest.TestCase):
         self.assertLess(most(), 12.1)
         for wrong, words in [
             ({"lnik": "3mbit"}, "did you mean link"),
-            ([1], "options: found list, expected a dictionary"),
-            ({1: 2}, "options: found dict, expected a dictionary"),
+            ([1], "options: found .1., expected a dictionary"),
+            ({1: 2}, "options: found .1: 2., expected a dictionary"),
             ({"seed": 3}, "options: seed stays"),
             ({"step": "0ms"}, "step: "),
         ]:
@@ -191,7 +204,7 @@ class Environment(unittest.TestCase):
         with self.assertRaisesRegex(alcc.ScenarioError, "did you mean link"):
             self.make(lnik="3mbit")
         for wrong, words in [
-            ({"step": 20}, 'step: found a value of type int, expected a time such as "20ms"'),
+            ({"step": 20}, "step: '20' is not a length of time: write a number and ns"),
             ({"flow": 5}, "flow: found int, expected the other flows"),
             ({"flow": {}}, "flow: found dict, expected the other flows"),
             ({"flow": None}, "flow: found NoneType, expected the other flows"),
@@ -232,7 +245,7 @@ class Environment(unittest.TestCase):
         before = env.simulation.now_s
         for wrong in (
             None, [], "x", [None], 0.5, {}, [float("nan")], np.array([]), ["x" * 9999], ["0.5"], [10**5000],
-            [0.1, 0.2], np.zeros((1, 2)),
+            [0.1, 0.2], np.zeros((1, 2)), {0: 0.1},
         ):
             with self.subTest(wrong), self.assertRaisesRegex(InvalidAction, "one number from -1 to 1") as caught:
                 env.step(wrong)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Scenarios, steps, traces, tables, and what the module promises of itself."""
+import datetime
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -38,7 +41,10 @@ class Scenarios(unittest.TestCase):
             ({"link": {"12mbit"}}, "^link: found a value of type set, expected a string .* or a dictionary"),
             ({"scenario": 5}, "^scenario: found a value of type int, expected the name of a file"),
             ({"scenario": ["a.toml"]}, "^scenario: found a value of type list, expected the name of a file"),
-            ({"series": 5}, "^series: found a value of type int, expected a time"),
+            ({"series": 5}, "^series: '5' is not a length of time: write a number and ns, us"),
+            ({"duration": 2}, "^duration: '2' is not a length of time: write a number and ns, us"),
+            ({"link": [{"rate": "8mbit", "delay": 0.02}]}, "^delay: '0.02' is not a length of time: write"),
+            ({"queueup": "codel"}, "no key 'queueup' .did you mean queue_up.*: there are .* loss_up, "),
             ({"series": True}, "^series: found a value of type bool, expected a time"),
             ({"series": "0ms"}, "^series: "),
             ({"algorithms": 5}, "^algorithms: found a value of type int, expected a dictionary of classes"),
@@ -119,7 +125,7 @@ class Steps(unittest.TestCase):
         with self.assertRaisesRegex(alcc.ScenarioError, "run_until: "):
             simulation.run_until(float("nan"))
         for call, words in [
-            (lambda: simulation.step(20), "^step: found a value of type int, expected a time"),
+            (lambda: simulation.step(20), "^step: '20' is not a length of time: write a number and ns, us"),
             (lambda: simulation.step(None), "^step: found a value of type NoneType"),
             (lambda: simulation.run_until("1s"), "^run_until: found a value of type str, expected seconds"),
             (lambda: simulation.run_until(10**400), "^run_until: found a whole number of 1329 bits"),
@@ -275,22 +281,85 @@ class Module(unittest.TestCase):
         self.assertLessEqual(set(alcc.__all__), set(dir(alcc)))
 
     def test_a_trace_from_rates_has_them(self):
-        import datetime
-
         link = alcc.Trace.from_rates([0, 1, 2.0], [12, 0, 6.0], name="mine")
         self.assertEqual((link.name, link.period_s, len(link)), ("mine", 3.0, 1500))
         rows = alcc.simulate(link=link, flow="verus", duration=datetime.timedelta(seconds=2)).rows
         self.assertEqual((rows[0]["link"], rows[0]["duration_s"], rows[0]["profile"]), ("mine", 2.0, "tuned"))
         for seconds, mbps, words in [
             ([0, 1], [1], "found 2 times and 1 rates"),
-            ([0, 0], [1, 1], "line 2: '0' is not a time later"),
-            ([0, 1], [1, float("nan")], "line 2: 'NaN' is not a rate"),
-            ([0, 1], [-1, 1], "line 1: '-1' is not a rate"),
+            ([0, 0], [1, 1], "position 2: '0' is not a time later than .*: sort the rows"),
+            ([0, 1], [1, float("nan")], "position 2: 'NaN' is not a rate in Mbit/s from 0 on"),
+            ([0, 1], [-1, 1], "position 1: '-1' is not a rate"),
             ("ab", [1], "seconds: found 'ab', expected a list of numbers"),
-            ([], [], "no delivery opportunity"),
+            ([], [], "no row with a time and a rate"),
+            ([0, 1e9], [0, 0], "take a shorter piece or a lower rate"),
         ]:
             with self.subTest(words), self.assertRaisesRegex(alcc.ScenarioError, words):
                 alcc.Trace.from_rates(seconds, mbps)
+        for times, words in [
+            ([], "no delivery opportunity: give one time"),
+            ([1, 5, 3], "position 3: time goes back from 5 ms to 3 ms: sort the times"),
+            ([0, 0], "position 2: the last time is 0 ms"),
+            ([1, float("nan")], "expected a list of whole numbers"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(alcc.ScenarioError, words):
+                alcc.Trace(times)
+
+    def test_a_trace_from_a_file_of_rates(self):
+        with tempfile.TemporaryDirectory() as folder:
+
+            def file(name, text):
+                path = pathlib.Path(folder, name)
+                path.write_bytes(text)
+                return path
+
+            # Synthetic files of the public forms' shapes, each 1.2 Mbit/s for 1 s, then 2.4 for 1 s.
+            for name, text in [
+                ("plain.csv", b"\xef\xbb\xbfseconds,kbps\r\n0,1200\r\n1,2400\r\n"),
+                ("nyu.csv", b"1.2,Mbits/sec\n2400,Kbits/sec\n"),
+                (
+                    "irish.csv",
+                    b"Timestamp,NetworkMode,RSRP,DL_bitrate,UL_bitrate\n2019.11.25_15.34.59,5G,-96,1200,3\n"
+                    b"2019.11.25_15.35.00,5G,-96,2400,5\n",
+                ),
+                (
+                    "sabre.json",
+                    b'[{"duration_ms": 1000, "bandwidth_kbps": 1200}, {"duration_ms": 1000, "bandwidth_kbps": 2400}]',
+                ),
+                (
+                    "iperf3.json",
+                    b'{"intervals": [{"sum": {"start": 0, "bits_per_second": 1200000}},'
+                    b' {"sum": {"start": 1, "bits_per_second": 2400000}}]}',
+                ),
+                (
+                    "cake.log",
+                    b"DATA_HEADER; LOG_TIMESTAMP; DL_ACHIEVED_RATE_KBPS\nDATA; 1672567200; 1200\nDATA; 1672567201; 2400\n",
+                ),
+            ]:
+                with self.subTest(name):
+                    trace = alcc.Trace.from_rates(file(name, text))
+                    self.assertEqual((trace.name, trace.period_s, len(trace)), (name, 2.0, 300))
+            speed = file("speed.csv", b"when,speed\na,1200\nb,2400\n")
+            trace = alcc.Trace.from_rates(
+                str(speed), name="mine", column="speed", unit="kbit", every=datetime.timedelta(seconds=1)
+            )
+            self.assertEqual((trace.name, len(trace)), ("mine", 300))
+            mixed = file("mixed.csv", b"seconds,mbps\n0,5\n1,6 kbit\n")
+            for call, words in [
+                (lambda: alcc.Trace.from_rates(speed), r"choose one \(column\)"),
+                (lambda: alcc.Trace.from_rates(speed, column="speed"), r"say it \(unit=kbit\)"),
+                (lambda: alcc.Trace.from_rates(mixed), "line 3, column mbps: '6 kbit' is not a rate: .* or by unit$"),
+                (lambda: alcc.Trace.from_rates(file("zip.gz", b"\x1f\x8b\x08\x00")), "unpack it .gunzip"),
+                (lambda: alcc.Trace.from_rates(file("empty", b"")), "write lines of seconds,mbps"),
+                (lambda: alcc.Trace.from_rates(pathlib.Path(folder, "no")), "no such file"),
+                (lambda: alcc.Trace.from_rates([0, 1]), "expected the name of a file, or two lists"),
+                (lambda: alcc.Trace.from_rates([0], [1], unit="kbit"), "^unit: it is for a file"),
+                (lambda: alcc.Trace.from_rates(mixed, every=1), "^every: '1' is not a length of time"),
+                (lambda: alcc.trace(mixed), "other forms: alcc.Trace.from_rates"),
+            ]:
+                with self.subTest(words), self.assertRaisesRegex(alcc.ScenarioError, words) as caught:
+                    call()
+                self.assertNotIn("--", str(caught.exception))
 
     def test_nothing_is_required(self):
         code = "import alcc, sys; alcc.simulate(duration='1s'); print(sorted(sys.modules))"
@@ -335,6 +404,15 @@ class Module(unittest.TestCase):
         folder = os.environ.get("ALCC_TEST_TMP", ".")
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    @needs("mypy")
+    def test_a_sweep_has_types(self):
+        code = "import alcc\ndone = alcc.sweep({}, out='x')\nreveal_type(done.errors)\nalcc.sweep({}, out=5)\n"
+        command = [sys.executable, "-m", "mypy", "--python-executable", sys.executable, "-c", code]
+        folder = os.environ.get("ALCC_TEST_TMP", ".")
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        self.assertIn("list[tuple[dict[str, Any], str]]", done.stdout + done.stderr)
+        self.assertIn('"out" to "sweep" has incompatible type "int"', done.stdout)
 
 
 if __name__ == "__main__":

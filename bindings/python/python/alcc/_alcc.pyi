@@ -1,8 +1,9 @@
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from os import PathLike
-from typing import Any, TypedDict, Unpack, final, type_check_only
+from typing import Any, TypedDict, Unpack, final, overload, type_check_only
 
-_Value = str | int | float | bool | PathLike[str]
+_Value = str | int | float | bool | timedelta | PathLike[str]
 _Values = _Value | Sequence[_Value]
 
 __version__: str
@@ -125,8 +126,21 @@ class Table:
 @final
 class Trace:
     def __new__(cls, opportunities_ms: Sequence[int], name: str = "trace") -> Trace: ...
+    @overload
     @classmethod
     def from_rates(cls, seconds: Sequence[float], mbps: Sequence[float], name: str = "trace") -> Trace: ...
+    @overload
+    @classmethod
+    def from_rates(
+        cls,
+        seconds: str | PathLike[str],
+        mbps: None = None,
+        name: str = "trace",
+        *,
+        column: str | int | None = None,
+        unit: str | None = None,
+        every: str | timedelta | None = None,
+    ) -> Trace: ...
     def __len__(self) -> int: ...
     def __reduce__(self) -> Any: ...
     @property
@@ -182,7 +196,7 @@ class Simulation:
         cls,
         scenario: str | PathLike[str] | None = None,
         *,
-        series: str | None = None,
+        series: str | timedelta | None = None,
         algorithms: Mapping[str, type] | Sequence[type] | None = None,
         **options: Unpack[Options],
     ) -> Simulation: ...
@@ -192,7 +206,7 @@ class Simulation:
     def end_s(self) -> float: ...
     @property
     def is_over(self) -> bool: ...
-    def step(self, span: str) -> bool: ...
+    def step(self, span: str | timedelta) -> bool: ...
     def run_until(self, time_s: float) -> bool: ...
     def run(self) -> None: ...
     def flow(self, number: int = 0) -> FlowStatus: ...
@@ -203,7 +217,7 @@ class Simulation:
 def simulate(
     scenario: str | PathLike[str] | None = None,
     *,
-    series: str | None = None,
+    series: str | timedelta | None = None,
     algorithms: Mapping[str, type] | Sequence[type] | None = None,
     **options: Unpack[Options],
 ) -> Result: ...
@@ -217,14 +231,14 @@ def simulate_until(
     /,
     scenario: str | PathLike[str] | None = None,
     *,
-    series: str | None = None,
+    series: str | timedelta | None = None,
     algorithms: Mapping[str, type] | Sequence[type] | None = None,
     **options: Unpack[Options],
 ) -> Result: ...
 def files_of(
     scenario: str | PathLike[str] | None = None,
     *,
-    series: str | None = None,
+    series: str | timedelta | None = None,
     algorithms: Mapping[str, type] | Sequence[type] | None = None,
     **options: Unpack[Options],
 ) -> list[PathLike[str]]: ...

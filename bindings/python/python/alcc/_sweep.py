@@ -11,6 +11,11 @@ from alcc._errors import ScenarioError, SimulationError
 from alcc._frames import needed
 from alcc._key import Keys
 
+# As in `typing`, whose import would cost more than all of this package.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
 #: A sweep on a cluster ends after so many seconds without a worker.
 NO_WORKER = 300
@@ -20,7 +25,14 @@ _LOOK = 1.0
 _POLL = 0.02
 
 
-def sweep(grid, *, out, client=None, again=False, **common):
+def sweep(
+    grid: "Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]",
+    *,
+    out: "str | os.PathLike[str]",
+    client: "Any" = None,
+    again: bool = False,
+    **common: "Any",
+) -> "Sweep":
     """Runs alcc.simulate for every case of `grid` and keeps the rows as Parquet files in `out`.
 
     grid: a dictionary of lists, of which every combination is a case, or a list of dictionaries.
@@ -72,26 +84,26 @@ class Sweep:
 
     def __init__(self, cases, files, tables, ran):
         #: The arguments of each case.
-        self.cases = cases
+        self.cases: "list[dict[str, Any]]" = cases
         #: The Parquet file of each case.
-        self.files = files
+        self.files: "list[str]" = files
         #: How many cases were run now; the others had a file.
-        self.ran = ran
+        self.ran: int = ran
         self._tables = tables
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.cases)
 
     def __repr__(self):
         return f"<alcc.Sweep of {len(self)} cases, {self.ran} run now, {len(self.errors)} failed>"
 
     @property
-    def errors(self):
+    def errors(self) -> "list[tuple[dict[str, Any], str]]":
         """The cases that failed: (arguments, why)."""
         found = ((case, _error(table)) for case, table in zip(self.cases, self._tables))
         return [(case, why) for case, why in found if why]
 
-    def to_pyarrow(self):
+    def to_pyarrow(self) -> "Any":
         """All rows; the column `case` counts the cases from 0."""
         arrow = needed("pyarrow", "alcc.sweep", "sweep")
         types = {}
@@ -110,10 +122,10 @@ class Sweep:
         tables = [numbered(*both) for both in enumerate(self._tables)]
         return arrow.concat_tables(tables, promote_options="permissive")
 
-    def to_polars(self):
+    def to_polars(self) -> "Any":
         return needed("polars", "to_polars", "polars").DataFrame(self.to_pyarrow())
 
-    def to_pandas(self):
+    def to_pandas(self) -> "Any":
         pandas = needed("pandas", "to_pandas", "pandas")
         return self.to_pyarrow().to_pandas(types_mapper=pandas.ArrowDtype)
 

@@ -31,7 +31,8 @@ class Env(gymnasium.Env):
     window is multiplied by 2 to this power.
     observation: OBSERVATIONS, over the step, as the sender sees them: acknowledged payload in
     Mbit/s, last and smallest round-trip time in ms, packets found lost / packets that left the
-    network, window and bytes in flight in segments. oracle=True gives throughput and loss at the
+    network, window and bytes in flight in segments. Round-trip times are 0 before the first one is
+    known. oracle=True gives throughput and loss at the
     bottleneck at that moment instead, which no sender can know.
     reward: log(throughput) - log(rtt / smallest rtt) - 10 * loss, or what `reward` makes of a
     dictionary of the observations.
@@ -42,7 +43,8 @@ class Env(gymnasium.Env):
     reset(seed=N) seeds the scenario and the generator np_random. Without a seed each episode draws
     its scenario's seed from np_random, so losses and synthetic channels differ from episode to
     episode. reset(options={"link": "24mbit", "queue": "codel"}) changes arguments of alcc.simulate
-    for this episode; "step" is the time between actions there, too.
+    for this episode; "step" is the time between actions there, too. What is refused changes nothing.
+    Steps of a link are its own: link={"rate": "12mbit", "step": "5s:rate=4mbit"}.
 
     Registered as "alcc/Flow-v0" for gymnasium.make and make_vec once alcc.gym is imported.
 
@@ -84,14 +86,16 @@ class Env(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         if seed is None and self._first_seed is not None:
             seed = self._first_seed
-        if isinstance(seed, int) and seed >= 0:
-            # One that is too large is refused before it seeds anything.
-            Simulation(**dict(self._options, seed=seed))
+        chosen = self._chosen(options)
+        step = chosen.pop("step", self._step)
+        is_number = isinstance(seed, int) and seed >= 0
+        if options or is_number:
+            # What is wrong is refused before it seeds anything.
+            trial = dict(self._options, seed=seed if is_number else 0, **chosen)
+            Simulation(**trial).step(step)
         super().reset(seed=seed)
         self._first_seed = None
         drawn = int(self.np_random.integers(1 << 32)) if seed is None else seed
-        chosen = self._chosen(options)
-        step = chosen.pop("step", self._step)
         simulation = Simulation(**dict(self._options, seed=drawn, **chosen))
         simulation.step(step)
         self._simulation, self._span = simulation, step
@@ -104,12 +108,10 @@ class Env(gymnasium.Env):
         if options is None:
             return {}
         if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
-            raise ScenarioError(
-                f"options: found {type(options).__name__}, expected a dictionary of arguments of alcc.simulate"
-            )
+            raise ScenarioError(f"options: found {_shown(options)}, expected a dictionary of arguments of alcc.simulate")
         for name in ("seed", "flow"):
             if name in options:
-                raise ScenarioError(f"options: {name} stays: reset(seed=N), Env(flow=...)")
+                raise ScenarioError(f"options: {name} stays: use reset(seed=N), and Env(flow=...) for other flows")
         return dict(options)
 
     def step(self, action):
@@ -189,7 +191,8 @@ def _shown(value):
 
 def _power(action):
     try:
-        power = _number(action[0]) if len(action) == 1 else math.nan
+        one = len(action) == 1 and not isinstance(action, dict)
+        power = _number(action[0]) if one else math.nan
     except (TypeError, LookupError):
         power = math.nan
     if math.isnan(power):
