@@ -33,6 +33,8 @@ mod numbers;
 mod output;
 mod plugin_arg;
 mod progress;
+#[cfg(test)]
+mod remedies_tests;
 mod running;
 mod runs;
 mod service;

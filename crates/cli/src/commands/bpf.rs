@@ -32,7 +32,7 @@ enum What {
     /// Which are registered, and how many sockets use them
     #[command(after_help = "Example:\n  sudo alcc bpf status --json")]
     Status(Show),
-    /// End the registrations, the selections of 'attach --future' and the doors; connections that
+    /// End the registrations, the selections of 'alcc attach --future' and the doors; connections that
     /// use a control keep it, and what listens is given back
     #[command(after_help = "Example:\n  sudo alcc bpf unload")]
     Unload(Show),

@@ -38,7 +38,7 @@ enum What {
     /// Under control again, from the present counters
     #[command(after_help = "Example:\n  alcc ctl on")]
     On(Scope),
-    /// Read a file of --config again
+    /// Read a file of 'alcc run --config' again
     ///
     /// Its algorithms, sections and lists take the place of all orders so far, at once. With a
     /// mistake in the file nothing changes. 'only' and 'except' can leave out more than at the

@@ -77,7 +77,7 @@ impl Lists {
             }
         }
         self.heading(
-            "Feedback and enforcement between alcc send and alcc recv (--transport T --cc A)",
+            "Feedback and enforcement between alcc send and alcc recv (alcc send --transport T --cc A)",
         );
         for t in TRANSPORTS.rows() {
             self.pair(t.feedback, t.enforcement, t.name);

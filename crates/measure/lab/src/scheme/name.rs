@@ -176,7 +176,7 @@ impl<'a> Name<'a> {
                 if self.is_known && (!self.options.is_empty() || !is_kernels) {
                     let (name, options) = head.split_at(self.algorithm.len());
                     return Err(format!(
-                        "alone it runs in the simulator (--sim); over the kernel's TCP it is alcc-{head}, over datagrams {name}-udp{options}"
+                        "alone it runs in the simulator (alcc compare --sim); over the kernel's TCP it is alcc-{head}, over datagrams {name}-udp{options}"
                     ));
                 }
                 Ok(None)
