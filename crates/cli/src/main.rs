@@ -20,6 +20,7 @@ mod docs_tests;
 mod doctor;
 mod events;
 mod failure;
+mod figure_arg;
 mod handover;
 mod holders;
 mod http;

@@ -83,6 +83,7 @@ fn empty(typed: &[Typed<'_>]) -> Option<String> {
 /// The options that name a file to be written.
 const OUTPUTS: &[&str] = &[
     "csv",
+    "figure",
     "html",
     "json",
     "json-out",

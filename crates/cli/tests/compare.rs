@@ -219,6 +219,39 @@ fn a_killed_sweep_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_figure_has_a_row_of_panels_for_each_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let figure = folder.path().join("f.svg");
+    let arguments = format!(
+        "--schemes cubic,bbr --duration 2s --panels plane,series --figure {}",
+        figure.display()
+    );
+    let out = compare(&arguments, "12mbit lte", folder.path());
+    good(&{ out }.output().unwrap());
+    let svg = fs::read_to_string(figure).unwrap();
+    let texts: Vec<&str> = svg.lines().filter(|line| !line.contains('<')).collect();
+    let count = |text| texts.iter().filter(|found| **found == text).count();
+    for (text, times) in [
+        ("12mbit", 1),
+        ("synth:lte", 1),
+        ("throughput, Mbit/s", 4),
+        ("mean one-way delay, ms", 2),
+        ("one-way delay, ms", 2),
+        ("time, s", 4),
+        ("packets, %", 0),
+        // The legend and two planes.
+        ("cubic", 3),
+        ("bbr", 3),
+    ] {
+        assert_eq!(count(text), times, "{text}: {texts:?}");
+    }
+    // As everywhere.
+    assert!(
+        svg.contains("stroke=\"#c0392b\"") && svg.contains("stroke=\"#9a5b00\" stroke-dasharray")
+    );
+}
+
+#[test]
 fn what_is_no_trace_is_named_and_a_failed_run_is_a_row() {
     let folder = tempfile::tempdir().unwrap();
     let traces = folder.path().join("traces");

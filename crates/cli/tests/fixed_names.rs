@@ -60,7 +60,7 @@ alcc emulate
 alcc sim
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --plugin --duration --seed --start --settle --phase --lateness --jitter --wake --max-events
-    --emu --series --profile --pcap --pcap-at --qlog --json
+    --emu --series --profile --pcap --pcap-at --qlog --figure --panels --json
 alcc send
     --transport --port --bind --insecure --carrier --stall --series --json --pin --ca --duration
     --size --file --rate --flows --connect-timeout --cc --plugin --under --feedback --enforce
@@ -87,7 +87,8 @@ alcc trace record
     --patience --together --count --sessions --max-duration --out --insecure --json
 alcc compare
     --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
-    --queue --loss --loss-up --up --start --settle --jobs --out --csv --log --reference --tuned --only --interval --json
+    --queue --loss --loss-up --up --start --settle --jobs --out --csv --figure --panels --log
+    --reference --tuned --only --interval --json
 alcc reproduce
     --all --traces --out --sim --emu --full --cells --jobs --results --applications --board --live
     --plugin --json

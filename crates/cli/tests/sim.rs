@@ -545,6 +545,51 @@ fn the_object_says_how_it_came_about() {
 }
 
 #[test]
+fn a_figure_names_its_axes_units_and_flows() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.svg");
+    let name = file.to_str().unwrap();
+    let run = ["sim", "--link", "lte", "--duration", "5s"];
+    let flows = ["--flow", "cubic", "--flow", "reno@1s"];
+    let plain = alcc(&[&run[..], &flows].concat());
+    let out = alcc(&[&run[..], &flows, &["--figure", name]].concat());
+    assert!(out.status.success(), "{}", said(&out));
+    assert_eq!(out.stdout, plain.stdout, "a figure changes no figures");
+    let svg = std::fs::read_to_string(&file).unwrap();
+    let texts: Vec<&str> = svg.lines().filter(|line| !line.contains('<')).collect();
+    for want in [
+        "mean one-way delay, ms",
+        "throughput, Mbit/s",
+        "one-way delay, ms",
+        "packets, %",
+        "time, s",
+        "0 cubic",
+        "1 reno",
+    ] {
+        assert!(texts.contains(&want), "{want}: {texts:?}");
+    }
+    // A line in the legend, of the distribution, of throughput and of delay.
+    let curves = svg.lines().filter(|line| {
+        line.starts_with("<polyline") && line.contains("#9c2f8f") && line.contains("dasharray")
+    });
+    assert!(curves.count() >= 4, "{svg}");
+    assert!(svg.starts_with("<svg xmlns=") && svg.trim_end().ends_with("</svg>"));
+    for (more, words) in [
+        (
+            ["--figure", "a.pdf"],
+            "name a file that ends in .svg, and convert that",
+        ),
+        (["--figure", "a"], "name a file that ends in .svg"),
+        (["--figure", "nowhere/a.svg"], "no such file or folder"),
+        (["--panels", "plane"], "--figure <FILE.svg>"),
+    ] {
+        let out = alcc(&[&run[..], &flows, &more].concat());
+        assert_eq!(out.status.code(), Some(2), "{more:?}");
+        assert!(said(&out).contains(words), "{more:?}: {}", said(&out));
+    }
+}
+
+#[test]
 fn rates_of_other_programs_become_a_link_or_are_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, content: &[u8]| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::{Failure, reason};
+use crate::figure_arg::Figure;
 use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
@@ -21,6 +22,7 @@ const EXAMPLES: &str = "Examples:
   alcc compare --emu --traces traces/alcc --schemes cubic,bbr,alcc-verus,alcc-copa --runs 3
   alcc compare --sim --traces 20mbit --schemes 6*cubic/stagger=103.3ms,6*budget/stagger=103.3ms,budget+cubic,budget+bbr@10s --seeds 5
   alcc compare --sim --traces 60mbit --schemes budget/rtt=40ms+budget/rtt=50ms+budget/rtt=100ms --rtt 40ms --seeds 5
+  alcc compare --sim --traces lte --schemes cubic,bbr,alcc-budget --seeds 5 --figure lte.svg --panels plane,distribution
   alcc compare --sim --traces traces --reference docs/truth.csv
   alcc compare --sim --emu --traces traces/alcc/CampusWalk --schemes cubic,reno,alcc-verus,alcc-copa
   alcc compare --emu --traces traces/alcc --schemes verus-udp,alcc-verus,alcc-verus-inband,copa-udp,alcc-copa,cubic --runs 5
@@ -128,17 +130,19 @@ pub(crate) struct Args {
     /// Also write every run as a line of this CSV file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    #[command(flatten)]
+    figure: Figure,
     /// With --emu: folder for the runtime's readings of every controlled connection, as CSV
     #[arg(long, value_name = "DIR", requires = "emu")]
     log: Option<PathBuf>,
     /// With --sim: instead of comparing schemes, compare the simulator with the published figures
     /// of this file (docs/truth.csv). The file says which scenarios, --traces where their traces
     /// are
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["emu", "schemes", "csv", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["emu", "schemes", "csv", "figure", "json"])]
     reference: Option<PathBuf>,
     /// With --sim: instead of comparing schemes, set each of these algorithms' tuned profile beside
     /// its original one on every trace
-    #[arg(long, value_name = "A,B", conflicts_with_all = ["emu", "schemes", "csv", "json", "reference"])]
+    #[arg(long, value_name = "A,B", conflicts_with_all = ["emu", "schemes", "csv", "figure", "json", "reference"])]
     tuned: Option<String>,
     /// With --reference: only lines whose set, link or flow contains this
     #[arg(
@@ -230,6 +234,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         &found.skipped,
         &args.out,
         args.csv.as_deref(),
+        Some(&args.figure),
         args.json,
         args.interval,
     )
@@ -325,12 +330,14 @@ pub(crate) fn carry_out(
     skipped: &[String],
     out: &Path,
     csv: Option<&Path>,
+    figure: Option<&Figure>,
     json: bool,
     interval: board::Interval,
 ) -> Result<ExitCode, Failure> {
     folder(out)?;
     let _alone = alone_in(out)?;
     csv.map_or(Ok(()), will_be_written)?;
+    figure.map_or(Ok(()), Figure::check)?;
     if let Backend::Emulated { log, .. } = &plan.backend {
         log.as_deref().map_or(Ok(()), folder)?;
         for scheme in &plan.schemes {
@@ -365,6 +372,7 @@ pub(crate) fn carry_out(
     if let Some(file) = csv {
         board::write_file(file, &alcc_results::csv(&results.flows)).map_err(Failure::failed)?;
     }
+    figure.map_or(Ok(()), |figure| figure.write(&results))?;
     if json {
         let text = serde_json::to_string(&results).map_err(Failure::failed)?;
         print(format_args!("{text}\n"))?;
@@ -454,6 +462,8 @@ pub(crate) fn command_line() -> String {
             "--jobs",
             "--out",
             "--csv",
+            "--figure",
+            "--panels",
             "--series",
             "--pcap",
             "--qlog",

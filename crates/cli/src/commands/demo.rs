@@ -63,5 +63,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         command: compare::command_line(),
         keep: None,
     };
-    compare::carry_out(&plan, &[], &args.out, None, args.json, Interval::Range)
+    compare::carry_out(
+        &plan,
+        &[],
+        &args.out,
+        None,
+        None,
+        args.json,
+        Interval::Range,
+    )
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::commands::compare;
 use crate::failure::{Failure, reason};
+use crate::figure_arg::Figure;
 use crate::output::{Product, not_made, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
@@ -8,6 +9,7 @@ use crate::trace_arg::TRACE_HELP;
 use alcc_cc::Log;
 use alcc_files::ScenarioFolder;
 use alcc_lab::capture::{Capture, CapturePoint};
+use alcc_lab::flows::Waits;
 use alcc_lab::logged::{Collector, LoggedEvent};
 use alcc_lab::qlog::Qlog;
 use alcc_lab::simulated::HELD_BY_BUFFER;
@@ -38,6 +40,7 @@ const EXAMPLES: &str = "Examples:
   alcc sim --link 20mbit --link 8mbit --flow cubic --flow cubic/links=2@10s-20s      # a chain of two links
   alcc sim --link 10mbit --steps every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1% --flow verus --flow cubic
   alcc sim --flow cubic --duration 5s --pcap cubic.pcap --qlog cubic.sqlog      # for Wireshark and for qvis
+  alcc sim --link lte --flow cubic --flow verus@10s --figure lte.svg      # for a paper
   alcc sim examples/contention.toml --seed 2      # a scenario file; options overrule it
   alcc sim --link lte --up 12mbit --flow cubic --flow verus/over=cubic@5s --duration 30s --emu      # the same with real programs
 
@@ -80,6 +83,8 @@ pub(crate) struct Args {
     /// algorithms' events
     #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     qlog: Option<PathBuf>,
+    #[command(flatten)]
+    figure: Figure,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -170,10 +175,12 @@ struct Shown {
     kept: Option<Vec<LoggedEvent>>,
     /// Delay profiles, if requested.
     profiles: Option<Profiles>,
+    /// Delays for a figure, if requested.
+    waits: Option<Waits>,
 }
 
 impl Shown {
-    fn new(args: &Args) -> Result<Self, Failure> {
+    fn new(args: &Args, flows: usize) -> Result<Self, Failure> {
         let wrong =
             |path: &Path, e| Failure::usage(format!("write to {}: {}", path.display(), reason(&e)));
         let create = |path: &Path| {
@@ -195,6 +202,7 @@ impl Shown {
             told: (args.qlog.is_some() || args.series.is_some()).then(Collector::default),
             kept: args.series.is_some().then(Vec::new),
             profiles: args.profile.is_some().then(Profiles::default),
+            waits: args.figure.is_wanted().then(|| Waits::new(flows)),
         })
     }
 
@@ -227,7 +235,10 @@ impl Shown {
 
 impl Probe for Shown {
     fn is_enabled(&self) -> bool {
-        self.pcap.is_some() || self.qlog.is_some() || self.profiles.is_some()
+        self.pcap.is_some()
+            || self.qlog.is_some()
+            || self.profiles.is_some()
+            || self.waits.is_some()
     }
 
     fn packet(&mut self, event: &PacketEvent) {
@@ -237,6 +248,9 @@ impl Probe for Shown {
         }
         if let Some(qlog) = &mut self.qlog {
             qlog.packet(event);
+        }
+        if let Some(waits) = &mut self.waits {
+            waits.packet(event);
         }
     }
 
@@ -263,18 +277,24 @@ impl Probe for Shown {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (mut resolved, read) = args.resolved()?;
+    args.figure.check()?;
     if args.emu {
         return both_sides(args, resolved);
     }
     let scenario = &mut resolved.scenario;
-    scenario.series = args.series.is_some().then_some(SAMPLE);
-    let mut shown = Shown::new(args)?;
+    let has_samples = args.series.is_some() || args.figure.is_wanted();
+    scenario.series = has_samples.then_some(SAMPLE);
+    let mut shown = Shown::new(args, scenario.flows.len())?;
     args.series.as_deref().map_or(Ok(()), names_a_file)?;
     let series = Product::named(args.series.as_deref())?;
     let profile = Product::named(args.profile.as_deref())?;
     let report = alcc_sim::run_with(scenario, &mut shown).map_err(Failure::failed)?;
     if let (Some(file), Some(profiles)) = (profile, shown.profiles.take()) {
         file.fill(|to| profiles.write_csv(to, &report))?;
+    }
+    if let Some(waits) = shown.waits.take() {
+        let results = waits.results(&resolved.link, &resolved.scenario, &report);
+        args.figure.write(&results)?;
     }
     let told = shown.finish(args)?;
     if let Some(series) = series {
@@ -336,6 +356,7 @@ fn both_sides(args: &Args, resolved: Resolved) -> Result<ExitCode, Failure> {
         })
         .map_err(compare::failure)?;
     drop(bar);
+    args.figure.write(&results)?;
     if args.json {
         let json = serde_json::to_string(&results).map_err(Failure::failed)?;
         print(format_args!("{json}\n"))?;

@@ -14,7 +14,7 @@ pub(crate) const FONT: u32 = 12;
 /// The first bytes of the colours that stand for a number; the third is the number.
 const NUMBERED: &str = "\"#0100";
 /// Number of what has no scheme: the capacity's area.
-const AREA: u8 = 255;
+pub(crate) const AREA: u8 = 255;
 /// Number of a line at a value that is no measurement.
 pub(crate) const RULE: u8 = 254;
 /// Text that is no name of a scheme.
@@ -126,23 +126,9 @@ impl Chart {
         let size = (width * FINE, height * FINE);
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let (x, y) = (&self.x, &self.y);
-        let chart =
-            axes(&area, [x, y], [&self.x_title, &self.y_title], 8).map_err(|e| failed(&e))?;
-        let plotting = chart.plotting_area();
-        for curve in &self.curves {
-            for piece in curve.pieces(y) {
-                let colour = numbered(curve.number().into());
-                let drawn = if curve.shape == Shape::Area {
-                    plotting.draw(&Polygon::new(piece, colour.filled()))
-                } else {
-                    plotting.draw(&PathElement::new(piece, colour.stroke_width(2)))
-                };
-                drawn.map_err(|e| failed(&e))?;
-            }
-        }
-        let (across, down) = plotting.get_pixel_range();
+        // The page says how wide lines are.
+        let (across, down) = self.draw(&area, 8, 2).map_err(|e| failed(&e))?;
         area.present().map_err(|e| failed(&e))?;
-        drop(chart);
         drop(area);
         let inside = [across.start, across.end, down.start, down.end].map(|v| v.to_string());
         let scale = |axis: &Axis| {
@@ -167,7 +153,34 @@ impl Chart {
         root.push_str(&dressed(&said_elsewhere(content), class));
         Ok(root)
     }
+
+    /// Draws it into an area, so many units of the page below its upper edge, with lines so many
+    /// units of the drawing wide. Returns where the curves are.
+    pub(crate) fn draw<DB: DrawingBackend>(
+        &self,
+        area: &DrawingArea<DB, Shift>,
+        top: u32,
+        line: u32,
+    ) -> Result<(Pixels, Pixels), DrawingAreaErrorKind<DB::ErrorType>> {
+        let titles = [self.x_title.as_str(), &self.y_title];
+        let chart = axes(area, [&self.x, &self.y], titles, top)?;
+        let plotting = chart.plotting_area();
+        for curve in &self.curves {
+            for piece in curve.pieces(&self.y) {
+                let colour = numbered(curve.number().into());
+                if curve.shape == Shape::Area {
+                    plotting.draw(&Polygon::new(piece, colour.filled()))?;
+                } else {
+                    plotting.draw(&PathElement::new(piece, colour.stroke_width(line)))?;
+                }
+            }
+        }
+        Ok(plotting.get_pixel_range())
+    }
 }
+
+/// From and to, in units of the drawing.
+type Pixels = Range<i32>;
 
 /// Two axes with their titles in an area, so many units of the page below its upper edge.
 pub(crate) fn axes<'a, DB: DrawingBackend>(

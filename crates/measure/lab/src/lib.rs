@@ -14,6 +14,7 @@
 //! | [`chart`], [`axis`] | curves on two axes, SVG for pages |
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
 //! | [`applications`] | other real programs: FTP, a browser, video, a VPN |
+//! | [`flows`] | the flows of one simulated run, for a figure |
 //! | [`simulated`] | the same rows from the simulator |
 //! | [`truth`] | the simulator beside published figures |
 //! | [`twin`] | the simulator beside the emulator |
@@ -37,6 +38,7 @@ pub mod chart;
 mod client;
 pub mod cpu;
 mod error;
+pub mod flows;
 pub mod forms;
 mod link;
 mod list;

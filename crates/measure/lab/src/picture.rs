@@ -25,14 +25,20 @@ const COLUMNS: u32 = 3;
 const HEAD: u32 = 84;
 /// Room for a panel's title.
 const TITLE: u32 = 34;
+/// The same without one.
+pub(crate) const NO_TITLE: u32 = 16;
 /// Where the plot begins inside a panel.
 const LEFT: u32 = 62;
 /// Radius of a large mark with a name beside it, of one without, and of a dot.
 const RADII: [u32; 3] = [8, 6, 3];
-const INK: RGBColor = RGBColor(0x17, 0x21, 0x2b);
+pub(crate) const INK: RGBColor = RGBColor(0x17, 0x21, 0x2b);
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Failure = Box<dyn std::error::Error>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Failure = Box<dyn std::error::Error>;
+
+/// The fonts of a picture that stands alone.
+pub(crate) const FAMILY: &str =
+    "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
 /// Where pages are dark the picture is, too, and alone in a window so is what is around it. White
 /// becomes black, and colours keep their hues.
@@ -69,6 +75,23 @@ pub(crate) fn of_link(
 ) -> Result<String, String> {
     let panel = one(results, link, true, &|name, side| look(looks, name, side));
     alone(&panel, size)
+}
+
+/// Draws the panel of a link into an area, at that place, so wide and high.
+pub(crate) fn draw_link(
+    area: &Area<'_>,
+    results: &Results,
+    link: &str,
+    looks: &[Look],
+    (at, size): ((u32, u32), (u32, u32)),
+) -> Result<(), Failure> {
+    let mut panel = one(results, link, true, &|name, side| look(looks, name, side));
+    panel.title.clear();
+    panel.carried = "throughput, Mbit/s";
+    if panel.marks.is_empty() {
+        return Ok(());
+    }
+    draw(area, &panel, at, size)
 }
 
 /// The panel over all links for a page; empty if there is one link only.
@@ -116,11 +139,11 @@ fn alone(panel: &Panel<'_>, (width, height): (u32, u32)) -> Result<String, Strin
 }
 
 /// From units of the page to those of the drawing.
-fn fine(length: u32) -> i32 {
+pub(crate) fn fine(length: u32) -> i32 {
     i32::try_from(length * FINE).unwrap_or(i32::MAX)
 }
 
-fn text_style<'a>(size: u32, colour: &RGBColor, bold: bool) -> TextStyle<'a> {
+pub(crate) fn text_style<'a>(size: u32, colour: &RGBColor, bold: bool) -> TextStyle<'a> {
     let style = if bold {
         FontStyle::Bold
     } else {
@@ -131,7 +154,7 @@ fn text_style<'a>(size: u32, colour: &RGBColor, bold: bool) -> TextStyle<'a> {
 }
 
 /// A name is written over the upper edge of its place, so it does not depend on the reader's font.
-fn write(
+pub(crate) fn write(
     area: &Area<'_>,
     text: &str,
     style: TextStyle<'_>,
@@ -209,17 +232,21 @@ fn page(
             format!("{attribute}=\"{colour}\"")
         }
     };
-    let family = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
-    let content = content.replace(" font-family=\"sans-serif\"", "");
-    // The library's lines of axes and of the grid are one of its units wide.
-    let content = content.replace(" stroke-width=\"1\"", " stroke-width=\"3\"");
+    let content = standing_alone(content);
     Ok(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"{family}\"><style>{DARK}</style>{}",
+         font-family=\"{FAMILY}\"><style>{DARK}</style>{}",
         size.0,
         size.1,
         titled(&chart::dressed(&content, look), panels)
     ))
+}
+
+/// The drawing in the fonts of its root, and with lines of axes and of the grid that are not one of
+/// the library's units wide.
+pub(crate) fn standing_alone(content: &str) -> String {
+    let content = content.replace(" font-family=\"sans-serif\"", "");
+    content.replace(" stroke-width=\"1\"", " stroke-width=\"3\"")
 }
 
 /// A panel, at that place of the page, so wide and high.
@@ -240,14 +267,21 @@ fn draw(
         .clone()
         .shrink((left * FINE, top * FINE), (width * FINE, height * FINE));
     let titles = ["mean one-way delay, ms", panel.carried];
-    let axes = chart::axes(&area, [&x, &y], titles, TITLE)?;
+    let room = if panel.title.is_empty() {
+        NO_TITLE
+    } else {
+        TITLE
+    };
+    let axes = chart::axes(&area, [&x, &y], titles, room)?;
     let plot = axes.plotting_area();
     let place = |[x, y]: [f64; 2]| {
         let (x, y) = plot.map_coordinate(&(x, y));
         [x, y]
     };
     let above = [fine(left + LEFT), fine(top + TITLE - 8)];
-    write(page, &panel.title, text_style(13, &INK, true), above)?;
+    if !panel.title.is_empty() {
+        write(page, &panel.title, text_style(13, &INK, true), above)?;
+    }
     front(page, panel, &place)?;
     let [large, small, dot] = RADII;
     for mark in &panel.marks {

@@ -2,12 +2,14 @@
 //! One self-contained, offline HTML page from [`Results`]. The charts are drawn here. A small
 //! script writes the figures, which the page carries as JSON. It reads the charts' points.
 mod charts;
+mod figure;
 
 use crate::chart::{Chart, escape};
 use crate::palette;
 use alcc_results::{Results, SIMULATED};
 use charts::{HALF, Links, Sizes};
 pub use charts::{bandwidth, density};
+pub use figure::{Part, figure};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const PAGE: &str = include_str!("report/page.html");

@@ -140,7 +140,7 @@ fn measure(simulation: &Simulation<'_>, go_on: GoOn<'_>) -> Result<Option<Measur
     }))
 }
 
-fn scenario(simulation: &Simulation<'_>) -> Result<Scenario, LabError> {
+pub(crate) fn scenario(simulation: &Simulation<'_>) -> Result<Scenario, LabError> {
     let mut flows = simulation.scheme.flow_specs(simulation.registry)?;
     for flow in &mut flows {
         flow.start += simulation.start;

@@ -23,7 +23,7 @@ const MAX_BYTES: usize = 280_000;
 /// Bytes of a curve's point.
 const POINT: usize = 10;
 /// Points of a curve over time: no fewer, and no more than the eye tells apart.
-const POINTS: (usize, usize) = (36, 400);
+pub(super) const POINTS: (usize, usize) = (36, 400);
 
 /// Everything that is drawn of a link; what cannot be drawn says why.
 pub(super) struct Links<'a> {
@@ -35,7 +35,7 @@ pub(super) struct Links<'a> {
 /// x and y of each.
 type Points = Vec<(f64, f64)>;
 /// A series with the number of its class.
-type Shown<'a> = (usize, &'a Series);
+pub(super) type Shown<'a> = (usize, &'a Series);
 
 fn drawn(svg: Result<String, String>) -> Markup {
     match svg {
@@ -117,7 +117,7 @@ impl<'a> Links<'a> {
     }
 
     /// The series of the link's first repetition.
-    fn shown(&self, link: &str) -> Vec<Shown<'a>> {
+    pub(super) fn shown(&self, link: &str) -> Vec<Shown<'a>> {
         let all = || self.results.series.iter().filter(|s| s.link == link);
         let first = all().map(|s| s.run).min();
         let of_first = all().filter(|s| Some(s.run) == first);
@@ -201,73 +201,90 @@ impl<'a> Links<'a> {
     }
 
     fn throughput(&self, link: &str, shown: &[Shown<'_>]) -> Markup {
-        self.course_chart(|points| {
-            let course = |values: &[f64], bin_s| {
-                let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
-                course(&values, bin_s, points)
-            };
-            // One area for all: the schemes see the same trace from the same moment.
-            let area = shown.first().map(|(class, s)| Curve {
-                class: *class,
-                shape: Shape::Area,
-                points: course(&s.capacity_mbps, s.bin_s),
-            });
-            let lines = shown.iter().map(|(class, s)| Curve {
-                class: *class,
-                shape: Shape::Line,
-                points: course(&s.throughput_mbps, s.bin_s),
-            });
-            let curves: Vec<Curve> = area.into_iter().chain(lines).collect();
-            let y = curves.iter().flat_map(|c| &c.points).map(|p| p.1);
-            Chart {
-                label: self.label("Throughput over time", link, "throughput_mbps", "Mbit/s"),
-                x_title: "s".into(),
-                y_title: "Mbit/s".into(),
-                x: self.over_time(shown),
-                y: Axis::linear(y.filter(|v| v.is_finite()).chain([0.0]), 0.0, 1.0),
-                curves,
-            }
-        })
+        self.course_chart(|points| self.throughput_chart(link, shown, points))
+    }
+
+    /// Throughput over time, by curves of so many points.
+    pub(super) fn throughput_chart(&self, link: &str, shown: &[Shown<'_>], points: usize) -> Chart {
+        let course = |values: &[f64], bin_s| {
+            let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
+            course(&values, bin_s, points)
+        };
+        // One area for all: the schemes see the same trace from the same moment.
+        let area = shown.first().map(|(class, s)| Curve {
+            class: *class,
+            shape: Shape::Area,
+            points: course(&s.capacity_mbps, s.bin_s),
+        });
+        let lines = shown.iter().map(|(class, s)| Curve {
+            class: *class,
+            shape: Shape::Line,
+            points: course(&s.throughput_mbps, s.bin_s),
+        });
+        let curves: Vec<Curve> = area.into_iter().chain(lines).collect();
+        let y = curves.iter().flat_map(|c| &c.points).map(|p| p.1);
+        Chart {
+            label: self.label("Throughput over time", link, "throughput_mbps", "Mbit/s"),
+            x_title: "s".into(),
+            y_title: "Mbit/s".into(),
+            x: self.over_time(shown),
+            y: Axis::linear(y.filter(|v| v.is_finite()).chain([0.0]), 0.0, 1.0),
+            curves,
+        }
     }
 
     fn delay(&self, link: &str, shown: &[Shown<'_>], log: bool) -> Markup {
+        self.course_chart(|points| self.delay_chart(link, shown, log, points))
+    }
+
+    /// Delay over time, by curves of so many points.
+    pub(super) fn delay_chart(
+        &self,
+        link: &str,
+        shown: &[Shown<'_>],
+        log: bool,
+        points: usize,
+    ) -> Chart {
         let propagation = self.results.flows.iter().filter(|f| f.link == link);
         let propagation = propagation
             .filter_map(|f| f.min_rtt_ms)
             .next()
             .map(|ms| ms / 2.0);
-        self.course_chart(|points| {
-            let x = self.over_time(shown);
-            let lines = shown.iter().map(|(class, s)| Curve {
-                class: *class,
-                shape: Shape::Line,
-                points: course(&s.delay_ms, s.bin_s, points),
-            });
-            let rule = propagation.map(|ms| Curve {
-                class: 0,
-                shape: Shape::Rule,
-                points: vec![(x.values().0, ms), (x.values().1, ms)],
-            });
-            let curves: Vec<Curve> = rule.into_iter().chain(lines).collect();
-            let values = curves.iter().flat_map(|c| &c.points).map(|p| p.1);
-            let values = values.filter(|v| v.is_finite());
-            let y = if log {
-                Axis::log(values, 0.0, 1.0)
-            } else {
-                Axis::linear(values.chain([0.0]), 0.0, 1.0)
-            };
-            Chart {
-                label: self.label("Mean one-way delay over time", link, "delay_mean_ms", "ms"),
-                x_title: "s".into(),
-                y_title: "ms".into(),
-                x,
-                y,
-                curves,
-            }
-        })
+        let x = self.over_time(shown);
+        let lines = shown.iter().map(|(class, s)| Curve {
+            class: *class,
+            shape: Shape::Line,
+            points: course(&s.delay_ms, s.bin_s, points),
+        });
+        let rule = propagation.map(|ms| Curve {
+            class: 0,
+            shape: Shape::Rule,
+            points: vec![(x.values().0, ms), (x.values().1, ms)],
+        });
+        let curves: Vec<Curve> = rule.into_iter().chain(lines).collect();
+        let values = curves.iter().flat_map(|c| &c.points).map(|p| p.1);
+        let values = values.filter(|v| v.is_finite());
+        let y = if log {
+            Axis::log(values, 0.0, 1.0)
+        } else {
+            Axis::linear(values.chain([0.0]), 0.0, 1.0)
+        };
+        Chart {
+            label: self.label("Mean one-way delay over time", link, "delay_mean_ms", "ms"),
+            x_title: "s".into(),
+            y_title: "ms".into(),
+            x,
+            y,
+            curves,
+        }
     }
 
     fn distribution(&self, link: &str, shown: &[Shown<'_>]) -> Markup {
+        figure("", &self.distribution_chart(link, shown), HALF)
+    }
+
+    /// The share of packets by their delay.
+    pub(super) fn distribution_chart(&self, link: &str, shown: &[Shown<'_>]) -> Chart {
         let levels = quantiles();
         let curve = |(class, s): &Shown<'_>| Curve {
             class: *class,
@@ -281,7 +298,7 @@ impl<'a> Links<'a> {
         };
         let curves: Vec<Curve> = shown.iter().map(curve).collect();
         let x = curves.iter().flat_map(|c| &c.points).map(|p| p.0);
-        let chart = Chart {
+        Chart {
             label: self.label(
                 "Share of packets by one-way delay",
                 link,
@@ -293,8 +310,7 @@ impl<'a> Links<'a> {
             x: Axis::log(x.filter(|v| v.is_finite()), 0.0, 1.0),
             y: Axis::exactly(0.0, 100.0),
             curves,
-        };
-        figure("", &chart, HALF)
+        }
     }
 
     /// Native forms and what was measured beside them: the distributions of all runs.
