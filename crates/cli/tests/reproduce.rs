@@ -395,6 +395,33 @@ fn a_cause_may_be_another_file_of_the_same_command() {
     assert_eq!(status, Some(2));
 }
 
+/// Two files of one folder have pages of their own, and a name does not depend on where the command
+/// is given.
+#[test]
+fn files_of_ones_own_are_told_apart() {
+    let folder = Folder::with(EXPERIMENT);
+    let other = EXPERIMENT.replace("at-most = 0.1", "at-most = 0.2");
+    std::fs::write(folder.path().join("static/other.toml"), other).unwrap();
+    let json = folder.json(&[FILE, "static/other.toml", FILE, "--json"]);
+    let ids = [0, 1, 2].map(|i| json["experiments"][i]["id"].clone());
+    assert_eq!(ids, [Value::from("static"), "other".into(), Value::Null]);
+    let inside = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["reproduce", "experiment.toml", "--json"])
+        .current_dir(folder.path().join("static"))
+        .output()
+        .unwrap();
+    let json: Value = serde_json::from_slice(&inside.stdout).unwrap();
+    assert_eq!(json["experiments"][0]["id"], "static");
+    let moved = folder.path().join("static/static.toml");
+    std::fs::copy(folder.path().join("static/other.toml"), moved).unwrap();
+    let (said, status) = folder.refused(&[FILE, "static/static.toml"]);
+    assert!(
+        said.contains("another experiment is called static"),
+        "{said}"
+    );
+    assert_eq!(status, Some(2));
+}
+
 #[test]
 fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     let folder = Folder::with(EXPERIMENT);

@@ -35,12 +35,9 @@ impl Asked {
                 .map_err(|e| Failure::usage(format!("read {word}: {}", reason(&e))))?;
             let readme = path.with_file_name("README.md");
             let readme = fs::read_to_string(readme).unwrap_or_default();
-            // The name of the folder, as in the catalogue.
-            let folder = path.parent().and_then(Path::file_name);
-            let id = folder.or_else(|| path.file_stem()).unwrap_or_default();
             let definition = Definition::from_toml(&text, word).map_err(Failure::usage)?;
             let hash = alcc_lab::hash_of_text(&text);
-            (id.to_string_lossy().into_owned(), definition, readme, hash)
+            (name_of(path), definition, readme, hash)
         } else {
             let entry = catalogue::find(word).map_err(Failure::usage)?;
             let (text, definition) = if real {
@@ -74,6 +71,19 @@ impl Asked {
     }
 }
 
+/// The name of a file's experiment, wherever it is named from: that of the folder, as in the
+/// catalogue, or of the file if that says more.
+fn name_of(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default();
+    let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let folder = whole.parent().and_then(Path::file_name);
+    let name = match folder {
+        Some(folder) if stem == "experiment" || stem == "emulated" => folder,
+        _ => stem,
+    };
+    name.to_string_lossy().into_owned()
+}
+
 /// The requested experiments, and those that explain them.
 pub(super) fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
     let mut words = args.experiments.clone();
@@ -87,8 +97,15 @@ pub(super) fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
     let mut all: Vec<Asked> = Vec::new();
     for word in &words {
         let one = Asked::new(word, args.emu)?;
-        if all.iter().all(|other| other.id != one.id) {
-            all.push(one);
+        match all.iter().find(|other| other.id == one.id) {
+            None => all.push(one),
+            Some(other) if other.hash == one.hash => {}
+            Some(_) => {
+                return Err(Failure::usage(format!(
+                    "{word}: another experiment is called {}, and would have the same files: rename one of the two",
+                    one.id
+                )));
+            }
         }
     }
     // A cause may have a cause itself.
