@@ -402,7 +402,9 @@ fn files_of_ones_own_are_told_apart() {
     let folder = Folder::with(EXPERIMENT);
     let other = EXPERIMENT.replace("at-most = 0.1", "at-most = 0.2");
     std::fs::write(folder.path().join("static/other.toml"), other).unwrap();
-    let json = folder.json(&[FILE, "static/other.toml", FILE, "--json"]);
+    let json = folder.json(&[FILE, "static/other.toml", FILE, "--out", "out", "--json"]);
+    let page = std::fs::read_to_string(folder.path().join("out/other.html"));
+    assert!(page.unwrap().contains("at-most = 0.2"), "its definition");
     let ids = [0, 1, 2].map(|i| json["experiments"][i]["id"].clone());
     assert_eq!(ids, [Value::from("static"), "other".into(), Value::Null]);
     let inside = Command::new(env!("CARGO_BIN_EXE_alcc"))
@@ -420,6 +422,37 @@ fn files_of_ones_own_are_told_apart() {
         "{said}"
     );
     assert_eq!(status, Some(2));
+}
+
+/// A median without its number and range says little.
+#[test]
+fn the_table_of_a_sweep_has_numbers_and_ranges() {
+    let folder = Folder::with(EXPERIMENT);
+    let words = [
+        "sweep",
+        "--link",
+        "lte",
+        "--duration",
+        "2s",
+        "--starts",
+        "3",
+    ];
+    let vary = ["--vary", "flow=cubic;fixed:window=1"];
+    let output = folder.alcc(&[&words[..], &vary].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Vec<&str>> = said
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert_eq!(lines[0][..2], ["flow", "n"], "{said}");
+    assert_eq!(lines[1][..2], ["cubic", "3"], "{said}");
+    assert!(
+        lines[1][3].starts_with('(') && lines[1][3].contains('-'),
+        "{said}"
+    );
+    let output = folder.alcc(&[&words[..5], &["--starts", "1"], &vary].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(!said.contains('('), "{said}");
 }
 
 #[test]

@@ -143,14 +143,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line for each cell: the medians over its starts.
+/// A line for each cell: the medians over its starts, their number and their range.
 fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
     let mut metrics: Vec<&str> = definition.report.x.iter().map(String::as_str).collect();
     metrics.extend(definition.report.y.iter().map(String::as_str));
+    let several = definition.starts > 1;
     let mut lines = vec![
         plan.axes
             .iter()
             .map(String::as_str)
+            .chain(several.then_some("n"))
             .chain(metrics.iter().copied())
             .map(str::to_owned)
             .collect::<Vec<_>>(),
@@ -160,14 +162,22 @@ fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
             let values = cell
                 .iter()
                 .filter_map(|run| value(run, metric, None, Aggregate::Mean));
-            let spread = Spread::of(&values.collect::<Vec<_>>());
-            spread.map_or_else(|| "-".to_owned(), |spread| number(spread.median))
+            let Some(Spread { min, median, max }) = Spread::of(&values.collect::<Vec<_>>()) else {
+                return "-".to_owned();
+            };
+            let [least, median, most] = [min, median, max].map(number);
+            if least == most {
+                median
+            } else {
+                format!("{median} ({least}-{most})")
+            }
         };
         lines.push(
             cell[0]
                 .cell
                 .iter()
                 .cloned()
+                .chain(several.then(|| cell.len().to_string()))
                 .chain(metrics.iter().map(median))
                 .collect(),
         );

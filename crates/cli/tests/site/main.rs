@@ -389,7 +389,7 @@ fn the_keyboard_reaches_everything_in_order() {
     for page in &site.pages {
         browser.open(page, 390, "light");
         let wanted = browser.value(
-            "(() => { const all = [...document.querySelectorAll('a, [tabindex]')];
+            "(() => { const all = [...document.querySelectorAll('a, summary, [tabindex]')];
                all.forEach((e, i) => e.dataset.number = i); return all.length; })()",
         );
         let wanted = wanted.as_u64().unwrap();

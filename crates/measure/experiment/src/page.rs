@@ -31,6 +31,8 @@ pub struct ExperimentView<'a> {
     pub definition: &'a Definition,
     /// `README.md` of its folder.
     pub readme: &'a str,
+    /// Its definition as it is written.
+    pub toml: &'a str,
     /// Its verdict.
     pub judged: &'a Judgement,
     /// Its runs; none if it could not be run.
@@ -156,7 +158,7 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
 }
 
 /// The statement whose figures the index shows, unless the reason names it.
-fn figures_of(judged: &Judgement) -> Option<&str> {
+pub(crate) fn figures_of(judged: &Judgement) -> Option<&str> {
     let holds = judged.verdict == Verdict::Reproduced;
     let first = judged.outcomes.iter().find(|one| one.ours.is_some());
     first.filter(|_| holds).map(|one| one.says.as_str())
@@ -207,6 +209,8 @@ pub fn experiment(shown: &ExperimentView<'_>, provenance: &Provenance) -> Result
         h2 { "What was asked, and what is seen" }
         @for paragraph in paragraphs(shown.readme) { p { (paragraph) } }
         (all_cells(definition, runs, &judged.id, provenance))
+        h2 { "The experiment as a file" }
+        details { summary { "Show experiment.toml" } pre { (shown.toml) } }
     };
     Ok(document(&title, &body, provenance))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stored results of experiments with the checksums of their inputs, and the page of them.
 use crate::judge::{Judgement, Mode, Outcome, Verdict, measured, number};
-use crate::page::Took;
+use crate::page::{Took, figures_of};
 use crate::stored::{self, Stored};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -192,7 +192,7 @@ impl Results {
                 judged.verdict.name(),
                 value(judged.published),
                 value(judged.ours),
-                cell(&judged.why)
+                cell(&why(judged))
             );
         }
         text += "\n## What does not hold\n\n";
@@ -222,6 +222,12 @@ impl Results {
         }
         text
     }
+}
+
+/// The reason of the verdict, and whose figures stand beside it unless it names them.
+fn why(judged: &Judgement) -> String {
+    let why = &judged.why;
+    figures_of(judged).map_or_else(|| why.clone(), |says| format!("{why}; figures: {says}"))
 }
 
 fn line(id: &str, outcome: &Outcome) -> String {

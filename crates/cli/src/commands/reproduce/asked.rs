@@ -15,6 +15,8 @@ use std::path::Path;
 pub(super) struct Asked {
     pub(super) id: String,
     pub(super) readme: String,
+    /// The definition as it is written.
+    pub(super) toml: String,
     /// SHA-256 of `experiment.toml`.
     pub(super) hash: String,
     pub(super) definition: Definition,
@@ -29,15 +31,14 @@ pub(super) struct Asked {
 impl Asked {
     /// `real`: in the form for real programs on emulated links, where there is one of its own.
     fn new(word: &str, real: bool) -> Result<Self, Failure> {
-        let (id, definition, readme, hash) = if word.ends_with(".toml") {
+        let (id, definition, readme, toml) = if word.ends_with(".toml") {
             let path = Path::new(word);
             let text = fs::read_to_string(path)
                 .map_err(|e| Failure::usage(format!("read {word}: {}", reason(&e))))?;
             let readme = path.with_file_name("README.md");
             let readme = fs::read_to_string(readme).unwrap_or_default();
             let definition = Definition::from_toml(&text, word).map_err(Failure::usage)?;
-            let hash = alcc_lab::hash_of_text(&text);
-            (name_of(path), definition, readme, hash)
+            (name_of(path), definition, readme, text)
         } else {
             let entry = catalogue::find(word).map_err(Failure::usage)?;
             let (text, definition) = if real {
@@ -46,14 +47,15 @@ impl Asked {
                 (entry.toml, entry.definition())
             };
             let definition = definition.map_err(Failure::usage)?;
-            let hash = alcc_lab::hash_of_text(text);
-            (word.to_owned(), definition, entry.readme.to_owned(), hash)
+            let readme = entry.readme.to_owned();
+            (word.to_owned(), definition, readme, text.to_owned())
         };
         let plan = Plan::new(&definition).map_err(Failure::usage)?;
         Ok(Self {
             id,
             readme,
-            hash,
+            hash: alcc_lab::hash_of_text(&toml),
+            toml,
             definition,
             plan,
             runs: Ok(Vec::new()),

@@ -160,6 +160,7 @@ pub(super) fn write_pages(
         .map(|(one, judged)| ExperimentView {
             definition: &one.definition,
             readme: &one.readme,
+            toml: &one.toml,
             judged,
             runs: one.runs.as_ref().unwrap_or(&none),
             took: one.took,
