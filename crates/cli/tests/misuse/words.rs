@@ -24,6 +24,7 @@ fn folder() -> tempfile::TempDir {
         ("half.toml", b"only = [443]\n"),
         ("under.toml", b"[[port]]\nport = 443\nunder = \"cubic\"\n"),
         ("idle.toml", b"flow = \"copa\"\njitter = \"1ms\"\n"),
+        ("empty.toml", b"# nothing\n"),
         ("notes.txt", b"nonsense"),
         ("steps.csv", b"seconds,mbps\n"),
         ("mixed.csv", b"seconds,mbps\n0,5\n1,6 kbit\n"),

@@ -91,6 +91,11 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "compare --emu --native=verus, --traces 12mbit",
         "--native 'verus,': nothing stands after",
     ),
+    (
+        "sim empty.toml",
+        "it has no key: write what is to be simulated",
+    ),
+    ("sim random.bin", "it is no text (UTF-8): name a text file"),
     ("sim --steps steps.csv", "want lines of numbers"),
     (
         "sim --steps mixed.csv",

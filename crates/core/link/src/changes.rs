@@ -137,7 +137,8 @@ impl FromStr for Step {
             match name {
                 "rate" => {
                     let rate = value.parse();
-                    step.rate = Some(rate.map_err(|_| wrong(value, "a rate such as 12mbit"))?);
+                    step.rate =
+                        Some(rate.map_err(|_| wrong(value, "a rate such as 12mbit or 0bit"))?);
                 }
                 "delay" => {
                     let delay = value.parse();

@@ -56,6 +56,8 @@ struct Rows<'a> {
     form: &'a RatesForm,
     header: Option<Vec<String>>,
     layout: Option<Layout>,
+    /// How many fields the first line has.
+    columns: usize,
     steps: Steps,
 }
 
@@ -63,6 +65,18 @@ impl Rows<'_> {
     /// A row by its number from 1.
     fn add(&mut self, line: u64, fields: &[Cow<'_, str>]) -> Result<(), TraceError> {
         let header = self.header.as_ref();
+        if self.layout.is_none() {
+            self.columns = header.map_or(fields.len(), Vec::len);
+        }
+        let mut more = (1usize..).zip(fields).skip(self.columns);
+        if let Some((n, found)) = more.find(|(_, field)| !field.is_empty()) {
+            return Err(TraceError::BadCell {
+                line,
+                column: n.to_string(),
+                found: excerpt(found.as_bytes()),
+                want: "a cell of a column that the first line has: with decimal commas separate the columns by semicolons",
+            });
+        }
         let layout = match &mut self.layout {
             Some(layout) => layout,
             none => none.insert(Layout::of(header, line, fields, self.form)?),
@@ -90,6 +104,7 @@ impl Trace {
             form,
             header: None,
             layout: None,
+            columns: 0,
             steps: Steps::default(),
         };
         if text.trim_start().starts_with(['{', '[']) {
@@ -813,9 +828,14 @@ mod tests {
                 "several columns are rates (a_kbps, b_kbps): choose one (--column)",
             ),
             ("x,mbps\n0,12\n", "no column has the name of a time"),
+            (
+                "seconds,mbps\n0,1\n1,2,5\n",
+                "line 3, column 3: '5' is not a cell of a column that the first line has",
+            ),
+            ("0,1\n1,2,5\n", "line 2, column 3: '5' is not a cell"),
             ("0,1,2\n", "found 3 columns without names"),
             (
-                "seconds,mbps\n0,12,5\n1,x\n",
+                "seconds,mbps\n0,12,\n1,x\n",
                 "line 3, column mbps: 'x' is not a rate: write a number from 0 on",
             ),
             (

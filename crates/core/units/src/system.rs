@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 /// Why a file could not be used, and a fix where one is known.
 pub fn reason(error: &io::Error) -> String {
     let known = match error.kind() {
-        ErrorKind::InvalidData => "it is no text (UTF-8)",
+        ErrorKind::InvalidData => "it is no text (UTF-8): name a text file",
         // Errors of libraries have a text of their own.
         _ if error.raw_os_error().is_none() => return error.to_string(),
         ErrorKind::NotFound => "there is no such file or folder: check the name",

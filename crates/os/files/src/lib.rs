@@ -53,9 +53,12 @@ pub fn read(path: &Path) -> Result<(ScenarioOptions, ScenarioFolder), String> {
             "it has more than {MAX_SCENARIO} bytes: a scenario has some hundred"
         )));
     }
+    let options = ScenarioOptions::from_toml(&text, &name)?;
+    if options == ScenarioOptions::default() {
+        return Err(failed(
+            "it has no key: write what is to be simulated, such as flow = \"cubic\"".to_owned(),
+        ));
+    }
     let folder = path.parent().map(Path::to_owned);
-    Ok((
-        ScenarioOptions::from_toml(&text, &name)?,
-        ScenarioFolder::in_folders(folder),
-    ))
+    Ok((options, ScenarioFolder::in_folders(folder)))
 }
