@@ -582,6 +582,7 @@ fn a_figure_names_its_axes_units_and_flows() {
         (["--figure", "a"], "name a file that ends in .svg"),
         (["--figure", "nowhere/a.svg"], "no such file or folder"),
         (["--panels", "plane"], "--figure <FILE.svg>"),
+        (["--figure=a.svg", "--emu"], "cannot be used with"),
     ] {
         let out = alcc(&[&run[..], &flows, &more].concat());
         assert_eq!(out.status.code(), Some(2), "{more:?}");

@@ -63,7 +63,7 @@ pub(crate) struct Args {
     plugins: Plugins,
     /// Also run it with real programs and the kernel's TCP on an emulated link. Prints rows of both
     /// sides and how far they are apart
-    #[arg(long, conflicts_with = "series")]
+    #[arg(long, conflicts_with_all = ["series", "figure"])]
     emu: bool,
     /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the
     /// algorithm's values and events
@@ -356,7 +356,6 @@ fn both_sides(args: &Args, resolved: Resolved) -> Result<ExitCode, Failure> {
         })
         .map_err(compare::failure)?;
     drop(bar);
-    args.figure.write(&results)?;
     if args.json {
         let json = serde_json::to_string(&results).map_err(Failure::failed)?;
         print(format_args!("{json}\n"))?;
