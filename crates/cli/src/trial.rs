@@ -18,7 +18,7 @@ use crate::metrics::More;
 use crate::output::{Product, note, will_be_written};
 use alcc_cc::Spec;
 use alcc_observe::{Pattern, Share};
-use alcc_results::trial::{Effect, Tally, Transfers, effects, harm};
+use alcc_results::trial::{Effect, MAX_MISSING, Tally, Transfers, effects, harm};
 use alcc_socket::{Rule, now};
 use alcc_sys::lock;
 use alcc_units::{Span, Time, positive};
@@ -194,14 +194,8 @@ struct Known {
     beyond: u64,
     /// Transfers that began and were not seen to their end: of the plain group, of the treated.
     unended: [u64; 2],
-    /// Transfers that were large enough and had too few readings of the RTT.
-    unmeasured: [u64; 2],
     about: About,
 }
-
-/// With a larger share of a group's transfers without an end there is no verdict: which ones are
-/// missing may depend on the group.
-const MAX_UNENDED: f64 = 0.1;
 
 impl Known {
     /// Of each group, the share of the transfers that were not seen to their end.
@@ -217,7 +211,7 @@ impl Known {
     fn is_whole(&self) -> bool {
         self.unended_shares()
             .iter()
-            .all(|share| *share <= MAX_UNENDED)
+            .all(|share| *share <= MAX_MISSING)
     }
 
     fn effects(&self) -> Vec<Effect> {
@@ -360,11 +354,6 @@ impl Follower {
         let connection = self.connections.entry(seen.connection).or_default();
         connection.0 = seen.client;
         let ended = connection.1.reading(&seen.reading);
-        let unmeasured = connection.1.take_unmeasured();
-        if unmeasured > 0 {
-            let group = usize::from(self.share.has(seen.client));
-            lock(&self.known).unmeasured[group] += unmeasured;
-        }
         if seen.is_last
             && let Some(connection) = self.connections.remove(&seen.connection)
         {

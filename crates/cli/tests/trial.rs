@@ -9,7 +9,7 @@ mod lacks;
 mod starts;
 
 use alcc_observe::Share;
-use alcc_results::trial::{Metric, Tally, Transfer, effects};
+use alcc_results::trial::{Metric, Rtt, Tally, Transfer, effects};
 use alcc_units::{Bytes, Span};
 use serde_json::Value;
 use starts::first_answer;
@@ -159,6 +159,9 @@ for attempt in range(200):
     time.sleep(0.05)
 "#;
 
+/// What most trials here run over.
+const SLOW: &str = "--delay 20ms --down 20mbit";
+
 /// A trial with so many clients, half of them under `cc`, each getting so many bytes: its report,
 /// or `None` if this machine makes no namespaces. Reno has no HyStart, so it fills the queue when
 /// it starts.
@@ -226,6 +229,17 @@ fn tried_with(
     way: &Way,
     (program, client): (&str, &str),
 ) -> Option<(Value, String)> {
+    tried_over(SLOW, cc, (clients, bytes), way, (program, client))
+}
+
+/// The same, over this link.
+fn tried_over(
+    link: &str,
+    cc: &str,
+    (clients, bytes): (u32, u32),
+    way: &Way,
+    (program, client): (&str, &str),
+) -> Option<(Value, String)> {
     let dir = tempfile::tempdir().unwrap();
     let place = |name: &str| dir.path().join(name).display().to_string();
     fs::write(place("server.py"), program).unwrap();
@@ -272,7 +286,8 @@ fn tried_with(
         place("trial.json"),
     );
     let done: Output = Command::new(ALCC)
-        .args(["emulate", "--quiet", "--delay", "20ms", "--down", "20mbit"])
+        .args(["emulate", "--quiet"])
+        .args(link.split(' '))
         .arg(format!("--json={}", place("link.json")))
         .args(["--outside", &outside, "--", "sh", "-c", &inside])
         .env("XDG_STATE_HOME", dir.path())
@@ -364,37 +379,38 @@ fn a_transfer_counts_whoever_ends_it_and_however_it_is_written() {
 
 /// Clients that close with the last byte, or ask again with it. A transfer of which the last reading
 /// is missing would be missing itself, and which are missing depends on the group.
-fn every_transfer_counts(way: &Way) {
+fn every_transfer_counts(link: &str, way: &Way) {
     let missing = |program: &&&str| Command::new(program).arg("--version").output().is_err();
     if let Some(program) = ["curl", "wget"].iter().find(missing) {
         lacks::lacks(program);
         return;
     }
-    // Of 60; one of which there were few readings, on a busy machine, is said to be missing.
+    // On a busy machine one transfer may be divided.
     let counts = |trial: &Value| {
         let of = |what: &str| {
             let of = |group: &str| trial[group][what].as_u64().unwrap();
             of("plain") + of("treated")
         };
-        (60..=62).contains(&(of("transfers") + of("unmeasured")))
-            && of("unmeasured") <= 3
-            && of("unended") == 0
+        (60..=62).contains(&of("transfers")) && of("unended") == 0
     };
-    let start = || tried_with("budget", 36, 200_000, way, (KEEPS, PROGRAMS));
+    let start = || tried_over(link, "budget", (36, 200_000), way, (KEEPS, PROGRAMS));
     let holds = |found: &Option<(Value, String)>, it: &dyn Fn(&Value) -> bool| {
         found.as_ref().is_none_or(|(trial, _)| it(trial))
     };
     first_answer(3, start, |f| holds(f, &counts), |f| holds(f, &was_full));
 }
 
+/// Transfers that are shorter than five readings of the RTT.
+const FAST: &str = "--delay 1ms --down 1gbit";
+
 #[test]
 fn every_transfer_counts_under_a_preloaded_server() {
-    every_transfer_counts(&Way::Preloaded(KEEPS));
+    every_transfer_counts(SLOW, &Way::Preloaded(KEEPS));
 }
 
 #[test]
 fn every_transfer_counts_behind_a_proxy() {
-    every_transfer_counts(&Way::Proxy);
+    every_transfer_counts(SLOW, &Way::Proxy);
 }
 
 #[test]
@@ -405,7 +421,9 @@ fn every_transfer_counts_on_a_server_that_already_runs() {
         lacks::lacks(String::from_utf8_lossy(&load.stderr).trim());
         return;
     }
-    every_transfer_counts(&Way::Attached);
+    for link in [SLOW, FAST] {
+        every_transfer_counts(link, &Way::Attached);
+    }
     let unload = Command::new(ALCC).args(["bpf", "unload"]).status().unwrap();
     assert!(unload.success());
 }
@@ -575,8 +593,10 @@ impl Drawn {
             let transfer = Transfer {
                 bytes: Bytes::new(parts[2].parse().unwrap()),
                 time: ms(3),
-                rtt_median: ms(4),
-                rtt_p95: ms(5),
+                rtt: Some(Rtt {
+                    median: ms(4),
+                    p95: ms(5),
+                }),
                 resent: Bytes::new(parts[6].parse().unwrap()),
             };
             (parts[0] == "treated", parts[1].parse().unwrap(), transfer)

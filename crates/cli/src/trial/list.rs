@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::failure::reason;
 use crate::output::{create, note};
-use alcc_results::trial::Transfer;
+use alcc_results::trial::{Rtt, Transfer};
 use alcc_units::Span;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -33,15 +33,16 @@ impl List {
 
     pub(super) fn add(&mut self, treated: bool, client: u64, transfer: &Transfer) {
         let Some(file) = &mut self.file else { return };
-        let ms = |span: Span| span.as_millis_f64();
+        let ms = |span: Span| format!("{:.3}", span.as_millis_f64());
+        let rtt = |of: fn(Rtt) -> Span| transfer.rtt.map(of).map(ms).unwrap_or_default();
         // One write for a line: whoever reads along sees whole ones.
         let line = format!(
-            "{},{client},{},{:.3},{:.3},{:.3},{}\n",
+            "{},{client},{},{},{},{},{}\n",
             if treated { "treated" } else { "plain" },
             transfer.bytes.get(),
             ms(transfer.time),
-            ms(transfer.rtt_median),
-            ms(transfer.rtt_p95),
+            rtt(|rtt| rtt.median),
+            rtt(|rtt| rtt.p95),
             transfer.resent.get()
         );
         if let Err(e) = file.write_all(line.as_bytes()) {

@@ -110,7 +110,7 @@ fn unended(known: &Known) -> Option<String> {
 /// One line while it runs.
 pub(super) fn line(name: &str, known: &Known) -> String {
     let effects = known.effects();
-    let shown = effects.iter().filter(|e| SHORT.contains(&e.metric));
+    let shown = (effects.iter()).filter(|e| e.is_whole && SHORT.contains(&e.metric));
     let shown: Vec<_> = shown.map(effect).collect();
     let what = if !known.is_whole() {
         "too many transfers were not seen to their end to compare".to_owned()
@@ -133,7 +133,7 @@ fn value(metric: Metric, value: f64) -> f64 {
 }
 
 fn verdict(known: &Known, e: &Effect) -> &'static str {
-    if !known.is_whole() {
+    if !(known.is_whole() && e.is_whole) {
         return "no verdict";
     }
     match (e.is_clear(), e.is_better()) {
@@ -149,7 +149,7 @@ pub(super) fn table(name: &str, known: &Known) -> String {
     let mut text = format!("alcc: trial of {name}: {treated}; plain TCP: {plain}");
     let effects = known.effects();
     if effects.is_empty() {
-        text.push_str("\nalcc: too few to compare: both groups need 5 clients with transfers of 64 KiB or more that last five readings of the RTT (some 25 ms)");
+        text.push_str("\nalcc: too few to compare: both groups need 5 clients with transfers of 64 KiB or more");
     } else {
         let _ = write!(
             text,
@@ -184,10 +184,17 @@ pub(super) fn table(name: &str, known: &Known) -> String {
 /// What is not in the comparison.
 fn missing(known: &Known) -> Vec<String> {
     let mut all: Vec<_> = unended(known).into_iter().collect();
-    if known.unmeasured != [0, 0] {
-        let [plain, treated] = known.unmeasured;
+    let [plain, treated] = [&known.plain, &known.treated].map(Tally::without_rtt);
+    if plain + treated > 0 {
+        let is_rtt = |e: &&Effect| e.metric == Metric::RttP95;
+        let is_whole = known
+            .effects()
+            .iter()
+            .find(is_rtt)
+            .is_some_and(|e| e.is_whole);
         all.push(format!(
-            "Transfers with fewer than five readings of the RTT, which are not in it: plain {plain}, treated {treated}"
+            "Transfers with fewer than five readings of the RTT, which are in everything but the RTT: plain {plain}, treated {treated}{}",
+            if is_whole { "" } else { ". So there is no verdict on the RTT" }
         ));
     }
     if known.lost > 0 {
@@ -284,7 +291,7 @@ pub(super) fn json(name: &str, known: &Known) -> serde_json::Value {
     let group = |t: &Tally, n: usize| {
         serde_json::json!({
             "clients": t.clients(), "transfers": t.transfers(), "bytes": t.bytes().get(),
-            "unended": known.unended[n], "unmeasured": known.unmeasured[n],
+            "unended": known.unended[n], "without_rtt": t.without_rtt(),
         })
     };
     let effects = known.effects();
@@ -315,7 +322,9 @@ div{overflow-x:auto}:focus-visible{outline:3px solid #76808a}\
 pub(super) fn html(name: &str, known: &Known) -> String {
     let name = escaped(name);
     let effects = known.effects();
-    let headline = effects.iter().find(|e| e.metric == Metric::RttP95);
+    let headline = [Metric::RttP95, Metric::Time]
+        .into_iter()
+        .find_map(|metric| effects.iter().find(|e| e.metric == metric && e.is_whole));
     let headline = headline.map_or_else(
         || "Too few clients to compare yet".to_owned(),
         |e| match known.is_whole() {
@@ -399,7 +408,7 @@ fn bar(e: &Effect) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alcc_results::trial::Transfer;
+    use alcc_results::trial::{Rtt, Transfer};
     use alcc_units::{Bytes, Span};
 
     fn known() -> Known {
@@ -409,8 +418,10 @@ mod tests {
                 let transfer = Transfer {
                     bytes: Bytes::new(1_000_000),
                     time: Span::from_millis(1000 + n % 3),
-                    rtt_median: Span::from_millis(50 + n % 5),
-                    rtt_p95: Span::from_millis(rtt + n % 7),
+                    rtt: Some(Rtt {
+                        median: Span::from_millis(50 + n % 5),
+                        p95: Span::from_millis(rtt + n % 7),
+                    }),
                     resent: Bytes::ZERO,
                 };
                 tally.add(n, &transfer);
@@ -466,6 +477,32 @@ mod tests {
             "{page}"
         );
         assert!(line("copa", &known).ends_with("to compare"));
+    }
+
+    #[test]
+    fn short_transfers_get_a_verdict_on_all_but_the_rtt() {
+        let mut known = known();
+        let short = Transfer {
+            bytes: Bytes::new(100_000),
+            time: Span::from_millis(10),
+            rtt: None,
+            resent: Bytes::ZERO,
+        };
+        (100..110).for_each(|client| known.treated.add(client, &short));
+        let text = table("copa", &known);
+        let row = |metric: &str| text.lines().find(|l| l.contains(metric)).unwrap();
+        assert!(row("RTT p95").ends_with("no verdict"), "{text}");
+        assert!(
+            row("transfer time").ends_with("no clear difference"),
+            "{text}"
+        );
+        assert!(
+            text.contains("treated 10. So there is no verdict on the RTT"),
+            "{text}"
+        );
+        assert_eq!(json("copa", &known)["treated"]["without_rtt"], 10);
+        assert!(html("copa", &known).contains("<h1>transfer time"));
+        assert!(!line("copa", &known).contains("RTT"));
     }
 
     #[test]

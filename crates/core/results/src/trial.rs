@@ -9,13 +9,16 @@
 //! logarithms; the result is a ratio of geometric means.
 mod transfers;
 
-pub use transfers::{Reading, Transfer, Transfers};
+pub use transfers::{Reading, Rtt, Transfer, Transfers};
 
 use alcc_units::{Bytes, Span};
 use std::collections::BTreeMap;
 
 /// Clients that are told apart. Beyond that several share a place, as if they were one.
 const MAX_CLIENTS: u64 = 16_384;
+/// With a larger share of a group's transfers missing there is no verdict: which ones are missing
+/// may depend on the group.
+pub const MAX_MISSING: f64 = 0.1;
 /// Below so many clients in a group nothing is said.
 const MIN_CLIENTS: usize = 5;
 /// Below so many the guard waits.
@@ -87,11 +90,12 @@ impl Metric {
         self != Self::Rate
     }
 
-    fn of(self, transfer: &Transfer) -> f64 {
+    /// `None`: the transfer was too short for it.
+    fn of(self, transfer: &Transfer) -> Option<f64> {
         let ms = |span: Span| span.as_millis_f64().max(1e-3);
-        match self {
-            Self::RttMedian => ms(transfer.rtt_median),
-            Self::RttP95 => ms(transfer.rtt_p95),
+        Some(match self {
+            Self::RttMedian => ms(transfer.rtt?.median),
+            Self::RttP95 => ms(transfer.rtt?.p95),
             Self::Rate => {
                 (transfer.bytes.get() as f64 * 8.0 / 1000.0 / ms(transfer.time)).max(1e-6)
             }
@@ -100,15 +104,20 @@ impl Metric {
                 let all = transfer.bytes.max(Bytes::new(1)).get() as f64;
                 (transfer.resent.get() as f64 / all).min(1.0)
             }
-        }
+        })
     }
 }
 
-/// Sums over one client's transfers.
+/// Sums over one client's transfers, of each metric.
 #[derive(Clone, Copy, Default, Debug)]
 struct Client {
+    sums: [Sum; Metric::ALL.len()],
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Sum {
     transfers: u32,
-    sums: [f64; Metric::ALL.len()],
+    value: f64,
 }
 
 /// All transfers of one group.
@@ -116,6 +125,7 @@ struct Client {
 pub struct Tally {
     clients: BTreeMap<u64, Client>,
     transfers: u64,
+    without_rtt: u64,
     bytes: u64,
 }
 
@@ -123,12 +133,14 @@ impl Tally {
     /// Enters a transfer of a client.
     pub fn add(&mut self, client: u64, transfer: &Transfer) {
         let entry = self.clients.entry(client % MAX_CLIENTS).or_default();
-        entry.transfers += 1;
         for (sum, metric) in entry.sums.iter_mut().zip(Metric::ALL) {
-            let value = metric.of(transfer);
-            *sum += if metric.is_ratio() { value.ln() } else { value };
+            if let Some(value) = metric.of(transfer) {
+                sum.transfers += 1;
+                sum.value += if metric.is_ratio() { value.ln() } else { value };
+            }
         }
         self.transfers += 1;
+        self.without_rtt += u64::from(transfer.rtt.is_none());
         self.bytes = self.bytes.saturating_add(transfer.bytes.get());
     }
 
@@ -142,18 +154,36 @@ impl Tally {
         self.transfers
     }
 
+    /// Those of them that were too short for percentiles of the RTT.
+    pub fn without_rtt(&self) -> u64 {
+        self.without_rtt
+    }
+
+    /// The share of the transfers that have no value of this metric.
+    fn missing(&self, metric: Metric) -> f64 {
+        match metric {
+            Metric::RttMedian | Metric::RttP95 => {
+                self.without_rtt as f64 / self.transfers.max(1) as f64
+            }
+            Metric::Rate | Metric::Time | Metric::Resent => 0.0,
+        }
+    }
+
     /// Bytes of them.
     pub fn bytes(&self) -> Bytes {
         Bytes::new(self.bytes)
     }
 
-    /// What the comparison needs of the clients' values.
-    fn trimmed(&self, metric: Metric) -> Trimmed {
-        let place = metric as usize;
-        let values = self.clients.values();
-        let mut values: Vec<f64> = values
-            .map(|c| c.sums[place] / f64::from(c.transfers))
+    /// What the comparison needs of the clients' values. `None`: fewer than `least` have any.
+    fn trimmed(&self, metric: Metric, least: usize) -> Option<Trimmed> {
+        let sums = self.clients.values().map(|c| &c.sums[metric as usize]);
+        let mut values: Vec<f64> = sums
+            .filter(|sum| sum.transfers > 0)
+            .map(|sum| sum.value / f64::from(sum.transfers))
             .collect();
+        if values.len() < least {
+            return None;
+        }
         values.sort_by(f64::total_cmp);
         let cut = values.len() / TRIMMED;
         let kept = &values[cut..values.len() - cut];
@@ -166,11 +196,11 @@ impl Tally {
         };
         let centre = all().sum::<f64>() / values.len() as f64;
         let squares = all().map(|v| (v - centre) * (v - centre)).sum::<f64>();
-        Trimmed {
+        Some(Trimmed {
             mean: kept.iter().sum::<f64>() / n,
             error: squares / (n * (n - 1.0)),
             freedom: n - 1.0,
-        }
+        })
     }
 }
 
@@ -197,6 +227,8 @@ pub struct Effect {
     pub low: f64,
     /// The upper end.
     pub high: f64,
+    /// False if more than [`MAX_MISSING`] of a group's transfers have no value of this metric.
+    pub is_whole: bool,
 }
 
 impl Effect {
@@ -220,30 +252,26 @@ impl Effect {
     }
 }
 
-/// What is known so far: an effect for each metric, with 99 % confidence. Empty while a group has
-/// fewer than 5 clients.
+/// What is known so far: an effect for each metric of which both groups have 5 clients, with 99 %
+/// confidence.
 pub fn effects(plain: &Tally, treated: &Tally) -> Vec<Effect> {
     let all = Metric::ALL.into_iter();
-    all.filter_map(|metric| effect(metric, plain, treated, Z_99))
+    all.filter_map(|metric| effect(metric, [plain, treated], MIN_CLIENTS, Z_99))
         .collect()
 }
 
 /// The effect for which a trial should end: the treated clients are worse by more than `bound`,
 /// with 99.9 % confidence. `None` also while a group has fewer than 20 clients.
 pub fn harm(plain: &Tally, treated: &Tally, bound: f64) -> Option<Effect> {
-    if plain.clients().min(treated.clients()) < GUARD_CLIENTS {
-        return None;
-    }
     let all = Metric::ALL.into_iter();
-    all.filter_map(|metric| effect(metric, plain, treated, Z_999))
-        .find(|effect| effect.is_worse_by(bound))
+    all.filter_map(|metric| effect(metric, [plain, treated], GUARD_CLIENTS, Z_999))
+        .find(|effect| effect.is_whole && effect.is_worse_by(bound))
 }
 
-fn effect(metric: Metric, plain: &Tally, treated: &Tally, z: f64) -> Option<Effect> {
-    if plain.clients().min(treated.clients()) < MIN_CLIENTS {
-        return None;
-    }
-    let [plain, treated] = [plain, treated].map(|group| group.trimmed(metric));
+fn effect(metric: Metric, groups: [&Tally; 2], least: usize, z: f64) -> Option<Effect> {
+    let is_whole = groups.iter().all(|g| g.missing(metric) <= MAX_MISSING);
+    let [plain, treated] = groups.map(|group| group.trimmed(metric, least));
+    let (plain, treated) = (plain?, treated?);
     let variance = plain.error + treated.error;
     // Welch and Satterthwaite's degrees of freedom.
     let freedom = if variance > 0.0 {
@@ -264,6 +292,7 @@ fn effect(metric: Metric, plain: &Tally, treated: &Tally, z: f64) -> Option<Effe
         change: change(difference),
         low: change(difference - reach),
         high: change(difference + reach),
+        is_whole,
     })
 }
 
@@ -329,8 +358,10 @@ mod tests {
                     let transfer = Transfer {
                         bytes: Bytes::new(500_000),
                         time: ms(2000.0 * (0.5 * normal(&mut rng)).exp()),
-                        rtt_median: ms(median),
-                        rtt_p95: ms(median * 2.0 * factor),
+                        rtt: Some(Rtt {
+                            median: ms(median),
+                            p95: ms(median * 2.0 * factor),
+                        }),
                         resent: Bytes::ZERO,
                     };
                     groups[usize::from(treated)].add(client.into(), &transfer);
@@ -341,7 +372,8 @@ mod tests {
 
         /// In how many of 100 runs the RTT p95 is said to differ.
         fn found(&self) -> usize {
-            let p95 = |groups: &[Tally; 2]| effect(Metric::RttP95, &groups[0], &groups[1], Z_99);
+            let p95 =
+                |groups: &[Tally; 2]| effect(Metric::RttP95, groups.each_ref(), MIN_CLIENTS, Z_99);
             let clear = (0..100).filter(|seed| p95(&self.run(*seed)).is_some_and(|e| e.is_clear()));
             clear.count()
         }
@@ -426,6 +458,37 @@ mod tests {
         assert!(effects(&Tally::default(), &plain).is_empty());
     }
 
+    /// Every second transfer of one group is too short for an RTT, and which ones may depend on the
+    /// group.
+    #[test]
+    fn short_transfers_count_by_their_time_and_leave_the_rtt_without_a_verdict() {
+        let mut groups = World {
+            factor: 1.6,
+            ..NOTHING
+        }
+        .run(1);
+        assert!(effects(&groups[0], &groups[1]).iter().all(|e| e.is_whole));
+        let short = Transfer {
+            bytes: Bytes::new(100_000),
+            time: ms(10.0),
+            rtt: None,
+            resent: Bytes::ZERO,
+        };
+        for client in 1000..1250 {
+            groups[1].add(client, &short);
+        }
+        let [plain, treated] = &groups;
+        assert_eq!((plain.without_rtt(), treated.without_rtt()), (0, 250));
+        let all = effects(plain, treated);
+        let whole: Vec<_> = all.iter().map(|e| e.is_whole).collect();
+        assert_eq!(whole, [false, false, true, true, true]);
+        assert!(all[3].is_better(), "{:?}", all[3]);
+        assert_eq!(harm(plain, treated, 0.2), None);
+        let mut short_only = Tally::default();
+        (0..30).for_each(|client| short_only.add(client, &short));
+        assert_eq!(effects(&short_only, &short_only).len(), 3);
+    }
+
     /// 240 honest clients without a difference between the groups, and 24 whose transfers take
     /// `factor` times as long: those of the treated group the first, those of the other the second.
     fn attacked(share: f64, factors: [f64; 2], seed: u64) -> [Tally; 2] {
@@ -442,8 +505,10 @@ mod tests {
             let transfer = Transfer {
                 bytes: Bytes::new(500_000),
                 time: ms(2000.0 * factor),
-                rtt_median: ms(60.0 * factor),
-                rtt_p95: ms(120.0 * factor),
+                rtt: Some(Rtt {
+                    median: ms(60.0 * factor),
+                    p95: ms(120.0 * factor),
+                }),
                 resent: Bytes::new(if factor > 1.0 { 500_000 } else { 0 }),
             };
             // Each comes again and again: a client counts once.

@@ -26,17 +26,25 @@ pub struct Reading {
     pub mss: Bytes,
 }
 
+/// Percentiles of a transfer's RTT samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rtt {
+    /// The median.
+    pub median: Span,
+    /// The 95th percentile.
+    pub p95: Span,
+}
+
 /// A transfer that was acknowledged to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transfer {
     /// What was acknowledged.
     pub bytes: Bytes,
-    /// From its first reading to its last.
+    /// From its first reading to its last, and not less than an RTT: of a short one only the end may
+    /// have been seen.
     pub time: Span,
-    /// Median of its RTT samples.
-    pub rtt_median: Span,
-    /// Their 95th percentile.
-    pub rtt_p95: Span,
+    /// Of its RTT samples; `None`: there were fewer than five.
+    pub rtt: Option<Rtt>,
     /// What was sent again.
     pub resent: Bytes,
 }
@@ -51,7 +59,6 @@ pub struct Transfers {
     /// One reading of so many is kept.
     every: u64,
     seen: u64,
-    unmeasured: u64,
 }
 
 impl Transfers {
@@ -67,11 +74,6 @@ impl Transfers {
             let all = last.acked.saturating_add(last.in_flight.get());
             all.saturating_sub(began.acked) >= MIN_BYTES
         })
-    }
-
-    /// How many transfers since the last call were large enough and had too few readings.
-    pub fn take_unmeasured(&mut self) -> u64 {
-        std::mem::take(&mut self.unmeasured)
     }
 
     /// Takes a reading. Returns the transfer that it ends, if that is large enough to count.
@@ -126,19 +128,19 @@ impl Transfers {
         if bytes < MIN_BYTES {
             return None;
         }
-        if self.rtts.len() < MIN_RTTS {
-            self.unmeasured += 1;
-            return None;
-        }
         self.rtts.sort_unstable();
+        let one_rtt = self.rtts.first().copied().unwrap_or(end.rtt);
         // The nearest rank.
         let at = |percent: usize| self.rtts[(self.rtts.len() * percent).div_ceil(100) - 1];
+        let rtt = (self.rtts.len() >= MIN_RTTS).then(|| Rtt {
+            median: at(50),
+            p95: at(95),
+        });
         let again = end.retransmits.saturating_sub(began.retransmits);
         Some(Transfer {
             bytes: Bytes::new(bytes),
-            time: end.at.since(began.at),
-            rtt_median: at(50),
-            rtt_p95: at(95),
+            time: end.at.since(began.at).max(one_rtt),
+            rtt,
             resent: Bytes::new(again.saturating_mul(end.mss.get())),
         })
     }
@@ -187,8 +189,9 @@ mod tests {
             assert_eq!(transfer.bytes, Bytes::new(1_000_000));
             assert_eq!(transfer.time, Span::from_secs(1));
             assert_eq!(transfer.resent, Bytes::new(2000));
-            assert!(is_near(transfer.rtt_median, 70.0), "{transfer:?}");
-            assert!(is_near(transfer.rtt_p95, 115.0), "{transfer:?}");
+            let rtt = transfer.rtt.unwrap();
+            assert!(is_near(rtt.median, 70.0), "{transfer:?}");
+            assert!(is_near(rtt.p95, 115.0), "{transfer:?}");
         }
     }
 
@@ -203,10 +206,18 @@ mod tests {
         assert_eq!(all.reading(&reading(70, 60_000, 1_000_000, 10)), None);
         assert!(all.is_pending());
         assert_eq!(all.read_at(), Some(Time::from_millis(70)));
-        // Large enough, and read too seldom.
-        assert_eq!(all.take_unmeasured(), 0);
-        assert_eq!(all.reading(&reading(80, 1_060_000, 0, 10)), None);
-        assert_eq!((all.take_unmeasured(), all.take_unmeasured()), (1, 0));
+    }
+
+    #[test]
+    fn a_short_transfer_counts_without_an_rtt() {
+        let mut all = Transfers::default();
+        // Read twice, then only at its end: it took at least an RTT.
+        assert_eq!(all.reading(&reading(70, 0, 1_000_000, 10)), None);
+        for (at, acked, ms) in [(90, 1_000_000, 20), (500, 1_100_000, 10)] {
+            let found = all.reading(&reading(at, acked, 0, 10)).unwrap();
+            assert_eq!((found.time, found.rtt), (Span::from_millis(ms), None));
+            assert!(!all.is_pending());
+        }
     }
 
     #[test]
@@ -220,7 +231,8 @@ mod tests {
         let end = all.reading(&reading(100_000, 150_000_000, 0, 110)).unwrap();
         let near = |span: Span, ms: f64| (span.as_millis_f64() - ms).abs() <= 2.0;
         assert!(
-            near(end.rtt_median, 60.0) && near(end.rtt_p95, 105.0),
+            end.rtt
+                .is_some_and(|rtt| near(rtt.median, 60.0) && near(rtt.p95, 105.0)),
             "{end:?}"
         );
     }
