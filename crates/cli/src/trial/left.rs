@@ -204,6 +204,7 @@ fn seen(entry: &LeftEntry, at: Time, tcp: &TcpProgress, is_last: bool) -> Seen {
             rtt: tcp.smoothed_rtt,
             retransmits: tcp.retransmits,
             mss: tcp.mss,
+            has_more: false,
         },
         is_last,
     }

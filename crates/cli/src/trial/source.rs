@@ -98,6 +98,7 @@ impl Readings for Ring<'_> {
                         rtt: entry.smoothed,
                         retransmits: entry.retransmits,
                         mss: entry.mss,
+                        has_more: entry.has_more,
                     },
                     is_last: false,
                 }),
@@ -143,9 +144,11 @@ impl Readings for Kernel {
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen)) {
         // What cannot be read now is read in 5 ms; at the end nothing is missing but that.
         for counters in self.0.readings().unwrap_or_default() {
+            began(at, &counters, each);
             each(&seen(at, &counters));
         }
         for ended in self.0.ends() {
+            began(at, &ended.counters, each);
             each(&Seen {
                 is_last: ended.closed,
                 ..seen(at, &ended.counters)
@@ -175,6 +178,20 @@ impl Readings for Kernel {
     }
 }
 
+/// Before the first counters of a connection: what they show is all of its first transfer.
+fn began(at: Time, counters: &Counters, each: &mut dyn FnMut(&Seen)) {
+    if counters.is_first {
+        let nothing = Counters {
+            acked: 0,
+            in_flight: 0,
+            rtt_us: 0,
+            retransmits: 0,
+            ..*counters
+        };
+        each(&seen(at, &nothing));
+    }
+}
+
 fn seen(at: Time, counters: &Counters) -> Seen {
     Seen {
         connection: (0, counters.cookie),
@@ -186,6 +203,7 @@ fn seen(at: Time, counters: &Counters) -> Seen {
             rtt: Span::from_micros(counters.rtt_us.into()),
             retransmits: counters.retransmits.into(),
             mss: Bytes::new(counters.mss.into()),
+            has_more: false,
         },
         is_last: false,
     }

@@ -47,6 +47,7 @@ struct watched {
 	__u64 acked;
 	__u32 in_flight;
 	__u32 closed; /* the kernel is done with it */
+	__u64 told; /* at all */
 };
 
 struct {
@@ -65,6 +66,7 @@ struct counters {
 	__u32 rtt_us;
 	__u32 retransmits;
 	__u32 mss;
+	__u64 first; /* of this connection */
 };
 
 /* The end of a transfer: all is acknowledged, or the kernel is done with the connection. */
@@ -102,6 +104,7 @@ static __always_inline bool count(struct tcp_sock___watched *tp, struct watched 
 	c->rtt_us = BPF_CORE_READ(tp, rack.rtt_us);
 	c->retransmits = BPF_CORE_READ(tp, total_retrans);
 	c->mss = BPF_CORE_READ(tp, mss_cache);
+	c->first = !w->told;
 	return true;
 }
 
@@ -116,6 +119,7 @@ int alcc_readings(struct bpf_iter__bpf_sk_storage_map *ctx)
 		return 0;
 	w->acked = c.acked;
 	w->in_flight = c.in_flight;
+	w->told = 1;
 	bpf_seq_write(ctx->meta->seq, &c, sizeof(c));
 	return 0;
 }
@@ -128,6 +132,7 @@ static __always_inline void push(struct watched *w, struct ended *end)
 	w->acked = end->c.acked;
 	w->in_flight = end->c.in_flight;
 	w->closed = end->closed;
+	w->told = 1;
 	end->c.cookie = w->cookie;
 	end->c.client = w->client;
 	if (!bpf_map_push_elem(&ends, end, 0))

@@ -194,6 +194,8 @@ pub struct Counters {
     pub retransmits: u32,
     /// Segment size, bytes.
     pub mss: u32,
+    /// These are the first of their connection.
+    pub is_first: bool,
 }
 
 /// The end of a transfer on a connection of a [`Trial`](crate::Trial).

@@ -21,7 +21,7 @@ pub(crate) const ENDS_MAPS: [&str; 2] = ["ends", "ends_lost"];
 const READINGS: &str = "alcc_readings";
 const WATCHED: &str = "watched";
 /// `struct counters` of `watched.h`.
-const COUNTERS_LEN: usize = 40;
+const COUNTERS_LEN: usize = 48;
 /// Room of the queue of ends.
 const ENDS_LEN: usize = 16_384;
 
@@ -164,5 +164,6 @@ fn counters(record: &[u8]) -> Counters {
         rtt_us: word(28),
         retransmits: word(32),
         mss: word(36),
+        is_first: long(40) != 0,
     }
 }

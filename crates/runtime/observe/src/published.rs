@@ -117,12 +117,14 @@ impl Published {
     }
 
     /// A reading, after the algorithm has acted on it. `under_way` is what the kernel has in flight
-    /// while a write is under way. `flow` knows of that write only when it returns.
+    /// while a write is under way. `flow` knows of that write only when it returns. `has_more`: the
+    /// program was refused a write.
     pub fn reading(
         &mut self,
         at: Time,
         reading: &Reading,
         under_way: Option<Bytes>,
+        has_more: bool,
         flow: &OverTcp,
         applied: u64,
     ) {
@@ -180,6 +182,7 @@ impl Published {
                 pacing: status.pacing,
                 delivery: status.delivery,
                 retransmits: tcp.retransmits,
+                has_more,
             };
             trace::write(&to.segment, &entry);
             if !reading.alive && in_flight > Bytes::ZERO {

@@ -50,6 +50,8 @@ pub struct TraceEntry {
     pub delivery: Rate,
     /// Segments sent again so far.
     pub retransmits: u64,
+    /// The program was refused a write, and will go on with it.
+    pub has_more: bool,
 }
 
 /// A connection that its program has closed, with its last counters. While bytes are in flight, the
@@ -104,7 +106,7 @@ pub(crate) fn write(segment: &Segment, p: &TraceEntry) {
         p.at.as_nanos(),
         u64::from(p.pid) << 32 | (p.id & 0xFFFF_FFFF),
         p.acked,
-        p.in_flight.get(),
+        p.in_flight.get() | if p.has_more { MORE } else { 0 },
         p.unsent.get(),
         limit(p.window.map(Bytes::get)),
         p.cwnd,
@@ -123,6 +125,8 @@ pub(crate) fn write(segment: &Segment, p: &TraceEntry) {
 
 /// In the time of a record: it is no reading.
 const LEFT: u64 = 1 << 63;
+/// In the bytes in flight: the program has more.
+const MORE: u64 = 1 << 63;
 /// Fields of a record.
 const FIELDS: usize = 16;
 const CLIENT: usize = 13;
@@ -236,7 +240,8 @@ impl TraceEntry {
             pid: (w[1] >> 32) as u32,
             id: w[1] & 0xFFFF_FFFF,
             acked: w[2],
-            in_flight: Bytes::new(w[3]),
+            in_flight: Bytes::new(w[3] & !MORE),
+            has_more: w[3] & MORE != 0,
             unsent: Bytes::new(w[4]),
             window: limit(w[5]).map(Bytes::new),
             cwnd: w[6],
@@ -278,6 +283,7 @@ mod tests {
             delivery: Rate::bps(11),
             retransmits: 13,
             smoothed: Span::from_micros(14),
+            has_more: id % 2 == 1,
         }
     }
 

@@ -228,6 +228,7 @@ impl<W: Waker> Conn<W> {
             holds: false,
             calls: false,
             over: false,
+            more: false,
             short: false,
             bypass_above: None,
         };
@@ -245,6 +246,7 @@ impl<W: Waker> Conn<W> {
                 .unwrap_or(left)
                 .min(left);
             writer.holds |= room < left;
+            writer.more = room < left;
             if room == 0 && left > 0 {
                 runtime.guarded(|| self.wrote(runtime, 0, &mut writer));
                 let Wait::Yes(limit) = (write.wait)() else {
@@ -394,6 +396,7 @@ impl<W: Waker> Conn<W> {
         let mut inner = self.lock();
         inner.writers.leave(writer.call());
         writer.calls = false;
+        inner.control.has_more = writer.more;
         if std::mem::take(&mut writer.short) {
             self.waker().on_short();
         }
@@ -599,6 +602,8 @@ struct WriteGuard<'a, W: Waker> {
     calls: bool,
     /// The kernel takes no more.
     over: bool,
+    /// The gate has refused or cut it.
+    more: bool,
     /// The kernel had less room.
     short: bool,
     /// Bytes beyond this number bypass the gate, for this reason.

@@ -85,6 +85,8 @@ pub(crate) struct Controlled {
     reported: Counters,
     /// Passed without the algorithm's leave, and not reported yet.
     bypassed: ByReason,
+    /// The program was refused a write and will go on with it, or bytes of it are still queued.
+    pub(crate) has_more: bool,
 }
 
 impl Controlled {
@@ -112,6 +114,7 @@ impl Controlled {
             published: Published::default(),
             reported: Counters::default(),
             bypassed: ByReason::default(),
+            has_more: false,
         }
     }
 
@@ -413,7 +416,14 @@ impl Controlled {
             self.flow.unblock();
         }
         self.report();
-        (self.published).reading(now, &reading, under_way, &self.flow, self.applied);
+        (self.published).reading(
+            now,
+            &reading,
+            under_way,
+            self.has_more,
+            &self.flow,
+            self.applied,
+        );
         if !reading.alive {
             self.mode = Mode::Over;
         }
@@ -548,13 +558,11 @@ impl Controlled {
         }
     }
 
-    /// The program is about to write. True if the readings that somebody follows do not show yet
-    /// that all before it is acknowledged. Without a reading now, this write would belong to the
-    /// transfer before it.
+    /// The program is about to write, all before it is acknowledged, and somebody follows the
+    /// readings. Without a reading now, this write would belong to the transfer before it, or nobody
+    /// would know when it began.
     pub(crate) fn begins_anew(&self, fd: RawFd, now: Time) -> bool {
-        self.flow.in_flight() > Bytes::ZERO
-            && self.is_watched_closely(now)
-            && kernel::queued(fd) == Bytes::ZERO
+        self.is_watched_closely(now) && kernel::queued(fd) == Bytes::ZERO
     }
 
     /// Nobody sees it any more.

@@ -8,6 +8,9 @@ const MIN_BYTES: u64 = 64 * 1024;
 const MAX_RTTS: usize = 512;
 /// Fewer readings than that have no percentiles.
 const MIN_RTTS: usize = 5;
+/// What leaves after an idle reading began then, if the next reading came so soon. A reading every
+/// 5 ms is usual.
+const SOON: Span = Span::from_millis(10);
 
 /// A reading of one connection's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +27,8 @@ pub struct Reading {
     pub retransmits: u64,
     /// Segment size.
     pub mss: Bytes,
+    /// The program was refused a write, and will go on with it.
+    pub has_more: bool,
 }
 
 /// Percentiles of a transfer's RTT samples.
@@ -79,7 +84,7 @@ impl Transfers {
     /// Takes a reading. Returns the transfer that it ends, if that is large enough to count.
     pub fn reading(&mut self, reading: &Reading) -> Option<Transfer> {
         let before = self.last.replace(*reading);
-        let idle = reading.in_flight == Bytes::ZERO;
+        let idle = reading.in_flight == Bytes::ZERO && !reading.has_more;
         let began = match self.began {
             Some(began) => began,
             None if idle && before.is_none_or(|before| before.acked == reading.acked) => {
@@ -88,10 +93,9 @@ impl Transfers {
             // What was acknowledged before the first reading of it belongs to it, too.
             None => {
                 let counters = before.unwrap_or(*reading);
-                let began = Reading {
-                    at: reading.at,
-                    ..counters
-                };
+                let soon = reading.at.since(counters.at) <= SOON;
+                let at = if soon { counters.at } else { reading.at };
+                let began = Reading { at, ..counters };
                 (self.every, self.seen) = (1, 0);
                 self.rtts.clear();
                 *self.began.insert(began)
@@ -158,6 +162,7 @@ mod tests {
             rtt: Span::from_millis(rtt_ms),
             retransmits: acked / 500_000,
             mss: Bytes::new(1000),
+            has_more: false,
         }
     }
 
@@ -206,6 +211,35 @@ mod tests {
         assert_eq!(all.reading(&reading(70, 60_000, 1_000_000, 10)), None);
         assert!(all.is_pending());
         assert_eq!(all.read_at(), Some(Time::from_millis(70)));
+    }
+
+    /// Of a transfer that is over between two readings, the reading before its first write says when
+    /// it began.
+    #[test]
+    fn a_transfer_begins_with_the_idle_reading_just_before_it() {
+        let mut all = Transfers::default();
+        assert_eq!(all.reading(&reading(10, 0, 0, 0)), None);
+        let found = all.reading(&reading(14, 100_000, 0, 1)).unwrap();
+        assert_eq!(found.bytes, Bytes::new(100_000));
+        assert_eq!(found.time, Span::from_millis(4));
+    }
+
+    /// The window is full and its acknowledgements are here, and the program still has the rest.
+    #[test]
+    fn a_refused_write_keeps_a_transfer_together() {
+        let mut all = Transfers::default();
+        assert_eq!(all.reading(&reading(10, 0, 0, 0)), None);
+        for (at, acked) in [(14, 100_000), (18, 200_000)] {
+            let more = Reading {
+                has_more: true,
+                ..reading(at, acked, 0, 1)
+            };
+            assert_eq!(all.reading(&more), None);
+            assert!(all.is_pending());
+        }
+        let found = all.reading(&reading(22, 300_000, 0, 1)).unwrap();
+        assert_eq!(found.bytes, Bytes::new(300_000));
+        assert_eq!(found.time, Span::from_millis(12));
     }
 
     #[test]

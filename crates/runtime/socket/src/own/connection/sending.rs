@@ -70,6 +70,7 @@ impl Inner {
             }
             room -= n;
         }
+        self.control.has_more = self.queue.len() > 0 || taken < direct.len();
         taken
     }
 
