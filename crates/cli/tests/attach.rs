@@ -17,12 +17,14 @@ mod wait;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Rate, Span};
 use kernel::{alcc, bytes, done};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use nix::unistd::Pid;
 use starts::first_right;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -459,6 +461,111 @@ fn a_steered_servers_close_is_seen_at_once() {
         assert!(status.success(), "{said}");
         drop(stays);
     }
+    done("bpf unload");
+}
+
+/// What an epoll server sees that ends its registrations by close(2) alone: how many connections it
+/// has closed, and the events it got for one of them. Where a server keeps a pointer, each of these
+/// is a use after free.
+fn stale_events(listener: &TcpListener) -> (usize, usize) {
+    const LIFE: Duration = Duration::from_millis(200);
+    listener.set_nonblocking(true).unwrap();
+    let epoll = Epoll::new(EpollCreateFlags::empty()).unwrap();
+    let add = |socket: &dyn AsFd, number: usize, flags| {
+        let event = EpollEvent::new(flags, number as u64);
+        epoll.add(socket.as_fd(), event).unwrap();
+    };
+    // The number of a connection is never given again.
+    add(listener, 0, EpollFlags::EPOLLIN);
+    let mut open: Vec<Option<(TcpStream, Instant)>> = vec![None];
+    let (mut closed, mut stale) = (0, 0);
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until {
+        let mut events = [EpollEvent::empty(); 64];
+        let n = epoll.wait(&mut events, 100u16).unwrap_or(0);
+        for event in &events[..n] {
+            let number = event.data() as usize;
+            if number == 0 {
+                let Ok((socket, _)) = listener.accept() else {
+                    continue;
+                };
+                socket.set_nonblocking(true).unwrap();
+                let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
+                add(&socket, open.len(), flags);
+                open.push(Some((socket, Instant::now())));
+                continue;
+            }
+            let Some((socket, began)) = &mut open[number] else {
+                stale += 1;
+                continue;
+            };
+            let _ = socket.read(&mut [0; 100]);
+            let _ = socket.write(&[0; 3000]);
+            if began.elapsed() > LIFE {
+                open[number] = None;
+                closed += 1;
+            }
+        }
+    }
+    (closed, stale)
+}
+
+/// Clients that send a byte each 2 ms and connect anew when the server closes.
+fn asks_until(over: &AtomicBool, server: SocketAddr) {
+    let connect = || {
+        let client = TcpStream::connect(server).unwrap();
+        client.set_nonblocking(true).unwrap();
+        client
+    };
+    let mut clients: Vec<_> = (0..20).map(|_| connect()).collect();
+    let mut block = vec![0; 65_536];
+    while !over.load(Ordering::Relaxed) {
+        for client in &mut clients {
+            let _ = client.write(b"x");
+            let read = client.read(&mut block);
+            if read.map_or_else(|e| e.kind() != ErrorKind::WouldBlock, |n| n == 0) {
+                *client = connect();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// While an algorithm works, however long, nobody but the server has its sockets.
+#[test]
+fn a_steered_epoll_server_gets_no_event_of_a_closed_connection() {
+    if support::impossible() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let Some(plugin) = c_programs::plugin("slow", dir.path()) else {
+        return;
+    };
+    let _alone = controls::controls_alone();
+    if !loaded() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let steering = Program::start(&format!(
+        "attach --port {} --plugin {} --cc slow:start=0,ack=3 --future",
+        address.port(),
+        plugin.display()
+    ));
+    let seen = || {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| asks_until(&over, address));
+            let seen = stale_events(&listener);
+            over.store(true, Ordering::Relaxed);
+            seen
+        })
+    };
+    let (closed, _) = first_right(3, seen, |(_, stale)| *stale == 0);
+    assert!(closed > 100, "{closed}");
+    steering.signal(Signal::SIGINT);
+    let (status, said) = steering.end();
+    assert!(status.success(), "{said}");
     done("bpf unload");
 }
 

@@ -9,7 +9,7 @@ use crate::steering::{self, Steering, Told};
 use crate::triple::{Deployment, Enforcement};
 use crate::unsent_limit::UnsentLimit;
 use alcc_cc::{Controller, Spec, SpecError};
-use alcc_flow::{AckSample, Counters, OverTcp, TcpProgress};
+use alcc_flow::{AckSample, Counters, Limit, OverTcp, TcpProgress};
 use alcc_observe::{ByReason, Bypass, Commands, Identity, Log, Peer, Published, State, Totals};
 use alcc_sys::{Reading, Stamps};
 use alcc_units::{Bytes, Rate, Time};
@@ -89,6 +89,12 @@ pub(crate) struct Controlled {
     pub(crate) has_more: bool,
 }
 
+/// What the kernel tells at a reading.
+pub(crate) struct Seen {
+    pub(crate) reading: Reading,
+    samples: Vec<AckSample>,
+}
+
 impl Controlled {
     /// Of a connection that nobody controls before [`Controlled::begin`].
     pub(crate) fn new(
@@ -123,24 +129,42 @@ impl Controlled {
     #[inline(never)]
     pub(crate) fn begin(&mut self, socket: &Takeover) {
         let tcp = &socket.reading.progress;
+        let first = self.enter(socket);
+        self.start(socket.fd, tcp, first.as_ref());
+    }
+
+    /// The first part of [`Controlled::begin`]: the socket as control needs it. Returns the kernel's
+    /// last sample, as [`Controlled::steer`].
+    #[inline(never)]
+    pub(crate) fn enter(&mut self, socket: &Takeover) -> Option<AckSample> {
         let first = self.steer(socket.fd);
-        self.prepare(socket.fd, tcp.written);
+        self.prepare(socket.fd, socket.reading.progress.written);
         // Before the algorithm starts, which has something to say then.
         self.published = self.publish(socket);
-        self.start(socket.fd, tcp, first.as_ref());
         self.plane.count(&Totals {
             connections: 1,
             ..Totals::default()
         });
+        first
     }
 
     /// The algorithm of a waiting flow starts.
     #[inline(never)]
     fn start(&mut self, fd: RawFd, tcp: &TcpProgress, first: Option<&AckSample>) {
+        self.start_algorithm(tcp);
+        self.started(fd, tcp, first);
+    }
+
+    /// The second part of [`Controlled::begin`], which needs no descriptor.
+    pub(crate) fn start_algorithm(&mut self, tcp: &TcpProgress) {
         if let Some(log) = self.published.log() {
             self.flow.set_log(log);
         }
         self.flow.start(tcp, self.plan.seed_for(self.id));
+    }
+
+    /// The last one: what the algorithm allows holds.
+    pub(crate) fn started(&mut self, fd: RawFd, tcp: &TcpProgress, first: Option<&AckSample>) {
         // An algorithm may need longer to start than the kernel waits for a word of ours.
         let away = (self.steering.as_ref()).is_some_and(|s| s.was_away(kernel::now()));
         let again = (away && !steering::holds(fd)).then(|| {
@@ -382,35 +406,66 @@ impl Controlled {
         told: Option<Told>,
         log: &mut Option<Log>,
     ) {
+        let Some(mut seen) = self.observe(fd, now, told) else {
+            return;
+        };
+        let under_way = within.then(|| seen.reading.progress.in_buffer());
+        if self.steering.is_some() {
+            self.learn(now, &seen);
+            self.set_limit(fd, now, &seen.reading.progress);
+        } else {
+            self.progress(fd, now, within, &mut seen.reading.progress);
+        }
+        self.found_pacing(fd, seen.reading.pacing);
+        self.conclude(now, &seen.reading, under_way, log);
+    }
+
+    /// The first part of a reading: what the kernel tells. `None`: there is nothing to act on.
+    pub(crate) fn observe(&mut self, fd: RawFd, now: Time, told: Option<Told>) -> Option<Seen> {
         // Before the counters, which then are the newer ones.
         let told = told.filter(|told| told.fd == fd).or_else(|| self.look(fd));
         let samples = match (&mut self.steering, told) {
             (Some(steering), Some(told)) => steering.take_samples(told),
-            (Some(_), None) => return self.release(Some(fd), Mode::Released),
+            (Some(_), None) => {
+                self.release(Some(fd), Mode::Released);
+                return None;
+            }
             (None, _) => Vec::new(),
         };
-        let Some(mut reading) = kernel::read(fd) else {
+        let Some(reading) = kernel::read(fd) else {
             self.release(Some(fd), Mode::Released);
-            return;
+            return None;
         };
-        let under_way = within.then(|| reading.progress.in_buffer());
-        if self.steering.is_some() {
-            if !self.is_steered(fd, now, &samples, &reading.progress) {
-                return;
-            }
-            (self.flow).progress_sampled(now, &reading.progress, &samples);
-            self.set_limit(fd, now, &reading.progress);
-        } else {
-            self.progress(fd, now, within, &mut reading.progress);
+        if self.steering.is_some() && !self.is_steered(fd, now, &samples, &reading.progress) {
+            return None;
         }
+        Some(Seen { reading, samples })
+    }
+
+    /// The second, where the kernel keeps the limit: the algorithm acts on it. It needs no
+    /// descriptor. True if [`Controlled::set_limit`] has something to set.
+    pub(crate) fn learn(&mut self, now: Time, seen: &Seen) -> bool {
+        (self.flow).progress_sampled(now, &seen.reading.progress, &seen.samples);
+        let (limit, rate) = self.limit(&seen.reading.progress);
+        let is_due = |steering: &Steering| steering.is_due(now, &limit);
+        self.steering.as_deref().is_some_and(is_due) || self.unsent_limit.is_due(rate)
+    }
+
+    /// The last part of a reading: what others are told.
+    pub(crate) fn conclude(
+        &mut self,
+        now: Time,
+        reading: &Reading,
+        under_way: Option<Bytes>,
+        log: &mut Option<Log>,
+    ) {
         self.plane.count(&Totals {
             readings: 1,
             ..Totals::default()
         });
         if let Some(log) = log {
-            log.reading(now, self.id, &reading, &self.flow);
+            log.reading(now, self.id, reading, &self.flow);
         }
-        self.found_pacing(fd, reading.pacing);
         let opens = (self.flow).is_writable(self.flow.in_flight(), reading.progress.unsent);
         if opens || !reading.alive {
             self.flow.unblock();
@@ -418,7 +473,7 @@ impl Controlled {
         self.report();
         (self.published).reading(
             now,
-            &reading,
+            reading,
             under_way,
             self.has_more,
             &self.flow,
@@ -489,17 +544,22 @@ impl Controlled {
         }
     }
 
+    /// What the algorithm allows, and the rate of that.
+    fn limit(&self, tcp: &TcpProgress) -> (Limit, Rate) {
+        let limit = self.flow.limit().unwrap_or_default();
+        let window = Bytes::new(u64::from(limit.window) * tcp.mss.get());
+        let by_window = || Rate::of(window, tcp.smoothed_rtt);
+        (limit, limit.rate.unwrap_or_else(by_window))
+    }
+
     /// Tells the kernel what the algorithm allows. By itself, as [`Self::is_steered`].
     #[inline(never)]
-    fn set_limit(&mut self, fd: RawFd, now: Time, tcp: &TcpProgress) {
+    pub(crate) fn set_limit(&mut self, fd: RawFd, now: Time, tcp: &TcpProgress) {
+        let (limit, rate) = self.limit(tcp);
         let Some(steering) = &mut self.steering else {
             self.unsent_limit.restore(fd);
             return;
         };
-        let limit = self.flow.limit().unwrap_or_default();
-        let window = Bytes::new(u64::from(limit.window) * tcp.mss.get());
-        let by_window = || Rate::of(window, tcp.smoothed_rtt);
-        let rate = limit.rate.unwrap_or_else(by_window);
         self.unsent_limit.follow(fd, rate);
         if steering.set(fd, now, limit, tcp).is_err() {
             self.release(Some(fd), Mode::Released);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sockets of programs that run already and know nothing of us.
 //!
-//! The kernel keeps the limit by `alcc_window`; this process only sets it. It holds no socket. It
-//! takes a descriptor for each reading and closes it again. So a program's close is what it was.
+//! The kernel keeps the limit by `alcc_window`; this process only sets it. It holds no socket: a
+//! program's close while somebody else has the socket ends neither the connection nor what epoll
+//! reports of it. The maps of `alcc_window` are reached by a descriptor. There is one for some
+//! microseconds to read, and one to set what has changed, and none while the algorithm works.
 //! When this process ends, in whatever way, the kernel gives each socket back what it had.
-use crate::controlled::{Controlled, Mode, Plan, Takeover};
+use crate::controlled::{Controlled, Mode, Plan, Seen, Takeover};
 use crate::kernel::{self, Before, Process, Socket};
 use crate::plane::ControlPlane;
 use crate::triple::{Deployment, Enforcement};
@@ -174,18 +176,13 @@ impl Others {
         if steering::holds(fd) {
             return Err(TakeError::Steered);
         }
-        let connection = Arc::new(self.begin(&socket, holder, cookie)?);
+        let connection = Arc::new(self.begin(socket, holder, cookie)?);
         alcc_sys::lock(&self.known).insert(cookie, Arc::clone(&connection));
         self.wake(connection);
         Ok(before)
     }
 
-    fn begin(
-        &self,
-        socket: &OwnedFd,
-        holder: Holder,
-        cookie: u64,
-    ) -> Result<Connection, TakeError> {
+    fn begin(&self, socket: OwnedFd, holder: Holder, cookie: u64) -> Result<Connection, TakeError> {
         let fd = socket.as_raw_fd();
         let peer = match kernel::classify(fd, None) {
             Socket::Connected(peer) => peer,
@@ -193,27 +190,37 @@ impl Others {
             Socket::Other => return Err(TakeError::Other),
         };
         let reading = kernel::read(fd).ok_or(TakeError::Gone)?;
-        let controller = self
-            .plane
-            .build(&self.plan.cc)
-            .map_err(TakeError::Algorithm)?;
+        drop(socket);
+        // Whatever the algorithm does, and for how long, nobody but the program has the socket.
+        let controller = (self.plane.build(&self.plan.cc)).map_err(TakeError::Algorithm)?;
         let passed = passed(&reading.progress);
-        let socket = Takeover {
+        let mut takeover = Takeover {
             fd,
             cookie,
             peer,
             reading,
             pacing: None,
         };
-        let mut control = Controlled::new(&self.plane, &self.plan, controller, &socket);
-        let began = catch_unwind(AssertUnwindSafe(|| control.begin(&socket)));
-        let why = match began {
-            Err(_) => Some((Mode::Failed, TakeError::Failed)),
-            Ok(()) if control.is_kept_by_the_kernel() => None,
-            Ok(()) => Some((Mode::Released, TakeError::Refused)),
+        let mut control = Controlled::new(&self.plane, &self.plan, controller, &takeover);
+        let first = {
+            let socket = holder.socket(cookie).ok_or(TakeError::Gone)?;
+            takeover.fd = socket.as_raw_fd();
+            control.enter(&takeover)
         };
-        if let Some((mode, why)) = why {
-            control.release(Some(fd), mode);
+        let tcp = &takeover.reading.progress;
+        let start = || control.start_algorithm(tcp);
+        let failed = catch_unwind(AssertUnwindSafe(start)).is_err();
+        let why = match holder.socket(cookie) {
+            None => Some((None, Mode::Over, TakeError::Gone)),
+            Some(socket) if failed => Some((Some(socket), Mode::Failed, TakeError::Failed)),
+            Some(socket) => {
+                control.started(socket.as_raw_fd(), tcp, first.as_ref());
+                let refused = !control.is_kept_by_the_kernel();
+                refused.then_some((Some(socket), Mode::Released, TakeError::Refused))
+            }
+        };
+        if let Some((socket, mode, why)) = why {
+            control.release(socket.as_ref().map(AsRawFd::as_raw_fd), mode);
             control.end();
             return Err(why);
         }
@@ -317,32 +324,50 @@ impl Inner {
         self.control.end();
     }
 
-    /// Reads the counters and lets the algorithm act on them.
-    fn read(&mut self, fd: RawFd, now: Time, active: usize, log: &mut Option<Log>) {
+    /// Reads the counters and lets the algorithm act on them. `None`: the socket is lost.
+    fn read(&mut self, cookie: u64, now: Time, active: usize, log: &mut Option<Log>) -> Option<()> {
+        let seen = {
+            let socket = self.socket(cookie)?;
+            self.observe(socket.as_raw_fd(), now, active)
+        };
+        let Some(seen) = seen else {
+            return Some(());
+        };
+        let (tcp, control) = (&seen.reading.progress, &mut self.control);
+        if control.learn(now, &seen) {
+            let socket = self.socket(cookie)?;
+            self.control.set_limit(socket.as_raw_fd(), now, tcp);
+        }
+        self.control.conclude(now, &seen.reading, None, log);
+        // What the program sends is known from the counters alone.
+        let sent = passed(tcp);
+        let more = Bytes::new(sent.saturating_sub(self.passed));
+        self.passed = self.passed.max(sent);
+        if more > Bytes::ZERO && self.control.is_in_charge() {
+            self.control.flow.wrote(now, more);
+            self.control.report();
+        }
+        Some(())
+    }
+
+    fn observe(&mut self, fd: RawFd, now: Time, active: usize) -> Option<Seen> {
         if let Some(commands) = self.control.commands() {
             self.control.apply_commands(&commands, Some(fd));
         }
         if !self.control.is_in_charge() {
-            return;
+            return None;
         }
         self.control.flow.set_active_flows(active);
-        self.control.read(fd, now, false, None, log);
-        if !self.control.is_in_charge() {
-            return;
-        }
-        if !self.control.is_kept_by_the_kernel() {
+        let seen = self.control.observe(fd, now, None);
+        if self.control.is_in_charge() && !self.control.is_kept_by_the_kernel() {
             // Nobody else could: the program's writes do not pass here.
             self.control.release(Some(fd), Mode::Released);
-            return;
+            return None;
         }
-        // What the program sends is known from the counters alone.
-        let sent = kernel::read(fd).map_or(self.passed, |reading| passed(&reading.progress));
-        let more = Bytes::new(sent.saturating_sub(self.passed));
-        self.passed = self.passed.max(sent);
-        if more > Bytes::ZERO {
-            self.control.flow.wrote(now, more);
-            self.control.report();
+        if let Some(seen) = &seen {
+            self.control.found_pacing(fd, seen.reading.pacing);
         }
+        seen
     }
 }
 
@@ -364,13 +389,14 @@ impl Visit for Connection {
 
     fn visit(&self, others: &Others, active: usize, log: &mut Option<Log>) -> Next {
         let inner = &mut *self.lock();
-        let next = inner.socket(self.cookie).and_then(|socket| {
-            let fd = socket.as_raw_fd();
-            others.plane.visit();
-            let read = || inner.read(fd, kernel::now(), active, log);
-            if catch_unwind(AssertUnwindSafe(read)).is_err() {
-                inner.control.release(Some(fd), Mode::Failed);
-            }
+        others.plane.visit();
+        let read = || inner.read(self.cookie, kernel::now(), active, log);
+        let read = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
+            let socket = inner.socket(self.cookie)?;
+            (inner.control).release(Some(socket.as_raw_fd()), Mode::Failed);
+            Some(())
+        });
+        let next = read.and_then(|()| {
             match inner.control.mode {
                 // Until 'alcc ctl' says otherwise.
                 Mode::Off => Some(kernel::now() + OFF_CHECK),

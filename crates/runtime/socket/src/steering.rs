@@ -192,7 +192,7 @@ impl Steering {
         limit: Limit,
         tcp: &TcpProgress,
     ) -> io::Result<()> {
-        if self.is_in_force(&limit) && now.since(self.set_at) < REPEAT {
+        if !self.is_due(now, &limit) {
             return Ok(());
         }
         self.beat = self.beat.wrapping_add(1);
@@ -209,6 +209,11 @@ impl Steering {
             Steered::kick(fd);
         }
         Ok(())
+    }
+
+    /// This limit is another than the kernel keeps, or has to be repeated.
+    pub(crate) fn is_due(&self, now: Time, limit: &Limit) -> bool {
+        !self.is_in_force(limit) || now.since(self.set_at) >= REPEAT
     }
 
     /// The kernel keeps this limit, or one with nearly this rate.

@@ -38,13 +38,19 @@ pub(crate) struct UnsentLimit {
 }
 
 impl UnsentLimit {
-    /// The socket sends at this rate.
-    pub(crate) fn follow(&mut self, fd: RawFd, rate: Rate) {
+    /// True if this rate needs another limit.
+    pub(crate) fn is_due(&self, rate: Rate) -> bool {
         let wanted = exponent(rate);
         // One step down is not worth the calls.
-        if wanted == self.wanted || wanted + 1 == self.wanted {
+        wanted != self.wanted && wanted + 1 != self.wanted
+    }
+
+    /// The socket sends at this rate.
+    pub(crate) fn follow(&mut self, fd: RawFd, rate: Rate) {
+        if !self.is_due(rate) {
             return;
         }
+        let wanted = exponent(rate);
         self.wanted = wanted;
         if kernel::unsent_limit(fd).is_some_and(|set| set == 0 || is_own_unsent_limit(set)) {
             kernel::set_unsent_limit(fd, 1 << wanted | MARK);
