@@ -74,6 +74,12 @@ fn controlled(fd: c_int) -> Option<Controlled> {
     attach(process, fd)
 }
 
+/// A TCP socket that is not connected, as far as was seen.
+fn is_unconnected(fd: c_int) -> bool {
+    let known = process::current().and_then(|process| lookup(process, fd));
+    matches!(known, Some(Lookup::Socket))
+}
+
 /// The connection behind a descriptor if it is under control already.
 fn controlled_already(fd: c_int) -> Option<Controlled> {
     let process = process::current()?;

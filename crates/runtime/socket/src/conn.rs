@@ -65,6 +65,8 @@ pub struct Write<'a> {
     pub fd: RawFd,
     /// Bytes that the program wants to write.
     pub wanted: usize,
+    /// So many of them have been written already.
+    pub done: usize,
     /// In one call, as soon as anything may leave: a call that became two would mean something else.
     pub whole: bool,
     /// Asked only if the gate is in the way.
@@ -232,7 +234,7 @@ impl<W: Waker> Conn<W> {
             short: false,
             bypass_above: None,
         };
-        let mut done = 0;
+        let mut done = write.done;
         let mut patience = None;
         let ended = |done: usize, why: c_int| {
             kernel::set_errno(why);

@@ -105,6 +105,7 @@ fn write_and(
         &mut Write {
             fd,
             wanted: bytes.len(),
+            done: 0,
             whole: false,
             wait: &|| wait,
             // SAFETY: within `bytes`.
@@ -197,6 +198,7 @@ fn a_thread_that_is_cut_off_in_a_write_does_not_write_for_ever() {
         let mut write = Write {
             fd: socket.as_raw_fd(),
             wanted: 1000,
+            done: 0,
             whole: false,
             wait: &|| Wait::Yes(None),
             real: &mut |_, _| std::panic::resume_unwind(Box::new(())),

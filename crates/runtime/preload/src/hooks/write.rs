@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls that send.
 use super::read::received;
-use super::{controlled, lent};
+use super::{controlled, is_unconnected, lent};
 use crate::real::real;
 use crate::vector::{Part, exists, total, vector_of};
 use alcc_socket::{Wait, Write, flags, send_timeout};
@@ -10,6 +10,16 @@ use libc::{
     ssize_t,
 };
 use std::cell::OnceCell;
+
+/// A write that connects (TCP Fast Open) takes so many bytes at first, about what fits into a SYN: a
+/// call that waits sends all the others after it, when there is a connection to be controlled.
+const OPENING: size_t = 1400;
+
+/// The call waits for room.
+fn waits(fd: c_int, options: c_int) -> bool {
+    let flags = flags(fd);
+    !(flags.signals || flags.nonblocking) && options & libc::MSG_DONTWAIT == 0
+}
 
 /// A write of `wanted` bytes: `real` skips and limits.
 fn limited(
@@ -23,8 +33,23 @@ fn limited(
     if options & libc::MSG_OOB != 0 {
         return real(0, wanted);
     }
-    let Some((conn, runtime)) = controlled(fd) else {
-        return real(0, wanted);
+    let (found, done) = match controlled(fd) {
+        None if is_unconnected(fd) && waits(fd, options) => {
+            let n = real(0, wanted.min(OPENING));
+            match usize::try_from(n) {
+                Ok(done) if done > 0 && done < wanted => (controlled(fd), done),
+                _ => return n,
+            }
+        }
+        found => (found, 0),
+    };
+    let Some((conn, runtime)) = found else {
+        let n = real(done, wanted - done);
+        return if n < 0 && done > 0 {
+            done as ssize_t
+        } else {
+            n + done as ssize_t
+        };
     };
     runtime.run_inline();
     let known = OnceCell::new();
@@ -47,6 +72,7 @@ fn limited(
             fd,
             whole: options & libc::MSG_ZEROCOPY != 0,
             wanted,
+            done,
             wait: &wait,
             real,
         },
@@ -107,8 +133,14 @@ pub unsafe extern "C-unwind" fn sendto(
         // SAFETY: as in `write`.
         return unsafe { (real().sendto)(fd, buf, count, flags, addr, len) };
     }
+    // What has connected is connected.
+    let to = |skip| match skip {
+        0 => (flags, addr, len),
+        _ => (flags & !libc::MSG_FASTOPEN, std::ptr::null(), 0),
+    };
     // SAFETY: within the caller's buffer, as `skip + limit <= count`.
     limited(fd, flags, count, &mut |skip, limit| unsafe {
+        let (flags, addr, len) = to(skip);
         (real().sendto)(fd, buf.wrapping_byte_add(skip), limit, flags, addr, len)
     })
 }
@@ -263,11 +295,17 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_
     unsafe { handing_over(header) };
     limited(fd, flags, total(vector), &mut |skip, limit| {
         let part = Part::of(vector, skip, limit);
-        let header = msghdr {
+        let mut header = msghdr {
             msg_iov: part.as_ptr().cast_mut(),
             msg_iovlen: part.len(),
             ..*header
         };
+        let mut flags = flags;
+        if skip > 0 && flags & libc::MSG_FASTOPEN != 0 {
+            // What has connected is connected.
+            flags &= !libc::MSG_FASTOPEN;
+            (header.msg_name, header.msg_namelen) = (std::ptr::null_mut(), 0);
+        }
         // SAFETY: the caller's header with a part of its vector.
         unsafe { (real().sendmsg)(fd, &raw const header, flags) }
     })
