@@ -65,6 +65,72 @@ int clock_gettime(clockid_t clock, struct timespec *at) {
 }
 "#;
 
+/// Loads a library into a linker namespace of its own, which has a C library of its own, and sends
+/// half a megabyte. Who registers the connection, who modifies that and who waits: the program (h) or
+/// the library (p). Then: level-triggered (l) or not (e).
+const TWO_NAMESPACES: &str = r#"
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int registers_here(int ep, int how, int fd, unsigned events) {
+    struct epoll_event e = {.events = events, .data.fd = fd};
+    return epoll_ctl(ep, how, fd, &e);
+}
+static int waits_here(int ep, struct epoll_event *e) { return epoll_wait(ep, e, 1, 5000); }
+int main(int count, char **arguments) {
+    void *library = dlmopen(LM_ID_NEWLM, arguments[1], RTLD_NOW);
+    if (!library || count < 3) return 9;
+    const char *who = arguments[2];
+    int (*there)(int, int, int, unsigned) = dlsym(library, "registers");
+    int (*add)(int, int, int, unsigned) = who[0] == 'p' ? there : registers_here;
+    int (*modify)(int, int, int, unsigned) = who[1] == 'p' ? there : registers_here;
+    int (*waits)(int, struct epoll_event *) = who[2] == 'p' ? dlsym(library, "waits") : waits_here;
+    unsigned events = EPOLLIN | EPOLLOUT | (who[3] == 'e' ? EPOLLET : 0);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof at;
+    int from = socket(AF_INET, SOCK_STREAM, 0), to = socket(AF_INET, SOCK_STREAM, 0), status;
+    if (bind(from, (void *)&at, len) || listen(from, 1) || getsockname(from, (void *)&at, &len)) return 1;
+    if (connect(to, (void *)&at, len)) return 2;
+    int fd = accept(from, NULL, NULL), epfd = epoll_create1(0);
+    size_t size = 500000, got = 0;
+    char *data = calloc(1, size);
+    pid_t reader = fork();
+    if (reader == 0) {
+        close(fd);
+        for (ssize_t n; (n = read(to, data, size)) > 0;) got += n;
+        _exit(got != size);
+    }
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) || add(epfd, EPOLL_CTL_ADD, fd, who[1] == '-' ? events : EPOLLIN)) return 5;
+    if (who[1] != '-' && modify(epfd, EPOLL_CTL_MOD, fd, events)) return 6;
+    for (size_t sent = 0; sent < size;) {
+        struct epoll_event event;
+        ssize_t n = send(fd, data + sent, size - sent, 0);
+        if (n > 0) sent += n;
+        else if (waits(epfd, &event) != 1) return 7;
+    }
+    if (close(fd) || waitpid(reader, &status, 0) != reader || status != 0) return 4;
+    puts("sent");
+    return 0;
+}
+"#;
+
+const IN_THE_OTHER: &str = r#"
+#include <sys/epoll.h>
+int registers(int ep, int how, int fd, unsigned events) {
+    struct epoll_event e = {.events = events, .data.fd = fd};
+    return epoll_ctl(ep, how, fd, &e);
+}
+int waits(int ep, struct epoll_event *e) { return epoll_wait(ep, e, 1, 5000); }
+"#;
+
 fn compiled(dir: &Path, name: &str, text: &str, compiler: &mut Command) -> Option<PathBuf> {
     let (source, program) = (dir.join(format!("{name}.c")), dir.join(name));
     std::fs::write(&source, text).unwrap();
@@ -261,6 +327,69 @@ fn under_a_shifted_clock_an_epoll_server_goes_on() {
     let report: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
     assert!(report["gate_closed"].as_u64().unwrap() > 0, "{report}");
+}
+
+/// What is done in another linker namespace (dlmopen) does not pass the library. A registration that
+/// it has not seen holds back nothing, and what passes is counted.
+#[test]
+fn registrations_of_another_linker_namespace_hold_nobody_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut shared = Command::new("cc");
+    shared.args(["-shared", "-fPIC"]);
+    let (Some(program), Some(library)) = (
+        compiled(
+            dir.path(),
+            "program",
+            TWO_NAMESPACES,
+            &mut Command::new("cc"),
+        ),
+        compiled(dir.path(), "library.so", IN_THE_OTHER, &mut shared),
+    ) else {
+        lacks("a C compiler");
+        return;
+    };
+    // Whether the library saw who asked for room.
+    let cases = [
+        ("h-hl", true),
+        ("h-pl", true),
+        ("h-pe", true),
+        ("phhl", true),
+        ("phhe", true),
+        ("p-hl", false),
+        ("p-he", false),
+        ("p-pl", false),
+        ("p-pe", false),
+        ("hphl", false),
+        ("hphe", false),
+        ("hppe", false),
+    ];
+    for (who, is_seen) in cases {
+        let report = dir.path().join("report.json");
+        let out = run(
+            &["--quiet", &format!("--json={}", report.display())],
+            &[&program, &library, Path::new(who)],
+        );
+        assert_eq!(text(&out.stdout), "sent\n", "{who}: {}", out.status);
+        let report: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+        let closed = report["gate_closed"].as_u64().unwrap();
+        let bytes = report["bytes"].as_u64().unwrap();
+        let uncontrolled = report["uncontrolled"].as_array().unwrap();
+        assert!(
+            uncontrolled.iter().all(|one| one["reason"] == "no-wakeup"),
+            "{who}: {report}"
+        );
+        let passed = uncontrolled
+            .iter()
+            .map(|one| one["bytes"].as_u64().unwrap());
+        let passed: u64 = passed.sum();
+        assert_eq!(bytes + passed, 500_000, "{who}: {report}");
+        assert_eq!(
+            (closed > 0, passed == 0),
+            (is_seen, is_seen),
+            "{who}: {report}"
+        );
+    }
 }
 
 /// A deployment replaces a program's folder, and the old process starts itself again.
