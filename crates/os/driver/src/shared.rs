@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An engine that the threads waiting for it run themselves: leader and followers.
-use alcc_sys::{Waker, now, wait};
+use alcc_sys::{Changed, Waker, now, wait};
 use alcc_units::{Span, Time};
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What waiting threads run, on one descriptor.
 pub trait Engine: Send + 'static {
@@ -69,7 +68,7 @@ const MAX_PATIENCE: Span = Span::from_millis(20);
 /// An engine and the threads that wait for it.
 pub struct Shared<E: Engine> {
     state: Mutex<State<E>>,
-    changed: Condvar,
+    changed: Changed,
     fd: RawFd,
 }
 
@@ -159,7 +158,7 @@ impl<E: Engine> Shared<E> {
         };
         Self {
             state: Mutex::new(state),
-            changed: Condvar::new(),
+            changed: Changed::default(),
             fd,
         }
     }
@@ -204,9 +203,7 @@ impl<E: Engine> Shared<E> {
                 look = look.min(now + state.patience().max(MIN_PATIENCE));
             }
             state.followers.push(want);
-            let left = Duration::from_nanos(look.since(now).as_nanos());
-            let waited = self.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = (self.changed).wait(&self.state, state, look.since(now));
             if let Some(mine) = state.followers.iter().position(|other| *other == want) {
                 state.followers.swap_remove(mine);
             }

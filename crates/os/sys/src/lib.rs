@@ -42,4 +42,4 @@ pub use stamps::{Stamps, stamp_arrivals};
 pub use steered::{AckSamples, Before, PINS, Steered, WINDOW_CONTROL};
 pub use table::Table;
 pub use tcp_info::{Reading, TcpCounters, read, tcp_counters};
-pub use threads::{Flag, exact_timers, has_thread, lock, lock_within, spawn, threads};
+pub use threads::{Changed, Flag, exact_timers, has_thread, lock, lock_within, spawn, threads};

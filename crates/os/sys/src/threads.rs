@@ -89,9 +89,8 @@ pub fn has_thread(id: libc::pid_t) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, 0) == 0 || errno() != libc::ESRCH }
 }
 
-/// A flag that one thread sleeps for. A condition variable of the standard library would do, but
-/// computes its deadline by a clock that may be interposed ([`crate::now`]); this one sleeps for a
-/// span.
+/// A flag that one thread sleeps for. It sleeps for a span: a condition variable of the standard
+/// library computes its deadline by a clock that may be interposed ([`crate::now`]).
 #[derive(Debug, Default)]
 pub struct Flag(AtomicU32);
 
@@ -99,7 +98,7 @@ impl Flag {
     /// Raises it, and wakes the thread.
     pub fn raise(&self) {
         self.0.store(1, Ordering::Release);
-        self.futex(libc::FUTEX_WAKE, 1, None);
+        futex_wake(&self.0, 1);
     }
 
     /// Lowers it.
@@ -110,25 +109,69 @@ impl Flag {
     /// Sleeps until it is raised, at most so long. May end early.
     pub fn wait(&self, limit: Option<Span>) {
         if self.0.load(Ordering::Acquire) == 0 {
-            let limit = limit.map(|span| libc::timespec {
-                tv_sec: (span.as_nanos() / 1_000_000_000) as _,
-                tv_nsec: (span.as_nanos() % 1_000_000_000) as _,
-            });
-            self.futex(libc::FUTEX_WAIT, 0, limit.as_ref());
+            futex_wait(&self.0, 0, limit);
         }
     }
+}
 
-    fn futex(&self, operation: libc::c_int, value: u32, limit: Option<&libc::timespec>) {
-        let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: an integer that outlives the call, and null or a valid time.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.0.as_ptr(),
-                operation,
-                value,
-                limit.map_or(null(), std::ptr::from_ref),
-            );
-        }
+/// A condition variable that sleeps for a span, as [`Flag`] does.
+#[derive(Debug, Default)]
+pub struct Changed(AtomicU32);
+
+impl Changed {
+    /// Wakes one thread, if any sleeps.
+    pub fn notify_one(&self) {
+        self.notify(1);
+    }
+
+    /// Wakes all threads that sleep.
+    pub fn notify_all(&self) {
+        self.notify(u32::MAX >> 1);
+    }
+
+    fn notify(&self, most: u32) {
+        self.0.fetch_add(1, Ordering::Release);
+        futex_wake(&self.0, most);
+    }
+
+    /// Gives up the lock and sleeps until a thread that had it after us notifies, at most so long.
+    /// May end early.
+    pub fn wait<'a, T>(
+        &self,
+        mutex: &'a Mutex<T>,
+        locked: MutexGuard<'a, T>,
+        limit: Span,
+    ) -> MutexGuard<'a, T> {
+        let seen = self.0.load(Ordering::Acquire);
+        drop(locked);
+        futex_wait(&self.0, seen, Some(limit));
+        lock(mutex)
+    }
+}
+
+fn futex_wake(word: &AtomicU32, most: u32) {
+    futex(word, libc::FUTEX_WAKE, most, None);
+}
+
+/// Sleeps while the word has this value, at most so long. May end early.
+fn futex_wait(word: &AtomicU32, value: u32, limit: Option<Span>) {
+    let limit = limit.map(|span| libc::timespec {
+        tv_sec: (span.as_nanos() / 1_000_000_000) as _,
+        tv_nsec: (span.as_nanos() % 1_000_000_000) as _,
+    });
+    futex(word, libc::FUTEX_WAIT, value, limit.as_ref());
+}
+
+fn futex(word: &AtomicU32, operation: libc::c_int, value: u32, limit: Option<&libc::timespec>) {
+    let operation = operation | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: an integer that outlives the call, and null or a valid time.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation,
+            value,
+            limit.map_or(null(), std::ptr::from_ref),
+        );
     }
 }

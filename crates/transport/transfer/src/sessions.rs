@@ -3,14 +3,15 @@
 //! rest. It is bounded in number, bytes and time, whoever sends.
 use crate::keeping::PartialFile;
 use crate::{Answer, Progress, Verdict};
-use alcc_sys::lock;
+use alcc_sys::{Changed, lock, now};
+use alcc_units::{Span, Time};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// How long an earlier connection of a session may take to let go: more than a read takes.
-const HAND_OVER: Duration = Duration::from_secs(3);
+const HAND_OVER: Span = Span::from_secs(3);
 /// Answers of complete files that are remembered. Each has some hundred bytes.
 const MAX_DONE: usize = 1024;
 
@@ -23,7 +24,7 @@ pub struct Sessions {
     most: usize,
     most_bytes: u64,
     entries: Mutex<BTreeMap<Id, Entry>>,
-    changed: Condvar,
+    changed: Changed,
 }
 
 /// What has come of a file.
@@ -40,8 +41,8 @@ pub(crate) struct Part {
 enum Entry {
     /// A connection has it; set when another one comes for it.
     Going(Arc<AtomicBool>),
-    Waits(Part, Instant),
-    Done(Answer, Instant),
+    Waits(Part, Time),
+    Done(Answer, Time),
 }
 
 /// Why a session cannot be had.
@@ -63,7 +64,7 @@ impl Sessions {
             most,
             most_bytes,
             entries: Mutex::default(),
-            changed: Condvar::new(),
+            changed: Changed::default(),
         }
     }
 
@@ -76,14 +77,16 @@ impl Sessions {
     pub fn sweep(&self, all: bool) -> u32 {
         let mut entries = lock(&self.entries);
         let mut files = 0;
+        let now = now();
+        let is_recent = |since: Time| Duration::from(now.since(since)) < self.keep;
         entries.retain(|_, entry| match entry {
             Entry::Going(_) => true,
             Entry::Waits(_, since) => {
-                let stays = since.elapsed() < self.keep && !all;
+                let stays = is_recent(*since) && !all;
                 files += u32::from(!stays);
                 stays
             }
-            Entry::Done(_, since) => since.elapsed() < self.keep,
+            Entry::Done(_, since) => is_recent(*since),
         });
         files
     }
@@ -100,11 +103,11 @@ impl Sessions {
         let mut entries = self.free(id)?;
         Ok(match entries.get_mut(id) {
             Some(Entry::Done(answer, since)) => {
-                *since = Instant::now();
+                *since = now();
                 answer.clone()
             }
             Some(Entry::Waits(part, since)) => {
-                *since = Instant::now();
+                *since = now();
                 Self::partial(part.progress.bytes())
             }
             _ => Self::partial(0),
@@ -153,18 +156,15 @@ impl Sessions {
 
     /// The entries, once no connection has this one.
     fn free(&self, id: &Id) -> Result<std::sync::MutexGuard<'_, BTreeMap<Id, Entry>>, Refused> {
-        let entries = lock(&self.entries);
-        let going = |entries: &mut BTreeMap<Id, Entry>| match entries.get(id) {
-            Some(Entry::Going(taken)) => {
-                taken.store(true, Ordering::Relaxed);
-                true
+        let mut entries = lock(&self.entries);
+        let until = now() + HAND_OVER;
+        while let Some(Entry::Going(taken)) = entries.get(id) {
+            taken.store(true, Ordering::Relaxed);
+            let left = until.since(now());
+            if left.is_zero() {
+                return Err(Refused::Busy);
             }
-            _ => false,
-        };
-        let wait = self.changed.wait_timeout_while(entries, HAND_OVER, going);
-        let (entries, waited) = wait.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() {
-            return Err(Refused::Busy);
+            entries = self.changed.wait(&self.entries, entries, left);
         }
         Ok(entries)
     }
@@ -172,7 +172,7 @@ impl Sessions {
     /// The connection was cut. Whether what has come waits for the rest.
     pub(crate) fn put_back(&self, id: &Id, part: Part) -> bool {
         let mut entries = lock(&self.entries);
-        entries.insert(*id, Entry::Waits(part, Instant::now()));
+        entries.insert(*id, Entry::Waits(part, now()));
         self.shrink(&mut entries);
         let stays = entries.contains_key(id);
         self.changed.notify_all();
@@ -219,7 +219,7 @@ impl Sessions {
             {
                 entries.remove(&oldest);
             }
-            entries.insert(*id, Entry::Done(answer.clone(), Instant::now()));
+            entries.insert(*id, Entry::Done(answer.clone(), now()));
         }
         self.changed.notify_all();
     }
