@@ -764,9 +764,15 @@ fn several_ports_are_attached_and_given_back_together() {
             "{said}"
         );
         assert_eq!(listeners.each_ref().map(control), ["alcc_budget"; 2]);
+        let again = done(&format!("attach {which}"));
+        assert_eq!(again, "2 listening sockets had alcc_budget already\n");
         done(&format!("detach {which}"));
         assert_eq!(listeners.each_ref().map(control), [before.as_str(); 2]);
     }
+    // Nothing is there yet.
+    let said = done("attach --port 1 --future");
+    assert_eq!(said, "from now on: alcc_budget on port 1\n");
+    done("detach --port 1");
     let one = alcc(&format!(
         "attach --port {},{} --cc sprout",
         ports[0], ports[1]

@@ -336,6 +336,34 @@ fn a_table_on_a_terminal_fits_and_ends_by_q() {
     server.stop();
 }
 
+/// Who starts a server and switches it off at once must not be told that nobody heard of it.
+#[test]
+fn a_run_that_has_just_started_takes_orders() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(late) = c_programs::fixed("late", dir.path()) else {
+        return;
+    };
+    let mut running = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["run", "--quiet", "--"])
+        .arg(late)
+        .args(["/bin/sleep", "60"])
+        .spawn()
+        .unwrap();
+    let run = running.id().to_string();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !alcc(&["top", "--run", &run, "--once"]).status.success() {
+        assert!(Instant::now() < deadline);
+    }
+    let out = ctl(&run, &["off", "--port", "8080,8443", "--port", "80"]);
+    assert_eq!(out["order"], "8080 off, 8443 off, 80 off");
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(running.id().cast_signed()),
+        nix::sys::signal::Signal::SIGTERM,
+    )
+    .unwrap();
+    running.wait().unwrap();
+}
+
 #[test]
 fn mistakes_of_ctl_are_one_line() {
     let wrong = alcc(&["ctl", "cc", "vrus"]);

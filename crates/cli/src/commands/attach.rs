@@ -172,6 +172,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 args,
                 &found,
                 &format!("would be steered by {}", args.algorithm),
+                None,
             );
         }
         return steer::run(args, registry, &selection);
@@ -185,8 +186,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     } else {
         "switched to"
     };
-    done(args, &found, &format!("{verb} {control}"))?;
-    if args.future && !args.dry_run && !args.json {
+    let lasts = args.future && !args.dry_run && !args.json;
+    if !(lasts && found.is_empty()) {
+        done(args, &found, &format!("{verb} {control}"), Some(&control))?;
+    }
+    if lasts {
         print(format_args!("from now on: {}\n", what(args, &control)))?;
     }
     if let Some(error) = found.iter().find_map(|f| f.error.as_ref()) {
@@ -234,8 +238,8 @@ fn switch(args: &Args, selection: &Selection, control: &str) -> Result<Vec<Found
 
 const NO_MATCH: &str = "attach: no TCP socket matches: compare with 'ss -tlnp' (for another network namespace give --pid)";
 
-fn done(args: &Args, found: &[Found], did: &str) -> Result<ExitCode, Failure> {
-    show(found, did, args.json)?;
+fn done(args: &Args, found: &[Found], did: &str, now: Option<&str>) -> Result<ExitCode, Failure> {
+    show(found, did, now, args.json)?;
     if found.is_empty() && !args.future {
         return Err(Failure::failed(NO_MATCH));
     }
@@ -332,7 +336,7 @@ pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
     for choice in &stay {
         let _ = writeln!(text, "stays for connections to come: {choice}");
     }
-    print(summary(&found, "given back") + &text)?;
+    print(summary(&found, "given back", None) + &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -393,18 +397,18 @@ fn as_json(found: &[Found]) -> Vec<serde_json::Value> {
     found.iter().map(socket).collect()
 }
 
-fn show(found: &[Found], did: &str, json: bool) -> Result<(), Failure> {
+fn show(found: &[Found], did: &str, now: Option<&str>, json: bool) -> Result<(), Failure> {
     if json {
         let all = serde_json::json!({"sockets": as_json(found)});
         print(format_args!("{all}\n"))?;
         return Ok(());
     }
-    print(summary(found, did))?;
+    print(summary(found, did, now))?;
     Ok(())
 }
 
-/// How many of what kind.
-fn summary(found: &[Found], did: &str) -> String {
+/// How many of what kind. `now`: the control that they have by what was done.
+fn summary(found: &[Found], did: &str, now: Option<&str>) -> String {
     let mut kinds: BTreeMap<(&str, bool), usize> = BTreeMap::new();
     for f in found.iter().filter(|f| f.error.is_none()) {
         *kinds.entry((&f.control, f.peer.is_none())).or_default() += 1;
@@ -417,7 +421,10 @@ fn summary(found: &[Found], did: &str) -> String {
             (false, 1) => "connection",
             (false, _) => "connections",
         };
-        let _ = writeln!(text, "{n} {what} {did} (was {was})");
+        let _ = match now == Some(was) {
+            true => writeln!(text, "{n} {what} had {was} already"),
+            false => writeln!(text, "{n} {what} {did} (was {was})"),
+        };
     }
     if text.is_empty() {
         text = "0 sockets\n".to_owned();

@@ -72,9 +72,10 @@ struct Cc {
 
 #[derive(clap::Args)]
 struct Scope {
-    /// Only connections with this local port (the peer's port, if the program opened them)
-    #[arg(long, value_name = "N", conflicts_with = "peer", value_parser = clap::value_parser!(u16).range(1..))]
-    port: Option<u16>,
+    /// Only connections with this local port (the peer's port, if the program opened them); several
+    /// with commas, or repeated
+    #[arg(long, value_name = "N", conflicts_with = "peer", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    port: Vec<u16>,
     /// Only connections with this address range, or this share of the clients (10%)
     #[arg(long, value_name = "CIDR", value_parser = range)]
     peer: Option<Pattern>,
@@ -93,9 +94,12 @@ fn range(text: &str) -> Result<Pattern, String> {
 /// readings.
 const MAX_WAIT: Duration = Duration::from_millis(500);
 
+/// Time for a program that has just been started to load the library.
+const MAX_START: Duration = Duration::from_secs(2);
+
 /// What is told to the processes.
 enum Order {
-    More(Command),
+    More(Vec<Command>),
     /// These in the place of all others.
     File(PathBuf, Vec<Command>),
 }
@@ -115,15 +119,23 @@ impl Order {
                 (&cc.scope, Action::Algorithm(cc.algorithm.clone()))
             }
         };
-        Ok(Self::More(Command {
-            pattern: scope.port.map(Pattern::Port).or(scope.peer),
-            action,
-        }))
+        let patterns = match scope.port[..] {
+            [] => vec![scope.peer],
+            ref ports => ports
+                .iter()
+                .map(|port| Some(Pattern::Port(*port)))
+                .collect(),
+        };
+        let command = |pattern| Command {
+            pattern,
+            action: action.clone(),
+        };
+        Ok(Self::More(patterns.into_iter().map(command).collect()))
     }
 
     fn give(&self, segment: &Segment) -> io::Result<Commands> {
         match self {
-            Self::More(command) => segment.command(command.clone()),
+            Self::More(commands) => segment.add_commands(commands.iter().cloned()),
             Self::File(_, list) => segment.replace(list.iter().cloned()),
         }
     }
@@ -131,7 +143,7 @@ impl Order {
     /// Whether this connection has to follow.
     fn covers(&self, peer: &Peer) -> bool {
         match self {
-            Self::More(command) => command.covers(peer),
+            Self::More(commands) => commands.iter().any(|command| command.covers(peer)),
             Self::File(..) => true,
         }
     }
@@ -140,7 +152,10 @@ impl Order {
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::More(command) => write!(f, "{command}"),
+            Self::More(commands) => {
+                let all: Vec<_> = commands.iter().map(Command::to_string).collect();
+                f.write_str(&all.join(", "))
+            }
             Self::File(file, _) => write!(f, "reload {}", file.display()),
         }
     }
@@ -157,11 +172,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     // To all of them before anything is waited for.
     let given = runs.iter().map(|run| (run, give(&order, run)));
     let given: Vec<_> = given.collect();
-    let deadline = Instant::now() + MAX_WAIT;
+    let (deadline, started) = (Instant::now() + MAX_WAIT, Instant::now() + MAX_START);
     let (user, mut sent, mut failed) = (nix::unistd::geteuid().as_raw(), 0, None);
     for (run, given) in given {
         match given {
             Ok(given) => {
+                if let Some(why) = unloaded(&order, run, started) {
+                    failed = Some(why);
+                    continue;
+                }
                 sent += 1;
                 let followed = wait(run, &order, given.generation, deadline);
                 report(&order, run, followed, args.json)?;
@@ -180,15 +199,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
+/// The order is given, but none of the run's processes has the library, so that nobody follows. A
+/// program that has just been started gets time to load it.
+fn unloaded(order: &Order, run: &Running, until: Instant) -> Option<Failure> {
+    let is_loaded = || run.kind != "run" || run.segment.totals().processes > 0;
+    while !is_loaded() {
+        if Instant::now() > until {
+            return Some(Failure::failed(format!(
+                "send '{order}' to run {}: none of its processes loaded the library ({})",
+                run.title(),
+                run.what
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    None
+}
+
 /// Gives one run the order.
 fn give(order: &Order, run: &Running) -> Result<Commands, Failure> {
-    if run.kind == "run" && run.segment.totals().processes == 0 {
-        return Err(Failure::failed(format!(
-            "send '{order}' to run {}: none of its processes loaded the library ({})",
-            run.title(),
-            run.what
-        )));
-    }
     order
         .give(&run.segment)
         .map_err(|e| Failure::failed(format!("send '{order}' to run {}: {e}", run.title())))

@@ -160,9 +160,19 @@ impl Segment {
     /// # Errors
     /// If the lock cannot be had, or if there are too many commands for single ports.
     pub fn command(&self, command: Command) -> io::Result<Commands> {
+        self.add_commands([command])
+    }
+
+    /// Gives several orders at once.
+    ///
+    /// # Errors
+    /// As [`command`](Self::command); none of them holds.
+    pub fn add_commands(&self, list: impl IntoIterator<Item = Command>) -> io::Result<Commands> {
         self.locked(|| {
             let mut commands = self.commands().unwrap_or_default();
-            commands.add(command);
+            for command in list {
+                commands.add(command);
+            }
             self.submit(commands)
         })
     }

@@ -52,8 +52,12 @@ pub fn check_under(name: &str) -> Result<(), Failure> {
     if available.is_empty() || available.has(name) {
         return Ok(());
     }
+    let help = match name.strip_prefix("alcc_") {
+        Some(_) => "run 'alcc bpf load' first",
+        None => "another may need its module loaded",
+    };
     Err(Failure::usage(format!(
-        "congestion control '{name}': this kernel has {available}; another may need its module loaded"
+        "congestion control '{name}': this kernel has {available}; {help}"
     )))
 }
 
@@ -81,6 +85,13 @@ pub fn default_under() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_control_is_refused_with_what_helps() {
+        let says = |name| check_under(name).unwrap_err().to_string();
+        assert!(says("alcc_nosuch").ends_with("run 'alcc bpf load' first"));
+        assert!(says("nosuch").ends_with("may need its module loaded"));
+    }
 
     #[test]
     fn a_name_is_a_whole_word_of_the_list() {

@@ -57,7 +57,7 @@ pub(super) fn run(
         processes: BTreeMap::new(),
     };
     let all = (steering.look(&mut Matching::new(selection), true)).map_err(failure)?;
-    show(&all, &format!("steered by {cc}"), args.json)?;
+    show(&all, &format!("steered by {cc}"), None, args.json)?;
     let refused = all.iter().find_map(|f| f.error.as_ref());
     if !args.future && others.count() == 0 {
         return Err(Failure::failed(match refused {
