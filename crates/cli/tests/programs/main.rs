@@ -8,6 +8,7 @@ mod place;
 mod process;
 mod recipes;
 mod run;
+mod smol_server;
 
 use place::Place;
 use recipes::Recipe;
@@ -176,7 +177,8 @@ fn eight_clients_at_once_of_others() {
 }
 
 /// gpsd writes reports of some kilobytes at once, never waits for room, and takes a short write for
-/// the end. On a slow link with a long way the algorithm's window is smaller than its reports.
+/// the end. On a slow link with a long way, and on LTE, the algorithm's window is smaller than its
+/// reports.
 #[test]
 fn gpsd_keeps_its_clients() {
     let recipe = recipes::gpsd();
@@ -190,6 +192,39 @@ fn gpsd_keeps_its_clients() {
         if cc == Some("fixed:window=2") {
             assert!(run.unrefused() > 0, "{run:#?}");
         }
+    }
+    let place = Place::lte();
+    for cc in [None, Some("budget")] {
+        let run = Run::of(&place, &recipe, cc, "nothing");
+        assert!(run.fetched.contains("kept, reports whole"), "{run:#?}");
+    }
+}
+
+/// The library does not see how smol waits: it holds nothing back, and says so. Nobody opens a gate
+/// for such a program, so it would stall, or try again and again.
+#[test]
+fn smol_stays_at_plain_tcp() {
+    let recipe = recipes::smol();
+    if place::lacking(&recipe) {
+        return;
+    }
+    let place = Place::new();
+    let hash = place.file("large", LARGE);
+    let plain = Run::of(&place, &recipe, None, "large");
+    plain.assert_arrived(&hash, recipe.copies);
+    for cc in ["fixed:window=2", "budget"] {
+        let run = Run::of(&place, &recipe, Some(cc), "large");
+        run.assert_arrived(&hash, recipe.copies);
+        run.assert_like(&plain);
+        // By two segments per round trip it would take 21 s.
+        assert!(run.took < plain.took + Duration::from_secs(5), "{run:#?}");
+        let number = |field: &str| run.report[field].as_u64().unwrap_or(0);
+        assert!(number("gate_closed") < 100, "{run:#?}");
+        assert!(
+            number("bytes") + run.unrefused() >= LARGE as u64,
+            "{run:#?}"
+        );
+        assert!(run.unrefused() > LARGE as u64 / 2, "{run:#?}");
     }
 }
 

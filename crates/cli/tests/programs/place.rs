@@ -92,6 +92,23 @@ impl Place {
         Self::over(path, Box::new(Silent))
     }
 
+    /// As `alcc emulate --down lte --delay 20ms`.
+    pub(crate) fn lte() -> Self {
+        let lte = alcc_trace::scenario("lte").expect("a scenario of this name");
+        let direction = |rate| DirectionSpec {
+            delay: Span::from_millis(20),
+            rate,
+            ..DirectionSpec::default()
+        };
+        let trace = lte.generate(1, Span::from_secs(60));
+        let path = PathSpec {
+            down: direction(RateSpec::Trace(trace)),
+            up: direction(RateSpec::Fixed(Rate::mbps(10))),
+            seed: 1,
+        };
+        Self::over(path, Box::new(Silent))
+    }
+
     pub(crate) fn over(path: PathSpec, observer: Box<dyn Observer + Send>) -> Self {
         alcc_emu::prepare().unwrap();
         let (outside, inside) = (Namespace::new().unwrap(), Namespace::new().unwrap());

@@ -322,6 +322,13 @@ pub(crate) fn gpsd() -> Recipe {
     }
 }
 
+pub(crate) fn smol() -> Recipe {
+    Recipe {
+        program: |place, _| crate::smol_server::command(place),
+        ..WEB
+    }
+}
+
 pub(crate) fn node() -> Recipe {
     Recipe {
         needs: &["node", "curl"],
