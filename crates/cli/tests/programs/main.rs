@@ -204,7 +204,7 @@ fn gpsd_keeps_its_clients() {
 /// for such a program, so it would stall, or try again and again.
 #[test]
 fn smol_stays_at_plain_tcp() {
-    let recipe = recipes::smol();
+    let recipe = smol_server::recipe();
     if place::lacking(&recipe) {
         return;
     }

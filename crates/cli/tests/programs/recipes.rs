@@ -30,7 +30,7 @@ pub(crate) struct Recipe {
 const CURL: &str = "curl -sS --fail http://$S:8080/$F | sha256sum";
 
 /// A web server.
-const WEB: Recipe = Recipe {
+pub(crate) const WEB: Recipe = Recipe {
     needs: &["curl"],
     root: false,
     options: &[],
@@ -318,13 +318,6 @@ pub(crate) fn gpsd() -> Recipe {
             command.arg(script).args(["feed", "8083"]);
             vec![(false, command, 8083)]
         },
-        ..WEB
-    }
-}
-
-pub(crate) fn smol() -> Recipe {
-    Recipe {
-        program: |place, _| crate::smol_server::command(place),
         ..WEB
     }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A web server by smol, in a process of this test program. smol asks epoll by system calls of its
 //! own, and sends by the C library.
-use crate::place::{PORT, Place};
+use crate::place::PORT;
+use crate::recipes::{Recipe, WEB};
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use smol::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -10,15 +11,20 @@ use std::process::Command;
 /// The folder that the process serves.
 const FOLDER: &str = "ALCC_TEST_SMOL";
 
-pub(crate) fn command(place: &Place) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", "smol_server::serves", "--nocapture"])
-        .env(FOLDER, place.path("www"));
-    command
+pub(crate) fn recipe() -> Recipe {
+    Recipe {
+        program: |place, _| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command
+                .args(["--exact", "smol_server::serves", "--nocapture"])
+                .env(FOLDER, place.path("www"));
+            command
+        },
+        ..WEB
+    }
 }
 
-/// Not a test: what [`command`] starts.
+/// Not a test: what the recipe starts.
 #[test]
 fn serves() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
