@@ -5,13 +5,14 @@
 //! says it once for each program and reason.
 //!
 //! Scans take at most 0.1 % of a core after the first second. Connections that open, send and close
-//! between two scans are not seen, so the figures are lower bounds.
+//! between two scans are known by what the kernel tells at their end, and by who listens. It drops
+//! what is too much, so the figures are lower bounds.
 use crate::holders::{Holder, holders, links};
 use crate::http::spawn;
 use crate::loader;
 use crate::output::{note, one_line};
 use crate::wording::{count, hint, megabytes};
-use alcc_lab::{Sockets, TcpSocket};
+use alcc_lab::{Ended, Sockets, TcpSocket};
 use alcc_observe::{Bypass, Missed, MissedCount, Peer, Segment, State};
 use alcc_socket::Selection;
 use alcc_sys::thread_cpu;
@@ -63,6 +64,16 @@ const SEGMENTS: u64 = 4;
 /// Maximum number of lines while the program runs, because its own output is more important.
 const MAX_LINES: usize = 20;
 
+/// If more connections end between two scans than the kernel keeps for us (some hundred), it is not
+/// asked to tell of each: that takes some microseconds. It is asked again after so many scans.
+const AGAIN: u32 = 256;
+
+/// A process that listens.
+struct Owner {
+    holder: Holder,
+    program: String,
+}
+
 /// Parameters of the search.
 pub(crate) struct Wanted {
     pub(crate) segment: Arc<Segment>,
@@ -105,6 +116,7 @@ impl Search {
                 .min(MAX_INTERVAL);
                 std::thread::park_timeout(pause);
             }
+            scan.take_ended();
             scan.found()
         });
         Self {
@@ -130,6 +142,10 @@ type Found = BTreeMap<(String, Missed), NotControlled>;
 struct Scan {
     wanted: Wanted,
     sockets: Option<Sockets>,
+    /// `None`: too many end, or the kernel does not tell.
+    ended: Option<Ended>,
+    /// Who listens on a port, by the inode of the listening socket; `None`: not below us.
+    listeners: BTreeMap<u16, (u32, Option<Owner>)>,
     /// Ports that were listened on: connections to them were accepted.
     listened: BTreeSet<u16>,
     /// Connections of other programs, by the kernel's number.
@@ -149,6 +165,8 @@ impl Scan {
         Self {
             wanted,
             sockets: Sockets::open().ok(),
+            ended: Ended::open().ok(),
+            listeners: BTreeMap::new(),
             listened: BTreeSet::new(),
             foreign: BTreeSet::new(),
             doubtful: BTreeSet::new(),
@@ -177,6 +195,8 @@ impl Scan {
         controlled.append(&mut self.controlled());
         let listening = open.iter().filter(|s| s.listens);
         self.listened.extend(listening.map(|s| s.local.port()));
+        self.know_listeners(&open);
+        self.take_ended();
         let sending: Vec<&TcpSocket> = open.iter().filter(|s| self.is_sending(s)).collect();
         let there: BTreeSet<u64> = sending.iter().map(|s| s.cookie).collect();
         self.foreign.retain(|cookie| there.contains(cookie));
@@ -186,19 +206,7 @@ impl Scan {
         for s in &sending {
             let passed = controlled.get(&s.cookie).copied();
             let missed = self.missed(s, passed);
-            if let Some((place, bytes)) = self.suspects.get_mut(&s.cookie) {
-                let more = missed.saturating_sub(*bytes);
-                *bytes += more;
-                if let Some(sum) = self.found.get_mut(place) {
-                    sum.bytes += more;
-                }
-                self.wanted.segment.miss(
-                    place.1,
-                    MissedCount {
-                        connections: 0,
-                        bytes: more,
-                    },
-                );
+            if self.is_entered(s, missed) {
                 continue;
             }
             if missed <= least(s) {
@@ -219,6 +227,88 @@ impl Scan {
             self.examine(&fresh);
         }
         !sending.is_empty()
+    }
+
+    /// True if it is counted already: then the bytes since are.
+    fn is_entered(&mut self, s: &TcpSocket, missed: u64) -> bool {
+        let Some((place, bytes)) = self.suspects.get_mut(&s.cookie) else {
+            return false;
+        };
+        let more = missed.saturating_sub(*bytes);
+        *bytes += more;
+        if let Some(sum) = self.found.get_mut(place) {
+            sum.bytes += more;
+        }
+        self.wanted.segment.miss(
+            place.1,
+            MissedCount {
+                connections: 0,
+                bytes: more,
+            },
+        );
+        true
+    }
+
+    /// Looks once for who has a listening socket.
+    fn know_listeners(&mut self, open: &[TcpSocket]) {
+        let is_new = |s: &&TcpSocket| {
+            let known = self.listeners.get(&s.local.port());
+            s.listens && known.is_none_or(|(inode, _)| *inode != s.inode)
+        };
+        let new: BTreeMap<u64, u16> = (open.iter().filter(is_new))
+            .map(|s| (u64::from(s.inode), s.local.port()))
+            .collect();
+        if new.is_empty() {
+            return;
+        }
+        let holders = holders(&new, descendants());
+        for (inode, port) in new {
+            let holder = holders.get(&inode).and_then(|all| all.first());
+            let owner = holder.map(|holder| Owner {
+                holder: *holder,
+                program: program(holder.pid).unwrap_or_default(),
+            });
+            self.listeners.insert(port, (inode as u32, owner));
+        }
+    }
+
+    /// Counts what has ended unseen.
+    fn take_ended(&mut self) {
+        let Some(ended) = &mut self.ended else {
+            if self.looks.is_multiple_of(AGAIN) {
+                self.ended = Ended::open().ok();
+            }
+            return;
+        };
+        let (all, dropped) = ended.take();
+        if dropped {
+            self.ended = None;
+        }
+        for s in &all {
+            let unseen = self.wanted.segment.unseen(s.cookie, s.sent);
+            let missed = unseen.map_or(s.sent, |unseen| unseen.bytes);
+            let is_known = self.foreign.contains(&s.cookie) || self.is_entered(s, missed);
+            if is_known || missed <= least(s) || !self.is_covered(s) {
+                continue;
+            }
+            let owner = self.listeners.get(&s.local.port());
+            let Some((_, Some(owner))) = owner else {
+                continue;
+            };
+            let pid = owner.holder.pid;
+            let unknown = (owner.program.clone(), Missed::Ended);
+            let place = match program(pid) {
+                None => Some(unknown),
+                Some(_) => match self.suspect(&owner.holder, s) {
+                    // Who listens has the library, and who sent may have been another.
+                    Some((_, Missed::RawCalls)) if unseen.is_none() => Some(unknown),
+                    place => place,
+                },
+            };
+            if let Some(place) = place {
+                self.enter(s, missed, pid, place);
+            }
+        }
     }
 
     fn controlled(&self) -> BTreeMap<u64, Passed> {
@@ -247,12 +337,16 @@ impl Scan {
     }
 
     fn is_sending(&self, s: &TcpSocket) -> bool {
+        !s.listens && s.inode != 0 && s.sent > least(s) && self.is_covered(s)
+    }
+
+    fn is_covered(&self, s: &TcpSocket) -> bool {
         let peer = Peer {
             remote: s.remote,
             local_port: s.local.port(),
             outbound: !self.listened.contains(&s.local.port()),
         };
-        !s.listens && s.inode != 0 && s.sent > least(s) && self.wanted.selection.covers(&peer)
+        self.wanted.selection.covers(&peer)
     }
 
     /// Finds the programs of these connections, and why they are not controlled.
@@ -292,7 +386,7 @@ impl Scan {
     /// Its program, and why it was not controlled. `None`: it is, and only not shown.
     fn suspect(&self, holder: &Holder, s: &TcpSocket) -> Option<(String, Missed)> {
         let pid = holder.pid;
-        let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        let program = program(pid)?;
         let why = match std::fs::read_to_string(format!("/proc/{pid}/maps")) {
             Err(_) => Missed::Hidden,
             Ok(maps) if !names(&maps, &self.wanted.library) => not_loaded(pid),
@@ -307,7 +401,7 @@ impl Scan {
                 self.not_reached(holder, unseen.is_some_and(|unseen| unseen.streams))
             }
         };
-        Some((one_line(program.trim_end()), why))
+        Some((program, why))
     }
 
     /// Why a program that has the library was not reached by it.
@@ -399,6 +493,12 @@ enum Passed {
     Some,
     Nothing,
     Failed,
+}
+
+/// A process's program; `None`: it has gone.
+fn program(pid: u32) -> Option<String> {
+    let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(one_line(program.trim_end()))
 }
 
 /// Why a program does not have the library.

@@ -358,6 +358,61 @@ fn connections_left_alone_are_counted_with_the_option_that_would_control_them() 
     assert_eq!(report["not_controlled"], serde_json::json!([]));
 }
 
+/// As inetd: whoever sends is a process without the library, which is there for some milliseconds.
+const HANDS_OVER: &str = r#"
+import socket, subprocess, sys
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen()
+print(listener.getsockname()[1], flush=True)
+for _ in range(5):
+    client, _ = listener.accept()
+    subprocess.check_call(["/bin/cat", sys.argv[1]], stdout=client, stdin=subprocess.DEVNULL, env={})
+    client.close()
+"#;
+
+/// Each is over before somebody looks, and the last of them with the program.
+#[test]
+fn short_connections_of_others_are_counted() {
+    const SIZE: usize = 300_000;
+    let dir = tempfile::tempdir().unwrap();
+    let [script, file, report] =
+        ["server.py", "file", "report.json"].map(|name| dir.path().join(name));
+    std::fs::write(&script, HANDS_OVER).unwrap();
+    std::fs::write(&file, vec![7; SIZE]).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["run", "--quiet", "--loopback"])
+        .arg(format!("--json={}", report.display()))
+        .args(["--", "python3"])
+        .args([&script, &file])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut port)
+        .unwrap();
+    let port: u16 = port.trim().parse().unwrap();
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(300));
+        let mut all = Vec::new();
+        connect(port, false).read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), SIZE);
+    }
+    assert!(child.wait().unwrap().success());
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    let missed = report["not_controlled"].as_array().unwrap();
+    let sum = |field: &str| -> u64 { missed.iter().map(|m| m[field].as_u64().unwrap()).sum() };
+    assert_eq!(sum("connections"), 5, "{report}");
+    assert_eq!(sum("bytes"), 5 * SIZE as u64, "{report}");
+    assert!(
+        missed.iter().all(|m| ["ended", "not-loaded"]
+            .map(Value::from)
+            .contains(&m["reason"])),
+        "{report}"
+    );
+}
+
 /// libuv would make its registrations where nobody sees them, so it gets no ring and falls back;
 /// whoever else asks for one has it.
 #[test]

@@ -73,5 +73,5 @@ pub use live::{Experiment, Measured, Times};
 pub use meter::{Meter, Observed};
 pub use result_cache::{hash_of_files, hash_of_text, input_files};
 pub use scheme::{Scheme, Side};
-pub use sockets::{Name, Sockets, TcpSocket};
+pub use sockets::{Ended, Name, Sockets, TcpSocket};
 pub use tools::Tools;

@@ -38,6 +38,8 @@ pub enum Missed {
     Seccomp,
     /// The runtime failed in its process.
     Failed,
+    /// It ended before anybody could look at its process.
+    Ended,
 }
 
 /// What becomes of a connection that the library cannot reach.
@@ -54,7 +56,7 @@ pub struct MissedCount {
 
 impl Missed {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Loopback,
         Self::Outbound,
         Self::Excluded,
@@ -69,6 +71,7 @@ impl Missed {
         Self::Mptcp,
         Self::Seccomp,
         Self::Failed,
+        Self::Ended,
     ];
 
     /// A word for metrics and tables.
@@ -88,6 +91,7 @@ impl Missed {
             Self::Mptcp => "mptcp",
             Self::Seccomp => "seccomp",
             Self::Failed => "failed",
+            Self::Ended => "ended",
         }
     }
 
@@ -112,6 +116,9 @@ impl Missed {
             Self::Mptcp => "an MPTCP socket",
             Self::Seccomp => "it has taken system calls from itself (seccomp)",
             Self::Failed => "the runtime failed in its process",
+            Self::Ended => {
+                "it ended before its process could be looked at (a child without the library, or calls past it)"
+            }
         }
     }
 
@@ -121,7 +128,7 @@ impl Missed {
             Self::Loopback => Some("--loopback"),
             Self::Outbound => Some("--outbound"),
             Self::Excluded | Self::Failed => None,
-            Self::NotLoaded => Some(
+            Self::NotLoaded | Self::Ended => Some(
                 "let it keep LD_PRELOAD and the ALCC_ variables, or put 'alcc proxy' in front of it",
             ),
             Self::Hidden => Some("start 'alcc run' as root or as that user"),
