@@ -358,6 +358,64 @@ fn connections_left_alone_are_counted_with_the_option_that_would_control_them() 
     assert_eq!(report["not_controlled"], serde_json::json!([]));
 }
 
+/// By a ring, in a process that stays.
+#[test]
+fn short_connections_of_a_ring_are_counted() {
+    const SIZE: usize = 300_000;
+    let dir = tempfile::tempdir().unwrap();
+    let [program, file, report] =
+        ["ring_server", "file", "report.json"].map(|name| dir.path().join(name));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/ring_server.c");
+    let made = Command::new("cc")
+        .args([&source, Path::new("-o"), &program])
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        lacks("a C compiler");
+        return;
+    }
+    std::fs::write(&file, vec![7; SIZE]).unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["run", "--quiet", "--loopback"])
+        .arg(format!("--json={}", report.display()))
+        .arg("--")
+        .arg(&program)
+        .args([&port.to_string(), file.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    let mut client = None;
+    wait_for("the server", || {
+        client = TcpStream::connect(("127.0.0.1", port)).ok();
+        client.is_some() || child.try_wait().unwrap().is_some()
+    });
+    if client.is_none() {
+        println!("skipped: needs io_uring");
+        return;
+    }
+    for _ in 0..3 {
+        let mut stream = client.take().unwrap_or_else(|| connect(port, false));
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        assert!(all.len() > SIZE);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(child.id().cast_signed()),
+        nix::sys::signal::Signal::SIGTERM,
+    )
+    .unwrap();
+    child.wait().unwrap();
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    let missed = &report["not_controlled"][0];
+    assert_eq!(missed["connections"], 3, "{report}");
+    // The other one if the machine was busy until the program had gone.
+    let reason = missed["reason"].as_str().unwrap();
+    assert!(["io_uring", "ended"].contains(&reason), "{report}");
+}
+
 /// As inetd: whoever sends is a process without the library, which is there for some milliseconds.
 const HANDS_OVER: &str = r#"
 import socket, subprocess, sys
