@@ -118,7 +118,7 @@ impl Published {
 
     /// A reading, after the algorithm has acted on it. `under_way` is what the kernel has in flight
     /// while a write is under way. `flow` knows of that write only when it returns. `has_more`: the
-    /// program was refused a write.
+    /// program's last write was short or refused.
     pub fn reading(
         &mut self,
         at: Time,

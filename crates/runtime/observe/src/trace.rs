@@ -50,7 +50,7 @@ pub struct TraceEntry {
     pub delivery: Rate,
     /// Segments sent again so far.
     pub retransmits: u64,
-    /// The program was refused a write, and will go on with it.
+    /// The program's last write was short or refused: it has more.
     pub has_more: bool,
 }
 

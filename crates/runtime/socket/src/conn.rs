@@ -398,8 +398,9 @@ impl<W: Waker> Conn<W> {
         let mut inner = self.lock();
         inner.writers.leave(writer.call());
         writer.calls = false;
-        inner.control.has_more = writer.more;
-        if std::mem::take(&mut writer.short) {
+        let short = std::mem::take(&mut writer.short);
+        inner.control.has_more = writer.more || short;
+        if short {
             self.waker().on_short();
         }
         if n > 0 && inner.control.mode != Mode::Off {

@@ -85,7 +85,7 @@ pub(crate) struct Controlled {
     reported: Counters,
     /// Passed without the algorithm's leave, and not reported yet.
     bypassed: ByReason,
-    /// The program was refused a write and will go on with it, or bytes of it are still queued.
+    /// The program's last write was short or refused, so it has more, or bytes of it are still queued.
     pub(crate) has_more: bool,
 }
 

@@ -27,7 +27,7 @@ pub struct Reading {
     pub retransmits: u64,
     /// Segment size.
     pub mss: Bytes,
-    /// The program was refused a write, and will go on with it.
+    /// The program's last write was short or refused: it has more.
     pub has_more: bool,
 }
 
