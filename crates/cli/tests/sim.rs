@@ -401,7 +401,8 @@ fn what_algorithms_say_stands_in_the_qlog_and_in_the_series() {
         &qlog,
     ]);
     let qlog = std::fs::read_to_string(qlog).unwrap();
-    let events: Vec<Value> = (qlog.split('\x1e').filter(|r| r.contains("\"alcc:")))
+    let said = |r: &&str| r.contains("\"alcc:") && !r.contains("values_updated");
+    let events: Vec<Value> = (qlog.split('\x1e').filter(said))
         .map(|r| serde_json::from_str(r).unwrap())
         .collect();
     let reduced = |ms: f64, from: f64| {

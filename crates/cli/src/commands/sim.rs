@@ -19,7 +19,7 @@ use alcc_results::row::{SIMULATED, Value};
 use alcc_results::scenario::{Files, Resolved, ScenarioOptions};
 use alcc_results::simulated::{self, Simulated};
 use alcc_results::{About, Profiles, events, samples};
-use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario};
+use alcc_sim::{FLOW_HELP, FlowState, FoundLost, PacketEvent, Probe, Report, Scenario};
 use alcc_units::{Rate, Span, Time};
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -251,6 +251,13 @@ impl Probe for Shown {
         }
         if let Some(waits) = &mut self.waits {
             waits.packet(event);
+        }
+    }
+
+    fn lost(&mut self, at: Time, flow: usize, packets: &[FoundLost]) {
+        self.take_logged();
+        if let Some(qlog) = &mut self.qlog {
+            qlog.lost(at, flow, packets);
         }
     }
 

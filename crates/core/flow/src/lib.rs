@@ -33,7 +33,7 @@ pub use receiver::Receiver;
 pub use rtt::RttEstimator;
 pub use rules::Rules;
 pub use send_rule::room;
-pub use sender::{Sender, SenderStats};
+pub use sender::{FoundLost, LossSign, Sender, SenderStats};
 pub use share::{Elsewhere, Share, Shares, Tally};
 pub use transmissions::AckSample;
 pub use wire::{Ack, AckError, Arrival, RANGES, Transmit};

@@ -132,10 +132,14 @@ impl<P: Probe> Simulation<P> {
             ));
         }
         for (number, flow) in flows.iter_mut().enumerate() {
-            if let Endpoints::Acked { host, .. } = &mut flow.endpoints
-                && let Some(log) = probe.log(number)
-            {
+            let Endpoints::Acked { host, .. } = &mut flow.endpoints else {
+                continue;
+            };
+            if let Some(log) = probe.log(number) {
                 host.set_log(log);
+            }
+            if probe.is_enabled() {
+                host.keep_lost();
             }
         }
         for (number, _) in scenario.flows.iter().enumerate().filter(|(_, f)| f.paired) {
@@ -521,6 +525,14 @@ impl<P: Probe> Simulation<P> {
 
     /// Lets a host send, after something happened to it.
     fn transmit(&mut self, now: Time, number: usize) {
+        if self.traffic.probe.is_enabled()
+            && let Endpoints::Acked { host, .. } = &mut self.traffic.flows[number].endpoints
+        {
+            let lost = host.take_lost();
+            if !lost.is_empty() {
+                self.traffic.probe.lost(now, number, &lost);
+            }
+        }
         let mut outbox = std::mem::take(&mut self.outbox);
         let Traffic { flows, packets, .. } = &mut self.traffic;
         let flow = &mut flows[number];
@@ -560,7 +572,12 @@ impl<P: Probe> Simulation<P> {
                 at: now,
                 flow: number,
                 in_flight: host.in_flight(),
-                kernel_cwnd: host.kernel_window(),
+                window: match host.kernel_window() {
+                    Some(segments) => Some(host.rules().mss.mul_f64(segments)),
+                    None => host.window().filter(|window| *window != Bytes::MAX),
+                },
+                mss: host.rules().mss,
+                rtt: host.rtt(),
                 gauges: &|put| host.gauges(put),
                 profile: &|put| host.profile(put),
             });

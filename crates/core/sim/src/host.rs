@@ -3,9 +3,9 @@
 //! repaired is `alcc_flow`'s.
 use crate::histogram::Durations;
 use crate::network::Outbox;
-use alcc_cc::{Log, ProfilePoint, Receiver};
+use alcc_cc::{Log, ProfilePoint, Receiver, RttView};
 use alcc_flow::rules::AckRule;
-use alcc_flow::{Ack, Arrival, Rules, Sender};
+use alcc_flow::{Ack, Arrival, FoundLost, Rules, Sender};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 
@@ -96,6 +96,15 @@ pub(crate) trait Host: Send {
 
     /// Payload in flight.
     fn in_flight(&self) -> Bytes;
+
+    /// See [`Sender::keep_lost`].
+    fn keep_lost(&mut self);
+
+    /// See [`Sender::take_lost`].
+    fn take_lost(&mut self) -> Vec<FoundLost>;
+
+    /// The sender's estimate of the round-trip time.
+    fn rtt(&self) -> RttView;
 
     /// See [`Sender::outcome`].
     fn outcome(&self) -> (Bytes, u64);

@@ -28,7 +28,7 @@ mod source;
 mod timers;
 mod traffic;
 
-pub use alcc_flow::{Ack, Range};
+pub use alcc_flow::{Ack, FoundLost, LossSign, Range};
 pub use engine::{Simulation, run, run_with};
 pub use flow_spec::{FLOW_HELP, FlowError, FlowSpec, Under};
 pub use histogram::Summary;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Watching a run: packet by packet for captures, flow by flow for logs.
-use alcc_cc::{Log, ProfilePoint};
-use alcc_flow::Ack;
+use alcc_cc::{Log, ProfilePoint, RttView};
+use alcc_flow::{Ack, FoundLost};
 use alcc_link::Dir;
 use alcc_units::{Bytes, Time};
 
@@ -15,6 +15,9 @@ pub trait Probe {
 
     /// Something happened to a packet.
     fn packet(&mut self, _event: &PacketEvent) {}
+
+    /// A flow's sender has found these packets lost, `at` that time. Retransmissions follow.
+    fn lost(&mut self, _at: Time, _flow: usize, _packets: &[FoundLost]) {}
 
     /// A flow's sender has just dealt with an acknowledgement or a timer, and has sent what it
     /// wanted to send.
@@ -45,6 +48,10 @@ impl<P: Probe + ?Sized> Probe for &mut P {
 
     fn packet(&mut self, event: &PacketEvent) {
         (**self).packet(event);
+    }
+
+    fn lost(&mut self, at: Time, flow: usize, packets: &[FoundLost]) {
+        (**self).lost(at, flow, packets);
     }
 
     fn flow(&mut self, state: &FlowState<'_>) {
@@ -144,8 +151,13 @@ pub struct FlowState<'a> {
     pub flow: usize,
     /// Payload in flight.
     pub in_flight: Bytes,
-    /// The simulated kernel's window, in segments.
-    pub kernel_cwnd: Option<f64>,
+    /// The congestion window, of the simulated kernel if there is one. `None` if the algorithm limits
+    /// by other means.
+    pub window: Option<Bytes>,
+    /// Payload of a full packet.
+    pub mss: Bytes,
+    /// The sender's estimate.
+    pub rtt: RttView,
     /// Visits the algorithm's internal values.
     pub gauges: &'a dyn Fn(PutGauge<'_>),
     /// Visits the algorithm's delay profile.

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A simulated run as qlog: the sequential JSON form of draft-ietf-quic-qlog-main-schema-07. It has
-//! the events of draft-ietf-quic-qlog-quic-events-07 that concern congestion control. qvis and
-//! others read these.
+//! A simulated run as qlog: the sequential form of draft-ietf-quic-qlog-main-schema-14 (QlogFileSeq),
+//! with those events of draft-ietf-quic-qlog-quic-events-13 that concern congestion control. qvis
+//! and others read these.
 //!
-//! Events are seen from the sender, but for `packet_lost`. Its time is when a link drops the
-//! packet, which the sender learns later. Times are milliseconds since the start; flows are told
-//! apart by `group_id`.
+//! Events are seen from the sender: a packet is acknowledged or lost when the sender learns it. A
+//! segment stands for a packet in the 1-RTT space. Times are milliseconds since the start; flows are
+//! told apart by `group_id`.
 //!
 //! What algorithms say of themselves stands in a namespace of its own, `alcc:`.
-//! `recovery:congestion_state_updated` has the states of one machine, and theirs are several.
+//! `quic:congestion_state_updated` has the states of one machine, and theirs are several.
 use crate::capture::finish;
 use crate::logged::LoggedEvent;
 use alcc_results::events;
-use alcc_sim::{FlowState, PacketContent, PacketEvent, PacketStep, Probe};
-use alcc_units::{Bytes, Span, Time};
+use alcc_sim::{FlowState, FoundLost, LossSign, PacketContent, PacketEvent, PacketStep, Probe};
+use alcc_units::Time;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+
+/// The schemas of the events: the drafts add their number. Ours is not registered.
+const SCHEMAS: [&str; 2] = [
+    "urn:ietf:params:qlog:events:quic-13",
+    "https://github.com/alcc/alcc/112026/qlog/alcc",
+];
 
 /// Ends every record of the sequence with a line feed and begins it with this (RFC 7464).
 const RECORD: u8 = 0x1e;
@@ -33,20 +39,32 @@ pub struct Qlog<W> {
 struct Flow {
     /// By position in the stream, or by number where there is none: what is under way.
     unacked: BTreeMap<u64, Sent>,
-    min_rtt: Option<Span>,
-    smoothed: Option<f64>,
-    latest: Option<Span>,
-    /// The metrics that were written last.
-    logged: Map<String, Value>,
+    /// The place in `unacked` of a packet.
+    places: BTreeMap<u64, u64>,
+    metrics: Written,
+    values: Written,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     pn: u64,
     end: u64,
-    at: Time,
-    /// Sent before: its answer may be that to the first time.
-    again: bool,
+    /// How the sender found it lost.
+    lost: Option<LossSign>,
+}
+
+/// Values as they were written last.
+#[derive(Debug, Default)]
+struct Written(Map<String, Value>);
+
+impl Written {
+    /// Those of `now` that are different.
+    fn news(&mut self, now: Map<String, Value>) -> Map<String, Value> {
+        let news = now.iter().filter(|(k, v)| self.0.get(*k) != Some(v));
+        let news = news.map(|(k, v)| (k.clone(), v.clone())).collect();
+        self.0 = now;
+        news
+    }
 }
 
 impl<W: Write> Qlog<W> {
@@ -56,12 +74,16 @@ impl<W: Write> Qlog<W> {
     /// What the writer says.
     pub fn new(mut to: W, title: &str) -> io::Result<Self> {
         let header = json!({
-            "qlog_version": "0.3",
-            "qlog_format": "JSON-SEQ",
+            "file_schema": "urn:ietf:params:qlog:file:sequential",
+            "serialization_format": "application/qlog+json-seq",
             "title": title,
             "trace": {
-                "common_fields": {"time_format": "relative", "reference_time": 0},
+                "common_fields": {
+                    "time_format": "relative_to_epoch",
+                    "reference_time": {"clock_type": "monotonic", "epoch": "unknown"},
+                },
                 "vantage_point": {"name": "sender", "type": "server"},
+                "event_schemas": SCHEMAS,
             },
         });
         record(&mut to, &header)?;
@@ -115,6 +137,7 @@ impl<W: Write> Qlog<W> {
                     pn,
                     start,
                     len,
+                    udp,
                     stream,
                     ..
                 },
@@ -124,33 +147,23 @@ impl<W: Write> Qlog<W> {
                 } else {
                     (pn, pn + 1)
                 };
-                let flow = self.flow(event.flow);
-                let again = flow.unacked.contains_key(&key);
-                let at = event.at;
-                flow.unacked.insert(key, Sent { pn, end, at, again });
                 let mut data = json!({
-                    "header": {"packet_type": "1RTT", "packet_number": pn},
+                    "header": header(pn),
                     "raw": {"length": event.len.get(), "payload_length": len},
                 });
-                if again {
-                    data["trigger"] = json!("retransmit_reordered");
+                // Nobody acknowledges the datagrams of a constant-rate sender.
+                if !udp && let Some(trigger) = self.flow(event.flow).sent(key, pn, end) {
+                    data["trigger"] = json!(trigger);
                 }
-                self.event(at, event.flow, "transport:packet_sent", data);
-            }
-            (PacketStep::Dropped(_, why), PacketContent::Data { pn, .. }) => {
-                let data = json!({
-                    "header": {"packet_type": "1RTT", "packet_number": pn},
-                    "trigger": format!("{why:?}").to_lowercase(),
-                });
-                self.event(event.at, event.flow, "recovery:packet_lost", data);
+                self.event(event.at, event.flow, "quic:packet_sent", data);
             }
             (PacketStep::Received, PacketContent::Ack { stream, ack }) => {
                 let complete = if stream { ack.cumulative_ack } else { 0 };
                 let ranges: Vec<_> = ack.ranges().iter().map(|r| (r.start, r.end)).collect();
-                let numbers = self.flow(event.flow).acked(event.at, complete, &ranges);
+                let numbers = self.flow(event.flow).acked(complete, &ranges);
                 if !numbers.is_empty() {
                     let data = json!({"packet_number_space": "application_data", "packet_numbers": numbers});
-                    self.event(event.at, event.flow, "transport:packets_acked", data);
+                    self.event(event.at, event.flow, "quic:packets_acked", data);
                 }
             }
             _ => {}
@@ -158,9 +171,42 @@ impl<W: Write> Qlog<W> {
     }
 }
 
+fn header(pn: u64) -> Value {
+    json!({"packet_type": "1RTT", "packet_number": pn})
+}
+
+/// As the schema calls it.
+const fn trigger(by: LossSign) -> &'static str {
+    match by {
+        LossSign::Reordering => "reordering_threshold",
+        LossSign::Overdue => "time_threshold",
+        LossSign::Timeout => "pto_expired",
+    }
+}
+
 impl Flow {
-    /// What an acknowledgement has news of, by number; the newest one gives a round-trip time.
-    fn acked(&mut self, now: Time, complete: u64, ranges: &[(u64, u64)]) -> Vec<u64> {
+    /// A packet leaves. Returns why, if its data had left before.
+    fn sent(&mut self, key: u64, pn: u64, end: u64) -> Option<&'static str> {
+        let lost = None;
+        self.places.insert(pn, key);
+        let before = self.unacked.insert(key, Sent { pn, end, lost })?;
+        self.places.remove(&before.pn);
+        Some(match before.lost {
+            Some(LossSign::Reordering) => "retransmit_reordered",
+            Some(LossSign::Overdue) => "retransmit_timeout",
+            Some(LossSign::Timeout) | None => "pto_probe",
+        })
+    }
+
+    fn lost(&mut self, packet: &FoundLost) {
+        let place = self.places.get(&packet.pn);
+        if let Some(sent) = place.and_then(|key| self.unacked.get_mut(key)) {
+            sent.lost = Some(packet.by);
+        }
+    }
+
+    /// What an acknowledgement has news of, by number.
+    fn acked(&mut self, complete: u64, ranges: &[(u64, u64)]) -> Vec<u64> {
         let mut gone = Vec::new();
         while let Some(first) = self.unacked.first_entry()
             && first.get().end <= complete
@@ -174,16 +220,11 @@ impl Flow {
                 .collect();
             gone.extend(keys.iter().filter_map(|key| self.unacked.remove(key)));
         }
-        if let Some(newest) = gone.iter().filter(|s| !s.again).max_by_key(|s| s.pn) {
-            let rtt = now.since(newest.at);
-            self.latest = Some(rtt);
-            self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
-            let ms = rtt.as_millis_f64();
-            // RFC 6298, section 2
-            self.smoothed = Some(self.smoothed.map_or(ms, |old| old + (ms - old) / 8.0));
-        }
         let mut numbers: Vec<u64> = gone.iter().map(|s| s.pn).collect();
         numbers.sort_unstable();
+        for number in &numbers {
+            self.places.remove(number);
+        }
         numbers
     }
 }
@@ -193,41 +234,47 @@ impl<W: Write> Probe for Qlog<W> {
         self.packet_step(event);
     }
 
-    fn flow(&mut self, state: &FlowState<'_>) {
-        let mut now = Map::new();
-        now.insert("bytes_in_flight".to_owned(), json!(state.in_flight.get()));
-        if let Some(segments) = state.kernel_cwnd {
-            let window = Bytes::new((segments * 1448.0) as u64).get();
-            now.insert("congestion_window".to_owned(), json!(window));
+    fn lost(&mut self, at: Time, flow: usize, packets: &[FoundLost]) {
+        for packet in packets {
+            self.flow(flow).lost(packet);
+            let data = json!({"header": header(packet.pn), "trigger": trigger(packet.by)});
+            self.event(at, flow, "quic:packet_lost", data);
         }
+    }
+
+    fn flow(&mut self, state: &FlowState<'_>) {
+        let (mut values, mut packets) = (Map::new(), None);
         (state.gauges)(&mut |name, value| {
-            // What the algorithm calls its own values: beyond the schema, which allows it.
             if value.is_finite() {
-                now.insert(name.to_owned(), json!(value));
+                values.insert(name.to_owned(), json!(value));
+                if name == "window" {
+                    packets = Some(value);
+                }
             }
         });
+        let mut metrics = Map::new();
+        let mut put = |name: &str, value: Value| metrics.insert(name.to_owned(), value);
+        put("bytes_in_flight", json!(state.in_flight.get()));
+        // The limit of Verus is a quota. Its target window is one of its values, in packets.
+        let target = || packets.map(|n| state.mss.mul_f64(n));
+        if let Some(bytes) = state.window.or_else(target) {
+            put("congestion_window", json!(bytes.get()));
+        }
+        if !state.rtt.latest.is_zero() {
+            put("latest_rtt", json!(state.rtt.latest.as_millis_f64()));
+            put("min_rtt", json!(state.rtt.min.as_millis_f64()));
+            put("smoothed_rtt", json!(state.rtt.smoothed.as_millis_f64()));
+            put("rtt_variance", json!(state.rtt.variance.as_millis_f64()));
+        }
         let flow = self.flow(state.flow);
-        for (name, rtt) in [("latest_rtt", flow.latest), ("min_rtt", flow.min_rtt)] {
-            if let Some(rtt) = rtt {
-                now.insert(name.to_owned(), json!(rtt.as_millis_f64()));
+        let (metrics, values) = (flow.metrics.news(metrics), flow.values.news(values));
+        for (name, news) in [
+            ("quic:recovery_metrics_updated", metrics),
+            ("alcc:values_updated", values),
+        ] {
+            if !news.is_empty() {
+                self.event(state.at, state.flow, name, Value::Object(news));
             }
-        }
-        if let Some(smoothed) = flow.smoothed {
-            now.insert("smoothed_rtt".to_owned(), json!(smoothed));
-        }
-        // Only what is different.
-        let logged = &flow.logged;
-        let news: Map<String, Value> = (now.iter().filter(|(k, v)| logged.get(*k) != Some(v)))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
-        flow.logged = now;
-        if !news.is_empty() {
-            self.event(
-                state.at,
-                state.flow,
-                "recovery:metrics_updated",
-                Value::Object(news),
-            );
         }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! ACK processing.
-use super::{AckOutcome, BUFFER_PER_SEGMENT, Newest, Sender, TailProbe};
+use super::{AckOutcome, BUFFER_PER_SEGMENT, LossSign, Newest, Sender, TailProbe};
 use crate::ranges::Range;
 use crate::rules::{AckSemantics, Detection};
 use crate::scoreboard::{Segment, State};
@@ -345,6 +345,7 @@ impl Sender {
             Some(packet) if self.cumulative_ack > tail.end => {
                 // No DSACK: the probe repaired a loss, and the algorithm has to react once.
                 self.tail_probe = None;
+                self.note_lost(packet.pn, LossSign::Timeout);
                 let (in_flight, rtt) = (self.scoreboard.in_flight(), self.rtt.view());
                 self.feed.lost(&[packet], true, in_flight, rtt);
                 return true;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Loss detection, and the recovery episode from the first loss to the recovery point.
-use super::{Episode, Newest, Sender, Undo};
+use super::{Episode, FoundLost, LossSign, Newest, Sender, Undo};
 use crate::rate_reduction::{AckSummary, RateReduction};
 use crate::rules::{AckSemantics, Detection, Patience};
+use crate::scoreboard::SegmentIndex;
 use alcc_cc::{Pn, Spurious};
 use alcc_units::{Span, Time};
 
@@ -77,10 +78,28 @@ impl Sender {
                 self.reordering_deadline = (self.rules.detection == Detection::Rack).then_some(due);
                 break;
             }
-            self.lost.extend(self.scoreboard.mark_lost(index, reliable));
+            let by = match self.rules.detection {
+                Detection::PacketThreshold(_) => LossSign::Reordering,
+                Detection::Rack | Detection::TimeThreshold(_) => LossSign::Overdue,
+            };
+            self.lose(index, reliable, by);
         }
         if !reliable {
             self.scoreboard.pop_arrived();
+        }
+    }
+
+    /// Marks a segment as lost unless it is no longer in flight.
+    pub(super) fn lose(&mut self, index: SegmentIndex, reliable: bool, by: LossSign) {
+        if let Some(packet) = self.scoreboard.mark_lost(index, reliable) {
+            self.note_lost(packet.pn, by);
+            self.lost.push(packet);
+        }
+    }
+
+    pub(super) fn note_lost(&mut self, pn: Pn, by: LossSign) {
+        if let Some(found) = &mut self.found_lost {
+            found.push(FoundLost { pn, by });
         }
     }
 

@@ -26,6 +26,26 @@ const BUFFER_PER_SEGMENT: u64 = 2 * 4352;
 const LONE_SEGMENT: Span = Span::from_millis(200);
 const TIMER_GRANULARITY: Span = Span::from_millis(2);
 
+/// A packet that the sender has found lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundLost {
+    /// Its number.
+    pub pn: Pn,
+    /// What showed it.
+    pub by: LossSign,
+}
+
+/// What shows a sender that a packet is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LossSign {
+    /// Enough later packets have arrived.
+    Reordering,
+    /// A later packet has arrived, and it is overdue.
+    Overdue,
+    /// The retransmission timer has expired, or the probe of its tail has repaired it.
+    Timeout,
+}
+
 /// Totals of a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SenderStats {
@@ -111,6 +131,8 @@ pub struct Sender {
     acked: Vec<Packet>,
     /// Found now, not reported yet.
     lost: Vec<Packet>,
+    /// Found since they were taken, if they are kept.
+    found_lost: Option<Vec<FoundLost>>,
     /// ACK delay per packet, ascending; `None` if the receiver does not report it.
     ack_delays: Option<Vec<(Pn, Span)>>,
     /// By the same delays. Nothing without them.
@@ -261,6 +283,7 @@ impl Sender {
             stats: SenderStats::default(),
             acked: Vec::new(),
             lost: Vec::new(),
+            found_lost: None,
             ack_delays: rules.arrivals.then(Vec::new),
             unheard: Unheard::new(now),
             scratch: Vec::new(),
@@ -270,6 +293,19 @@ impl Sender {
     /// Sets the sink for the algorithm's events. Until then they are discarded.
     pub fn set_log(&mut self, log: Log) {
         self.feed.set_log(log);
+    }
+
+    /// From now on every loss is kept until [`Sender::take_lost`] takes it.
+    pub fn keep_lost(&mut self) {
+        self.found_lost = Some(Vec::new());
+    }
+
+    /// What was found lost since the last call, in the order in which it was found.
+    pub fn take_lost(&mut self) -> Vec<FoundLost> {
+        self.found_lost
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     /// Starts the flow.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Timers: retransmission, tail loss probe, reordering, zero window, and the algorithm's own.
-use super::{LONE_SEGMENT, Probe, Sender, TIMER_GRANULARITY, TailProbe};
+use super::{LONE_SEGMENT, LossSign, Probe, Sender, TIMER_GRANULARITY, TailProbe};
 use crate::earlier;
 use crate::rules::{AckSemantics, Detection, Expiry};
 use alcc_cc::{Rto, Spurious};
@@ -201,7 +201,7 @@ impl Sender {
                 .get(index)
                 .is_some_and(|s| s.sent_at + recent > now);
             if index == first || !young {
-                self.lost.extend(self.scoreboard.mark_lost(index, reliable));
+                self.lose(index, reliable, LossSign::Timeout);
             }
         }
         if !reliable {

@@ -2,9 +2,9 @@
 //! The controller decides what a native sender sends, with as much data as the application has.
 use super::{Host, SenderStats, Writes};
 use crate::network::Outbox;
-use alcc_cc::{Controller, Kind, Log, ProfilePoint, Receiver};
+use alcc_cc::{Controller, Kind, Log, ProfilePoint, Receiver, RttView};
 use alcc_flow::rules::AckRule;
-use alcc_flow::{Ack, Arrival, Rules, Sender};
+use alcc_flow::{Ack, Arrival, FoundLost, Rules, Sender};
 use alcc_units::{Bytes, Span, Time};
 
 pub(crate) struct Native {
@@ -135,6 +135,18 @@ impl Host for Native {
 
     fn in_flight(&self) -> Bytes {
         self.sender.in_flight()
+    }
+
+    fn keep_lost(&mut self) {
+        self.sender.keep_lost();
+    }
+
+    fn take_lost(&mut self) -> Vec<FoundLost> {
+        self.sender.take_lost()
+    }
+
+    fn rtt(&self) -> RttView {
+        self.sender.rtt()
     }
 
     fn outcome(&self) -> (Bytes, u64) {

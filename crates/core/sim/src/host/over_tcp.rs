@@ -4,8 +4,8 @@
 //! later.
 use super::{Host, SenderStats, Writes, earlier};
 use crate::network::Outbox;
-use alcc_cc::{Controller, Log, ProfilePoint};
-use alcc_flow::{Ack, Arrival, OverTcp, Rules, Sender};
+use alcc_cc::{Controller, Log, ProfilePoint, RttView};
+use alcc_flow::{Ack, Arrival, FoundLost, OverTcp, Rules, Sender};
 use alcc_units::{Bytes, Rng, Span, Time};
 
 /// What the program offers per write (nginx's `sendfile_max_chunk`).
@@ -225,6 +225,18 @@ impl Host for OverTcpHost {
 
     fn in_flight(&self) -> Bytes {
         self.tcp.in_flight()
+    }
+
+    fn keep_lost(&mut self) {
+        self.tcp.keep_lost();
+    }
+
+    fn take_lost(&mut self) -> Vec<FoundLost> {
+        self.tcp.take_lost()
+    }
+
+    fn rtt(&self) -> RttView {
+        self.tcp.rtt()
     }
 
     fn outcome(&self) -> (Bytes, u64) {
