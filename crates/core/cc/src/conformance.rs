@@ -28,7 +28,7 @@
 //! drives one list of operations through any host. It compares what the algorithm hears with what
 //! the reference host tells it.
 //!
-//! Functions here panic with the seed and what was violated, as tests do.
+//! Functions here panic with what was violated, the path and the seed, and how to see it again.
 mod checked;
 mod host;
 mod life;
@@ -121,7 +121,7 @@ fn is_published(spec: &Spec) -> bool {
 pub fn check_lives(algorithm: &Algorithm) {
     for spec in specs(algorithm) {
         let build = || build(algorithm, &spec);
-        if let Err(why) = life::check(&build, is_published(&spec)) {
+        if let Err(why) = life::check(&build, &spec, is_published(&spec)) {
             panic!("{spec}: {why}");
         }
     }
@@ -200,11 +200,14 @@ pub fn run_seed(algorithm: &Algorithm, spec: &Spec, seed: u64) {
     let mut rng = Rng::new(seed);
     let bytes: Vec<u8> = (0..LENGTH).map(|_| rng.next_u64() as u8).collect();
     let outcome = std::panic::catch_unwind(|| operations(algorithm, spec, &bytes));
-    match outcome {
-        Ok(Ok(())) => {}
-        Ok(Err(why)) => panic!("{spec}, seed {seed}: {why}"),
-        Err(_) => panic!("{spec}, seed {seed}: the controller panicked"),
-    }
+    let why = match outcome {
+        Ok(Ok(())) => return,
+        Ok(Err(why)) => why,
+        Err(_) => "the controller panicked".to_owned(),
+    };
+    panic!(
+        "{spec}, seed {seed}: {why}; again: conformance::run_seed(&ALGORITHM, &\"{spec}\".parse().unwrap(), {seed})"
+    );
 }
 
 /// The sequence of operations that `bytes` encode; the first byte chooses the profile. For fuzz
@@ -301,7 +304,8 @@ pub fn check_paths(algorithm: &Algorithm) {
         let ratio = late as f64 / punctual as f64;
         assert!(
             (0.95..1.05).contains(&ratio),
-            "{spec}: timers up to 20 ms late change the throughput by {ratio:.3}"
+            "{spec}: timers up to 20 ms late change the throughput by {ratio:.3}; {}",
+            plain.describe(&spec, 1)
         );
         for outage in [2, 60] {
             let (from, to) = (10, 10 + outage);
@@ -315,7 +319,8 @@ pub fn check_paths(algorithm: &Algorithm) {
             let after = delivered(&scenario, to + 30, to + 40) as f64 / 10.0;
             assert!(
                 after >= 0.5 * before,
-                "{spec}: {before} packets/s before {outage} s of outage, {after} after"
+                "{spec}: {before} packets/s before {outage} s of outage, {after} after; {}",
+                scenario.describe(&spec, 1)
             );
         }
     }

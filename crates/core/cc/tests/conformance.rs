@@ -131,5 +131,17 @@ fn faults_are_found() {
     assert!(faulty!(CountsBatches).contains("after [a] and [b]"));
     let life = lives(Fault::GrowsUnused);
     assert!(life.contains("times what was ever in flight"), "{life}");
+    // The link, the seed, and how to see it again.
+    for part in [
+        "link 12mbit, round trip 40ms, queue of 1333 packets, seed 1",
+        "alcc sim --link 12mbit --rtt 40ms --queue droptail:packets=1333 --seed 1 --flow 'faulty/app=2mbit' --duration 60s",
+    ] {
+        assert!(life.contains(part), "{life}");
+    }
+    let seed = faulty!(CountsBatches);
+    assert!(
+        seed.contains("conformance::run_seed(&ALGORITHM, "),
+        "{seed}"
+    );
     assert!(faulty!(NoPatience).contains("story 'a round trip takes a week'"));
 }

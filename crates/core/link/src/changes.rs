@@ -82,6 +82,7 @@ pub enum ChangesError {
 }
 
 const MAX_STEPS: u64 = 1_000_000;
+const RATE: &str = "a rate such as 12mbit, or 0 for an outage";
 const STEP: &str = "AT:rate=R,delay=T,loss=P,loss-up=P with at least one of them, such as 5s:rate=20mbit,delay=50ms,loss=1%";
 const RANDOM: &str = "every=T and rate=R..R, delay=T..T, loss=P..P or loss-up=P..P, such as every=5s,rate=10mbit..100mbit,loss=0..1%";
 const OUTAGES: &str = "every=T..T,length=T..T, such as every=60s..180s,length=500ms..2s";
@@ -136,9 +137,12 @@ impl FromStr for Step {
         for (name, value) in parts(rest, STEP, wrong)? {
             match name {
                 "rate" => {
-                    let rate = value.parse();
-                    step.rate =
-                        Some(rate.map_err(|_| wrong(value, "a rate such as 12mbit or 0bit"))?);
+                    // Zero is the same in every unit.
+                    let rate = match value {
+                        "0" => Ok(Rate::ZERO),
+                        value => value.parse(),
+                    };
+                    step.rate = Some(rate.map_err(|_| wrong(value, RATE))?);
                 }
                 "delay" => {
                     let delay = value.parse();
@@ -413,6 +417,9 @@ mod tests {
         assert_eq!(step.rate, Some(Rate::mbps(20)));
         assert_eq!(step.delay, Some(Span::from_millis(50)));
         assert_eq!(step.loss, Some(0.01));
+        for nothing in ["1s:rate=0", "1s:rate=0bit", "1s:rate=0mbit"] {
+            assert_eq!(nothing.parse::<Step>().unwrap().rate, Some(Rate::ZERO));
+        }
         let step: Step = "0s:loss=0.5".parse().unwrap();
         assert_eq!((step.rate, step.delay, step.loss), (None, None, Some(0.5)));
         for (text, found) in [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a flow meets in its life, on the small model of a path: 12 Mbit/s, 40 ms.
 use super::path::{FlowResult, Scenario, run};
-use crate::Controller;
+use crate::{Controller, Spec};
 use alcc_units::{Rate, Span, Time};
 
 const RATE: Rate = Rate::mbps(12);
@@ -40,61 +40,88 @@ fn one(scenario: &Scenario, build: Build<'_>) -> FlowResult {
     run(scenario, vec![build()]).remove(0)
 }
 
-fn at_least(what: &str, found: f64, least: f64) -> Result<(), String> {
+fn at_least(
+    what: &str,
+    found: f64,
+    least: f64,
+    (scenario, spec, flows): (&Scenario, &Spec, usize),
+) -> Result<(), String> {
     if found >= least {
         return Ok(());
     }
-    Err(format!("{what}: {found:.3}, {least} is asked"))
+    let case = scenario.describe(spec, flows);
+    Err(format!("{what}: {found:.3}, {least} is asked; {case}"))
 }
 
 /// Everything here but [`longer_route`].
-pub(super) fn check(build: Build<'_>, published: bool) -> Result<(), String> {
+pub(super) fn check(build: Build<'_>, spec: &Spec, published: bool) -> Result<(), String> {
     let alone = rate(&one(&path(15), build), 5, 15);
     let least = if published {
         PUBLISHED_SIBLING
     } else {
         SIBLING
     };
-    siblings(build, least)?;
+    siblings(build, spec, least)?;
     let mut jitter = path(15);
     jitter.jitter = RTT / 2;
     let kept = rate(&one(&jitter, build), 5, 15) / alone;
-    at_least("jitter of half of the RTT keeps", kept, JITTER)?;
+    at_least(
+        "jitter of half of the RTT keeps",
+        kept,
+        JITTER,
+        (&jitter, spec, 1),
+    )?;
     let mut taken_over = path(20);
     taken_over.standing = 400;
     let kept = rate(&one(&taken_over, build), 10, 20) / alone;
-    at_least("begun behind a full queue it keeps", kept, 0.9)?;
+    at_least(
+        "begun behind a full queue it keeps",
+        kept,
+        0.9,
+        (&taken_over, spec, 1),
+    )?;
     let mut slower = path(30);
     slower.other = Some((secs(10), Rate::mbps(3), RTT / 2));
     let used = rate(&one(&slower, build), 20, 30) / (alone / 4.0).min(250.0);
-    at_least("of a slower and shorter path it uses", used, 0.5)?;
-    little_to_send(build, published)
+    at_least(
+        "of a slower and shorter path it uses",
+        used,
+        0.5,
+        (&slower, spec, 1),
+    )?;
+    little_to_send(build, spec, published)
 }
 
-fn siblings(build: Build<'_>, least: f64) -> Result<(), String> {
+fn siblings(build: Build<'_>, spec: &Spec, least: f64) -> Result<(), String> {
     let mut both = path(40);
     both.queue = QUEUE;
     let flows = run(&both, vec![build(), build()]);
     let [a, b] = [0, 1].map(|n| rate(&flows[n], 20, 40));
     let part = a.min(b) / (a + b).max(1.0);
-    at_least("of two of a kind one gets", part, least)
+    at_least("of two of a kind one gets", part, least, (&both, spec, 2))
 }
 
 /// An application of 2 Mbit/s gets what it asks for, and its window does not run away.
-fn little_to_send(build: Build<'_>, published: bool) -> Result<(), String> {
+fn little_to_send(build: Build<'_>, spec: &Spec, published: bool) -> Result<(), String> {
     let mut little = path(60);
     let offered = Rate::mbps(2);
     little.offered = Some(offered);
     let flow = one(&little, build);
     let asked = offered.as_bps() as f64 / (super::PACKET.get() * 8) as f64;
     let got = rate(&flow, 30, 60) / asked;
-    at_least("of 2 Mbit/s an application gets", got, 0.98)?;
+    at_least(
+        "of 2 Mbit/s an application gets",
+        got,
+        0.98,
+        (&little, spec, 1),
+    )?;
     let paced = build().needs().paced || build().allowance().rate.is_some();
     let most = if paced { UNPROVEN_PACED } else { UNPROVEN };
     if flow.unproven > most && !published {
         return Err(format!(
-            "{:.2} times what was ever in flight may be in flight: {most} is the most",
-            flow.unproven
+            "{:.2} times what was ever in flight may be in flight: {most} is the most; {}",
+            flow.unproven,
+            little.describe(spec, 1)
         ));
     }
     Ok(())

@@ -3,7 +3,7 @@
 //! algorithms. Not the simulator.
 use super::sender::Sender;
 use crate::parts::MAX_WINDOW;
-use crate::{Controller, Report};
+use crate::{Controller, Report, Spec};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -68,6 +68,64 @@ impl Scenario {
             offered: None,
             seed: 1,
         }
+    }
+}
+
+impl Scenario {
+    /// The path and its seed, and the command that runs `flows` of `spec` on such a path in the
+    /// simulator. That one has a receiver and a TCP, and no other packets in the queue at the start.
+    pub(super) fn describe(&self, spec: &Spec, flows: usize) -> String {
+        let link = match &self.service {
+            Service::Constant(rate) => rate.to_string(),
+            Service::Opportunities(_) => "TRACE".to_owned(),
+        };
+        let mut text = format!(
+            "link {link}, round trip {}, queue of {} packets, seed {}",
+            self.rtt, self.queue, self.seed
+        );
+        let mut command = format!(
+            "alcc sim --link {link} --rtt {} --queue droptail:packets={} --seed {}",
+            self.rtt, self.queue, self.seed
+        );
+        let mut is = |what: String, option: String| {
+            text = format!("{text}, {what}");
+            command = format!("{command}{option}");
+        };
+        if !self.lateness.is_zero() {
+            is(
+                format!("timers up to {} late", self.lateness),
+                String::new(),
+            );
+        }
+        if !self.jitter.is_zero() {
+            let jitter = self.jitter;
+            let option = format!(" --radio-up jitter:most={jitter}");
+            is(format!("jitter of {jitter}"), option);
+        }
+        if self.standing > 0 {
+            let standing = format!("{} packets in the queue at the start", self.standing);
+            is(standing, String::new());
+        }
+        if let Some((from, to)) = self.outage {
+            let [from, to] = [from, to].map(|at| at.since(Time::ZERO));
+            let option = format!(" --step {from}:rate=0bit --step {to}:rate={link}");
+            is(format!("nothing passes from {from} to {to}"), option);
+        }
+        if let Some((at, rate, rtt)) = self.other {
+            let at = at.since(Time::ZERO);
+            let option = format!(" --step {at}:rate={rate},delay={}", rtt / 2);
+            is(format!("from {at} on {rate} and {rtt}"), option);
+        }
+        let mut flow = format!(" --flow '{spec}'");
+        if let Some(rate) = self.offered {
+            flow = format!(" --flow '{spec}/app={rate}'");
+            is(format!("an application of {rate}"), String::new());
+        }
+        let duration = self.duration;
+        format!(
+            "{text}; in the simulator: {command}{} --duration {duration}",
+            flow.repeat(flows)
+        )
     }
 }
 
