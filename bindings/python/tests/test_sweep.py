@@ -63,6 +63,9 @@ class Here(unittest.TestCase):
         self.assertEqual([(row["rtt"], row["axis_loss"], row["up"]) for row in rows], [
             ("20ms", 0, "1mbit"), ("20ms", 0.02, "1mbit"), ("60ms", 0, "1mbit"), ("60ms", 0.02, "1mbit"),
         ])
+        names = done.to_pyarrow().column_names
+        self.assertEqual(len(names), len(set(names)))
+        self.assertNotIn("axis_up", names)
         # The measured loss keeps its name; a colleague who gets the files can tell them apart, too.
         self.assertGreater(rows[1]["loss"], 0.005)
         import pyarrow.parquet

@@ -112,12 +112,16 @@ fn an_experiment_has_a_verdict_and_a_page() {
     let csv = std::fs::read_to_string(folder.path().join("reproduced/static.csv")).unwrap();
     let lines: Vec<&str> = csv.lines().collect();
     assert!(
-        lines[0].starts_with("scheme,repetition,scheme,algorithm"),
+        lines[0].starts_with("case,axis_scheme,repetition,scheme,algorithm"),
         "{}",
         lines[0]
     );
     assert_eq!(lines.len(), 5);
-    assert!(lines[4].starts_with("Cubic,2,cubic,cubic"), "{}", lines[4]);
+    assert!(
+        lines[4].starts_with("1,Cubic,2,cubic,cubic"),
+        "{}",
+        lines[4]
+    );
     // What is stored already took no time.
     let again = folder.alcc(&[FILE, "--results", "."]);
     let said = String::from_utf8_lossy(&again.stderr);
@@ -499,7 +503,7 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     let command = "--flow 'fixed:window={window}'";
     assert!(page.contains(command) && page.contains(" cores"), "{page}");
     let csv = std::fs::read_to_string(folder.path().join("swept/sweep.csv")).unwrap();
-    assert!(csv.starts_with("window,rtt,repetition,"), "{csv}");
+    assert!(csv.starts_with("case,window,rtt,repetition,"), "{csv}");
 
     let (said, status) = folder.refused(&["sweep", "--vary", "rrt=20ms"]);
     assert!(said.contains("no key 'rrt' (did you mean rtt?)"), "{said}");

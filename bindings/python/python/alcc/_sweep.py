@@ -263,6 +263,16 @@ def _text(value):
 
 #: Arguments that are fields of every row.
 _FIELDS = ("link", "queue", "flow", "seed")
+#: Arguments that rows say as they were configured, and the column. A row of a failed case has none.
+_CONFIGURED = {
+    "loss": "axis_loss",
+    "loss_up": "loss_up",
+    "up": "up",
+    "radio": "radio",
+    "radio_up": "radio_up",
+    "steps": "steps",
+    "wake": "wake",
+}
 
 
 def _with_axes(table, case):
@@ -273,6 +283,14 @@ def _with_axes(table, case):
             continue
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         value = value if is_number else _text(value)
+        configured = _CONFIGURED.get(name)
+        if configured:
+            at = table.column_names.index(configured)
+            if table[at].null_count == len(table):
+                with contextlib.suppress(arrow.ArrowInvalid):
+                    cells = arrow.array([value] * len(table)).cast(table.schema.field(at).type)
+                    table = table.set_column(at, configured, cells)
+            continue
         column = f"axis_{name}" if name in table.column_names else name
         table = table.append_column(column, arrow.array([value] * len(table)))
     return table

@@ -42,7 +42,7 @@ pub use numbers::{percentile, signed, sum};
 pub use pairs::Pair;
 pub use profiles::{DrawnProfile, FIGURES as PROFILE_FIGURES, Profiles};
 pub use results::{About, InputFile, Results};
-pub use row::{EMULATED, Row, SIMULATED, csv};
+pub use row::{Configured, EMULATED, Row, SIMULATED, csv};
 pub use series::{Series, quantiles};
 pub use summary::{Overall, Summary, summary};
 pub use twins::Twin;

@@ -304,6 +304,20 @@ row! {
         start_s: Option<f64>,
         /// When it was to stop.
         stop_s: Option<f64>,
+        /// Random loss before the bottleneck as configured, 0 to 1. The measured one is `loss`.
+        axis_loss: Option<f64>,
+        /// The same on the way back.
+        loss_up: Option<f64>,
+        /// The bottleneck of the way back as configured: rate or trace.
+        up: Option<String>,
+        /// What the radio link adds, as configured; several with a space between.
+        radio: Option<String>,
+        /// The same on the way back.
+        radio_up: Option<String>,
+        /// Changes of the link as configured: table, draws, steps and outages.
+        steps: Option<String>,
+        /// From the opening of the gate to the program's next write, as configured.
+        wake: Option<String>,
         /// Where in the recorded trace the link began, s.
         trace_start_s: Option<f64>,
         /// Several flows: how many.
@@ -314,6 +328,33 @@ row! {
         error: Option<String>,
         /// [`EMULATED`] or [`SIMULATED`], where both stand beside each other.
         side: Option<String>,
+    }
+}
+
+/// What a scenario configures that rows say besides their link, queue and flow.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Configured {
+    /// [`Row::axis_loss`] and [`Row::loss_up`].
+    pub loss: [Option<f64>; 2],
+    /// [`Row::up`].
+    pub up: Option<String>,
+    /// [`Row::radio`] and [`Row::radio_up`].
+    pub radio: [Option<String>; 2],
+    /// [`Row::steps`].
+    pub steps: Option<String>,
+    /// [`Row::wake`].
+    pub wake: Option<String>,
+}
+
+impl Configured {
+    /// Fills in the fields of a row.
+    pub fn fill(&self, row: &mut Row) {
+        [row.axis_loss, row.loss_up] = self.loss;
+        row.up.clone_from(&self.up);
+        row.radio.clone_from(&self.radio[0]);
+        row.radio_up.clone_from(&self.radio[1]);
+        row.steps.clone_from(&self.steps);
+        row.wake.clone_from(&self.wake);
     }
 }
 

@@ -31,6 +31,7 @@ mod file;
 mod files;
 mod options;
 
+use crate::Configured;
 use alcc_cc::Registry;
 use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec};
 use alcc_sim::{FlowSpec, LinkSpec, Scenario, Timing, Under};
@@ -52,6 +53,8 @@ pub struct Resolved {
     pub settle: Span,
     /// Start within the recorded trace of the first link that has one.
     pub trace_start: Option<Span>,
+    /// What rows say of it as it was written.
+    pub configured: Configured,
     /// Parts of the window whose throughputs are reported.
     pub phases: Vec<Phase>,
 }
@@ -183,10 +186,46 @@ impl ScenarioOptions {
         Ok(Resolved {
             link: names.join(" > "),
             phases: self.phases(scenario.duration)?,
+            configured: self.configured(&scenario.links),
             scenario,
             settle,
             trace_start,
         })
+    }
+
+    /// Of a chain, losses are those of all its links together, and texts those of one after the other.
+    fn configured(&self, links: &[LinkSpec]) -> Configured {
+        let own: Vec<LinkOptions> = (self.link.iter())
+            .map(|link| self.defaults.clone().overridden_by(link.options.clone()))
+            .collect();
+        let joined = |texts: &dyn Fn(&LinkOptions) -> Vec<String>| {
+            let of_links = own.iter().map(|link| texts(link).join(" "));
+            let mut of_links: Vec<String> = of_links.collect();
+            of_links.dedup();
+            let said = of_links.iter().any(|text| !text.is_empty());
+            said.then(|| of_links.join(" > "))
+        };
+        let loss = |of: &dyn Fn(&LinkSpec) -> f64| match links {
+            [one] => of(one),
+            all => 1.0 - all.iter().map(|link| 1.0 - of(link)).product::<f64>(),
+        };
+        let list = |values: &[Value]| values.iter().map(|v| v.text.clone()).collect::<Vec<_>>();
+        let text = |value: &Option<Value>| list(value.as_slice());
+        Configured {
+            loss: [
+                Some(loss(&|link| link.down.loss)),
+                Some(loss(&|link| link.up.loss)),
+            ],
+            up: joined(&|link| text(&link.up)),
+            radio: [
+                joined(&|link| list(&link.radio)),
+                joined(&|link| list(&link.radio_up)),
+            ],
+            steps: joined(&|link| {
+                [text(&link.steps), list(&link.step), text(&link.outages)].concat()
+            }),
+            wake: self.wake.as_ref().map(|value| value.text.clone()),
+        }
     }
 
     /// A queue of the way back stands before a bottleneck there.

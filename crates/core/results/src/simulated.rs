@@ -25,12 +25,19 @@ pub struct Simulated {
 impl Simulated {
     /// The rows and the summary of `report`, the result of [`alcc_sim::run`] for `resolved`.
     pub fn of(resolved: &Resolved, report: &Report) -> Self {
+        let flows = Self::rows(resolved, report);
+        let summary = Summary::of(report, resolved.settle, &resolved.phases);
+        Self { flows, summary }
+    }
+
+    /// The rows alone.
+    pub fn rows(resolved: &Resolved, report: &Report) -> Vec<Row> {
         let mut flows = rows(&resolved.link, &resolved.scenario, report);
         for row in &mut flows {
             row.trace_start_s = resolved.trace_start.map(Span::as_secs_f64);
+            resolved.configured.fill(row);
         }
-        let summary = Summary::of(report, resolved.settle, &resolved.phases);
-        Self { flows, summary }
+        flows
     }
 }
 

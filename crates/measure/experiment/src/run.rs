@@ -348,7 +348,7 @@ impl Runner<'_> {
         };
         let outcome = report.map_err(|e| e.to_string()).map(|report| {
             (
-                simulated::rows(&resolved.link, &resolved.scenario, &report),
+                simulated::Simulated::rows(&resolved, &report),
                 simulated::Summary::of(&report, resolved.settle, &resolved.phases),
             )
         });

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The data of an experiment as one table, written as CSV and as Parquet.
-use crate::definition::Definition;
+use crate::definition::{Axis, Definition};
 use crate::run::Run;
 use alcc_results::Row;
 use alcc_results::row::{Kind, Value, csv_cell};
+use alcc_results::scenario::probability;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -53,34 +54,44 @@ impl Cell {
 pub struct Table(Vec<Column>);
 
 impl Table {
-    /// The choices of the axes, the number of the repetition, then what was measured. A field that
-    /// no flow has is no column, unless all rows have it.
+    /// The number of the cell from 0, the choices of the axes, the number of the repetition, then what
+    /// was measured. A field that no flow has is no column, unless all rows have it.
+    ///
+    /// An axis that is called as a field is `axis_NAME`. That of the scenario's loss is the field
+    /// `axis_loss`, a number.
     pub fn new(definition: &Definition, runs: &[Run]) -> Self {
         let mut columns: Vec<Column> = Vec::new();
+        let each = |name: String, kind, cell: &dyn Fn(&Run) -> Cell| {
+            let cells = runs
+                .iter()
+                .flat_map(|run| std::iter::repeat_n(cell(run), rows(run)));
+            let cells = cells.collect();
+            Column { name, kind, cells }
+        };
+        let mut cases: Vec<&[String]> = Vec::new();
+        for run in runs {
+            if !cases.contains(&run.cell.as_slice()) {
+                cases.push(&run.cell);
+            }
+        }
+        let case = |run: &Run| {
+            let number = cases.iter().position(|cell| *cell == run.cell);
+            number.map_or(Cell::Empty, |n| Cell::Integer(n as u64))
+        };
+        columns.push(each("case".to_owned(), Kind::Integer, &case));
         for (i, axis) in definition.sweep.iter().enumerate() {
+            if is_configured_loss(axis, i, runs) {
+                continue;
+            }
             let cell = |run: &Run| {
                 run.cell
                     .get(i)
                     .map_or(Cell::Empty, |c| Cell::Text(c.clone()))
             };
-            let cells = runs
-                .iter()
-                .flat_map(|run| std::iter::repeat_n(cell(run), rows(run)));
-            columns.push(Column {
-                name: axis.key.clone(),
-                kind: Kind::Text,
-                cells: cells.collect(),
-            });
+            columns.push(each(column_of(&axis.key), Kind::Text, &cell));
         }
         let repetition = |run: &Run| Cell::Integer(run.repetition.into());
-        let cells = runs
-            .iter()
-            .flat_map(|run| std::iter::repeat_n(repetition(run), rows(run)));
-        columns.push(Column {
-            name: "repetition".to_owned(),
-            kind: Kind::Integer,
-            cells: cells.collect(),
-        });
+        columns.push(each("repetition".to_owned(), Kind::Integer, &repetition));
         let figures: BTreeSet<&String> = runs.iter().flat_map(|run| run.channel.keys()).collect();
         if figures.is_empty() || runs.iter().any(|run| !run.flows.is_empty()) {
             columns.extend(of_flows(runs));
@@ -104,8 +115,7 @@ impl Table {
         text
     }
 
-    /// As Parquet, with the types of the fields. An axis that is called as a field is `axis_NAME`,
-    /// since readers want each name once.
+    /// As Parquet, with the types of the fields.
     ///
     /// # Errors
     /// The error of the library.
@@ -115,21 +125,14 @@ impl Table {
 
     fn write(&self) -> Result<Vec<u8>, ParquetError> {
         let mut fields = Vec::new();
-        for (i, column) in self.0.iter().enumerate() {
-            let again = self.0[i + 1..]
-                .iter()
-                .any(|other| other.name == column.name);
-            let name = if again {
-                format!("axis_{}", column.name)
-            } else {
-                column.name.clone()
-            };
+        for column in &self.0 {
             let (physical, logical) = match column.kind {
-                Kind::Integer => (Physical::INT64, None),
+                // As in Python's tables, seeds have all 64 bits.
+                Kind::Integer => (Physical::INT64, Some(LogicalType::integer(64, false))),
                 Kind::Float => (Physical::DOUBLE, None),
                 Kind::Text | Kind::List => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
             };
-            let field = Type::primitive_type_builder(&name, physical)
+            let field = Type::primitive_type_builder(&column.name, physical)
                 .with_logical_type(logical)
                 .with_repetition(Repetition::OPTIONAL);
             fields.push(Arc::new(field.build()?));
@@ -187,6 +190,31 @@ impl Column {
         }
         Ok(())
     }
+}
+
+/// The column of an axis: each name has one meaning.
+fn column_of(key: &str) -> String {
+    let is_taken = |name: &str| {
+        let own = ["case", "repetition"];
+        own.contains(&name) || Row::KINDS.iter().any(|(field, _)| *field == name)
+    };
+    let mut name = key.to_owned();
+    while is_taken(&name) {
+        name.insert_str(0, "axis_");
+    }
+    name
+}
+
+/// Whether the rows have this axis already: it is the loss of the scenario, which is a field.
+fn is_configured_loss(axis: &Axis, number: usize, runs: &[Run]) -> bool {
+    let is_in_rows = |run: &Run| {
+        let loss = run.cell.get(number).map(|name| probability(name));
+        let loss = loss.and_then(Result::ok);
+        run.flows.iter().all(|row| row.axis_loss == loss)
+    };
+    axis.key == "loss"
+        && runs.iter().any(|run| !run.flows.is_empty())
+        && runs.iter().all(is_in_rows)
 }
 
 /// A row for each flow; one for a run that has figures alone.
@@ -281,26 +309,109 @@ values = [{ name = "a, b", scheme = "copa" }]
     #[test]
     fn both_forms_have_the_same_cells() {
         let definition = Definition::from_toml(TEXT, "e.toml").unwrap();
-        let runs = [run(vec![row(Some(1.5), 7), row(None, u64::MAX >> 1)], &[])];
+        let runs = [run(vec![row(Some(1.5), 7), row(None, u64::MAX)], &[])];
         let table = Table::new(&definition, &runs);
         let csv = table.csv();
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(
-            lines[0].starts_with("scheme,repetition,scheme,algorithm,"),
+            lines[0].starts_with("case,axis_scheme,repetition,scheme,algorithm,"),
             "{csv}"
         );
-        assert!(lines[1].starts_with("\"a, b\",2,copa,"), "{csv}");
+        assert!(lines[1].starts_with("0,\"a, b\",2,copa,"), "{csv}");
         let rows = read(&table);
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[0]["axis_scheme"], Field::Str("a, b".to_owned()));
         assert_eq!(rows[0]["scheme"], Field::Str("copa".to_owned()));
-        assert_eq!(rows[0]["repetition"], Field::Long(2));
+        assert_eq!(rows[0]["repetition"], Field::ULong(2));
         assert_eq!(rows[0]["throughput_mbps"], Field::Double(1.5));
         assert_eq!(rows[1]["throughput_mbps"], Field::Null);
-        assert_eq!(rows[1]["bytes"], Field::Long(i64::MAX));
+        assert_eq!(rows[1]["bytes"], Field::ULong(u64::MAX));
         let fields = lines[0].split(',').count();
         assert!(rows.iter().all(|row| row.len() == fields));
+    }
+
+    /// JSON, CSV, Parquet, and Python's tables, whose columns are [`Row::KINDS`].
+    #[test]
+    fn every_form_has_the_same_columns_once() {
+        use alcc_results::scenario::ScenarioOptions;
+        use alcc_results::simulated::Simulated;
+        let text = r#"title = "t"
+source = "s"
+statement = "x"
+[scenario]
+link = "8mbit"
+flow = "cubic"
+up = "{up}"
+loss = "{loss}"
+duration = "1s"
+[[sweep]]
+key = "loss"
+values = ["0%", "2%"]
+[[sweep]]
+key = "up"
+values = ["1mbit", "2mbit"]
+"#;
+        let definition = Definition::from_toml(text, "e.toml").unwrap();
+        let simulated = |cell: [&str; 2]| {
+            let text = format!(
+                "link = '8mbit'\nflow = 'cubic'\nduration = '1s'\nradio = 'jitter:most=1ms'\nstep = '1s:rate=9mbit'\nloss = '{}'\nup = '{}'",
+                cell[0], cell[1]
+            );
+            let options = ScenarioOptions::from_toml(&text, "s").unwrap();
+            let registry = alcc_cc::Registry::builtin();
+            let resolved = options.resolve(&registry, &()).unwrap();
+            let report = alcc_sim::run(&resolved.scenario).unwrap();
+            Run {
+                cell: cell.map(str::to_owned).to_vec(),
+                repetition: 1,
+                ..run(Simulated::rows(&resolved, &report), &[])
+            }
+        };
+        let cells = [
+            ["0%", "1mbit"],
+            ["0%", "2mbit"],
+            ["2%", "1mbit"],
+            ["2%", "2mbit"],
+        ];
+        let runs = cells.map(simulated);
+        let table = Table::new(&definition, &runs);
+        let csv = table.csv();
+        let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+        let once: BTreeSet<&str> = header.iter().copied().collect();
+        assert_eq!(once.len(), header.len(), "{csv}");
+        let parquet = SerializedFileReader::new(bytes::Bytes::from(table.parquet().unwrap()));
+        let parquet = parquet.unwrap();
+        let schema = parquet.metadata().file_metadata().schema_descr();
+        let names = schema
+            .columns()
+            .iter()
+            .map(|column| column.name().to_owned());
+        assert_eq!(names.collect::<Vec<_>>(), header);
+        // An axis is a column, and a field with another meaning keeps its name.
+        assert_eq!(header[..3], ["case", "axis_up", "repetition"]);
+        let json = serde_json::to_value(&runs[3].flows[0]).unwrap();
+        for (name, value) in json.as_object().unwrap() {
+            let (_, kind) = Row::KINDS.iter().find(|(field, _)| field == name).unwrap();
+            let right = match kind {
+                Kind::Text => value.is_string(),
+                Kind::Integer => value.is_u64(),
+                Kind::Float => value.is_number(),
+                Kind::List => continue,
+            };
+            assert!(right || value.is_null(), "{name}: {value}");
+            assert!(once.contains(name.as_str()), "{name}");
+        }
+        assert_eq!(json["axis_loss"], 0.02);
+        assert_eq!(json["up"], "2mbit");
+        assert_eq!(json["radio"], "jitter:most=1ms");
+        assert_eq!(json["steps"], "1s:rate=9mbit");
+        let rows = read(&table);
+        for (number, row) in rows.iter().enumerate() {
+            assert_eq!(row["case"], Field::ULong(number as u64));
+        }
+        assert_eq!(rows[2]["axis_loss"], Field::Double(0.02));
+        assert_eq!(rows[2]["up"], rows[2]["axis_up"]);
     }
 
     #[test]
@@ -317,7 +428,7 @@ values = [{ name = "a, b", scheme = "copa" }]
         assert!(lines[2..].iter().all(|line| line.ends_with(',')), "{csv}");
         let rows = read(&table);
         assert_eq!(rows[0]["curve_rise"], Field::Double(2.5));
-        assert_eq!(rows[1]["bytes"], Field::Long(8));
+        assert_eq!(rows[1]["bytes"], Field::ULong(8));
     }
 
     #[test]
@@ -330,7 +441,7 @@ values = [{ name = "a, b", scheme = "copa" }]
         let table = Table::new(&definition, &runs);
         assert_eq!(
             table.csv(),
-            "scheme,repetition,load_ms,loss\n\"a, b\",2,80.5,\n\"a, b\",2,,0.25\n"
+            "case,axis_scheme,repetition,load_ms,loss\n0,\"a, b\",2,80.5,\n0,\"a, b\",2,,0.25\n"
         );
         assert_eq!(read(&table)[1]["loss"], Field::Double(0.25));
         let none = Table::new(&definition, &[]);

@@ -4,8 +4,8 @@ use crate::list;
 use crate::meter::{Meter, Observed};
 use alcc_emu::{Dir, PathSpec};
 use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec};
-use alcc_results::Row;
 use alcc_results::scenario::{random_start, why_not_read};
+use alcc_results::{Configured, Row};
 use alcc_trace::{SCENARIOS, Scenario, Trace, scenario};
 use alcc_units::{Rate, Span, UnitError, positive};
 use std::fs::{self, File};
@@ -324,7 +324,7 @@ impl Link {
 
     /// What a row says about its link.
     pub(crate) fn row(&self, duration: Span, run: u32) -> Row {
-        Row {
+        let mut row = Row {
             link: self.name.clone(),
             queue: self.path.down.queue.to_string(),
             min_rtt_ms: Some(self.min_rtt().as_millis_f64()),
@@ -332,6 +332,27 @@ impl Link {
             seed: self.path.seed,
             run,
             ..Row::default()
+        };
+        self.configured().fill(&mut row);
+        row
+    }
+
+    /// What is around the downlink.
+    pub(crate) fn configured(&self) -> Configured {
+        let PathSpec { down, up, .. } = &self.path;
+        let radio = |direction: &DirectionSpec| {
+            let kinds: Vec<String> = direction.radio.iter().map(ToString::to_string).collect();
+            (!kinds.is_empty()).then(|| kinds.join(" "))
+        };
+        Configured {
+            loss: [Some(down.loss), Some(up.loss)],
+            up: match &up.rate {
+                RateSpec::Fixed(rate) => Some(rate.to_string()),
+                RateSpec::Trace(_) => Some("trace".to_owned()),
+                RateSpec::Unlimited => None,
+            },
+            radio: [radio(down), radio(up)],
+            ..Configured::default()
         }
     }
 

@@ -123,6 +123,7 @@ fn measure(simulation: &Simulation<'_>, go_on: GoOn<'_>) -> Result<Option<Measur
     }
     row.scheme.clone_from(&scheme.name);
     row.run = run;
+    link.configured().fill(&mut row);
     row.trace_start_s = link.trace_start.map(Span::as_secs_f64);
     let series = Series {
         scheme: scheme.name.clone(),
