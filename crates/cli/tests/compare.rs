@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -81,6 +81,12 @@ fn one_worker_and_three_give_the_same_bytes() {
     };
     let (one, three) = (by("1"), by("3"));
     assert!(one == three, "results depend on the number of workers");
+    // How the files came about, beside each table.
+    let read =
+        |file: PathBuf| -> Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
+    let about = read(folder.path().join("1.csv-metadata.json"))["notes"][0]["about"].clone();
+    assert_eq!(about, read(folder.path().join("1/results.json"))["about"]);
+    assert!(about["build"].as_str().unwrap().len() >= 16, "{about}");
 
     let results: Value = serde_json::from_str(&one.0).unwrap();
     let flows = results["flows"].as_array().unwrap();

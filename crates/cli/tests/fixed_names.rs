@@ -127,13 +127,14 @@ const ROW_IF_KNOWN: &str = "
 throughput_p25_mbps throughput_p75_mbps below_tcp tcp_cwnd_median tcp_cwnd_range
 rtx_per_episode
 jain_1s worst_share_10s fair_after_s
-flow profile name host links dir start_s stop_s trace_start_s number_of_flows phases error side
+flow profile name host links dir start_s stop_s axis_loss loss_up up radio radio_up steps wake
+trace_start_s number_of_flows phases error side
 ";
 
 /// What `alcc sim --json` prints: of the whole, of its summary, of one direction of a link.
 const SIM: &str = "
 /about /flows /summary
-/about/program /about/command /about/mode /about/date /about/kernel /about/cpus /about/link /about/seed
+/about/program /about/build /about/command /about/mode /about/date /about/kernel /about/cpus /about/link /about/seed
 /summary/throughput_mbps /summary/goodput_mbps
 /summary/jain /summary/jain_1s /summary/jain_1s_from_s /summary/events
 /summary/links

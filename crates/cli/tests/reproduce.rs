@@ -503,6 +503,13 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     let command = "--flow 'fixed:window={window}'";
     assert!(page.contains(command) && page.contains(" cores"), "{page}");
     let csv = std::fs::read_to_string(folder.path().join("swept/sweep.csv")).unwrap();
+    let beside = std::fs::read(folder.path().join("swept/sweep.csv-metadata.json")).unwrap();
+    let beside: Value = serde_json::from_slice(&beside).unwrap();
+    let about = &beside["notes"][0]["about"];
+    assert_eq!(beside["url"], "sweep.csv");
+    assert!(about["build"].as_str().unwrap().len() >= 16, "{about}");
+    let command = about["command"].as_str().unwrap();
+    assert!(command.starts_with("alcc sweep "), "{about}");
     assert!(csv.starts_with("case,window,rtt,repetition,"), "{csv}");
 
     let (said, status) = folder.refused(&["sweep", "--vary", "rrt=20ms"]);

@@ -533,6 +533,7 @@ fn the_object_says_how_it_came_about() {
     let version = format!("alcc {}", env!("CARGO_PKG_VERSION"));
     assert_eq!(about["program"], version);
     assert_eq!(about["seed"], 7);
+    assert!(about["build"].as_str().unwrap().len() >= 16, "{about}");
     assert_eq!(
         about["command"],
         format!("alcc sim --link {link} --duration 1s --seed 7")

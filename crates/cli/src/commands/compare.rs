@@ -371,6 +371,7 @@ pub(crate) fn carry_out(
     let page = board::write(&results, out).map_err(Failure::failed)?;
     if let Some(file) = csv {
         board::write_file(file, &alcc_results::csv(&results.flows)).map_err(Failure::failed)?;
+        board::write_about(file, &results.about).map_err(Failure::failed)?;
     }
     figure.map_or(Ok(()), |figure| figure.write(&results))?;
     if json {

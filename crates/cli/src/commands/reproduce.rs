@@ -6,8 +6,8 @@ mod written;
 
 use self::asked::{Asked, asked, keep_cells};
 pub(super) use self::origin::{origin, program};
+pub(super) use self::written::{about, write, write_table};
 use self::written::{store, table, write_pages};
-pub(super) use self::written::{write, write_table};
 use crate::failure::{Failure, reason};
 use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
@@ -20,6 +20,7 @@ use alcc_experiment::run::{RunError, Runner, Side};
 use alcc_experiment::{Judgement, Plan, Run, StoredRuns};
 use alcc_files::ScenarioFolder;
 use alcc_lab::Tools;
+use alcc_results::{About, EMULATED, InputFile, SIMULATED};
 use alcc_sys::process_cpu;
 use alcc_units::Span;
 use std::collections::BTreeMap;
@@ -104,7 +105,8 @@ impl Args {
 }
 
 /// Endings of the files of one experiment.
-pub(super) const PAGE_FILES: [&str; 4] = ["html", "csv", "parquet", "runs.jsonl"];
+pub(super) const PAGE_FILES: [&str; 5] =
+    ["html", "csv", "csv-metadata.json", "parquet", "runs.jsonl"];
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut all = asked(args)?;
@@ -155,12 +157,32 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             one.definition.judge(&one.id, mode, runs, explained)
         })
         .collect();
-    write_pages(&all, &judged, &args.out, &origin(args.traces.as_deref())?)?;
+    let of_plan = |one: &Asked| {
+        let mut about = about(
+            &one.plan.runs,
+            match mode {
+                Mode::Simulated => SIMULATED,
+                Mode::Emulated | Mode::Shortened => EMULATED,
+            },
+            &files,
+            args.plugins.files().iter().cloned(),
+        );
+        about.files.push(InputFile {
+            path: format!("{}/experiment.toml", one.id),
+            sha256: one.hash.clone(),
+        });
+        about
+    };
+    let provenance = origin(args.traces.as_deref())?;
+    write_pages(&all, &judged, &args.out, &provenance, &of_plan)?;
     store(args, &all, &judged, &files)?;
     if args.json {
         let runs = all.iter().filter_map(|one| one.runs.as_ref().ok());
         let flows: Vec<_> = runs.flatten().flat_map(|run| &run.flows).collect();
-        let json = serde_json::json!({ "experiments": judged, "flows": flows, "summary": {} });
+        let about: Vec<About> = all.iter().map(of_plan).collect();
+        let json = serde_json::json!({
+            "about": about, "experiments": judged, "flows": flows, "summary": {}
+        });
         print(format_args!("{json}\n"))?;
     } else {
         print(table(&judged, &args.out))?;

@@ -129,6 +129,7 @@ impl Args {
     fn about(&self, resolved: &Resolved, read: Vec<PathBuf>) -> About {
         About {
             program: format!("alcc {}", env!("CARGO_PKG_VERSION")),
+            build: alcc_lab::build(),
             command: compare::command_line(),
             mode: SIMULATED.to_owned(),
             link: resolved.link.clone(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::reproduce::{PAGE_FILES, origin, program, simulate, write, write_table};
+use super::reproduce::{PAGE_FILES, about, origin, program, simulate, write, write_table};
 use crate::failure::Failure;
 use crate::output::{alone_in, folder, print, will_be_written};
 use crate::plugin_arg::Plugins;
@@ -9,8 +9,8 @@ use alcc_experiment::judge::{number, value};
 use alcc_experiment::run::{RunError, Runner, Side};
 use alcc_experiment::{Definition, Plan, Run, page, sweep};
 use alcc_lab::board::aligned;
-use alcc_results::Spread;
 use alcc_results::scenario::ScenarioOptions;
+use alcc_results::{SIMULATED, Spread};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -128,9 +128,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let provenance = origin(folder)?;
     let html = page::sweep(&definition, &runs, NAME, &provenance).map_err(Failure::failed)?;
     write(&args.out, &format!("{NAME}.html"), &html)?;
-    write_table(&args.out, NAME, &definition, &runs)?;
+    let given = args.scenario.iter().chain(args.plugins.files()).cloned();
+    let about = about(&plan.runs, SIMULATED, &files, given);
+    write_table(&args.out, NAME, &definition, &runs, &about)?;
     if args.json {
-        let json = serde_json::json!({ "sweep": runs, "summary": {} });
+        let json = serde_json::json!({ "about": about, "sweep": runs, "summary": {} });
         print(format_args!("{json}\n"))?;
     } else {
         let page = args.out.join(format!("{NAME}.html"));

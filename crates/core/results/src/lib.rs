@@ -41,7 +41,7 @@ pub use groups::{Group, Spread, mean_and_ci95};
 pub use numbers::{percentile, signed, sum};
 pub use pairs::Pair;
 pub use profiles::{DrawnProfile, FIGURES as PROFILE_FIGURES, Profiles};
-pub use results::{About, InputFile, Results};
+pub use results::{About, InputFile, Results, metadata_of_csv};
 pub use row::{Configured, EMULATED, Row, SIMULATED, csv};
 pub use series::{Series, quantiles};
 pub use summary::{Overall, Summary, summary};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::{Row, Series, Summary};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// Everything one command measured: the `--json` object and the report's input.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Results {
 pub struct About {
     /// `alcc` and its version.
     pub program: String,
+    /// Which build of it: the program's build ID.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub build: String,
     /// The command line.
     pub command: String,
     /// `emulated`, `simulated` or both with a `+`.
@@ -49,4 +53,21 @@ pub struct InputFile {
     pub path: String,
     /// Of its content, in hexadecimal; empty if it could not be read again.
     pub sha256: String,
+}
+
+impl About {
+    /// The metadata of the CSV file `name`, whose own form has no place for them: a file
+    /// `NAME-metadata.json` beside it (W3C, Metadata Vocabulary for Tabular Data, section 5.1).
+    pub fn of_csv(&self, name: &str) -> Value {
+        json!({
+            "@context": "http://www.w3.org/ns/csvw",
+            "url": name,
+            "notes": [{"about": self}],
+        })
+    }
+}
+
+/// The name of the file with the metadata of a CSV file.
+pub fn metadata_of_csv(name: &str) -> String {
+    format!("{name}-metadata.json")
 }

@@ -2,12 +2,13 @@
 //! The data of an experiment as one table, written as CSV and as Parquet.
 use crate::definition::{Axis, Definition};
 use crate::run::Run;
-use alcc_results::Row;
 use alcc_results::row::{Kind, Value, csv_cell};
 use alcc_results::scenario::probability;
+use alcc_results::{About, Row};
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
@@ -115,15 +116,15 @@ impl Table {
         text
     }
 
-    /// As Parquet, with the types of the fields.
+    /// As Parquet, with the types of the fields, and `about` as JSON in the file's metadata.
     ///
     /// # Errors
     /// The error of the library.
-    pub fn parquet(&self) -> Result<Vec<u8>, String> {
-        self.write().map_err(|e| format!("write Parquet: {e}"))
+    pub fn parquet(&self, about: &About) -> Result<Vec<u8>, String> {
+        self.write(about).map_err(|e| format!("write Parquet: {e}"))
     }
 
-    fn write(&self) -> Result<Vec<u8>, ParquetError> {
+    fn write(&self, about: &About) -> Result<Vec<u8>, ParquetError> {
         let mut fields = Vec::new();
         for column in &self.0 {
             let (physical, logical) = match column.kind {
@@ -140,7 +141,11 @@ impl Table {
         let schema = Type::group_type_builder("row")
             .with_fields(fields)
             .build()?;
-        let properties = Arc::new(WriterProperties::builder().build());
+        let about =
+            serde_json::to_string(about).map_err(|e| ParquetError::General(e.to_string()))?;
+        let about = KeyValue::new("about".to_owned(), about);
+        let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![about]));
+        let properties = Arc::new(properties.build());
         let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), properties)?;
         let mut group = file.next_row_group()?;
         for column in &self.0 {
@@ -299,7 +304,9 @@ values = [{ name = "a, b", scheme = "copa" }]
     }
 
     fn read(table: &Table) -> Vec<BTreeMap<String, Field>> {
-        let reader = SerializedFileReader::new(bytes::Bytes::from(table.parquet().unwrap()));
+        let reader = SerializedFileReader::new(bytes::Bytes::from(
+            table.parquet(&About::default()).unwrap(),
+        ));
         let rows = reader.unwrap();
         let rows = rows.get_row_iter(None).unwrap();
         rows.map(|row| row.unwrap().into_columns().into_iter().collect())
@@ -380,7 +387,9 @@ values = ["1mbit", "2mbit"]
         let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
         let once: BTreeSet<&str> = header.iter().copied().collect();
         assert_eq!(once.len(), header.len(), "{csv}");
-        let parquet = SerializedFileReader::new(bytes::Bytes::from(table.parquet().unwrap()));
+        let parquet = SerializedFileReader::new(bytes::Bytes::from(
+            table.parquet(&About::default()).unwrap(),
+        ));
         let parquet = parquet.unwrap();
         let schema = parquet.metadata().file_metadata().schema_descr();
         let names = schema

@@ -22,7 +22,7 @@ use std::time::SystemTime;
 
 use backends::{RealPrograms, Simulator};
 
-pub use files::{NATIVE, write, write_file};
+pub use files::{NATIVE, write, write_about, write_file};
 pub use table::{Interval, aligned, csv, table};
 
 /// What to compare with what on what.
@@ -361,8 +361,15 @@ fn about(plan: &Plan) -> About {
             if plan.runs == 1 { "" } else { " each" }
         ),
     };
+    let plugins = match &plan.backend {
+        Backend::Simulated { plugins, .. } => plugins,
+        Backend::Emulated { tools, .. } => &tools.plugins,
+    };
+    let traces = plan.links.iter().flat_map(|link| &link.files);
     let about = About {
         program: format!("alcc {}", env!("CARGO_PKG_VERSION")),
+        build: crate::build(),
+        files: result_cache::input_files(traces.chain(plugins).cloned()),
         command: plan.command.clone(),
         link,
         seed: plan.links.first().map_or(0, |l| l.path.seed),

@@ -33,6 +33,7 @@
 pub mod applications;
 pub mod axis;
 pub mod board;
+mod build;
 pub mod capture;
 pub mod chart;
 mod client;
@@ -66,6 +67,7 @@ pub mod twin;
 
 pub use alcc_results::scenario::reason;
 pub use alcc_results::{Distribution, Results, Row};
+pub use build::build;
 pub use error::LabError;
 pub use link::{Link, Links, PathDefaults, Up};
 pub use list::parts;

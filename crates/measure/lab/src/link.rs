@@ -29,6 +29,8 @@ pub struct Link {
     pub path: PathSpec,
     /// Where in its recorded traces it begins, if that is not their beginning.
     pub trace_start: Option<Span>,
+    /// The recordings of both directions.
+    pub files: Vec<PathBuf>,
     /// What the downlink was generated from.
     scenario: Option<&'static Scenario>,
 }
@@ -140,6 +142,7 @@ impl Link {
                 seed: defaults.seed,
             },
             trace_start: None,
+            files: Vec::new(),
             scenario: None,
         }
     }
@@ -150,6 +153,7 @@ impl Link {
             name: name.to_owned(),
             path,
             trace_start: None,
+            files: Vec::new(),
             scenario: None,
         }
     }
@@ -221,11 +225,12 @@ impl Link {
             None if what.exists() => None,
             None => scenario(&text),
         };
-        let up = uplink(what, defaults)?;
+        let (up, partner) = uplink(what, defaults)?;
         if let Some(scenario) = named {
             let trace = scenario.generate(defaults.seed, Scenario::LENGTH);
             let name = format!("synth:{}", scenario.name);
             let mut link = Self::defaults(name, RateSpec::Trace(trace), up, defaults);
+            link.files.extend(partner);
             link.on_air(scenario);
             return Ok(link);
         }
@@ -234,15 +239,15 @@ impl Link {
                 path: what.to_owned(),
                 why: e.to_string(),
             })?;
-            return Ok(Self::defaults(
-                rate.to_string(),
-                RateSpec::Fixed(rate),
-                up,
-                defaults,
-            ));
+            let mut link = Self::defaults(rate.to_string(), RateSpec::Fixed(rate), up, defaults);
+            link.files.extend(partner);
+            return Ok(link);
         }
         let trace = RateSpec::Trace(recording(what)?);
-        Ok(Self::defaults(file_name(what), trace, up, defaults))
+        let mut link = Self::defaults(file_name(what), trace, up, defaults);
+        link.files.push(what.to_owned());
+        link.files.extend(partner);
+        Ok(link)
     }
 
     /// One link for each that [`Link::open`] understands. A folder gives every trace in it and in
@@ -382,13 +387,17 @@ fn file_name(file: &Path) -> String {
     name.strip_suffix(".txt").unwrap_or(&name).to_owned()
 }
 
-fn uplink(down: &Path, defaults: &PathDefaults) -> Result<RateSpec, LabError> {
+/// The way back, and its recording.
+fn uplink(down: &Path, defaults: &PathDefaults) -> Result<(RateSpec, Option<PathBuf>), LabError> {
     Ok(match &defaults.up {
-        Up::Rate(rate) => RateSpec::Fixed(*rate),
-        Up::Trace(file) => match Link::open(file, defaults.seed)?.path.down.rate {
-            RateSpec::Fixed(_) | RateSpec::Unlimited => RateSpec::Fixed(UPLINK),
-            trace => trace,
-        },
+        Up::Rate(rate) => (RateSpec::Fixed(*rate), None),
+        Up::Trace(file) => {
+            let mut link = Link::open(file, defaults.seed)?;
+            match link.path.down.rate {
+                RateSpec::Fixed(_) | RateSpec::Unlimited => (RateSpec::Fixed(UPLINK), None),
+                trace => (trace, link.files.pop()),
+            }
+        }
         Up::Partner => {
             let other = match down.extension().and_then(|e| e.to_str()) {
                 Some("down") => Some("up"),
@@ -396,8 +405,8 @@ fn uplink(down: &Path, defaults: &PathDefaults) -> Result<RateSpec, LabError> {
                 _ => None,
             };
             match other.map(|e| down.with_extension(e)) {
-                Some(file) if file.is_file() => RateSpec::Trace(recording(&file)?),
-                _ => RateSpec::Fixed(UPLINK),
+                Some(file) if file.is_file() => (RateSpec::Trace(recording(&file)?), Some(file)),
+                _ => (RateSpec::Fixed(UPLINK), None),
             }
         }
     })

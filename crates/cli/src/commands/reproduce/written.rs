@@ -3,6 +3,7 @@
 use super::Args;
 use super::asked::Asked;
 use super::origin::{build, provenance};
+use crate::commands::compare::command_line;
 use crate::failure::{Failure, reason};
 use alcc_experiment::applications::{Applications, StoredApplication};
 use alcc_experiment::judge::Mode;
@@ -13,11 +14,12 @@ use alcc_experiment::table::Table;
 use alcc_experiment::{Definition, Judgement, Run};
 use alcc_files::ScenarioFolder;
 use alcc_results::scenario::Files as _;
-use std::collections::BTreeMap;
+use alcc_results::{About, metadata_of_csv};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Writes what the options want kept beside the pages.
 pub(super) fn store(
@@ -139,11 +141,55 @@ pub(in crate::commands) fn write_table(
     id: &str,
     definition: &Definition,
     runs: &[Run],
+    about: &About,
 ) -> Result<(), Failure> {
     let table = Table::new(definition, runs);
-    write(out, &format!("{id}.csv"), table.csv())?;
-    let parquet = table.parquet().map_err(Failure::failed)?;
+    let csv = format!("{id}.csv");
+    write(out, &csv, table.csv())?;
+    let beside = format!("{}\n", about.of_csv(&csv));
+    write(out, &metadata_of_csv(&csv), beside)?;
+    let parquet = table.parquet(about).map_err(Failure::failed)?;
     write(out, &format!("{id}.parquet"), parquet)
+}
+
+/// How the runs of a plan come about. `given` are files beside those that their scenarios name.
+pub(in crate::commands) fn about(
+    runs: &[PlannedRun],
+    mode: &str,
+    files: &ScenarioFolder,
+    given: impl IntoIterator<Item = PathBuf>,
+) -> About {
+    let (mut links, mut seed) = (BTreeSet::new(), None);
+    let mut read: Vec<PathBuf> = given.into_iter().collect();
+    for planned in runs {
+        let mut own = None;
+        planned.scenario.clone().for_each(&mut |key, value| {
+            match key {
+                "link" => _ = links.insert(value.text.clone()),
+                "seed" => own = value.text.parse().ok(),
+                _ => {}
+            }
+            if matches!(key, "link" | "up" | "steps") {
+                read.extend(files.find(&value.text));
+            }
+        });
+        seed = seed.or(own);
+    }
+    read.sort();
+    read.dedup();
+    About {
+        program: provenance().by,
+        build: alcc_lab::build(),
+        command: command_line(),
+        mode: mode.to_owned(),
+        link: match links.len() {
+            0 | 1 => links.into_iter().collect(),
+            many => format!("{many} links"),
+        },
+        seed: seed.unwrap_or(1),
+        files: alcc_lab::input_files(read),
+        ..About::default()
+    }
 }
 
 pub(super) fn write_pages(
@@ -151,6 +197,7 @@ pub(super) fn write_pages(
     judged: &[Judgement],
     out: &Path,
     provenance: &Provenance,
+    about: &dyn Fn(&Asked) -> About,
 ) -> Result<(), Failure> {
     let write = |name: &str, text: &str| write(out, name, text);
     let none = Vec::new();
@@ -166,11 +213,11 @@ pub(super) fn write_pages(
             took: one.took,
         })
         .collect();
-    for shown in &pages {
+    for (shown, one) in pages.iter().zip(all) {
         let id = &shown.judged.id;
         let html = page::experiment(shown, provenance).map_err(Failure::failed)?;
         write(&format!("{id}.html"), &html)?;
-        write_table(out, id, shown.definition, shown.runs)?;
+        write_table(out, id, shown.definition, shown.runs, &about(one))?;
     }
     write("index.html", &page::index(&pages, provenance))
 }

@@ -2,7 +2,7 @@
 use super::table;
 use crate::result_cache::write_whole;
 use crate::{LabError, pairs, picture, report};
-use alcc_results::{Results, csv as flows_csv};
+use alcc_results::{About, Results, csv as flows_csv, metadata_of_csv};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -36,10 +36,29 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
     ] {
         write_file(&file, &content)?;
     }
+    for csv in ["flows.csv", "board.csv"] {
+        write_about(&folder.join(csv), &results.about)?;
+    }
     if !results.summary.pairs.is_empty() {
         write_file(&folder.join(NATIVE), &pairs::markdown(results))?;
     }
     Ok(page)
+}
+
+/// Writes what the CSV file `csv` came about by into the file beside it that W3C's metadata of
+/// tables are in. A pipe or a device has none beside it.
+///
+/// # Errors
+/// [`LabError::Os`] with its name.
+pub fn write_about(csv: &Path, about: &About) -> Result<(), LabError> {
+    let name = csv.file_name().map(|name| name.to_string_lossy());
+    match name {
+        Some(name) if csv.is_file() => {
+            let beside = csv.with_file_name(metadata_of_csv(&name));
+            write_file(&beside, &format!("{}\n", about.of_csv(&name)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes one file, all of it or nothing.
