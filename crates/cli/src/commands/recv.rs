@@ -511,6 +511,8 @@ impl<'a> Server<'a> {
     fn row(&self, received: &Received) -> Row {
         Row {
             scheme: self.args.how.transport.clone(),
+            // The sender's algorithm is not in the transfer.
+            profile: Some("unknown".to_owned()),
             duration_s: received.took as f64 / 1e9,
             run: 1,
             goodput_mbps: (received.took > 0)

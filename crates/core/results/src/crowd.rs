@@ -101,6 +101,12 @@ pub fn together(rows: &[Row], shares: &[Share<'_>], window: Span, settle: Span) 
         let all = rows.iter().all(|row| field(row) == field(first));
         field(first).clone().filter(|_| all)
     };
+    let mut profiles: Vec<&str> = Vec::new();
+    for name in rows.iter().filter_map(|row| row.profile.as_deref()) {
+        if !profiles.contains(&name) {
+            profiles.push(name);
+        }
+    }
     let least =
         |field: fn(&Row) -> Option<f64>| rows.iter().filter_map(field).min_by(f64::total_cmp);
     let (worst_share_10s, fair_after_s) = shared(shares, window, settle);
@@ -117,7 +123,7 @@ pub fn together(rows: &[Row], shares: &[Share<'_>], window: Span, settle: Span) 
         feedback: names(|row| &row.feedback),
         enforcement: names(|row| &row.enforcement),
         under: same(|row| &row.under),
-        profile: same(|row| &row.profile),
+        profile: (!profiles.is_empty()).then(|| profiles.join("+")),
         host: same(|row| &row.host),
         dir: same(|row| &row.dir),
         link: first.link.clone(),
@@ -163,6 +169,7 @@ mod tests {
     fn row(algorithm: &str, mbps: f64) -> Row {
         Row {
             algorithm: algorithm.to_owned(),
+            profile: Some(crate::row::profile(algorithm, "")),
             feedback: "sim".to_owned(),
             throughput_mbps: Some(mbps),
             utilization: Some(mbps / 20.0),
@@ -187,6 +194,7 @@ mod tests {
         let rows = [row("budget", 12.0), row("cubic", 4.0), row("budget", 0.0)];
         let found = together(&rows[..2], &shares, window, Span::from_secs(10));
         assert_eq!(found.algorithm, "budget+cubic");
+        assert_eq!(found.profile.as_deref(), Some("default+linux"));
         assert_eq!(
             (found.feedback.as_str(), found.number_of_flows),
             ("sim", Some(2))

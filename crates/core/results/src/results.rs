@@ -18,6 +18,14 @@ pub struct Results {
     pub notes: Vec<String>,
 }
 
+impl Results {
+    /// What tables and legends call a scheme, see [`Row::label`].
+    pub fn label(&self, scheme: &str) -> String {
+        let row = self.flows.iter().find(|row| row.scheme == scheme);
+        row.map_or_else(|| scheme.to_owned(), Row::label)
+    }
+}
+
 /// Where, when and how a result came about.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct About {

@@ -290,7 +290,8 @@ row! {
         /// The flow as typed.
         flow: Option<String>,
         /// Which form of the algorithm: `tuned`, `paper`, `original`, `linux`; `kernel` of the running
-        /// kernel's own, `default` where there is one form only.
+        /// kernel's own, `default` where there is one form only, `unknown` at a receiver. Of several
+        /// flows each once, with a plus between.
         profile: Option<String>,
         /// What its writer called it.
         name: Option<String>,

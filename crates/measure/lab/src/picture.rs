@@ -196,12 +196,13 @@ fn page(
         [fine(24), fine(55)],
     )?;
     let mut x = 24;
-    for (number, (name, _)) in looks.iter().enumerate() {
+    for (number, (scheme, _)) in looks.iter().enumerate() {
+        let name = results.label(scheme);
         let dot = (fine(x + 5), fine(71));
         area.draw(&Circle::new(dot, fine(5), numbered(number).filled()))?;
         write(
             &area,
-            name,
+            &name,
             text_style(FONT, &INK, false),
             [fine(x + 15), fine(78)],
         )?;
@@ -375,7 +376,7 @@ fn labels(
         };
         taken.push(best);
         let style = text_style(13, &numbered(mark.number), true);
-        write(page, mark.name, style, [best[0], best[3]])?;
+        write(page, &mark.name, style, [best[0], best[3]])?;
     }
     Ok(())
 }
@@ -467,6 +468,23 @@ mod tests {
             let rest = circle.split_once(key).unwrap().1;
             rest.split('"').next().unwrap().parse().unwrap()
         })
+    }
+
+    /// Somebody would publish them as the published algorithm's.
+    #[test]
+    fn tuned_forms_say_so() {
+        let tuned = |scheme: &str| Row {
+            profile: Some("tuned".to_owned()),
+            ..row("a", scheme, 1, 10.0, 40.0)
+        };
+        let svg = picture(vec![
+            tuned("copa"),
+            tuned("verus:profile=tuned"),
+            row("a", "cubic", 1, 11.0, 90.0),
+        ]);
+        // In the legend, and beside its mark.
+        assert!(svg.matches("copa (tuned)").count() >= 2, "{svg}");
+        assert!(!svg.contains("verus:profile=tuned (tuned)") && !svg.contains("cubic ("));
     }
 
     #[test]

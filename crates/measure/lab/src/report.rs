@@ -84,7 +84,7 @@ pub fn html(results: &Results) -> String {
     };
     let names = looks
         .iter()
-        .map(|look| name(&look.scheme, look.side.as_deref()));
+        .map(|look| name(&results.label(&look.scheme), look.side.as_deref()));
     let legend: Vec<(String, &str, &str)> = names
         .zip(&looks)
         .map(|(n, l)| (n, l.colour, l.dash))

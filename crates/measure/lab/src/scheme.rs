@@ -281,6 +281,7 @@ impl Scheme {
         row.scheme.clone_from(&self.name);
         if self.constant.is_some() {
             "udp".clone_into(&mut row.algorithm);
+            row.profile = Some("default".to_owned());
             "none".clone_into(&mut row.feedback);
             "none".clone_into(&mut row.enforcement);
         } else if let Some(spec) = &self.controlled {

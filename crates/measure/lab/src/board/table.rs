@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The board for a terminal and as CSV: one table per link and one over all.
 use alcc_results::row::csv_cell;
-use alcc_results::{Group, Results, Row, Spread, mean_and_ci95};
+use alcc_results::{Group, Results, Spread, mean_and_ci95};
 use std::fmt::Write as _;
 use std::str::FromStr;
 
@@ -93,10 +93,7 @@ pub fn table(results: &Results, interval: Interval) -> String {
         line.extend(columns.iter().map(|c| c.1.to_owned()));
         line
     };
-    let label = |scheme: &str| {
-        let row = results.flows.iter().find(|row| row.scheme == scheme);
-        row.map_or_else(|| scheme.to_owned(), Row::label)
-    };
+    let label = |scheme: &str| results.label(scheme);
     for link in &links {
         let mut lines = vec![heading(link)];
         for group in results.summary.groups.iter().filter(|g| g.link == *link) {

@@ -3,8 +3,8 @@
 use alcc_results::{Results, Row};
 
 /// A scheme in a panel.
-pub(super) struct Mark<'a> {
-    pub(super) name: &'a str,
+pub(super) struct Mark {
+    pub(super) name: String,
     /// Its place in the list of looks.
     pub(super) number: usize,
     /// Delay in ms, and what is carried.
@@ -17,7 +17,7 @@ pub(super) struct Panel<'a> {
     pub(super) title: String,
     /// What the vertical axis shows, with its unit.
     pub(super) carried: &'a str,
-    pub(super) marks: Vec<Mark<'a>>,
+    pub(super) marks: Vec<Mark>,
     pub(super) ellipses: bool,
     pub(super) labels: bool,
 }
@@ -72,7 +72,7 @@ pub(super) fn over_all<'a>(
                 ])
             };
             Some(Mark {
-                name: &all.scheme,
+                name: results.label(&all.scheme),
                 number: number(&all.scheme, all.side.as_deref()),
                 at: [
                     *all.fields.get("delay_mean_ms")?,
@@ -108,7 +108,7 @@ pub(super) fn one<'a>(
                 row.link == link && row.scheme == group.scheme && row.side == group.side
             });
             Some(Mark {
-                name: &group.scheme,
+                name: results.label(&group.scheme),
                 number: number(&group.scheme, group.side.as_deref()),
                 at: [
                     group.median("delay_mean_ms")?,
@@ -132,7 +132,7 @@ pub(super) fn one<'a>(
     }
 }
 
-impl Mark<'_> {
+impl Mark {
     /// Its figures.
     pub(super) fn says(&self, panel: &Panel<'_>) -> String {
         let [ms, carried] = self.at;

@@ -136,7 +136,7 @@ impl<'a> Links<'a> {
             let value = g.median(field)?;
             Some(format!(
                 "{} {value:.1} {unit}",
-                super::name(&g.scheme, g.side.as_deref())
+                super::name(&self.results.label(&g.scheme), g.side.as_deref())
             ))
         });
         let figures: Vec<String> = figures.collect();
