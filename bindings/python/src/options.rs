@@ -24,7 +24,7 @@ impl Opened {
     }
 
     /// Each once, in order.
-    fn take(&self) -> Vec<PathBuf> {
+    pub(crate) fn take(&self) -> Vec<PathBuf> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.sort();
         all.dedup();

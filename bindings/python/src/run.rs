@@ -7,11 +7,14 @@ use crate::options::{self, Asked, Opened};
 use crate::table::Table;
 use alcc_results::scenario::Resolved;
 use alcc_results::simulated::Simulated;
+use alcc_results::{About, InputFile, SIMULATED};
 use alcc_sim::{FlowStatus, Probe, Report};
 use alcc_units::{Bytes, Span, Time, positive, want_number};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
@@ -68,12 +71,27 @@ impl Probe for Watch {
 /// What a simulation gave.
 #[pyclass(frozen, name = "Result", module = "alcc")]
 pub(crate) struct PyResult_ {
+    about: About,
     simulated: Simulated,
     report: Report,
 }
 
+/// The object of `to_json()`.
+#[derive(serde::Serialize)]
+struct Printed<'a> {
+    about: &'a About,
+    #[serde(flatten)]
+    simulated: &'a Simulated,
+}
+
 #[pymethods]
 impl PyResult_ {
+    /// How it came about: version, build, arguments, seed, and the SHA-256 of files that were read.
+    #[getter]
+    fn about<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        loaded(py, &self.about)
+    }
+
     /// One row per flow; the fields and units of `alcc sim --json`, a column for each.
     #[getter]
     fn flows(&self) -> PyResult<Table> {
@@ -101,7 +119,10 @@ impl PyResult_ {
 
     /// The object that `alcc sim --json` prints.
     fn to_json(&self) -> PyResult<String> {
-        json(&self.simulated)
+        json(&Printed {
+            about: &self.about,
+            simulated: &self.simulated,
+        })
     }
 
     /// A matplotlib figure: throughput and delay over time with `series`, else a point per flow.
@@ -132,6 +153,54 @@ fn json<T: serde::Serialize>(value: &T) -> PyResult<String> {
 
 fn loaded<'py, T: serde::Serialize>(py: Python<'py>, value: &T) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (json(value)?,))
+}
+
+/// How a simulation with these arguments comes about. What is read is hashed now: later it may be
+/// another file.
+fn about(
+    py: Python<'_>,
+    resolved: &Resolved,
+    scenario: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+    opened: &Opened,
+) -> PyResult<About> {
+    let mut arguments = Vec::new();
+    if let Some(scenario) = scenario {
+        arguments.push(scenario.repr()?.to_string());
+    }
+    for (name, value) in options.into_iter().flatten() {
+        arguments.push(format!("{name}={}", value.repr()?));
+    }
+    let hashlib = py.import("hashlib")?;
+    let hashed = |path: PathBuf| -> PyResult<InputFile> {
+        let sha256 = match std::fs::read(&path) {
+            Ok(bytes) => (hashlib.call_method1("sha256", (PyBytes::new(py, &bytes),))?)
+                .call_method0("hexdigest")?
+                .extract()?,
+            Err(_) => String::new(),
+        };
+        let path = path.display().to_string();
+        Ok(InputFile { path, sha256 })
+    };
+    static BUILD: PyOnceLock<String> = PyOnceLock::new();
+    let build = BUILD.get_or_try_init(py, || {
+        let own: PathBuf = py.import("alcc._alcc")?.getattr("__file__")?.extract()?;
+        Ok::<_, PyErr>(alcc_files::build_id(&own).unwrap_or_default())
+    })?;
+    Ok(About {
+        program: format!("alcc {}", env!("CARGO_PKG_VERSION")),
+        build: build.clone(),
+        command: format!("alcc.simulate({})", arguments.join(", ")),
+        mode: SIMULATED.to_owned(),
+        link: resolved.link.clone(),
+        seed: resolved.scenario.seed,
+        // A synthetic trace has no file.
+        files: (opened.take().into_iter())
+            .filter(|path| path.is_file())
+            .map(hashed)
+            .collect::<PyResult<_>>()?,
+        ..About::default()
+    })
 }
 
 /// Runs `work`: without Python's lock, or with it if controllers ask for it all the time anyway.
@@ -205,11 +274,11 @@ fn simulated(
     options: Option<&Bound<'_, PyDict>>,
     stop: Option<Arc<AtomicBool>>,
 ) -> PyResult<PyResult_> {
-    let wrong = Wrong::default();
+    let (wrong, opened) = (Wrong::default(), Opened::default());
     let Asked {
         mut resolved,
         in_python,
-    } = options::read(scenario, options, algorithms, &wrong, &Opened::default())?;
+    } = options::read(scenario, options, algorithms, &wrong, &opened)?;
     if resolved
         .scenario
         .flows
@@ -220,6 +289,7 @@ fn simulated(
             "flow: 'external' has a window that is set between steps: use alcc.Simulation",
         ));
     }
+    let about = about(py, &resolved, scenario, options, &opened)?;
     resolved.scenario.series = self::series(series)?;
     let mut watch = Watch {
         wrong: wrong.clone(),
@@ -231,7 +301,11 @@ fn simulated(
         Ok((report, resolved))
     })?;
     let simulated = Simulated::of(&resolved, &report);
-    Ok(PyResult_ { simulated, report })
+    Ok(PyResult_ {
+        about,
+        simulated,
+        report,
+    })
 }
 
 /// How a flow stands in the middle of a simulation. Counts are from its start on.
@@ -282,6 +356,7 @@ impl From<&FlowStatus> for PyFlowStatus {
 struct Running {
     simulation: alcc_sim::Simulation<Watch>,
     resolved: Resolved,
+    about: About,
     /// After an error nothing more can be done with it.
     failed: bool,
 }
@@ -336,16 +411,18 @@ impl Simulation {
     #[new]
     #[pyo3(signature = (scenario=None, *, series=None, algorithms=None, **options))]
     fn new(
+        py: Python<'_>,
         scenario: Option<&Bound<'_, PyAny>>,
         series: Option<&Bound<'_, PyAny>>,
         algorithms: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let wrong = Wrong::default();
+        let (wrong, opened) = (Wrong::default(), Opened::default());
         let Asked {
             mut resolved,
             in_python,
-        } = options::read(scenario, options, algorithms, &wrong, &Opened::default())?;
+        } = options::read(scenario, options, algorithms, &wrong, &opened)?;
+        let about = about(py, &resolved, scenario, options, &opened)?;
         resolved.scenario.series = self::series(series)?;
         let mut windows = Vec::new();
         for flow in &mut resolved.scenario.flows {
@@ -367,6 +444,7 @@ impl Simulation {
         let running = Mutex::new(Running {
             simulation,
             resolved,
+            about,
             failed: false,
         });
         Ok(Self {
@@ -479,7 +557,11 @@ impl Simulation {
         let mut running = self.lock()?;
         let report = running.simulation.report();
         let simulated = Simulated::of(&running.resolved, &report);
-        Ok(PyResult_ { simulated, report })
+        Ok(PyResult_ {
+            about: running.about.clone(),
+            simulated,
+            report,
+        })
     }
 }
 

@@ -40,8 +40,13 @@ class Rows(unittest.TestCase):
                 found = alcc.simulate(**arguments)
                 self.assertEqual(found.rows, want["flows"])
                 self.assertEqual(found.summary, want["summary"])
-                want.pop("about")
-                self.assertEqual(json.loads(found.to_json()), want)
+                about, printed = want.pop("about"), json.loads(found.to_json())
+                self.assertEqual(printed.pop("about"), found.about)
+                self.assertEqual(printed, want)
+                # The same but for the command, and for the file that the build is of.
+                self.assertEqual(found.about.keys(), about.keys())
+                for name in about.keys() - {"command", "build"}:
+                    self.assertEqual(found.about[name], about[name])
 
     @needs_program()
     def test_a_file_gives_what_the_program_gives_and_arguments_overrule_it(self):
@@ -51,7 +56,13 @@ class Rows(unittest.TestCase):
                 trace.write("1\n2\n3\n")
             with open(path, "w") as file:
                 file.write('flow = ["cubic", "copa@1s"]\nduration = "5s"\n[[link]]\nrate = "own.trace"\nloss = "1%"\n')
-            self.assertEqual(alcc.simulate(path).rows, cli(path)["flows"])
+            whole, found = cli(path), alcc.simulate(path)
+            self.assertEqual(found.rows, whole["flows"])
+            # Scenario and trace, by their content.
+            self.assertEqual(len(found.about["files"]), 2)
+            hashes = [sorted(file["sha256"] for file in of["about"]["files"]) for of in (whole, {"about": found.about})]
+            self.assertEqual(*hashes)
+            self.assertEqual(found.about["command"], f"alcc.simulate({path!r})")
             changed = alcc.simulate(path, seed=4, duration="3s").rows
             self.assertEqual(changed, cli(path, "--seed", "4", "--duration", "3s")["flows"])
             self.assertEqual(changed[0]["duration_s"], 3.0)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Sweeps: the same rows as the program, whatever happens to workers."""
 import glob
+import json
 import os
 import signal
 import tempfile
@@ -70,7 +71,11 @@ class Here(unittest.TestCase):
         self.assertGreater(rows[1]["loss"], 0.005)
         import pyarrow.parquet
 
-        self.assertEqual(pyarrow.parquet.read_table(done.files[3])["rtt"].to_pylist(), ["60ms"])
+        table = pyarrow.parquet.read_table(done.files[3])
+        self.assertEqual(table["rtt"].to_pylist(), ["60ms"])
+        about = json.loads(table.schema.metadata[b"about"])
+        self.assertIn("rtt='60ms'", about["command"])
+        self.assertGreaterEqual(len(about["build"]), 16)
 
     def test_a_sweep_that_was_stopped_goes_on(self):
         grid = [{"flow": "cubic", "seed": seed} for seed in range(1, 6)]

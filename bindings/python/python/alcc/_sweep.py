@@ -2,11 +2,12 @@
 """Many simulations, here or on a cluster, with results in Parquet files."""
 import contextlib
 import itertools
+import json
 import os
 import time
 import uuid
 
-from alcc._alcc import Stop, simulate_until, table_of_error, table_of_json
+from alcc._alcc import Stop, __version__, simulate_until, table_of_error, table_of_json
 from alcc._errors import ScenarioError, SimulationError
 from alcc._frames import needed
 from alcc._key import Keys
@@ -75,7 +76,10 @@ def sweep(
     with contextlib.closing(_runs(todo, keys, client)) as runs:
         for number, text, error in runs:
             table = table_of_json(text) if error is None else _failed(cases[number], error)
-            _write(parquet, _with_axes(table.to_pyarrow(), cases[number]), files[number])
+            table = _with_axes(table.to_pyarrow(), cases[number])
+            about = json.loads(text)["about"] if error is None else {"program": f"alcc {__version__}"}
+            table = table.replace_schema_metadata({"about": json.dumps(about)})
+            _write(parquet, table, files[number])
     return Sweep(cases, files, [_read(parquet, path) for path in files], len(todo))
 
 
@@ -119,7 +123,9 @@ class Sweep:
                 table = table.set_column(at, name, table[name].cast(texts))
             return table.add_column(0, "case", arrow.array([number] * len(table), arrow.uint64()))
 
-        tables = [numbered(*both) for both in enumerate(self._tables)]
+        # Each file says how its own rows came about.
+        plain = (table.replace_schema_metadata(None) for table in self._tables)
+        tables = [numbered(*both) for both in enumerate(plain)]
         return arrow.concat_tables(tables, promote_options="permissive")
 
     def to_polars(self) -> "Any":

@@ -2,6 +2,10 @@
 //! Scenario files of this machine, and the files that they name: for the program and for bindings.
 #![forbid(unsafe_code)]
 
+mod build_id;
+
+pub use build_id::build_id;
+
 use alcc_results::scenario::{Files, ScenarioOptions, reason};
 use std::fs::File;
 use std::io::{self, Read};
