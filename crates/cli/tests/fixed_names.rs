@@ -127,7 +127,7 @@ const ROW_IF_KNOWN: &str = "
 throughput_p25_mbps throughput_p75_mbps below_tcp tcp_cwnd_median tcp_cwnd_range
 rtx_per_episode
 jain_1s worst_share_10s fair_after_s
-flow profile name host links dir start_s stop_s axis_loss loss_up up radio radio_up steps wake
+flow flow_number profile name host links dir start_s stop_s axis_loss loss_up up radio radio_up steps wake
 trace_start_s number_of_flows phases error side
 ";
 

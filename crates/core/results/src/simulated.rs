@@ -51,7 +51,11 @@ pub fn rows(link: &str, scenario: &Scenario, report: &Report) -> Vec<Row> {
         .flows
         .iter()
         .zip(&report.flows)
-        .map(|(spec, flow)| row(link, scenario, report, spec, flow))
+        .zip(0..)
+        .map(|((spec, flow), number)| Row {
+            flow_number: Some(number),
+            ..row(link, scenario, report, spec, flow)
+        })
         .collect()
 }
 
