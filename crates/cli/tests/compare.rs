@@ -63,6 +63,22 @@ fn a_trace_may_be_called_a_link() {
     assert_eq!(by("--link"), by("--traces"));
 }
 
+/// What `about` says can be pasted into a shell.
+#[test]
+fn the_command_is_quoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("a b");
+    let done = compare("--schemes 2*cubic --duration 1s", "12mbit", &out).output();
+    good(&done.unwrap());
+    let results: Value =
+        serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap();
+    let command = results["about"]["command"].as_str().unwrap();
+    assert!(
+        command.contains("--schemes '2*cubic' --duration 1s"),
+        "{command}"
+    );
+}
+
 #[test]
 fn one_worker_and_three_give_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@ use crate::figure_arg::Figure;
 use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
+use alcc_experiment::plan::shell_word;
 use alcc_lab::board::{self, Backend, Plan};
 use alcc_lab::truth::{self, Reference, Traces};
 use alcc_lab::{
@@ -477,7 +478,7 @@ pub(crate) fn command_line() -> String {
                 .iter()
                 .any(|o| word.starts_with(&format!("{o}=")))
         {
-            words.push(word);
+            words.push(shell_word(&word));
         }
     }
     words.join(" ")
