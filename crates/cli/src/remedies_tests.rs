@@ -38,6 +38,7 @@ const PRINTED_BY: &[(&str, &[&str])] = &[
     ("cli/src/transport.rs", &["send", "recv"]),
     ("cli/src/trial/", &["trial"]),
     ("cli/src/wording.rs", &["run", "send"]),
+    ("core/cc/src/conformance/path.rs", &["sim"]),
     ("core/link/", &["sim", "sweep", "emulate"]),
     ("core/trace/", &["trace convert"]),
     ("measure/experiment/src/sweep.rs", &["sweep"]),

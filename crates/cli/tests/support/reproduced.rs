@@ -83,11 +83,12 @@ at-least = 0
     let csv = std::fs::read_to_string(csv).unwrap();
     let mut lines = csv.lines();
     let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let scheme = names.iter().position(|n| *n == "axis_scheme").unwrap();
     let figures = lines.map(|line| {
         let cells: Vec<&str> = line.split(',').collect();
-        let numbers = names.iter().zip(&cells).skip(1);
-        let numbers = numbers.map(|(name, cell)| ((*name).to_owned(), cell.parse().unwrap()));
-        (cells[0].to_owned(), numbers.collect())
+        let figures = names.iter().zip(&cells).skip(scheme + 1);
+        let numbers = figures.map(|(name, cell)| ((*name).to_owned(), cell.parse().unwrap()));
+        (cells[scheme].to_owned(), numbers.collect())
     });
     let figures: Figures = figures.collect();
     assert_eq!(figures.len(), flows.len(), "{csv}");

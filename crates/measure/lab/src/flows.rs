@@ -68,7 +68,7 @@ impl Waits {
         let mut flows = rows(link, scenario, report);
         let several = flows.len() > 1;
         for (number, row) in flows.iter_mut().enumerate() {
-            let name = row.name.clone().unwrap_or_else(|| row.label());
+            let name = row.name.clone().unwrap_or_else(|| row.scheme.clone());
             row.scheme = if several {
                 format!("{number} {name}")
             } else {

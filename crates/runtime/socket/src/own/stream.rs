@@ -146,6 +146,10 @@ impl Stream {
         };
         let mut control = Controlled::new(&runtime.plane, &plan, controller, &socket);
         control.begin(&socket);
+        if let Some(segment) = runtime.plane.segment() {
+            // All that it sends passes here, until the program has it back.
+            segment.open_account(cookie, u64::MAX / 2, false);
+        }
         let connection =
             Connection::new(fd, cookie, control, options.queue.unwrap_or(settings.queue));
         Ok(Self {
