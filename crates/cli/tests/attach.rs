@@ -167,7 +167,13 @@ fn a_static_server_behind_a_lossy_link_is_switched_while_it_runs() {
     };
     // The listener alone matches, and hands its control to what it accepts.
     let switched = |to: &str| done(&format!("attach --pid {pid} --port {PORT} --cc {to}"));
-    assert!(switched("cubic").contains("1 listening socket switched to cubic"));
+    // Cubic is most kernels' own default.
+    let first = switched("cubic");
+    let had = first.contains("1 listening socket had cubic already");
+    assert!(
+        had || first.contains("1 listening socket switched to cubic"),
+        "{first}"
+    );
     let cubic = fetch();
     assert!(switched("copa").contains("switched to alcc_copa (was cubic)"));
     let is_short = |copa: &f64| *copa < 0.7 * cubic || controls::slow_machine();
