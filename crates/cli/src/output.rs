@@ -30,6 +30,7 @@ pub(crate) fn can_hold_files(path: &Path) -> io::Result<()> {
     if path.exists() && !path.is_dir() {
         return Err(io::Error::other("it is a file: name a folder"));
     }
+    alcc_sys::check_way(path)?;
     std::fs::create_dir_all(path)?;
     takes_files(path)
 }

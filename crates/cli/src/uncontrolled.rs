@@ -96,8 +96,9 @@ impl Search {
     pub(crate) fn start(wanted: Wanted) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
+        // Before the program starts: the kernel tells only from here on what ends.
+        let mut scan = Scan::new(wanted);
         let thread = spawn("alcc-search", move || {
-            let mut scan = Scan::new(wanted);
             let mut pause = MIN_INTERVAL;
             while !stopped.load(Ordering::Acquire) {
                 let before = thread_cpu();

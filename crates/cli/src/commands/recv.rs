@@ -210,6 +210,10 @@ fn out(args: &Args) -> Result<Output, Failure> {
             folder(path)?;
             Ok(Output::Folder(path.clone()))
         }
+        Ok(about) if !about.is_file() => Err(Failure::usage(format!(
+            "--out {}: it is no regular file: name a file or a folder, or '-'",
+            path.display()
+        ))),
         Ok(_) if args.overwrite => {
             will_be_written(path)?;
             Ok(Output::File(path.clone()))
@@ -482,7 +486,8 @@ impl<'a> Server<'a> {
     /// Ends the flows that still go.
     fn end(&mut self) {
         self.rules.stop.store(true, Ordering::Relaxed);
-        let until = Instant::now() + Duration::from_secs(2);
+        // What they have begun goes with them, however busy the machine is.
+        let until = Instant::now() + Duration::from_secs(10);
         while !self.open.is_empty() && Instant::now() < until {
             self.listen_to_threads(Duration::from_millis(100));
         }

@@ -36,6 +36,10 @@ const RUNS_PER_CORE: usize = 3;
 /// says nothing about us.
 const AGAIN: usize = 5;
 
+/// Tests whose own server decodes each piece that it reads by itself: a character of two bytes that
+/// TCP brings in two pieces becomes two. Under control they get a second try.
+const BY_PIECES: &[&str] = &["test_storlines"];
+
 fn main() {
     if let Err(why) = alcc_emu::available().and_then(|()| alcc_emu::prepare().map(|_| ())) {
         lacks(&format!("namespaces ({why})"));
@@ -60,7 +64,7 @@ fn main() {
         let plain = runs.remove(0);
         for form in FORMS.iter().flatten() {
             let controlled = runs.remove(0);
-            let wrong = compare(&python, module, &plain, &controlled);
+            let wrong = compare(&python, module, form, [&plain, &controlled]);
             failed += usize::from(!wrong.is_empty());
             let verdict = if wrong.is_empty() { "ok" } else { "FAILED" };
             println!("test {module} {form} ... {verdict}\n{wrong}");
@@ -133,7 +137,8 @@ fn summary(run: &Outcomes) -> String {
 }
 
 /// What is different under control; empty: nothing.
-fn compare(python: &Python, module: &str, plain: &Outcomes, controlled: &Outcomes) -> String {
+fn compare(python: &Python, module: &str, form: &'static str, both: [&Outcomes; 2]) -> String {
+    let [plain, controlled] = both;
     let mut wrong = String::new();
     for (run, what) in [(plain, "plain"), (controlled, "controlled")] {
         if run.tests.is_empty() {
@@ -159,6 +164,13 @@ fn compare(python: &Python, module: &str, plain: &Outcomes, controlled: &Outcome
             continue;
         }
         let line = format!("{name}: plain {}, controlled {}", before.0, now.0);
+        let by_pieces = BY_PIECES.iter().any(|test| name.ends_with(test));
+        let again = || python.run(module, Some(form), &[name]);
+        if by_pieces && again().tests.get(name).is_some_and(|t| t.0 == before.0) {
+            println!("not counted, as it depends on where TCP divides: {line}");
+            flaky = true;
+            continue;
+        }
         if let Some(other) = varies(python, module, name, &before.0) {
             println!("not counted, as it varies without us ({other}): {line}");
             flaky = true;

@@ -170,7 +170,7 @@ mod tests {
     fn series_and_distribution_agree_with_the_rows() {
         let results = results("cubic+copa@4s");
         assert_eq!(results.flows[0].scheme, "0 cubic");
-        assert_eq!(results.flows[1].scheme, "1 copa (tuned)");
+        assert_eq!(results.flows[1].label(), "1 copa (tuned)");
         for (row, series) in results.flows.iter().zip(&results.series) {
             let known = series.throughput_mbps.iter().filter(|v| v.is_finite());
             let mbps = known.sum::<f64>() * series.bin_s / 10.0;

@@ -211,6 +211,17 @@ impl Folder {
     }
 }
 
+/// Sees that whatever is there of the way to `path` may be followed, before folders are made or
+/// files renamed.
+///
+/// # Errors
+/// As [`Folder::of`].
+pub fn check_way(path: &Path) -> io::Result<()> {
+    let there = path.ancestors().find(|part| part.exists());
+    let there = there.filter(|part| !part.as_os_str().is_empty());
+    Folder::of(&there.unwrap_or(Path::new(".")).join("x")).map(drop)
+}
+
 /// Makes a file, or empties the one that is there. Symbolic links are followed as by
 /// [`Folder::of`], the last part, too.
 ///
@@ -406,6 +417,7 @@ mod tests {
                 let why = open(path).unwrap_err();
                 assert_eq!(why.kind(), ErrorKind::PermissionDenied, "{why}");
             }
+            check_way(&path.with_file_name("new/er")).unwrap_err();
             PathListener::bind(&path.with_file_name("socket")).map(drop)
         };
         mode(0o777);
@@ -435,6 +447,7 @@ mod tests {
                 "{path}"
             );
         }
+        check_way(&at("far/in/new/er")).unwrap();
         create_or_append(&at("far/in/file")).unwrap();
         assert_eq!(fs::read(at("real/in/file")).unwrap(), b"important");
         overwrite_own(&at("far/in/file")).unwrap();

@@ -107,7 +107,8 @@ impl PartialFile {
             }
             Output::Folder(folder) => folder.join(format!(".received.part-{unique}")),
         };
-        let file = OpenOptions::new().write(true).create_new(true).open(&part);
+        let file = alcc_sys::check_way(&part)
+            .and_then(|()| OpenOptions::new().write(true).create_new(true).open(&part));
         let file = file.map_err(|e| format!("create {}: {}", part.display(), reason(&e)))?;
         Ok(Some(begun(file, Some(part))))
     }
@@ -178,6 +179,10 @@ fn free_name(part: &Path, folder: &Path, next: &AtomicU32) -> io::Result<PathBuf
 
 fn name(part: &Path, path: &Path, overwrite: bool) -> io::Result<()> {
     if overwrite {
+        // A device or a pipe would be gone.
+        if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(io::Error::other("it is no regular file"));
+        }
         return std::fs::rename(part, path);
     }
     // A second name cannot replace what is there, a rename can.
@@ -189,5 +194,24 @@ fn name(part: &Path, path: &Path, overwrite: bool) -> io::Result<()> {
             OpenOptions::new().write(true).create_new(true).open(path)?;
             std::fs::rename(part, path)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_regular_file_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        for name in ["part", "file"] {
+            std::fs::write(at(name), name).unwrap();
+        }
+        super::name(&at("part"), &at("socket"), true).unwrap_err();
+        assert!(!std::fs::metadata(at("socket")).unwrap().is_file());
+        super::name(&at("part"), &at("file"), true).unwrap();
+        assert_eq!(std::fs::read(at("file")).unwrap(), b"part");
     }
 }

@@ -108,10 +108,15 @@ fn panels(drawn: &Links<'_>, results: &Results, link: &str, parts: &[Part]) -> V
 }
 
 /// Names with their lines, a row after the other. Returns their height.
-fn legend(area: Option<&Area<'_>>, looks: &[Look], width: u32) -> Result<u32, Failure> {
+fn legend(
+    area: Option<&Area<'_>>,
+    results: &Results,
+    looks: &[Look],
+    width: u32,
+) -> Result<u32, Failure> {
     let (mut x, mut y) = (16, 0);
     for (number, look) in looks.iter().enumerate() {
-        let name = name(&look.scheme, look.side.as_deref());
+        let name = name(&results.label(&look.scheme), look.side.as_deref());
         let wide = 56 + 7 * u32::try_from(name.chars().count())?;
         if x + wide > width && x > 16 {
             (x, y) = (16, y + LINE);
@@ -132,7 +137,7 @@ fn page(results: &Results, looks: &[Look], rows: &[(&str, Vec<Panel>)]) -> Resul
     let most = rows.iter().map(|(_, panels)| panels.len()).max();
     let columns = u32::try_from(most.unwrap_or(1))?.min(COLUMNS);
     let width = columns * PANEL.0;
-    let top = legend(None, looks, width)?;
+    let top = legend(None, results, looks, width)?;
     let head = if rows.len() > 1 { LINE } else { 0 };
     let mut height = top;
     for (_, panels) in rows {
@@ -142,7 +147,7 @@ fn page(results: &Results, looks: &[Look], rows: &[(&str, Vec<Panel>)]) -> Resul
     let size = (width * FINE, height * FINE);
     let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
     area.fill(&WHITE)?;
-    legend(Some(&area), looks, width)?;
+    legend(Some(&area), results, looks, width)?;
     let mut y = top;
     for (link, panels) in rows {
         if head > 0 {
