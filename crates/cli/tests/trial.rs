@@ -385,19 +385,21 @@ fn every_transfer_counts(link: &str, way: &Way) {
         lacks::lacks(program);
         return;
     }
-    // On a busy machine one transfer may be divided.
+    // Attached, a late reading of a busy machine may miss the end of one.
+    let most_cut = if matches!(way, Way::Attached) { 2 } else { 0 };
     let counts = |trial: &Value| {
         let of = |what: &str| {
             let of = |group: &str| trial[group][what].as_u64().unwrap();
             of("plain") + of("treated")
         };
         let lines = trial["list"].as_str().unwrap().lines().skip(1);
-        let mut fields = lines.map(|line| line.split(',').collect::<Vec<_>>());
+        let fields = lines.map(|line| line.split(',').collect::<Vec<_>>());
         let is_whole = |f: &Vec<&str>| {
             let (bytes, ms): (u64, f64) = (f[2].parse().unwrap(), f[3].parse().unwrap());
             (200_000..200_100).contains(&bytes) && ms > 1.0
         };
-        of("transfers") == 60 && of("unended") == 0 && fields.all(|f| is_whole(&f))
+        let cut = fields.filter(|f| !is_whole(f)).count();
+        of("transfers") == 60 && of("unended") == 0 && cut <= most_cut
     };
     let start = || tried_over(link, "budget", (36, 200_000), way, (KEEPS, PROGRAMS));
     let holds = |found: &Option<(Value, String)>, it: &dyn Fn(&Value) -> bool| {
