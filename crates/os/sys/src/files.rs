@@ -219,7 +219,7 @@ impl Folder {
 pub fn check_way(path: &Path) -> io::Result<()> {
     let there = path.ancestors().find(|part| part.exists());
     let there = there.filter(|part| !part.as_os_str().is_empty());
-    Folder::of(&there.unwrap_or(Path::new(".")).join("x")).map(drop)
+    Folder::of(&there.unwrap_or_else(|| Path::new(".")).join("x")).map(drop)
 }
 
 /// Makes a file, or empties the one that is there. Symbolic links are followed as by
