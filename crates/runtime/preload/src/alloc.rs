@@ -99,9 +99,7 @@ impl Pause {
             std::thread::sleep(Duration::from_micros(50));
         }
     }
-}
 
-impl Pause {
     /// It has taken half a second or more.
     fn is_long(&self) -> bool {
         const MANY: u32 = 5_000;

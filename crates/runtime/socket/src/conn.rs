@@ -12,7 +12,7 @@ use alcc_sys::{lock, lock_within};
 use alcc_units::{Bytes, Span, Time};
 use libc::c_int;
 use std::os::fd::RawFd;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use writers::{Call, Writers};
@@ -129,7 +129,7 @@ const BRIEFLY: Span = Span::from_millis(1);
 pub(crate) struct Held;
 
 impl Held {
-    fn give_up() -> ! {
+    pub(crate) fn give_up() -> ! {
         resume_unwind(Box::new(Self))
     }
 }
@@ -571,14 +571,18 @@ impl<W: Waker> Conn<W> {
     }
 
     /// The runtime failed: back to plain TCP. If a thread is stopped that has the connection, at
-    /// least the program is woken, and that thread does the rest.
+    /// least the program is woken, and that thread does the rest. Nobody catches a panic here but
+    /// this function: the program is above it.
     pub(crate) fn release(&self) {
-        if let Some(mut inner) = lock_within(&self.inner, BRIEFLY) {
-            let fd = inner.fd(self);
-            inner.with_unblock(self, |control| control.release(fd, Mode::Failed));
-        } else if let Some(mut waker) = lock_within(&self.waker, BRIEFLY) {
-            waker.on_writable(&[]);
-        }
+        let release = || {
+            if let Some(mut inner) = lock_within(&self.inner, BRIEFLY) {
+                let fd = inner.fd(self);
+                inner.with_unblock(self, |control| control.release(fd, Mode::Failed));
+            } else if let Some(mut waker) = lock_within(&self.waker, BRIEFLY) {
+                waker.on_writable(&[]);
+            }
+        };
+        drop(catch_unwind(AssertUnwindSafe(release)));
     }
 
     /// In place of the loop's thread, which is stopped: reads the counters if that is due. When to
