@@ -211,7 +211,7 @@ fn out(args: &Args) -> Result<Output, Failure> {
             Ok(Output::Folder(path.clone()))
         }
         Ok(about) if !about.is_file() => Err(Failure::usage(format!(
-            "--out {}: it is no regular file: name a file or a folder, or '-'",
+            "--out {}: it is not a regular file: name a file or a folder, or '-'",
             path.display()
         ))),
         Ok(_) if args.overwrite => {

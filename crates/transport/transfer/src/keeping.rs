@@ -143,7 +143,11 @@ impl PartialFile {
         let done = done.map_err(|e| {
             let _ = std::fs::remove_file(&part);
             self.disk.give_back(self.bytes);
-            format!("give the file its name: {e}: --overwrite replaces one that is there")
+            let remedy = match e.kind() {
+                io::ErrorKind::AlreadyExists => ": --overwrite replaces one that is there",
+                _ => "",
+            };
+            format!("give the file its name: {e}{remedy}")
         });
         done.map(Some)
     }
@@ -181,7 +185,7 @@ fn name(part: &Path, path: &Path, overwrite: bool) -> io::Result<()> {
     if overwrite {
         // A device or a pipe would be gone.
         if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-            return Err(io::Error::other("it is no regular file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
         return std::fs::rename(part, path);
     }
@@ -199,8 +203,6 @@ fn name(part: &Path, path: &Path, overwrite: bool) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn only_a_regular_file_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
