@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names in the file system that other users may have a hand in: sockets at a path, and files that
 //! are written anew.
-use crate::path_of;
+use crate::owned::{about, path_of};
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -133,7 +133,7 @@ impl Folder {
                 folder = open_at(&folder, &name, libc::O_PATH | libc::O_NOFOLLOW)?.into();
                 continue;
             };
-            let around = File::from(folder.try_clone()?).metadata()?;
+            let around = about(&folder)?;
             // In a folder with the sticky bit only its owner replaces a link.
             let open_to_all = around.mode() & 0o1002 == 0o002;
             let ours = [owner, around.uid()].iter().all(|id| owners.contains(id));
@@ -269,13 +269,13 @@ pub fn overwrite_own(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn user() -> u32 {
+pub(crate) fn user() -> u32 {
     // SAFETY: it has no arguments and cannot fail.
     unsafe { libc::geteuid() }
 }
 
 /// Where a path begins.
-fn start(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn start(path: &Path) -> io::Result<OwnedFd> {
     let from = if path.is_absolute() { "/" } else { "." };
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
     let name = c_string(OsStr::new(from))?;
@@ -295,7 +295,7 @@ fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
     })
 }
 
-fn open_at(folder: &OwnedFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
+pub(crate) fn open_at(folder: &OwnedFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
     let name = c_string(name)?;
     let flags = flags | libc::O_CLOEXEC;
     // SAFETY: a descriptor, a text that ends with a zero byte, flags and a mode.
@@ -333,7 +333,7 @@ fn is_proc(folder: &OwnedFd) -> bool {
     read && about.f_type == libc::PROC_SUPER_MAGIC
 }
 
-fn c_string(name: &OsStr) -> io::Result<CString> {
+pub(crate) fn c_string(name: &OsStr) -> io::Result<CString> {
     CString::new(name.as_bytes()).map_err(|_| ErrorKind::InvalidInput.into())
 }
 

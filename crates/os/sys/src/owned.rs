@@ -4,10 +4,12 @@
 //! Root may use a path only if nobody else can put something in its place. Therefore each of its
 //! components is opened by itself, below the one before, without following symbolic links, and its
 //! owner and mode are checked on the descriptor. What is done then is done on the descriptor.
-use std::ffi::{CString, OsStr};
+use crate::files::{c_string, open_at, start, user};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Whether a directory that everybody may write, but with the sticky bit (`/tmp`), may be on the
@@ -48,18 +50,18 @@ fn walk(path: &Path, sticky: Sticky, make: Option<u32>) -> io::Result<OwnedFd> {
     if parts.next() != Some(Component::RootDir) {
         return Err(refusal(path, "is not an absolute path"));
     }
-    let mut dir = open_part(libc::AT_FDCWD, OsStr::new("/"))?;
+    let mut dir = start(path)?;
     let mut at = PathBuf::from("/");
-    let top = about(&dir)?.st_uid;
+    let top = about(&dir)?.uid();
     while let Some(part) = parts.next() {
         let Component::Normal(name) = part else {
             return Err(refusal(path, "has '..' in it"));
         };
         at.push(name);
-        let opened = match (open_part(dir.as_raw_fd(), name), make) {
+        let opened = match (open_part(&dir, name), make) {
             (Err(e), Some(mode)) if e.kind() == io::ErrorKind::NotFound => {
-                make_part(dir.as_raw_fd(), name, mode)?;
-                open_part(dir.as_raw_fd(), name)
+                make_part(&dir, name, mode)?;
+                open_part(&dir, name)
             }
             (opened, _) => opened,
         };
@@ -76,15 +78,13 @@ fn walk(path: &Path, sticky: Sticky, make: Option<u32>) -> io::Result<OwnedFd> {
 }
 
 /// The rules for one component.
-fn check(at: &Path, about: &libc::stat, last: bool, top: u32, sticky: Sticky) -> io::Result<()> {
-    // SAFETY: no arguments.
-    let user = unsafe { libc::geteuid() };
-    let owner = about.st_uid;
-    if owner != 0 && owner != user && (last || owner != top) {
+fn check(at: &Path, about: &Metadata, last: bool, top: u32, sticky: Sticky) -> io::Result<()> {
+    let owner = about.uid();
+    if owner != 0 && owner != user() && (last || owner != top) {
         return Err(refusal(at, &format!("belongs to user {owner}")));
     }
-    let shared = about.st_mode & 0o022 != 0;
-    let kept = about.st_mode & libc::S_ISVTX != 0 && !last && sticky == Sticky::Allowed;
+    let shared = about.mode() & 0o022 != 0;
+    let kept = about.mode() & 0o1000 != 0 && !last && sticky == Sticky::Allowed;
     if shared && !kept {
         return Err(refusal(at, "may be written by other users"));
     }
@@ -96,26 +96,16 @@ fn refusal(at: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-fn name_of(name: &OsStr) -> io::Result<CString> {
-    CString::new(name.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
-}
-
-fn open_part(dir: RawFd, name: &OsStr) -> io::Result<OwnedFd> {
-    let name = name_of(name)?;
-    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    // SAFETY: a descriptor, a text that ends with a zero byte, and flags.
-    match unsafe { libc::openat(dir, name.as_ptr(), flags) } {
-        -1 => Err(io::Error::last_os_error()),
-        // SAFETY: a descriptor that was just opened; nobody else has it.
-        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-    }
+fn open_part(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_DIRECTORY;
+    open_at(dir, name, flags).map(OwnedFd::from)
 }
 
 /// Another process may make it at the same moment.
-fn make_part(dir: RawFd, name: &OsStr, mode: u32) -> io::Result<()> {
-    let name = name_of(name)?;
+fn make_part(dir: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<()> {
+    let name = c_string(name)?;
     // SAFETY: a descriptor, a text that ends with a zero byte, and a mode.
-    match unsafe { libc::mkdirat(dir, name.as_ptr(), mode) } {
+    match unsafe { libc::mkdirat(dir.as_raw_fd(), name.as_ptr(), mode) } {
         0 => Ok(()),
         _ => match io::Error::last_os_error() {
             e if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -124,14 +114,8 @@ fn make_part(dir: RawFd, name: &OsStr, mode: u32) -> io::Result<()> {
     }
 }
 
-fn about(file: &OwnedFd) -> io::Result<libc::stat> {
-    // SAFETY: plain data, for which zeros are valid.
-    let mut about: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: a descriptor and room for the result.
-    match unsafe { libc::fstat(file.as_raw_fd(), &mut about) } {
-        0 => Ok(about),
-        _ => Err(io::Error::last_os_error()),
-    }
+pub(crate) fn about(dir: &OwnedFd) -> io::Result<Metadata> {
+    File::from(dir.try_clone()?).metadata()
 }
 
 #[cfg(test)]
