@@ -386,7 +386,7 @@ fn every_transfer_counts(link: &str, way: &Way) {
         return;
     }
     // Attached, a late reading of a busy machine may miss the end of one.
-    let most_cut = if matches!(way, Way::Attached) { 2 } else { 0 };
+    let most_cut = if matches!(way, Way::Attached) { 1 } else { 0 };
     let counts = |trial: &Value| {
         let of = |what: &str| {
             let of = |group: &str| trial[group][what].as_u64().unwrap();

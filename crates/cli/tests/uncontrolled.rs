@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use wait::wait_for;
 
@@ -32,6 +32,15 @@ fn compile(dir: &Path, options: &[&str]) -> Option<PathBuf> {
         .arg(source)
         .status();
     made.is_ok_and(|status| status.success()).then_some(program)
+}
+
+/// The port that a server prints in its first line.
+fn told_port(server: &mut Child) -> Option<u16> {
+    let mut first = String::new();
+    BufReader::new(server.stdout.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
+    first.trim().parse().ok()
 }
 
 /// A connection to a loopback port; only if both ends speak MPTCP does the server get an MPTCP
@@ -107,12 +116,8 @@ fn run(dir: &Path, program: &Path, how: &str, options: &[&str], expected: bool) 
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut first = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut first)
-        .unwrap();
     let mut total = 0;
-    if let Ok(port) = first.trim().parse::<u16>() {
+    if let Some(port) = told_port(&mut child) {
         let mut stream = connect(port, how == "mptcp");
         let pid = child.id();
         looking = Some(std::thread::spawn(move || look(pid, &socket)));
@@ -335,12 +340,8 @@ fn connections_left_alone_are_counted_with_the_option_that_would_control_them() 
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut port = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut port)
-        .unwrap();
     let mut all = Vec::new();
-    connect(port.trim().parse().unwrap(), false)
+    connect(told_port(&mut child).unwrap(), false)
         .read_to_end(&mut all)
         .unwrap();
     assert_eq!(all.len(), 500_000);
@@ -446,11 +447,7 @@ fn short_connections_of_others_are_counted() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut port = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut port)
-        .unwrap();
-    let port: u16 = port.trim().parse().unwrap();
+    let port = told_port(&mut child).unwrap();
     for _ in 0..5 {
         std::thread::sleep(Duration::from_millis(300));
         let mut all = Vec::new();
