@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A connection of the program under control: its writes pass a gate.
+mod inner;
 mod writers;
 
 use crate::controlled::{Controlled, Mode, Takeover};
@@ -684,90 +685,5 @@ impl<W: Waker> Visit for Conn<W> {
             self.active.store(false, Ordering::Release);
         }
         next.into()
-    }
-}
-
-impl Inner {
-    /// A descriptor that is still ours to ask by.
-    fn fd<W: Waker>(&mut self, conn: &Conn<W>) -> Option<RawFd> {
-        while let Some(&fd) = self.fds.first() {
-            if conn.is_same_socket(fd) {
-                return Some(fd);
-            }
-            self.fds.remove(0);
-            conn.waker().on_close(fd);
-        }
-        None
-    }
-
-    /// The gate is no matter.
-    fn is_bypassed(&self) -> bool {
-        let control = &self.control;
-        self.fds.is_empty() || !control.is_in_charge() || !control.enforcement().gate
-    }
-
-    /// Does what may open the gate, and tells the program if it did.
-    fn with_unblock<W: Waker>(&mut self, conn: &Conn<W>, f: impl FnOnce(&mut Controlled)) {
-        let was_blocked = self.control.flow.is_blocked();
-        f(&mut self.control);
-        if was_blocked && !self.control.flow.is_blocked() {
-            conn.waker().on_writable(&self.fds);
-        }
-    }
-
-    /// Does what `alcc ctl` has ordered since the last time. Not while a write is under way: nobody
-    /// could say on whose account it goes; the next write or reading comes soon.
-    fn apply_commands<W: Waker>(&mut self, conn: &Conn<W>) {
-        let commands = self.control.commands();
-        if let Some(commands) = commands.filter(|_| !self.writers.are_in_calls()) {
-            let fd = self.fd(conn);
-            self.with_unblock(conn, |control| control.apply_commands(&commands, fd));
-        }
-    }
-
-    /// True while a write of a segment would be refused.
-    fn is_full<W: Waker>(&mut self, conn: &Conn<W>) -> bool {
-        let Some(fd) = self.fd(conn).filter(|_| self.control.is_in_charge()) else {
-            return false;
-        };
-        if self.control.flow.is_blocked() {
-            return !self
-                .control
-                .flow
-                .is_writable(kernel::queued(fd), kernel::unsent(fd));
-        }
-        let one = Bytes::new(1);
-        self.control
-            .flow
-            .allows(one, kernel::queued(fd), kernel::unsent(fd))
-            < one
-    }
-
-    fn read<W: Waker>(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>) {
-        self.cut = false;
-        let first = self.fds.first().copied();
-        let told = first.and_then(|fd| self.control.look(fd));
-        // What the kernel tells may say whose the descriptor is: then nobody has to be asked.
-        let fd = match &told {
-            Some(told) if told.is_same => Some(told.fd),
-            _ => self.fd(conn),
-        };
-        if let Some(fd) = fd {
-            let within = self.writers.are_in_calls();
-            self.with_unblock(conn, |control| match runtime.plane.shared_log() {
-                None => control.read(fd, now, within, told, &mut None),
-                Some(shared) => control.read(fd, now, within, told, &mut lock(shared)),
-            });
-        }
-        if fd.is_none() || !self.control.is_in_charge() {
-            self.end(runtime, conn);
-        }
-    }
-
-    /// Nothing that we could do has an effect any more.
-    fn end<W: Waker>(&mut self, runtime: &Runtime<W>, conn: &Conn<W>) {
-        self.fds.clear();
-        self.control.end();
-        runtime.forget(conn, conn.cookie);
     }
 }
