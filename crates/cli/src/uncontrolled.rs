@@ -117,7 +117,8 @@ impl Search {
                 .min(MAX_INTERVAL);
                 std::thread::park_timeout(pause);
             }
-            scan.take_ended();
+            let ended = scan.take_ended();
+            scan.count_ended(&ended);
             scan.found()
         });
         Self {
@@ -187,6 +188,8 @@ impl Scan {
                 .segment
                 .reclaim(|pid| Path::new(&format!("/proc/{pid}")).exists());
         }
+        // Before the sockets: whoever listened for these connections is still among them.
+        let ended = self.take_ended();
         // The table is read before and after. A connection that is taken under control or ends in
         // between is in one of the two.
         let mut controlled = self.controlled();
@@ -197,7 +200,7 @@ impl Scan {
         let listening = open.iter().filter(|s| s.listens);
         self.listened.extend(listening.map(|s| s.local.port()));
         self.know_listeners(&open);
-        self.take_ended();
+        self.count_ended(&ended);
         let sending: Vec<&TcpSocket> = open.iter().filter(|s| self.is_sending(s)).collect();
         let there: BTreeSet<u64> = sending.iter().map(|s| s.cookie).collect();
         self.foreign.retain(|cookie| there.contains(cookie));
@@ -273,19 +276,24 @@ impl Scan {
         }
     }
 
-    /// Counts what has ended unseen.
-    fn take_ended(&mut self) {
+    /// What has ended since the last time.
+    fn take_ended(&mut self) -> Vec<TcpSocket> {
         let Some(ended) = &mut self.ended else {
             if self.looks.is_multiple_of(AGAIN) {
                 self.ended = Ended::open().ok();
             }
-            return;
+            return Vec::new();
         };
         let (all, dropped) = ended.take();
         if dropped {
             self.ended = None;
         }
-        for s in &all {
+        all
+    }
+
+    /// Counts what has ended unseen.
+    fn count_ended(&mut self, all: &[TcpSocket]) {
+        for s in all {
             let unseen = self.wanted.segment.unseen(s.cookie, s.sent);
             let missed = unseen.map_or(s.sent, |unseen| unseen.bytes);
             let is_known = self.foreign.contains(&s.cookie) || self.is_entered(s, missed);
