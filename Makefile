@@ -17,7 +17,7 @@ PUBLIC := $(foreach readme,$(wildcard crates/*/*/README.md),alcc-$(notdir $(pats
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: android help setup build demo picture test lint audit deny-tool semver semver-tool fuzz bench bpf beside-kernel truth compare native over-tcp programs doc dist install install-library install-static uninstall soak
+.PHONY: android help setup build demo picture test check lint audit deny-tool semver semver-tool fuzz bench bpf beside-kernel truth compare native over-tcp programs doc dist install install-library install-static uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -41,6 +41,10 @@ picture: build ## README's picture and table, measured again on a quiet machine 
 test: ## Everything a pull request must pass
 	@scripts/setup build test
 	@$(WITH_DEPS) scripts/test all
+
+check: ## For everyday work, some 3 minutes after a build: formatting, the tests of all crates, one way through each part of the program
+	@scripts/setup build test
+	@$(WITH_DEPS) scripts/test check
 
 lint: ## Formatting, clippy, and what 'cargo deny' says of licences, doubles and sources
 	@scripts/setup test

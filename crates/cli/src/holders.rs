@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Other processes' sockets: which are there, and who has them.
-use alcc_lab::{Sockets, TcpSocket};
+use alcc_sys::{Sockets, TcpSocket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::RawFd;

@@ -17,8 +17,8 @@ use crate::http::spawn;
 use crate::metrics::More;
 use crate::output::{Product, note, will_be_written};
 use alcc_cc::Spec;
+use alcc_observe::trial::{Effect, MAX_MISSING, Tally, Transfers, effects, harm};
 use alcc_observe::{Pattern, Share};
-use alcc_results::trial::{Effect, MAX_MISSING, Tally, Transfers, effects, harm};
 use alcc_socket::{Rule, now};
 use alcc_sys::lock;
 use alcc_units::{Span, Time, positive};
@@ -35,6 +35,8 @@ use std::thread::JoinHandle;
 
 /// The window of the plain group: as large as there is, so it never closes the gate.
 pub(crate) const PLAIN: &str = "fixed:window=1000000";
+/// How often a connection is looked at.
+const PERIOD: Span = Span::from_millis(5);
 /// A connection that was not read for so long has ended, or its transfer has.
 const FORGET: Span = Span::from_secs(600);
 

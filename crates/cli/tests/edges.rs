@@ -99,6 +99,7 @@ fn place(name: &str) -> (usize, &'static [&'static str]) {
 const PURE_OUTSIDE: &[&str] = &[
     // Only the derived options of `results`, and only where the feature asks for them.
     "clap",
+    // Only distributions, where the feature asks for them.
     "hdrhistogram",
     "libm",
     "serde",
@@ -190,6 +191,41 @@ fn no_edge_outside_the_picture() {
                     || EXCEPTIONS.iter().any(|(a, b, _)| *a == name && *b == used),
                 "{name} uses {used}: it is on no floor below and not listed beside it (crates/cli/tests/edges.rs). Move the \
                  code, or change the picture with a decision record"
+            );
+        }
+    }
+}
+
+/// What is true only in an experiment: simulator, link models, traces, emulator, comparisons, UDP
+/// and QUIC.
+const LABORATORY: &[&str] = &[
+    "trace",
+    "link",
+    "sim",
+    "results",
+    "files",
+    "udp",
+    "quic",
+    "emu",
+    "record",
+    "lab",
+    "experiment",
+];
+/// Those that put both together.
+const BOTH: &[&str] = &["transports", "cli"];
+
+/// What controls connections on a machine needs nothing of what measures them. Tests may.
+#[test]
+fn the_product_uses_nothing_of_the_laboratory() {
+    for p in packages() {
+        let name = short(&p.name).expect("every crate is called alcc-NAME");
+        if LABORATORY.contains(&name) || BOTH.contains(&name) {
+            continue;
+        }
+        for used in p.uses.iter().filter_map(|d| short(d)) {
+            assert!(
+                !LABORATORY.contains(&used) && !BOTH.contains(&used),
+                "{name} is of the product and uses {used} of the laboratory: move what it needs"
             );
         }
     }

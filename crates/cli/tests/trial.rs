@@ -9,7 +9,7 @@ mod lacks;
 mod starts;
 
 use alcc_observe::Share;
-use alcc_results::trial::{Metric, Rtt, Tally, Transfer, effects};
+use alcc_observe::trial::{Metric, Rtt, Tally, Transfer, effects};
 use alcc_units::{Bytes, Span};
 use serde_json::Value;
 use starts::first_answer;

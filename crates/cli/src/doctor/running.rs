@@ -3,7 +3,7 @@
 use super::{Finding, State, program};
 use crate::holders::{holders, processes};
 use crate::shared;
-use alcc_lab::Sockets;
+use alcc_sys::Sockets;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 

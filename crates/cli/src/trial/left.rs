@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Connections that the server has closed with bytes in flight. Its runtime sees them no more; the
 //! kernel's socket diagnosis does, until the last byte is acknowledged.
+use super::PERIOD;
 use super::seen::Seen;
 use alcc_flow::TcpProgress;
-use alcc_lab::sampler::{PERIOD, Remains, SockDiag};
 use alcc_observe::LeftEntry;
-use alcc_results::trial::Reading;
+use alcc_observe::trial::Reading;
 use alcc_socket::now;
+use alcc_sys::{Remains, Sockets};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::HashMap;
 use std::io;
@@ -31,7 +32,7 @@ pub(super) trait Diagnosis: Sized {
     fn all(&mut self, ipv4: bool) -> io::Result<HashMap<u64, Remains>>;
 }
 
-impl Diagnosis for SockDiag {
+impl Diagnosis for Sockets {
     fn open() -> io::Result<Self> {
         Self::open()
     }
@@ -46,7 +47,7 @@ impl Diagnosis for SockDiag {
 }
 
 /// Those that are followed, and how many were not seen to their end.
-pub(super) struct Left<D = SockDiag> {
+pub(super) struct Left<D = Sockets> {
     /// Of the network namespace of this thread; `None`: there is none, or not yet.
     diagnosis: Option<D>,
     connections: Vec<One>,

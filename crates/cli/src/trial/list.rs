@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::failure::reason;
 use crate::output::{create, note};
-use alcc_results::trial::{Rtt, Transfer};
+use alcc_observe::trial::{Rtt, Transfer};
 use alcc_units::Span;
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -4,7 +4,7 @@ use super::Known;
 use super::left::MOST;
 use crate::metrics::Page;
 use crate::wording::count;
-use alcc_results::trial::{Effect, Metric, Tally};
+use alcc_observe::trial::{Effect, Metric, Tally};
 use alcc_socket::now;
 use alcc_units::Time;
 use std::fmt::Write as _;
@@ -60,7 +60,7 @@ const SHORT: [Metric; 3] = [Metric::RttP95, Metric::Rate, Metric::Time];
 
 /// As people read it: percent, or points.
 fn percent(value: f64) -> String {
-    alcc_results::signed(100.0 * value, 0)
+    alcc_units::signed(100.0 * value, 0)
 }
 
 fn unit(metric: Metric) -> &'static str {
@@ -408,7 +408,7 @@ fn bar(e: &Effect) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alcc_results::trial::{Rtt, Transfer};
+    use alcc_observe::trial::{Rtt, Transfer};
     use alcc_units::{Bytes, Span};
 
     fn known() -> Known {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use alcc_results::trial::Reading;
+use alcc_observe::trial::Reading;
 
 /// A reading, of which connection and client.
 pub(super) struct Seen {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a trial's readings come from: the runtime of the server or of the proxy, or the kernel.
+use super::PERIOD;
 use super::left::Left;
 use super::seen::Seen;
 use alcc_bpf::Counters;
-use alcc_lab::sampler::PERIOD;
+use alcc_observe::trial::Reading;
 use alcc_observe::{Action, Command, LeftBell, Pattern, Segment, Share, TraceReader, Traced};
-use alcc_results::trial::Reading;
 use alcc_units::{Bytes, Span, Time};
 use std::sync::Arc;
 use std::time::Duration;

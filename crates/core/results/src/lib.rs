@@ -14,16 +14,13 @@
 //! | [`twins`] | the simulator beside real programs |
 //! | [`crowd`] | several flows as one row, and how they shared |
 //! | [`samples`] | the time series of a simulated run |
-//! | [`trial`] | clients under an algorithm beside others, on live traffic |
 //! | [`simulated`] | rows from the simulator's report |
 //! | [`scenario`] | scenarios from options and TOML |
 #![forbid(unsafe_code)]
 
 pub mod crowd;
-mod distribution;
 pub mod events;
 pub mod groups;
-mod numbers;
 pub mod pairs;
 mod profiles;
 mod results;
@@ -33,12 +30,10 @@ pub mod scenario;
 mod series;
 pub mod simulated;
 pub mod summary;
-pub mod trial;
 pub mod twins;
 
-pub use distribution::Distribution;
+pub use alcc_units::{Distribution, percentile, signed, sum};
 pub use groups::{Group, Spread, mean_and_ci95};
-pub use numbers::{percentile, signed, sum};
 pub use pairs::Pair;
 pub use profiles::{DrawnProfile, FIGURES as PROFILE_FIGURES, Profiles};
 pub use results::{About, InputFile, Results, metadata_of_csv};

@@ -6,9 +6,9 @@
 //! are taken within a pair. The report has their median and their 90 % interval over the
 //! repetitions: 5th to 95th percentile by nearest rank.
 use crate::groups::Spread;
-use crate::numbers::percentile;
 use crate::row::{Row, SIMULATED};
 use crate::series::{Series, quantiles};
+use alcc_units::percentile;
 use serde::{Deserialize, Serialize};
 
 /// How far the medians may be apart.

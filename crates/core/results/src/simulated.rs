@@ -2,11 +2,11 @@
 //! Converts the simulator's report to rows, with the names and units of [`Row`].
 use crate::Row;
 use crate::crowd::{self, PhaseSummary};
-use crate::numbers::percentile;
 use crate::samples::gauge;
 use crate::scenario::{Phase, Resolved};
 use alcc_sim::fairness::{self, Share};
 use alcc_sim::{FlowReport, FlowSpec, LinkCounters, Report, Sample, Scenario, Under};
+use alcc_units::percentile;
 use alcc_units::{Bytes, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 

@@ -15,6 +15,9 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+#[cfg(feature = "distribution")]
+mod distribution;
+mod numbers;
 mod parse;
 mod rate;
 mod rng;
@@ -24,6 +27,9 @@ mod text;
 mod time;
 
 pub use bytes::Bytes;
+#[cfg(feature = "distribution")]
+pub use distribution::Distribution;
+pub use numbers::{percentile, signed, sum};
 pub use parse::{Quantity, UnitError, positive, want_number};
 pub use rate::Rate;
 pub use rng::Rng;

@@ -14,7 +14,7 @@ mod median;
 mod support;
 
 use alcc_emu::Namespace;
-use alcc_lab::Sockets;
+use alcc_sys::{Sockets, TcpSocket};
 use median::median;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -59,9 +59,8 @@ fn keep_busy((mut server, mut client): (TcpStream, TcpStream), stop: &AtomicBool
 /// How many connections of the server have this control, by the kernel's own list.
 fn with_control(place: &Namespace, port: u16, control: &str) -> Result<usize> {
     let sockets = place.run(|| Sockets::open()?.dump())??;
-    let ours = |s: &&alcc_lab::TcpSocket| {
-        !s.listens && s.local.port() == port && s.control.as_str() == control
-    };
+    let ours =
+        |s: &&TcpSocket| !s.listens && s.local.port() == port && s.control.as_str() == control;
     Ok(sockets.iter().filter(ours).count())
 }
 

@@ -6,25 +6,9 @@
 //! other application has the times at which it read them. Together these give the delay from
 //! application to application, wherever bytes are parked on the way.
 use alcc_results::Distribution;
-use alcc_sys::{Reading, TcpCounters};
+use alcc_sys::{Sockets, TcpSocket};
 use alcc_units::{Span, Time};
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
-use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::constants::{
-    AF_INET, AF_INET6, IPPROTO_TCP, TCP_CLOSING, TCP_FIN_WAIT1, TCP_FIN_WAIT2, TCP_LAST_ACK,
-    TCP_TIME_WAIT,
-};
-use netlink_packet_sock_diag::inet::nlas::Nla;
-use netlink_packet_sock_diag::inet::{
-    ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
-};
-use netlink_sys::Socket;
-use netlink_sys::protocols::NETLINK_SOCK_DIAG;
-use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 
 /// How often a connection is looked at: the error bound of write times.
 pub const PERIOD: Span = Span::from_millis(5);
@@ -50,216 +34,30 @@ pub struct Connection {
     pub congestion: String,
 }
 
-/// What has become of a connection that its program has closed.
-#[derive(Clone, Debug)]
-pub enum Remains {
-    /// The kernel sends what is left.
-    Sends(Box<Reading>),
-    /// The same, and the peer has ended its side: with the last acknowledgement the kernel forgets
-    /// it.
-    SendsLast(Box<Reading>),
-    /// All has been acknowledged.
-    Acknowledged,
-    /// The kernel does not know it: it was reset, or is in another network namespace. Or a program
-    /// still has it open.
-    Unknown,
-}
-
-/// A socket to the kernel's diagnosis. It belongs to the network namespace in which it was opened.
-pub struct SockDiag {
-    socket: Socket,
-    buffer: Vec<u8>,
-}
-
-impl SockDiag {
-    /// Opens one in the network namespace of the calling thread.
-    ///
-    /// # Errors
-    /// What the kernel says: it was built without INET_DIAG, or no descriptor is left.
-    pub fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-        socket.bind_auto()?;
-        socket.connect(&netlink_sys::SocketAddr::new(0, 0))?;
-        Ok(Self {
-            socket,
-            buffer: vec![0; 32 * 1024],
+impl Connection {
+    /// `None` without counters.
+    fn of(socket: &TcpSocket) -> Option<Self> {
+        let counters = socket.counters?;
+        Some(Self {
+            peer: socket.remote.port(),
+            written: counters.acked + u64::from(socket.queued),
+            acked: counters.acked,
+            rtt: (!counters.rtt.is_zero()).then_some(counters.rtt),
+            retransmits: counters.retransmits,
+            timeouts: counters.timeouts,
+            cwnd: counters.cwnd,
+            congestion: socket.control.as_str().to_owned(),
         })
     }
-
-    /// What has become of the connection between these ends whose socket had this number
-    /// (`SO_COOKIE`). One look-up in a table, no walk through it.
-    ///
-    /// # Errors
-    /// What the kernel says, or [`io::ErrorKind::InvalidData`] for an answer that makes no sense.
-    pub fn remains(
-        &mut self,
-        local: SocketAddr,
-        remote: SocketAddr,
-        cookie: u64,
-    ) -> io::Result<Remains> {
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST;
-        let request = InetRequest {
-            family: if remote.is_ipv4() { AF_INET } else { AF_INET6 },
-            protocol: IPPROTO_TCP,
-            extensions: ExtensionFlags::INFO,
-            states: StateFlags::all(),
-            socket_id: SocketId {
-                source_port: local.port(),
-                destination_port: remote.port(),
-                source_address: local.ip(),
-                destination_address: remote.ip(),
-                interface_id: 0,
-                cookie: cookie.to_ne_bytes(),
-            },
-        };
-        self.ask(header, request)?;
-        let size = self.socket.recv(&mut &mut self.buffer[..], 0)?;
-        let answer = self.buffer.get(..size).unwrap_or_default();
-        let answer = NetlinkMessage::<SockDiagMessage>::deserialize(answer).map_err(invalid)?;
-        match answer.payload {
-            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
-                Ok(remains(&response))
-            }
-            NetlinkPayload::Error(e) => match e.to_io() {
-                e if e.kind() == io::ErrorKind::NotFound => Ok(Remains::Unknown),
-                e => Err(e),
-            },
-            _ => Err(invalid("an answer of another kind")),
-        }
-    }
-
-    fn ask(&mut self, header: NetlinkHeader, request: InetRequest) -> io::Result<()> {
-        let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0).map(drop)
-    }
-
-    /// All connections of a family that their programs have closed and the kernel still sends for, by
-    /// number (`SO_COOKIE`). One walk through the kernel's table: for many at a time.
-    ///
-    /// # Errors
-    /// As [`SockDiag::connections`].
-    pub fn closed(&mut self, ipv4: bool) -> io::Result<HashMap<u64, Remains>> {
-        let socket_id = if ipv4 {
-            SocketId::new_v4()
-        } else {
-            SocketId::new_v6()
-        };
-        let request = InetRequest {
-            family: if ipv4 { AF_INET } else { AF_INET6 },
-            protocol: IPPROTO_TCP,
-            extensions: ExtensionFlags::INFO,
-            states: StateFlags::FIN_WAIT1 | StateFlags::CLOSING | StateFlags::LAST_ACK,
-            socket_id,
-        };
-        let mut found = HashMap::new();
-        self.dump(request, |response| {
-            let cookie = u64::from_ne_bytes(response.header.socket_id.cookie);
-            found.insert(cookie, remains(response));
-        })?;
-        Ok(found)
-    }
-
-    /// All IPv4 connections whose port on our side is `port`.
-    ///
-    /// # Errors
-    /// What the kernel says, or [`io::ErrorKind::InvalidData`] for an answer that makes no sense.
-    pub fn connections(&mut self, port: u16) -> io::Result<Vec<Connection>> {
-        let mut socket_id = SocketId::new_v4();
-        socket_id.source_port = port;
-        let request = InetRequest {
-            family: AF_INET,
-            protocol: IPPROTO_TCP,
-            extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
-            states: StateFlags::ESTABLISHED | StateFlags::FIN_WAIT1 | StateFlags::CLOSE_WAIT,
-            socket_id,
-        };
-        let mut found = Vec::new();
-        self.dump(request, |response| found.extend(connection(response, port)))?;
-        Ok(found)
-    }
-
-    fn dump(
-        &mut self,
-        request: InetRequest,
-        mut each: impl FnMut(&InetResponse),
-    ) -> io::Result<()> {
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-        self.ask(header, request)?;
-        loop {
-            let size = self.socket.recv(&mut &mut self.buffer[..], 0)?;
-            let mut rest = self.buffer.get(..size).unwrap_or_default();
-            while !rest.is_empty() {
-                let message =
-                    NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(invalid)?;
-                match message.payload {
-                    NetlinkPayload::Done(_) => return Ok(()),
-                    NetlinkPayload::Error(e) => return Err(e.to_io()),
-                    NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
-                        each(&response);
-                    }
-                    _ => {}
-                }
-                let length = (message.header.length as usize).next_multiple_of(4);
-                rest = rest.get(length.max(16)..).unwrap_or_default();
-            }
-        }
-    }
 }
 
-fn invalid(why: impl ToString) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why.to_string())
-}
-
-fn remains(response: &InetResponse) -> Remains {
-    let reading = response.nlas.iter().find_map(|attribute| match attribute {
-        Nla::TcpInfo(bytes) => Reading::of(bytes),
-        _ => None,
-    });
-    match (response.header.state, reading) {
-        (TCP_FIN_WAIT1 | TCP_CLOSING, Some(reading)) => Remains::Sends(Box::new(reading)),
-        (TCP_LAST_ACK, Some(reading)) => Remains::SendsLast(Box::new(reading)),
-        (TCP_FIN_WAIT2 | TCP_TIME_WAIT, _) => Remains::Acknowledged,
-        _ => Remains::Unknown,
-    }
-}
-
-fn connection(response: &InetResponse, port: u16) -> Option<Connection> {
-    let id = &response.header.socket_id;
-    if id.source_port != port {
-        return None;
-    }
-    let mut found = Connection {
-        peer: id.destination_port,
-        ..Connection::default()
-    };
-    let mut info = false;
-    for attribute in &response.nlas {
-        match attribute {
-            Nla::TcpInfo(bytes) => info = read_info(bytes, &mut found),
-            Nla::Congestion(name) => found.congestion.clone_from(name),
-            _ => {}
-        }
-    }
-    found.written = found.acked + u64::from(response.header.send_queue);
-    info.then_some(found)
-}
-
-/// Reads `struct tcp_info`. False if it is too short to be useful.
-fn read_info(info: &[u8], into: &mut Connection) -> bool {
-    let Some(counters) = TcpCounters::of(info) else {
-        return false;
-    };
-    into.acked = counters.acked;
-    into.rtt = (!counters.rtt.is_zero()).then_some(counters.rtt);
-    into.cwnd = counters.cwnd;
-    into.retransmits = counters.retransmits;
-    into.timeouts = counters.timeouts;
-    true
+/// All IPv4 connections whose port on our side is `port`.
+///
+/// # Errors
+/// What the kernel says.
+pub fn connections(sockets: &mut Sockets, port: u16) -> io::Result<Vec<Connection>> {
+    let found = sockets.at_port(port)?;
+    Ok(found.iter().filter_map(Connection::of).collect())
 }
 
 /// What looking at one connection again and again has told.
@@ -350,7 +148,6 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsRawFd;
 
     fn ms(n: u64) -> Time {
         Time::from_millis(n)
@@ -403,7 +200,7 @@ mod tests {
     /// The kernel itself: what we write is what it says was written.
     #[test]
     fn a_real_connection_shows_what_was_written() {
-        let Ok(mut diagnosis) = SockDiag::open() else {
+        let Ok(mut diagnosis) = Sockets::open() else {
             eprintln!("skipped: needs the kernel's socket diagnosis (INET_DIAG)");
             return;
         };
@@ -414,7 +211,7 @@ mod tests {
         server.write_all(&[7; 50_000]).unwrap();
         let mut back = vec![0; 50_000];
         client.read_exact(&mut back).unwrap();
-        let Ok(found) = diagnosis.connections(port) else {
+        let Ok(found) = connections(&mut diagnosis, port) else {
             eprintln!("skipped: needs the kernel's socket diagnosis (INET_DIAG)");
             return;
         };
@@ -429,42 +226,5 @@ mod tests {
             seen.rtt.is_some() && seen.cwnd > 0 && !seen.congestion.is_empty(),
             "{seen:?}"
         );
-    }
-
-    /// A closed connection is seen by its number, in both ways, until its peer has all.
-    #[test]
-    fn a_closed_connection_is_seen_alone_and_among_all() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (server, remote) = listener.accept().unwrap();
-        let local = server.local_addr().unwrap();
-        let cookie = alcc_sys::cookie(server.as_raw_fd()).unwrap();
-        server.set_nonblocking(true).unwrap();
-        let (mut server, mut written) = (server, 0);
-        while let Ok(n) = server.write(&[7; 65_536]) {
-            written += n;
-        }
-        let Ok(mut diagnosis) = SockDiag::open() else {
-            eprintln!("skipped: needs the kernel's socket diagnosis (INET_DIAG)");
-            return;
-        };
-        assert!(!diagnosis.closed(true).unwrap().contains_key(&cookie));
-        drop(server);
-        let all = diagnosis.closed(true).unwrap();
-        let alone = diagnosis.remains(local, remote, cookie).unwrap();
-        for seen in [all.get(&cookie), Some(&alone)] {
-            let Some(Remains::Sends(reading)) = seen else {
-                panic!("{seen:?}");
-            };
-            assert!(reading.progress.in_buffer().get() > 0, "{reading:?}");
-        }
-        io::copy(
-            &mut Read::by_ref(&mut client).take(written as u64),
-            &mut io::sink(),
-        )
-        .unwrap();
-        while diagnosis.closed(true).unwrap().contains_key(&cookie) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
     }
 }

@@ -15,10 +15,12 @@ mod peer;
 mod process;
 mod reentrancy;
 mod signals;
+mod sock_diag;
 mod socket;
 mod stamps;
 mod steered;
 mod table;
+mod target;
 mod tcp_info;
 mod threads;
 
@@ -33,6 +35,7 @@ pub use peer::{Peer, Socket, classify, local_of};
 pub use process::Process;
 pub use reentrancy::ReentrancyGuard;
 pub use signals::{SignalWait, on_alternate_stack};
+pub use sock_diag::{Ended, Name, Remains, Sockets, TcpSocket};
 pub use socket::{
     Flags, cookie, duplicate, flags, get_option, has_failed, is_same_socket, pacing, queued,
     reset_on_close, send_timeout, set_option, set_pacing, set_under, set_unsent_limit,
@@ -41,5 +44,6 @@ pub use socket::{
 pub use stamps::{Stamps, stamp_arrivals};
 pub use steered::{AckSamples, Before, PINS, Steered, WINDOW_CONTROL};
 pub use table::Table;
+pub use target::Target;
 pub use tcp_info::{Reading, TcpCounters, read, tcp_counters};
 pub use threads::{Changed, Flag, exact_timers, has_thread, lock, lock_within, spawn, threads};

@@ -34,6 +34,7 @@ mod sharing;
 mod status;
 mod totals;
 mod trace;
+pub mod trial;
 
 pub use accounts::Unseen;
 pub use alcc_sys::Peer;

@@ -80,41 +80,6 @@ impl fmt::Display for Listen {
     }
 }
 
-/// The server: a name or an address, and a port.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Target(alcc_pipe::Target);
-
-impl Target {
-    /// Every address that the name has now, in the resolver's order. Waits for the resolver.
-    ///
-    /// # Errors
-    /// The resolver's; `NotFound` if the name has no address.
-    pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
-        self.0.addresses()
-    }
-
-    /// True for an address, which nothing needs to be looked up for.
-    pub fn is_literal(&self) -> bool {
-        self.0.is_literal()
-    }
-}
-
-impl FromStr for Target {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        alcc_pipe::Target::with_port(text).map(Self).ok_or_else(|| {
-            format!("'{text}' is no server: write host:port, 192.0.2.1:443 or [2001:db8::1]:443")
-        })
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// The client that an address counts for where clients have limits: an IPv6 host has a whole /64.
 pub fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -131,9 +96,6 @@ mod tests {
     fn addresses_are_read_and_written_back() {
         for text in [":8443", "192.0.2.1:80", "[2001:db8::1]:443", "0.0.0.0:0"] {
             assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
-        }
-        for text in ["host:80", "192.0.2.1:80", "[2001:db8::1]:443"] {
-            assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
     }
 
@@ -158,23 +120,6 @@ mod tests {
         ] {
             assert!(
                 bad.parse::<Listen>().unwrap_err().contains("write :8443"),
-                "{bad}"
-            );
-        }
-        for bad in [
-            "",
-            "host",
-            ":80",
-            "host:",
-            "host:0",
-            "2001:db8::1:80",
-            "[host]:80",
-            "a b:80",
-        ] {
-            assert!(
-                bad.parse::<Target>()
-                    .unwrap_err()
-                    .contains("write host:port"),
                 "{bad}"
             );
         }

@@ -28,7 +28,8 @@ mod sys;
 mod worker;
 
 pub use acceptor::Stopper;
-pub use address::{Listen, Target, client_of};
+pub use address::{Listen, client_of};
+pub use alcc_sys::Target;
 pub use header::ProxyProtocol;
 pub use proxy::{Config, Proxy, StartError};
 pub use stats::Totals;

@@ -130,7 +130,7 @@ impl Proxy {
             .collect::<io::Result<Vec<SocketAddr>>>()?;
         let to = config
             .to
-            .resolve()
+            .addresses()
             .map_err(|e| StartError::Resolve(config.to.clone(), e))?;
         if to.iter().any(|server| reaches_one_of(&addresses, server)) {
             return Err(StartError::Itself(config.to.clone()));

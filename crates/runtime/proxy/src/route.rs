@@ -47,7 +47,7 @@ impl Route {
         let spawned = std::thread::Builder::new()
             .name("resolver".to_owned())
             .spawn(move || {
-                if let Ok(found) = route.target.resolve() {
+                if let Ok(found) = route.target.addresses() {
                     *alcc_sys::lock(&route.addresses) = found.into();
                     route.last_good.store(0, Ordering::Relaxed);
                 }

@@ -14,14 +14,13 @@ pub mod cookie;
 mod failure;
 mod kernel;
 mod table;
-mod target;
 pub mod tcp;
 pub mod tls;
 
+pub use alcc_sys::Target;
 pub use failure::Failure;
 pub use kernel::{Controls, check_under, default_under, own_or_loaded};
 pub use table::{About, Table, Takes, Tls, Under};
-pub use target::Target;
 
 use alcc_cc::{Registry, Spec};
 use std::io::{self, Read, Write};
@@ -38,6 +37,27 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 pub const MAX_WRITE: usize = 64 * 1024;
 /// Where a receiver listens unless it is told otherwise, for every transport.
 pub const DEFAULT_PORT: u16 = 9700;
+
+/// The addresses of a target, at least one, of the family of `bind` if that is given. Waits for the
+/// resolver.
+///
+/// # Errors
+/// [`Failure::Usage`] with what the resolver says.
+pub fn resolve(target: &Target, bind: Option<IpAddr>) -> Result<Vec<SocketAddr>, Failure> {
+    let host = &target.host;
+    let mut found = target.addresses().map_err(|e| {
+        Failure::usage(format!(
+            "look up {host}: {e}: check the name, or give an address"
+        ))
+    })?;
+    found.retain(|a| bind.is_none_or(|b| b.is_ipv4() == a.is_ipv4()));
+    if found.is_empty() {
+        return Err(Failure::usage(format!(
+            "look up {host}: it has no address of the family of --bind"
+        )));
+    }
+    Ok(found)
+}
 
 /// What a user asks for, the same for all transports. [`Table`] refuses what a transport does not
 /// take.

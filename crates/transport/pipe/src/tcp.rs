@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! TCP sockets as every transport above TCP wants them: calls give up after [`MAX_WAIT`].
-use crate::{Failure, Incoming, Listening, MAX_WAIT, Options, Stats, Target};
-use alcc_results::Distribution;
+use crate::{Failure, Incoming, Listening, MAX_WAIT, Options, Stats, Target, resolve};
 use alcc_sys::tcp_counters;
-use alcc_units::Span;
+use alcc_units::{Distribution, Span};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
@@ -23,7 +22,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// Why there is none, and what would help.
 pub fn connect(to: &Target, options: &Options, remedy: &str) -> Result<TcpStream, Failure> {
     let mut last = None;
-    for address in to.resolve(options.bind)? {
+    for address in resolve(to, options.bind)? {
         match connect_to(address, options) {
             Ok(stream) => return Ok(stream),
             Err(why) => last = Some((address, why)),

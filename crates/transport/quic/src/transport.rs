@@ -8,7 +8,7 @@ use alcc_pipe::{
     ANSWER_TIMEOUT, About, Dialer, Failure, Incoming, Listening, MAX_WAIT, Options, Outgoing, Plan,
     Stats, Takes, Target, Tls, Transport, Under,
 };
-use alcc_results::Distribution;
+use alcc_units::Distribution;
 use noq::rustls::ClientConfig;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -90,7 +90,7 @@ impl Dialer for QuicDialer<'_> {
         let options = self.options;
         let rtt = Arc::new(Mutex::new(Distribution::new()));
         let mut last = None;
-        for at in to.resolve(options.bind)? {
+        for at in alcc_pipe::resolve(to, options.bind)? {
             let tls = Arc::clone(&self.tls);
             let (from, timeout) = (options.bind, options.connect_timeout);
             let connected = if options.cc.is_some() {

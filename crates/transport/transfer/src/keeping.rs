@@ -2,7 +2,7 @@
 //! Where a file goes while it comes, and how it gets its name.
 use crate::clock::new_session;
 use crate::receiving::Output;
-use alcc_results::scenario::reason;
+use alcc_units::reason;
 use nix::sys::statvfs::fstatvfs;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

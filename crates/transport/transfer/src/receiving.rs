@@ -6,7 +6,7 @@ use crate::keeping::PartialFile;
 use crate::sessions::{Part, Refused};
 use crate::{Answer, Header, Kind, Passed, Progress, Reader, Sessions, Sink, Verdict, Wrong};
 use alcc_pipe::{Incoming, would_block};
-use alcc_results::Distribution;
+use alcc_units::Distribution;
 use alcc_units::Span;
 use std::io;
 use std::path::PathBuf;

@@ -132,7 +132,7 @@ impl Dialer for UdpDialer<'_> {
     fn connect(&self, to: &Target, flow: u32) -> Result<Box<dyn Outgoing>, Failure> {
         let Self { options, spec, .. } = self;
         let mut last = None;
-        for address in to.resolve(options.bind)? {
+        for address in alcc_pipe::resolve(to, options.bind)? {
             permit(address.ip(), options, "127.0.0.1 as HOST")?;
             let cc = options.registry.build(spec).map_err(Failure::usage)?;
             let client = self.client(address)?;

@@ -2,7 +2,7 @@
 //! The sockets of a selection, without BPF: what the kernel lists, and who has them.
 use crate::holders::{Holder, Namespaces, holders, processes};
 use alcc_bpf::{BpfError, Found, Selection};
-use alcc_lab::TcpSocket;
+use alcc_sys::TcpSocket;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Looks for them, again and again.

@@ -5,8 +5,8 @@
 //! sockets had.
 use super::matching::{Matching, found};
 use alcc_bpf::{BpfError, Found, Selection};
-use alcc_lab::TcpSocket;
 use alcc_sys::Process;
+use alcc_sys::TcpSocket;
 use std::io;
 use std::os::fd::AsRawFd;
 

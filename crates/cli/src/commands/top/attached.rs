@@ -2,10 +2,10 @@
 //! Connections that `alcc attach` has given a control of the kernel, as the kernel's socket
 //! diagnosis tells of them. Root sees those of all network namespaces in which a process runs.
 use crate::holders::{Namespaces, processes};
-use alcc_lab::TcpSocket;
 use alcc_observe::{ByReason, Identity, State, Status, StatusRecord};
 use alcc_socket::now;
 use alcc_sys::Before;
+use alcc_sys::TcpSocket;
 use alcc_units::{Bytes, Time};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,13 +4,14 @@
 use super::programs::{Addresses, Programs, RunContext};
 use crate::client::{Client, Reads};
 use crate::cpu::Work;
-use crate::sampler::{History, SockDiag};
+use crate::sampler::{self, History};
 use crate::scheme::Scheme;
 use crate::server::{self, Listen, RuntimeReport, Server};
 use crate::{LabError, cpu, route};
 use alcc_emu::{FlowKey, Namespace};
 use alcc_results::Row;
 use alcc_sys::Process;
+use alcc_sys::Sockets;
 use alcc_units::Time;
 use std::io;
 use std::net::{SocketAddrV4, TcpListener};
@@ -28,7 +29,7 @@ pub(super) struct Web {
     server: Option<Server>,
     client: Option<Client>,
     addresses: Option<Addresses>,
-    diagnosis: Option<SockDiag>,
+    diagnosis: Option<Sockets>,
     reads: Reads,
     history: History,
     runtime: Option<RuntimeReport>,
@@ -98,7 +99,7 @@ impl Programs for Web {
             } else if let Some(server) = self.server.as_ref().filter(|_| plain) {
                 use_algorithm(server.id(), self.port, kernel)?;
             }
-            SockDiag::open()
+            Sockets::open()
         })?;
         self.diagnosis = Some(opened.map_err(LabError::os(format!(
             "{}: make the kernel use {kernel}",
@@ -128,7 +129,7 @@ impl Programs for Web {
         // A sample that fails is missing, and the rest carries on. The fields stay null if all are
         // missing.
         if let Some(diagnosis) = &mut self.diagnosis
-            && let Ok(connections) = diagnosis.connections(self.port)
+            && let Ok(connections) = sampler::connections(diagnosis, self.port)
         {
             self.history.add(now, connections);
         }

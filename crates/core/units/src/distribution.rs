@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use alcc_units::Span;
+use crate::Span;
 use hdrhistogram::Histogram;
 
 /// The distribution of spans of time in bounded memory: exact mean, quantiles to 0.1 %, 1 µs to 1

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A host and a port, as typed.
-use crate::Failure;
+//! A host and a port, as typed: one reader for every option that names a server.
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -71,35 +70,16 @@ impl Target {
         }
         Ok(found)
     }
-
-    /// Its addresses, at least one, of the family of `bind` if that is given.
-    ///
-    /// # Errors
-    /// [`Failure::Usage`] with what the resolver says.
-    pub fn resolve(&self, bind: Option<IpAddr>) -> Result<Vec<SocketAddr>, Failure> {
-        let host = &self.host;
-        let mut found = self.addresses().map_err(|e| {
-            Failure::usage(format!(
-                "look up {host}: {e}: check the name, or give an address"
-            ))
-        })?;
-        found.retain(|a| bind.is_none_or(|b| b.is_ipv4() == a.is_ipv4()));
-        if found.is_empty() {
-            return Err(Failure::usage(format!(
-                "look up {host}: it has no address of the family of --bind"
-            )));
-        }
-        Ok(found)
-    }
 }
 
 impl FromStr for Target {
-    type Err = Failure;
+    type Err = String;
 
     /// As [`Target::with_port`].
-    fn from_str(text: &str) -> Result<Self, Failure> {
-        let wrong = || Failure::usage(format!("'{text}' is not HOST:PORT"));
-        Self::with_port(text).ok_or_else(wrong)
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::with_port(text).ok_or_else(|| {
+            format!("'{text}' is not HOST:PORT: write example.net:443, 192.0.2.1:443 or [2001:db8::1]:443")
+        })
     }
 }
 
@@ -131,9 +111,11 @@ mod tests {
             assert_eq!(Target::with_port(text).is_some(), port > 0, "{text}");
         }
         for bad in [
-            "", "a b", ":5", "a:0", "a:99999", "[::1", "[::1]5", "[x]:5", "a:b:c", "a\r\n:5",
+            "", "a b", ":5", "a:", "a:0", "a:99999", "[::1", "[::1]5", "[x]:5", "a:b:c", "a\r\n:5",
         ] {
             assert_eq!(Target::read(bad), None, "{bad}");
+            let error = bad.parse::<Target>().unwrap_err();
+            assert!(error.contains("write example.net:443"), "{error}");
         }
     }
 }
