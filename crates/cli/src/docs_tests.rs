@@ -13,15 +13,15 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("read {}: {e}", path.display()))
 }
 
-/// README.md, CONTRIBUTING.md and everything below docs/.
+/// README.md, CONTRIBUTING.md and everything below docs/ and lab/notes/.
 fn pages() -> Vec<PathBuf> {
     let mut found: Vec<_> = ["README.md", "CONTRIBUTING.md", "SECURITY.md"]
         .iter()
         .map(|name| root().join(name))
         .collect();
-    let mut folders = vec![root().join("docs")];
+    let mut folders = vec![root().join("docs"), root().join("lab/notes")];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("docs/ can be read") {
+        for entry in std::fs::read_dir(folder).expect("a folder of pages can be read") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
                 folders.push(path);

@@ -35,7 +35,11 @@ fn pages() -> Vec<PathBuf> {
     .iter()
     .map(|name| root().join(name))
     .collect();
-    for entry in std::fs::read_dir(root().join("docs")).expect("docs/ can be read") {
+    let folders = ["docs", "lab/notes"].map(|name| root().join(name));
+    for entry in folders
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).expect("a folder of pages can be read"))
+    {
         let entry = entry.expect("an entry");
         let name = entry.file_name().into_string().expect("a plain name");
         if name.ends_with(".md") && !GENERATED.contains(&name.as_str()) {

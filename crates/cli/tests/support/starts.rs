@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a busy machine makes only worse (decision 0530).
+//! Figures that a busy machine makes only worse: the best of a few starts counts.
 #![allow(dead_code, reason = "each test file uses its part")]
 use std::fmt::Debug;
 use std::time::{Duration, Instant};

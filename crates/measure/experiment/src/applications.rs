@@ -146,7 +146,7 @@ impl Applications {
              ```\nalcc reproduce --emu --full --jobs 1 --applications docs\n```\n\n\
              The program was {} on {}, with emulated links of the model `lte`. Median of the starts, and\n\
              their range. Other work was done on the machine meanwhile, so small differences mean nothing.\n\n\
-             [Decision 0277](decisions/0277-applications-are-experiments.md) says how each is measured.\n\
+             [Decision 0225](decisions/0225-define-experiments-as-files.md) says how each is measured.\n\
              {}\n",
             self.by,
             self.on,

@@ -19,7 +19,7 @@
 //! | periods before v doubles | 3 | 3 | section 2.1 |
 //! | pacing | 2 w / standing RTT | same | section 2.1 |
 //! | initial, smallest window | 10, 2 packets | same | genericCC |
-//! | queueing that counts as none | 0.5 ms | – | decision 0292 |
+//! | queueing that counts as none | 0.5 ms | – | what interrupts and scheduling of a host add |
 //!
 //! `original` (genericCC with `auto:0.5`) and `mvfst` are frozen in files of their own, with their
 //! constants.

@@ -8,7 +8,8 @@ use crate::wire::{Ack, AckError, Arrival};
 use alcc_cc::{Acked, Packet, Pn, Source, Spurious};
 use alcc_units::{Bytes, Span, Time};
 
-// What few acknowledgements need is in functions of its own: docs/decisions/0585.
+// What few acknowledgements need is in functions of its own: the frequent path then fits the
+// instruction cache.
 impl Sender {
     /// Processes an acknowledgement.
     ///

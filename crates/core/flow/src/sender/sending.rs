@@ -6,7 +6,8 @@ use crate::wire::Transmit;
 use alcc_cc::{Allowance, Header, Kind, Sending, Sent};
 use alcc_units::{Bytes, Span, Time};
 
-// What each segment passes is inlined, what few pass is not: docs/decisions/0565 and 0585.
+// What each segment passes is inlined, what few pass is not: the frequent path then fits the
+// instruction cache.
 impl Sender {
     /// The next packet that may be sent now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {

@@ -100,7 +100,7 @@ impl Board {
              For Budget, Verus and Copa, [more crowds, round trips and buffers](reproducing.md#the-experiments) than here are run\n\
              by `alcc reproduce share-crowds-budget share-crowds-others share-rtts share-neighbours --traces DIR`.\n\n\
              **The default that follows: `{default}`.** Where `alcc run` takes another one,\n\
-             [decision 0231](decisions/0231-the-board-names-the-default.md) says why.\n\n",
+             [decision 0231](decisions/0231-choose-the-default-by-a-fixed-rule.md) says why.\n\n",
             self.by, self.on, self.starts
         );
         text += RULE;

@@ -70,7 +70,8 @@ pub(crate) struct Stack<C> {
     not_run: bool,
 }
 
-/// What the stack then takes for the answer: an address of the kernel's, as was seen (0550).
+/// What the stack then takes for the answer: half of a kernel address, as a kernel that skipped a
+/// program has shown.
 const NOBODYS: u32 = 0x8110_4110;
 
 /// `control` in the kernel's stack.
