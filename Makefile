@@ -71,7 +71,7 @@ fuzz: ## Fuzz every parser and the algorithms (SECONDS=30 each, TARGETS="units t
 	@scripts/setup build fuzz
 	@TARGETS="$(TARGETS)" SECONDS_EACH="$(SECONDS)" scripts/fuzz
 
-bench: build ## Speed of the pure crates and the cost of the runtime (docs/benchmarks.md)
+bench: build ## Speed of the pure crates and the cost of the runtime (lab/notes/benchmarks.md)
 	@$(WITH_DEPS) $(CARGO) bench --locked --workspace $$ALCC_FEATURES
 
 truth: build ## The simulator beside published figures, and tuned beside original (docs/truth.md; ALCC_TRACES=DIR)

@@ -111,7 +111,7 @@ impl Kind {
 }
 
 /// What a new user is told to try first: kernel TCP with two lines of `sysctl`
-/// (docs/measurements.md).
+/// (lab/notes/measurements.md).
 const LITTLE_UNSENT: &str = "bbr/lowat=16384B";
 
 /// Every algorithm of the registry, BBR with little unsent, and the contenders above TCP.

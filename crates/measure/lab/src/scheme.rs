@@ -67,7 +67,7 @@ pub struct Constant {
 const UNDER: &str = "cubic";
 
 /// The end of a TCP scheme's name that limits what is unsent, as new users are told to
-/// (docs/measurements.md).
+/// (lab/notes/measurements.md).
 const LOWAT: &str = "+lowat";
 const LOWAT_BYTES: u64 = 16_384;
 

@@ -557,7 +557,7 @@ const char *alcc_message(void);
 // The version of the library, "0.1.0".
 const char *alcc_version(void);
 
-// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket. The
+// Speaks the in-band format (docs/formats.md) over a connected TCP or UNIX stream socket. The
 // algorithm gets acknowledgements from the library at the other end, whatever lies between. Waits
 // for the peer to begin. From then on the descriptor belongs to the stream. It is closed with the
 // stream, and also if this fails. Returns NULL with errno if it fails: EPROTO if the peer speaks

@@ -196,7 +196,7 @@ fn option(fd: c_int, name: c_int) -> Result<c_int, c_int> {
         .ok_or_else(alcc_sys::errno)
 }
 
-/// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket. The
+/// Speaks the in-band format (docs/formats.md) over a connected TCP or UNIX stream socket. The
 /// algorithm gets acknowledgements from the library at the other end, whatever lies between. Waits
 /// for the peer to begin. From then on the descriptor belongs to the stream. It is closed with the
 /// stream, and also if this fails. Returns NULL with errno if it fails: EPROTO if the peer speaks

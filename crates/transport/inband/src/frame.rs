@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Frames as bytes: `docs/wire-format.md` is the description, this the code.
+//! Frames as bytes: `docs/formats.md` is the description, this the code.
 //!
 //! The [`Decoder`] takes whatever bytes have come, however they are cut. It keeps no payload, and
 //! allocates nothing but the text of a CLOSE.

@@ -10,7 +10,7 @@
 //!   Both ends need one.
 //! * [`Session`] is one end without I/O: bytes in, bytes out, time as an argument. It is for event
 //!   loops and other languages' bindings.
-//! * [`frame`] and [`preface`] are the bytes, as `docs/wire-format.md` describes them.
+//! * [`frame`] and [`preface`] are the bytes, as `docs/formats.md` describes them.
 //!
 //! The algorithm decides what may leave (feedback `in-band`, enforcement `queue`). The stream below
 //! repairs, orders and encrypts as ever. The smaller of both windows holds.

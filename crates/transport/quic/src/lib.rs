@@ -15,7 +15,7 @@
 //! * a pipe of bytes for programs without async: [`blocking`], and the transport of `alcc send`:
 //!   [`Quic`];
 //! * another set of algorithms, one of your own too: [`Congestion::new`];
-//! * what differs from the same algorithm over datagrams of its own: `docs/quic.md`.
+//! * what differs from the same algorithm over datagrams of its own: `docs/transfer.md`.
 #![forbid(unsafe_code)]
 
 pub mod blocking;

@@ -15,7 +15,7 @@
 //! Numbers are big-endian; one that is not known has all bits set. Kind 0 is made-up content
 //! ([`Writer::made_up`]). The receiver compares it with its own instead of hashing it. The hash is
 //! then zero. Kind 1 is a file. Version 2 has the place in the file where the last zeros are: see
-//! [`resuming`] and `docs/transfer-format.md`.
+//! [`resuming`] and `docs/formats.md`.
 #![forbid(unsafe_code)]
 
 mod answer;
