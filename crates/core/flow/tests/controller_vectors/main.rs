@@ -166,7 +166,7 @@ fn run(case: &Case) -> Vec<String> {
 fn text() -> String {
     let mut text = String::from(concat!(
         "{\n\"description\": \"What algorithms are told and what they answer. ",
-        "See docs/controller-vectors.md.\",\n",
+        "See docs/formats.md.\",\n",
         "\"license\": \"Apache-2.0 OR MIT\",\n\"version\": 3,\n\"cases\": [\n",
     ));
     let streams = CASES
