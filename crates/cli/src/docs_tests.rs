@@ -333,6 +333,59 @@ fn every_decision_is_listed() {
     );
 }
 
+/// The numbers of records that a text names, as "decision 0045" or by the file.
+fn records(text: &str) -> Vec<&str> {
+    ["ecision ", "ecisions/"]
+        .iter()
+        .flat_map(|word| text.split(word).skip(1))
+        .filter_map(|rest| rest.get(..4))
+        .filter(|number| number.bytes().all(|b| b.is_ascii_digit()))
+        .collect()
+}
+
+/// Sources, experiments and pages name only records that are there: a reader who looks up the
+/// reason must find it.
+#[test]
+fn named_decisions_exist() {
+    assert_eq!(
+        records("see decision 0045, docs/decisions/0002-a.md"),
+        ["0045", "0002"]
+    );
+    let there: Vec<String> = std::fs::read_dir(root().join("docs/decisions"))
+        .expect("docs/decisions can be read")
+        .filter_map(|entry| entry.expect("an entry").file_name().into_string().ok())
+        .collect();
+    let mut wrong = Vec::new();
+    let mut folders: Vec<PathBuf> = [
+        "crates",
+        "experiments",
+        "docs",
+        "lab",
+        "scripts",
+        "bindings/java",
+    ]
+    .iter()
+    .map(|name| root().join(name))
+    .collect();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder can be read") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                if !path.ends_with("target") && !path.ends_with("objects") {
+                    folders.push(path);
+                }
+            } else if let Ok(text) = std::fs::read_to_string(&path) {
+                for number in records(&text) {
+                    if !there.iter().any(|name| name.starts_with(number)) {
+                        wrong.push(format!("{}: {number}", path.display()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "no such record:\n{}", wrong.join("\n"));
+}
+
 /// Links between our own pages and to our own files lead somewhere.
 #[test]
 fn links_lead_somewhere() {
