@@ -345,11 +345,13 @@ impl<W: Waker> Conn<W> {
                 Wait::Unreachable | Wait::No => {
                     let leave = if within { Bytes::ZERO } else { allowed };
                     writer.bypass_above = Some((leave.get(), Bypass::NoWakeup));
+                    inner.control.lift_pacing(write.fd);
                     return wanted;
                 }
                 Wait::Yes(_) if within => return 0,
                 Wait::Yes(_) => waits = true,
             }
+            inner.control.resume_pacing();
         }
         let room = if cut && !waits {
             0

@@ -85,6 +85,8 @@ pub(crate) struct Controlled {
     reported: Counters,
     /// Passed without the algorithm's leave, and not reported yet.
     bypassed: ByReason,
+    /// The algorithm's rate does not hold: see [`Controlled::lift_pacing`].
+    is_unpaced: bool,
     /// The program's last write was short or refused, so it has more, or bytes of it are still queued.
     pub(crate) has_more: bool,
 }
@@ -120,6 +122,7 @@ impl Controlled {
             published: Published::default(),
             reported: Counters::default(),
             bypassed: ByReason::default(),
+            is_unpaced: false,
             has_more: false,
         }
     }
@@ -570,9 +573,22 @@ impl Controlled {
     /// program's own limit goes.
     pub(crate) fn found_pacing(&mut self, fd: RawFd, rate: u64) {
         self.saved_options.found(rate);
-        if self.enforcement().pacing && self.is_in_charge() {
+        if self.enforcement().pacing && self.is_in_charge() && !self.is_unpaced {
             self.saved_options.set_pacing(fd, self.flow.pacing_rate());
         }
+    }
+
+    /// Only the program's own pacing rate holds until [`Controlled::resume_pacing`]. Writes of a
+    /// program that nobody would wake pass the gate. The kernel's buffer must not fill because of
+    /// our rate either, or the program gets an EAGAIN that plain TCP would not have given.
+    pub(crate) fn lift_pacing(&mut self, fd: RawFd) {
+        self.is_unpaced = true;
+        self.saved_options.clear_pacing(fd);
+    }
+
+    /// The algorithm's rate holds again from the next reading on.
+    pub(crate) fn resume_pacing(&mut self) {
+        self.is_unpaced = false;
     }
 
     /// So much of what was written had no leave, and does not count as bytes under control.

@@ -50,7 +50,7 @@ pub enum TakeError {
     #[error("it was closed meanwhile")]
     Gone,
     /// It is no connection of plain TCP: MPTCP, for example.
-    #[error("it is no connection of plain TCP")]
+    #[error("it is not a plain TCP connection")]
     Other,
     /// A program sets its window already.
     #[error("another program steers it")]

@@ -16,11 +16,12 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use wait::wait_for;
 
-struct NoWaker;
+/// True if the program would be woken.
+struct NoWaker(bool);
 
 impl Waker for NoWaker {
     fn can_wake(&self) -> bool {
-        true
+        self.0
     }
     fn on_blocked(&mut self) {}
     fn on_writable(&mut self, _fds: &[RawFd]) {}
@@ -53,7 +54,7 @@ impl Run {
     }
 
     fn attach(&self, fd: RawFd) -> Attached<NoWaker> {
-        self.runtime.attach(fd, Inherited::default(), NoWaker)
+        self.runtime.attach(fd, Inherited::default(), NoWaker(true))
     }
 
     fn control(&self, socket: &TcpStream) -> Arc<Conn<NoWaker>> {
@@ -310,6 +311,30 @@ fn the_smaller_pacing_rate_counts_and_the_programs_own_comes_back() {
     assert_eq!(conn.inherited(|_| ()).0.pacing, Some(30_000_000));
 }
 
+/// Its writes pass the gate, and the kernel's buffer must have the room that it has under plain TCP.
+#[test]
+fn a_program_that_nobody_would_wake_is_not_paced() {
+    let env = [("ALCC_CC", "bbr")];
+    let run = Run::new("unwoken", &env, Registry::builtin());
+    let (socket, client) = pair();
+    swallow(client);
+    pace(&socket, 1_000_000_000_000);
+    let conn = run.control(&socket);
+    let block = vec![7; 10_000_000];
+    let is_paced = |wait| {
+        write_and(wait, &run, &conn, &socket, &block);
+        pacing(&socket) != 1_000_000_000_000
+    };
+    wait_for("a blocking writer is paced", || is_paced(Wait::Yes(None)));
+    conn.with_waker(|waker, _| waker.0 = false);
+    for _ in 0..20 {
+        assert!(!is_paced(Wait::No), "{}", pacing(&socket));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    conn.with_waker(|waker, _| waker.0 = true);
+    wait_for("one that is woken again", || is_paced(Wait::No));
+}
+
 /// Who looks for a cork and opens one that is not there (`Steered::kick`) does so under the lock of the
 /// connection: a program that sets one meanwhile waits, and keeps it.
 #[test]
@@ -348,11 +373,11 @@ fn a_child_takes_its_parents_rate_for_what_it_is() {
             write(&parent, &theirs, &socket, &[7; 10_000]);
             pacing(&socket) != own
         });
-        let Attached::Controlled(ours) =
-            child
-                .runtime
-                .attach(socket.as_raw_fd(), theirs.inherited(|_| ()).0, NoWaker)
-        else {
+        let Attached::Controlled(ours) = child.runtime.attach(
+            socket.as_raw_fd(),
+            theirs.inherited(|_| ()).0,
+            NoWaker(true),
+        ) else {
             panic!("not controlled")
         };
         assert_eq!(ours.own_pacing(), own);
