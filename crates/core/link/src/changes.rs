@@ -52,6 +52,16 @@ pub enum ChangesError {
         /// What would do.
         want: &'static str,
     },
+    /// A text of which steps are drawn, as typed.
+    #[error("'{}': '{}': want {want}", one_line(.text), one_line(.found))]
+    Draw {
+        /// The text.
+        text: String,
+        /// What is wrong in it.
+        found: String,
+        /// What would do.
+        want: &'static str,
+    },
     /// A cell of a table.
     #[error("line {line}, column {column}: '{}': want {want}", one_line(.found))]
     Cell {
@@ -291,8 +301,8 @@ impl Changes {
     /// # Errors
     /// What is wrong with the text; more than a million steps.
     pub fn outages(text: &str, rate: Rate, end: Span, seed: u64) -> Result<Self, ChangesError> {
-        let wrong = |found: &str, want| ChangesError::Step {
-            step: text.to_owned(),
+        let wrong = |found: &str, want| ChangesError::Draw {
+            text: text.to_owned(),
             found: found.to_owned(),
             want,
         };
@@ -345,8 +355,8 @@ impl Changes {
     /// # Errors
     /// What is wrong with the text; more than a million steps.
     pub fn random(text: &str, length: Span, seed: u64) -> Result<Self, ChangesError> {
-        let wrong = |found: &str, want| ChangesError::Step {
-            step: text.to_owned(),
+        let wrong = |found: &str, want| ChangesError::Draw {
+            text: text.to_owned(),
             found: found.to_owned(),
             want,
         };
@@ -509,6 +519,12 @@ mod tests {
                 "{bad}"
             );
         }
+        let wrong = Changes::outages("every=1s", Rate::mbps(1), Span::from_secs(1), 1);
+        let wrong = wrong.unwrap_err().to_string();
+        assert!(
+            wrong.starts_with("'every=1s': '1s': want every=T..T,length="),
+            "{wrong}"
+        );
         let many = Changes::random("every=1ns,loss=0..1", Span::from_secs(1), 1);
         assert_eq!(
             many.unwrap_err().to_string(),

@@ -274,11 +274,11 @@ impl Header {
             "queue" => &mut self.queue,
             "loss" => &mut self.loss,
             "delay" => {
-                self.delay = value.parse().map_err(|_| "delay is no length of time")?;
+                self.delay = value.parse().map_err(|_| "delay is not a length of time")?;
                 return Ok(());
             }
             "seed" => {
-                self.seed = value.parse().map_err(|_| "seed is no whole number")?;
+                self.seed = value.parse().map_err(|_| "seed is not a whole number")?;
                 return Ok(());
             }
             _ => return Ok(()),

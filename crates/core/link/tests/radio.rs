@@ -150,8 +150,16 @@ fn every_one_has_a_seed_and_options_that_print_back() {
     let error = "harq:errors=1".parse::<RadioSpec>().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "radio harq: errors=1: want a number from 0 to 0.9"
+        "radio harq: errors=1: want a number from 0 to 0.9, or 0% to 90%"
     );
+    for (text, is_taken) in [
+        ("corrupt:p=5%", true),
+        ("loss:p=5%,burst=3,bad=50%", true),
+        ("corrupt:p=91%", false),
+        ("corrupt:p=%", false),
+    ] {
+        assert_eq!(text.parse::<RadioSpec>().is_ok(), is_taken, "{text}");
+    }
     let error = "hark".parse::<RadioSpec>().unwrap_err().to_string();
     assert!(error.contains("did you mean harq?"), "{error}");
 }

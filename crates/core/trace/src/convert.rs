@@ -10,26 +10,29 @@ impl Trace {
     /// From packet arrivals. Each line has a time in `unit`s (fractions allowed). After a comma or
     /// white space come the packet's bytes; without these it counts as `size`. A first line that
     /// begins with a letter is a header; lines that begin with `#` are comments. Times count from
-    /// the earliest; arrivals may be out of order. Bytes are gathered into opportunities of 1500,
-    /// each at the time of the packet that completes it.
+    /// the first. Bytes are gathered into opportunities of 1500, each at the time of the packet that
+    /// completes it.
     ///
     /// # Errors
-    /// Line and reason; also arrivals that last less than 1 ms or do not fill one opportunity.
+    /// Line and reason: a time that goes back is refused. Also arrivals that last less than 1 ms or do not fill one opportunity.
     pub fn from_packets(text: &str, unit: Span, size: Bytes) -> Result<Self, TraceError> {
-        let mut packets = Vec::new();
+        let mut out = Gather::default();
+        let (mut first, mut before) = (None, 0);
         for (line, fields) in records(text) {
-            if packets.len() == MAX_PACKETS {
-                return Err(TraceError::Form {
-                    what: format!(
-                        "line {line}: more than {MAX_PACKETS} packets: cut it into shorter ones"
-                    ),
+            let written = fields.first().copied();
+            let time = decimal(line, written)?;
+            if time < before {
+                return Err(TraceError::BadField {
+                    line,
+                    found: crate::parse::excerpt(written.unwrap_or_default().as_bytes()),
+                    want: "a time at or after that of the packet before: sort the lines by time",
                 });
             }
-            let time = decimal(line, fields.first().copied())?;
+            before = time;
             let bytes = match fields.get(1) {
-                None => size,
+                None => size.get(),
                 Some(field) => match field.parse() {
-                    Ok(n) if n <= u64::from(u32::MAX) => Bytes::new(n),
+                    Ok(n) if n <= u64::from(u32::MAX) => n,
                     _ => {
                         return Err(TraceError::BadField {
                             line,
@@ -39,14 +42,9 @@ impl Trace {
                     }
                 },
             };
-            packets.push((time, bytes));
-        }
-        packets.sort_unstable();
-        let mut out = Gather::default();
-        let first = packets.first().map_or(0, |p| p.0);
-        for (time, bytes) in packets {
-            let ns = (time - first).saturating_mul(u128::from(unit.as_nanos())) / DECIMALS;
-            out.add((ns / 1_000_000) as f64, bytes.get() as f64)?;
+            let since = time - *first.get_or_insert(time);
+            let ns = since.saturating_mul(u128::from(unit.as_nanos())) / DECIMALS;
+            out.add((ns / 1_000_000) as f64, bytes as f64)?;
         }
         out.trace().map_err(|error| match error {
             TraceError::Empty => TraceError::Form {
@@ -119,9 +117,6 @@ fn records(text: &str) -> impl Iterator<Item = (u64, Vec<&str>)> {
 
 /// MiB of a text: a longer one would not fit into memory together with what is made of it.
 pub(crate) const LARGEST: u64 = 1 << 10;
-
-/// Packets that are kept in memory until they are in order.
-const MAX_PACKETS: usize = 2 * MAX_OPPORTUNITIES;
 
 const DECIMALS: u128 = 1_000_000_000;
 
@@ -211,9 +206,9 @@ mod tests {
     use crate::RatesForm;
 
     #[test]
-    fn packets_in_any_unit_and_order() {
+    fn packets_in_any_unit() {
         let size = Bytes::new(1500);
-        let ns = "time,bytes\n1700000000000000000\n1700000000004999999\n1700000000002000000\n";
+        let ns = "time,bytes\n1700000000000000000\n1700000000002000000\n1700000000004999999\n";
         let us = "# log\n10.5 1500\n\n2010.5 1500\n5010.4\t1500\n";
         for (text, unit) in [(ns, Span::from_nanos(1)), (us, Span::from_micros(1))] {
             let trace = Trace::from_packets(text, unit, size).unwrap();
@@ -267,6 +262,15 @@ mod tests {
             "line 2, column 1: '0' is not a time later than that of the row before: sort the rows by time, each time once"
         );
         assert!(error("0,1e11\n").contains("more than"));
+        let back = Trace::from_packets(
+            "# log\n3,1500\n5,1500\n4.9,1500\n",
+            Span::from_millis(1),
+            OPPORTUNITY,
+        );
+        assert_eq!(
+            back.unwrap_err().to_string(),
+            "line 4: '4.9' is not a time at or after that of the packet before: sort the lines by time"
+        );
         assert!(Trace::from_packets("1,-5", Span::from_millis(1), OPPORTUNITY).is_err());
         for none in ["", "1,20\n"] {
             let error = Trace::from_packets(none, Span::from_millis(1), OPPORTUNITY).unwrap_err();

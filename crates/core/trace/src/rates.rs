@@ -261,7 +261,12 @@ impl Layout {
             let mean = header
                 .is_some_and(|header| is_of(header, "rsrp") || is_of(header, "cakedlratekbps"));
             let (clock, time) = match (every, time) {
-                (Some(clock), _) => (clock, 0),
+                (Some(_), Some(time)) => {
+                    let number = || (time + 1).to_string();
+                    let name = header.map_or_else(number, |header| header[time].clone());
+                    return Err(own_times(&name));
+                }
+                (Some(clock), None) => (clock, 0),
                 (None, Some(time)) => {
                     let name = header.map_or("", |header| header[time].as_str());
                     (clock_of(name).unwrap_or(Clock::At(1e3)), time)
@@ -339,9 +344,10 @@ impl Layout {
             .or_else(|| unit_of_name(name))
             .or_else(|| kbit(Some(header), rate));
         let unit = unit.ok_or_else(|| no_unit(name))?;
-        let (clock, time) = match every {
-            Some(clock) => (clock, 0),
-            None => find_clock(Some(header))?,
+        let (clock, time) = match (every, find_clock(Some(header))) {
+            (Some(_), Ok((_, time))) => return Err(own_times(&header[time])),
+            (Some(clock), Err(_)) => (clock, 0),
+            (None, found) => found?,
         };
         let mean = cake.is_some() || is_of(header, "rsrp");
         Ok(Self {
@@ -408,6 +414,14 @@ impl Layout {
 /// What a time is that goes back.
 const LATER: &str =
     "a time later than that of the row before: sort the rows by time, each time once";
+
+/// A length of rows that have times.
+fn own_times(column: &str) -> TraceError {
+    form_error(format!(
+        "column {} has the times of the rows, and --every says how long each holds: leave --every out, or choose the column of the rate alone (--column RATE)",
+        excerpt(column.as_bytes())
+    ))
+}
 
 fn form_error(what: impl Into<String>) -> TraceError {
     TraceError::Form { what: what.into() }
@@ -516,7 +530,7 @@ fn objects(text: &str, rows: &mut Rows<'_>) -> Result<(), TraceError> {
         ));
     }
     let value: Value = serde_json::from_str(text)
-        .map_err(|e| form_error(format!("it is no whole JSON ({e}): write it anew")))?;
+        .map_err(|e| form_error(format!("it is not complete JSON ({e}): write it anew")))?;
     let unknown = || {
         form_error(
             "its JSON has neither iperf3's intervals nor a list of objects with a time and a rate: write seconds,mbps",

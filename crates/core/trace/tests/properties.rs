@@ -106,7 +106,7 @@ proptest! {
     #[test]
     fn packets_of_a_trace_give_the_trace(trace in any_trace()) {
         let first = trace.opportunities()[0];
-        let text: String = trace.opportunities().iter().rev().map(|t| format!("{t}.25, 1500\n")).collect();
+        let text: String = trace.opportunities().iter().map(|t| format!("{t}.25, 1500\n")).collect();
         match Trace::from_packets(&text, Span::from_millis(1), Bytes::new(40)) {
             Ok(read) => {
                 let shifted: Vec<u32> = trace.opportunities().iter().map(|t| t - first).collect();

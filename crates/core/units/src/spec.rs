@@ -345,6 +345,33 @@ impl<'a> Options<'a> {
         self.read(name, default, want, |x: &f64| range.contains(x))
     }
 
+    /// A probability or a share: 5% or 0.05.
+    pub fn share(
+        &self,
+        name: &str,
+        default: f64,
+        range: RangeInclusive<f64>,
+    ) -> Result<f64, SpecError> {
+        let Some(found) = self.text(name) else {
+            return Ok(default);
+        };
+        let read = match found.strip_suffix('%') {
+            Some(percent) => percent.parse::<f64>().map(|number| number / 100.0),
+            None => found.parse(),
+        };
+        let (least, most) = (range.start(), range.end());
+        read.ok()
+            .filter(|share| range.contains(share))
+            .ok_or_else(|| {
+                let want = format!(
+                    "a number from {least} to {most}, or {}% to {}%",
+                    least * 100.0,
+                    most * 100.0
+                );
+                self.wrong(name, want)
+            })
+    }
+
     /// A length of time.
     pub fn span(
         &self,
@@ -494,6 +521,26 @@ mod tests {
         );
         let upper = read("q:BYTES=1").unwrap_err().to_string();
         assert!(upper.contains("(did you mean bytes?)"), "{upper}");
+    }
+
+    #[test]
+    fn a_share_is_a_number_or_percent() {
+        const DECLARED: &[OptionDoc] = &[OptionDoc {
+            name: "p",
+            default: "0.01",
+            help: "",
+        }];
+        let read = |text: &str| {
+            let spec: Spec = text.parse().unwrap();
+            Options::new("radio", &spec, DECLARED, &[])?.share("p", 0.01, 0.0..=0.9)
+        };
+        assert_eq!(read("loss"), Ok(0.01));
+        assert_eq!(read("loss:p=0.05"), Ok(0.05));
+        assert_eq!(read("loss:p=5%"), Ok(0.05));
+        assert_eq!(
+            read("loss:p=95%").unwrap_err().to_string(),
+            "radio loss: p=95%: want a number from 0 to 0.9, or 0% to 90%"
+        );
     }
 
     #[test]

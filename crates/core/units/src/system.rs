@@ -5,13 +5,13 @@ use std::io::{self, ErrorKind};
 /// Why a file could not be used, and a fix where one is known.
 pub fn reason(error: &io::Error) -> String {
     let known = match error.kind() {
-        ErrorKind::InvalidData => "it is no text (UTF-8): name a text file",
+        ErrorKind::InvalidData => "it is not UTF-8 text: name a text file",
         // Errors of libraries have a text of their own.
         _ if error.raw_os_error().is_none() => return error.to_string(),
         ErrorKind::NotFound => "there is no such file or folder: check the name",
         ErrorKind::PermissionDenied => "no permission: choose another place, or another user",
         ErrorKind::IsADirectory => "it is a folder: name a file",
-        ErrorKind::NotADirectory => "a part of the path is a file and no folder: check the name",
+        ErrorKind::NotADirectory => "a part of the path is a file, not a folder: check the name",
         ErrorKind::AlreadyExists => "it is there already: choose another name",
         ErrorKind::StorageFull => "no space is left: free some, or choose another place",
         ErrorKind::QuotaExceeded => "the quota is used up: free some space",

@@ -116,7 +116,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
             ),
             min: min.get() as f64,
             max: max.get() as f64,
-            p: options.real("p", 0.1, 0.0..=1.0)?,
+            p: options.share("p", 0.1, 0.0..=1.0)?,
             weight: options.real("weight", 0.002, 1e-9..=1.0)?,
             gentle: options.choice("gentle", &["no", "yes"])? == "yes",
             spacing: options.choice("spacing", &spacing)? == "yes",

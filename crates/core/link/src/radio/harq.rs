@@ -48,7 +48,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Radio>, SpecError> {
     let second = Span::from_secs(1);
     Ok(Box::new(Harq {
         seed: 0,
-        errors: options.real("errors", 0.1, 0.0..=0.9)?,
+        errors: options.share("errors", 0.1, 0.0..=0.9)?,
         rtt: options.span("rtt", Span::from_millis(8), Span::ZERO..=second)?,
         attempts: options.whole("attempts", 4, 1..=32)?,
         slot: slot_length(options)?,

@@ -17,7 +17,7 @@ pub(super) fn build(
 ) -> Result<Box<dyn Radio>, SpecError> {
     Ok(Box::new(Landings {
         rng: Rng::new(0),
-        p: options.real("p", 0.01, 0.0..=0.9)?,
+        p: options.share("p", 0.01, 0.0..=0.9)?,
         otherwise,
     }))
 }

@@ -45,9 +45,9 @@ struct Loss {
 }
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Radio>, SpecError> {
-    let p = options.real("p", 0.01, 0.0..=0.9)?;
+    let p = options.share("p", 0.01, 0.0..=0.9)?;
     let burst = options.whole("burst", 0, 0..=10_000)?;
-    let bad = options.real("bad", 1.0, 0.01..=1.0)?;
+    let bad = options.share("bad", 1.0, 0.01..=1.0)?;
     if burst > 0 && bad <= p {
         return Err(options.wrong("bad", "more than p, because the good state loses nothing"));
     }

@@ -40,7 +40,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Radio>, SpecError> {
     let second = Span::from_secs(1);
     Ok(Box::new(Rlc {
         seed: 0,
-        errors: options.real("errors", 0.001, 0.0..=0.5)?,
+        errors: options.share("errors", 0.001, 0.0..=0.5)?,
         delay: options.span("delay", Span::from_millis(80), Span::ZERO..=second * 10)?,
         slot: slot_length(options)?,
     }))

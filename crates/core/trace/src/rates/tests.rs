@@ -55,6 +55,32 @@ fn names_and_units_of_columns_are_read() {
 }
 
 #[test]
+fn a_length_of_rows_that_have_times_is_refused() {
+    for (text, column, named) in [
+        ("seconds,mbps\n0,12\n4,6\n", None, "column seconds has"),
+        ("a,b\n0,12\n4,6\n", Some("a,b"), "column a has"),
+        ("0,12\n4,6\n", Some("1,2"), "column 1 has"),
+    ] {
+        let form = RatesForm {
+            column: column.map(str::to_owned),
+            unit: Some("Mbit".to_owned()),
+            every: Some(Span::from_secs(1)),
+        };
+        let error = read(text, &form).unwrap_err();
+        assert!(
+            error.contains(named) && error.contains("--every"),
+            "{error}"
+        );
+        // The choice of the rate alone says that the times do not count.
+        let alone = RatesForm {
+            column: Some("2".to_owned()),
+            ..form
+        };
+        assert!(read(text, &alone).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn the_public_forms_are_read_as_they_are() {
     // Synthetic files of the same shape, each 1.2 Mbit/s for 1 s, then 2.4 for 1 s.
     for text in [
@@ -106,7 +132,7 @@ fn what_is_not_clear_is_refused_with_a_remedy() {
             "DATA; 2023; 1672567200.25; 1; 1200\n",
             "without its line DATA_HEADER",
         ),
-        ("{\"intervals\": [{\"sum\"", "no whole JSON"),
+        ("{\"intervals\": [{\"sum\"", "not complete JSON"),
         ("{\"error\": \"unable\"}", "neither iperf3's intervals nor"),
         (
             "[]",
