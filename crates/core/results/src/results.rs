@@ -2,6 +2,7 @@
 use crate::{Row, Series, Summary};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 /// Everything one command measured: the `--json` object and the report's input.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -39,11 +40,14 @@ pub struct About {
     /// `emulated`, `simulated` or both with a `+`.
     #[serde(default)]
     pub mode: String,
-    /// Start, UTC, RFC 3339; empty in the simulator, whose results do not depend on it.
+    /// Start, UTC, RFC 3339; none in the simulator, whose results do not depend on it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub date: String,
-    /// The kernel's release; empty in the simulator.
+    /// The kernel's release; none in the simulator.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kernel: String,
-    /// Number of processors; 0 in the simulator.
+    /// Number of processors; none in the simulator.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub cpus: usize,
     /// The path in one line.
     pub link: String,
@@ -69,13 +73,59 @@ impl About {
     pub fn of_csv(&self, name: &str) -> Value {
         json!({
             "@context": "http://www.w3.org/ns/csvw",
-            "url": name,
+            "url": in_url(name),
             "notes": [{"about": self}],
         })
     }
 }
 
+/// `serde` passes a reference.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+/// A file's name as a relative URL (RFC 3986): all but unreserved characters are escaped.
+fn in_url(name: &str) -> String {
+    let mut url = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                url.push(char::from(byte));
+            }
+            _ => {
+                let _ = write!(url, "%{byte:02X}");
+            }
+        }
+    }
+    url
+}
+
 /// The name of the file with the metadata of a CSV file.
 pub fn metadata_of_csv(name: &str) -> String {
     format!("{name}-metadata.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_simulation_does_not_know_is_left_out() {
+        let about = serde_json::to_value(About::default()).unwrap();
+        for name in ["date", "kernel", "cpus"] {
+            assert_eq!(about.get(name), None, "{name}");
+        }
+        assert_eq!(
+            serde_json::from_value::<About>(about).unwrap(),
+            About::default()
+        );
+    }
+
+    #[test]
+    fn the_address_of_a_table_is_escaped() {
+        let url = |name| About::default().of_csv(name)["url"].clone();
+        assert_eq!(url("flows-1_2.csv"), "flows-1_2.csv");
+        assert_eq!(url("5 % ä#?.csv"), "5%20%25%20%C3%A4%23%3F.csv");
+    }
 }

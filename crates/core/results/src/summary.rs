@@ -207,13 +207,17 @@ impl<'a> Figures<'a> {
     /// Number of runs and links behind the figures of these schemes, in words.
     fn sample_size(&self, schemes: &[&str]) -> String {
         let mine = |g: &&&Group| g.runs > 0 && schemes.contains(&g.scheme.as_str());
-        let runs = self.groups.iter().filter(mine).map(|g| g.runs).min();
-        let links = self.overall.first().map_or(1, |all| all.links);
-        match (runs.unwrap_or(0), links) {
-            (0 | 1, 1) => "In one run".to_owned(),
-            (0 | 1, links) => format!("In one run on each of {links} links"),
-            (runs, 1) => format!("In the median of {runs} runs"),
-            (runs, links) => format!("In the median of {runs} runs on each of {links} links"),
+        let runs = || self.groups.iter().filter(mine).map(|g| g.runs);
+        let (least, most) = (runs().min().unwrap_or(0), runs().max().unwrap_or(0));
+        let behind = match most {
+            0 | 1 => "In one run".to_owned(),
+            // Equal copies of a simulated run are one, and a run may have failed.
+            most if least < most => format!("In the median of {least} to {most} runs"),
+            most => format!("In the median of {most} runs"),
+        };
+        match self.overall.first().map_or(1, |all| all.links) {
+            1 => behind,
+            links => format!("{behind} on each of {links} links"),
         }
     }
 }
@@ -392,6 +396,20 @@ mod tests {
             summary(&rows[2..4])
                 .sentence
                 .starts_with("In one run, alcc-verus")
+        );
+    }
+
+    #[test]
+    fn the_sentence_says_the_least_and_the_most_runs_of_its_schemes() {
+        let rows = [
+            row("l", "cubic", 10.0, 1000.0),
+            row("l", "alcc-verus", 9.0, 100.0),
+            row("l", "alcc-verus", 11.0, 100.0),
+        ];
+        let said = summary(&rows).sentence;
+        assert!(
+            said.starts_with("In the median of 1 to 2 runs, alcc-verus"),
+            "{said}"
         );
     }
 

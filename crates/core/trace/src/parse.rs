@@ -107,7 +107,7 @@ pub fn read_text(reader: impl Read, mib: u64, columns: &str) -> Result<String, T
         return refused(what.to_owned());
     }
     String::from_utf8(bytes)
-        .or_else(|_| refused(format!("it is no text (UTF-8): write lines of {columns}")))
+        .or_else(|_| refused(format!("it is not UTF-8 text: write lines of {columns}")))
         .map(|text| match text.strip_prefix('\u{feff}') {
             Some(text) => text.to_owned(),
             None => text,
