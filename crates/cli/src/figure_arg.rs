@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output::will_be_written;
 use alcc_lab::report::{Part, figure};
 use alcc_lab::{Results, board};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(crate) struct Figure {
@@ -41,6 +41,10 @@ fn a_figure(text: &str) -> Result<PathBuf, String> {
 impl Figure {
     pub(crate) fn is_wanted(&self) -> bool {
         self.figure.is_some()
+    }
+
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.figure.as_deref()
     }
 
     /// Refuses a file that cannot be written, before anything is measured.

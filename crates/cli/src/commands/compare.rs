@@ -213,6 +213,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             twin: args.sim.then_some(registry),
         }
     };
+    let notes = found.notes();
     let plan = Plan {
         links: found.links,
         schemes,
@@ -227,12 +228,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         command: command_line(),
         keep: Some(args.out.clone()),
     };
-    for skipped in &found.skipped {
-        note(format_args!("alcc: skipped: {skipped}"));
+    for said in &notes {
+        note(format_args!("alcc: {said}"));
     }
     carry_out(
         &plan,
-        &found.skipped,
+        &notes,
         &args.out,
         args.csv.as_deref(),
         Some(&args.figure),
@@ -328,7 +329,7 @@ pub(super) fn processors() -> usize {
 /// namespaces, if that is needed.
 pub(crate) fn carry_out(
     plan: &Plan,
-    skipped: &[String],
+    notes: &[String],
     out: &Path,
     csv: Option<&Path>,
     figure: Option<&Figure>,
@@ -339,6 +340,15 @@ pub(crate) fn carry_out(
     let _alone = alone_in(out)?;
     csv.map_or(Ok(()), will_be_written)?;
     figure.map_or(Ok(()), Figure::check)?;
+    let named = [("--csv", csv), ("--figure", figure.and_then(Figure::file))];
+    for (option, file) in named {
+        if let Some(file) = file.filter(|file| board::is_written(file, out)) {
+            return Err(Failure::usage(format!(
+                "{option} {}: the report in --out has a file of this name, and one of the two would be overwritten: choose another name",
+                file.display()
+            )));
+        }
+    }
     if let Backend::Emulated { log, .. } = &plan.backend {
         log.as_deref().map_or(Ok(()), folder)?;
         for scheme in &plan.schemes {
@@ -367,8 +377,7 @@ pub(crate) fn carry_out(
         }
         other => other.map_err(failure)?,
     };
-    let told = skipped.iter().map(|file| format!("skipped: {file}"));
-    results.notes.splice(0..0, told);
+    results.notes.splice(0..0, notes.iter().cloned());
     let page = board::write(&results, out).map_err(Failure::failed)?;
     if let Some(file) = csv {
         board::write_file(file, &alcc_results::csv(&results.flows)).map_err(Failure::failed)?;
@@ -380,7 +389,7 @@ pub(crate) fn carry_out(
         print(format_args!("{text}\n"))?;
         note(format_args!("report: {}", page.display()));
     } else {
-        print(text(&results, interval, skipped.len(), out, &page))?;
+        print(text(&results, interval, notes.len(), out, &page))?;
     }
     failed_runs(&results)
 }

@@ -22,7 +22,7 @@ use std::time::SystemTime;
 
 use backends::{RealPrograms, Simulator};
 
-pub use files::{NATIVE, write, write_about, write_file};
+pub use files::{NATIVE, is_written, write, write_about, write_file};
 pub use table::{Interval, aligned, csv, table};
 
 /// What to compare with what on what.

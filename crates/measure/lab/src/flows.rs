@@ -189,6 +189,21 @@ mod tests {
         assert!(late.throughput_mbps[25].is_finite());
     }
 
+    /// The first flow begins later, or goes the other way.
+    #[test]
+    fn the_capacity_does_not_depend_on_the_order_of_the_flows() {
+        let results = results("cubic+copa@4s");
+        let mut other = results.clone();
+        other.flows.reverse();
+        other.series.reverse();
+        let area = |results: &Results| {
+            let svg = figure(results, &[Part::Series]).unwrap();
+            let area = svg.lines().find(|line| line.contains("#e4e9ee"));
+            area.unwrap().to_owned()
+        };
+        assert_eq!(area(&results), area(&other));
+    }
+
     #[test]
     fn a_figure_has_the_panels_that_are_asked_for() {
         let results = results("cubic+copa@4s");

@@ -101,6 +101,26 @@ pub struct Links {
     pub links: Vec<Link>,
     /// Files that are no traces, with the reason, one line each.
     pub skipped: Vec<String>,
+    /// Names of the links that have no recording of their other direction, which was wanted.
+    pub without_partner: Vec<String>,
+}
+
+impl Links {
+    /// What a user has to know of them, one line each.
+    pub fn notes(&self) -> Vec<String> {
+        let skipped = self.skipped.iter().map(|file| format!("skipped: {file}"));
+        let mut notes: Vec<String> = skipped.collect();
+        if let [first, others @ ..] = &self.without_partner[..] {
+            let others = match others.len() {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            notes.push(format!(
+                "--up partner: {first}{others} without a recording of the other direction: the uplink there is {UPLINK}"
+            ));
+        }
+        notes
+    }
 }
 
 /// Folders inside folders, at most this deep.
@@ -305,6 +325,11 @@ impl Link {
                 why,
             });
         }
+        if defaults.up == Up::Partner {
+            let without = |l: &&Self| !matches!(l.path.up.rate, RateSpec::Trace(_));
+            let without = found.links.iter().filter(without);
+            found.without_partner = without.map(|l| l.name.clone()).collect();
+        }
         let mut names: Vec<&str> = found.links.iter().map(|l| l.name.as_str()).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|w| w[0] == w[1]) {
@@ -479,6 +504,11 @@ mod tests {
         };
         assert_eq!((up(0), up(1)), (vec![1, 5], vec![1, 2]));
         assert!(matches!(found.links[2].path.up.rate, RateSpec::Fixed(_)));
+        assert_eq!(found.without_partner, [found.links[2].name.clone()]);
+        assert_eq!(
+            found.notes()[2],
+            "--up partner: deep/er/a without a recording of the other direction: the uplink there is 12mbit"
+        );
         assert_eq!(found.skipped.len(), 2);
         assert!(
             found.skipped[0].contains("README.md"),

@@ -112,9 +112,13 @@ impl ResultCache {
     }
 }
 
-/// Writes a file so that whoever looks sees the old one, none, or all of the new one.
+/// Writes a file so that whoever looks sees the old one, none, or all of the new one. A symbolic link
+/// stays, and what it leads to is written.
 pub(crate) fn write_whole(file: &Path, content: &[u8]) -> io::Result<()> {
-    let place = alcc_sys::Folder::of(file)?;
+    let place = alcc_sys::Folder::behind(file)?;
+    if place.is_open_file() {
+        return alcc_sys::create(file)?.write_all(content);
+    }
     let (folder, name) = place.path();
     let mut beside = tempfile::Builder::new()
         .prefix(TEMPORARY_PREFIX)
@@ -257,6 +261,22 @@ mod tests {
         assert!(keep.find("a").is_some());
         keep.forget("a");
         assert_eq!(keep.find("a"), None);
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_written_and_the_link_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("real"), "old").unwrap();
+        std::os::unix::fs::symlink("real", at("link")).unwrap();
+        write_whole(&at("link"), b"new").unwrap();
+        assert_eq!(fs::read_link(at("link")).unwrap(), Path::new("real"));
+        assert_eq!(fs::read(at("real")).unwrap(), b"new");
+        // As /dev/stdout, if that is a file.
+        let open = fs::File::create(at("open")).unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&open);
+        write_whole(Path::new(&format!("/proc/self/fd/{fd}")), b"whole").unwrap();
+        assert_eq!(fs::read(at("open")).unwrap(), b"whole");
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Tools {
             Some(named) if is_program(&named) => Ok(named),
             Some(named) => Err(LabError::Missing {
                 program: "nginx",
-                looked: format!("ALCC_NGINX names {}, which is no program", named.display()),
+                looked: format!("ALCC_NGINX names {}, which is not a program", named.display()),
                 fix: "name another or unset it".to_owned(),
             }),
             None => search("nginx").ok_or_else(|| LabError::Missing {

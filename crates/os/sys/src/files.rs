@@ -101,6 +101,20 @@ impl Folder {
         Self::walk(path, false)
     }
 
+    /// The same of the file that is written where `path` leads: the last part, too, is followed if it
+    /// is such a link.
+    ///
+    /// # Errors
+    /// As [`Folder::of`].
+    pub fn behind(path: &Path) -> io::Result<Self> {
+        Self::walk(path, true)
+    }
+
+    /// True if the name is that of an open file, below /proc: it is written and never replaced.
+    pub fn is_open_file(&self) -> bool {
+        self.magic
+    }
+
     /// The folder's own path, for calls that take only a path, and the name in it.
     pub fn path(&self) -> (PathBuf, &OsStr) {
         (
@@ -228,7 +242,7 @@ pub fn check_way(path: &Path) -> io::Result<()> {
 /// # Errors
 /// As [`Folder::of`].
 pub fn create(path: &Path) -> io::Result<File> {
-    Folder::walk(path, true)?.open(libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC)
+    Folder::behind(path)?.open(libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC)
 }
 
 /// The same, but what is there stays, and more is written behind it.
@@ -236,7 +250,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`Folder::of`].
 pub fn create_or_append(path: &Path) -> io::Result<File> {
-    Folder::walk(path, true)?.open(libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND)
+    Folder::behind(path)?.open(libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND)
 }
 
 /// Opens a file of this user's own to fill it anew, and makes it if it is not there. Never waits

@@ -10,6 +10,26 @@ use std::path::{Path, PathBuf};
 /// Native forms and those beside them, for a page of documentation.
 pub const NATIVE: &str = "native.md";
 
+/// The tables of a report.
+const TABLES: [&str; 2] = ["flows.csv", "board.csv"];
+
+/// True if [`write`] or what keeps finished runs may write `file` in this `folder`, which is there.
+pub fn is_written(file: &Path, folder: &Path) -> bool {
+    // What is not there yet has its place in the folder that its name is in.
+    let place = file.canonicalize().ok().or_else(|| {
+        let parent = file.parent().filter(|path| !path.as_os_str().is_empty());
+        let parent = parent.unwrap_or_else(|| Path::new("."));
+        Some(parent.canonicalize().ok()?.join(file.file_name()?))
+    });
+    let (Some(place), Ok(folder)) = (place, folder.canonicalize()) else {
+        return false;
+    };
+    let tables = TABLES.map(|csv| [csv.to_owned(), metadata_of_csv(csv)]);
+    let others = ["report.html", "results.json", "board.svg", NATIVE].map(str::to_owned);
+    let mut names = tables.into_iter().flatten().chain(others);
+    place.starts_with(folder.join("runs")) || names.any(|name| place == folder.join(name))
+}
+
 /// Writes into `folder`, which is made if missing: `report.html`, `results.json` (all of it),
 /// `flows.csv` (every run), `board.csv` (the table) and `board.svg` (the picture). If native forms
 /// were measured beside others, it also writes [`NATIVE`]. Returns the report's path.
@@ -36,7 +56,7 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
     ] {
         write_file(&file, &content)?;
     }
-    for csv in ["flows.csv", "board.csv"] {
+    for csv in TABLES {
         write_about(&folder.join(csv), &results.about)?;
     }
     if !results.summary.pairs.is_empty() {

@@ -210,11 +210,20 @@ impl<'a> Links<'a> {
             let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
             course(&values, bin_s, points)
         };
-        // One area for all: the schemes see the same trace from the same moment.
+        // One area for all: the schemes see the same trace from the same moment. Flows of one link
+        // begin at different times and may go both ways: then it is the most that any could have.
+        let bins = shown.iter().map(|(_, s)| s.capacity_mbps.len()).max();
+        let most = |bin: usize| {
+            let all = shown.iter().filter_map(|(_, s)| s.capacity_mbps.get(bin));
+            all.copied()
+                .filter(|mbps: &f64| mbps.is_finite())
+                .reduce(f64::max)
+        };
+        let capacity: Vec<Option<f64>> = (0..bins.unwrap_or(0)).map(most).collect();
         let area = shown.first().map(|(class, s)| Curve {
             class: *class,
             shape: Shape::Area,
-            points: course(&s.capacity_mbps, s.bin_s),
+            points: self::course(&capacity, s.bin_s, points),
         });
         let lines = shown.iter().map(|(class, s)| Curve {
             class: *class,

@@ -193,7 +193,7 @@ impl<'a> Name<'a> {
             return Ok(());
         }
         Err(if self.is_ours {
-            format!("'{kernel}' is no congestion control of the kernel")
+            format!("'{kernel}' is not a congestion control of the kernel")
         } else {
             "write a congestion control of the kernel (cubic), alcc-A (alcc-verus:r=4, alcc-copa/over=reno), alcc-A-inband, alcc-A-tcp, A-udp or A-quic".to_owned()
         })
