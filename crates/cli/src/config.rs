@@ -211,7 +211,7 @@ fn pattern(text: &Spanned<PortOrRange>) -> Result<Pattern, (usize, String)> {
 fn port(n: i64, at: usize) -> Result<Pattern, (usize, String)> {
     match u16::try_from(n) {
         Ok(n) if n > 0 => Ok(Pattern::Port(n)),
-        _ => Err((at, format!("{n} is no port: 1 to 65535"))),
+        _ => Err((at, format!("{n} is not a port: 1 to 65535"))),
     }
 }
 
@@ -221,7 +221,7 @@ fn range(text: &str, at: usize) -> Result<Pattern, (usize, String)> {
         _ => Err((
             at,
             format!(
-                "'{text}' is no address range: write 10.0.0.0/8, 2001:db8::/32 or a share such as 10%"
+                "'{text}' is not an address range: write 10.0.0.0/8, 2001:db8::/32 or a share such as 10%"
             ),
         )),
     }
@@ -322,7 +322,7 @@ cc = "fixed:window=9"
             (
                 "[[port]]\nport = 70000\ncc = \"copa\"\n",
                 2,
-                "70000 is no port",
+                "70000 is not a port",
             ),
             ("[[port]]\nport = 443\n", 1, "off = true"),
             (
@@ -340,7 +340,7 @@ cc = "fixed:window=9"
             (
                 "[[peer]]\npeer = \"443\"\ncc = \"copa\"\n",
                 2,
-                "is no address range",
+                "is not an address range",
             ),
             ("only = [443, \"10.0.0.0/33\"]\n", 1, "10.0.0.0/33"),
             ("loopback = \"yes\"\n", 1, "boolean"),

@@ -47,7 +47,7 @@ impl FromStr for Place {
             )),
             Ok(address) => Ok(Self::Address(address)),
             Err(_) => Err(format!(
-                "'{text}' is no place to listen: write 127.0.0.1:9101, :9101 or a path with a /"
+                "'{text}' is not an address to listen on: write 127.0.0.1:9101, :9101 or a path with a /"
             )),
         }
     }
@@ -64,7 +64,7 @@ impl FromStr for Loopback {
         let address = text.parse::<SocketAddr>().ok();
         let loopback = address.filter(|a| a.ip().is_loopback());
         loopback.map(Self).ok_or_else(|| {
-            format!("'{text}' is no address of loopback with a port: write 127.0.0.1:9102")
+            format!("'{text}' is not a loopback address with a port: write 127.0.0.1:9102")
         })
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn default_name() -> &'static str {
 pub(crate) fn receiver(text: &str) -> Result<Target, String> {
     Target::read(text).ok_or_else(|| {
         format!(
-            "'{text}' is no receiver: write host, host:port, 192.0.2.1:9700 or [2001:db8::1]:9700"
+            "'{text}' is not the address of a receiver: write host, host:port, 192.0.2.1:9700 or [2001:db8::1]:9700"
         )
     })
 }

@@ -102,7 +102,7 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok());
     match number {
         Some(n) if n > 0.0 && n <= 1000.0 => Ok(n / 100.0),
-        _ => Err(format!("'{text}' is no percentage above 0: write 20%")),
+        _ => Err(format!("'{text}' is not a percentage above 0: write 20%")),
     }
 }
 
@@ -176,7 +176,7 @@ fn check_share(share: Share) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "a trial on {}% of the clients leaves none to compare with: take less, such as 50%",
+        "a trial on {}% of the clients leaves none to compare with: write 0.1% to 99.9%, such as 50%",
         share.percent()
     )))
 }

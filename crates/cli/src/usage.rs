@@ -157,7 +157,11 @@ fn joined(words: Vec<OsString>) -> Vec<OsString> {
 fn answer(error: &clap::Error, words: &[OsString], program: &Command) -> Result<ExitCode, Failure> {
     let text = error.render();
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+        ErrorKind::DisplayVersion => {
+            print(version(&text.to_string()))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ErrorKind::DisplayHelp => {
             let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
                 || std::env::var_os("TERM").is_none_or(|t| t == "dumb");
             if std::io::stdout().is_terminal() && !plain {
@@ -190,6 +194,17 @@ fn answer(error: &clap::Error, words: &[OsString], program: &Command) -> Result<
             };
             Err(Failure::usage(format!("{what}; see '{name} --help'")))
         }
+    }
+}
+
+/// The version and, if the linker has left one, the beginning of the build ID: of two programs with
+/// the same version it says whether they are the same.
+fn version(name_and_version: &str) -> String {
+    let named = name_and_version.trim_end();
+    let own = std::env::current_exe().ok();
+    match own.and_then(|own| alcc_files::build_id(&own)) {
+        Some(id) => format!("{named} (build {})\n", id.get(..12).unwrap_or(&id)),
+        None => format!("{named}\n"),
     }
 }
 

@@ -601,7 +601,7 @@ fn mistakes_are_one_line_and_status_2() {
         (&["--down", "12", "--", "true"], "'12' is not a rate"),
         (&["--down", "no/such", "--", "true"], "open trace no/such"),
         (&["--up", &bad, "--", "true"], "line 2"),
-        (&["--loss", "200%", "--", "true"], "is no probability"),
+        (&["--loss", "200%", "--", "true"], "is not a probability"),
         (&["--step", "5s:rate", "--", "true"], "want AT:rate=R"),
         (
             &["--step", "5s:rate=1mbit", "--", "true"],

@@ -130,10 +130,7 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
     dpkg("--install", &package[0]);
     let alcc = system.join("usr/bin/alcc");
     let said = done(Command::new(&alcc).arg("--version")).stdout;
-    assert_eq!(
-        said,
-        concat!("alcc ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()
-    );
+    assert!(said.starts_with(concat!("alcc ", env!("CARGO_PKG_VERSION")).as_bytes()));
     // It finds the library that was installed with it.
     let run = done(Command::new(&alcc).args(["run", "--", "true"]));
     let said = String::from_utf8_lossy(&run.stderr);

@@ -547,6 +547,42 @@ fn the_object_says_how_it_came_about() {
 }
 
 #[test]
+fn what_begins_after_the_end_is_said() {
+    let arguments = ["sim", "--duration", "2s", "--flow", "cubic"];
+    for (more, words) in [
+        (
+            ["--step", "2s:rate=1mbit"],
+            "--step: '2s:rate=1mbit' comes after the end of the run, at 2s",
+        ),
+        (
+            ["--flow", "2*reno/stagger=3s"],
+            "--flow: a flow begins at 3s, after the end of the run, at 2s",
+        ),
+        (["--step", "1s:rate=1mbit"], ""),
+    ] {
+        let out = alcc(&[&arguments[..], &more].concat());
+        assert!(out.status.success(), "{}", said(&out));
+        let said = said(&out);
+        assert!(said.contains(words), "{said}");
+        assert_eq!(
+            said.lines().count(),
+            usize::from(!words.is_empty()),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn the_version_names_the_build() {
+    let said = String::from_utf8(alcc(&["--version"]).stdout).unwrap();
+    let build = said
+        .strip_prefix(concat!("alcc ", env!("CARGO_PKG_VERSION"), " (build "))
+        .and_then(|said| said.strip_suffix(")\n"));
+    let is_build = |id: &str| id.len() == 12 && id.bytes().all(|b| b.is_ascii_hexdigit());
+    assert!(build.is_some_and(is_build), "{said}");
+}
+
+#[test]
 fn a_figure_names_its_axes_units_and_flows() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.svg");
@@ -623,10 +659,7 @@ fn rates_of_other_programs_become_a_link_or_are_refused_in_one_line() {
         (&speed, "(--column)"),
         (&packed, "it is compressed by gzip: unpack it"),
         (&capture, "it is a capture: write its times"),
-        (
-            &file("binary", &[0xff, 0xfe, 0, 0]),
-            "it is no text (UTF-8)",
-        ),
+        (&file("binary", &[0xff, 0xfe, 0, 0]), "it is not UTF-8 text"),
         (&file("empty", b""), "no row with a time and a rate"),
     ] {
         let out = made(&[input]);

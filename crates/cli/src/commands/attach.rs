@@ -372,7 +372,7 @@ fn in_the_kernel(algorithm: &Spec, registry: &Registry) -> Result<Option<String>
     let name = algorithm.to_string();
     if name == alcc_bpf::WINDOW.name {
         return Err(Failure::usage(format!(
-            "attach --cc {name}: it is no algorithm, its window is set by a program: say --cc with one of 'alcc list'"
+            "attach --cc {name}: it is not an algorithm: a program sets its window: say --cc with one of 'alcc list'"
         )));
     }
     if there.has(&name) {

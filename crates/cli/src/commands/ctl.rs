@@ -84,7 +84,7 @@ struct Scope {
 fn range(text: &str) -> Result<Pattern, String> {
     match text.parse()? {
         Pattern::Port(_) => Err(format!(
-            "'{text}' is no address range: for a port say --port"
+            "'{text}' is not an address range: for a port say --port"
         )),
         range @ (Pattern::Cidr(..) | Pattern::Share(_)) => Ok(range),
     }

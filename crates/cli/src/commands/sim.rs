@@ -2,7 +2,7 @@
 use crate::commands::compare;
 use crate::failure::{Failure, reason};
 use crate::figure_arg::Figure;
-use crate::output::{Product, not_made, print};
+use crate::output::{Product, not_made, note, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::trace_arg::TRACE_HELP;
@@ -100,7 +100,7 @@ fn a_file(text: &str) -> Result<PathBuf, String> {
 
 impl Args {
     /// The scenario that file and options describe.
-    fn resolved(&self) -> Result<(Resolved, Vec<PathBuf>), Failure> {
+    fn resolved(&self) -> Result<(ScenarioOptions, Resolved, Vec<PathBuf>), Failure> {
         let (file, folder) = match &self.scenario {
             None => Default::default(),
             Some(path) => alcc_files::read(path).map_err(Failure::usage)?,
@@ -120,7 +120,7 @@ impl Args {
                 read.extend(given);
                 // A synthetic trace or a rate has no file.
                 read.retain(|path| path.is_file());
-                Ok((resolved, read))
+                Ok((options, resolved, read))
             }
         }
     }
@@ -284,7 +284,7 @@ impl Probe for Shown {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let (mut resolved, read) = args.resolved()?;
+    let (options, mut resolved, read) = args.resolved()?;
     args.figure.check()?;
     if args.emu {
         return both_sides(args, resolved);
@@ -297,6 +297,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let series = Product::named(args.series.as_deref())?;
     let profile = Product::named(args.profile.as_deref())?;
     let report = alcc_sim::run_with(scenario, &mut shown).map_err(Failure::failed)?;
+    for late in options.late(scenario, report.started + report.duration) {
+        note(format_args!("alcc: {late}"));
+    }
     if let (Some(file), Some(profiles)) = (profile, shown.profiles.take()) {
         file.fill(|to| profiles.write_csv(to, &report))?;
     }

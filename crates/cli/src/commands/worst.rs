@@ -9,6 +9,7 @@ use alcc_experiment::worst::{self, Cell, Drawn, Fault, Grid, Judged};
 use alcc_experiment::{Plan, Run};
 use alcc_files::ScenarioFolder;
 use alcc_lab::board::aligned;
+use alcc_sim::{FlowSpec, Timing};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -225,6 +226,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         is_new
     });
     let registry = args.plugins.registry()?;
+    for name in &judged {
+        FlowSpec::parse(name, &registry, Timing::default())
+            .map_err(|why| Failure::usage(format!("--cc: {why}")))?;
+    }
     let plan = |names: &[String]| worst::plan(&scenarios, names, args.seed).map_err(Failure::usage);
     let (judged_plan, reference_plan) = (plan(&judged)?, plan(&references)?);
     let _alone = match &args.out {

@@ -51,6 +51,14 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "the file of --traces",
     ),
     (
+        "compare --sim --traces 12mbit --out dir --csv dir/board.csv",
+        "--csv dir/board.csv: the report in --out has a file of this name",
+    ),
+    (
+        "compare --sim --traces 12mbit --out dir --figure ./dir/board.svg",
+        "--figure ./dir/board.svg: the report in --out",
+    ),
+    (
         "sim --flow mdi:matrix=dir",
         "matrix=dir: read the file: it is a folder: name a file",
     ),
@@ -95,7 +103,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "sim empty.toml",
         "it has no key: write what is to be simulated",
     ),
-    ("sim random.bin", "it is no text (UTF-8): name a text file"),
+    ("sim random.bin", "it is not UTF-8 text: name a text file"),
     ("sim --steps steps.csv", "want lines of numbers"),
     (
         "sim --steps mixed.csv",
@@ -113,7 +121,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ),
     (
         "sim --steps random.bin",
-        "it is no text (UTF-8): write lines of seconds,mbps",
+        "it is not UTF-8 text: write lines of seconds,mbps",
     ),
     (
         "trace convert mixed.csv --from rates",
@@ -137,7 +145,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ),
     (
         "trace convert cut.json --from rates",
-        "no whole JSON (EOF while parsing",
+        "not complete JSON (EOF while parsing",
     ),
     (
         "trace convert empty.trace --from rates",
@@ -240,7 +248,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "'--outside' is an empty word",
     ),
     ("emulate -- EMPTY", "is an empty word"),
-    ("send EMPTY", "'' is no receiver"),
+    ("send EMPTY", "'' is not the address of a receiver"),
     ("compare --sim --traces good.trace --csv EMPTY", "--csv"),
     ("trace stats EMPTY", "is an empty word"),
     ("trace synth EMPTY", "is an empty word"),
@@ -287,6 +295,15 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("sim --flow cubic/dir=sideways", "write dir=up"),
     ("sim --step 5s", "'5s'"),
     (
+        "sim --phase 3s-1s --json",
+        "'3s-1s': it must end after its begin of 3s, and ends at 1s",
+    ),
+    ("sim --phase x --json", "'x': want whole seconds, FROM-TO"),
+    (
+        "sim --outages every=1s",
+        "--outages: 'every=1s': '1s': want every=T..T,length=T..T",
+    ),
+    (
         "sim --steps nosuch.csv",
         "nosuch.csv: there is no such file",
     ),
@@ -294,7 +311,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("sim --jitter -5us", "'-5us'"),
     ("sim nosuch.toml", "nosuch.toml: there is no such file"),
     ("sim bad.toml", "bad.toml:1"),
-    ("sim random.bin", "random.bin: it is no text"),
+    ("sim random.bin", "random.bin: it is not UTF-8 text"),
     ("sim dir", "dir: it is a folder"),
     ("sim a.toml b.toml", "'b.toml'"),
     ("sim --series /nosuch/x", "/nosuch/x: there is no such"),
@@ -339,11 +356,11 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ),
     (
         "run --only 99999 -- true",
-        "99999 is no port: write 1 to 65535",
+        "99999 is not a port: write 1 to 65535",
     ),
-    ("run --only 0 -- true", "0 is no port"),
+    ("run --only 0 -- true", "0 is not a port"),
     ("run --only 10.0.0.0/40 -- true", "10.0.0.0/40"),
-    ("run --except 0 -- true", "0 is no port"),
+    ("run --except 0 -- true", "0 is not a port"),
     ("run --config nosuch.toml -- true", "there is no such file"),
     ("run --config bad.toml -- true", "bad.toml:1"),
     ("run --config dir -- true", "it is a folder"),
@@ -399,7 +416,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ),
     (
         "proxy --listen :0 --to 127.0.0.1:1 --only 0",
-        "0 is no port",
+        "0 is not a port",
     ),
     (
         "proxy --listen :0 --to 127.0.0.1:1 --html x",
@@ -428,7 +445,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("attach --port 0 --cc copa", "want 1 to"),
     ("attach --port 80 --cc nope", "nope"),
     ("attach --port 80 --cc sprout:nope=1", "no option 'nope'"),
-    ("attach --port 80 --cc alcc_window", "no algorithm"),
+    ("attach --port 80 --cc alcc_window", "not an algorithm"),
     (
         "attach --port 80 --cc sprout --plugin nosuch.so",
         "nosuch.so",
@@ -461,6 +478,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("doctor --json=x", "'x'"),
     ("trial", "<CMD>"),
     ("trial --share 101% -- true", "'101%'"),
+    ("trial --share 100% -- touch began", "write 0.1% to 99.9%"),
     ("trial --worse 20 -- true", "write 20%"),
     ("trial --interval 0s -- true", "above 0"),
     ("trial --html /nosuch/x -- touch began", "/nosuch/x"),
@@ -470,7 +488,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("sweep --vary flow", "'flow'"),
     ("worst 9..2", "the smaller first"),
     ("worst 0..1000000", "at most 100000 scenarios"),
-    ("worst 2 --cc nosuch", "nosuch"),
+    ("worst 2 --cc nosuch", "--cc: flow 'nosuch': no algorithm"),
     ("sweep --vary nosuch=1,2", "nosuch"),
     ("sweep --starts 0 --vary rtt=20ms,40ms", "at least 1"),
     (
@@ -712,7 +730,10 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "--y: no metric 'nosuch'",
     ),
     ("trace convert nosuch --from rates", "there is no such file"),
-    ("trace convert random.bin --from rates", "it is no text"),
+    (
+        "trace convert random.bin --from rates",
+        "it is not UTF-8 text",
+    ),
     ("trace convert good.trace --to packets", "--to mahimahi"),
     ("trace convert good.trace --to rates --bin 0s", "above 0"),
     (

@@ -33,10 +33,10 @@ mod options;
 
 use crate::Configured;
 use alcc_cc::Registry;
-use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec};
+use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec, Step};
 use alcc_sim::{FlowSpec, LinkSpec, Scenario, Timing, Under};
 use alcc_trace::Trace;
-use alcc_units::{Rate, Span, one_line, positive};
+use alcc_units::{Rate, Span, Time, one_line, positive};
 use std::path::Path;
 
 pub use alcc_units::reason;
@@ -73,7 +73,7 @@ impl std::str::FromStr for Phase {
 
     /// Reads `30s-60s`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is no phase: write whole seconds such as 30s-60s");
+        let wrong = || format!("'{text}': want whole seconds, FROM-TO, such as 30s-60s");
         let whole = |part: &str| {
             let span: Span = part.parse().ok()?;
             let seconds = span.as_nanos() / 1_000_000_000;
@@ -82,6 +82,9 @@ impl std::str::FromStr for Phase {
         let (from, to) = text.split_once('-').ok_or_else(wrong)?;
         match (whole(from), whole(to)) {
             (Some(from), Some(to)) if from < to => Ok(Self { from, to }),
+            (Some(from), Some(to)) => Err(format!(
+                "'{text}': it must end after its begin of {from}s, and ends at {to}s: write the earlier time first, such as 30s-60s"
+            )),
             _ => Err(wrong()),
         }
     }
@@ -146,6 +149,47 @@ impl ScenarioOptions {
             (value.is_option() || !typed_flows).then(|| value.error(why))
         });
         idle.collect()
+    }
+
+    /// Steps and flows without effect in `scenario`, because they come after the end of the run, at
+    /// `end`: the location of each, and what is wrong.
+    pub fn late(&self, scenario: &Scenario, end: Time) -> Vec<String> {
+        let run = format!("the end of the run, at {}", end.since(Time::ZERO));
+        let is_late = |step: &Step| step.at >= end;
+        let own = || self.link.iter().map(|link| &link.options);
+        let typed = own().chain([&self.defaults]).flat_map(|link| &link.step);
+        let typed = typed.filter(|value| value.parse().is_ok_and(|step| is_late(&step)));
+        let mut late: Vec<String> = typed
+            .map(|value| {
+                let text = &value.text;
+                value.error(format!(
+                    "'{text}' comes after {run}: give a longer duration"
+                ))
+            })
+            .collect();
+        let files = own()
+            .chain([&self.defaults])
+            .filter_map(|link| link.steps.as_ref());
+        let mut steps = scenario
+            .links
+            .iter()
+            .flat_map(|link| &link.down.changes.steps);
+        if steps.all(is_late) {
+            late.extend(files.map(|value| {
+                value.error(format!(
+                    "all steps come after {run}: give a longer duration"
+                ))
+            }));
+        }
+        for (n, flow) in (1..)
+            .zip(&scenario.flows)
+            .filter(|(_, flow)| flow.start >= end)
+        {
+            let begins = flow.start.since(Time::ZERO);
+            let why = format!("a flow begins at {begins}, after {run}: give a longer duration");
+            late.extend(self.value_of_flow(n).map(|value| value.error(why)));
+        }
+        late
     }
 
     fn resolve_all(&self, registry: &Registry, files: &dyn Files) -> Result<Resolved, String> {
@@ -469,7 +513,7 @@ pub fn probability(text: &str) -> Result<f64, String> {
     let number = number.parse::<f64>().ok().map(|p| p * scale);
     number
         .filter(|p| (0.0..=1.0).contains(p))
-        .ok_or_else(|| format!("'{text}' is no probability: write 0% to 100%, or 0 to 1"))
+        .ok_or_else(|| format!("'{text}' is not a probability: write 0% to 100%, or 0 to 1"))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl FromStr for Prefix {
         };
         let address: IpAddr = address
             .parse()
-            .map_err(|_| format!("'{text}' is no network: give {wanted}"))?;
+            .map_err(|_| format!("'{text}' is not a network: give {wanted}"))?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let len = match len.map(str::parse::<u8>) {
             None => most,

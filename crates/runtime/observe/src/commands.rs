@@ -115,7 +115,7 @@ impl FromStr for Command {
     fn from_str(line: &str) -> Result<Self, String> {
         let (pattern, action) = line
             .split_once(' ')
-            .ok_or_else(|| format!("'{line}' is no order"))?;
+            .ok_or_else(|| format!("'{line}' is not an order"))?;
         let pattern = if pattern == "*" {
             None
         } else {
@@ -128,7 +128,7 @@ impl FromStr for Command {
                 spec.parse()
                     .map_err(|e: alcc_cc::SpecError| e.to_string())?,
             ),
-            _ => return Err(format!("'{action}' is no order")),
+            _ => return Err(format!("'{action}' is not an order")),
         };
         Ok(Self { pattern, action })
     }

@@ -58,7 +58,7 @@ impl FromStr for Pattern {
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
             return match text.parse() {
                 Ok(port @ 1..) => Ok(Self::Port(port)),
-                _ => Err(format!("{text} is no port: write 1 to 65535")),
+                _ => Err(format!("{text} is not a port: write 1 to 65535")),
             };
         }
         if text.contains('%') {
@@ -104,7 +104,7 @@ mod tests {
         for bad in ["0", "000", "70000", "99999999999999999999"] {
             assert_eq!(
                 bad.parse::<Pattern>().unwrap_err(),
-                format!("{bad} is no port: write 1 to 65535")
+                format!("{bad} is not a port: write 1 to 65535")
             );
         }
     }

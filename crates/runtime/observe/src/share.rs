@@ -61,7 +61,7 @@ impl FromStr for Share {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad =
-            || format!("'{text}' is no share of the clients: write 0.1% to 100%, such as 10%");
+            || format!("'{text}' is not a share of the clients: write 0.1% to 100%, such as 10%");
         let (percent, salt) = text.split_once('%').ok_or_else(bad)?;
         let salt = match salt.strip_prefix('@') {
             Some(salt) => salt.parse().map_err(|_| bad())?,

@@ -66,7 +66,7 @@ impl FromStr for Listen {
                 port: a.port(),
             })
             .map_err(|_| {
-                format!("'{text}' is no address to listen on: write :8443, 192.0.2.1:8443 or [2001:db8::1]:8443")
+                format!("'{text}' is not an address to listen on: write :8443, 192.0.2.1:8443 or [2001:db8::1]:8443")
             })
     }
 }

@@ -257,7 +257,10 @@ impl CarrierSpec {
     /// Where the base leads, and each layer.
     fn targets(&self, target: &Target) -> Result<(Target, Vec<Target>), Error> {
         if !target.is_sound() {
-            return Err(Error::Usage(format!("'{}' is no host", target.host)));
+            return Err(Error::Usage(format!(
+                "'{}' is not the name of a host",
+                target.host
+            )));
         }
         let mut lowest = target.clone();
         let mut targets = Vec::new();

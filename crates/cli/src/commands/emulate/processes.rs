@@ -195,7 +195,9 @@ impl Processes {
                 Change::Stopped(pid, signal) if pid == child => stop_too(child, signal),
                 Change::Ended(..) | Change::Stopped(..) => {}
                 Change::NoChildren => {
-                    return Err(Failure::failed("wait for CMD: it is no child any more"));
+                    return Err(Failure::failed(
+                        "wait for CMD: it is not a child of alcc any more",
+                    ));
                 }
             }
         }

@@ -182,7 +182,7 @@ impl Wish {
             Some(Loss::Share(share)) if (0.0..=1.0).contains(share) => spec.loss = *share,
             Some(Loss::Share(share)) => {
                 return Err(format!(
-                    "loss: {share} is no probability: write 0 to 1, or \"1%\""
+                    "loss: {share} is not a probability: write 0 to 1, or \"1%\""
                 ));
             }
             Some(Loss::Text(text)) => {

@@ -103,7 +103,7 @@ impl Definition {
         {
             return Err((
                 "reach",
-                format!("reach: {value} is no end of an axis: say more than 0"),
+                format!("reach: {value} is not an end of an axis: say more than 0"),
             ));
         }
         Ok(())
@@ -123,7 +123,7 @@ impl Definition {
         }
         for (key, bound) in [("at-least", e.at_least), ("at-most", e.at_most)] {
             if bound.is_some_and(f64::is_nan) {
-                return wrong(key, "it is no number, so no value is within it");
+                return wrong(key, "it must be a number");
             }
         }
         if e.at_least

@@ -286,7 +286,7 @@ at-least = 1.0
             (
                 "at-least = 1.0",
                 "at-least = nan",
-                "e.toml:14: expectation 1: it is no number",
+                "e.toml:14: expectation 1: it must be a number",
             ),
             (
                 "at-least = 1.0",
@@ -371,7 +371,7 @@ at-least = 1.0
             (
                 "[[expect]]",
                 "[report]\nform = \"series\"\nreach = { throughput_mbps = 0 }\n[[expect]]",
-                "e.toml:12: report: reach: 0 is no end of an axis",
+                "e.toml:12: report: reach: 0 is not an end of an axis",
             ),
             (
                 "[[expect]]",

@@ -54,7 +54,7 @@ impl Layer for Tls {
         deadline: Deadline,
     ) -> Result<Box<dyn Carrier>, Error> {
         let name = ServerName::try_from(target.host.clone())
-            .map_err(|_| Error::Usage(format!("'{}' is no name for TLS", target.host)))?;
+            .map_err(|_| Error::Usage(format!("'{}' is not a name for TLS", target.host)))?;
         let mut config = Arc::unwrap_or_clone(client_config(&client.trust, &[])?);
         config.max_fragment_size = record(&*below);
         let connection = rustls::ClientConnection::new(Arc::new(config), name).map_err(broken)?;

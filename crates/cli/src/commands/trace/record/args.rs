@@ -105,7 +105,7 @@ fn mode(text: &str) -> Result<Mode, String> {
     let found = Mode::ALL.into_iter().find(|m| m.name() == text);
     found.ok_or_else(|| {
         let names = Mode::ALL.map(Mode::name).join(", ");
-        format!("'{text}' is no mode: {names}")
+        format!("'{text}' is not a mode: {names}")
     })
 }
 
@@ -114,7 +114,7 @@ impl Args {
     pub(super) fn target(&self, host: &str) -> Result<SocketAddr, Failure> {
         let target = Target::read(host).ok_or_else(|| {
             Failure::usage(format!(
-                "'{host}' is no host: write host, host:port, 192.0.2.1:9701 or [2001:db8::1]:9701"
+                "'{host}' is not the address of a host: write host, host:port, 192.0.2.1:9701 or [2001:db8::1]:9701"
             ))
         })?;
         let port = if target.port == 0 { PORT } else { target.port };
