@@ -551,12 +551,12 @@ fn what_begins_after_the_end_is_said() {
     let arguments = ["sim", "--duration", "2s", "--flow", "cubic"];
     for (more, words) in [
         (
-            ["--step", "2s:rate=1mbit"],
-            "--step: '2s:rate=1mbit' comes after the end of the run, at 2s",
+            ["--step", "5s:rate=1mbit"],
+            "--step: '5s:rate=1mbit' comes after the end of the run, at 2",
         ),
         (
             ["--flow", "2*reno/stagger=3s"],
-            "--flow: a flow begins at 3s, after the end of the run, at 2s",
+            "--flow: a flow begins at 3s, after the end of the run, at 2",
         ),
         (["--step", "1s:rate=1mbit"], ""),
     ] {
