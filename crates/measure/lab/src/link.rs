@@ -116,7 +116,7 @@ impl Links {
                 n => format!(" and {n} more"),
             };
             notes.push(format!(
-                "--up partner: {first}{others} without a recording of the other direction: the uplink there is {UPLINK}"
+                "{first}{others} without a partner (a recording of the other direction): the uplink there is {UPLINK}"
             ));
         }
         notes
@@ -507,7 +507,7 @@ mod tests {
         assert_eq!(found.without_partner, [found.links[2].name.clone()]);
         assert_eq!(
             found.notes()[2],
-            "--up partner: deep/er/a without a recording of the other direction: the uplink there is 12mbit"
+            "deep/er/a without a partner (a recording of the other direction): the uplink there is 12mbit"
         );
         assert_eq!(found.skipped.len(), 2);
         assert!(

@@ -196,7 +196,7 @@ impl Processes {
                 Change::Ended(..) | Change::Stopped(..) => {}
                 Change::NoChildren => {
                     return Err(Failure::failed(
-                        "wait for CMD: it is not a child of alcc any more",
+                        "wait for CMD: it is not a child of this process any more",
                     ));
                 }
             }

@@ -218,7 +218,7 @@ mod tests {
             (r#"{"rate": "0mbit"}"#, "above 0"),
             (r#"{"rate": "fast"}"#, "or unlimited"),
             (r#"{"delay": "40"}"#, "such as 20ms"),
-            (r#"{"loss": 2}"#, "no probability"),
+            (r#"{"loss": 2}"#, "not a probability"),
             (r#"{"loss": "200%"}"#, "0% to 100%"),
             (r#"{"queue": "nope"}"#, "there are droptail"),
             (r#"{"speed": 1}"#, "unknown field `speed`"),
