@@ -41,13 +41,13 @@ pub struct About {
     #[serde(default)]
     pub mode: String,
     /// Start, UTC, RFC 3339; none in the simulator, whose results do not depend on it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, with = "known")]
     pub date: String,
     /// The kernel's release; none in the simulator.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, with = "known")]
     pub kernel: String,
     /// Number of processors; none in the simulator.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, with = "known")]
     pub cpus: usize,
     /// The path in one line.
     pub link: String,
@@ -79,10 +79,26 @@ impl About {
     }
 }
 
-/// `serde` passes a reference.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_zero(n: &usize) -> bool {
-    *n == 0
+/// What is not known is null.
+mod known {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<T, S>(value: &T, to: S) -> Result<S::Ok, S::Error>
+    where
+        T: Serialize + Default + PartialEq,
+        S: Serializer,
+    {
+        let known = (*value != T::default()).then_some(value);
+        known.serialize(to)
+    }
+
+    pub(super) fn deserialize<'d, T, D>(from: D) -> Result<T, D::Error>
+    where
+        T: Deserialize<'d> + Default,
+        D: Deserializer<'d>,
+    {
+        Ok(Option::deserialize(from)?.unwrap_or_default())
+    }
 }
 
 /// A file's name as a relative URL (RFC 3986): all but unreserved characters are escaped.
@@ -111,10 +127,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_simulation_does_not_know_is_left_out() {
+    fn what_a_simulation_does_not_know_is_null() {
         let about = serde_json::to_value(About::default()).unwrap();
         for name in ["date", "kernel", "cpus"] {
-            assert_eq!(about.get(name), None, "{name}");
+            assert_eq!(about.get(name), Some(&Value::Null), "{name}");
         }
         assert_eq!(
             serde_json::from_value::<About>(about).unwrap(),
