@@ -71,10 +71,12 @@ public final class AlccException extends IOException {
         return new AlccException(Kind.STREAM, "the stream below failed: " + cause.getMessage(), -1, cause);
     }
 
-    /** The same again, with the stack of who asks now. */
+    /** The same again, with the stack of who asks now. A cause has the first stack already, and is printed once. */
     AlccException again() {
         AlccException again = new AlccException(kind, getMessage(), reason, getCause());
-        again.addSuppressed(this);
+        if (getCause() == null) {
+            again.addSuppressed(this);
+        }
         return again;
     }
 

@@ -9,6 +9,8 @@ import static org.junit.Assert.fail;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.PrintWriter;
+import java.io.StringWriter;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
@@ -278,6 +280,17 @@ public class RudePeersTest {
         byte[] both = Arrays.copyOf(a, a.length + b.length);
         System.arraycopy(b, 0, both, a.length, b.length);
         return both;
+    }
+
+    @Test
+    public void aFailureThatIsThrownAgainIsPrintedOnce() {
+        for (AlccException first : new AlccException[] {AlccException.stream(new SocketException("reset")),
+            AlccException.protocol("nothing")}) {
+            StringWriter printed = new StringWriter();
+            first.again().printStackTrace(new PrintWriter(printed));
+            assertFalse(printed.toString(), printed.toString().contains("CIRCULAR"));
+            assertEquals(first.getCause(), first.again().getCause());
+        }
     }
 
     @Test
