@@ -255,7 +255,7 @@ class Frames(unittest.TestCase):
         table = series.to_pyarrow()
         frame = series.to_pandas()
         self.assertEqual(address(table["time_s"]), address(frame["time_s"].array._pa_array))
-        self.assertEqual(frame["flow"].tolist(), series.to_pydict()["flow"])
+        self.assertEqual(frame["flow_number"].tolist(), series.to_pydict()["flow_number"])
         self.assertEqual(self.result.flows.to_pandas()["scheme"].tolist(), ["cubic", "verus"])
 
     @needs("matplotlib")

@@ -28,13 +28,13 @@ def plot(result):
     above, below = figure.subplots(2, 1, sharex=True)
     data = series.to_pydict()
     for number, row in enumerate(rows):
-        own = [i for i, flow in enumerate(data["flow"]) if flow == number]
+        own = [i for i, flow in enumerate(data["flow_number"]) if flow == number]
         times = [data["time_s"][i] for i in own]
         above.plot(times, [data["throughput_mbps"][i] for i in own], label=label(row))
         # A gap is where nothing was delivered.
         delays = [data["queue_delay_ms"][i] for i in own]
         below.plot(times, [float("nan") if d is None else d for d in delays])
-    first = [i for i, flow in enumerate(data["flow"]) if flow == 0]
+    first = [i for i, flow in enumerate(data["flow_number"]) if flow == 0]
     times = [data["time_s"][i] for i in first]
     capacity = [data["capacity_mbps"][i] for i in first]
     above.plot(times, capacity, color="0.8", zorder=0, label="capacity")

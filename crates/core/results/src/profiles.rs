@@ -113,7 +113,7 @@ impl Profiles {
     /// # Errors
     /// Those of `out`.
     pub fn write_csv(&self, out: &mut dyn Write, report: &Report) -> io::Result<()> {
-        writeln!(out, "seconds,flow,kind,window_packets,delay_ms")?;
+        writeln!(out, "seconds,flow_number,kind,window_packets,delay_ms")?;
         for one in &self.snapshots {
             let seconds = one
                 .at

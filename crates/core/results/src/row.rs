@@ -289,7 +289,7 @@ row! {
     optional {
         /// The flow as typed.
         flow: Option<String>,
-        /// Its number in the scenario, from 0: `flow` in the time series, `group_id` in the qlog.
+        /// Its number in the scenario, from 0, also in the time series; `group_id` in the qlog.
         flow_number: Option<u64>,
         /// Which form of the algorithm: `tuned`, `paper`, `original`, `linux`; `kernel` of the running
         /// kernel's own, `default` where there is one form only, `unknown` at a receiver. Of several

@@ -7,7 +7,7 @@ use alcc_units::Span;
 /// The columns of every algorithm. The algorithms' own values follow them: [`gauges`].
 pub const COLUMNS: &[(&str, Kind)] = &[
     ("time_s", Kind::Float),
-    ("flow", Kind::Integer),
+    ("flow_number", Kind::Integer),
     ("scheme", Kind::Text),
     ("capacity_mbps", Kind::Float),
     ("throughput_mbps", Kind::Float),
@@ -52,4 +52,24 @@ pub fn gauges(report: &Report) -> Vec<&'static str> {
 pub fn gauge(sample: &Sample, name: &str) -> Option<f64> {
     let found = sample.gauges.iter().find(|(n, _)| *n == name);
     found.map(|(_, value)| *value).filter(|v| v.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::COLUMNS;
+    use crate::Row;
+
+    /// A name has one type in the rows and the series of a run, so that they can be joined.
+    #[test]
+    fn names_shared_with_rows_have_the_same_type() {
+        let shared: Vec<&str> = COLUMNS
+            .iter()
+            .filter_map(|(name, kind)| {
+                let (_, of_row) = Row::KINDS.iter().find(|(known, _)| known == name)?;
+                assert_eq!(kind, of_row, "{name}");
+                Some(*name)
+            })
+            .collect();
+        assert_eq!(shared, ["flow_number", "scheme", "throughput_mbps"]);
+    }
 }
