@@ -195,7 +195,7 @@ pub fn experiment(shown: &ExperimentView<'_>, provenance: &Provenance) -> Result
         p { (verdict(judged.verdict)) ": " (judged.why) }
         table {
             tbody {
-                tr { th scope="row" { "Source" } td { (definition.source) } }
+                tr { th scope="row" { "Source" } td { (source(&definition.source)) } }
                 tr { th scope="row" { "It states" } td { (definition.statement) } }
             }
         }
@@ -213,6 +213,37 @@ pub fn experiment(shown: &ExperimentView<'_>, provenance: &Provenance) -> Result
         details { summary { "Show experiment.toml" } pre { (shown.toml) } }
     };
     Ok(document(&title, &body, provenance))
+}
+
+/// Where the papers that experiments name can be read.
+const PAPERS: [(&str, &str); 4] = [
+    (
+        "Zaki et al., SIGCOMM 2015",
+        "https://doi.org/10.1145/2785956.2787498",
+    ),
+    (
+        "Abbas et al., ALCC",
+        "https://escholarship.org/uc/item/3989w2s4",
+    ),
+    (
+        "De Cicco and Mascolo, TCP over HSDPA",
+        "https://arxiv.org/abs/1212.1621",
+    ),
+    (
+        "CS244 report on Verus, Stanford 2017",
+        "https://reproducingnetworkresearch.wordpress.com/2017/06/05/cs244-17-adaptive-congestion-control-for-unpredictable-cellular-networks/",
+    ),
+];
+
+/// The source of an experiment, with a link if it is in a paper that is known.
+fn source(text: &str) -> Markup {
+    let paper = PAPERS.iter().find(|(paper, _)| text.starts_with(paper));
+    html! {
+        @match paper {
+            Some((paper, at)) => { a href=(at) { (paper) } (text[paper.len()..]) }
+            None => (text),
+        }
+    }
 }
 
 /// The page of a sweep: nothing was published and nothing is judged.
@@ -399,4 +430,25 @@ fn paragraphs(readme: &str) -> Vec<String> {
     blocks
         .map(|block| block.replace('\n', " ").replace('`', ""))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::source;
+    use crate::catalogue;
+
+    #[test]
+    fn a_published_source_has_a_link() {
+        let known = source("Abbas et al., ALCC, figure <4>").into_string();
+        let link = "<a href=\"https://escholarship.org/uc/item/3989w2s4\">Abbas et al., ALCC</a>";
+        assert_eq!(known, format!("{link}, figure &lt;4&gt;"));
+        assert_eq!(source("mine").into_string(), "mine");
+        let without = ["the cause", "this project", "whether", "MDI"];
+        for entry in catalogue::all() {
+            let of = entry.definition().unwrap().source;
+            let is_paper = !without.iter().any(|begin| of.starts_with(begin));
+            let has_link = source(&of).into_string().starts_with("<a href=");
+            assert_eq!(has_link, is_paper, "{}: {of}", entry.id);
+        }
+    }
 }
