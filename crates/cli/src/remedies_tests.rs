@@ -79,19 +79,25 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The sources without tests.
+/// The sources without tests: Rust, and Java and Python of the bindings, whose names begin with
+/// `../bindings/`.
 fn sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let mut folders = vec![crates()];
+    let bindings = crates().join("../bindings");
+    let mut folders = vec![crates(), bindings.join("java"), bindings.join("python")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("a folder can be read") {
             let path = entry.expect("an entry").path();
             let name = path.file_name().and_then(|n| n.to_str()).expect("a name");
             if path.is_dir() {
-                if !["tests", "benches", "target", "examples"].contains(&name) {
+                if !["test", "tests", "bench", "benches", "target", "examples"].contains(&name) {
                     folders.push(path);
                 }
-            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+            } else if [".rs", ".java", ".py"]
+                .iter()
+                .any(|end| name.ends_with(end))
+                && !name.ends_with("tests.rs")
+            {
                 let text = std::fs::read_to_string(&path).expect("a source can be read");
                 let text = text.split("#[cfg(test)]\nmod tests {").next();
                 let short = path.strip_prefix(crates()).expect("below crates/");
@@ -344,4 +350,10 @@ fn the_walk_finds_what_is_wrong() {
     assert_eq!(of("see docs/nowhere.md"), ["no file docs/nowhere.md"]);
     let source = "// \"no\"\nlet c = '\"'; f(\"a \\\n   b\", r#\"c \"d\"\"#);";
     assert_eq!(texts(source), ["a b", "c \"d\""]);
+    for end in ["main.rs", "Recorder.java", "gym.py"] {
+        assert!(
+            sources().iter().any(|(file, _)| file.ends_with(end)),
+            "{end}"
+        );
+    }
 }
