@@ -20,7 +20,7 @@ use alcc_experiment::run::{RunError, Runner, Side};
 use alcc_experiment::{Judgement, Plan, Run, StoredRuns};
 use alcc_files::ScenarioFolder;
 use alcc_lab::Tools;
-use alcc_results::{About, EMULATED, InputFile, SIMULATED};
+use alcc_results::{About, InputFile, SIMULATED};
 use alcc_sys::process_cpu;
 use alcc_units::Span;
 use std::collections::BTreeMap;
@@ -140,6 +140,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         stop: &stop,
         side: tools.as_ref().map_or(Side::Simulated, Side::Emulated),
     };
+    // Before the first run: its date is when they start.
+    let side = match mode {
+        Mode::Simulated => About {
+            mode: SIMULATED.to_owned(),
+            ..About::default()
+        },
+        Mode::Emulated | Mode::Shortened => alcc_lab::board::emulated_now(),
+    };
     if mode != Mode::Simulated {
         become_real(&mut all, mode, &runner, &files);
     }
@@ -160,10 +168,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let of_plan = |one: &Asked| {
         let mut about = about(
             &one.plan.runs,
-            match mode {
-                Mode::Simulated => SIMULATED,
-                Mode::Emulated | Mode::Shortened => EMULATED,
-            },
+            side.clone(),
             &files,
             args.plugins.files().iter().cloned(),
         );

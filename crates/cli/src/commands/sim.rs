@@ -181,7 +181,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(args: &Args, flows: usize) -> Result<Self, Failure> {
+    fn new(args: &Args, flows: usize, about: &About) -> Result<Self, Failure> {
         let wrong =
             |path: &Path, e| Failure::usage(format!("write to {}: {}", path.display(), reason(&e)));
         let create = |path: &Path| {
@@ -193,7 +193,7 @@ impl Shown {
             pcap.map_err(|e| wrong(path, e))
         });
         let qlog = args.qlog.as_ref().map(|path| {
-            let qlog = create(path).and_then(|file| Qlog::new(file, "alcc sim"));
+            let qlog = create(path).and_then(|file| Qlog::new(file, "alcc sim", about));
             qlog.map_err(|e| wrong(path, e))
         });
         Ok(Self {
@@ -289,10 +289,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.emu {
         return both_sides(args, resolved);
     }
+    let files = [&args.series, &args.profile, &args.qlog];
+    let is_told = args.json || args.figure.is_wanted() || files.iter().any(|file| file.is_some());
+    // The sums of large traces take a while.
+    let about = is_told.then(|| args.about(&resolved, read));
+    let about = about.unwrap_or_default();
     let scenario = &mut resolved.scenario;
     let has_samples = args.series.is_some() || args.figure.is_wanted();
     scenario.series = has_samples.then_some(SAMPLE);
-    let mut shown = Shown::new(args, scenario.flows.len())?;
+    let mut shown = Shown::new(args, scenario.flows.len(), &about)?;
     args.series.as_deref().map_or(Ok(()), names_a_file)?;
     let series = Product::named(args.series.as_deref())?;
     let profile = Product::named(args.profile.as_deref())?;
@@ -304,16 +309,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         file.fill(|to| profiles.write_csv(to, &report))?;
     }
     if let Some(waits) = shown.waits.take() {
-        let results = waits.results(&resolved.link, &resolved.scenario, &report);
+        let mut results = waits.results(&resolved.link, &resolved.scenario, &report);
+        results.about = about.clone();
         args.figure.write(&results)?;
     }
     let told = shown.finish(args)?;
     if let Some(series) = series {
         series.fill(|to| write_series(to, &report, &told))?;
     }
+    for csv in [&args.series, &args.profile].into_iter().flatten() {
+        board::write_about(csv, &about).map_err(Failure::failed)?;
+    }
     if args.json {
         let printed = Printed {
-            about: args.about(&resolved, read),
+            about,
             simulated: Simulated::of(&resolved, &report),
         };
         let json = serde_json::to_string(&printed).map_err(Failure::failed)?;

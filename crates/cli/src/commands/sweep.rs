@@ -10,7 +10,7 @@ use alcc_experiment::run::{RunError, Runner, Side};
 use alcc_experiment::{Definition, Plan, Run, page, sweep};
 use alcc_lab::board::aligned;
 use alcc_results::scenario::ScenarioOptions;
-use alcc_results::{SIMULATED, Spread};
+use alcc_results::{About, SIMULATED, Spread};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -129,7 +129,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let html = page::sweep(&definition, &runs, NAME, &provenance).map_err(Failure::failed)?;
     write(&args.out, &format!("{NAME}.html"), &html)?;
     let given = args.scenario.iter().chain(args.plugins.files()).cloned();
-    let about = about(&plan.runs, SIMULATED, &files, given);
+    let side = About {
+        mode: SIMULATED.to_owned(),
+        ..About::default()
+    };
+    let about = about(&plan.runs, side, &files, given);
     write_table(&args.out, NAME, &definition, &runs, &about)?;
     if args.json {
         let json = serde_json::json!({ "about": about, "sweep": runs, "summary": {} });

@@ -366,31 +366,40 @@ fn about(plan: &Plan) -> About {
         Backend::Emulated { tools, .. } => &tools.plugins,
     };
     let traces = plan.links.iter().flat_map(|link| &link.files);
-    let about = About {
+    let side = match &plan.backend {
+        Backend::Emulated { twin, .. } => About {
+            mode: match twin {
+                Some(_) => format!("{EMULATED}+{SIMULATED}"),
+                None => EMULATED.to_owned(),
+            },
+            ..emulated_now()
+        },
+        // Nothing that differs between two runs of the same command.
+        Backend::Simulated { .. } => About {
+            mode: SIMULATED.to_owned(),
+            ..About::default()
+        },
+    };
+    About {
         program: format!("alcc {}", env!("CARGO_PKG_VERSION")),
         build: crate::build(),
         files: result_cache::input_files(traces.chain(plugins).cloned()),
         command: plan.command.clone(),
         link,
         seed: plan.links.first().map_or(0, |l| l.path.seed),
+        ..side
+    }
+}
+
+/// What results of real programs that start now depend on besides the command: date, kernel and
+/// processors.
+pub fn emulated_now() -> About {
+    About {
+        mode: EMULATED.to_owned(),
+        date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        cpus: std::thread::available_parallelism().map_or(1, usize::from),
         ..About::default()
-    };
-    match &plan.backend {
-        Backend::Emulated { twin, .. } => About {
-            mode: match twin {
-                Some(_) => format!("{EMULATED}+{SIMULATED}"),
-                None => EMULATED.to_owned(),
-            },
-            date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-            kernel: read("/proc/sys/kernel/osrelease"),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            ..about
-        },
-        // Nothing that differs between two runs of the same command.
-        Backend::Simulated { .. } => About {
-            mode: SIMULATED.to_owned(),
-            ..about
-        },
     }
 }
 

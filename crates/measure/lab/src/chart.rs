@@ -2,6 +2,7 @@
 //! Charts of pages as SVG. A curve has the class of its scheme instead of a colour. So the page
 //! says how it looks, may hide it, and reads its points.
 use crate::axis::Axis;
+use alcc_results::About;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;
@@ -306,6 +307,12 @@ pub(crate) fn escape(text: &str) -> String {
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
+}
+
+/// How a drawing that stands alone came about.
+pub(crate) fn metadata(about: &About) -> String {
+    let about = serde_json::to_string(about).unwrap_or_default();
+    format!("<metadata>{}</metadata>", escape(&about))
 }
 
 #[cfg(test)]

@@ -236,9 +236,10 @@ fn page(
     let content = standing_alone(content);
     Ok(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"{FAMILY}\"><style>{DARK}</style>{}",
+         font-family=\"{FAMILY}\">{}<style>{DARK}</style>{}",
         size.0,
         size.1,
+        chart::metadata(about),
         titled(&chart::dressed(&content, look), panels)
     ))
 }

@@ -11,7 +11,7 @@
 //! `quic:congestion_state_updated` has the states of one machine, and theirs are several.
 use crate::capture::finish;
 use crate::logged::LoggedEvent;
-use alcc_results::events;
+use alcc_results::{About, events};
 use alcc_sim::{FlowState, FoundLost, LossSign, PacketContent, PacketEvent, PacketStep, Probe};
 use alcc_units::Time;
 use serde_json::{Map, Value, json};
@@ -72,11 +72,12 @@ impl<W: Write> Qlog<W> {
     ///
     /// # Errors
     /// What the writer says.
-    pub fn new(mut to: W, title: &str) -> io::Result<Self> {
+    pub fn new(mut to: W, title: &str, about: &About) -> io::Result<Self> {
         let header = json!({
             "file_schema": "urn:ietf:params:qlog:file:sequential",
             "serialization_format": "application/qlog+json-seq",
             "title": title,
+            "description": json!(about).to_string(),
             "trace": {
                 "common_fields": {
                     "time_format": "relative_to_epoch",

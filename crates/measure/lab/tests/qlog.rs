@@ -230,7 +230,7 @@ fn run(options: &str, flows: &[&str]) -> (Vec<Value>, Report, Drops) {
     let options = ScenarioOptions::from_toml(&text, "qlog").unwrap();
     let scenario = options.resolve(&Registry::builtin(), &()).unwrap().scenario;
     let mut watched = Watched {
-        qlog: Qlog::new(Vec::new(), "test").unwrap(),
+        qlog: Qlog::new(Vec::new(), "test", &About::default()).unwrap(),
         said: Collector::default(),
         dropped: Vec::new(),
     };

@@ -52,7 +52,7 @@ pub(in crate::commands) fn origin(traces: Option<&Path>) -> Result<Provenance, F
     let cores = processors();
     let folder = traces.and_then(|path| fs::canonicalize(path).ok());
     Ok(Provenance {
-        by: build()?,
+        by: format!("{}, build {}", build()?, alcc_lab::build()),
         on: format!(
             "{} {}, {}, {cores} cores",
             std::env::consts::OS,

@@ -152,10 +152,11 @@ pub(in crate::commands) fn write_table(
     write(out, &format!("{id}.parquet"), parquet)
 }
 
-/// How the runs of a plan come about. `given` are files beside those that their scenarios name.
+/// How the runs of a plan come about. `given` are files beside those that their scenarios name;
+/// `side` has the mode, and what only real programs depend on.
 pub(in crate::commands) fn about(
     runs: &[PlannedRun],
-    mode: &str,
+    side: About,
     files: &ScenarioFolder,
     given: impl IntoIterator<Item = PathBuf>,
 ) -> About {
@@ -181,14 +182,13 @@ pub(in crate::commands) fn about(
         program: provenance().by,
         build: alcc_lab::build(),
         command: command_line(),
-        mode: mode.to_owned(),
         link: match links.len() {
             0 | 1 => links.into_iter().collect(),
             many => format!("{many} links"),
         },
         seed: seed.unwrap_or(1),
         files: alcc_lab::input_files(read),
-        ..About::default()
+        ..side
     }
 }
 

@@ -3,7 +3,7 @@
 //! script, and colours that do not depend on a page. Each link has a row of panels.
 use super::charts::{Links, POINTS};
 use super::{Look, looks, name};
-use crate::chart::{AREA, Chart, FINE, FONT, RULE, SOFT, dressed, escape, numbered};
+use crate::chart::{AREA, Chart, FINE, FONT, RULE, SOFT, dressed, escape, metadata, numbered};
 use crate::picture::{
     self, Area, FAMILY, Failure, INK, NO_TITLE, fine, standing_alone, text_style, write,
 };
@@ -202,10 +202,11 @@ fn page(results: &Results, looks: &[Look], rows: &[(&str, Vec<Panel>)]) -> Resul
     let label = format!("Throughput and delay on {}", links.join(", "));
     Ok(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {}\" \
-         width=\"{width}\" height=\"{height}\" font-family=\"{FAMILY}\">{}",
+         width=\"{width}\" height=\"{height}\" font-family=\"{FAMILY}\">{}{}",
         escape(&label),
         size.0,
         size.1,
+        metadata(&results.about),
         dressed(&standing_alone(content), look)
     ))
 }
