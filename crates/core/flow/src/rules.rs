@@ -19,7 +19,7 @@
 //! | | `datagrams` | `udp` | `verus-paper` | `verus-original` | `copa-original` | `sprout-original` |
 //! |---|---|---|---|---|---|---|
 //! | payload of a packet | 1472 | 1367 | 1472 | 1450 | 1440 | 1440 |
-//! | loss detection | 3 packets | same | a gap 3 smoothed RTTs old, at the epoch's timer | a gap 150 ms old, at the epoch's timer | any gap | any gap |
+//! | loss detection | 3 packets | same | 3 smoothed RTTs after the gap was found, at the epoch's timer | a gap 150 ms old, at the epoch's timer | any gap | any gap |
 //! | retransmission | yes | yes | yes | no | no | no |
 //! | timeout | RFC 6298, at least 1 s | same | same | 5 x RTT in 150 to 1000 ms, no backoff, only reported | 2 s of silence, all marked lost | none |
 //! | acknowledgements | as the algorithm wants | each 5 ms, with the time of each packet | as the algorithm wants | each packet | each packet | each packet |

@@ -206,8 +206,9 @@ fn every_algorithm_in_every_profile() {
 
 /// Three flows of the text's Verus begin ten seconds apart on a path of 300 kB with 750 kB of
 /// buffer. Until the loss phase ends only acknowledgements move the window, so what M took is not
-/// back within a few epochs. They lose 47, 26 and 58 %, because the text's timer finds a loss three
-/// delays late (18 to 35 % after one delay); with equation 4 in the loss phase it was 81 to 99 %.
+/// back within a few epochs. They lose 28, 35 and 23 %, because the text's timer finds a loss three
+/// delays late (20 to 28 % if three later packets show it). With equation 4 in the loss phase it was
+/// 81 to 99 %, and 47, 26 and 58 % with timers that grew with the delay after they were set.
 #[test]
 fn the_loss_phase_of_verus_as_published() {
     let queue: QueueSpec = "droptail:bytes=750000".parse().unwrap();
@@ -218,6 +219,6 @@ fn the_loss_phase_of_verus_as_published() {
         scenario = scenario.with(&flow).unwrap();
     }
     for flow in run(&scenario).unwrap().flows {
-        assert!((0.1..0.65).contains(&flow.loss()), "{}", flow.loss());
+        assert!((0.1..0.45).contains(&flow.loss()), "{}", flow.loss());
     }
 }

@@ -2,7 +2,7 @@
 //! ACK processing.
 use super::{AckOutcome, BUFFER_PER_SEGMENT, LossSign, Newest, Sender, TailProbe};
 use crate::ranges::Range;
-use crate::rules::{AckSemantics, Detection};
+use crate::rules::{AckSemantics, Detection, Patience};
 use crate::scoreboard::{Segment, State};
 use crate::wire::{Ack, AckError, Arrival};
 use alcc_cc::{Acked, Packet, Pn, Source, Spurious};
@@ -298,8 +298,14 @@ impl Sender {
             };
             outcome.rtt = packet.rtt.or(outcome.rtt);
             let expected = self.newest.map_or(0, |newest| newest.pn + 1);
-            if matches!(self.rules.detection, Detection::TimeThreshold(_)) && pn > expected {
-                self.gaps.push_back((pn, now));
+            if let Detection::TimeThreshold(patience) = self.rules.detection
+                && pn > expected
+            {
+                let length = match patience {
+                    Patience::Fixed(span) => span,
+                    Patience::Rtts(n) => self.rtt.view().smoothed * n,
+                };
+                self.gaps.push_back((pn, now + length));
             }
             self.update_newest(pn, rtt);
         }

@@ -2,7 +2,7 @@
 //! Loss detection, and the recovery episode from the first loss to the recovery point.
 use super::{Episode, FoundLost, LossSign, Newest, Sender, Undo};
 use crate::rate_reduction::{AckSummary, RateReduction};
-use crate::rules::{AckSemantics, Detection, Patience};
+use crate::rules::{AckSemantics, Detection};
 use crate::scoreboard::SegmentIndex;
 use alcc_cc::{Pn, Spurious};
 use alcc_units::{Span, Time};
@@ -66,13 +66,10 @@ impl Sender {
                 Detection::Rack => segment.sent_at + patience,
                 Detection::PacketThreshold(n) if segment.pn + n <= newest.pn => now,
                 Detection::PacketThreshold(_) => break,
-                Detection::TimeThreshold(patience) => {
-                    self.missed(segment.pn, now)
-                        + match patience {
-                            Patience::Fixed(span) => span,
-                            Patience::Rtts(n) => self.rtt.view().smoothed * n,
-                        }
-                }
+                Detection::TimeThreshold(_) => match self.timer_of(segment.pn) {
+                    Some(ends) => ends,
+                    None => break,
+                },
             };
             if due > now {
                 self.reordering_deadline = (self.rules.detection == Detection::Rack).then_some(due);
@@ -103,15 +100,15 @@ impl Sender {
         }
     }
 
-    /// When the packet was first known to be missing.
-    pub(super) fn missed(&mut self, pn: Pn, now: Time) -> Time {
-        while let Some(&(below, since)) = self.gaps.front() {
+    /// When the timer of a missing packet ends. It is as long as it was when the gap was found.
+    fn timer_of(&mut self, pn: Pn) -> Option<Time> {
+        while let Some(&(below, ends)) = self.gaps.front() {
             if pn < below {
-                return since;
+                return Some(ends);
             }
             self.gaps.pop_front();
         }
-        now
+        None
     }
 
     /// True if the new losses begin a recovery episode.

@@ -106,7 +106,7 @@ pub struct Sender {
     /// End of the highest segment that has arrived.
     highest_arrived: u64,
     reordered: bool,
-    /// Below this packet number some packets are missing, and since when that is known.
+    /// Below this packet number some packets are missing, and when their timer ends.
     gaps: VecDeque<(Pn, Time)>,
     reordering_deadline: Option<Time>,
     recovery: Option<Episode>,

@@ -24,7 +24,10 @@
 //! * `paper` where the text is silent: α, M and the weights of `settings.rs` are the program's.
 //!   Slow start that ended by delay keeps equation 4's first branch at rest until the loss phase
 //!   ends. A delay that the curve does not reach begins slow start anew, both as the program does.
-//!   A window is at most the profile's last point, 39,999 packets.
+//!   A window is at most the profile's last point, 39,999 packets. Eq. 6 never raises W. Of a loss
+//!   phase only the first loss reduces. It ends by a packet that was sent after the reduction and
+//!   whose label is at most W. The delay of the reordering timer is the smoothed RTT when the gap
+//!   is found; the timer also decides when slow start has met a loss.
 //! * `original` has the program's own deviations. These are slow start of 500 ms, no growth limit,
 //!   upward drift in empty epochs, and a stiff curve. It forgets everything when a delay cannot be
 //!   mapped. It forgets packets in flight at a timeout, and when a loss ends slow start.
