@@ -4,6 +4,7 @@
 use alcc_cc::Registry;
 use alcc_lab::logged::Collector;
 use alcc_lab::qlog::Qlog;
+use alcc_results::About;
 use alcc_results::scenario::ScenarioOptions;
 use alcc_sim::{FlowState, FoundLost, PacketEvent, PacketStep, Probe, Report};
 use alcc_units::Time;
