@@ -7,6 +7,7 @@ mod loss_rate;
 mod loss_test;
 mod path_model;
 mod policer;
+mod route;
 mod window;
 mod windowed;
 
@@ -19,6 +20,7 @@ pub use path_model::{
     AckAggregation, FullPipe, MinRtt, ProbeRttTimer, RateSample, first_rate, quantum,
 };
 pub use policer::Policer;
+pub(crate) use route::{HIGHER, Route, SIBLINGS, STANDS};
 pub use window::{
     Counting, Growth, INITIAL_WINDOW, Kernel, LossBased, MIN_SSTHRESH, UNLIMITED, Window,
 };

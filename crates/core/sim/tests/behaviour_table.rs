@@ -3,6 +3,8 @@
 //! snapshot. Whoever changes an algorithm, a queue or the sender sees in its diff what that did to
 //! all of them, and a reviewer reads it.
 mod common;
+#[path = "common/unsteady.rs"]
+mod paths;
 
 use alcc_cc::Registry;
 use alcc_link::{Changes, RadioSpec, RateSpec};
@@ -159,6 +161,8 @@ enum Work {
     Several(String, u64, &'static str, &'static str),
     /// Who, beside whom, how much the queue holds.
     Beside(String, &'static str, u64),
+    /// Which of the unsteady paths.
+    Unsteady(String, usize),
 }
 
 impl Work {
@@ -167,6 +171,7 @@ impl Work {
             Self::One(flow, way) => one(flow, way),
             Self::Several(flow, count, apart, queue) => several(flow, *count, apart, queue),
             Self::Beside(flow, neighbour, bytes) => beside(flow, neighbour, *bytes),
+            Self::Unsteady(flow, path) => unsteady(flow, &paths::paths()[*path]),
         }
     }
 }
@@ -249,6 +254,18 @@ fn several(flow: &str, count: u64, apart: &str, queue: &str) -> String {
         shares[0],
         shares[shares.len() - 1]
     )
+}
+
+/// Seconds with less than half of the link, and the most that was sent in one, in links.
+fn unsteady(flow: &str, path: &paths::Unsteady) -> String {
+    let seen = path.run(flow);
+    let mark = if seen.starved > path.bound() {
+        "**"
+    } else {
+        ""
+    };
+    let starved = seen.starved.as_secs_f64();
+    format!("{mark}{starved:.1} s{mark} {:.1}", seen.most)
 }
 
 fn flows() -> Vec<String> {
@@ -414,11 +431,29 @@ fn tables() -> Vec<Table> {
         columns: NEIGHBOURS.map(|(name, ..)| name.to_owned()).into(),
         work: flows().iter().flat_map(beside).collect(),
     });
+    let paths = paths::paths();
+    let of = |flow: &String| {
+        let work = |path| Work::Unsteady(flow.clone(), path);
+        (0..paths.len()).map(work).collect::<Vec<_>>()
+    };
+    tables.push(Table {
+        title: "After a path was unsteady: 20 Mbit/s, drop-tail of 200 kB",
+        text: UNSTEADY_TEXT,
+        columns: paths.iter().map(|path| path.name.to_owned()).collect(),
+        work: flows().iter().flat_map(of).collect(),
+    });
     tables
 }
 
 const JITTER_TEXT: &str = "\
 Every 10 ms the one-way delay to the receiver is drawn from 15 to 25 ms. Packets keep their order, or overtake each other.
+";
+
+const UNSTEADY_TEXT: &str = "\
+From 10 to 20 s the path changes each second between 40 and 140 ms (in the third column also between 20 and 5 Mbit/s), or loses 30 % in every
+second one. In an outage from 10 to 12 s, from 9 to 11 s with 5 % of loss, or in the start it becomes 100 ms longer (in the start: from 40 to
+240 ms, and back). Then it stands still until 45 s. A cell is the longest time from then on with less than half of the link, bold beyond 3 s
+and ten round trips, and the most that was sent in a second after the first three, in what the link carries in one.
 ";
 
 const SEVERAL_TEXT: &str = "\

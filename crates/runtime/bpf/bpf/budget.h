@@ -190,7 +190,7 @@ PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 		if (b->starting)
 			budget_wait(b, a);
 		else if (!b->drains.draining)
-			route_look(&b->route, a->now, a->sent_at, rtt, b->delay, b->service.mean);
+			route_look(&b->route, a->now, a->sent_at, rtt, MAX_RTT, b->delay, b->service.mean);
 		starved = b->acked_at && a->now - b->acked_at + DRAINS_GRAIN >= b->queueing;
 		every = route_is_due(&b->route, a->now) ? 0 : competition_every(&b->competition);
 		may = !b->starting && (!every || !b->route.jumped_at);

@@ -16,6 +16,7 @@
 
 #include "drains.h"
 #include "rates.h"
+#include "route.h"
 
 #define COPA_MIN_CWND (2 * ONE)
 #define COPA_INITIAL_CWND (10 * ONE)
@@ -33,9 +34,11 @@
 #define COPA_FLOOR 500U
 /* Periods in one direction before the velocity doubles (section 2.1). */
 #define COPA_HOLD 3
-/* More than this share lost is congestion: 3 of 10, judged over more than 20 segments. */
-#define COPA_LOSS_TENTHS 3
+/* More than this share lost is congestion: a tenth, judged over more than 20 segments. */
+#define COPA_LOSS_TENTHS 1
 #define COPA_LOSS_SEGMENTS 20
+/* What tells a longer route from the queue of others, as Budget's delay does. Microseconds. */
+#define COPA_DELAY 40000U
 
 enum copa_direction { COPA_NONE, COPA_UP, COPA_DOWN };
 
@@ -61,6 +64,7 @@ struct copa {
 	struct minimum standing_rtt;
 	struct minimum gaps; /* COPA_GAPS less each gap: the smallest is of the longest */
 	struct drains drains;
+	struct route route;
 };
 
 struct copa_ack {
@@ -101,6 +105,7 @@ PURE void copa_timeout(struct copa *c, __u64 now)
 		__builtin_memset(&c->standing_rtt, 0, sizeof(c->standing_rtt));
 		__builtin_memset(&c->drains, 0, sizeof(c->drains));
 		drains_start(&c->drains, now);
+		__builtin_memset(&c->route, 0, sizeof(c->route));
 		c->overload_at = 0;
 	}
 }
@@ -120,7 +125,18 @@ PURE void copa_weigh_losses(struct copa *c, __u64 now)
 	c->loss_checked = now;
 }
 
-PURE_CALL int copa_sample(struct copa *c, __u64 now, __u32 rtt)
+/* What the window makes. After a change of path the smoothed RTT may still be that of the old one. */
+PURE __u32 copa_rate(const struct copa *c)
+{
+	__u64 rtt = c->srtt >> COPA_SRTT_SHIFT, rate;
+
+	if (rtt < c->drains.base)
+		rtt = c->drains.base;
+	rate = c->cwnd * 1000000 / (rtt ? rtt : 1) >> 12;
+	return rate < 1U << 30 ? rate : 1U << 30;
+}
+
+PURE_CALL int copa_sample(struct copa *c, __u64 now, __u64 sent_at, __u32 rtt)
 {
 	__u64 stand, srtt, bunch;
 	__u32 nearly;
@@ -129,14 +145,21 @@ PURE_CALL int copa_sample(struct copa *c, __u64 now, __u32 rtt)
 		return 0;
 	if (rtt > MAX_RTT)
 		rtt = MAX_RTT;
+	if (!c->slow_start && !c->drains.draining)
+		route_look(&c->route, now, sent_at, rtt, MAX_RTT, COPA_DELAY, copa_rate(c));
 	c->latest = rtt;
 	if (c->srtt)
 		c->srtt = c->srtt + rtt - (c->srtt >> COPA_SRTT_SHIFT);
 	else
 		c->srtt = (__u64)rtt << COPA_SRTT_SHIFT;
 	srtt = c->srtt >> COPA_SRTT_SHIFT;
-	/* The path is nearly empty within a tenth of its smallest RTT. */
+	/*
+	 * The path is nearly empty within a tenth of its smallest RTT. What is seen as empty never rises: a route that is a
+	 * little longer must not be.
+	 */
 	nearly = c->drains.base / 10;
+	if (nearly > COPA_DELAY / 10)
+		nearly = COPA_DELAY / 10;
 	if (nearly < COPA_FLOOR)
 		nearly = COPA_FLOOR;
 	drains_sample(&c->drains, now, rtt, nearly, nearly);
@@ -305,19 +328,24 @@ PURE void copa_hold(struct copa *c, __u32 part)
 /* True in a drain, which sets the window. */
 PURE_CALL int copa_drain(struct copa *c, const struct copa_ack *a)
 {
-	__u64 rtt, rate;
+	int due, may;
 
 	if (!c || !a)
 		return 0;
-	switch (drains_step(&c->drains, a->now, a->sent_at, !c->slow_start, 1)) {
+	due = route_is_due(&c->route, a->now);
+	may = !c->slow_start && (due || !c->route.jumped_at);
+	switch (drains_step(&c->drains, a->now, a->sent_at, may, !due)) {
 	case DRAINS_BEGIN:
-		rtt = c->srtt >> COPA_SRTT_SHIFT;
-		if (rtt < c->drains.base)
-			rtt = c->drains.base;
-		rate = c->cwnd * 1000000 / (rtt ? rtt : 1) >> 12;
-		c->drained_rate = rate < 1U << 30 ? rate : 1U << 30;
+		c->drained_rate = copa_rate(c);
 		break;
 	case DRAINS_END:
+		/* A longer route carries what the shorter one carried. */
+		if (route_is_longer(&c->route, &c->drains, COPA_DELAY, 0, c->drained_rate)) {
+			drains_rise(&c->drains, a->now);
+			c->minimum = c->drains.base;
+			if (c->drained_rate < c->route.before)
+				c->drained_rate = c->route.before;
+		}
 		copa_hold(c, 4);
 		copa_velocity_restart(c, a->now);
 		/* The queue that is seen now was before the drain. */
@@ -363,7 +391,7 @@ PURE void copa_on_ack(struct copa *c, const struct copa_ack *a)
 		c->seen += a->acked;
 		copa_weigh_losses(c, a->now);
 		if (a->rtt)
-			copa_sample(c, a->now, a->rtt);
+			copa_sample(c, a->now, a->sent_at, a->rtt);
 		if (c->srtt && !copa_drain(c, a))
 			copa_step(c, a);
 	}

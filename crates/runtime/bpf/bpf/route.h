@@ -35,8 +35,11 @@ struct route {
 	__u32 rate; /* the mean when the last drain ended */
 };
 
-/* A packet is back, outside of drains; the mean rate is `mean`. */
-PURE void route_look(struct route *r, __u64 now, __u64 sent_at, __u32 rtt, __u32 delay, __u32 mean)
+/*
+ * A packet is back, outside of drains; the mean rate is `mean`. The middle of a jump is that from `at_most`, if the RTT
+ * before had more than that: a flow's own queue, which may shrink meanwhile.
+ */
+PURE void route_look(struct route *r, __u64 now, __u64 sent_at, __u32 rtt, __u32 at_most, __u32 delay, __u32 mean)
 {
 	__u64 sent_before = r->sent_at;
 	__u64 gap = sent_at > sent_before ? sent_at - sent_before : 0;
@@ -49,7 +52,7 @@ PURE void route_look(struct route *r, __u64 now, __u64 sent_at, __u32 rtt, __u32
 	if (!sent_before || r->jumped_at || rtt <= was || rtt - was <= delay / ROUTE_JUMP + gap * ROUTE_JUMP)
 		return;
 	r->jumped_at = now;
-	r->middle = was + (rtt - was) / 2;
+	r->middle = (was < at_most ? was : at_most) + (rtt - was) / 2;
 	if (!r->carried_until)
 		r->before = mean;
 }
@@ -72,7 +75,7 @@ PURE __u32 route_carried(const struct route *r, __u32 mean)
 	return r->carried_until && r->before > mean ? r->before : mean;
 }
 
-/* A drain has ended; the mean rate is `rate`. `lost`: for long nothing came back in it. */
+/* A drain has ended; the mean rate is `rate`, 0: only a jump tells. `lost`: for long nothing came back in it. */
 PURE int route_is_longer(struct route *r, const struct drains *d, __u32 delay, int lost, __u32 rate)
 {
 	__u64 left = d->left, before = d->before;

@@ -132,6 +132,8 @@ PURE_CALL int verus_move(struct verus *v, int tolerable)
 	if (v->floor < VERUS_MIN_FLOOR)
 		v->floor = VERUS_MIN_FLOOR;
 	v->window = window > v->floor ? window : v->floor;
+	if (v->window < v->carried)
+		v->window = v->carried;
 	return 0;
 }
 

@@ -157,11 +157,15 @@ PURE void verus_timeout(struct verus *v, __u64 now)
 /* What an RTT says of queue and drains. */
 PURE_CALL int verus_see(struct verus *v, __u64 now, __u64 sent_at, __u32 rtt)
 {
-	__u32 base, queue;
+	__u32 base, queue, every;
+	__u64 window;
+	int due, flat, longer;
 
 	if (!v)
 		return 0;
 	base = v->drains.base;
+	if (!v->slow_start && !v->drains.draining && !v->hold)
+		route_look(&v->route, now, sent_at, rtt, base, VERUS_DELAY, v->rate);
 	queue = drains_sample(&v->drains, now, rtt, base / 10, base / 4);
 	verus_max_insert(&v->near, now, queue, base / 2 + VERUS_EPOCH);
 	verus_max_insert(&v->longest, now, queue, VERUS_QUEUE_MEMORY);
@@ -169,17 +173,37 @@ PURE_CALL int verus_see(struct verus *v, __u64 now, __u64 sent_at, __u32 rtt)
 	if (v->hold && sent_at >= v->hold) {
 		v->hold = 0;
 		v->drained_at = now;
+		/* The curve is that of the shorter route. */
+		if (v->carried)
+			v->refit_at = now;
+		v->carried = 0;
 	}
-	if (drains_step(&v->drains, now, sent_at, !v->slow_start,
-			1 + (base > VERUS_LONG_PATH && !v->deep)) == DRAINS_END) {
-		__u64 window;
-
+	due = route_is_due(&v->route, now);
+	/* A drain tells only if the RTTs of a second are all of the new route. */
+	flat = rtt <= v->drains.recent + ROUTE_HIGHER;
+	every = due && flat ? 0 : 1 + (base > VERUS_LONG_PATH && !v->deep);
+	if (drains_step(&v->drains, now, sent_at, !v->slow_start && (due || !v->route.jumped_at), every) ==
+	    DRAINS_END) {
+		longer = route_is_longer(&v->route, &v->drains, VERUS_DELAY, 0, 0);
+		if (longer) {
+			drains_rise(&v->drains, now);
+			if (v->rate < v->route.before)
+				v->rate = v->route.before;
+		}
 		v->deep = 0;
 		v->drained_at = now;
 		v->hold = now;
 		v->d_min = v->drains.base;
 		v->newest = 0;
 		v->d_max = 0;
+		if (longer) {
+			if (v->d_est < v->d_min + VERUS_ALLOWED)
+				v->d_est = v->d_min + VERUS_ALLOWED;
+			window = verus_product(v);
+			if (v->window < window)
+				v->window = window;
+			v->carried = v->window;
+		}
 		window = verus_window_for_estimate(v);
 		if (window > v->window)
 			v->window = window;

@@ -9,6 +9,7 @@
 #include "loss_rate.h"
 #include "profile.h"
 #include "rates.h"
+#include "route.h"
 
 #define VERUS_MS 1000U
 #define VERUS_EPOCH (10 * VERUS_MS)
@@ -36,6 +37,9 @@
 #define VERUS_QUEUE_MEMORY 3000000U
 #define VERUS_DEPTH_MEMORY 30000000U
 #define VERUS_LONG_PATH (100 * VERUS_MS)
+/* A jump of the RTT is more than a quarter of this. What the estimate allows on a longer route until it is learned. */
+#define VERUS_DELAY (160 * VERUS_MS)
+#define VERUS_ALLOWED (10 * VERUS_MS)
 /* What was sent when: one label per 4096 us. */
 #define VERUS_SLOT 12
 #define VERUS_LABELS 256
@@ -57,6 +61,7 @@ struct verus {
 	__u64 ceiling; /* the same, after losses; 0: none */
 	__u64 ceiling_at; /* when the loss was noticed that it is of */
 	__u64 floor; /* the same */
+	__u64 carried; /* the same: what a longer route carries, until a round trip of it is measured; 0: none */
 	struct verus_before before;
 	__u64 next_epoch, epoch_at, heard, refit_at;
 	__u64 repair_point, cut_point, hold, drained_at, reduced, by_chance, episode; /* 0: none */
@@ -75,6 +80,7 @@ struct verus {
 	/* For the BPF program: the stack's counter at the last acknowledgement. */
 	__u32 lost;
 	struct drains drains;
+	struct route route;
 	struct verus_max near, longest, deepest;
 	__u16 labels[VERUS_LABELS];
 	struct profile profile;

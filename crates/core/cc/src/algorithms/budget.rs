@@ -73,12 +73,11 @@
 //! its own kind shares unevenly: Jain's index of two at 1 % is 0.76, of four at 2 % 0.4 to 0.9.
 mod competition;
 mod losses;
-mod route;
 mod service;
 #[cfg(test)]
 mod tests;
 
-use crate::parts::{Drained, Drains, pacing_rate, window_bytes, window_used};
+use crate::parts::{Drained, Drains, Route, pacing_rate, window_bytes, window_used};
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc,
     Options, Path, Rto, SpecError, Spurious,
@@ -86,7 +85,6 @@ use crate::{
 use alcc_units::{Bytes, Span, Time};
 use competition::Competition;
 use losses::{Found, Losses};
-use route::Route;
 use service::Service;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -195,8 +193,9 @@ impl Budget {
             let above = self.queueing.saturating_sub(ack.rtt_error);
             if !self.starting && !self.drains.draining() && ack.rtt_error <= GRAIN {
                 let sent_at = packet.sent_at;
+                let mean = self.service.mean;
                 self.route
-                    .look(now, sent_at, rtt, self.delay, self.service.mean);
+                    .look(now, sent_at, rtt, Span::MAX, self.delay, mean);
             }
             if self.starting && packet.sent_at >= self.round_from {
                 (self.least, self.samples, self.round_from) = (Span::MAX, 0, now);

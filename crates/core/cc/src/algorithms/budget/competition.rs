@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::parts::Drains;
+use crate::parts::{Drains, SIBLINGS, STANDS};
 use alcc_units::{Span, Time};
 
 /// So many drains in turn left the queue as it was: others keep it.
 const DRAINS: u32 = 4;
-/// What stands before a drain and what it leaves is a queue of others from this part of the budget
-/// on.
-pub(super) const STANDS: f64 = 0.75;
-/// Siblings that drain leave two packets each, which are two at this flow's rate if shares are
-/// equal. More is not theirs.
-pub(super) const SIBLINGS: f64 = 5.0;
 /// If these take longer than so many budgets, the flow is too slow to tell others from siblings.
 const SLOW: f64 = 2.0;
 /// As it was: at least so much of what there was before the drain. Siblings that drain take more

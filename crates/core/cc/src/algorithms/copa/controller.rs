@@ -6,7 +6,7 @@ use super::shared::{
     verdict,
 };
 use super::velocity::{Velocity, Way};
-use crate::parts::{Drained, Drains, Policer, WindowedMax, segments, window_used};
+use crate::parts::{Drained, Drains, Policer, Route, WindowedMax, segments, window_used};
 use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Rto};
 use alcc_units::{Bytes, Span, Time};
 
@@ -32,6 +32,11 @@ const STEPS: u64 = 8;
 /// Bunching of ACKs is remembered for so long.
 const BUNCHES_OVER: Span = Span::from_secs(1);
 
+/// What tells a longer route from the queue of others, as Budget's delay does.
+const DELAY: Span = Span::from_millis(40);
+/// RTTs that are known less well do not show a longer route.
+const SURE: Span = Span::from_millis(1);
+
 #[derive(Clone)]
 pub(super) struct Copa {
     s: Settings,
@@ -52,6 +57,7 @@ pub(super) struct Copa {
     drains: Drains,
     /// What the path delivered when the drain began. Packets per second.
     drained_rate: f64,
+    route: Route,
     updated: bool,
     /// In `tuned`.
     policer: Option<Policer>,
@@ -77,6 +83,7 @@ impl Copa {
             overload: None,
             drains: Drains::default(),
             drained_rate: 0.0,
+            route: Route::default(),
             updated: false,
             policer: s.policer.then(Policer::default),
         }
@@ -87,16 +94,38 @@ impl Copa {
         self.rtts.queue(self.window, self.rtts.standing())
     }
 
-    fn sample(&mut self, now: Time, rtt: Span) {
+    /// What the window makes, packets per second.
+    fn rate(&self) -> f64 {
+        // After a change of path the smoothed RTT may still be that of the old one.
+        let base = self.drains.base().as_secs_f64();
+        self.window / self.rtts.smoothed.max(base)
+    }
+
+    /// The minimum RTT is that of the drains.
+    fn take_base(&mut self, now: Time) {
+        self.rtts.minimum.clear();
+        let base = self.drains.base();
+        self.rtts.minimum.insert(now, base, Span::MAX);
+    }
+
+    fn sample(&mut self, now: Time, sent_at: Time, rtt: Span) {
+        let steady = !self.slow_start && !self.drains.draining();
+        if self.s.longer_route && steady && self.stand_at_least <= SURE {
+            let rate = self.rate();
+            self.route.look(now, sent_at, rtt, Span::MAX, DELAY, rate);
+        }
         self.rtts.smooth(rtt);
         let smoothed = self.rtts.smoothed();
         if self.s.drains {
-            let nearly = (self.drains.base() / NEARLY_EMPTY).max(self.s.floor);
+            let mut nearly = self.drains.base() / NEARLY_EMPTY;
+            if self.s.longer_route {
+                // What is seen as empty never rises: a route that is a little longer must not be.
+                nearly = nearly.min(DELAY / NEARLY_EMPTY);
+            }
+            let nearly = nearly.max(self.s.floor);
             self.drains
                 .sample(now, rtt, self.stand_at_least, nearly, nearly);
-            self.rtts.minimum.clear();
-            let base = self.drains.base();
-            self.rtts.minimum.insert(now, base, Span::MAX);
+            self.take_base(now);
         } else {
             self.rtts.minimum.insert(now, rtt, MIN_RTT_OVER);
         }
@@ -170,14 +199,15 @@ impl Copa {
     /// A packet sent at `sent_at` is back. True in a drain, which sets the window.
     fn drain(&mut self, cx: &mut Cx<'_>, sent_at: Time) -> bool {
         let path = |c: &Self| c.drained_rate * c.drains.base().as_secs_f64();
-        match self.drains.step(cx.now, sent_at, !self.slow_start, 1) {
+        let every = u64::from(!self.route.is_due(cx.now));
+        let may = !self.slow_start && (every == 0 || !self.route.is_in_doubt());
+        match self.drains.step(cx.now, sent_at, may, every) {
             Some(Drained::Begins) => {
-                // After a change of path the smoothed RTT may still be that of the old one.
-                let base = self.drains.base().as_secs_f64();
-                self.drained_rate = self.window / self.rtts.smoothed.max(base);
+                self.drained_rate = self.rate();
                 cx.log.event(cx.now, Event::Mode { to: "drain" });
             }
             Some(Drained::Ends) => {
+                self.look_for_a_longer_route(cx.now);
                 self.window = path(self).max(MIN_WINDOW);
                 self.velocity = Velocity::new(cx.now, self.window);
                 // The queue that is seen now was before the drain.
@@ -192,16 +222,29 @@ impl Copa {
         self.drains.draining()
     }
 
+    /// A drain has ended: if it emptied a longer route, that carries what the shorter one carried.
+    fn look_for_a_longer_route(&mut self, now: Time) {
+        let (rate, unsure) = (self.drained_rate, self.stand_at_least > SURE);
+        if self.s.longer_route && self.route.is_longer(&self.drains, DELAY, unsure, rate) {
+            self.drains.rise(now);
+            self.take_base(now);
+            self.drained_rate = rate.max(self.route.before());
+        }
+    }
+
     /// What was learned of the delays is of another path, or old.
     fn forget_delays(&mut self, now: Time) {
         self.rtts.forget_delays();
         self.drains = Drains::default();
         self.drains.start(now);
+        self.route = Route::default();
         self.overload = None;
     }
 
     fn weigh_losses(&mut self, cx: &mut Cx<'_>) {
-        self.window = self.losses.weigh(cx, self.rtts.latest, self.window);
+        self.window = self
+            .losses
+            .weigh(cx, self.rtts.latest, self.window, self.s.heavy_loss);
     }
 }
 
@@ -251,7 +294,7 @@ impl Controller for Copa {
             self.losses.arrived(n);
             self.weigh_losses(cx);
             if let Some(rtt) = packet.rtt.filter(|r| !r.is_zero()) {
-                self.sample(cx.now, rtt);
+                self.sample(cx.now, packet.sent_at, rtt);
             }
             if self.rtts.smoothed > 0.0 {
                 if self.s.drains && self.drain(cx, packet.sent_at) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Everything in which the living forms of Copa differ: `tuned` and `paper`.
+use super::shared::HEAVY_LOSS;
 use alcc_units::Span;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,11 @@ pub(super) struct Settings {
     /// Who loses packets although nobody waits, and loses less by sending less, is policed, and
     /// sends what is delivered.
     pub(super) policer: bool,
+    /// A jump of the RTT that no drain shortens, and a rate that falls from drain to drain, are a
+    /// longer route.
+    pub(super) longer_route: bool,
+    /// More than this fraction lost takes 30 % off the window.
+    pub(super) heavy_loss: f64,
 }
 
 impl Settings {
@@ -39,6 +45,8 @@ impl Settings {
         drains: false,
         floor: Span::ZERO,
         policer: false,
+        longer_route: false,
+        heavy_loss: HEAVY_LOSS,
     };
 
     /// Ours: as the paper, for links that serve in bunches and change their rate. Five packets are
@@ -63,5 +71,7 @@ impl Settings {
         drains: true,
         floor: Span::from_micros(500),
         policer: true,
+        longer_route: true,
+        heavy_loss: 0.1,
     };
 }

@@ -15,8 +15,9 @@ const SMOOTHING: f64 = 1.0 / 16.0;
 pub(super) const MIN_RTT_OVER: Span = Span::from_secs(10);
 /// A silence after which what was learned is old.
 pub(super) const SILENCE: Span = Span::from_secs(2);
-/// Heavy loss: fraction, packets needed to judge, factor.
-const HEAVY_LOSS: (f64, u64, f64) = (0.3, 20, 0.7);
+/// Heavy loss (genericCC): the fraction, and packets needed to judge, factor.
+pub(super) const HEAVY_LOSS: f64 = 0.3;
+const JUDGED: (u64, f64) = (20, 0.7);
 /// Round trips over which a competitor's queue must persist (section 2.2).
 const COMPETITOR_RTTS: u64 = 4;
 
@@ -259,7 +260,7 @@ impl Mode {
     }
 }
 
-/// More than 30 % lost is no accident (genericCC).
+/// More than this fraction lost is no accident: [`HEAVY_LOSS`] in genericCC.
 #[derive(Clone, Default)]
 pub(super) struct HeavyLoss {
     pub(super) lost: u64,
@@ -279,9 +280,9 @@ impl HeavyLoss {
         self.seen += n;
     }
 
-    /// Looks at most once per `every`. The window after it.
-    pub(super) fn weigh(&mut self, cx: &mut Cx<'_>, every: Span, window: f64) -> f64 {
-        let (limit, enough, factor) = HEAVY_LOSS;
+    /// Looks at most once per `every`. The window after it, if more than `limit` is heavy.
+    pub(super) fn weigh(&mut self, cx: &mut Cx<'_>, every: Span, window: f64, limit: f64) -> f64 {
+        let (enough, factor) = JUDGED;
         if self.seen <= enough || cx.now.since(self.checked) <= every {
             return window;
         }

@@ -18,7 +18,7 @@
 //!   tolerable. So they come by a share.
 use super::machine::Verus;
 use super::settings::DECREASE;
-use crate::parts::{Drained, Drains, LossRate, WindowedMax};
+use crate::parts::{Drained, Drains, HIGHER, LossRate, Route, WindowedMax};
 use crate::{Cx, Event, LossBatch, Packet, Pn};
 use alcc_units::{Bytes, Span, Time};
 
@@ -40,10 +40,20 @@ const MIN_DRAIN_WINDOW: f64 = 2.0;
 const REFILL_GAIN: f64 = 1.25;
 /// Above this smallest RTT only every second multiple of the period drains, ms.
 const LONG_PATH_MS: f64 = 100.0;
+/// A jump of the RTT is one of more than a quarter of this: what is less than that is a queue that R
+/// tolerates.
+const DELAY: Span = Span::from_millis(160);
+/// RTTs that are known less well do not show a longer route.
+const SURE: Span = Span::from_millis(1);
+/// What D_est allows on a longer route until it is learned, ms.
+const ALLOWED: f64 = 10.0;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Company {
     pub(super) drains: Drains,
+    route: Route,
+    /// The window that a longer route is known to carry, until a round trip of it is measured.
+    pub(super) carried: f64,
     /// No drain since slow start: D_min may be that of a queue.
     deep: bool,
     /// D_est waits until a packet sent after this one is back: a drain has just ended.
@@ -130,6 +140,10 @@ impl Verus {
         let error = Span::from_millis_f64(self.error);
         let c = &mut self.company;
         let base = c.drains.base();
+        if !self.slow_start && !c.drains.draining() && c.hold.is_none() && error <= SURE {
+            let rate = self.rate * 1e3;
+            c.route.look(cx.now, packet.sent_at, rtt, base, DELAY, rate);
+        }
         let queueing = c.drains.sample(cx.now, rtt, error, base / 10, base / 4);
         c.near
             .insert(cx.now, queueing, base / 2 + self.settings.epoch);
@@ -138,11 +152,20 @@ impl Verus {
         if c.hold.is_some_and(|point| packet.pn > point) {
             c.hold = None;
             c.drained = Some(self.newest);
+            if std::mem::take(&mut c.carried) > 0.0 {
+                // The curve is that of the shorter route.
+                self.refit_at = cx.now;
+            }
         }
-        let every = 1 + u64::from(base.as_millis_f64() > LONG_PATH_MS && !c.deep);
-        let what = c
-            .drains
-            .step(cx.now, packet.sent_at, !self.slow_start, every);
+        // A drain tells only if the RTTs of a second are all of the new route.
+        let due = c.route.is_due(cx.now);
+        let flat = (c.drains.recent()).is_some_and(|recent| rtt <= recent + HIGHER);
+        let every = match due && flat {
+            true => 0,
+            false => 1 + u64::from(base.as_millis_f64() > LONG_PATH_MS && !c.deep),
+        };
+        let may = !self.slow_start && (due || !c.route.is_in_doubt());
+        let what = c.drains.step(cx.now, packet.sent_at, may, every);
         match what {
             Some(Drained::Begins) => {
                 cx.log.event(cx.now, Event::Mode { to: "drain" });
@@ -151,8 +174,20 @@ impl Verus {
                 c.deep = false;
                 c.drained = Some(self.newest);
                 c.hold = Some(self.newest);
+                let rate = self.rate * 1e3;
+                let longer = c.route.is_longer(&c.drains, DELAY, error > SURE, 0.0);
+                if longer {
+                    c.drains.rise(cx.now);
+                    self.rate = rate.max(c.route.before()) / 1e3;
+                }
                 self.estimator.d_min = c.drains.base().as_millis_f64();
                 self.estimator.forget_recent();
+                if longer {
+                    let allowed = self.estimator.d_min + ALLOWED;
+                    self.estimator.d_est = self.estimator.d_est.max(allowed);
+                    self.window = self.window.max(self.product());
+                    self.company.carried = self.window;
+                }
                 // An epoch may be late, and until then too little would be in flight.
                 let window = self.window_for_estimate().unwrap_or(self.window);
                 self.window = window.max(self.window);

@@ -503,7 +503,8 @@ impl Verus {
         } else {
             1.0
         };
-        self.window = self.under_ceiling(window).max(floor);
+        let window = self.under_ceiling(window).max(floor);
+        self.window = window.max(self.company.carried);
         self.quota = self.release(in_flight);
         if self.company.hold.is_some() {
             self.quota = self.quota.min(self.refill_at_most());

@@ -28,6 +28,9 @@ public final class Copa extends Controller {
     private static final long STEPS = 8;
     /** Queueing up to this is none. */
     private static final long FLOOR = 500_000;
+    /** What tells a longer route from the queue of others, and how well round trips must be known for that. */
+    private static final long DELAY = 40_000_000;
+    private static final long SURE = 1_000_000;
 
     private final double delta;
     private long mss = 1448;
@@ -42,6 +45,7 @@ public final class Copa extends Controller {
     private long lastAck = -1;
     private final Drains drains = new Drains();
     private double drainedRate;
+    private final Route route = new Route();
     /** When an overload was last measured, and to what it may drain the window; -1: never. */
     private long overloadAt = -1;
     private double overloadTo;
@@ -115,10 +119,20 @@ public final class Copa extends Controller {
         return queueing <= 0 ? MAX_WINDOW : seconds(standing.get()) / (delta * queueing);
     }
 
-    private void sample(long now, long rtt, long error) {
+    /** What the window makes, packets per second. */
+    private double made() {
+        // After a change of path the smoothed round trip may still be that of the old one.
+        return window / Math.max(smoothed, seconds(drains.base()));
+    }
+
+    private void sample(long now, long sentAt, long rtt, long error) {
+        if (!slowStart && !drains.isDraining() && error <= SURE) {
+            route.look(now, sentAt, rtt, DELAY, made());
+        }
         double r = seconds(rtt);
         smoothed = smoothed == 0 ? r : smoothed + (r - smoothed) * SMOOTHING;
-        long nearly = Math.max(drains.base() / NEARLY_EMPTY, FLOOR);
+        // What is seen as empty never rises: a route that is a little longer must not be.
+        long nearly = Math.max(Math.min(drains.base(), DELAY) / NEARLY_EMPTY, FLOOR);
         drains.sample(now, rtt, error, nearly, nearly);
         minimum = drains.base();
         // The standing round trip looks over a whole bunch of acknowledgements.
@@ -203,11 +217,18 @@ public final class Copa extends Controller {
     }
 
     /** True in a drain, which sets the window. */
-    private boolean drain(long now, long sentAt) {
-        int what = drains.step(now, sentAt, !slowStart, 1);
+    private boolean drain(long now, long sentAt, long error) {
+        boolean due = route.isDue(now);
+        int what = drains.step(now, sentAt, !slowStart && (due || !route.isInDoubt()), due ? 0 : 1);
         if (what == Drains.BEGINS) {
-            drainedRate = window / Math.max(smoothed, seconds(drains.base()));
+            drainedRate = made();
         } else if (what == Drains.ENDS) {
+            // A longer route carries what the shorter one carried.
+            if (route.isLonger(drains, DELAY, error > SURE, drainedRate)) {
+                drains.rise(now);
+                minimum = drains.base();
+                drainedRate = Math.max(drainedRate, route.before());
+            }
             window = Math.max(drainedRate * seconds(drains.base()), MIN_WINDOW);
             begin(now);
             // The queue that is seen now was before the drain.
@@ -228,9 +249,9 @@ public final class Copa extends Controller {
         boolean mayGrow = Parts.isWindowUsed(batch, window());
         for (int i = 0; i < batch.count(); i++) {
             if (batch.rtt(i) > 0) {
-                sample(now, batch.rtt(i), batch.rttError());
+                sample(now, batch.sentAt(i), batch.rtt(i), batch.rttError());
             }
-            if (smoothed <= 0 || drain(now, batch.sentAt(i))) {
+            if (smoothed <= 0 || drain(now, batch.sentAt(i), batch.rttError())) {
                 continue;
             }
             long n = Parts.segments(batch.length(i), mss);

@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::competition::{SIBLINGS, STANDS};
-use crate::parts::Drains;
+use super::Drains;
 use alcc_units::{Span, Time};
 
+/// What stands before a drain and what it leaves is a queue of others from this part of the named delay on.
+pub(crate) const STANDS: f64 = 0.75;
+/// Siblings that drain leave two packets each, which are two at this flow's rate if shares are equal. More is
+/// not theirs.
+pub(crate) const SIBLINGS: f64 = 5.0;
 /// The RTT before a drain and the least in it are the same if the second is lower or higher by no
 /// more than this.
 const LOWER: Span = Span::from_millis(2);
-const HIGHER: Span = Span::from_millis(3);
+pub(crate) const HIGHER: Span = Span::from_millis(3);
 /// The rate has fallen if it is no more than this part of what it was at the last drain.
 const FELL: f64 = 0.95;
 
 /// The RTT jumps if a packet's is above that of the packet before it by more than this part of the
-/// budget and this many times the time between them. The queue of others grows more slowly.
+/// named delay and this many times the time between them. The queue of others grows more slowly.
 const JUMP: u64 = 4;
 /// A jump that lasts for this long is drained at once. The smallest RTT of a second is then one of
 /// after it.
 const LASTS: Span = Span::from_millis(1100);
 
-/// Whether the route became longer. Its window then carries less than the rate, so the rate falls
+/// Whether the route became longer, told by a delay that the flow names. Its window then carries less than the rate, so the rate falls
 /// from drain to drain; and neither that nor the drains shorten the RTT. What siblings leave in a
 /// drain is no longer route, nor is what stands as a queue of others would.
-#[derive(Clone, Default)]
-pub(super) struct Route {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Route {
     /// The mean rate when the last drain ended, packets per second.
     rate: f64,
     /// The newest packet's time of sending, and its RTT.
@@ -34,8 +38,17 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// A packet is back, outside of drains; the mean rate is `mean`.
-    pub(super) fn look(&mut self, now: Time, sent_at: Time, rtt: Span, delay: Span, mean: f64) {
+    /// A packet is back, outside of drains; the mean rate is `mean`. The middle of a jump is that from
+    /// `at_most`, if the RTT before had more than that: a flow's own queue, which may shrink meanwhile.
+    pub(crate) fn look(
+        &mut self,
+        now: Time,
+        sent_at: Time,
+        rtt: Span,
+        at_most: Span,
+        delay: Span,
+        mean: f64,
+    ) {
         let newest = self.newest.replace((sent_at, rtt));
         if self.jumped.is_some_and(|(_, middle)| rtt < middle) {
             self.jumped = None;
@@ -45,38 +58,43 @@ impl Route {
         };
         let rise = rtt.saturating_sub(was);
         if self.jumped.is_none() && rise > delay / JUMP + sent_at.since(sent_before) * JUMP {
-            self.jumped = Some((now, was + rise / 2));
+            self.jumped = Some((now, was.min(at_most) + rise / 2));
             if self.carried_until.is_none() {
                 self.before = mean;
             }
         }
     }
 
-    pub(super) fn is_in_doubt(&self) -> bool {
+    /// What the shorter route carried, packets per second.
+    pub(crate) fn before(&self) -> f64 {
+        self.before
+    }
+
+    pub(crate) fn is_in_doubt(&self) -> bool {
         self.jumped.is_some()
     }
 
     /// The jump lasts: a drain tells whether the route is longer.
-    pub(super) fn is_due(&self, now: Time) -> bool {
+    pub(crate) fn is_due(&self, now: Time) -> bool {
         self.jumped.is_some_and(|(at, _)| now.since(at) > LASTS)
     }
 
     /// The longer route carries what the shorter one carried, until that is measured.
-    pub(super) fn carry(&mut self, until: Time) {
+    pub(crate) fn carry(&mut self, until: Time) {
         self.carried_until = Some(until);
     }
 
-    pub(super) fn pass(&mut self, now: Time) {
+    pub(crate) fn pass(&mut self, now: Time) {
         self.carried_until = self.carried_until.filter(|until| now < *until);
     }
 
-    pub(super) fn carried(&self) -> f64 {
+    pub(crate) fn carried(&self) -> f64 {
         self.carried_until.map_or(0.0, |_| self.before)
     }
 
     /// A drain has ended; the mean rate is `rate`. `unsure`: what the drain left is not known well, but
-    /// the next drain compares its rate with this one.
-    pub(super) fn is_longer(
+    /// the next drain compares its rate with this one. With a rate of 0 only a jump shows a longer route.
+    pub(crate) fn is_longer(
         &mut self,
         drains: &Drains,
         delay: Span,
