@@ -34,8 +34,9 @@
 #define COPA_FLOOR 500U
 /* Periods in one direction before the velocity doubles (section 2.1). */
 #define COPA_HOLD 3
-/* More than this share lost is congestion: a tenth, judged over more than 20 segments. */
-#define COPA_LOSS_TENTHS 1
+/* More than this share lost is congestion: 30 %, or 8 % twice in a row, judged over more than 20 segments. */
+#define COPA_LOSS_TENTHS 3
+#define COPA_PERSISTENT_HUNDREDTHS 8
 #define COPA_LOSS_SEGMENTS 20
 /* What tells a longer route from the queue of others, as Budget's delay does. Microseconds. */
 #define COPA_DELAY 40000U
@@ -58,6 +59,7 @@ struct copa {
 	__u32 direction;
 	__u32 slow_start;
 	__u32 lost, seen; /* segments since the last look at losses */
+	__u32 lossy; /* more than persistent losses at that look */
 	__u32 latest; /* us */
 	__u32 standing, minimum; /* us */
 	__u32 longest_gap; /* us: between acknowledgements */
@@ -113,13 +115,17 @@ PURE void copa_timeout(struct copa *c, __u64 now)
 /* Heavy loss is judged once in a round trip. */
 PURE void copa_weigh_losses(struct copa *c, __u64 now)
 {
+	__u32 lossy;
+
 	if (c->seen <= COPA_LOSS_SEGMENTS || now - c->loss_checked <= c->latest)
 		return;
-	if ((__u64)c->lost * 10 > (__u64)c->seen * COPA_LOSS_TENTHS) {
+	lossy = (__u64)c->lost * 100 > (__u64)c->seen * COPA_PERSISTENT_HUNDREDTHS;
+	if ((lossy && c->lossy) || (__u64)c->lost * 10 > (__u64)c->seen * COPA_LOSS_TENTHS) {
 		c->cwnd = c->cwnd * 7 / 10;
 		if (c->cwnd < COPA_MIN_CWND)
 			c->cwnd = COPA_MIN_CWND;
 	}
+	c->lossy = lossy;
 	c->lost = 0;
 	c->seen = 0;
 	c->loss_checked = now;
@@ -139,7 +145,7 @@ PURE __u32 copa_rate(const struct copa *c)
 PURE_CALL int copa_sample(struct copa *c, __u64 now, __u64 sent_at, __u32 rtt)
 {
 	__u64 stand, srtt, bunch;
-	__u32 nearly;
+	__u32 nearly, same;
 
 	if (!c)
 		return 0;
@@ -153,16 +159,15 @@ PURE_CALL int copa_sample(struct copa *c, __u64 now, __u64 sent_at, __u32 rtt)
 	else
 		c->srtt = (__u64)rtt << COPA_SRTT_SHIFT;
 	srtt = c->srtt >> COPA_SRTT_SHIFT;
-	/*
-	 * The path is nearly empty within a tenth of its smallest RTT. What is seen as empty never rises: a route that is a
-	 * little longer must not be.
-	 */
+	/* The path is nearly empty within a tenth of its smallest RTT. */
 	nearly = c->drains.base / 10;
-	if (nearly > COPA_DELAY / 10)
-		nearly = COPA_DELAY / 10;
 	if (nearly < COPA_FLOOR)
 		nearly = COPA_FLOOR;
-	drains_sample(&c->drains, now, rtt, nearly, nearly);
+	same = nearly < COPA_DELAY / 10 ? nearly : COPA_DELAY / 10;
+	drains_sample(&c->drains, now, rtt, same, nearly);
+	/* A route that is a little longer looks nearly empty, and only a drain may raise its minimum. */
+	if (now - c->drains.base_at > DRAINS_MEMORY)
+		c->drains.unsure = 1;
 	c->minimum = c->drains.base;
 	/* A whole bunch of acknowledgements, if they come in bunches. */
 	stand = srtt / 2 > COPA_FLOOR ? srtt / 2 : COPA_FLOOR;

@@ -117,14 +117,17 @@ impl Copa {
         self.rtts.smooth(rtt);
         let smoothed = self.rtts.smoothed();
         if self.s.drains {
-            let mut nearly = self.drains.base() / NEARLY_EMPTY;
-            if self.s.longer_route {
-                // What is seen as empty never rises: a route that is a little longer must not be.
-                nearly = nearly.min(DELAY / NEARLY_EMPTY);
-            }
-            let nearly = nearly.max(self.s.floor);
+            let nearly = (self.drains.base() / NEARLY_EMPTY).max(self.s.floor);
+            let same = match self.s.longer_route {
+                true => nearly.min(DELAY / NEARLY_EMPTY),
+                false => nearly,
+            };
             self.drains
-                .sample(now, rtt, self.stand_at_least, nearly, nearly);
+                .sample(now, rtt, self.stand_at_least, same, nearly);
+            if self.s.longer_route && self.drains.is_old(now) {
+                // A route that is a little longer looks nearly empty, and only a drain may raise its minimum.
+                self.drains.doubt();
+            }
             self.take_base(now);
         } else {
             self.rtts.minimum.insert(now, rtt, MIN_RTT_OVER);
@@ -244,7 +247,7 @@ impl Copa {
     fn weigh_losses(&mut self, cx: &mut Cx<'_>) {
         self.window = self
             .losses
-            .weigh(cx, self.rtts.latest, self.window, self.s.heavy_loss);
+            .weigh(cx, self.rtts.latest, self.window, self.s.persistent_loss);
     }
 }
 

@@ -14,8 +14,7 @@
 //! | ACKs before slow start moves | 19 | – |
 //! | heavy loss is judged every | 2 | RTT |
 use super::shared::{
-    Gauges, HEAVY_LOSS, HeavyLoss, INITIAL, MIN_RTT_OVER, Mode, Rtts, SILENCE, allowance, needs,
-    verdict,
+    Gauges, HeavyLoss, INITIAL, MIN_RTT_OVER, Mode, Rtts, SILENCE, allowance, needs, verdict,
 };
 use super::velocity::Way;
 use crate::parts::segments;
@@ -158,7 +157,7 @@ impl Original {
 
     fn weigh_losses(&mut self, cx: &mut Cx<'_>) {
         let every = self.rtts.latest * LOSS_ROUNDS;
-        self.window = self.losses.weigh(cx, every, self.window, HEAVY_LOSS);
+        self.window = self.losses.weigh(cx, every, self.window, 1.0);
     }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Everything in which the living forms of Copa differ: `tuned` and `paper`.
-use super::shared::HEAVY_LOSS;
 use alcc_units::Span;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +28,8 @@ pub(super) struct Settings {
     /// A jump of the RTT that no drain shortens, and a rate that falls from drain to drain, are a
     /// longer route.
     pub(super) longer_route: bool,
-    /// More than this fraction lost takes 30 % off the window.
-    pub(super) heavy_loss: f64,
+    /// More than this fraction lost in each of two round trips in a row is heavy loss, too.
+    pub(super) persistent_loss: f64,
 }
 
 impl Settings {
@@ -46,7 +45,7 @@ impl Settings {
         floor: Span::ZERO,
         policer: false,
         longer_route: false,
-        heavy_loss: HEAVY_LOSS,
+        persistent_loss: 1.0,
     };
 
     /// Ours: as the paper, for links that serve in bunches and change their rate. Five packets are
@@ -72,6 +71,6 @@ impl Settings {
         floor: Span::from_micros(500),
         policer: true,
         longer_route: true,
-        heavy_loss: 0.1,
+        persistent_loss: 0.08,
     };
 }

@@ -15,9 +15,8 @@ const SMOOTHING: f64 = 1.0 / 16.0;
 pub(super) const MIN_RTT_OVER: Span = Span::from_secs(10);
 /// A silence after which what was learned is old.
 pub(super) const SILENCE: Span = Span::from_secs(2);
-/// Heavy loss (genericCC): the fraction, and packets needed to judge, factor.
-pub(super) const HEAVY_LOSS: f64 = 0.3;
-const JUDGED: (u64, f64) = (20, 0.7);
+/// Heavy loss: fraction, packets needed to judge, factor.
+const HEAVY_LOSS: (f64, u64, f64) = (0.3, 20, 0.7);
 /// Round trips over which a competitor's queue must persist (section 2.2).
 const COMPETITOR_RTTS: u64 = 4;
 
@@ -260,12 +259,14 @@ impl Mode {
     }
 }
 
-/// More than this fraction lost is no accident: [`HEAVY_LOSS`] in genericCC.
+/// More than 30 % lost is no accident (genericCC).
 #[derive(Clone, Default)]
 pub(super) struct HeavyLoss {
     pub(super) lost: u64,
     pub(super) seen: u64,
     pub(super) checked: Time,
+    /// The fraction at the last look.
+    before: f64,
 }
 
 impl HeavyLoss {
@@ -280,13 +281,22 @@ impl HeavyLoss {
         self.seen += n;
     }
 
-    /// Looks at most once per `every`. The window after it, if more than `limit` is heavy.
-    pub(super) fn weigh(&mut self, cx: &mut Cx<'_>, every: Span, window: f64, limit: f64) -> f64 {
-        let (enough, factor) = JUDGED;
+    /// Looks at most once per `every`. The window after it. More than `persistent` at two looks in a row is
+    /// heavy, too: one overflow of a short queue is not.
+    pub(super) fn weigh(
+        &mut self,
+        cx: &mut Cx<'_>,
+        every: Span,
+        window: f64,
+        persistent: f64,
+    ) -> f64 {
+        let (limit, enough, factor) = HEAVY_LOSS;
         if self.seen <= enough || cx.now.since(self.checked) <= every {
             return window;
         }
-        let heavy = self.lost as f64 > limit * self.seen as f64;
+        let share = self.lost as f64 / self.seen as f64;
+        let again = share.min(std::mem::replace(&mut self.before, share)) > persistent;
+        let heavy = again || self.lost as f64 > limit * self.seen as f64;
         (self.lost, self.seen, self.checked) = (0, 0, cx.now);
         if !heavy {
             return window;
