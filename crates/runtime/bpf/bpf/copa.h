@@ -145,7 +145,7 @@ PURE __u32 copa_rate(const struct copa *c)
 PURE_CALL int copa_sample(struct copa *c, __u64 now, __u64 sent_at, __u32 rtt)
 {
 	__u64 stand, srtt, bunch;
-	__u32 nearly, same;
+	__u32 nearly;
 
 	if (!c)
 		return 0;
@@ -163,11 +163,7 @@ PURE_CALL int copa_sample(struct copa *c, __u64 now, __u64 sent_at, __u32 rtt)
 	nearly = c->drains.base / 10;
 	if (nearly < COPA_FLOOR)
 		nearly = COPA_FLOOR;
-	same = nearly < COPA_DELAY / 10 ? nearly : COPA_DELAY / 10;
-	drains_sample(&c->drains, now, rtt, same, nearly);
-	/* A route that is a little longer looks nearly empty, and only a drain may raise its minimum. */
-	if (now - c->drains.base_at > DRAINS_MEMORY)
-		c->drains.unsure = 1;
+	drains_sample(&c->drains, now, rtt, nearly, nearly);
 	c->minimum = c->drains.base;
 	/* A whole bunch of acknowledgements, if they come in bunches. */
 	stand = srtt / 2 > COPA_FLOOR ? srtt / 2 : COPA_FLOOR;

@@ -97,11 +97,6 @@ impl Drains {
         self.unsure = true;
     }
 
-    /// The smallest RTT was not seen for so long that it may be that of another path.
-    pub fn is_old(&self, now: Time) -> bool {
-        now.since(self.base_at) > MEMORY
-    }
-
     /// Takes an RTT in, known to `error`. Returns how much of it is queueing. Up to `same` of that
     /// the smallest RTT has been seen, up to `empty` the path was empty.
     pub fn sample(&mut self, now: Time, rtt: Span, error: Span, same: Span, empty: Span) -> Span {
@@ -147,7 +142,7 @@ impl Drains {
                 self.empty_at = now;
                 self.before = self.recent_before.saturating_sub(base);
                 self.left = self.lowest.saturating_sub(base);
-                if self.is_old(now) && !self.held {
+                if now.since(self.base_at) > MEMORY && !self.held {
                     self.rise(now);
                 }
                 Some(Drained::Ends)

@@ -118,16 +118,8 @@ impl Copa {
         let smoothed = self.rtts.smoothed();
         if self.s.drains {
             let nearly = (self.drains.base() / NEARLY_EMPTY).max(self.s.floor);
-            let same = match self.s.longer_route {
-                true => nearly.min(DELAY / NEARLY_EMPTY),
-                false => nearly,
-            };
             self.drains
-                .sample(now, rtt, self.stand_at_least, same, nearly);
-            if self.s.longer_route && self.drains.is_old(now) {
-                // A route that is a little longer looks nearly empty, and only a drain may raise its minimum.
-                self.drains.doubt();
-            }
+                .sample(now, rtt, self.stand_at_least, nearly, nearly);
             self.take_base(now);
         } else {
             self.rtts.minimum.insert(now, rtt, MIN_RTT_OVER);

@@ -132,11 +132,7 @@ public final class Copa extends Controller {
         double r = seconds(rtt);
         smoothed = smoothed == 0 ? r : smoothed + (r - smoothed) * SMOOTHING;
         long nearly = Math.max(drains.base() / NEARLY_EMPTY, FLOOR);
-        drains.sample(now, rtt, error, Math.min(nearly, DELAY / NEARLY_EMPTY), nearly);
-        if (drains.isOld(now)) {
-            // A route that is a little longer looks nearly empty, and only a drain may raise its minimum.
-            drains.doubt();
-        }
+        drains.sample(now, rtt, error, nearly, nearly);
         minimum = drains.base();
         // The standing round trip looks over a whole bunch of acknowledgements.
         long over = Math.max(smoothedNanos() / 2, FLOOR);

@@ -71,11 +71,6 @@ final class Drains {
         this.held = held;
     }
 
-    /** The smallest round trip was not seen for so long that it may be that of another path. */
-    boolean isOld(long now) {
-        return now - baseAt > MEMORY;
-    }
-
     void doubt() {
         unsure = true;
     }
@@ -128,7 +123,7 @@ final class Drains {
         emptyAt = now;
         before = Math.max(recentBefore - base, 0);
         left = Math.max(lowest - base, 0);
-        if (isOld(now) && !held) {
+        if (now - baseAt > MEMORY && !held) {
             rise(now);
         }
         return ENDS;
