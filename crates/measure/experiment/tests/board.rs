@@ -54,7 +54,8 @@ fn the_stored_board_is_of_these_definitions() {
 fn another_default_than_the_boards_is_explained() {
     let (_, board) = stored();
     let run = include_str!("../../../cli/src/chosen.rs");
-    let decision = include_str!("../../../../docs/decisions/0231-choose-the-default-by-a-fixed-rule.md");
+    let decision =
+        include_str!("../../../../docs/decisions/0231-choose-the-default-by-a-fixed-rule.md");
     let named = board.default_algorithm().unwrap();
     assert!(
         run.contains(&format!("[default: {named}]"))

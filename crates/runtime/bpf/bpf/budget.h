@@ -160,11 +160,13 @@ PURE void budget_wait(struct budget *b, const struct budget_ack *a)
 /* A drain has ended: did it empty a longer route, and does a queue of others stand? */
 PURE void budget_drain_ends(struct budget *b, __u64 now)
 {
-	int lost = b->unanswered > 0;
+	int lost = b->unanswered > 0, jumped = b->route.jumped_at > 0;
 
-	if (route_is_longer(&b->route, &b->drains, b->delay, lost, b->service.mean)) {
+	if (route_is_longer(&b->route, now, &b->drains, b->delay, lost, b->service.mean)) {
 		drains_rise(&b->drains, now);
 		b->route.carried_until = now + 3ULL * b->drains.base + BUDGET_REFILL;
+		if (jumped)
+			losses_reroute(&b->losses, b->route.carried_until);
 		b->doublings = doublings(route_carried(&b->route, b->service.mean), BUDGET_FAST);
 	}
 	b->refilled = now + b->drains.base + BUDGET_REFILL;

@@ -341,7 +341,7 @@ PURE_CALL int copa_drain(struct copa *c, const struct copa_ack *a)
 		break;
 	case DRAINS_END:
 		/* A longer route carries what the shorter one carried. */
-		if (route_is_longer(&c->route, &c->drains, COPA_DELAY, 0, c->drained_rate)) {
+		if (route_is_longer(&c->route, a->now, &c->drains, COPA_DELAY, 0, c->drained_rate)) {
 			drains_rise(&c->drains, a->now);
 			c->minimum = c->drains.base;
 			if (c->drained_rate < c->route.before)

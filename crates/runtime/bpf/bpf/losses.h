@@ -61,6 +61,17 @@ PURE void losses_forget(struct losses *l, __u64 until)
 	l->since = 0;
 }
 
+/*
+ * The route is longer: what was taken for queueing at losses was none, and no limit is set before
+ * `until`.
+ */
+PURE void losses_reroute(struct losses *l, __u64 until)
+{
+	losses_forget(l, until);
+	l->limit = MAX_CWND;
+	l->full = 0;
+}
+
 /* An episode of losses begins. */
 PURE void losses_mark(struct losses *l)
 {

@@ -30,6 +30,7 @@ struct route {
 	__u64 jumped_at; /* 0: the RTT did not jump */
 	__u64 carried_until; /* a longer route carries `before` until then; 0: none does */
 	__u32 rtt; /* of the newest packet */
+	__u32 from; /* the RTT before the jump */
 	__u32 middle; /* of the jump; an RTT below that ends it */
 	__u32 before; /* the mean rate as it jumped */
 	__u32 rate; /* the mean when the last drain ended */
@@ -47,12 +48,18 @@ PURE void route_look(struct route *r, __u64 now, __u64 sent_at, __u32 rtt, __u32
 
 	r->sent_at = sent_at;
 	r->rtt = rtt;
-	if (r->jumped_at && rtt < r->middle)
-		r->jumped_at = 0;
+	if (r->jumped_at && rtt < r->middle) {
+		/* What an outage or a queue added is gone. What stays may be the route's. */
+		__u32 stays = rtt > r->from ? rtt - r->from : 0;
+
+		r->jumped_at = stays > delay / ROUTE_JUMP ? now : 0;
+		r->middle = r->from + stays / 2;
+	}
 	if (!sent_before || r->jumped_at || rtt <= was || rtt - was <= delay / ROUTE_JUMP + gap * ROUTE_JUMP)
 		return;
 	r->jumped_at = now;
-	r->middle = (was < at_most ? was : at_most) + (rtt - was) / 2;
+	r->from = was < at_most ? was : at_most;
+	r->middle = r->from + (rtt - was) / 2;
 	if (!r->carried_until)
 		r->before = mean;
 }
@@ -75,8 +82,11 @@ PURE __u32 route_carried(const struct route *r, __u32 mean)
 	return r->carried_until && r->before > mean ? r->before : mean;
 }
 
-/* A drain has ended; the mean rate is `rate`, 0: only a jump tells. `lost`: for long nothing came back in it. */
-PURE int route_is_longer(struct route *r, const struct drains *d, __u32 delay, int lost, __u32 rate)
+/*
+ * A drain has ended; the mean rate is `rate`, 0: only a jump tells. `lost`: for long nothing came back in it, and a jump is
+ * drained again.
+ */
+PURE int route_is_longer(struct route *r, __u64 now, const struct drains *d, __u32 delay, int lost, __u32 rate)
 {
 	__u64 left = d->left, before = d->before;
 	/* To no more than 95 %. */
@@ -84,7 +94,7 @@ PURE int route_is_longer(struct route *r, const struct drains *d, __u32 delay, i
 	int jumped = r->jumped_at && left > delay / 10;
 
 	r->rate = rate;
-	r->jumped_at = 0;
+	r->jumped_at = r->jumped_at && lost ? now : 0;
 	if (!jumped)
 		r->before = rate;
 	if (lost || before > left + ROUTE_LOWER || left > before + ROUTE_HIGHER)

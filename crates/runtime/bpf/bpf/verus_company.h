@@ -184,7 +184,7 @@ PURE_CALL int verus_see(struct verus *v, __u64 now, __u64 sent_at, __u32 rtt)
 	every = due && flat ? 0 : 1 + (base > VERUS_LONG_PATH && !v->deep);
 	if (drains_step(&v->drains, now, sent_at, !v->slow_start && (due || !v->route.jumped_at), every) ==
 	    DRAINS_END) {
-		longer = route_is_longer(&v->route, &v->drains, VERUS_DELAY, 0, 0);
+		longer = route_is_longer(&v->route, now, &v->drains, VERUS_DELAY, 0, 0);
 		if (longer) {
 			drains_rise(&v->drains, now);
 			if (v->rate < v->route.before)

@@ -250,11 +250,18 @@ impl Budget {
     /// A drain has ended: did it empty a route that is longer now? Only RTTs that are known to a
     /// millisecond tell.
     fn look_for_a_longer_route(&mut self, cx: &mut Cx<'_>, error: Span) {
-        let unsure = self.unanswered > 0.0 || error > GRAIN;
-        let rate = self.service.mean;
-        if self.route.is_longer(&self.drains, self.delay, unsure, rate) {
+        let (unsure, lost) = (error > GRAIN, self.unanswered > 0.0);
+        let (rate, jumped) = (self.service.mean, self.route.is_in_doubt());
+        if self
+            .route
+            .is_longer(cx.now, &self.drains, self.delay, unsure, lost, rate)
+        {
             self.drains.rise(cx.now);
-            self.route.carry(cx.now + self.drains.base() * 3 + REFILL);
+            let until = cx.now + self.drains.base() * 3 + REFILL;
+            self.route.carry(until);
+            if jumped {
+                self.losses.reroute(until);
+            }
         }
     }
 

@@ -30,8 +30,8 @@ pub(crate) struct Route {
     rate: f64,
     /// The newest packet's time of sending, and its RTT.
     newest: Option<(Time, Span)>,
-    /// When the RTT jumped, and the middle of the jump: an RTT below that ends it.
-    jumped: Option<(Time, Span)>,
+    /// When the RTT jumped, from what, and the middle of the jump: an RTT below that ends it.
+    jumped: Option<(Time, Span, Span)>,
     /// The mean rate then, which the longer route carries, and until when that is assumed.
     before: f64,
     carried_until: Option<Time>,
@@ -50,15 +50,18 @@ impl Route {
         mean: f64,
     ) {
         let newest = self.newest.replace((sent_at, rtt));
-        if self.jumped.is_some_and(|(_, middle)| rtt < middle) {
-            self.jumped = None;
+        if let Some((_, from, _)) = self.jumped.filter(|(_, _, middle)| rtt < *middle) {
+            // What an outage or a queue added is gone. What stays may be the route's.
+            let stays = rtt.saturating_sub(from);
+            self.jumped = (stays > delay / JUMP).then(|| (now, from, from + stays / 2));
         }
         let Some((sent_before, was)) = newest else {
             return;
         };
         let rise = rtt.saturating_sub(was);
         if self.jumped.is_none() && rise > delay / JUMP + sent_at.since(sent_before) * JUMP {
-            self.jumped = Some((now, was.min(at_most) + rise / 2));
+            let from = was.min(at_most);
+            self.jumped = Some((now, from, from + rise / 2));
             if self.carried_until.is_none() {
                 self.before = mean;
             }
@@ -76,7 +79,7 @@ impl Route {
 
     /// The jump lasts: a drain tells whether the route is longer.
     pub(crate) fn is_due(&self, now: Time) -> bool {
-        self.jumped.is_some_and(|(at, _)| now.since(at) > LASTS)
+        self.jumped.is_some_and(|(at, ..)| now.since(at) > LASTS)
     }
 
     /// The longer route carries what the shorter one carried, until that is measured.
@@ -93,12 +96,15 @@ impl Route {
     }
 
     /// A drain has ended; the mean rate is `rate`. `unsure`: what the drain left is not known well, but
-    /// the next drain compares its rate with this one. With a rate of 0 only a jump shows a longer route.
+    /// the next drain compares its rate with this one. `lost`: so is it, because nothing came back for
+    /// long; a jump is drained again. With a rate of 0 only a jump shows a longer route.
     pub(crate) fn is_longer(
         &mut self,
+        now: Time,
         drains: &Drains,
         delay: Span,
         unsure: bool,
+        lost: bool,
         rate: f64,
     ) -> bool {
         let fell = rate < std::mem::replace(&mut self.rate, rate) * FELL;
@@ -106,10 +112,14 @@ impl Route {
         let flat = before <= left + LOWER && left <= before + HIGHER;
         let siblings = Span::from_secs_f64(SIBLINGS / rate.max(1.0));
         let route = left > siblings && left <= delay.mul_f64(STANDS);
-        let jumped = self.jumped.take().is_some() && left > delay / 10;
+        let jumped = self.jumped.take();
+        self.jumped = jumped
+            .filter(|_| lost)
+            .map(|(_, from, middle)| (now, from, middle));
+        let jumped = jumped.is_some() && left > delay / 10;
         if !jumped {
             self.before = rate;
         }
-        flat && (jumped || fell && route) && !unsure
+        flat && (jumped || fell && route) && !unsure && !lost
     }
 }

@@ -101,6 +101,13 @@ impl Losses {
         self.test = None;
     }
 
+    /// The route is longer: what was taken for queueing at losses was none, and no limit is set
+    /// before `until`.
+    pub(super) fn reroute(&mut self, until: Time) {
+        self.forget(until);
+        (self.limit, self.full) = (LARGEST, Span::ZERO);
+    }
+
     /// An episode of losses begins.
     pub(super) fn mark(&mut self) {
         self.before = self.limit;

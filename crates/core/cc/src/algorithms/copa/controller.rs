@@ -220,7 +220,11 @@ impl Copa {
     /// A drain has ended: if it emptied a longer route, that carries what the shorter one carried.
     fn look_for_a_longer_route(&mut self, now: Time) {
         let (rate, unsure) = (self.drained_rate, self.stand_at_least > SURE);
-        if self.s.longer_route && self.route.is_longer(&self.drains, DELAY, unsure, rate) {
+        if self.s.longer_route
+            && self
+                .route
+                .is_longer(now, &self.drains, DELAY, unsure, false, rate)
+        {
             self.drains.rise(now);
             self.take_base(now);
             self.drained_rate = rate.max(self.route.before());

@@ -175,7 +175,9 @@ impl Verus {
                 c.drained = Some(self.newest);
                 c.hold = Some(self.newest);
                 let rate = self.rate * 1e3;
-                let longer = c.route.is_longer(&c.drains, DELAY, error > SURE, 0.0);
+                let longer = c
+                    .route
+                    .is_longer(cx.now, &c.drains, DELAY, error > SURE, false, 0.0);
                 if longer {
                     c.drains.rise(cx.now);
                     self.rate = rate.max(c.route.before()) / 1e3;

@@ -111,7 +111,7 @@ public final class Budget extends Controller {
     private void drained(long now, long error) {
         boolean lost = unanswered > 0;
         // Only round trips that are known to a millisecond tell of the route.
-        if (route.isLonger(drains, delay, lost || error > GRAIN, service.mean())) {
+        if (route.isLonger(now, drains, delay, error > GRAIN, lost, service.mean())) {
             drains.rise(now);
             route.carry(now + drains.base() * 3 + REFILL);
         }

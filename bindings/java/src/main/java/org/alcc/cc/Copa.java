@@ -223,7 +223,7 @@ public final class Copa extends Controller {
             drainedRate = made();
         } else if (what == Drains.ENDS) {
             // A longer route carries what the shorter one carried.
-            if (route.isLonger(drains, DELAY, error > SURE, drainedRate)) {
+            if (route.isLonger(now, drains, DELAY, error > SURE, false, drainedRate)) {
                 drains.rise(now);
                 minimum = drains.base();
                 drainedRate = Math.max(drainedRate, route.before());

@@ -20,8 +20,9 @@ final class Route {
     /** Of the newest packet: when it was sent, and its round trip; zero before the first. */
     private long newestSentAt;
     private long newest;
-    /** When the round trip jumped, or -1, and the middle of the jump: a shorter one ends it. */
+    /** When the round trip jumped, or -1, from what, and the middle of the jump: a shorter one ends it. */
     private long jumpedAt = -1;
+    private long from;
     private long middle;
     /** The mean rate then, which the longer route carries, and until when that is assumed, or -1. */
     private double before;
@@ -33,12 +34,16 @@ final class Route {
         long gap = Math.max(sentAt - newestSentAt, 0);
         newest = rtt;
         newestSentAt = sentAt;
-        if (rtt < middle) {
-            jumpedAt = -1;
+        if (jumpedAt >= 0 && rtt < middle) {
+            // What an outage or a queue added is gone. What stays may be the route's.
+            long stays = Math.max(rtt - from, 0);
+            jumpedAt = stays > delay / JUMP ? now : -1;
+            middle = from + stays / 2;
         }
         if (was > 0 && jumpedAt < 0 && rtt - was > delay / JUMP + gap * JUMP) {
             jumpedAt = now;
-            middle = was + (rtt - was) / 2;
+            from = was;
+            middle = from + (rtt - was) / 2;
             if (carriedUntil < 0) {
                 before = mean;
             }
@@ -76,9 +81,10 @@ final class Route {
 
     /**
      * A drain has ended; the mean rate is {@code mean}. {@code unsure}: what the drain left is not known well, but the
-     * next drain compares its rate with this one.
+     * next drain compares its rate with this one. {@code lost}: so is it, because nothing came back for long; a jump is
+     * drained again.
      */
-    boolean isLonger(Drains drains, long delay, boolean unsure, double mean) {
+    boolean isLonger(long now, Drains drains, long delay, boolean unsure, boolean lost, double mean) {
         boolean fell = mean < rate * FELL;
         rate = mean;
         long before = drains.before();
@@ -87,10 +93,10 @@ final class Route {
         long siblings = (long) (Competition.SIBLINGS / Math.max(mean, 1) * 1e9);
         boolean longer = left > siblings && left <= (long) (delay * Competition.STANDS);
         boolean jumped = jumpedAt >= 0 && left > delay / 10;
-        jumpedAt = -1;
+        jumpedAt = jumpedAt >= 0 && lost ? now : -1;
         if (!jumped) {
             this.before = mean;
         }
-        return flat && (jumped || fell && longer) && !unsure;
+        return flat && (jumped || fell && longer) && !unsure && !lost;
     }
 }
