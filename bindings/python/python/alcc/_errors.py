@@ -3,7 +3,7 @@
 
 
 class Error(Exception):
-    """Whatever alcc raises."""
+    """Whatever this module raises."""
 
 
 class ScenarioError(Error, ValueError):

@@ -382,8 +382,8 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("proxy --listen x --to y", "'x'"),
     ("proxy --listen :99999 --to 127.0.0.1:1", "':99999'"),
     ("proxy --listen 1.2.3.4:80 --to 127.0.0.1:1", "1.2.3.4:80"),
-    ("proxy --listen :0 --to 127.0.0.1", "host:port"),
-    ("proxy --listen :0 --to 127.0.0.1:0", "host:port"),
+    ("proxy --listen :0 --to 127.0.0.1", "HOST:PORT"),
+    ("proxy --listen :0 --to 127.0.0.1:0", "HOST:PORT"),
     (
         "proxy --listen :0 --to 127.0.0.1:1 --threads 0",
         "want 1 to 1024",

@@ -205,7 +205,11 @@ fn wrong_usage_is_one_line_and_status_2() {
         (&taken_at, &to, "choose another port"),
         ("192.0.2.77:0", &to, "no address of this machine"),
         ("127.0.0.1:0", "nowhere.invalid:80", "check the name"),
-        ("127.0.0.1:0", "localhost", "write host:port"),
+        (
+            "127.0.0.1:0",
+            "localhost",
+            "is not HOST:PORT: write example.net:443",
+        ),
     ] {
         let out = Command::new(env!("CARGO_BIN_EXE_alcc"))
             .args(["proxy", "--listen", listen, "--to", to])

@@ -3,9 +3,10 @@
 #[path = "../../../cli/tests/support/wait.rs"]
 mod wait;
 
-use alcc_cc::Registry;
+use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Registry};
 use alcc_observe::{Command, Segment, State, Totals};
 use alcc_socket::{Attached, Conn, Inherited, Runtime, Settings, Wait, Waker, Write};
+use alcc_units::{Bytes, Rate};
 use std::ffi::OsString;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
@@ -311,11 +312,37 @@ fn the_smaller_pacing_rate_counts_and_the_programs_own_comes_back() {
     assert_eq!(conn.inherited(|_| ()).0.pacing, Some(30_000_000));
 }
 
+/// A small window and a rate, whatever comes back.
+#[derive(Clone)]
+struct Paced;
+
+impl Controller for Paced {
+    fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &AckBatch<'_>) {}
+
+    fn allowance(&self) -> Allowance {
+        Allowance {
+            rate: Some(Rate::mbps(24)),
+            ..Allowance::window(Bytes::new(100_000))
+        }
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
 /// Its writes pass the gate, and the kernel's buffer must have the room that it has under plain TCP.
 #[test]
 fn a_program_that_nobody_would_wake_is_not_paced() {
-    let env = [("ALCC_CC", "bbr")];
-    let run = Run::new("unwoken", &env, Registry::builtin());
+    let paced = Algorithm {
+        name: "fixed",
+        summary: "",
+        profiles: &[],
+        options: &[],
+        build: Build::Function(|_| Ok(Box::new(Paced))),
+    };
+    let registry = Registry::builtin().with(paced);
+    let run = Run::new("unwoken", &[("ALCC_CC", "fixed")], registry);
     let (socket, client) = pair();
     swallow(client);
     pace(&socket, 1_000_000_000_000);

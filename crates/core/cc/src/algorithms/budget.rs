@@ -191,11 +191,17 @@ impl Budget {
             let (same, empty) = (self.delay / 10, self.delay / 4);
             self.queueing = self.drains.sample(now, rtt, ack.rtt_error, same, empty);
             let above = self.queueing.saturating_sub(ack.rtt_error);
-            if !self.starting && !self.drains.draining() && ack.rtt_error <= GRAIN {
+            if !self.starting && !self.drains.draining() {
                 let sent_at = packet.sent_at;
                 let mean = self.service.mean;
-                self.route
-                    .look(now, sent_at, rtt, Span::MAX, self.delay, mean);
+                self.route.look(
+                    now,
+                    (sent_at, rtt),
+                    Span::MAX,
+                    self.delay,
+                    ack.rtt_error,
+                    mean,
+                );
             }
             if self.starting && packet.sent_at >= self.round_from {
                 (self.least, self.samples, self.round_from) = (Span::MAX, 0, now);
@@ -250,11 +256,11 @@ impl Budget {
     /// A drain has ended: did it empty a route that is longer now? Only RTTs that are known to a
     /// millisecond tell.
     fn look_for_a_longer_route(&mut self, cx: &mut Cx<'_>, error: Span) {
-        let (unsure, lost) = (error > GRAIN, self.unanswered > 0.0);
+        let lost = self.unanswered > 0.0;
         let (rate, jumped) = (self.service.mean, self.route.is_in_doubt());
         if self
             .route
-            .is_longer(cx.now, &self.drains, self.delay, unsure, lost, rate)
+            .is_longer(cx.now, &self.drains, self.delay, error, lost, rate)
         {
             self.drains.rise(cx.now);
             let until = cx.now + self.drains.base() * 3 + REFILL;

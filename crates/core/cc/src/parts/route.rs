@@ -11,6 +11,8 @@ pub(crate) const SIBLINGS: f64 = 5.0;
 /// more than this.
 const LOWER: Span = Span::from_millis(2);
 pub(crate) const HIGHER: Span = Span::from_millis(3);
+/// Siblings' queue passes for a route if RTTs are not known so well.
+const SURE: Span = Span::from_millis(1);
 /// The rate has fallen if it is no more than this part of what it was at the last drain.
 const FELL: f64 = 0.95;
 
@@ -28,41 +30,45 @@ const LASTS: Span = Span::from_millis(1100);
 pub(crate) struct Route {
     /// The mean rate when the last drain ended, packets per second.
     rate: f64,
-    /// The newest packet's time of sending, and its RTT.
-    newest: Option<(Time, Span)>,
+    /// The newest packet's time of sending, and its RTT; zero before the first.
+    newest: (Time, Span),
     /// When the RTT jumped, from what, and the middle of the jump: an RTT below that ends it.
     jumped: Option<(Time, Span, Span)>,
-    /// The mean rate then, which the longer route carries, and until when that is assumed.
+    /// The mean rate then, which the longer route carries, and until when that is assumed; zero: it
+    /// is not.
     before: f64,
-    carried_until: Option<Time>,
+    carried_until: Time,
 }
 
 impl Route {
     /// A packet is back, outside of drains; the mean rate is `mean`. The middle of a jump is that from
     /// `at_most`, if the RTT before had more than that: a flow's own queue, which may shrink meanwhile.
+    /// The RTT is known to `error`.
     pub(crate) fn look(
         &mut self,
         now: Time,
-        sent_at: Time,
-        rtt: Span,
+        (sent_at, rtt): (Time, Span),
         at_most: Span,
         delay: Span,
+        error: Span,
         mean: f64,
     ) {
-        let newest = self.newest.replace((sent_at, rtt));
+        let (sent_before, was) = std::mem::replace(&mut self.newest, (sent_at, rtt));
         if let Some((_, from, _)) = self.jumped.filter(|(_, _, middle)| rtt < *middle) {
             // What an outage or a queue added is gone. What stays may be the route's.
             let stays = rtt.saturating_sub(from);
             self.jumped = (stays > delay / JUMP).then(|| (now, from, from + stays / 2));
         }
-        let Some((sent_before, was)) = newest else {
+        if was.is_zero() {
             return;
-        };
+        }
         let rise = rtt.saturating_sub(was);
-        if self.jumped.is_none() && rise > delay / JUMP + sent_at.since(sent_before) * JUMP {
+        if self.jumped.is_none()
+            && rise > delay / JUMP + (sent_at.since(sent_before) + error) * JUMP
+        {
             let from = was.min(at_most);
             self.jumped = Some((now, from, from + rise / 2));
-            if self.carried_until.is_none() {
+            if self.carried_until == Time::ZERO {
                 self.before = mean;
             }
         }
@@ -84,42 +90,51 @@ impl Route {
 
     /// The longer route carries what the shorter one carried, until that is measured.
     pub(crate) fn carry(&mut self, until: Time) {
-        self.carried_until = Some(until);
+        self.carried_until = until;
     }
 
     pub(crate) fn pass(&mut self, now: Time) {
-        self.carried_until = self.carried_until.filter(|until| now < *until);
+        if now >= self.carried_until {
+            self.carried_until = Time::ZERO;
+        }
     }
 
     pub(crate) fn carried(&self) -> f64 {
-        self.carried_until.map_or(0.0, |_| self.before)
+        if self.carried_until == Time::ZERO {
+            return 0.0;
+        }
+        self.before
     }
 
-    /// A drain has ended; the mean rate is `rate`. `unsure`: what the drain left is not known well, but
-    /// the next drain compares its rate with this one. `lost`: so is it, because nothing came back for
-    /// long; a jump is drained again. With a rate of 0 only a jump shows a longer route.
+    /// A drain has ended; the mean rate is `rate`, and RTTs are known to `error`. `lost`: nothing came
+    /// back for long, so what the drain left is not known; a jump is drained again. With a rate of 0
+    /// only a jump shows a longer route.
     pub(crate) fn is_longer(
         &mut self,
         now: Time,
         drains: &Drains,
         delay: Span,
-        unsure: bool,
+        error: Span,
         lost: bool,
         rate: f64,
     ) -> bool {
         let fell = rate < std::mem::replace(&mut self.rate, rate) * FELL;
         let (before, left) = (drains.before(), drains.left());
-        let flat = before <= left + LOWER && left <= before + HIGHER;
+        let flat = before <= left + LOWER + error && left <= before + HIGHER + error;
         let siblings = Span::from_secs_f64(SIBLINGS / rate.max(1.0));
         let route = left > siblings && left <= delay.mul_f64(STANDS);
         let jumped = self.jumped.take();
         self.jumped = jumped
             .filter(|_| lost)
             .map(|(_, from, middle)| (now, from, middle));
-        let jumped = jumped.is_some() && left > delay / 10;
+        let jumped = jumped.is_some() && left > delay / 10 + error;
         if !jumped {
             self.before = rate;
         }
-        flat && (jumped || fell && route) && !unsure && !lost
+        // Where siblings are many, a flow is slow, and their queue passes for a route, too.
+        let alone = self.before * (delay / 2).as_secs_f64() > SIBLINGS;
+        let sure = error <= SURE;
+        let told = sure || alone && error * JUMP <= left;
+        flat && (jumped && told || fell && route && sure) && !lost
     }
 }

@@ -81,10 +81,19 @@ pub(crate) fn paths() -> Vec<Unsteady> {
     };
     let slower = |i: u64| {
         let at = 1000 * (10 + i);
-        let (rtt, mbps) = if i % 2 == 0 { (40, LINK) } else { (140, 5) };
+        let (rtt, mbps) = if i.is_multiple_of(2) {
+            (40, LINK)
+        } else {
+            (140, 5)
+        };
         vec![route(at, rtt), rate(at, mbps)]
     };
-    let bursts = |i: u64| vec![loss(1000 * (10 + i), if i % 2 == 0 { 0.0 } else { 0.3 })];
+    let bursts = |i: u64| {
+        vec![loss(
+            1000 * (10 + i),
+            if i.is_multiple_of(2) { 0.0 } else { 0.3 },
+        )]
+    };
     let outage = vec![rate(10_000, 0), route(11_000, 140), rate(12_000, LINK)];
     let losing = vec![loss(9_000, 0.05), route(10_000, 140), loss(11_000, 0.0)];
     vec![

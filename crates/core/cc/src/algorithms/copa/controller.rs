@@ -34,7 +34,7 @@ const BUNCHES_OVER: Span = Span::from_secs(1);
 
 /// What tells a longer route from the queue of others, as Budget's delay does.
 const DELAY: Span = Span::from_millis(40);
-/// RTTs that are known less well do not show a longer route.
+/// RTTs that are known less well do not show a longer route: siblings' queue would pass for one.
 const SURE: Span = Span::from_millis(1);
 
 #[derive(Clone)]
@@ -111,8 +111,9 @@ impl Copa {
     fn sample(&mut self, now: Time, sent_at: Time, rtt: Span) {
         let steady = !self.slow_start && !self.drains.draining();
         if self.s.longer_route && steady && self.stand_at_least <= SURE {
-            let rate = self.rate();
-            self.route.look(now, sent_at, rtt, Span::MAX, DELAY, rate);
+            let (rate, error) = (self.rate(), self.stand_at_least);
+            self.route
+                .look(now, (sent_at, rtt), Span::MAX, DELAY, error, rate);
         }
         self.rtts.smooth(rtt);
         let smoothed = self.rtts.smoothed();
@@ -219,11 +220,12 @@ impl Copa {
 
     /// A drain has ended: if it emptied a longer route, that carries what the shorter one carried.
     fn look_for_a_longer_route(&mut self, now: Time) {
-        let (rate, unsure) = (self.drained_rate, self.stand_at_least > SURE);
+        let (rate, error) = (self.drained_rate, self.stand_at_least);
         if self.s.longer_route
             && self
                 .route
-                .is_longer(now, &self.drains, DELAY, unsure, false, rate)
+                .is_longer(now, &self.drains, DELAY, error, false, rate)
+            && error <= SURE
         {
             self.drains.rise(now);
             self.take_base(now);

@@ -43,7 +43,7 @@ const LONG_PATH_MS: f64 = 100.0;
 /// A jump of the RTT is one of more than a quarter of this: what is less than that is a queue that R
 /// tolerates.
 const DELAY: Span = Span::from_millis(160);
-/// RTTs that are known less well do not show a longer route.
+/// RTTs that are known less well do not show a longer route: siblings' queue would pass for one.
 const SURE: Span = Span::from_millis(1);
 /// What D_est allows on a longer route until it is learned, ms.
 const ALLOWED: f64 = 10.0;
@@ -142,7 +142,8 @@ impl Verus {
         let base = c.drains.base();
         if !self.slow_start && !c.drains.draining() && c.hold.is_none() && error <= SURE {
             let rate = self.rate * 1e3;
-            c.route.look(cx.now, packet.sent_at, rtt, base, DELAY, rate);
+            c.route
+                .look(cx.now, (packet.sent_at, rtt), base, DELAY, error, rate);
         }
         let queueing = c.drains.sample(cx.now, rtt, error, base / 10, base / 4);
         c.near
@@ -177,7 +178,8 @@ impl Verus {
                 let rate = self.rate * 1e3;
                 let longer = c
                     .route
-                    .is_longer(cx.now, &c.drains, DELAY, error > SURE, false, 0.0);
+                    .is_longer(cx.now, &c.drains, DELAY, error, false, 0.0);
+                let longer = longer && error <= SURE;
                 if longer {
                     c.drains.rise(cx.now);
                     self.rate = rate.max(c.route.before()) / 1e3;

@@ -85,8 +85,8 @@ public final class Budget extends Controller {
             }
             least = Math.min(least, above);
             samples++;
-            if (!starting && !drains.isDraining() && batch.rttError() <= GRAIN) {
-                route.look(now, batch.sentAt(i), rtt, delay, service.mean());
+            if (!starting && !drains.isDraining()) {
+                route.look(now, batch.sentAt(i), rtt, delay, batch.rttError(), service.mean());
             }
             if (!known) {
                 known = true;
@@ -110,8 +110,7 @@ public final class Budget extends Controller {
     /** A drain has ended: did it empty a route that is longer now, or does a queue of others stand? */
     private void drained(long now, long error) {
         boolean lost = unanswered > 0;
-        // Only round trips that are known to a millisecond tell of the route.
-        if (route.isLonger(now, drains, delay, error > GRAIN, lost, service.mean())) {
+        if (route.isLonger(now, drains, delay, error, lost, service.mean())) {
             drains.rise(now);
             route.carry(now + drains.base() * 3 + REFILL);
         }

@@ -127,7 +127,7 @@ public final class Copa extends Controller {
 
     private void sample(long now, long sentAt, long rtt, long error) {
         if (!slowStart && !drains.isDraining() && error <= SURE) {
-            route.look(now, sentAt, rtt, DELAY, made());
+            route.look(now, sentAt, rtt, DELAY, error, made());
         }
         double r = seconds(rtt);
         smoothed = smoothed == 0 ? r : smoothed + (r - smoothed) * SMOOTHING;
@@ -223,7 +223,7 @@ public final class Copa extends Controller {
             drainedRate = made();
         } else if (what == Drains.ENDS) {
             // A longer route carries what the shorter one carried.
-            if (route.isLonger(now, drains, DELAY, error > SURE, false, drainedRate)) {
+            if (route.isLonger(now, drains, DELAY, error, false, drainedRate) && error <= SURE) {
                 drains.rise(now);
                 minimum = drains.base();
                 drainedRate = Math.max(drainedRate, route.before());

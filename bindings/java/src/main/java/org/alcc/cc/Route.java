@@ -11,6 +11,7 @@ final class Route {
     private static final long LOWER = 2_000_000;
     private static final long HIGHER = 3_000_000;
     private static final double FELL = 0.95;
+    private static final long SURE = 1_000_000;
 
     private static final long JUMP = 4;
     private static final long LASTS = 1_100_000_000;
@@ -28,8 +29,8 @@ final class Route {
     private double before;
     private long carriedUntil = -1;
 
-    /** A packet is back, outside of drains; the mean rate is {@code mean}. */
-    void look(long now, long sentAt, long rtt, long delay, double mean) {
+    /** A packet is back, outside of drains; its round trip is known to {@code error}, the mean rate is {@code mean}. */
+    void look(long now, long sentAt, long rtt, long delay, long error, double mean) {
         long was = newest;
         long gap = Math.max(sentAt - newestSentAt, 0);
         newest = rtt;
@@ -40,7 +41,7 @@ final class Route {
             jumpedAt = stays > delay / JUMP ? now : -1;
             middle = from + stays / 2;
         }
-        if (was > 0 && jumpedAt < 0 && rtt - was > delay / JUMP + gap * JUMP) {
+        if (was > 0 && jumpedAt < 0 && rtt - was > delay / JUMP + (gap + error) * JUMP) {
             jumpedAt = now;
             from = was;
             middle = from + (rtt - was) / 2;
@@ -80,23 +81,26 @@ final class Route {
     }
 
     /**
-     * A drain has ended; the mean rate is {@code mean}. {@code unsure}: what the drain left is not known well, but the
-     * next drain compares its rate with this one. {@code lost}: so is it, because nothing came back for long; a jump is
-     * drained again.
+     * A drain has ended; the mean rate is {@code mean}, and round trips are known to {@code error}. {@code lost}: nothing
+     * came back for long, so what the drain left is not known; a jump is drained again.
      */
-    boolean isLonger(long now, Drains drains, long delay, boolean unsure, boolean lost, double mean) {
+    boolean isLonger(long now, Drains drains, long delay, long error, boolean lost, double mean) {
         boolean fell = mean < rate * FELL;
         rate = mean;
         long before = drains.before();
         long left = drains.left();
-        boolean flat = before <= left + LOWER && left <= before + HIGHER;
+        boolean flat = before <= left + LOWER + error && left <= before + HIGHER + error;
         long siblings = (long) (Competition.SIBLINGS / Math.max(mean, 1) * 1e9);
         boolean longer = left > siblings && left <= (long) (delay * Competition.STANDS);
-        boolean jumped = jumpedAt >= 0 && left > delay / 10;
+        boolean jumped = jumpedAt >= 0 && left > delay / 10 + error;
         jumpedAt = jumpedAt >= 0 && lost ? now : -1;
         if (!jumped) {
             this.before = mean;
         }
-        return flat && (jumped || fell && longer) && !unsure && !lost;
+        // Where siblings are many, a flow is slow, and their queue passes for a route, too.
+        boolean alone = this.before * (delay / 2 / 1e9) > Competition.SIBLINGS;
+        boolean sure = error <= SURE;
+        boolean told = sure || alone && error * JUMP <= left;
+        return flat && (jumped && told || fell && longer && sure) && !lost;
     }
 }

@@ -209,7 +209,7 @@ public final class Recorder {
 
     private void run(final DatagramSocket socket) throws IOException {
         final Thread sender = Thread.currentThread();
-        Thread receiver = new Thread("alcc record") {
+        Thread receiver = new Thread("alcc-record") {
             @Override public void run() {
                 receiveAll(socket, sender);
             }
