@@ -76,7 +76,7 @@ figure { margin: 1rem 0; } svg { display: block; width: 100%; min-width: 44rem; 
 .reproduced::before { content: '✔ '; color: var(--good); } .differs::before { content: '✘ '; color: var(--bad); }
 .differs-explained::before { content: '≈ '; color: var(--bad); } .not-run::before { content: '– '; }
 .reproduced, .differs, .differs-explained, .not-run, .short, .name { white-space: nowrap; }
-pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: auto; overflow-wrap: anywhere; padding: .5rem; white-space: pre-wrap; }
+footer { overflow-wrap: anywhere; } pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: auto; overflow-wrap: anywhere; padding: .5rem; white-space: pre-wrap; }
 .matrix { width: auto; } .matrix th { font-weight: 400; white-space: nowrap; } .matrix th.n { white-space: normal; }
 .matrix th, .matrix td { padding: .25rem .3rem; } .matrix td { background: var(--in); text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; } .matrix td.out { background: rgb(200 70 0 / var(--far)); } .matrix small { display: block; opacity: .8; font-size: .7rem; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 1rem; }
