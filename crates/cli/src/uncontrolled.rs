@@ -365,9 +365,17 @@ impl Scan {
             let holder = holders.get(inode).and_then(|all| all.first());
             match holder.and_then(|holder| Some((holder.pid, self.suspect(holder, s)?))) {
                 Some((pid, place)) => self.enter(s, *missed, pid, place),
+                // Who had it has just gone: it is counted at its end.
+                None if self.is_ours(s) && holder.is_none_or(|h| program(h.pid).is_none()) => {}
                 None => drop(self.foreign.insert(s.cookie)),
             }
         }
+    }
+
+    /// A program of the run listens where it came in.
+    fn is_ours(&self, s: &TcpSocket) -> bool {
+        let listener = self.listeners.get(&s.local.port());
+        listener.is_some_and(|(_, owner)| owner.is_some())
     }
 
     fn enter(&mut self, s: &TcpSocket, missed: u64, pid: u32, place: (String, Missed)) {
