@@ -253,8 +253,7 @@ impl Budget {
         cx.log.event(cx.now, Event::Mode { to });
     }
 
-    /// A drain has ended: did it empty a route that is longer now? Only RTTs that are known to a
-    /// millisecond tell.
+    /// A drain has ended: did it empty a route that is longer now? RTTs are known to `error`.
     fn look_for_a_longer_route(&mut self, cx: &mut Cx<'_>, error: Span) {
         let lost = self.unanswered > 0.0;
         let (rate, jumped) = (self.service.mean, self.route.is_in_doubt());

@@ -23,9 +23,10 @@ const JUMP: u64 = 4;
 /// after it.
 const LASTS: Span = Span::from_millis(1100);
 
-/// Whether the route became longer, told by a delay that the flow names. Its window then carries less than the rate, so the rate falls
-/// from drain to drain; and neither that nor the drains shorten the RTT. What siblings leave in a
-/// drain is no longer route, nor is what stands as a queue of others would.
+/// Whether the route became longer, measured by a delay that the flow names. Its window then carries
+/// less than the rate, so the rate falls from drain to drain, and neither that nor the drains shorten
+/// the RTT. The queue that siblings leave in a drain is not counted as a longer route, nor is a queue
+/// as long as that of others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Route {
     /// The mean rate when the last drain ended, packets per second.
