@@ -12,7 +12,7 @@ DENY_VERSION := 0.20.2
 # Reads the rustdoc JSON of Rust 1.95.
 SEMVER_VERSION := 0.51.0
 # Those with a README of their own.
-PUBLIC := $(foreach readme,$(wildcard crates/*/*/README.md),alcc-$(notdir $(patsubst %/README.md,%,$(readme))))
+PUBLIC := $(foreach readme,$(wildcard alcc/*/README.md lab/*/README.md),alcc-$(notdir $(patsubst %/README.md,%,$(readme))))
 # Where scripts/setup put what this machine lacked.
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
@@ -87,7 +87,7 @@ native: build ## Algorithms above TCP beside their native forms, two recorded tr
 over-tcp: ## Every algorithm above Cubic, Reno and BBR beside its native form, simulated (docs/over-tcp.md; ALCC_TRACES=DIR)
 	@$(WITH_DEPS) ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-sim --test over_tcp_table
 
-bpf: ## Compile the BPF programs again, into crates/runtime/bpf/objects (needs clang, llvm and libbpf-dev)
+bpf: ## Compile the BPF programs again, into alcc/bpf/objects (needs clang, llvm and libbpf-dev)
 	scripts/bpf
 
 beside-kernel: build ## Simulated Cubic and FQ-CoDel beside Linux 6.12 in qemu, some 5 minutes (docs/beside-kernel.csv; ARGS="fq_codel-10-20")
@@ -133,8 +133,8 @@ install-library: # The C library alone, with its headers and what pkg-config rea
 	$(STRIP) -o $(TARGET)/generated/libalcc.so.0 $(TARGET)/release/libalcc.so.0
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/generated/libalcc.so.0
 	ln -sf libalcc.so.0 $(DESTDIR)$(PREFIX)/lib/libalcc.so
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include crates/runtime/capi/include/alcc.h
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/runtime/capi/alcc.pc.in > $(TARGET)/generated/alcc.pc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include alcc/capi/include/alcc.h
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' alcc/capi/alcc.pc.in > $(TARGET)/generated/alcc.pc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/pkgconfig $(TARGET)/generated/alcc.pc
 	@# Programs find a new library by the linker's cache. A package does this for itself.
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then PATH=$$PATH:/usr/sbin:/sbin ldconfig || echo "make install: ldconfig failed: programs may not find libalcc.so.0" >&2; fi

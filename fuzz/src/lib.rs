@@ -2,7 +2,7 @@
 //! What is fuzzed: one function of bytes per target, which panics if the code under test does what
 //! it must not.
 //!
-//! The fuzzer (`make fuzz`) calls them with inputs that it invents, `crates/cli/tests/corpus.rs`
+//! The fuzzer (`make fuzz`) calls them with inputs that it invents, `alcc/cli/tests/corpus.rs`
 //! with those that are kept in `corpus/TARGET/`. To add a target: a function, its line in
 //! [`TARGETS`], and a folder with a few inputs.
 #![forbid(unsafe_code)]

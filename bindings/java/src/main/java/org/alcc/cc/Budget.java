@@ -4,7 +4,7 @@ package org.alcc.cc;
 /**
  * Budget keeps in flight what the path may deliver in its smallest round trip. To that it adds a queueing delay that
  * the user names. What it does, and why, stands in {@code docs/budget.md}; every constant with its source in
- * {@code crates/core/cc/src/algorithms/budget.rs}.
+ * {@code alcc/cc/src/algorithms/budget.rs}.
  */
 public final class Budget extends Controller {
     private static final double PACKETS = 2;

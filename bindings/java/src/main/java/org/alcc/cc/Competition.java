@@ -4,7 +4,7 @@ package org.alcc.cc;
 /**
  * Whether others keep a queue that no drain empties, and the window that competes with them. It grows by a packet per
  * round trip. Above TCP nobody hears of a loss, so what grows it is only that it was used. Every constant stands with
- * its reason in {@code crates/core/cc/src/algorithms/budget/competition.rs}.
+ * its reason in {@code alcc/cc/src/algorithms/budget/competition.rs}.
  */
 final class Competition {
     private static final int DRAINS = 4;

@@ -4,7 +4,7 @@ package org.alcc.cc;
 /**
  * Copa (Arun and Balakrishnan, NSDI 2018) in the project's living form. Its window aims at 1/delta packets of its own
  * in the queue, without the competitive mode. Every constant stands with its source in
- * {@code crates/core/cc/src/algorithms/copa.rs}.
+ * {@code alcc/cc/src/algorithms/copa.rs}.
  */
 public final class Copa extends Controller {
     /** 1/packets in the queue unless another is given. */

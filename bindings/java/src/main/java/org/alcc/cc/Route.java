@@ -5,7 +5,7 @@ package org.alcc.cc;
  * Whether the route became longer. Its window then carries less than the rate, so the rate falls from drain to drain;
  * and neither that nor the drains shorten the round trip. What siblings leave in a drain is no longer route, nor is
  * what stands as a queue of others would. But after a jump of the round trip it is one whatever stands. Every constant
- * stands with its reason in {@code crates/core/cc/src/parts/route.rs}.
+ * stands with its reason in {@code alcc/cc/src/parts/route.rs}.
  */
 final class Route {
     private static final long LOWER = 2_000_000;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What runs in the kernel, on the vectors of `docs/controller-vectors.json`. The form of `cc` is
+//! told the same: the file says all that an answer depends on.
+use super::beside::packets;
+use super::ours;
+use super::replay::{Case, Replay, RoundTrips, cases};
+use alcc_cc::{Controller, Registry};
+use alcc_units::Bytes;
+
+const FILE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/controller-vectors.json"
+);
+
+fn read() -> Vec<Case> {
+    cases(&std::fs::read_to_string(FILE).expect("docs/controller-vectors.json is there"))
+}
+
+/// Tells all of them all, and looks after each event that has an answer by then.
+fn replay(
+    case: &Case,
+    controllers: Vec<Box<dyn Controller>>,
+    hear: RoundTrips,
+    mut look: impl FnMut(usize, &[i64], &[Replay]),
+) {
+    let told = controllers
+        .into_iter()
+        .map(|cc| Replay::new(cc, case, hear));
+    let mut replays: Vec<Replay> = told.collect();
+    let mut want: Option<&[i64]> = None;
+    for (place, told) in case.told.iter().enumerate() {
+        if told.name == "is" {
+            want = Some(&told.values);
+            continue;
+        }
+        if let Some(want) = want {
+            look(place, want, &replays);
+        }
+        replays.iter_mut().for_each(|replay| replay.tell(told));
+    }
+    look(case.told.len(), want.expect("an answer"), &replays);
+}
+
+/// The form that the file is of.
+fn reference(case: &Case) -> Box<dyn Controller> {
+    let spec = case.algorithm.parse().unwrap();
+    Registry::builtin().build(&spec).unwrap()
+}
+
+#[test]
+fn the_file_says_all_that_an_answer_depends_on() {
+    for (number, case) in read().iter().enumerate() {
+        let what = &case.algorithm;
+        let one = vec![reference(case)];
+        replay(case, one, RoundTrips::All, |place, want, replays| {
+            let found = replays[0].answer();
+            assert_eq!(want, found, "case {number}, {what}, before event {place}");
+        });
+    }
+}
+
+/// Whether a form in the kernel is told the same. Its clocks have no error of round trips. Copa there takes one step for
+/// an acknowledgement, here one for each segment.
+fn is_the_same_there(case: &Case) -> bool {
+    let segment = case.told[0].values[1];
+    let mut acks = case.told.iter().filter(|told| told.name == "ack");
+    acks.all(|ack| {
+        let mut packets = ack.values[5..].chunks(if case.numbered { 4 } else { 3 });
+        let short = packets.all(|packet| packet[0] <= segment);
+        ack.values[4] == 0 && (short || case.algorithm != "copa")
+    })
+}
+
+/// Verus takes the longest round trip of an epoch, and of those of an acknowledgement the kernel tells the newest. Told
+/// them all, the form of `cc` is 40 % off in case 12, and not 11.
+fn heard(algorithm: &str) -> RoundTrips {
+    match algorithm {
+        "verus" => RoundTrips::Newest,
+        _ => RoundTrips::All,
+    }
+}
+
+/// How far the windows may be apart: packets; on the average, as a share.
+fn together(algorithm: &str, packets: f64, share: f64) -> bool {
+    match algorithm {
+        // A jump of the RTT puts off a drain. Where an acknowledgement was delayed, the first of its packets has the
+        // longer RTT: `cc` sees a jump from the packet before to it, and the kernel tells only one of them. So in
+        // case 10 one form drains at 3 s and the other does not.
+        "copa" => packets <= 3.0 || packets <= 9.0 && share <= 0.08,
+        "verus" => share <= 0.4,
+        _ => packets <= 1.0,
+    }
+}
+
+#[test]
+fn what_runs_in_the_kernel_answers_nearly_the_same() {
+    let cases = read();
+    for (name, algorithm) in ours() {
+        let ported = algorithm.name.parse().unwrap();
+        let registry = Registry::builtin().with(algorithm);
+        let mut replayed = 0;
+        for (number, case) in cases.iter().enumerate() {
+            if case.algorithm != name || !is_the_same_there(case) {
+                continue;
+            }
+            replayed += 1;
+            let mss = Bytes::new(case.told[0].values[1] as u64);
+            let (mut most, mut at) = (0.0, 0);
+            let (mut shares, mut looked) = (0.0, 0.0);
+            let both = vec![reference(case), registry.build(&ported).unwrap()];
+            replay(case, both, heard(name), |place, _, replays| {
+                let [want, found] = [0, 1].map(|i| packets(replays[i].controller(), mss));
+                let apart = (want - found).abs();
+                shares += apart / want.max(1.0);
+                looked += 1.0;
+                if apart > most {
+                    (most, at) = (apart, place);
+                }
+            });
+            let share = shares / looked;
+            let line = format!(
+                "{name}, case {number}: {most:.2} packets before event {at}, on the average {share:.3}"
+            );
+            println!("{line}");
+            assert!(together(name, most, share), "{line}");
+        }
+        assert!(replayed > 0, "{name}");
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What stored results and pages say about the program and the machine that they are of.
+use crate::commands::compare::processors;
+use crate::failure::Failure;
+use crate::plugin_arg::Plugins;
+use alcc_experiment::page::Provenance;
+use alcc_experiment::plan::shell_word;
+use alcc_experiment::stored;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|e| {
+        Failure::usage(format!(
+            "find the program of alcc itself, to know its results: {e}"
+        ))
+    })
+}
+
+/// The build that rows are of.
+pub(super) fn build() -> Result<String, Failure> {
+    let own = own_program()?;
+    let hash = alcc_live::hash_of_files([own.as_path()]);
+    Ok(stored::build(&provenance().by, &hash))
+}
+
+/// Identifies what results depend on besides the scenarios and their files. Stored runs of another
+/// build do not count.
+pub(in crate::commands) fn program(plugins: &Plugins) -> Result<String, Failure> {
+    let own = own_program()?;
+    let files = std::iter::once(own.as_path());
+    let files = files.chain(plugins.files().iter().map(PathBuf::as_path));
+    let hash = alcc_live::hash_of_files(files);
+    Ok(format!("alcc {} {hash}", env!("CARGO_PKG_VERSION")))
+}
+
+/// The origin of stored results: the same on every machine of a kind.
+pub(super) fn provenance() -> Provenance {
+    let words = std::env::args_os().skip(1);
+    let words: Vec<String> = words.map(|w| shell_word(&w.to_string_lossy())).collect();
+    Provenance {
+        by: format!("alcc {}", env!("CARGO_PKG_VERSION")),
+        on: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        command: format!("alcc {}", words.join(" ")),
+        folder: None,
+    }
+}
+
+/// The origin of pages, for their foot: this build and this machine.
+pub(in crate::commands) fn origin(traces: Option<&Path>) -> Result<Provenance, Failure> {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let cores = processors();
+    let folder = traces.and_then(|path| fs::canonicalize(path).ok());
+    Ok(Provenance {
+        by: format!("{}, build {}", build()?, alcc_live::build()),
+        on: format!(
+            "{} {}, {}, {cores} cores",
+            std::env::consts::OS,
+            kernel.trim(),
+            std::env::consts::ARCH
+        ),
+        folder: folder.map(|path| path.to_string_lossy().into_owned()),
+        ..provenance()
+    })
+}

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::certificate::Trusting;
+use crate::failure::{Failure, reason};
+use crate::output::{Reader, note, print};
+use crate::plugin_arg::Plugins;
+use crate::progress::{Bar, stop_flag};
+use crate::transfer::{Series, table};
+use crate::transport;
+use alcc_cc::Spec;
+use alcc_live::Row;
+use alcc_pipe::{DEFAULT_PORT, Options, Plan, Target};
+use alcc_transfer::resuming::Told;
+use alcc_transfer::sending::{Content, Job, Sent, flow};
+use alcc_transfer::{Header, Kind, clock_digest, hex, new_session, resuming};
+use alcc_transports::TRANSPORTS;
+use alcc_units::{Bytes, Rate, Span, positive};
+use std::fs::File;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Send a file, or as much as the link carries, to 'alcc recv' on another host
+///
+/// Uses the transport and the congestion control of your choice. At the end it prints goodput,
+/// delay from application to application, round trip and CPU time, as receiver and sender saw them.
+/// Files arrive with their SHA-256 checked.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --resume --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls+connect:proxy=proxy.example:3128 --pin FINGERPRINT --cc verus 192.0.2.7\n  alcc send --transport quic --cc copa --pin FINGERPRINT 192.0.2.7\n  alcc send --transport udp --cc verus --insecure 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
+)]
+pub(crate) struct Args {
+    /// Where 'alcc recv' waits: name or address, with :PORT if it is not --port
+    #[arg(value_name = "HOST", value_parser = transport::receiver)]
+    to: Target,
+    #[command(flatten)]
+    pub(super) how: How,
+    #[command(flatten)]
+    trusting: Trusting,
+    /// Send made-up data for so long [default: 10s]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["size", "file"], value_parser = positive::<Span>)]
+    duration: Option<Span>,
+    /// Send so much made-up data, in each flow
+    #[arg(long, value_name = "BYTES", conflicts_with = "file")]
+    size: Option<Bytes>,
+    /// Send this file; '-': standard input
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+    /// If the connection is cut, go on over another one. Give up when the receiver has got nothing
+    /// more for so long [default with --resume: 60min]. The receiver needs --resume, too
+    #[arg(long, value_name = "TIME", requires = "file", num_args = 0..=1, require_equals = true, default_missing_value = "60min", value_parser = positive::<Span>)]
+    resume: Option<Span>,
+    /// Go on with what an earlier program with --resume did not end; it printed this. Of the same
+    /// file
+    #[arg(long, value_name = "SESSION", requires = "resume", value_parser = session)]
+    session: Option<[u8; 16]>,
+    /// Write no faster than this, as an application with something to show would [default: as fast
+    /// as it goes]
+    #[arg(long, value_name = "RATE", value_parser = positive::<Rate>)]
+    rate: Option<Rate>,
+    /// So many connections at once
+    #[arg(long, value_name = "N", default_value = "1")]
+    flows: NonZeroU16,
+    /// How long connecting may take
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive::<Span>)]
+    connect_timeout: Span,
+    /// Algorithm that decides how much may leave, see 'alcc list'; in-band and udp need one
+    /// [default: none, the kernel or the QUIC stack decides]
+    #[arg(long, value_name = "A")]
+    cc: Option<Spec>,
+    #[command(flatten)]
+    plugins: Plugins,
+    /// The kernel's congestion control, alone or below --cc, such as cubic, reno or bbr [default:
+    /// what the system uses]
+    #[arg(long, value_name = "TCPCC")]
+    under: Option<String>,
+    /// How acknowledgements are learned, see 'alcc list'
+    #[arg(long, value_name = "F", default_value = "auto")]
+    feedback: String,
+    /// How the limit is kept, see 'alcc list'
+    #[arg(long, value_name = "E", default_value = "auto")]
+    enforce: String,
+    /// Seed of the algorithm's generator
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Options of both ends.
+#[derive(clap::Args)]
+pub(crate) struct How {
+    /// What carries the bytes, the same at both ends
+    #[arg(long, value_name = "NAME", default_value = transport::default_name(), value_parser = transport::names())]
+    pub(crate) transport: String,
+    /// The port of the receiver
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+    /// The local address to use
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<IpAddr>,
+    /// udp: cross a real network although nothing is encrypted; with TLS and quic: send to a
+    /// receiver with any certificate
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// What in-band runs over: tcp, unix:PATH, tls, websocket:path=/,host=NAME,
+    /// connect:proxy=HOST:PORT; joined by '+', topmost first; see 'alcc list' [default: tcp]
+    #[arg(long, value_name = "CARRIER")]
+    pub(crate) carrier: Option<String>,
+    /// Give up when nothing moves for so long
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = positive::<Span>)]
+    pub(crate) stall: Span,
+    /// Write a line 'NANOSECONDS BYTES' to FILE as bytes pass, by CLOCK_MONOTONIC
+    #[arg(long, value_name = "FILE")]
+    pub(crate) series: Option<PathBuf>,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl How {
+    pub(crate) fn stall(&self) -> Duration {
+        Duration::from_nanos(self.stall.as_nanos())
+    }
+
+    /// What is not encrypted may leave this machine.
+    pub(crate) fn cleartext(&self) -> bool {
+        self.insecure || alcc_emu::is_emulated()
+    }
+
+    pub(crate) fn series(&self) -> Result<Option<Series>, Failure> {
+        self.series.as_deref().map(Series::create).transpose()
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let transport = TRANSPORTS.find(&args.how.transport)?;
+    let options = options(args)?;
+    let plan = TRANSPORTS.plan(transport, &options)?;
+    let (mut headers, contents) = flows(args)?;
+    let session = args.session.map_or_else(new_session, Ok)?;
+    if args.resume.is_some() {
+        let digits = hex(&session);
+        note(format_args!(
+            "alcc: after an end of this program: the same command with --session {digits}"
+        ));
+    }
+    for header in &mut headers {
+        (header.session, header.clock) = (session, clock_digest(&session));
+    }
+    let series = args.how.series()?;
+    let stop = stop_flag()?;
+    // All that was written, and how much of the content is there: after a cut some goes again.
+    let (sent, there) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut to = args.to.clone();
+    if to.port == 0 {
+        to.port = args.how.port;
+    }
+    let passed = |bytes, now| {
+        sent.fetch_add(bytes, Ordering::Relaxed);
+        there.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(series) = &series {
+            series.add(bytes, now);
+        }
+    };
+    let dialer = transport.dialer(&options)?;
+    transport::note_cleartext(&transport.about());
+    let job = Job {
+        dialer: &*dialer,
+        to: &to,
+        rate: args.rate,
+        stall: args.how.stall(),
+        stop: &stop,
+        passed: &passed,
+    };
+    let began = Instant::now();
+    let (before, mut ended) = (alcc_sys::process_cpu(), Vec::new());
+    std::thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        for (header, content) in headers.iter().zip(contents) {
+            let (tell, job, there) = (tell.clone(), &job, &there);
+            scope.spawn(move || {
+                let sent = match (args.resume, content) {
+                    (Some(patience), Content::File(file)) => {
+                        let patience = Duration::from_nanos(patience.as_nanos());
+                        let happens = &mut |told: Told<'_>| match told {
+                            Told::Cut(why) => note(format_args!("alcc: {why}; goes on")),
+                            Told::From(bytes) => there.store(bytes, Ordering::Relaxed),
+                        };
+                        let begun = args.session.is_some();
+                        resuming::flow(job, header, &file, begun, patience, happens)
+                    }
+                    (_, content) => flow(job, header, content),
+                };
+                drop(tell.send((header.flow, sent)));
+            });
+        }
+        drop(tell);
+        let mut shown = Shown::new(args, headers.len());
+        loop {
+            match told.recv_timeout(Duration::from_millis(500)) {
+                Ok(one) => ended.push(one),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    shown.show(sent.load(Ordering::Relaxed), there.load(Ordering::Relaxed));
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    });
+    drop(dialer);
+    ended.sort_by_key(|(flow, _)| *flow);
+    let ended: Vec<Sent> = ended.into_iter().map(|(_, sent)| sent).collect();
+    let cpu = alcc_sys::process_cpu() - before;
+    conclude(args, &to, &plan, &ended, cpu, began.elapsed())
+}
+
+/// 32 hexadecimal digits.
+fn session(text: &str) -> Result<[u8; 16], String> {
+    let digits = text.len() == 32 && text.bytes().all(|c| c.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| digits);
+    let number =
+        number.ok_or("a session is 32 hexadecimal digits, as 'alcc send --resume' prints")?;
+    Ok(number.to_be_bytes())
+}
+
+fn options(args: &Args) -> Result<Options, Failure> {
+    let registry = args.plugins.registry()?;
+    if let Some(spec) = &args.cc {
+        registry.build(spec).map_err(Failure::usage)?;
+    }
+    Ok(Options {
+        cc: args.cc.clone(),
+        registry,
+        feedback: args.feedback.clone(),
+        enforce: args.enforce.clone(),
+        under: args.under.clone(),
+        seed: args.seed,
+        bind: args.how.bind,
+        cleartext: args.how.cleartext(),
+        trust: args.trusting.trust(args.how.insecure)?,
+        certificate: None,
+        carrier: args.how.carrier.clone(),
+        connect_timeout: Duration::from_nanos(args.connect_timeout.as_nanos()),
+    })
+}
+
+/// Header and content of each flow.
+fn flows(args: &Args) -> Result<(Vec<Header>, Vec<Content>), Failure> {
+    let header = |flow, kind, size| Header {
+        kind,
+        flow,
+        flows: args.flows.get(),
+        size,
+        session: [0; 16],
+        clock: [0; 16],
+        offset: None,
+    };
+    if let Some(path) = &args.file {
+        if args.flows.get() > 1 {
+            return Err(Failure::usage(
+                "--file with --flows: a file goes over one connection; leave --flows out",
+            ));
+        }
+        let (file, size) = open(path)?;
+        if args.resume.is_some() && size.is_none() {
+            return Err(Failure::usage(format!(
+                "--resume --file {}: only a regular file can be read again from where it was cut",
+                path.display()
+            )));
+        }
+        return Ok((vec![header(0, Kind::File, size)], vec![Content::File(file)]));
+    }
+    let duration = match (args.size, args.duration) {
+        (Some(_), _) => None,
+        (None, duration) => Some(duration.unwrap_or(Span::from_secs(10))),
+    };
+    let size = args.size.map(Bytes::get);
+    let duration = duration.map(|span| Duration::from_nanos(span.as_nanos()));
+    Ok((0..args.flows.get())
+        .map(|flow| (header(flow, Kind::MadeUp, size), Content::MadeUp(duration)))
+        .unzip())
+}
+
+fn open(path: &Path) -> Result<(File, Option<u64>), Failure> {
+    use std::os::fd::AsFd;
+    let failed =
+        |e: std::io::Error| Failure::usage(format!("read {}: {}", path.display(), reason(&e)));
+    let file: File = if path == Path::new("-") {
+        let stdin = std::io::stdin().as_fd().try_clone_to_owned();
+        stdin.map_err(failed)?.into()
+    } else {
+        File::open(path).map_err(failed)?
+    };
+    let about = file.metadata().map_err(failed)?;
+    if about.is_dir() {
+        return Err(Failure::usage(format!(
+            "read {}: it is a folder: send one file, or 'tar c FOLDER | alcc send --file - HOST'",
+            path.display()
+        )));
+    }
+    // The position in standard input is not known.
+    let size = (about.is_file() && path != Path::new("-")).then_some(about.len());
+    Ok((file, size))
+}
+
+/// A transfer shorter than this needs no progress bar.
+const QUIET: Duration = Duration::from_millis(800);
+
+/// The progress bar; shown only if the transfer takes longer.
+struct Shown<'a> {
+    bar: Option<Bar>,
+    args: &'a Args,
+    flows: u64,
+    began: Instant,
+}
+
+impl<'a> Shown<'a> {
+    fn new(args: &'a Args, flows: usize) -> Self {
+        Self {
+            bar: None,
+            args,
+            flows: flows as u64,
+            began: Instant::now(),
+        }
+    }
+
+    /// `sent` says how fast it goes, `there` how far it is.
+    fn show(&mut self, sent: u64, there: u64) {
+        let took = self.began.elapsed();
+        if took < QUIET {
+            return;
+        }
+        let took = took.as_secs_f64();
+        let file = self.args.file.as_deref();
+        let size = self.args.size.map(|size| size.get() * self.flows);
+        let size = size.or_else(|| {
+            file?
+                .metadata()
+                .ok()
+                .filter(|m| m.is_file())
+                .map(|m| m.len())
+        });
+        let duration = self.args.duration.unwrap_or(Span::from_secs(10));
+        let part = match size {
+            Some(size) => there as f64 / size.max(1) as f64,
+            None if file.is_some() => 0.0,
+            None => took / duration.as_secs_f64().max(1e-3),
+        };
+        let what = format!(
+            "{:.1} MB, {:.2} Mbit/s",
+            there as f64 / 1e6,
+            sent as f64 * 8e-6 / took
+        );
+        self.bar
+            .get_or_insert_with(|| Bar::since(self.began))
+            .show(part.min(1.0), &what);
+    }
+}
+
+/// Bytes per ns in Mbit/s.
+fn mbps(bytes: u64, ns: u64) -> Option<f64> {
+    (ns > 0).then(|| bytes as f64 * 8e3 / ns as f64)
+}
+
+fn row(args: &Args, plan: &Plan, sent: &Sent, cpu_s_per_gbit: Option<f64>) -> Row {
+    let bytes = sent.answer.as_ref().map_or(sent.bytes, |a| a.bytes);
+    let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
+    let answer = sent.answer.as_ref();
+    let is_finite = args.size.is_some() || args.file.is_some();
+    Row {
+        scheme: plan.scheme.clone(),
+        algorithm: plan.algorithm.clone(),
+        options: plan.options.clone(),
+        feedback: plan.feedback.clone(),
+        enforcement: plan.enforcement.clone(),
+        under: plan.under.clone(),
+        profile: Some(match plan.feedback.as_str() {
+            "kernel" => "kernel".to_owned(),
+            _ => alcc_results::row::profile(&plan.algorithm, &plan.options),
+        }),
+        duration_s: sent.took as f64 / 1e9,
+        seed: args.seed,
+        run: 1,
+        goodput_mbps: match answer {
+            Some(answer) => mbps(answer.bytes, answer.took),
+            None => mbps(sent.bytes, sent.complete.unwrap_or(sent.took)),
+        },
+        bytes: Some(bytes),
+        app_delay_median_ms: answer.and_then(|a| ms(a.delay_median)),
+        app_delay_p95_ms: answer.and_then(|a| ms(a.delay_p95)),
+        rtt_mean_ms: sent.stats.rtt_mean_ms,
+        rtt_p95_ms: sent.stats.rtt_p95_ms,
+        retransmits: sent.stats.retransmits,
+        timeouts: sent.stats.timeouts,
+        rtx_burst: sent.stats.rtx_burst,
+        fct_ms: ms(sent.complete).filter(|_| is_finite && sent.failure.is_none()),
+        cpu_s_per_gbit,
+        lateness_p99_ms: sent.stats.lateness_p99_ms,
+        error: sent.failure.as_ref().map(ToString::to_string),
+        ..Row::default()
+    }
+}
+
+fn conclude(
+    args: &Args,
+    to: &Target,
+    plan: &Plan,
+    ended: &[Sent],
+    cpu: Span,
+    took: Duration,
+) -> Result<ExitCode, Failure> {
+    let bytes: u64 = ended.iter().map(|sent| sent.bytes).sum();
+    let cpu_s = cpu.as_secs_f64();
+    let per_gbit = (bytes > 0).then(|| cpu_s / (bytes as f64 * 8e-9));
+    let rows: Vec<Row> = ended
+        .iter()
+        .map(|sent| row(args, plan, sent, per_gbit))
+        .collect();
+    let failed = rows.iter().filter(|row| row.error.is_some()).count();
+    let told = if args.how.json {
+        let summary = serde_json::json!({
+            "transport": args.how.transport,
+            "to": to.to_string(),
+            "flows": rows.len(),
+            "failed": failed,
+            "bytes": bytes,
+            "seconds": took.as_secs_f64(),
+            "goodput_mbps": alcc_results::sum(rows.iter().filter_map(|r| r.goodput_mbps)),
+            "cpu_s": cpu_s,
+        });
+        let json = serde_json::json!({"flows": rows, "summary": summary});
+        print(format_args!("{json}\n"))
+    } else if failed < rows.len() {
+        print(table(&rows))
+    } else {
+        Ok(Reader::There)
+    };
+    // One is enough: all flows have the same destination.
+    match ended.iter().find_map(|sent| sent.failure.as_ref()) {
+        None => told.map(|_| ExitCode::SUCCESS),
+        Some(Failure::Usage(why)) => Err(Failure::usage(why)),
+        Some(Failure::Failed(why)) if failed < ended.len() => Err(Failure::failed(format!(
+            "{failed} of {} flows failed, the first: {why}",
+            ended.len()
+        ))),
+        Some(Failure::Failed(why)) => Err(Failure::failed(why)),
+    }
+}

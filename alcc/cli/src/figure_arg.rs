@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The options of a figure for a paper: `--figure`, `--panels`.
+use crate::failure::Failure;
+use crate::output::will_be_written;
+use alcc_live::report::{Part, figure};
+use alcc_live::{Results, board};
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub(crate) struct Figure {
+    /// Draw a figure without a title, for a paper, as an SVG file: throughput against delay, the
+    /// distribution of delay, and both over time
+    #[arg(long, value_name = "FILE.svg", value_parser = a_figure)]
+    figure: Option<PathBuf>,
+    /// The panels of --figure
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        default_value = "plane,distribution,series",
+        requires = "figure"
+    )]
+    panels: Vec<Part>,
+}
+
+fn a_figure(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    let is = |wanted: &str| {
+        file.extension()
+            .is_some_and(|end| end.eq_ignore_ascii_case(wanted))
+    };
+    if is("svg") {
+        Ok(file)
+    } else if is("pdf") {
+        Err("it is drawn as SVG: name a file that ends in .svg, and convert that (rsvg-convert -f pdf, inkscape)".to_owned())
+    } else {
+        Err("name a file that ends in .svg".to_owned())
+    }
+}
+
+impl Figure {
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.figure.is_some()
+    }
+
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.figure.as_deref()
+    }
+
+    /// Refuses a file that cannot be written, before anything is measured.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.figure.as_deref().map_or(Ok(()), will_be_written)
+    }
+
+    /// Draws and writes it, if it is wanted.
+    pub(crate) fn write(&self, results: &Results) -> Result<(), Failure> {
+        let Some(file) = &self.figure else {
+            return Ok(());
+        };
+        let drawn = figure(results, &self.panels)
+            .map_err(|why| Failure::failed(format!("draw {}: {why}", file.display())))?;
+        board::write_file(file, &drawn).map_err(Failure::failed)
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A program under `alcc run` behaves as it does over plain TCP: every way to write, wait,
+//! duplicate, pass, fork and close.
+//!
+//! The program is `alcc/preload/tests/c`; a plain run of each case is the oracle.
+//! `ALCC_CASE=NAME` runs one case, `ALCC_ORACLE=1` compares two plain runs instead, to see whether
+//! the oracle itself is steady.
+mod case;
+mod client;
+mod program;
+#[path = "../support/lacks.rs"]
+mod support;
+
+use alcc_cc::Registry;
+use case::Case;
+use program::{How, Program};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A window of two segments shuts at nearly every write; the recommended algorithm is what users
+/// run.
+const ALGORITHMS: [&str; 2] = ["fixed:window=2", "verus"];
+/// For what no algorithm may change: those that differ most in when they call and what they keep.
+const MORE: [&str; 4] = ["fixed:window=2", "verus", "budget", "sprout"];
+
+/// What differs between the case run plainly and under control, the hardened program every second
+/// time.
+fn differences(program: &Program, case: &Case, algorithms: &[&'static str]) -> Vec<String> {
+    let plain = program.run(case, &How::Plain { hardened: false });
+    let mut wrong = Vec::new();
+    if let Some(why) = plain.broken(case) {
+        return vec![format!("plainly (so the test is wrong): {why}")];
+    }
+    if std::env::var_os("ALCC_ORACLE").is_some() {
+        let again = program.run(case, &How::Plain { hardened: true });
+        return again.unlike(&plain, case);
+    }
+    let all = algorithms.iter().copied().chain(case.algorithm.as_deref());
+    for (cc, hardened) in all.zip([false, true].into_iter().cycle()) {
+        let under = program.run(case, &How::Under { cc, hardened });
+        wrong.extend(
+            under
+                .unlike(&plain, case)
+                .into_iter()
+                .chain(under.uncontrolled(case, cc))
+                .map(|why| format!("{why}\n    {}", under.command)),
+        );
+    }
+    wrong
+}
+
+fn group(name: &str) {
+    let built = if name == "streams" {
+        program::built_with_streams()
+    } else {
+        program::built()
+    };
+    let Some(program) = built else {
+        return;
+    };
+    let only = std::env::var("ALCC_CASE").ok();
+    let cases: Vec<Case> = program
+        .cases()
+        .into_iter()
+        .filter(|case| case.group == name)
+        .filter(|case| only.as_ref().is_none_or(|one| *one == case.name))
+        .collect();
+    assert!(only.is_some() || !cases.is_empty(), "no group {name}");
+    let algorithms: &[&'static str] = match name {
+        "stdio" | "streams" => &MORE,
+        _ => &ALGORITHMS,
+    };
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    for why in differences(program, case, algorithms) {
+                        wrong
+                            .lock()
+                            .unwrap()
+                            .push(format!("{name} / {}: {why}", case.name));
+                    }
+                }
+            });
+        }
+    });
+    let mut wrong = wrong.into_inner().unwrap();
+    wrong.sort();
+    assert!(
+        wrong.is_empty(),
+        "{} differences:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+macro_rules! groups {
+    ($($name:ident)*) => { $(#[test] fn $name() { group(stringify!($name).trim_end_matches('_')); })* };
+}
+
+groups! { write edge wait epoll block descriptor close process exec thread connect limit serve spawn alone error stdio streams }
+
+/// What an algorithm is built on is the stack of whoever writes first.
+#[test]
+fn every_algorithm_on_a_small_stack() {
+    let Some(program) = program::built() else {
+        return;
+    };
+    let registry = Registry::builtin();
+    let all: Vec<_> = registry.iter().map(|algorithm| algorithm.name).collect();
+    let mut cases = program.cases();
+    cases.retain(|case| ["smallest-stack", "painted-stack"].contains(&&*case.name));
+    assert_eq!(cases.len(), 2);
+    for mut case in cases {
+        case.gated = false;
+        let wrong = differences(program, &case, &all);
+        assert!(wrong.is_empty(), "{}: {}", case.name, wrong.join("\n"));
+    }
+}

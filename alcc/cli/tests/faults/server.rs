@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One of the small servers of `alcc/preload/tests/c/serve.c` under `alcc run`, seen from
+//! outside.
+use crate::support::lacks;
+use nix::libc::c_long;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The program, compiled once; `None` (and said) if this machine cannot.
+pub(crate) fn peer() -> Option<&'static Path> {
+    static PEER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PEER.get_or_init(|| {
+        if Command::new("cc").arg("--version").output().is_err() {
+            lacks("cc");
+            return None;
+        }
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/c");
+        let files = std::fs::read_dir(&source)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|e| e == "c"));
+        let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faulty");
+        let done = Command::new("cc")
+            .args(["-std=gnu11", "-O1", "-g", "-w", "-pthread", "-o"])
+            .arg(&to)
+            .args(files)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "cc: {said}");
+        Some(to)
+    })
+    .as_deref()
+}
+
+/// What a process has, by /proc.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    pub(crate) descriptors: usize,
+    pub(crate) threads: usize,
+    pub(crate) resident_kib: u64,
+}
+
+pub(crate) struct Server {
+    alcc: Child,
+    port: u16,
+    dir: tempfile::TempDir,
+}
+
+impl Server {
+    pub(crate) fn start(mode: &str, connections: usize, bytes: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let stderr = dir.path().join("stderr");
+        let alcc = Command::new(env!("CARGO_BIN_EXE_alcc"))
+            .args(["run", "--quiet", "--loopback", "--cc", "fixed:window=2"])
+            .args(["--enforce", "gate+pacing"])
+            .arg(format!("--json={}", dir.path().join("report").display()))
+            .arg("--")
+            .arg(peer().unwrap())
+            .arg(mode)
+            .env("PEER_CONNECTIONS", connections.to_string())
+            .env("PEER_BYTES", bytes.min(3_000_000).to_string())
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&stderr).unwrap())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + DEADLINE;
+        let port = loop {
+            let said = std::fs::read_to_string(&stderr).unwrap();
+            let port = said
+                .strip_prefix("port ")
+                .and_then(|rest| rest.split_once('\n'))
+                .map(|(port, _)| port.parse().unwrap());
+            if let Some(port) = port {
+                break port;
+            }
+            assert!(Instant::now() < deadline, "{mode} did not start: {said}");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        Self { alcc, port, dir }
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port)).unwrap()
+    }
+
+    /// The program itself: the only child of `alcc run`.
+    fn pid(&self) -> Pid {
+        let alcc = self.alcc.id();
+        let children =
+            std::fs::read_to_string(format!("/proc/{alcc}/task/{alcc}/children")).unwrap();
+        Pid::from_raw(children.split_whitespace().next().unwrap().parse().unwrap())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).unwrap();
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let pid = self.pid();
+        let count = |what| {
+            let entries = std::fs::read_dir(format!("/proc/{pid}/{what}")).unwrap();
+            entries.count()
+        };
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
+        Usage {
+            descriptors: count("fd"),
+            threads: count("task"),
+            resident_kib: resident.trim().trim_end_matches(" kB").parse().unwrap(),
+        }
+    }
+
+    /// Stops the library's threads, and nothing else, until the result is dropped; with `awaited`
+    /// it waits for the first, which takes its name only when it runs. `None` if this user may not
+    /// trace the server. Before or after the system call `at`.
+    pub(crate) fn stop_library(&self, awaited: bool, at: c_long) -> Option<Vec<Stopped>> {
+        let deadline = Instant::now() + DEADLINE;
+        let named = |task: &PathBuf| {
+            std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "alcc")
+        };
+        loop {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+            let tasks = tasks.map(|task| task.unwrap().path());
+            let ours: Vec<_> = tasks.filter(named).collect();
+            if !ours.is_empty() || !awaited || Instant::now() > deadline {
+                return ours.iter().map(|task| Stopped::seize(task, at)).collect();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// How often its threads have gone to sleep.
+    pub(crate) fn sleeps(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let sleeps = tasks.filter_map(|task| {
+            // It may have ended.
+            let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+            let mut lines = status.lines();
+            let number = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            number.trim().parse::<u64>().ok()
+        });
+        sleeps.sum()
+    }
+
+    /// Waits for its end: the exit status, as a shell gives it, and the report.
+    pub(crate) fn end(mut self) -> (Option<i32>, serde_json::Value) {
+        let deadline = Instant::now() + DEADLINE;
+        let status = loop {
+            if let Some(status) = self.alcc.try_wait().unwrap() {
+                break status.code();
+            }
+            assert!(Instant::now() < deadline, "the server does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let report = std::fs::read_to_string(self.dir.path().join("report")).unwrap_or_default();
+        (status, serde_json::from_str(&report).unwrap_or_default())
+    }
+}
+
+/// A thread of another process that this thread has stopped.
+pub(crate) struct Stopped(i32);
+
+impl Stopped {
+    fn seize(task: &Path, at: c_long) -> Option<Self> {
+        let name = task.file_name().unwrap().to_str().unwrap();
+        let (id, none): (i32, _) = (name.parse().unwrap(), 0usize);
+        // SAFETY: numbers only.
+        if unsafe { nix::libc::ptrace(nix::libc::PTRACE_SEIZE, id, none, none) } != 0 {
+            lacks("leave to trace a server");
+            return None;
+        }
+        // SAFETY: numbers only.
+        unsafe { nix::libc::ptrace(nix::libc::PTRACE_INTERRUPT, id, none, none) };
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let mut status = 0;
+            // SAFETY: a number, and room for the status.
+            unsafe {
+                nix::libc::waitpid(id, &raw mut status, nix::libc::__WALL);
+            }
+            let call = std::fs::read_to_string(task.join("syscall")).unwrap();
+            let number = call.split(' ').next().and_then(|n| n.parse().ok());
+            if number == Some(at) {
+                return Some(Self(id));
+            }
+            assert!(Instant::now() < deadline, "never in {at}: {call}");
+            // SAFETY: numbers only.
+            unsafe { nix::libc::ptrace(nix::libc::PTRACE_SYSCALL, id, none, none) };
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // SAFETY: numbers only.
+        let there =
+            unsafe { nix::libc::ptrace(nix::libc::PTRACE_DETACH, self.0, 0usize, 0usize) } == 0;
+        if !there {
+            // It has ended with its process, which stays until its tracer has seen that.
+            // SAFETY: a number; the status is not wanted.
+            unsafe { nix::libc::waitpid(self.0, std::ptr::null_mut(), nix::libc::__WALL) };
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // After a failed test: neither alcc nor the program stays.
+        if matches!(self.alcc.try_wait(), Ok(None)) {
+            let _ = kill(self.pid(), Signal::SIGKILL);
+            drop(self.alcc.wait());
+        }
+    }
+}
