@@ -11,7 +11,7 @@
 //! [`CarrierSpec::connect`] and [`Listener::accept`] do every handshake, blocking and with a
 //! deadline. They give an in-band [`Carrier`] that never blocks.
 //!
-//! [`InBand`] is the transport of `alcc send` over all of this.
+//! [`InBand`] is the transport of `alcc send` over all of this, [`Tcp`] the one over TCP alone.
 //!
 //! What the other end sends is untrusted. Every layer has limits. A peer that is not what it should
 //! be is an [`Error`] of one line.
@@ -20,6 +20,7 @@
 mod connect;
 mod error;
 mod http;
+mod own_tcp;
 mod registry;
 mod spec;
 mod tcp;
@@ -31,6 +32,10 @@ mod websocket;
 
 pub use alcc_pipe::Target;
 pub use error::Error;
+pub use own_tcp::Tcp;
 pub use registry::{Row, rows};
 pub use spec::{Accepted, CarrierSpec, Client, Listener, Server};
 pub use transport::InBand;
+
+/// The transports of `alcc send` and `alcc recv`; the first is the default.
+pub static TRANSPORTS: alcc_pipe::Table = alcc_pipe::Table(&[&Tcp, &InBand]);

@@ -19,6 +19,8 @@ mod algorithms;
 pub mod conformance;
 mod controller;
 mod event;
+#[cfg(feature = "events")]
+pub mod events;
 pub mod feed;
 pub mod parts;
 mod receiver;

@@ -115,6 +115,17 @@ impl Registry {
         self.algorithms.iter()
     }
 
+    /// The profile of an algorithm: as `options` say, else its default.
+    pub fn profile(&self, algorithm: &str, options: &str) -> String {
+        let chosen = options.split(',').find_map(|o| o.strip_prefix("profile="));
+        let usual = || {
+            let mut known = self.algorithms.iter();
+            let known = known.find(|known| known.name == algorithm);
+            known.and_then(|known| known.profiles.first().copied())
+        };
+        chosen.or_else(usual).unwrap_or("default").to_owned()
+    }
+
     /// A controller for `spec`.
     ///
     /// # Errors

@@ -134,7 +134,7 @@ fn faults_are_found() {
     // The link, the seed, and how to see it again.
     for part in [
         "link 12mbit, round trip 40ms, queue of 1333 packets, seed 1",
-        "alcc sim --link 12mbit --rtt 40ms --queue droptail:packets=1333 --seed 1 --flow 'faulty/app=2mbit' --duration 60s",
+        "alcc-lab sim --link 12mbit --rtt 40ms --queue droptail:packets=1333 --seed 1 --flow 'faulty/app=2mbit' --duration 60s",
     ] {
         assert!(life.contains(part), "{life}");
     }

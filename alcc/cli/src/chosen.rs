@@ -59,7 +59,7 @@ pub(crate) struct Chosen {
 impl Options {
     /// Reads the file. Options go before it; lists are added to its lists.
     pub(crate) fn chosen(&self, share: Option<Share>) -> Result<Chosen, Failure> {
-        let registry = self.plugins.registry()?;
+        let registry = self.plugins.registry(Registry::builtin())?;
         let file = match &self.config {
             Some(path) => Config::read(path, &registry)?,
             None => Config::default(),

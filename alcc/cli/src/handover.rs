@@ -51,14 +51,14 @@ extern "C" fn look() {
 static LOOK: extern "C" fn() = look;
 
 /// Steps in the child, between fork and exec.
-pub(crate) struct Handover {
+pub struct Handover {
     blocked: SigSet,
     renamed: Option<Renamed>,
 }
 
 impl Handover {
     /// Prepares this command. `blocked`: the signals that were blocked at the start.
-    pub(crate) fn of(command: &mut Command, blocked: SigSet) -> Result<Self, Failure> {
+    pub fn of(command: &mut Command, blocked: SigSet) -> Result<Self, Failure> {
         let us = OsString::from(std::process::id().to_string());
         let naming_us: Vec<_> = NAMING
             .into_iter()
@@ -77,7 +77,7 @@ impl Handover {
     }
 
     /// Runs in the child.
-    pub(crate) fn take(&self) -> io::Result<()> {
+    pub fn take(&self) -> io::Result<()> {
         // SAFETY: the calls are async-signal-safe.
         unsafe {
             if PIPE_IGNORED.load(Ordering::Relaxed) {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Maximum number of clients at a time.
-pub(crate) const MAX_READERS: usize = 16;
+pub const MAX_READERS: usize = 16;
 /// Length of the queue of clients.
 const BACKLOG: i32 = 64;
 /// Timeout for a request and its answer.
@@ -28,7 +28,7 @@ const MAX_REQUEST: usize = 8192;
 
 /// Where to listen: `127.0.0.1:9101`, `[::1]:9101`, `:9101` or a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     Address(Listen),
     Path(PathBuf),
 }
@@ -55,7 +55,7 @@ impl FromStr for Place {
 
 /// An address of loopback: who is not on this machine does not reach it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Loopback(pub(crate) SocketAddr);
+pub struct Loopback(pub SocketAddr);
 
 impl FromStr for Loopback {
     type Err = String;
@@ -69,7 +69,7 @@ impl FromStr for Loopback {
     }
 }
 
-pub(crate) enum Listener {
+pub enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
@@ -81,7 +81,7 @@ impl From<TcpListener> for Listener {
 }
 
 /// Nobody can listen there. `option` is who asks for it.
-pub(crate) fn not_listening(
+pub fn not_listening(
     at: impl std::fmt::Display,
     option: &str,
     error: &std::io::Error,
@@ -98,10 +98,10 @@ pub(crate) fn not_listening(
 
 /// What is asked for.
 #[derive(Clone)]
-pub(crate) struct Request {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) body: Vec<u8>,
+pub struct Request {
+    pub method: String,
+    pub path: String,
+    pub body: Vec<u8>,
     /// The names of this machine that the client used, and of the page that sends it.
     host: Option<String>,
     origin: Option<String>,
@@ -110,7 +110,7 @@ pub(crate) struct Request {
 impl Request {
     /// Whether it comes from a program, or from a page of this server. A page from elsewhere could
     /// else send its visitor's browser here, under a name that leads to this machine.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub fn is_ours(&self) -> bool {
         let name = self.host.as_deref().unwrap_or("127.0.0.1");
         let address = name.parse().map(|a: SocketAddr| a.ip());
         let address = address.or_else(|_| name.trim_matches(['[', ']']).parse::<IpAddr>());
@@ -121,30 +121,30 @@ impl Request {
 }
 
 /// What is answered.
-pub(crate) struct Answer {
+pub struct Answer {
     status: &'static str,
     kind: &'static str,
     body: String,
 }
 
 impl Answer {
-    pub(crate) fn new(status: &'static str, kind: &'static str, body: String) -> Self {
+    pub fn new(status: &'static str, kind: &'static str, body: String) -> Self {
         Self { status, kind, body }
     }
 
-    pub(crate) fn json(value: &serde_json::Value) -> Self {
+    pub fn json(value: &serde_json::Value) -> Self {
         Self::new("200 OK", "application/json", format!("{value}\n"))
     }
 
     /// What is wrong, as one line.
-    pub(crate) fn wrong(status: &'static str, why: impl std::fmt::Display) -> Self {
+    pub fn wrong(status: &'static str, why: impl std::fmt::Display) -> Self {
         Self::new(status, "text/plain; charset=utf-8", format!("{why}\n"))
     }
 }
 
 /// A handler of requests whose path begins with a secret, and where that path is: on loopback every
 /// user of the machine can send requests, but only some are to know the address.
-pub(crate) fn secret(handler: Handler) -> Result<(Handler, String), Failure> {
+pub fn secret(handler: Handler) -> Result<(Handler, String), Failure> {
     let root = format!(
         "/{:032x}",
         u128::from_ne_bytes(alcc_transfer::new_session()?)
@@ -168,17 +168,17 @@ pub(crate) fn secret(handler: Handler) -> Result<(Handler, String), Failure> {
 }
 
 /// Answers requests.
-pub(crate) type Handler = Arc<dyn Fn(&Request) -> Answer + Send + Sync>;
+pub type Handler = Arc<dyn Fn(&Request) -> Answer + Send + Sync>;
 
 /// The listening socket; a path is removed when it is dropped.
-pub(crate) struct Server {
+pub struct Server {
     _path: Option<PathListener>,
 }
 
 impl Server {
     /// Listens, and answers from threads of its own until the program ends. `option` is who asks
     /// for it.
-    pub(crate) fn start(place: &Place, option: &str, handler: Handler) -> Result<Self, Failure> {
+    pub fn start(place: &Place, option: &str, handler: Handler) -> Result<Self, Failure> {
         let failed = |what: String| move |e: std::io::Error| not_listening(what, option, &e);
         let not_at = |path: &Path, e| failed(path.display().to_string())(not_made(path, e));
         let (listener, path) = match place {
@@ -201,7 +201,7 @@ impl Server {
     }
 
     /// Answers on a socket that listens.
-    pub(crate) fn on(
+    pub fn on(
         listener: impl Into<Listener>,
         option: &str,
         handler: Handler,
@@ -214,7 +214,7 @@ impl Server {
 }
 
 /// A thread that takes no signals: they are meant for the program.
-pub(crate) fn spawn<T: Send + 'static>(
+pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<T>> {

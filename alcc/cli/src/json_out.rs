@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 /// Where a command writes its report if standard output belongs to the program that it runs, or if
 /// it serves for weeks. Elsewhere `--json` prints.
 #[derive(clap::Args)]
-pub(crate) struct JsonOut {
+pub struct JsonOut {
     /// Write a report to FILE at the end, as one JSON object
     #[arg(long, value_name = "FILE")]
     json_out: Option<PathBuf>,
@@ -20,7 +20,7 @@ pub(crate) struct JsonOut {
 }
 
 impl JsonOut {
-    pub(crate) fn path(&self) -> Option<&Path> {
+    pub fn path(&self) -> Option<&Path> {
         self.json_out.as_deref().or(self.json.as_deref())
     }
 }

@@ -6,7 +6,7 @@
 //! is. Anything else that keeps a product from being written is one line and status 1. Standard
 //! error may be unwritable: the program goes on.
 use crate::failure::{Failure, reason};
-pub(crate) use alcc_units::one_line;
+pub use alcc_units::one_line;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,12 +21,12 @@ use std::path::Path;
 ///
 /// # Errors
 /// [`Failure::Usage`]: nothing has been done yet.
-pub(crate) fn folder(path: &Path) -> Result<(), Failure> {
+pub fn folder(path: &Path) -> Result<(), Failure> {
     can_hold_files(path).map_err(|e| not_a_folder(path, e))
 }
 
 /// The same, with the error as the system has it.
-pub(crate) fn can_hold_files(path: &Path) -> io::Result<()> {
+pub fn can_hold_files(path: &Path) -> io::Result<()> {
     if path.exists() && !path.is_dir() {
         return Err(io::Error::other("it is a file: name a folder"));
     }
@@ -36,14 +36,14 @@ pub(crate) fn can_hold_files(path: &Path) -> io::Result<()> {
 }
 
 /// The error of [`can_hold_files`].
-pub(crate) fn not_a_folder(path: &Path, error: io::Error) -> Failure {
+pub fn not_a_folder(path: &Path, error: io::Error) -> Failure {
     let why = reason(&not_made(path, error));
     Failure::usage(format!("write into {}: {why}", path.display()))
 }
 
 /// The error of something that was to be made at `path`. A folder that is there, but takes nothing,
 /// answers like one that is not there: that of /proc.
-pub(crate) fn not_made(path: &Path, error: io::Error) -> io::Error {
+pub fn not_made(path: &Path, error: io::Error) -> io::Error {
     if error.kind() == ErrorKind::NotFound && around(path).is_dir() {
         return io::Error::other("nothing can be made in that folder: choose another place");
     }
@@ -54,7 +54,7 @@ pub(crate) fn not_made(path: &Path, error: io::Error) -> io::Error {
 ///
 /// # Errors
 /// [`Failure::Usage`]: nothing has been done yet.
-pub(crate) fn create(path: &Path) -> Result<File, Failure> {
+pub fn create(path: &Path) -> Result<File, Failure> {
     alcc_sys::create(path).map_err(|e| {
         let why = reason(&not_made(path, e));
         Failure::usage(format!("write {}: {why}", path.display()))
@@ -84,7 +84,7 @@ fn takes_files(folder: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// Another command is at work there.
-pub(crate) fn alone_in(folder: &Path) -> Result<Option<Flock<File>>, Failure> {
+pub fn alone_in(folder: &Path) -> Result<Option<Flock<File>>, Failure> {
     // Not every file system can lock a folder; then the user has to take care.
     let Ok(open) = File::open(folder) else {
         return Ok(None);
@@ -102,7 +102,7 @@ pub(crate) fn alone_in(folder: &Path) -> Result<Option<Flock<File>>, Failure> {
 ///
 /// # Errors
 /// As [`folder`].
-pub(crate) fn will_be_written(file: &Path) -> Result<(), Failure> {
+pub fn will_be_written(file: &Path) -> Result<(), Failure> {
     let wrong = |e: io::Error| Failure::usage(format!("write {}: {}", file.display(), reason(&e)));
     if file.is_dir() {
         return Err(wrong(Errno::EISDIR.into()));
@@ -115,7 +115,7 @@ pub(crate) fn will_be_written(file: &Path) -> Result<(), Failure> {
 
 /// Whether the reader is still there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reader {
+pub enum Reader {
     There,
     /// The reader has gone: a command without end should end.
     Gone,
@@ -133,14 +133,14 @@ fn reader(of: BorrowedFd<'_>) -> Reader {
 }
 
 /// Writes to standard output at once, without a line break of its own.
-pub(crate) fn print(text: impl Display) -> Result<Reader, Failure> {
+pub fn print(text: impl Display) -> Result<Reader, Failure> {
     Product::standard().fill(|to| to.write_all(text.to_string().as_bytes()))
 }
 
 /// Writes one line to standard error, or several that belong together, in one piece. What a
 /// terminal would obey is escaped, whoever has put it there. Nobody may be able to read it: that
 /// changes nothing.
-pub(crate) fn note(text: impl Display) {
+pub fn note(text: impl Display) {
     let text = text.to_string();
     let lines: Vec<String> = text.split('\n').map(one_line).collect();
     let _ = Standard::Error.write_all(format!("{}\n", lines.join("\n")).as_bytes());
@@ -148,7 +148,7 @@ pub(crate) fn note(text: impl Display) {
 
 /// A fault of this program says what it is in one line, and with `RUST_BACKTRACE` where it came
 /// from.
-pub(crate) fn panics_are_one_line() {
+pub fn panics_are_one_line() {
     let whole = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |fault| {
         let text = fault.to_string().replace('\n', " ");
@@ -162,7 +162,7 @@ pub(crate) fn panics_are_one_line() {
 }
 
 /// What a command makes for its user: a file, or standard output.
-pub(crate) struct Product {
+pub struct Product {
     to: BufWriter<Box<dyn Write + Send>>,
     name: String,
     /// It is standard output.
@@ -174,7 +174,7 @@ impl Product {
     ///
     /// # Errors
     /// [`Failure::Usage`]: nothing has been done yet.
-    pub(crate) fn open(path: Option<&Path>) -> Result<Self, Failure> {
+    pub fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else {
             return Ok(Self::standard());
         };
@@ -185,12 +185,12 @@ impl Product {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub(crate) fn named(path: Option<&Path>) -> Result<Option<Self>, Failure> {
+    pub fn named(path: Option<&Path>) -> Result<Option<Self>, Failure> {
         path.map(|path| Self::open(Some(path))).transpose()
     }
 
     /// A file that is open already.
-    pub(crate) fn of(file: File, path: &Path) -> Self {
+    pub fn of(file: File, path: &Path) -> Self {
         Self {
             to: BufWriter::new(Box::new(file)),
             name: path.display().to_string(),
@@ -210,7 +210,7 @@ impl Product {
     ///
     /// # Errors
     /// [`Failure::Failed`], unless only the reader has gone.
-    pub(crate) fn add(
+    pub fn add(
         &mut self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<Reader, Failure> {
@@ -230,7 +230,7 @@ impl Product {
     ///
     /// # Errors
     /// As [`Self::add`].
-    pub(crate) fn fill(
+    pub fn fill(
         mut self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<Reader, Failure> {
@@ -242,7 +242,7 @@ impl Product {
 
     /// Writes the report of a finished run. A failure is printed, but the exit status stays that of
     /// the run.
-    pub(crate) fn report(self, text: impl Display) {
+    pub fn report(self, text: impl Display) {
         if let Err(why) = self.fill(|to| writeln!(to, "{text}")) {
             note(format_args!("alcc: {why}"));
         }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Flattened into every command that takes algorithms.
 #[derive(clap::Args)]
-pub(crate) struct Plugins {
+pub struct Plugins {
     /// Also the algorithm in this shared object, see docs/writing-an-algorithm-in-c.md; may be
     /// repeated
     #[arg(
@@ -22,18 +22,18 @@ pub(crate) struct Plugins {
 }
 
 impl Plugins {
-    /// The built-in algorithms and these.
-    pub(crate) fn registry(&self) -> Result<Registry, Failure> {
+    /// The algorithms of a program and these.
+    pub fn registry(&self, own: Registry) -> Result<Registry, Failure> {
         self.files.iter().for_each(|file| warn_of_writers(file));
-        alcc_plugin::with_files(Registry::builtin(), &self.files).map_err(Failure::usage)
+        alcc_plugin::with_files(own, &self.files).map_err(Failure::usage)
     }
 
     /// For `ALCC_PLUGIN` of the processes that `alcc run` starts.
-    pub(crate) fn env_value(&self) -> Option<OsString> {
+    pub fn env_value(&self) -> Option<OsString> {
         alcc_plugin::env_value(&self.files)
     }
 
-    pub(crate) fn files(&self) -> &[PathBuf] {
+    pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// A progress bar from 0 to 1 with a message. Without a terminal: a line now and then.
-pub(crate) struct Bar {
+pub struct Bar {
     bar: ProgressBar,
     began: Instant,
     said: Instant,
@@ -20,12 +20,12 @@ pub(crate) struct Bar {
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Bar {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::since(Instant::now())
     }
 
     /// The progress of work that began at this time.
-    pub(crate) fn since(began: Instant) -> Self {
+    pub fn since(began: Instant) -> Self {
         let bar = ProgressBar::new(1_000);
         if let Ok(style) = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}") {
             let shows_blocks = is_utf_8(|name| std::env::var(name).ok());
@@ -45,16 +45,16 @@ impl Bar {
     }
 
     /// This part was done by an earlier command, and took no time.
-    pub(crate) fn skip(&mut self, part: f64) {
+    pub fn skip(&mut self, part: f64) {
         self.stored += part;
     }
 
     /// A line above the bar, which stays.
-    pub(crate) fn say(&self, line: &str) {
+    pub fn say(&self, line: &str) {
         self.bar.suspend(|| note(format_args!("{line}")));
     }
 
-    pub(crate) fn show(&mut self, part: f64, what: &str) {
+    pub fn show(&mut self, part: f64, what: &str) {
         if self.bar.is_hidden() {
             if self.said.elapsed() >= MIN_INTERVAL {
                 self.said = Instant::now();
@@ -106,7 +106,7 @@ impl Drop for Bar {
 
 /// Becomes true at the first Ctrl-C (or SIGTERM), so that the command can clean up. A second one
 /// ends the program at once.
-pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // The order matters: the first signal finds the flag down, passes the first action, and

@@ -11,12 +11,12 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// That a program cannot be started, why, and what would help.
-pub(crate) fn not_started(name: &str, why: &io::Error) -> Failure {
+pub fn not_started(name: &str, why: &io::Error) -> Failure {
     Failure::usage(format!("start {name}: {}", hindrance(name, why)))
 }
 
 /// Why a program cannot be started, and what would help.
-pub(crate) fn hindrance(name: &str, why: &io::Error) -> String {
+pub fn hindrance(name: &str, why: &io::Error) -> String {
     let found = Path::new(name).metadata().ok();
     let found = found.filter(|_| name.contains('/'));
     let known = match why.kind() {
@@ -39,7 +39,7 @@ pub(crate) fn hindrance(name: &str, why: &io::Error) -> String {
 /// into the background becomes a child of this process. Every signal that can be caught, but for
 /// SIGCHLD, is passed on. The exit status is the command's, or 128 and the signal that ended it.
 /// `began` is called once the command has started.
-pub(crate) fn run(command: &mut Command, began: impl FnOnce()) -> Result<ExitCode, Failure> {
+pub fn run(command: &mut Command, began: impl FnOnce()) -> Result<ExitCode, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(|e| Failure::usage(format!("adopt background processes: {e}")))?;
@@ -79,14 +79,14 @@ pub(crate) fn run(command: &mut Command, began: impl FnOnce()) -> Result<ExitCod
 
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Exit {
+pub enum Exit {
     Status(u8),
     Signal(u8),
 }
 
 impl Exit {
     /// The exit status as in a shell.
-    pub(crate) fn status(self) -> u8 {
+    pub fn status(self) -> u8 {
         match self {
             Self::Status(code) => code,
             Self::Signal(signal) => 128 + signal,
@@ -95,7 +95,7 @@ impl Exit {
 }
 
 /// State of a child.
-pub(crate) enum Change {
+pub enum Change {
     None,
     NoChildren,
     Ended(pid_t, Exit),
@@ -104,7 +104,7 @@ pub(crate) enum Change {
 }
 
 /// The library's own `waitpid` knows no real-time signals.
-pub(crate) fn change() -> Change {
+pub fn change() -> Change {
     loop {
         let mut status = 0;
         // SAFETY: `status` is a valid out pointer.
@@ -127,13 +127,13 @@ pub(crate) fn change() -> Change {
 }
 
 /// A signal for the program.
-pub(crate) struct Signal {
+pub struct Signal {
     number: c_int,
     info: siginfo_t,
 }
 
 /// Waits for a signal. `None`: it was none for the program.
-pub(crate) fn next_signal() -> Option<Signal> {
+pub fn next_signal() -> Option<Signal> {
     // SAFETY: zero is a valid siginfo_t; the set and the out pointer are valid.
     let (number, info) = unsafe {
         let mut info: siginfo_t = std::mem::zeroed();
@@ -157,7 +157,7 @@ impl Signal {
         !self.is_the_kernels() && unsafe { self.info.si_pid() } == std::process::id().cast_signed()
     }
 
-    pub(crate) fn pass_on(&self, pid: pid_t) {
+    pub fn pass_on(&self, pid: pid_t) {
         if self.is_the_kernels() && self.was_told(pid) {
             return;
         }
@@ -188,7 +188,7 @@ fn in_our_group(pid: pid_t) -> bool {
 
 /// Ctrl-Z and the like: the shell waits for us, and is to see what it would see of the program.
 /// What continues us is passed on.
-pub(crate) fn stop_too(child: pid_t, signal: c_int) {
+pub fn stop_too(child: pid_t, signal: c_int) {
     let foreground = || {
         let terminal = std::fs::File::open("/dev/tty").ok()?;
         Some(nix::unistd::tcgetpgrp(terminal).ok()? == nix::unistd::getpgrp())

@@ -2,7 +2,7 @@
 //! Common parts of `alcc send` and `alcc recv`.
 use crate::failure::Failure;
 use crate::output::create;
-use alcc_live::Row;
+use alcc_units::row::Row;
 use alcc_transfer::Counter;
 use std::io::Write;
 use std::path::Path;

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Transports on the command line.
-use crate::output::note;
-use alcc_pipe::{About, Target, Tls};
-use alcc_transports::TRANSPORTS;
+use crate::program::Program;
+use alcc_pipe::{About, Table, Target, Tls};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 /// Names and descriptions of the transports.
-pub(crate) fn names() -> PossibleValuesParser {
+pub fn names(table: &Table) -> PossibleValuesParser {
     PossibleValuesParser::new(
-        TRANSPORTS
+        table
             .rows()
             .map(|row| PossibleValue::new(row.name).help(row.summary)),
     )
 }
 
 /// The default transport.
-pub(crate) fn default_name() -> &'static str {
-    TRANSPORTS.rows().next().map_or("", |row| row.name)
+pub(crate) fn default_name(table: &Table) -> &'static str {
+    table.rows().next().map_or("", |row| row.name)
 }
 
 /// The destination of a sender.
@@ -29,10 +28,10 @@ pub(crate) fn receiver(text: &str) -> Result<Target, String> {
 }
 
 /// Notes that a transport is not encrypted, where users may not expect that.
-pub(crate) fn note_cleartext(about: &About) {
+pub(crate) fn note_cleartext(program: &Program, about: &About) {
     if about.takes.tls == Tls::Never && !about.is_above_tcp() {
-        note(format_args!(
-            "alcc: --transport {} is for measuring: it is not encrypted",
+        program.note(format_args!(
+            "--transport {} is for measuring: it is not encrypted",
             about.name
         ));
     }

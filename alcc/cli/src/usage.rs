@@ -2,40 +2,60 @@
 //! The command line. clap's errors of several lines become one line, as all other errors.
 mod idle;
 
-use self::idle::idle;
+pub use self::idle::{Given, Idle};
+use crate::program::Program;
 use crate::failure::Failure;
 use crate::output::{note, print};
 use alcc_units::want_number;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, Parser};
+use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::IsTerminal;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::ExitCode;
 
 /// Reads the words of the command line. Help and version are printed here: then, and after a
 /// mistake, there is nothing to run.
-pub(crate) fn parse<T: Parser>() -> Result<T, Result<ExitCode, Failure>> {
+pub fn parse<T: FromArgMatches>(
+    of: &Program,
+    mut program: Command,
+) -> Result<T, Result<ExitCode, Failure>> {
     let mut words = joined(std::env::args_os().collect());
     // The help of the help is the help.
     if words.get(1).is_some_and(|word| word == "help") {
         words.retain(|word| word != "--help" && word != "-h");
     }
-    let mut program = T::command();
+    if let Some(what) = elsewhere(of, &words) {
+        return Err(Err(Failure::usage(what)));
+    }
     let matches = program.try_get_matches_from_mut(&words);
-    let wrong = |error: clap::Error| answer(&error, &words, &program);
+    let wrong = |error: clap::Error| answer(&error, &words, &program, of.hints);
     let matches = matches.map_err(wrong)?;
     let typed = typed(&program, &matches);
     let (name, _) = command(&program, &words);
-    let known = name.strip_prefix("alcc ").unwrap_or_default();
+    let known = name.split_once(' ').map_or("", |(_, command)| command);
     let wrong_word = empty(&typed).or_else(|| overwritten(&typed));
-    if let Some(what) = wrong_word.or_else(|| idle(known, &typed)) {
+    if let Some(what) = wrong_word.or_else(|| idle::idle(of.idle, known, &typed)) {
         let what = format!("{what}; see '{name} --help'");
         return Err(Err(Failure::usage(what)));
     }
     T::from_arg_matches(&matches).map_err(wrong)
+}
+
+/// A command of the other program, also as it was called before there were two.
+fn elsewhere(of: &Program, words: &[OsString]) -> Option<String> {
+    let word = words.get(1)?.to_str()?;
+    let asks = words.get(2).filter(|_| word == "help");
+    let word = asks.and_then(|asks| asks.to_str()).unwrap_or(word);
+    of.elsewhere.contains(&word).then(|| {
+        format!(
+            "'{} {word}' is a command of {other}: type '{other} {word}'",
+            of.name,
+            other = of.other
+        )
+    })
 }
 
 /// An option or word of the command, and what was typed for it. Of CMD only the name: its words are
@@ -154,7 +174,12 @@ fn joined(words: Vec<OsString>) -> Vec<OsString> {
     all
 }
 
-fn answer(error: &clap::Error, words: &[OsString], program: &Command) -> Result<ExitCode, Failure> {
+fn answer(
+    error: &clap::Error,
+    words: &[OsString],
+    program: &Command,
+    hints: &[Hint],
+) -> Result<ExitCode, Failure> {
     let text = error.render();
     match error.kind() {
         ErrorKind::DisplayVersion => {
@@ -188,7 +213,7 @@ fn answer(error: &clap::Error, words: &[OsString], program: &Command) -> Result<
         }
         _ => {
             let (name, _) = command(program, words);
-            let what = match hint(error, &name, words) {
+            let what = match hint(error, &name, words, hints) {
                 Some((word, what)) => format!("{word}: {what}"),
                 None => one_line(&text.to_string()),
             };
@@ -202,7 +227,8 @@ fn answer(error: &clap::Error, words: &[OsString], program: &Command) -> Result<
 fn version(name_and_version: &str) -> String {
     let named = name_and_version.trim_end();
     let own = std::env::current_exe().ok();
-    match own.and_then(|own| alcc_files::build_id(&own)) {
+    let own = own.and_then(|own| fs::File::open(own).ok());
+    match own.and_then(|own| alcc_units::build_id(|into, at| own.read_exact_at(into, at))) {
         Some(id) => format!("{named} (build {})\n", id.get(..12).unwrap_or(&id)),
         None => format!("{named}\n"),
     }
@@ -248,41 +274,7 @@ fn in_words(line: String) -> String {
 
 /// An option that another command has, or half of what belongs together: command, option, what to
 /// do. clap only says that it is unexpected, or that others are missing.
-const HINTS: &[(&str, &str, &str)] = &[
-    ("sim", "--cc", "a flow names its algorithm: --flow budget"),
-    (
-        "sweep",
-        "--cc",
-        "a flow names its algorithm: --flow budget, or several by --vary 'flow=budget;copa'",
-    ),
-    ("compare", "--cc", "give --schemes cubic,alcc-budget"),
-    ("demo", "--cc", "give --schemes cubic,alcc-budget"),
-    (
-        "emulate",
-        "--cc",
-        "the emulator has no algorithm: give it to the program, as in 'alcc emulate -- alcc send --cc budget'",
-    ),
-    (
-        "reproduce",
-        "--full",
-        "it is for real programs: give --emu --full",
-    ),
-    (
-        "reproduce",
-        "--cells",
-        "it is for real programs: give --emu --cells AXIS=NAME",
-    ),
-    (
-        "reproduce",
-        "--applications",
-        "it is for whole runs of real programs: give --emu --full --applications DIR",
-    ),
-    (
-        "reproduce",
-        "--live",
-        "it is a part of the board: give --board DIR --live FILE",
-    ),
-];
+pub type Hint = (&'static str, &'static str, &'static str);
 
 /// What to do instead, if it is a known mistake: an option that the command has not, or one without
 /// those that it needs.
@@ -290,6 +282,7 @@ fn hint(
     error: &clap::Error,
     name: &str,
     words: &[OsString],
+    hints: &[Hint],
 ) -> Option<(&'static str, &'static str)> {
     let ours = words.iter().take_while(|word| *word != "--");
     let given = |option: &str| {
@@ -305,7 +298,7 @@ fn hint(
         _ => false,
     };
     let command = name.rsplit(' ').next()?;
-    let mut hints = HINTS.iter();
+    let mut hints = hints.iter();
     let (_, option, what) =
         hints.find(|(of, option, what)| *of == command && meant(option, what))?;
     Some((option, what))
@@ -325,7 +318,7 @@ fn unfinished(program: &Command, words: &[OsString]) -> String {
     format!("'{name}' needs a command: {list}; see '{name} --help'")
 }
 
-/// The intended command, as far as it is known: `alcc trace stats`.
+/// The intended command, as far as it is known: `alcc-lab trace stats`.
 fn command<'a>(program: &'a Command, words: &[OsString]) -> (String, &'a Command) {
     let (mut name, mut at) = (program.get_name().to_owned(), program);
     for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
@@ -356,9 +349,9 @@ mod tests {
             empty(&typed(&program, &matches))
         };
         for (line, part) in [
-            ("alcc sim --link ", "'--link' is an empty word"),
-            ("alcc sim --flow=", "'--flow' is an empty word"),
-            ("alcc trace stats  --seed 1", "is an empty word"),
+            ("alcc-lab sim --link ", "'--link' is an empty word"),
+            ("alcc-lab sim --flow=", "'--flow' is an empty word"),
+            ("alcc-lab trace stats  --seed 1", "is an empty word"),
             ("alcc run --cc budget -- ", "is an empty word"),
         ] {
             assert!(found(line).unwrap().contains(part), "{line}");
@@ -378,7 +371,7 @@ mod tests {
     fn a_mistake_is_one_line() {
         for (text, line) in [
             (
-                "error: unexpected argument '--flwo' found\n\n  tip: a similar argument exists: '--flow'\n\nUsage: alcc sim --flow <FLOW> [SCENARIO.toml]\n\nFor more information, try '--help'.\n",
+                "error: unexpected argument '--flwo' found\n\n  tip: a similar argument exists: '--flow'\n\nUsage: alcc-lab sim --flow <FLOW> [SCENARIO.toml]\n\nFor more information, try '--help'.\n",
                 "unexpected argument '--flwo' found; a similar argument exists: '--flow'",
             ),
             (
@@ -417,17 +410,17 @@ mod tests {
     fn a_negative_number_is_the_value_of_the_option_before_it() {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         for (typed, read) in [
-            ("alcc sim --seed -1", "alcc sim --seed=-1"),
+            ("alcc-lab sim --seed -1", "alcc-lab sim --seed=-1"),
             (
-                "alcc sim --link -5mbit --json",
-                "alcc sim --link=-5mbit --json",
+                "alcc-lab sim --link -5mbit --json",
+                "alcc-lab sim --link=-5mbit --json",
             ),
             (
                 "alcc run --cc x -- nice --adjustment -5",
                 "alcc run --cc x -- nice --adjustment -5",
             ),
             ("alcc run --json=x -- -1", "alcc run --json=x -- -1"),
-            ("alcc trace stats -5", "alcc trace stats -5"),
+            ("alcc-lab trace stats -5", "alcc-lab trace stats -5"),
         ] {
             assert_eq!(joined(words(typed)), words(read), "{typed}");
         }

@@ -48,7 +48,7 @@ fn kept(out: &Path) -> BTreeMap<String, SystemTime> {
         .collect()
 }
 
-/// Who comes from `alcc sim` writes `--link`.
+/// Who comes from `alcc-lab sim` writes `--link`.
 #[test]
 fn a_trace_may_be_called_a_link() {
     let folder = tempfile::tempdir().unwrap();

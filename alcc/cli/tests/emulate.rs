@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc emulate` as people call it. Needs namespaces: says "skipped" where they are not permitted.
+//! `alcc-lab emulate` as people call it. Needs namespaces: says "skipped" where they are not permitted.
 use alcc_link::log::Line;
 use nix::libc;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -265,7 +265,7 @@ fn download(device: &str) {
     // A busy machine has a third line.
     let lines = said.lines().filter(|line| !line.contains(": note: "));
     assert_eq!(lines.count(), 2, "{said}");
-    assert!(said.starts_with("alcc emulate: down "), "{said}");
+    assert!(said.starts_with("alcc-lab emulate: down "), "{said}");
     let report: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(path("json")).unwrap()).unwrap();
     let down = &report["down"];

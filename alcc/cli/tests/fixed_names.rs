@@ -16,7 +16,7 @@ use std::process::Command;
 const COMMANDS: &str = "
 alcc
     --version
-alcc demo
+alcc-lab demo
     --trace --duration --schemes --seed --out --log --json
 alcc run
     --cc --config --plugin --under --feedback --enforce --only --except --loopback --outbound
@@ -54,10 +54,10 @@ alcc top
     --run --once --json --sort --interval --web
 alcc log
     --run --out --duration --events --json
-alcc emulate
+alcc-lab emulate
     --profile --delay --down --up --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --repeat --reorder --seed --log --mahimahi-log --json --json-out --outside --internet --dns --control --quiet
-alcc sim
+alcc-lab sim
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --plugin --duration --seed --start --settle --phase --lateness --jitter --wake --max-events
     --emu --series --profile --pcap --pcap-at --qlog --figure --panels --json
@@ -69,40 +69,40 @@ alcc recv
     --transport --port --bind --insecure --carrier --stall --series --json --cert --key --out
     --overwrite --once --count --connections --max-size --max-total --resume
     --resume-files
-alcc trace
-alcc trace stats
+alcc-lab trace
+alcc-lab trace stats
     --seed --predict --json
-alcc trace convert
+alcc-lab trace convert
     --from --to --unit --column --every --size --bin --output
-alcc trace combine
+alcc-lab trace combine
     --from --length --scale --rate --seed --output
-alcc trace synth
+alcc-lab trace synth
     --seed --length --output --json
-alcc trace calibrate
+alcc-lab trace calibrate
     --traces --seed --json
-alcc trace plot
+alcc-lab trace plot
     --predict --bin --seed --output
-alcc trace record
+alcc-lab trace record
     --listen --mode --duration --warm-up --down --up --size --interval --limit --label --bind
     --patience --together --count --sessions --max-duration --out --insecure --json
-alcc compare
+alcc-lab compare
     --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
     --queue --loss --loss-up --up --start --settle --jobs --out --csv --figure --panels --log
     --reference --tuned --only --interval --json
-alcc reproduce
+alcc-lab reproduce
     --all --traces --out --sim --emu --full --cells --jobs --results --applications --board --live
     --plugin --json
-alcc sweep
+alcc-lab sweep
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake
     --max-events --vary --starts --x --y --out --jobs --plugin --json
-alcc worst
+alcc-lab worst
     --table --crowd --cc --seed --list --shrink --out --jobs --plugin --json
-alcc mdi
-alcc mdi train
+alcc-lab mdi
+alcc-lab mdi train
     --teacher --link --rtt --jobs --seeds --duration --queue --levels --grid --counting --cut --smoothing --least
     --add --form --page --output --plugin
-alcc mdi validate
+alcc-lab mdi validate
     --teacher --link --rtt --jobs --walk --seeds --duration --queue --within --plugin --json
 alcc list
     --plugin --json
@@ -131,7 +131,7 @@ flow flow_number profile name host links dir start_s stop_s axis_loss loss_up up
 trace_start_s number_of_flows phases error side
 ";
 
-/// What `alcc sim --json` prints: of the whole, of its summary, of one direction of a link.
+/// What `alcc-lab sim --json` prints: of the whole, of its summary, of one direction of a link.
 const SIM: &str = "
 /about /flows /summary
 /about/program /about/build /about/command /about/mode /about/date /about/kernel /about/cpus /about/link /about/seed
@@ -429,7 +429,7 @@ fn fields_of_a_row() {
     let printed = simulated();
     let row = printed["flows"][0].as_object().expect("a row");
     for name in words(ROW) {
-        assert!(row.contains_key(&name), "no {name} in alcc sim --json");
+        assert!(row.contains_key(&name), "no {name} in alcc-lab sim --json");
     }
     let csv = alcc_results::csv(&[Row::default()]);
     let header = csv.lines().next().expect("a header");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc mdi`: from a teacher to a table that the simulator takes.
+//! `alcc-lab mdi`: from a teacher to a table that the simulator takes.
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -46,7 +46,7 @@ fn a_table_is_learned_added_up_and_tried() {
     assert!(read("page.html").contains("% beyond"));
     let counts = read("b");
     let head = counts.lines().take(3).collect::<Vec<_>>().join("\n");
-    assert!(head.contains("alcc mdi train --duration 10s --link lte --seeds 2 --form counts\n"));
+    assert!(head.contains("alcc-lab mdi train --duration 10s --link lte --seeds 2 --form counts\n"));
     assert!(head.contains("SHA-256"), "{head}");
     // A copy that broke off, also at the end of a line, is no smaller table.
     let half = &counts[..counts.len() / 2];

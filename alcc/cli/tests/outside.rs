@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc emulate --internet` and `--control`: what is behind a link reaches a world, which here is
+//! `alcc-lab emulate --internet` and `--control`: what is behind a link reaches a world, which here is
 //! another namespace, and a test changes the link while it works.
 #[path = "support/lacks.rs"]
 mod lacks;

@@ -179,7 +179,7 @@ fn the_commands_of_the_documentation_work() {
     let mut ran = Vec::new();
     for line in block.lines() {
         let line = line.strip_prefix("$ ").expect("only commands");
-        if line.starts_with("alcc run") || line.starts_with("alcc compare") {
+        if line.starts_with("alcc run") || line.starts_with("alcc-lab compare") {
             continue;
         }
         let out = Command::new("sh")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc trace record` between two namespaces with an emulated link between them, and on loopback.
+//! `alcc-lab trace record` between two namespaces with an emulated link between them, and on loopback.
 #[path = "hostile/middle.rs"]
 #[allow(dead_code, reason = "streams are another test's")]
 mod middle;

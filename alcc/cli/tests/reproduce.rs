@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc reproduce` as a user meets it: verdicts, pages, going on after an interruption, mistakes.
+//! `alcc-lab reproduce` as a user meets it: verdicts, pages, going on after an interruption, mistakes.
 mod support {
     pub(crate) mod lacks;
 }
@@ -204,7 +204,7 @@ fn real_programs_run_the_same_experiment() {
     let store = folder.path().join("reproduced/static.runs.jsonl");
     let stored = std::fs::read_to_string(&store).unwrap();
     assert_eq!(stored.lines().count(), 3);
-    assert!(stored.contains("alcc sim --emu --link 12mbit"), "{stored}");
+    assert!(stored.contains("alcc-lab sim --emu --link 12mbit"), "{stored}");
     // What real programs cannot do fails alone, and says why.
     assert!(stored.contains("emulate dir=up"), "{stored}");
     // Simulated runs of the same experiment are others.
@@ -509,7 +509,7 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     assert_eq!(beside["url"], "sweep.csv");
     assert!(about["build"].as_str().unwrap().len() >= 16, "{about}");
     let command = about["command"].as_str().unwrap();
-    assert!(command.starts_with("alcc sweep "), "{about}");
+    assert!(command.starts_with("alcc-lab sweep "), "{about}");
     assert!(csv.starts_with("case,window,rtt,repetition,"), "{csv}");
 
     let (said, status) = folder.refused(&["sweep", "--vary", "rrt=20ms"]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc sim` from the command line: every algorithm, the examples, equal bytes for equal
+//! `alcc-lab sim` from the command line: every algorithm, the examples, equal bytes for equal
 //! arguments, mistakes.
 #[path = "support/root.rs"]
 mod root;
@@ -536,7 +536,7 @@ fn the_object_says_how_it_came_about() {
     assert!(about["build"].as_str().unwrap().len() >= 16, "{about}");
     assert_eq!(
         about["command"],
-        format!("alcc sim --link {link} --duration 1s --seed 7")
+        format!("alcc-lab sim --link {link} --duration 1s --seed 7")
     );
     assert_eq!(about["files"][0]["path"], link);
     assert_eq!(
@@ -676,5 +676,5 @@ fn rates_of_other_programs_become_a_link_or_are_refused_in_one_line() {
     }
     // As a link: the message says what reads such a file.
     let out = alcc(&["sim", "--link", &kbit]);
-    assert!(said(&out).contains("alcc trace convert"), "{}", said(&out));
+    assert!(said(&out).contains("alcc-lab trace convert"), "{}", said(&out));
 }

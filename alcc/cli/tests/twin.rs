@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One scenario on both sides: real programs on an emulated link, and the simulator. Figures on a
-//! busy machine say little, so only what must hold anyway is checked; `alcc compare --sim --emu`
+//! busy machine say little, so only what must hold anyway is checked; `alcc-lab compare --sim --emu`
 //! shows how far the sides are apart.
 #[path = "support/real.rs"]
 mod real;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc worst`: what the default does on a fixed set of random scenarios, and that every finding
+//! `alcc-lab worst`: what the default does on a fixed set of random scenarios, and that every finding
 //! can be repeated.
 #[path = "support/root.rs"]
 mod root;
@@ -60,7 +60,7 @@ fn the_default_is_worse_than_bbr_and_cubic_in_few_scenarios() {
             let count = judged["counts"][fault].as_u64().unwrap();
             assert!(
                 count <= *most,
-                "{line}: {fault} {count}: 'alcc worst {line}' lists them"
+                "{line}: {fault} {count}: 'alcc-lab worst {line}' lists them"
             );
         }
     }
@@ -73,7 +73,7 @@ fn the_command_of_a_finding_repeats_its_figures() {
     let finding = &first(&found)["found"][0];
     assert_eq!(finding["fault"], "goodput");
     let command = finding["command"].as_str().unwrap();
-    let options = command.strip_prefix("alcc sim ").unwrap();
+    let options = command.strip_prefix("alcc-lab sim ").unwrap();
     let out = alcc(&format!("sim --json {options}"));
     let run: Value = serde_json::from_slice(&out.stdout).unwrap();
     let goodput = |flow: &Value| flow["goodput_mbps"].as_f64().unwrap();

@@ -15,7 +15,7 @@ pub fn permit(address: IpAddr, allowed: bool, what: &str, local: &str) -> Result
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "{what}: it is not encrypted, and {address} is neither loopback nor inside 'alcc emulate': \
+        "{what}: it is not encrypted, and {address} is neither loopback nor inside 'alcc-lab emulate': \
          {local} tests on this machine, --insecure uses a real network in the clear"
     )))
 }

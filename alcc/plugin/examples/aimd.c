@@ -2,7 +2,7 @@
 /* Additive increase, multiplicative decrease with slow start, as a plug-in: the example to copy.
  *
  *   cc -O2 -Wall -shared -fPIC $(pkg-config --cflags alcc) -o aimd.so aimd.c
- *   alcc sim --plugin aimd.so --flow aimd:beta=0.7
+ *   alcc-lab sim --plugin aimd.so --flow aimd:beta=0.7
  *   alcc run --plugin aimd.so --cc aimd -- nginx -g 'daemon off;'
  *
  * The window grows by one packet per acknowledged packet up to a threshold (slow start), then by `alpha` packets per

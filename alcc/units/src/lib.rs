@@ -11,9 +11,10 @@
 //! | [`Bytes`] | bytes | 2^64 - 1 |
 //! | [`Rate`] | bit/s | 2^64 - 1 |
 //!
-//! And [`Spec`], the form `name:option=value,...` in which people choose algorithms and queues.
+//! With the feature `row` also [`row::Row`], the fields and units of everything measured. And [`Spec`], the form `name:option=value,...` in which people choose algorithms and queues.
 #![forbid(unsafe_code)]
 
+mod build_id;
 mod bytes;
 #[cfg(feature = "distribution")]
 mod distribution;
@@ -21,11 +22,14 @@ mod numbers;
 mod parse;
 mod rate;
 mod rng;
+#[cfg(feature = "row")]
+pub mod row;
 mod spec;
 mod system;
 mod text;
 mod time;
 
+pub use build_id::build_id;
 pub use bytes::Bytes;
 #[cfg(feature = "distribution")]
 pub use distribution::Distribution;

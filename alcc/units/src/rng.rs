@@ -63,7 +63,7 @@ mod tests {
         let mut numbers = Rng::new(7);
         let [a, b] = [numbers.next_u64(), numbers.next_u64()].map(u64::to_le_bytes);
         assert_eq!(Rng::new(7).bytes(11), [&a[..], &b[..3]].concat());
-        assert_eq!(Rng::new(7).bytes(0), []);
+        assert_eq!(Rng::new(7).bytes(0), Vec::<u8>::new());
     }
 
     #[test]

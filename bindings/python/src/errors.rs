@@ -72,7 +72,7 @@ pub(crate) fn scenario(message: impl std::fmt::Display) -> PyErr {
 /// The message with arguments in the place of the command line's options: `unit=kbit` for
 /// `--unit kbit`. This package has no program.
 fn in_python(message: &str) -> String {
-    let message = message.replace("alcc trace convert", "alcc.Trace.from_rates");
+    let message = message.replace("alcc-lab trace convert", "alcc.Trace.from_rates");
     let mut parts = message.split("--");
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -31,12 +31,12 @@ fn option_names() -> Vec<String> {
     keys.map(|key| key.replace('-', "_")).collect()
 }
 
-/// The rows of an object as `alcc sim --json` prints it, as a table.
+/// The rows of an object as `alcc-lab sim --json` prints it, as a table.
 #[pyfunction]
 fn table_of_json(text: &str) -> PyResult<table::Table> {
     let read: Simulated = serde_json::from_str(text).map_err(|e| {
         errors::scenario(format!(
-            "read rows: {e}: want what 'alcc sim --json' prints"
+            "read rows: {e}: want what 'alcc-lab sim --json' prints"
         ))
     })?;
     table::Table::of_rows(&read.flows)

@@ -92,7 +92,7 @@ impl PyResult_ {
         loaded(py, &self.about)
     }
 
-    /// One row per flow; the fields and units of `alcc sim --json`, a column for each.
+    /// One row per flow; the fields and units of `alcc-lab sim --json`, a column for each.
     #[getter]
     fn flows(&self) -> PyResult<Table> {
         Table::of_rows(&self.simulated.flows)
@@ -111,13 +111,13 @@ impl PyResult_ {
         loaded(py, &self.simulated.flows)
     }
 
-    /// What concerns several flows, and the links: `summary` of `alcc sim --json`.
+    /// What concerns several flows, and the links: `summary` of `alcc-lab sim --json`.
     #[getter]
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loaded(py, &self.simulated.summary)
     }
 
-    /// The object that `alcc sim --json` prints.
+    /// The object that `alcc-lab sim --json` prints.
     fn to_json(&self) -> PyResult<String> {
         json(&Printed {
             about: &self.about,
@@ -232,7 +232,7 @@ fn series(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Span>> {
 /// Simulate flows over one link or a chain of links; the same arguments give the same result.
 ///
 /// scenario: a TOML file; keyword arguments overrule it. They are its keys, and the options of
-/// `alcc sim` without the dashes: link, flow, rtt, queue, duration, seed and so on. A flow is a text
+/// `alcc-lab sim` without the dashes: link, flow, rtt, queue, duration, seed and so on. A flow is a text
 /// such as "cubic@5s-30s" or a class of controllers. algorithms: further classes, by name or as a
 /// list, for texts such as "2*mine:gain=0.5/rtt=80ms". series: how far apart the samples of the time
 /// series are, such as "100ms".

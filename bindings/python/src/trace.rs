@@ -81,7 +81,7 @@ impl Trace {
     /// from_rates(seconds, mbps, name="trace"): two lists. A rate holds until the next time, the
     /// last as long as the one before it.
     ///
-    /// from_rates(file, name=..., column=..., unit=..., every=...): what `alcc trace convert --from
+    /// from_rates(file, name=..., column=..., unit=..., every=...): what `alcc-lab trace convert --from
     /// rates` reads: columns are found by their names and units, and iperf3's JSON, sabre's JSON,
     /// NYU-METS, Irish 5G and logs of cake-autorate are known. column: name or number of the rate's,
     /// or "time,rate". unit: of the rate, such as "kbit". every: how long each row holds, if rows

@@ -76,6 +76,6 @@ def import_ms():
 
 if __name__ == "__main__":
     print(f"import, ms: {sorted(round(import_ms(), 2) for _ in range(STARTS))}")
-    print(f"simulate / alcc sim, user time: {simulate(sys.argv[1]):.2f}")
+    print(f"simulate / alcc-lab sim, user time: {simulate(sys.argv[1]):.2f}")
     print(f"acknowledgements per second: {sorted(round(acks()) for _ in range(STARTS))}")
     print(f"a step of the environment beyond the simulation, us: {sorted(round(gym_step(), 1) for _ in range(STARTS))}")

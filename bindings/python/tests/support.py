@@ -21,7 +21,7 @@ def needs_program():
 
 
 def cli(*arguments):
-    """The object of `alcc sim --json`."""
+    """The object of `alcc-lab sim --json`."""
     done = subprocess.run([ALCC, "sim", "--json", *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

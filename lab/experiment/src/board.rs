@@ -238,7 +238,7 @@ pub fn cells(kind: Kind, runs: &[Run]) -> Vec<Cell> {
     cells.into_iter().map(one).collect()
 }
 
-/// The cells of kernel TCP in the emulator. They are rows of `alcc compare --emu`, with several
+/// The cells of kernel TCP in the emulator. They are rows of `alcc-lab compare --emu`, with several
 /// runs of each scheme on each link. Above the kernel's Cubic a scheme is called as in the
 /// simulator.
 pub fn live(rows: &[Row]) -> Vec<Cell> {

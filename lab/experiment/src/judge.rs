@@ -78,7 +78,7 @@ pub struct Outcome {
     pub holds: bool,
 }
 
-/// The result of an experiment: one entry of `experiments` in `alcc reproduce --json`.
+/// The result of an experiment: one entry of `experiments` in `alcc-lab reproduce --json`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Judgement {
     /// The experiment.

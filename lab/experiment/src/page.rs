@@ -123,7 +123,7 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
     let mut in_order: Vec<&ExperimentView<'_>> = all.iter().collect();
     in_order.sort_by_cached_key(|shown| by_number(&shown.judged.id));
     document(
-        "alcc reproduce",
+        "alcc-lab reproduce",
         &html! {
             h1 { "Published experiments, run again" }
             p {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 /// Length of a shortened window from when its last flow starts.
 const SHORT: Span = Span::from_secs(10);
-const SIMULATED: &str = "alcc sim";
-const EMULATED: &str = "alcc sim --emu";
+const SIMULATED: &str = "alcc-lab sim";
+const EMULATED: &str = "alcc-lab sim --emu";
 
 /// All runs of an experiment, in order.
 #[derive(Clone, Debug, Default)]
@@ -201,7 +201,7 @@ fn planned(
         Subject::Channel => {
             let links = scenario.link.iter().filter_map(|link| link.rate.as_ref());
             let names: Vec<&str> = links.map(|rate| rate.text.as_str()).collect();
-            format!("alcc trace stats --predict {}", names.join(" "))
+            format!("alcc-lab trace stats --predict {}", names.join(" "))
         }
     };
     Ok(PlannedRun {
@@ -284,7 +284,7 @@ fn random_number(bounds: &str, repetition: &str) -> Result<String, String> {
     Ok((low + Rng::new(seed).below(high - low + 1)).to_string())
 }
 
-/// The command `alcc sim` with the options of this scenario.
+/// The command `alcc-lab sim` with the options of this scenario.
 pub(crate) fn command(scenario: &mut ScenarioOptions, command: &str) -> String {
     let mut text = command.to_owned();
     scenario.for_each(&mut |key, value| {
@@ -402,7 +402,7 @@ values = [{ name = "Verus", scheme = "verus:r={r}", r = "4" }, "copa"]
         );
         assert_eq!(
             run.command,
-            "alcc sim --link 12mbit --flow verus:r=4 --flow cubic@2s --seed 2"
+            "alcc-lab sim --link 12mbit --flow verus:r=4 --flow cubic@2s --seed 2"
         );
         let unknown = text.replace("{rate}", "{rat}");
         let definition = Definition::from_toml(&unknown, "e.toml").unwrap();

@@ -144,13 +144,13 @@ impl Results {
         let (title, command, how) = if self.is_emulated() {
             (
                 "Results of published experiments with real programs",
-                "alcc reproduce --emu --full ID... --traces DIR --results docs",
+                "alcc-lab reproduce --emu --full ID... --traces DIR --results docs",
                 "on emulated links",
             )
         } else {
             (
                 "Results of the published experiments",
-                "alcc reproduce --all --traces DIR --results docs",
+                "alcc-lab reproduce --all --traces DIR --results docs",
                 "simulated",
             )
         };

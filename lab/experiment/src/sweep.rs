@@ -244,7 +244,7 @@ mod tests {
         let commands: Vec<&str> = plan.runs.iter().map(|run| run.command.as_str()).collect();
         assert_eq!(
             commands[1],
-            "alcc sim --rtt 80ms --flow budget:delay=10ms --seed 1"
+            "alcc-lab sim --rtt 80ms --flow budget:delay=10ms --seed 1"
         );
         assert_eq!(commands.len(), 4);
         for (vary, why) in [

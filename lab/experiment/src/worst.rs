@@ -234,7 +234,7 @@ fn planned(drawn: &Drawn, algorithm: &str, seed: u64) -> Result<PlannedRun, Stri
         cell: vec![drawn.number.to_string(), algorithm.to_owned()],
         repetition: 1,
         subject: Subject::Flows,
-        command: command(&mut scenario, "alcc sim"),
+        command: command(&mut scenario, "alcc-lab sim"),
         scenario,
         series: false,
         seconds: false,

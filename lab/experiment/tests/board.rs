@@ -4,7 +4,7 @@ use alcc_experiment::board::{Board, Kind};
 use std::fs;
 use std::path::PathBuf;
 
-const AGAIN: &str = "run: alcc reproduce --board docs --traces DIR";
+const AGAIN: &str = "run: alcc-lab reproduce --board docs --traces DIR";
 
 fn doc(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

@@ -7,7 +7,7 @@ use alcc_experiment::results::Results;
 use std::fs;
 use std::path::PathBuf;
 
-const REGENERATE: &str = "run: alcc reproduce --all --traces DIR --results docs";
+const REGENERATE: &str = "run: alcc-lab reproduce --all --traces DIR --results docs";
 
 fn doc(name: &str) -> String {
     let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -49,7 +49,7 @@ fn the_page_of_the_emulated_ones_says_what_is_stored() {
     let Ok(text) = fs::read_to_string(text) else {
         return;
     };
-    let again = "run: alcc reproduce --emu --full ID... --traces DIR --results docs";
+    let again = "run: alcc-lab reproduce --emu --full ID... --traces DIR --results docs";
     let results = Results::from_json(&text).unwrap();
     assert!(
         same("emulated.md", &results.page()),
@@ -63,7 +63,7 @@ fn the_page_of_the_emulated_ones_says_what_is_stored() {
 
 #[test]
 fn the_page_of_the_applications_says_what_is_stored() {
-    let again = "run: alcc reproduce --emu --full --jobs 1 --applications docs";
+    let again = "run: alcc-lab reproduce --emu --full --jobs 1 --applications docs";
     let text = doc("applications.json");
     let stored = Applications::from_json(&text).unwrap();
     assert!(

@@ -2,13 +2,11 @@
 //! Scenario files of this machine, and the files that they name: for the program and for bindings.
 #![forbid(unsafe_code)]
 
-mod build_id;
-
-pub use build_id::build_id;
 
 use alcc_results::scenario::{Files, ScenarioOptions, reason};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The files of this machine; those beside a scenario first.
@@ -65,4 +63,10 @@ pub fn read(path: &Path) -> Result<(ScenarioOptions, ScenarioFolder), String> {
     }
     let folder = path.parent().map(Path::to_owned);
     Ok((options, ScenarioFolder::in_folders(folder)))
+}
+
+/// The build ID of a program or library ([`alcc_units::build_id`]).
+pub fn build_id(file: &Path) -> Option<String> {
+    let file = File::open(file).ok()?;
+    alcc_units::build_id(|into, at| file.read_exact_at(into, at))
 }

@@ -216,7 +216,7 @@ impl Changes {
 
     /// Reads a table. Its first line names the columns ([`Changes::COLUMNS`]), `seconds` first. What
     /// a cell leaves empty stays. Lines are in the order of their times; those that begin with `#`
-    /// are comments. `alcc trace convert --to rates` writes such a table.
+    /// are comments. `alcc-lab trace convert --to rates` writes such a table.
     ///
     /// # Errors
     /// Line and reason.

@@ -63,7 +63,7 @@ pub const FORMS: [Form; 6] = [
 pub const NATIVE: usize = 1;
 
 impl Form {
-    /// The scheme of `alcc compare`.
+    /// The scheme of `alcc-lab compare`.
     fn scheme(&self, algorithm: &str) -> String {
         let (before, named, after) = self.scheme;
         format!("{before}{}{after}", if named { algorithm } else { "" })

@@ -61,6 +61,7 @@ mod scheme;
 pub mod server;
 pub mod simulated;
 mod tools;
+mod transports;
 pub mod truth;
 pub mod twin;
 
@@ -75,3 +76,4 @@ pub use meter::{Meter, Observed};
 pub use result_cache::{hash_of_files, hash_of_text, input_files};
 pub use scheme::{Scheme, Side};
 pub use tools::Tools;
+pub use transports::TRANSPORTS;

@@ -15,7 +15,7 @@ use watched::{Runs, Watched};
 /// What is simulated: each link with each seed.
 #[derive(Clone, Debug)]
 pub struct Lessons {
-    /// Traces, synthetic channels or rates, as `alcc sim --link` takes them.
+    /// Traces, synthetic channels or rates, as `alcc-lab sim --link` takes them.
     pub links: Vec<String>,
     /// First and last seed.
     pub seeds: (u64, u64),

@@ -11,7 +11,8 @@
 //! `quic:congestion_state_updated` has the states of one machine, and theirs are several.
 use crate::capture::finish;
 use crate::logged::LoggedEvent;
-use alcc_results::{About, events};
+use alcc_cc::events;
+use alcc_results::About;
 use alcc_sim::{FlowState, FoundLost, LossSign, PacketContent, PacketEvent, PacketStep, Probe};
 use alcc_units::Time;
 use serde_json::{Map, Value, json};

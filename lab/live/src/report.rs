@@ -248,7 +248,7 @@ mod tests {
             series,
             about: About {
                 link: "LTE <b>".into(),
-                command: "alcc demo --trace '</script>'".into(),
+                command: "alcc-lab demo --trace '</script>'".into(),
                 ..About::default()
             },
             ..Results::default()
@@ -306,7 +306,7 @@ mod tests {
         let (_, json) = page.split_once("id=\"results\">").unwrap();
         let (json, _) = json.split_once("</script>").unwrap();
         let back: Results = serde_json::from_str(json).unwrap();
-        assert_eq!(back.about.command, "alcc demo --trace '</script>'");
+        assert_eq!(back.about.command, "alcc-lab demo --trace '</script>'");
         assert!(!page.contains("<b>\"") && !page.contains("<script>\""));
     }
 }

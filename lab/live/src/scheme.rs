@@ -215,7 +215,7 @@ impl Scheme {
             if parts[..i].contains(part) {
                 return Err(LabError::Scheme {
                     scheme: part.clone(),
-                    why: "is given twice; 'alcc compare --runs N' repeats".to_owned(),
+                    why: "is given twice; 'alcc-lab compare --runs N' repeats".to_owned(),
                 });
             }
         }

@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Sums of what `alcc sim` says of each flow, and how they shared.
+    /// Sums of what `alcc-lab sim` says of each flow, and how they shared.
     #[test]
     fn several_flows_are_one_row() {
         let Measured { rows, series, .. } =

@@ -181,7 +181,7 @@ fn check_event(event: &Value) -> Result<(), String> {
     check(name, data, &body)
 }
 
-/// As `alcc sim` does it, with the drops beside.
+/// As `alcc-lab sim` does it, with the drops beside.
 struct Watched {
     qlog: Qlog<Vec<u8>>,
     said: Collector,

@@ -11,7 +11,7 @@ pub enum RecordError {
     Impossible(String),
     /// The port is closed.
     #[error(
-        "record with {to}: nobody listens there: start 'alcc trace record --listen' on that host"
+        "record with {to}: nobody listens there: start 'alcc-lab trace record --listen' on that host"
     )]
     NobodyListens {
         /// Where.
@@ -19,7 +19,7 @@ pub enum RecordError {
     },
     /// Silence.
     #[error(
-        "record with {to}: no answer to packets of {size} bytes within {patience}: is 'alcc trace record --listen' running there, may UDP pass, does the path carry packets of this size (--size)?"
+        "record with {to}: no answer to packets of {size} bytes within {patience}: is 'alcc-lab trace record --listen' running there, may UDP pass, does the path carry packets of this size (--size)?"
     )]
     NoAnswer {
         /// Where.

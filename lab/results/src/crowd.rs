@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Several flows over one link as one row, and how they shared it.
-use crate::Row;
+use crate::row::{PhaseSummary, Row};
 use crate::scenario::Phase;
 use alcc_sim::fairness::{self, Share};
 use alcc_units::{Bytes, Rate, Span};
-use serde::{Deserialize, Serialize};
 
 /// A flow that begins at most this much later than a phase is there all the time. Flows begin with
 /// a random phase of up to 20 ms.
@@ -12,24 +11,8 @@ const LATE: Span = Span::from_millis(100);
 /// The worst share is that of this many seconds in a row.
 const LONG: u64 = 10;
 
-/// A part of the window.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct PhaseSummary {
-    /// As written: `30s-60s`.
-    pub phase: String,
-    /// IP bytes that the bottleneck delivered of each flow, Mbit/s.
-    pub throughput_mbps: Vec<f64>,
-    /// Jain's index of the throughputs of the flows that are there all the time. `None` if that is
-    /// none, or if they got nothing.
-    pub jain: Option<f64>,
-    /// The mean of Jain's index of its single seconds; `None` if there are no two flows.
-    #[serde(default)]
-    pub jain_1s: Option<f64>,
-}
-
-impl PhaseSummary {
-    /// Of these flows.
-    pub fn of(flows: &[Share<'_>], phase: Phase) -> Self {
+/// What these flows had in a part of the window.
+pub fn of_phase(flows: &[Share<'_>], phase: Phase) -> PhaseSummary {
         let length = Span::from_secs(phase.to - phase.from);
         let mbps = |flow: &Share<'_>| {
             let seconds = flow.seconds.iter().skip(phase.from as usize);
@@ -40,13 +23,12 @@ impl PhaseSummary {
             flow.from <= Span::from_secs(phase.from) + LATE
                 && Span::from_secs(phase.to) <= flow.to + LATE
         };
-        Self {
+        PhaseSummary {
             phase: phase.to_string(),
             throughput_mbps: flows.iter().map(mbps).collect(),
             jain: fairness::jain(flows.iter().filter(there).map(mbps)),
             jain_1s: fairness::jain_of_seconds(flows, phase.from, phase.to),
         }
-    }
 }
 
 /// The worst share over 10 s from `settle` on, and how long the slowest took to a fair share, s.
@@ -111,7 +93,7 @@ pub fn together(rows: &[Row], shares: &[Share<'_>], window: Span, settle: Span) 
         |field: fn(&Row) -> Option<f64>| rows.iter().filter_map(field).min_by(f64::total_cmp);
     let (worst_share_10s, fair_after_s) = shared(shares, window, settle);
     let phases = fairness::phases(shares, window).into_iter();
-    let phases = phases.map(|(from, to)| PhaseSummary::of(shares, Phase { from, to }));
+    let phases = phases.map(|(from, to)| of_phase(shares, Phase { from, to }));
     // Seconds of CPU per Gbit weigh as much as was delivered.
     let cpu = rows
         .iter()

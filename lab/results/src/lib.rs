@@ -7,7 +7,6 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`row`] | the fields of a measured flow |
-//! | [`events`] | the events of algorithms, as logs write them |
 //! | [`groups`] | repetitions, and their spread |
 //! | [`summary`] | Pareto fronts, means over links, one sentence |
 //! | [`pairs`] | an algorithm above TCP beside its native form |
@@ -19,7 +18,6 @@
 #![forbid(unsafe_code)]
 
 pub mod crowd;
-pub mod events;
 pub mod groups;
 pub mod pairs;
 mod profiles;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Converts the simulator's report to rows, with the names and units of [`Row`].
 use crate::Row;
-use crate::crowd::{self, PhaseSummary};
+use crate::crowd;
+use crate::row::PhaseSummary;
 use crate::samples::gauge;
 use crate::scenario::{Phase, Resolved};
 use alcc_sim::fairness::{self, Share};
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Payload of a segment of the simulated TCP, bytes.
 const SEGMENT_PAYLOAD: f64 = 1448.0;
 
-/// What a run gave: the object of `alcc sim --json`.
+/// What a run gave: the object of `alcc-lab sim --json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Simulated {
     /// One row per flow.
@@ -59,7 +60,7 @@ pub fn rows(link: &str, scenario: &Scenario, report: &Report) -> Vec<Row> {
         .collect()
 }
 
-/// Summary over the flows and the links: `summary` of `alcc sim --json`.
+/// Summary over the flows and the links: `summary` of `alcc-lab sim --json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// IP bytes that the bottleneck delivered, of all flows, Mbit/s.
@@ -148,7 +149,7 @@ impl Summary {
             events: report.events,
             phases: phases
                 .iter()
-                .map(|phase| PhaseSummary::of(&shares, *phase))
+                .map(|phase| crowd::of_phase(&shares, *phase))
                 .collect(),
             worst_share_10s: worst,
             fair_after_s: fair_after,
@@ -175,7 +176,7 @@ impl Summary {
             jain_1s_from_s: settle.as_secs_f64(),
             phases: phases
                 .iter()
-                .map(|phase| PhaseSummary::of(shares, *phase))
+                .map(|phase| crowd::of_phase(shares, *phase))
                 .collect(),
             worst_share_10s: worst,
             fair_after_s: fair_after,

@@ -8,7 +8,7 @@ use alcc_units::Span;
 pub enum TraceError {
     /// A line is not a whole number of milliseconds in `0..=u32::MAX`.
     #[error(
-        "line {line}: '{found}' is not a time: each line holds one whole number of milliseconds since the start, at most 4294967295; other forms: alcc trace convert"
+        "line {line}: '{found}' is not a time: each line holds one whole number of milliseconds since the start, at most 4294967295; other forms: alcc-lab trace convert"
     )]
     NotANumber {
         /// Where.

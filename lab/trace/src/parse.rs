@@ -125,7 +125,7 @@ fn other_form(start: &[u8]) -> Option<&'static str> {
         | [0xa1, 0xb2, 0xc3, 0xd4, ..]
         | [0x4d, 0x3c, 0xb2, 0xa1, ..]
         | [0x0a, 0x0d, 0x0d, 0x0a, ..] => {
-            "it is a capture: write its times and lengths (tshark -T fields -e frame.time_epoch -e frame.len), and convert those (alcc trace convert --from packets --unit s)"
+            "it is a capture: write its times and lengths (tshark -T fields -e frame.time_epoch -e frame.len), and convert those (alcc-lab trace convert --from packets --unit s)"
         }
         _ => return None,
     })
@@ -184,7 +184,7 @@ mod tests {
     fn an_error_names_line_and_reason() {
         assert_eq!(
             error("1\n2\n12a\n"),
-            "line 3: '12a' is not a time: each line holds one whole number of milliseconds since the start, at most 4294967295; other forms: alcc trace convert"
+            "line 3: '12a' is not a time: each line holds one whole number of milliseconds since the start, at most 4294967295; other forms: alcc-lab trace convert"
         );
         assert_eq!(
             error("1\n7\n3\n"),

@@ -84,7 +84,7 @@ impl Scenario {
             self.rtt, self.queue, self.seed
         );
         let mut command = format!(
-            "alcc sim --link {link} --rtt {} --queue droptail:packets={} --seed {}",
+            "alcc-lab sim --link {link} --rtt {} --queue droptail:packets={} --seed {}",
             self.rtt, self.queue, self.seed
         );
         let mut is = |what: String, option: String| {

@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         ));
     }
     let options = args.trial.options()?;
-    let registry = args.plugins.registry()?;
+    let registry = args.plugins.registry(Registry::builtin())?;
     let control = control(&args.algorithm, &registry)?;
     if let Some(options) = options {
         let control = control.ok_or_else(|| {

@@ -6,7 +6,7 @@ use crate::plugin_arg::Plugins;
 use crate::running::Running;
 use crate::runs::Which;
 use crate::wording::count;
-use alcc_cc::Spec;
+use alcc_cc::{Registry, Spec};
 use alcc_observe::{Action, Command, Commands, Pattern, Peer, Segment, StatusRecord};
 use std::fmt;
 use std::io;
@@ -110,11 +110,11 @@ impl Order {
             What::Off(scope) => (scope, Action::Off),
             What::On(scope) => (scope, Action::On),
             What::Reload(Reload { file, plugins }) => {
-                let orders = config::orders(file, &plugins.registry()?)?;
+                let orders = config::orders(file, &plugins.registry(Registry::builtin())?)?;
                 return Ok(Self::File(file.clone(), orders));
             }
             What::Cc(cc) => {
-                let registry = cc.plugins.registry()?;
+                let registry = cc.plugins.registry(Registry::builtin())?;
                 registry.build(&cc.algorithm).map_err(Failure::usage)?;
                 (&cc.scope, Action::Algorithm(cc.algorithm.clone()))
             }

@@ -3,16 +3,16 @@ use super::send::How;
 use crate::certificate::Showing;
 use crate::failure::{Failure, reason};
 use crate::output::{folder, note, print, will_be_written};
+use crate::program::Program;
 use crate::progress::stop_flag;
 use crate::transport;
 use alcc_cc::DEFAULT;
-use alcc_live::Row;
 use alcc_pipe::tls::Fingerprint;
 use alcc_pipe::{DEFAULT_PORT, Incoming, MAX_WAIT, Options};
 use alcc_proxy::client_of;
 use alcc_transfer::receiving::{Activity, Disk, Output, Received, Rules, flow};
 use alcc_transfer::{Header, Kind, Sessions, hex};
-use alcc_transports::TRANSPORTS;
+use alcc_units::row::Row;
 use alcc_units::{Bytes, Span, positive};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -31,9 +31,9 @@ use std::time::{Duration, Instant};
 /// choose.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc recv\n  alcc recv --once --out video.mp4\n  alcc recv --out incoming/ --resume\n  alcc recv --bind 192.0.2.7 --port 5000 --out incoming/ --json\n  alcc recv --transport in-band --carrier tls\n  alcc recv --transport quic --cert cert.pem --key key.pem\n  alcc recv --transport udp --insecure\n\nOn the other host:\n  alcc send --file video.mp4 192.0.2.7"
+    after_help = "Examples:\n  alcc recv\n  alcc recv --once --out video.mp4\n  alcc recv --out incoming/ --resume\n  alcc recv --bind 192.0.2.7 --port 5000 --out incoming/ --json\n  alcc recv --transport in-band --carrier tls\n\nOn the other host:\n  alcc send --file video.mp4 192.0.2.7"
 )]
-pub(crate) struct Args {
+pub struct Args {
     #[command(flatten)]
     how: How,
     #[command(flatten)]
@@ -83,8 +83,8 @@ const MAX_ROWS: usize = 10_000;
 /// The stack of the thread of a connection.
 const STACK: usize = 256 * 1024;
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let transport = TRANSPORTS.find(&args.how.transport)?;
+pub fn run(args: &Args, program: &Program) -> Result<ExitCode, Failure> {
+    let transport = program.transports.find(&args.how.transport)?;
     let out = out(args)?;
     let wanted = match (&out, args.once, args.count) {
         (Output::File(_) | Output::Stdout, _, Some(n)) if n.get() > 1 => {
@@ -118,19 +118,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             None => Box::new(|_, _| {}),
         },
     });
-    let options = options(args);
+    let options = options(args, program);
     let everywhere = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let at = SocketAddr::new(args.how.bind.unwrap_or(everywhere), args.how.port);
     let stop = stop_flag()?;
-    let mut listening = TRANSPORTS.listen(transport, at, &options)?;
-    transport::note_cleartext(&transport.about());
+    let mut listening = program.transports.listen(transport, at, &options)?;
+    transport::note_cleartext(program, &transport.about());
     let fingerprint = listening.fingerprint();
-    note(format_args!(
-        "alcc: listening on {} ({})",
+    program.note(format_args!(
+        "listening on {} ({})",
         listening.address(),
         transport.about().name
     ));
-    note(invitation(args, fingerprint.as_ref()));
+    note(invitation(args, program, fingerprint.as_ref()));
     let mut server = Server::new(args, Arc::clone(&rules), wanted);
     let mut result = Ok(());
     while !stop.load(Ordering::Relaxed) && !server.is_done() {
@@ -163,8 +163,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// What the sender has to say to reach this receiver: a command to copy.
-fn invitation(args: &Args, fingerprint: Option<&Fingerprint>) -> String {
-    let mut command = format!("alcc send --transport {}", args.how.transport);
+fn invitation(args: &Args, program: &Program, fingerprint: Option<&Fingerprint>) -> String {
+    let mut command = format!("{} send --transport {}", program.name, args.how.transport);
     if let Some(carrier) = &args.how.carrier {
         command += &format!(" --carrier {carrier}");
     }
@@ -172,7 +172,10 @@ fn invitation(args: &Args, fingerprint: Option<&Fingerprint>) -> String {
         command += &format!(" --port {}", args.how.port);
     }
     let Some(fingerprint) = fingerprint else {
-        return format!("alcc: the sender's command: {command} --cc {DEFAULT} HOST");
+        return format!(
+            "{}: the sender's command: {command} --cc {DEFAULT} HOST",
+            program.name
+        );
     };
     let whose = match args.showing.files() {
         Some(_) => "the one of --cert",
@@ -181,13 +184,13 @@ fn invitation(args: &Args, fingerprint: Option<&Fingerprint>) -> String {
     format!("certificate ({whose}): {command} --cc {DEFAULT} --pin {fingerprint} HOST")
 }
 
-fn options(args: &Args) -> Options {
+fn options(args: &Args, program: &Program) -> Options {
     Options {
         bind: args.how.bind,
-        cleartext: args.how.cleartext(),
+        cleartext: args.how.cleartext(program),
         certificate: args.showing.files(),
         carrier: args.how.carrier.clone(),
-        ..Options::new(alcc_cc::Registry::builtin())
+        ..Options::new((program.algorithms)())
     }
 }
 

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::certificate::Trusting;
 use crate::failure::{Failure, reason};
-use crate::output::{Reader, note, print};
+use crate::output::{Reader, print};
 use crate::plugin_arg::Plugins;
+use crate::program::Program;
 use crate::progress::{Bar, stop_flag};
 use crate::transfer::{Series, table};
 use crate::transport;
-use alcc_cc::Spec;
-use alcc_live::Row;
+use alcc_carrier::TRANSPORTS;
+use alcc_cc::{Registry, Spec};
 use alcc_pipe::{DEFAULT_PORT, Options, Plan, Target};
 use alcc_transfer::resuming::Told;
 use alcc_transfer::sending::{Content, Job, Sent, flow};
 use alcc_transfer::{Header, Kind, clock_digest, hex, new_session, resuming};
-use alcc_transports::TRANSPORTS;
+use alcc_units::row::Row;
 use alcc_units::{Bytes, Rate, Span, positive};
 use std::fs::File;
 use std::net::IpAddr;
@@ -30,9 +31,9 @@ use std::time::{Duration, Instant};
 /// Files arrive with their SHA-256 checked.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --resume --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls+connect:proxy=proxy.example:3128 --pin FINGERPRINT --cc verus 192.0.2.7\n  alcc send --transport quic --cc copa --pin FINGERPRINT 192.0.2.7\n  alcc send --transport udp --cc verus --insecure 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
+    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --resume --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls+connect:proxy=proxy.example:3128 --pin FINGERPRINT --cc verus 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
 )]
-pub(crate) struct Args {
+pub struct Args {
     /// Where 'alcc recv' waits: name or address, with :PORT if it is not --port
     #[arg(value_name = "HOST", value_parser = transport::receiver)]
     to: Target,
@@ -67,8 +68,7 @@ pub(crate) struct Args {
     /// How long connecting may take
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive::<Span>)]
     connect_timeout: Span,
-    /// Algorithm that decides how much may leave, see 'alcc list'; in-band and udp need one
-    /// [default: none, the kernel or the QUIC stack decides]
+    /// Algorithm that decides how much may leave, see 'alcc list'; in-band needs one [default: none, the kernel decides]
     #[arg(long, value_name = "A")]
     cc: Option<Spec>,
     #[command(flatten)]
@@ -88,45 +88,46 @@ pub(crate) struct Args {
     seed: u64,
 }
 
+pub use crate::transport::names;
+
 /// Options of both ends.
 #[derive(clap::Args)]
-pub(crate) struct How {
+pub struct How {
     /// What carries the bytes, the same at both ends
-    #[arg(long, value_name = "NAME", default_value = transport::default_name(), value_parser = transport::names())]
-    pub(crate) transport: String,
+    #[arg(long, value_name = "NAME", default_value = transport::default_name(&TRANSPORTS), value_parser = transport::names(&TRANSPORTS))]
+    pub transport: String,
     /// The port of the receiver
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) port: u16,
+    pub port: u16,
     /// The local address to use
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) bind: Option<IpAddr>,
-    /// udp: cross a real network although nothing is encrypted; with TLS and quic: send to a
-    /// receiver with any certificate
+    pub bind: Option<IpAddr>,
+    /// With TLS: send to a receiver with any certificate
     #[arg(long)]
-    pub(crate) insecure: bool,
+    pub insecure: bool,
     /// What in-band runs over: tcp, unix:PATH, tls, websocket:path=/,host=NAME,
     /// connect:proxy=HOST:PORT; joined by '+', topmost first; see 'alcc list' [default: tcp]
     #[arg(long, value_name = "CARRIER")]
-    pub(crate) carrier: Option<String>,
+    pub carrier: Option<String>,
     /// Give up when nothing moves for so long
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = positive::<Span>)]
-    pub(crate) stall: Span,
+    pub stall: Span,
     /// Write a line 'NANOSECONDS BYTES' to FILE as bytes pass, by CLOCK_MONOTONIC
     #[arg(long, value_name = "FILE")]
-    pub(crate) series: Option<PathBuf>,
+    pub series: Option<PathBuf>,
     /// Print one JSON object at the end
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 impl How {
-    pub(crate) fn stall(&self) -> Duration {
+    pub fn stall(&self) -> Duration {
         Duration::from_nanos(self.stall.as_nanos())
     }
 
     /// What is not encrypted may leave this machine.
-    pub(crate) fn cleartext(&self) -> bool {
-        self.insecure || alcc_emu::is_emulated()
+    pub fn cleartext(&self, program: &Program) -> bool {
+        self.insecure || (program.is_emulated)()
     }
 
     pub(crate) fn series(&self) -> Result<Option<Series>, Failure> {
@@ -134,16 +135,16 @@ impl How {
     }
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let transport = TRANSPORTS.find(&args.how.transport)?;
-    let options = options(args)?;
-    let plan = TRANSPORTS.plan(transport, &options)?;
+pub fn run(args: &Args, program: &Program) -> Result<ExitCode, Failure> {
+    let transport = program.transports.find(&args.how.transport)?;
+    let options = options(args, program)?;
+    let plan = program.transports.plan(transport, &options)?;
     let (mut headers, contents) = flows(args)?;
     let session = args.session.map_or_else(new_session, Ok)?;
     if args.resume.is_some() {
         let digits = hex(&session);
-        note(format_args!(
-            "alcc: after an end of this program: the same command with --session {digits}"
+        program.note(format_args!(
+            "after an end of this program: the same command with --session {digits}"
         ));
     }
     for header in &mut headers {
@@ -165,7 +166,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
     };
     let dialer = transport.dialer(&options)?;
-    transport::note_cleartext(&transport.about());
+    transport::note_cleartext(program, &transport.about());
     let job = Job {
         dialer: &*dialer,
         to: &to,
@@ -185,7 +186,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                     (Some(patience), Content::File(file)) => {
                         let patience = Duration::from_nanos(patience.as_nanos());
                         let happens = &mut |told: Told<'_>| match told {
-                            Told::Cut(why) => note(format_args!("alcc: {why}; goes on")),
+                            Told::Cut(why) => program.note(format_args!("{why}; goes on")),
                             Told::From(bytes) => there.store(bytes, Ordering::Relaxed),
                         };
                         let begun = args.session.is_some();
@@ -212,7 +213,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     ended.sort_by_key(|(flow, _)| *flow);
     let ended: Vec<Sent> = ended.into_iter().map(|(_, sent)| sent).collect();
     let cpu = alcc_sys::process_cpu() - before;
-    conclude(args, &to, &plan, &ended, cpu, began.elapsed())
+    conclude(args, &to, &plan, &options.registry, &ended, cpu, began.elapsed())
 }
 
 /// 32 hexadecimal digits.
@@ -224,8 +225,8 @@ fn session(text: &str) -> Result<[u8; 16], String> {
     Ok(number.to_be_bytes())
 }
 
-fn options(args: &Args) -> Result<Options, Failure> {
-    let registry = args.plugins.registry()?;
+fn options(args: &Args, program: &Program) -> Result<Options, Failure> {
+    let registry = args.plugins.registry((program.algorithms)())?;
     if let Some(spec) = &args.cc {
         registry.build(spec).map_err(Failure::usage)?;
     }
@@ -237,7 +238,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         under: args.under.clone(),
         seed: args.seed,
         bind: args.how.bind,
-        cleartext: args.how.cleartext(),
+        cleartext: args.how.cleartext(program),
         trust: args.trusting.trust(args.how.insecure)?,
         certificate: None,
         carrier: args.how.carrier.clone(),
@@ -363,7 +364,13 @@ fn mbps(bytes: u64, ns: u64) -> Option<f64> {
     (ns > 0).then(|| bytes as f64 * 8e3 / ns as f64)
 }
 
-fn row(args: &Args, plan: &Plan, sent: &Sent, cpu_s_per_gbit: Option<f64>) -> Row {
+fn row(
+    args: &Args,
+    plan: &Plan,
+    algorithms: &Registry,
+    sent: &Sent,
+    cpu_s_per_gbit: Option<f64>,
+) -> Row {
     let bytes = sent.answer.as_ref().map_or(sent.bytes, |a| a.bytes);
     let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
     let answer = sent.answer.as_ref();
@@ -377,7 +384,7 @@ fn row(args: &Args, plan: &Plan, sent: &Sent, cpu_s_per_gbit: Option<f64>) -> Ro
         under: plan.under.clone(),
         profile: Some(match plan.feedback.as_str() {
             "kernel" => "kernel".to_owned(),
-            _ => alcc_results::row::profile(&plan.algorithm, &plan.options),
+            _ => algorithms.profile(&plan.algorithm, &plan.options),
         }),
         duration_s: sent.took as f64 / 1e9,
         seed: args.seed,
@@ -406,6 +413,7 @@ fn conclude(
     args: &Args,
     to: &Target,
     plan: &Plan,
+    algorithms: &Registry,
     ended: &[Sent],
     cpu: Span,
     took: Duration,
@@ -415,7 +423,7 @@ fn conclude(
     let per_gbit = (bytes > 0).then(|| cpu_s / (bytes as f64 * 8e-9));
     let rows: Vec<Row> = ended
         .iter()
-        .map(|sent| row(args, plan, sent, per_gbit))
+        .map(|sent| row(args, plan, algorithms, sent, per_gbit))
         .collect();
     let failed = rows.iter().filter(|row| row.error.is_some()).count();
     let told = if args.how.json {
@@ -426,7 +434,7 @@ fn conclude(
             "failed": failed,
             "bytes": bytes,
             "seconds": took.as_secs_f64(),
-            "goodput_mbps": alcc_results::sum(rows.iter().filter_map(|r| r.goodput_mbps)),
+            "goodput_mbps": alcc_units::sum(rows.iter().filter_map(|r| r.goodput_mbps)),
             "cpu_s": cpu_s,
         });
         let json = serde_json::json!({"flows": rows, "summary": summary});

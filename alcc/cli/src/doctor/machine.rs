@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The kernel, its settings, the C library and what this user may do.
 use super::{Finding, State};
-use crate::commands::emulate::internet;
 use crate::library;
 use std::ffi::CStr;
 use std::fs;
@@ -13,8 +12,8 @@ pub(crate) fn examine() -> Vec<Finding> {
     let read = |path: &str| Some(fs::read_to_string(path).ok()?.trim().to_owned());
     let mut findings = vec![kernel(&read), libc(), preload()];
     findings.extend([bpf(&read), btf(&read), controls(&read), qdisc(&read)]);
-    findings.extend([notsent_lowat(&read), namespaces(), nft()]);
     findings.extend([
+        notsent_lowat(&read),
         selinux(&read),
         apparmor(&read),
         seccomp(&read),
@@ -187,52 +186,6 @@ fn notsent_lowat(read: Files<'_>) -> Finding {
             "uncontrolled connections may hold seconds of unsent data in the kernel",
         )
         .helped_by("sudo sysctl -w net.ipv4.tcp_notsent_lowat=16384"),
-    }
-}
-
-fn namespaces() -> Finding {
-    match alcc_emu::available() {
-        Ok(_) => Finding::new(
-            "namespaces",
-            State::Ok,
-            "this user may make them",
-            "'alcc demo' and 'alcc emulate' work",
-        ),
-        Err(why) => {
-            let why = why.to_string();
-            let fix = why
-                .split_once("sysctl -w ")
-                .map(|(_, setting)| setting.to_owned());
-            let finding = Finding::new(
-                "namespaces",
-                State::Note,
-                why,
-                "'alcc demo' and 'alcc emulate' do not work; 'alcc run' does not need them",
-            );
-            let command = fix.map_or_else(
-                || "sudo alcc demo".to_owned(),
-                |setting| format!("sudo sysctl -w {setting}"),
-            );
-            finding.helped_by(command)
-        }
-    }
-}
-
-fn nft() -> Finding {
-    match internet::nft() {
-        Some(path) => Finding::new(
-            "nft",
-            State::Ok,
-            path.display().to_string(),
-            "'sudo alcc emulate --internet' works",
-        ),
-        None => Finding::new(
-            "nft",
-            State::Note,
-            "not there",
-            "'alcc emulate --internet' does not work; nothing else needs it",
-        )
-        .helped_by("sudo apt install nftables"),
     }
 }
 

@@ -10,7 +10,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("nosuch", "'nosuch'"),
     ("smi", "'smi'"),
     ("help nosuch", "see 'alcc --help'"),
-    ("help trace nosuch", "see 'alcc trace --help'"),
+    ("help trace nosuch", "see 'alcc-lab trace --help'"),
     ("sim --series x --pcap x", "it is the file of --"),
     ("sim --series 100ms", "it is the file to write"),
     (

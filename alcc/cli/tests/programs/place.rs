@@ -92,7 +92,7 @@ impl Place {
         Self::over(path, Box::new(Silent))
     }
 
-    /// As `alcc emulate --down lte --delay 20ms`.
+    /// As `alcc-lab emulate --down lte --delay 20ms`.
     pub(crate) fn lte() -> Self {
         let lte = alcc_trace::scenario("lte").expect("a scenario of this name");
         let direction = |rate| DirectionSpec {

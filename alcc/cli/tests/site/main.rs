@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The pages of `alcc reproduce` and `alcc sweep`, and reports, in a real browser: on a phone and
+//! The pages of `alcc-lab reproduce` and `alcc-lab sweep`, and reports, in a real browser: on a phone and
 //! on a desk, light and dark, by keyboard, and by the rules of axe-core.
 mod browser;
 mod reports;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The reports of `alcc compare --out`, `alcc demo` and `alcc trial --html` in a real browser.
+//! The reports of `alcc-lab compare --out`, `alcc-lab demo` and `alcc trial --html` in a real browser.
 use super::browser::{self, Browser};
 use super::{SMALLEST_FONT, TAB, WIDTHS, alcc, axe, beyond};
 use std::path::{Path, PathBuf};

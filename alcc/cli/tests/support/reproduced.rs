@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An application by `alcc reproduce --emu`, for some seconds over a link of 12 Mbit/s and 40 ms.
+//! An application by `alcc-lab reproduce --emu`, for some seconds over a link of 12 Mbit/s and 40 ms.
 #[path = "root.rs"]
 mod root;
 #[path = "starts.rs"]

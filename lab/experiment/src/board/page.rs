@@ -70,7 +70,7 @@ rule holds. This part takes half an hour of a quiet machine, so a board without 
 than the rest.
 
 ```
-alcc compare --emu --traces DIR --schemes bbr,alcc-verus,alcc-copa,alcc-budget,alcc-sprout --runs 3 --duration 60s
+alcc-lab compare --emu --traces DIR --schemes bbr,alcc-verus,alcc-copa,alcc-budget,alcc-sprout --runs 3 --duration 60s
 ```
 ";
 
@@ -98,7 +98,7 @@ impl Board {
              and on a recorded trace another begin. `/over=cubic` is above a simulated TCP with Cubic, as `alcc run` does\n\
              it. Everything else sends by itself. What is run stands in `lab/experiment/board`.\n\n\
              For Budget, Verus and Copa, [more crowds, round trips and buffers](reproducing.md#the-experiments) than here are run\n\
-             by `alcc reproduce share-crowds-budget share-crowds-others share-rtts share-neighbours --traces DIR`.\n\n\
+             by `alcc-lab reproduce share-crowds-budget share-crowds-others share-rtts share-neighbours --traces DIR`.\n\n\
              **The default that follows: `{default}`.** Where `alcc run` takes another one,\n\
              [decision 0231](decisions/0231-choose-the-default-by-a-fixed-rule.md) says why.\n\n",
             self.by, self.on, self.starts

@@ -66,7 +66,7 @@ impl World {
         &self.tools
     }
 
-    /// An nginx in `namespace`; `scheme` as in 'alcc compare'. It inherits the CPU affinity of the
+    /// An nginx in `namespace`; `scheme` as in 'alcc-lab compare'. It inherits the CPU affinity of the
     /// caller.
     #[allow(dead_code, reason = "for those with few connections")]
     pub(crate) fn serve(&mut self, namespace: &Namespace, scheme: &str) -> Result<Server> {

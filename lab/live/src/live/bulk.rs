@@ -14,7 +14,7 @@ use alcc_results::Row;
 use alcc_transfer::receiving::{self, Activity, Disk, Output, Received, Rules};
 use alcc_transfer::sending::{self, Content, Job, Sent};
 use alcc_transfer::{Counter, Header, Kind, clock_digest, new_session};
-use alcc_transports::TRANSPORTS;
+use crate::transports::TRANSPORTS;
 use alcc_units::{Span, Time};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -10,7 +10,7 @@ use crate::scheme::Scheme;
 use crate::tools::Tools;
 use alcc_emu::{FlowKey, Namespace};
 use alcc_results::Row;
-use alcc_transports::TRANSPORTS;
+use crate::transports::TRANSPORTS;
 use alcc_units::Time;
 use std::net::Ipv4Addr;
 use std::path::Path;

@@ -5,7 +5,7 @@ use super::{IN_KERNEL, Scheme, Side, UNDER};
 use alcc_cc::{Registry, Spec};
 use alcc_pipe::About;
 use alcc_sim::{FlowSpec, Timing};
-use alcc_transports::TRANSPORTS;
+use crate::transports::TRANSPORTS;
 use alcc_units::Bytes;
 
 /// The parts at the end of a scheme, as typed.
@@ -176,7 +176,7 @@ impl<'a> Name<'a> {
                 if self.is_known && (!self.options.is_empty() || !is_kernels) {
                     let (name, options) = head.split_at(self.algorithm.len());
                     return Err(format!(
-                        "alone it runs in the simulator (alcc compare --sim); over the kernel's TCP it is alcc-{head}, over datagrams {name}-udp{options}"
+                        "alone it runs in the simulator (alcc-lab compare --sim); over the kernel's TCP it is alcc-{head}, over datagrams {name}-udp{options}"
                     ));
                 }
                 Ok(None)

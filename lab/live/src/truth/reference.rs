@@ -26,7 +26,7 @@ pub struct Reference {
     pub duration: Span,
     /// When the flow begins, one run each.
     pub starts: Vec<Span>,
-    /// As `alcc sim --flow` reads it.
+    /// As `alcc-lab sim --flow` reads it.
     pub flow: String,
     /// Their runs, at least one.
     pub runs: Vec<Figures>,

@@ -27,7 +27,7 @@
 //!
 //! `matrix=FILE` takes a table in the authors' form, or one with levels. The built-in ones are not
 //! the authors'. They were learned from `verus:profile=original` in this project's simulator, on
-//! its synthetic channels. So they follow this project's Verus. `alcc mdi train` writes them again;
+//! its synthetic channels. So they follow this project's Verus. `alcc-lab mdi train` writes them again;
 //! see their first lines. `original` has one without levels, on the grid of the authors' scripts.
 //! On the grid of the authors' published tables (by 5) these drift upward to a second of queue. A
 //! window of 90 that falls by one packet stays in bin 0.
@@ -66,7 +66,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
         OptionDoc {
             name: "matrix",
             default: "the built-in table",
-            help: "FILE: a transition matrix in the authors' form, bins,first,last,step twice, then a line per state; or what 'alcc mdi train' writes",
+            help: "FILE: a transition matrix in the authors' form, bins,first,last,step twice, then a line per state; or what 'alcc-lab mdi train' writes",
         },
         OptionDoc {
             name: "above",

@@ -13,7 +13,7 @@ import java.security.SecureRandom;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Records what a channel can carry in both directions, together with {@code alcc trace record --listen}. Nothing is
+ * Records what a channel can carry in both directions, together with {@code alcc-lab trace record --listen}. Nothing is
  * encrypted. Saturating a fast channel for a minute takes some hundred megabytes.
  *
  * <p>{@link #record} is for one thread; the other methods are for any.
@@ -197,7 +197,7 @@ public final class Recorder {
         }
         if (problem instanceof PortUnreachableException) {
             throw new RecordException(RecordException.Kind.NOBODY_LISTENS, "record with " + to
-                + ": nobody listens there: start 'alcc trace record --listen' on that host", problem);
+                + ": nobody listens there: start 'alcc-lab trace record --listen' on that host", problem);
         }
         if (problem != null) {
             throw new RecordException(RecordException.Kind.SOCKET, "record with " + to + ": " + problem.getMessage(),

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a program of this project is made of: its algorithms and transports, and what is known of
+//! its command line.
+use crate::failure::{Failure, exit_code};
+use crate::output;
+use crate::usage::{Hint, Idle};
+use alcc_cc::Registry;
+use alcc_pipe::Table;
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// A program.
+pub struct Program {
+    /// Its name: `alcc`.
+    pub name: &'static str,
+    /// Its algorithms, without those of plug-ins.
+    pub algorithms: fn() -> Registry,
+    /// Its transports; the first is the default.
+    pub transports: &'static Table,
+    /// Whether this process is on an emulated link, where nothing needs to be encrypted.
+    pub is_emulated: fn() -> bool,
+    /// Known mistakes with options.
+    pub hints: &'static [Hint],
+    /// Options that have no effect with others.
+    pub idle: &'static [Idle],
+    /// Commands that another program has.
+    pub elsewhere: &'static [&'static str],
+    /// That program.
+    pub other: &'static str,
+}
+
+impl Program {
+    /// Says something on standard error.
+    pub fn note(&self, what: impl Display) {
+        output::note(format_args!("{}: {what}", self.name));
+    }
+
+    /// Runs `work`, which parses the command line and does what it says.
+    pub fn main(&self, work: impl FnOnce() -> Result<ExitCode, Failure>) -> ExitCode {
+        output::panics_are_one_line();
+        work().unwrap_or_else(|failure| {
+            output::note(output::one_line(&format!("{}: {failure}", self.name)));
+            exit_code(&failure)
+        })
+    }
+}

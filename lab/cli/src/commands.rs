@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One module per command: its arguments (which are also its help, man page and completions) and
+//! its `run`.
+pub(crate) mod compare;
+pub(crate) mod demo;
+pub(crate) mod emulate;
+pub(crate) mod generate;
+pub(crate) mod list;
+pub(crate) mod mdi;
+pub(crate) mod reproduce;
+pub(crate) mod sim;
+pub(crate) mod sweep;
+pub(crate) mod trace;
+pub(crate) mod worst;

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::failure::{Failure, reason};
+use crate::figure_arg::Figure;
+use crate::output::{alone_in, folder, note, print, will_be_written};
+use crate::plugin_arg::Plugins;
+use crate::progress::{Bar, stop_flag};
+use alcc_experiment::plan::shell_word;
+use alcc_link::QueueSpec;
+use alcc_live::board::{self, Backend, Plan};
+use alcc_live::truth::{self, Reference, Traces};
+use alcc_live::{
+    LabError, Link, PathDefaults, Results, Scheme, Side, Tools, Up, pairs, parts, twin,
+};
+use alcc_results::scenario::probability;
+use alcc_units::Span;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "Examples:
+  alcc-lab compare --sim --traces traces --schemes cubic,verus:r=4,profile=paper,alcc-copa --seeds 3
+  alcc-lab compare --sim --traces synth:lte,synth:rapid 12mbit --schemes bbr,alcc-budget:delay=40ms --csv out.csv
+  alcc-lab compare --emu --traces traces/alcc --schemes cubic,bbr,alcc-verus,alcc-copa --runs 3
+  alcc-lab compare --sim --traces 20mbit --schemes 6*cubic/stagger=103.3ms,6*budget/stagger=103.3ms,budget+cubic,budget+bbr@10s --seeds 5
+  alcc-lab compare --sim --traces 60mbit --schemes budget/rtt=40ms+budget/rtt=50ms+budget/rtt=100ms --rtt 40ms --seeds 5
+  alcc-lab compare --sim --traces lte --schemes cubic,bbr,alcc-budget --seeds 5 --figure lte.svg --panels plane,distribution
+  alcc-lab compare --sim --traces traces --reference docs/truth.csv
+  alcc-lab compare --sim --emu --traces traces/alcc/CampusWalk --schemes cubic,reno,alcc-verus,alcc-copa
+  alcc-lab compare --emu --traces traces/alcc --schemes verus-udp,alcc-verus,alcc-verus-inband,copa-udp,alcc-copa,cubic --runs 5
+  alcc-lab compare --emu --native --traces traces/alcc/highwayGold traces/alcc/rapidGold --runs 5
+
+SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is the algorithm A above TCP (cubic unless it says otherwise), in nginx under alcc run.
+A TCP with +lowat, such as bbr+lowat, has at most 16384 bytes unsent (sysctl net.ipv4.tcp_notsent_lowat; /lowat=32kB is another limit): the application's delay goes, the network's stays.
+alcc-A/enforce=bpf is alcc-A with its window kept in the kernel (alcc bpf load).
+Between alcc send and alcc recv: A-udp[:OPTIONS] and A-quic (without TCP: native), alcc-A-inband[:OPTIONS][/carrier=tls][/over=TCPCC] and alcc-A-tcp.
+With --sim also A[:OPTIONS][/PART...] alone (PARTs: alcc-lab sim --help). A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
+
+Several flows over one link are a scheme, too: PART[+PART]..., a PART being [N*]SCHEME[/PART]...[@START[-STOP]] as a FLOW of alcc-lab sim, such as 6*budget/stagger=103.3ms, budget+cubic@10s, budget/rtt=20ms+alcc-budget/rtt=50ms.
+A row is of all of them, and says how they shared: Jain's index of single seconds and the smallest share that one had over 10 s (both after --settle), and after what time the slowest had 80 % of an equal share. results.json has the throughput of each between comings and goings (phases). Round trips of their own (rtt=) begin at the link's (--rtt). With --emu the flows are real, all on one emulated link: plain TCP of one kind, and alcc-A; their round trip is the link's, and they have data without end.
+
+With --emu all schemes of a trace run at the same time on links of their own; with native ones (A-udp) only the forms of one algorithm do, and a table says how far each is from its native form, run by run, and whether that is near enough (median throughput 3 %, median queueing delay 5 % or 2 ms). native.md has the tables.
+
+--out keeps every finished run in its folder runs/: an interrupted comparison, started again with the same arguments, goes on where it was.
+Simulated runs stay there and are done again only when the arguments or the program change.";
+
+/// The kernel's algorithms, BBR with one more line of `sysctl`, and this project's above TCP. One
+/// of them is what `alcc run` does by default.
+pub(crate) const SCHEMES: &str = "cubic,bbr,bbr+lowat,alcc-verus,alcc-copa,alcc-budget";
+
+/// Compare schemes on traces: each trace, all schemes, several times, in the simulator or with real
+/// TCP in the emulator
+///
+/// Prints a table per trace and one over all: utilization, throughput, delay, power and the
+/// application's delay. The values are medians of the repetitions, with the smallest and largest. A
+/// mark says who is on the Pareto front. Writes a report, CSV and JSON files.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, group = clap::ArgGroup::new("place").required(true).multiple(true).args(["sim", "emu"]))]
+pub(crate) struct Args {
+    /// In the simulator, several runs at a time; the results do not depend on the machine
+    #[arg(long)]
+    sim: bool,
+    /// In the emulator, with real programs and the kernel's TCP. All schemes of a trace run beside
+    /// each other. With --sim too: also the simulated twin of every run, and how far the two are
+    /// apart
+    #[arg(long)]
+    emu: bool,
+    /// Trace files in Mahimahi's format, folders of them and of folders, synthetic scenarios
+    /// (synth:city-driving), rates (12mbit); may be repeated
+    #[arg(long, visible_alias = "link", value_name = "DIR|FILE", required = true, num_args = 1.., env = "ALCC_TRACES")]
+    traces: Vec<PathBuf>,
+    /// What to compare, see below
+    #[arg(long, value_name = "A,B", default_value = SCHEMES)]
+    schemes: String,
+    /// With --emu: instead of SCHEMES, these algorithms' native forms and beside them those above
+    /// TCP: A-udp, alcc-A, alcc-A-inband, alcc-A-inband/carrier=tls
+    #[arg(long, value_name = "A,B", num_args = 0..=1, require_equals = true, default_missing_value = "verus,copa,sprout",
+        requires = "emu", conflicts_with_all = ["schemes", "reference", "tuned"])]
+    native: Option<String>,
+    /// With --native: the kernel's congestion control below
+    #[arg(
+        long,
+        value_name = "TCPCC",
+        default_value = "cubic",
+        requires = "native"
+    )]
+    under: String,
+    #[command(flatten)]
+    plugins: Plugins,
+    /// Length of each measured window, which begins with the first full-size packet at the
+    /// bottleneck
+    #[arg(long, value_name = "SPAN", default_value = "60s")]
+    duration: Span,
+    /// Repetitions of each trace and scheme. Each has the next seed; after the first one a recorded
+    /// trace begins elsewhere, at the same place for every scheme. In the emulator the order of the
+    /// schemes alternates [default: 1 with --sim, 3 with --emu, 5 with --native]
+    #[arg(long, visible_alias = "seeds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: Option<u32>,
+    /// Seed of everything random on the links, synthetic channels included
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Round-trip time without queueing, half of it in each direction
+    #[arg(long, value_name = "T", default_value = "40ms")]
+    rtt: Span,
+    /// The queue before each bottleneck
+    #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
+    queue: QueueSpec,
+    /// Probability of random loss towards the receivers: 1% or 0.01
+    #[arg(long, value_name = "P", default_value = "0", value_parser = probability)]
+    loss: f64,
+    /// The same on the way back, of acknowledgements
+    #[arg(long, value_name = "P", default_value = "0", value_parser = probability)]
+    loss_up: f64,
+    /// The other direction: a rate, a trace, or 'partner' for NAME.up beside NAME.down and the
+    /// other way round
+    #[arg(long, value_name = "RATE|TRACE|partner", default_value = "12mbit")]
+    up: Up,
+    /// With --sim: how long after the link's beginning the flows start
+    #[arg(long, value_name = "T", default_value = "0s", conflicts_with = "emu")]
+    start: Span,
+    /// How long after the window's begin the fairness of several flows begins to count
+    #[arg(long, value_name = "T", default_value = "20s")]
+    settle: Span,
+    /// With --sim: runs at the same time [default: one per processor]
+    #[arg(long, value_name = "N", conflicts_with = "emu", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Folder for finished runs and the report: report.html, results.json, flows.csv (every run),
+    /// board.csv (the table), board.svg (the picture), native.md (native forms and those beside
+    /// them)
+    #[arg(long, value_name = "DIR", default_value = "out/compare")]
+    out: PathBuf,
+    /// Also write every run as a line of this CSV file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    #[command(flatten)]
+    figure: Figure,
+    /// With --emu: folder for the runtime's readings of every controlled connection, as CSV
+    #[arg(long, value_name = "DIR", requires = "emu")]
+    log: Option<PathBuf>,
+    /// With --sim: instead of comparing schemes, compare the simulator with the published figures
+    /// of this file (docs/truth.csv). The file says which scenarios, --traces where their traces
+    /// are
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["emu", "schemes", "csv", "figure", "json"])]
+    reference: Option<PathBuf>,
+    /// With --sim: instead of comparing schemes, set each of these algorithms' tuned profile beside
+    /// its original one on every trace
+    #[arg(long, value_name = "A,B", conflicts_with_all = ["emu", "schemes", "csv", "figure", "json", "reference"])]
+    tuned: Option<String>,
+    /// With --reference: only lines whose set, link or flow contains this
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "reference",
+        conflicts_with = "schemes"
+    )]
+    only: Option<String>,
+    /// With several repetitions show the median with its range, or the mean with its 95 % confidence
+    /// interval: range or ci95
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "range",
+        conflicts_with = "json"
+    )]
+    interval: board::Interval,
+    /// Print one JSON object instead of the tables
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    if let Some(file) = &args.reference {
+        return beside_figures(args, file);
+    }
+    if let Some(algorithms) = &args.tuned {
+        return beside_originals(args, algorithms);
+    }
+    let around = PathDefaults {
+        rtt: args.rtt,
+        queue: args.queue.clone(),
+        up: args.up.clone(),
+        loss: [args.loss, args.loss_up],
+        seed: args.seed,
+    };
+    let found = Link::open_all(&args.traces, &around).map_err(Failure::usage)?;
+    let registry = args.plugins.registry(crate::algorithms())?;
+    let sides: &[Side] = match (args.sim, args.emu) {
+        (true, true) => &[Side::Emulated, Side::Simulated],
+        (true, false) => &[Side::Simulated],
+        _ => &[Side::Emulated],
+    };
+    let native = args.native.as_deref();
+    let schemes = match native {
+        Some(algorithms) => Scheme::forms(listed("--native", algorithms)?, &args.under),
+        None => args.schemes.clone(),
+    };
+    let schemes = Scheme::list(&schemes, &registry, sides).map_err(Failure::usage)?;
+    let plugins = args.plugins.files().to_vec();
+    let backend = if !args.emu {
+        Backend::Simulated {
+            registry,
+            plugins,
+            workers: args.jobs.map_or_else(processors, usize::from),
+            start: args.start,
+        }
+    } else {
+        Backend::Emulated {
+            tools: Tools {
+                plugins,
+                registry: registry.clone(),
+                ..tools()?
+            },
+            log: args.log.clone(),
+            twin: args.sim.then_some(registry),
+        }
+    };
+    let notes = found.notes();
+    let plan = Plan {
+        links: found.links,
+        schemes,
+        duration: checked(args.duration)?,
+        settle: args.settle,
+        runs: args.runs.unwrap_or(match (args.emu, native) {
+            (_, Some(_)) => 5,
+            (true, None) => 3,
+            (false, None) => 1,
+        }),
+        backend,
+        command: command_line(),
+        keep: Some(args.out.clone()),
+    };
+    for said in &notes {
+        note(format_args!("alcc: {said}"));
+    }
+    carry_out(
+        &plan,
+        &notes,
+        &args.out,
+        args.csv.as_deref(),
+        Some(&args.figure),
+        args.json,
+        args.interval,
+    )
+}
+
+/// The simulator beside published figures: tables on standard output.
+fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
+    let wrong = |why: String| Failure::usage(format!("read {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|e| wrong(reason(&e)))?;
+    let mut references = Reference::read(&text).map_err(wrong)?;
+    if let Some(only) = &args.only {
+        references.retain(|r| [&r.set, &r.link, &r.flow].iter().any(|t| t.contains(only)));
+    }
+    let traces = one_folder(args)?;
+    let registry = args.plugins.registry(crate::algorithms())?;
+    let workers = args.jobs.map_or_else(processors, usize::from);
+    let stop = stop_flag()?;
+    let of = references.len();
+    let mut bar = Bar::new();
+    let cells = truth::measure(
+        references,
+        &traces,
+        &registry,
+        workers,
+        &stop,
+        &mut |done| {
+            bar.show(
+                done as f64 / of as f64,
+                &format!("{done} of {of} scenarios"),
+            );
+        },
+    );
+    drop(bar);
+    print(truth::markdown(&cells.map_err(failure)?))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tuned profiles beside the original ones: a table on standard output.
+fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> {
+    let algorithms = listed("--tuned", algorithms)?;
+    let registry = args.plugins.registry(crate::algorithms())?;
+    for algorithm in &algorithms {
+        for form in [
+            (*algorithm).to_owned(),
+            format!("{algorithm}:profile=original"),
+        ] {
+            registry
+                .build(&form.parse().map_err(Failure::usage)?)
+                .map_err(Failure::usage)?;
+        }
+    }
+    let traces = one_folder(args)?;
+    let workers = args.jobs.map_or_else(processors, usize::from);
+    let stop = stop_flag()?;
+    let mut bar = Bar::new();
+    let mut show = |done: usize| bar.show(0.0, &format!("{done} scenarios done"));
+    let found = truth::pairs(&algorithms, &traces, &registry, workers, &stop, &mut show);
+    drop(bar);
+    let found = found.map_err(failure)?;
+    if found.is_empty() {
+        return Err(Failure::usage(format!(
+            "--traces {}: there is no trace in it: name a folder of recorded traces",
+            args.traces[0].display()
+        )));
+    }
+    print(truth::markdown_of_pairs(&found))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The algorithms that an option lists.
+fn listed<'a>(option: &str, algorithms: &'a str) -> Result<Vec<&'a str>, Failure> {
+    parts(algorithms, "name")
+        .map_err(|why| Failure::usage(format!("{option} '{algorithms}': {why}")))
+}
+
+fn one_folder(args: &Args) -> Result<Traces, Failure> {
+    let [folder] = &args.traces[..] else {
+        return Err(Failure::usage(
+            "compare with figures or originals: --traces names several things: name one folder of traces",
+        ));
+    };
+    Traces::below(folder).map_err(Failure::usage)
+}
+
+pub(super) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Measures, writes the files, prints. Before any thread is started it gets the right to make
+/// namespaces, if that is needed.
+pub(crate) fn carry_out(
+    plan: &Plan,
+    notes: &[String],
+    out: &Path,
+    csv: Option<&Path>,
+    figure: Option<&Figure>,
+    json: bool,
+    interval: board::Interval,
+) -> Result<ExitCode, Failure> {
+    folder(out)?;
+    let _alone = alone_in(out)?;
+    csv.map_or(Ok(()), will_be_written)?;
+    figure.map_or(Ok(()), Figure::check)?;
+    let named = [("--csv", csv), ("--figure", figure.and_then(Figure::file))];
+    for (option, file) in named {
+        if let Some(file) = file.filter(|file| board::is_written(file, out)) {
+            return Err(Failure::usage(format!(
+                "{option} {}: the report in --out has a file of this name, and one of the two would be overwritten: choose another name",
+                file.display()
+            )));
+        }
+    }
+    if let Backend::Emulated { log, .. } = &plan.backend {
+        log.as_deref().map_or(Ok(()), folder)?;
+        for scheme in &plan.schemes {
+            scheme.kernel().map_or(Ok(()), alcc_pipe::check_under)?;
+        }
+        alcc_emu::prepare().map_err(Failure::usage)?;
+    }
+    let stop = stop_flag()?;
+    let mut bar = Bar::new();
+    let mut done = 0;
+    let mut of = 0;
+    let measured = board::compare(plan, &stop, &mut |p| {
+        (done, of) = (p.done, p.of);
+        bar.show(
+            p.part,
+            &format!("run {} of {}  {}", (p.done + 1).min(p.of), p.of, p.what),
+        );
+    });
+    drop(bar);
+    let mut results = match measured {
+        Err(LabError::Stopped) if plan.keep.is_some() && done > 0 => {
+            return Err(Failure::failed(format!(
+                "stopped: {done} of {of} runs are finished and kept in {}; the same command goes on from there",
+                out.join("runs").display()
+            )));
+        }
+        other => other.map_err(failure)?,
+    };
+    results.notes.splice(0..0, notes.iter().cloned());
+    let page = board::write(&results, out).map_err(Failure::failed)?;
+    if let Some(file) = csv {
+        board::write_file(file, &alcc_results::csv(&results.flows)).map_err(Failure::failed)?;
+        board::write_about(file, &results.about).map_err(Failure::failed)?;
+    }
+    figure.map_or(Ok(()), |figure| figure.write(&results))?;
+    if json {
+        let text = serde_json::to_string(&results).map_err(Failure::failed)?;
+        print(format_args!("{text}\n"))?;
+        note(format_args!("report: {}", page.display()));
+    } else {
+        print(text(&results, interval, notes.len(), out, &page))?;
+    }
+    failed_runs(&results)
+}
+
+/// For people, who have been `told` the first notes already.
+fn text(
+    results: &Results,
+    interval: board::Interval,
+    told: usize,
+    out: &Path,
+    page: &Path,
+) -> String {
+    let mut text = board::table(results, interval);
+    if !results.summary.twins.is_empty() {
+        let _ = writeln!(text, "\n{}", twin::table(&results.summary.twins));
+    }
+    if !results.summary.pairs.is_empty() {
+        let _ = writeln!(text, "\n{}", pairs::table(&results.summary.pairs));
+        let page = out.join(board::NATIVE);
+        let _ = writeln!(text, "for the documentation: {}", page.display());
+    }
+    let _ = writeln!(text, "report: {}", page.display());
+    for note in results.notes.iter().skip(told) {
+        let _ = writeln!(text, "note: {note}");
+    }
+    if !results.summary.sentence.is_empty() {
+        let _ = writeln!(text, "{}", results.summary.sentence);
+    }
+    text
+}
+
+/// Status 1 and one line if any run failed.
+pub(crate) fn failed_runs(results: &Results) -> Result<ExitCode, Failure> {
+    let failed: Vec<_> = results.flows.iter().filter(|f| f.error.is_some()).collect();
+    let Some(first) = failed.first() else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    Err(Failure::failed(format!(
+        "{} of {} runs failed; the first: {} on {}, run {}: {}",
+        failed.len(),
+        results.flows.len(),
+        first.scheme,
+        first.link,
+        first.run,
+        first.error.as_deref().unwrap_or_default()
+    )))
+}
+
+pub(crate) fn failure(error: LabError) -> Failure {
+    if error.is_environment() {
+        Failure::usage(error)
+    } else {
+        Failure::failed(error)
+    }
+}
+
+/// Anything from a second to the hour that delays are measured to.
+pub(crate) fn checked(duration: Span) -> Result<Span, Failure> {
+    if (Span::from_secs(1)..=Span::from_secs(3_600)).contains(&duration) {
+        Ok(duration)
+    } else {
+        Err(Failure::usage(format!(
+            "--duration {duration}: want 1s to 3600s"
+        )))
+    }
+}
+
+pub(crate) fn tools() -> Result<Tools, Failure> {
+    let alcc = std::env::current_exe()
+        .map_err(|e| Failure::usage(format!("find the program of alcc itself: {e}")))?;
+    Ok(Tools::new(alcc))
+}
+
+/// The command line, without what says only how fast to work and where to put the result.
+pub(crate) fn command_line() -> String {
+    let mut words = vec!["alcc".to_owned()];
+    let given = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let mut given = given.skip(1);
+    while let Some(word) = given.next() {
+        let about_output = [
+            "--jobs",
+            "--out",
+            "--csv",
+            "--figure",
+            "--panels",
+            "--series",
+            "--pcap",
+            "--qlog",
+            "--profile",
+        ];
+        if about_output.contains(&word.as_str()) {
+            given.next();
+        } else if word != "--json"
+            && !about_output
+                .iter()
+                .any(|o| word.starts_with(&format!("{o}=")))
+        {
+            words.push(shell_word(&word));
+        }
+    }
+    words.join(" ")
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The programs at both ends: signals to them, their end, and what they leave behind.
+use crate::failure::Failure;
+use crate::handover::Handover;
+use crate::output::note;
+use crate::supervise::{Change, Exit, change, next_signal, not_started, stop_too};
+use alcc_emu::Namespace;
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Maximum time until everything ends after SIGTERM.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// Maximum time until a server listens. A Java VM takes seconds on a busy machine.
+const MAX_START: Duration = Duration::from_secs(30);
+/// After this time of waiting for it a line says so.
+const SILENT: Duration = Duration::from_secs(2);
+const TICK: Duration = Duration::from_millis(5);
+
+pub(super) struct Processes {
+    before: SigSet,
+    /// The process that ends everything should this one be killed.
+    guard: Option<Pid>,
+}
+
+/// Which of two processes this is.
+pub(super) enum Half {
+    /// The one that does the work.
+    Working(Processes),
+    /// Its parent, once all has ended; how that one ended.
+    Guard(Exit),
+}
+
+impl Processes {
+    /// From here on signals wait until they are passed on, and orphans of our children become our
+    /// children.
+    pub(super) fn new() -> Result<Self, Failure> {
+        let failed = |what: &'static str| move |e: Errno| Failure::usage(format!("{what}: {e}"));
+        nix::sys::prctl::set_child_subreaper(true).map_err(failed("adopt background processes"))?;
+        let before = SigSet::all()
+            .thread_swap_mask(SigmaskHow::SIG_BLOCK)
+            .map_err(failed("block signals"))?;
+        Ok(Self {
+            before,
+            guard: None,
+        })
+    }
+
+    /// Divides this process: the parent only waits, passes signals on, and ends what a child that
+    /// was killed has left behind. The child ends everything when the parent is killed. So SIGKILL
+    /// leaves nothing, whichever of them it reaches; a PID namespace would do the same, but programs
+    /// inside would see other process numbers, and need a /proc of their own.
+    pub(super) fn guarded() -> Result<Half, Failure> {
+        let guard = Self::new()?;
+        let parent = getpid();
+        // SAFETY: this process has one thread.
+        let forked = unsafe { fork() };
+        match forked.map_err(|e| Failure::usage(format!("start a process: {e}")))? {
+            ForkResult::Child => {
+                let failed = |e: Errno| Failure::usage(format!("depend on the parent: {e}"));
+                nix::sys::prctl::set_child_subreaper(true).map_err(failed)?;
+                nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(failed)?;
+                Ok(Half::Working(Self {
+                    guard: Some(parent),
+                    ..guard
+                }))
+            }
+            ForkResult::Parent { child } => {
+                let exit = guard.wait(child, None);
+                guard.end(None);
+                exit.map(Half::Guard)
+            }
+        }
+    }
+
+    fn start(
+        &self,
+        namespace: &Namespace,
+        mut command: Command,
+        at_our_death: Signal,
+    ) -> Result<Pid, Failure> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let handover = Handover::of(&mut command, self.before)?;
+        namespace.enter_before(&mut command);
+        // SAFETY: both make only calls that are allowed between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                nix::sys::prctl::set_pdeathsig(at_our_death)?;
+                // Last: it may start the program itself.
+                handover.take()
+            });
+        }
+        let child = command.spawn().map_err(|e| not_started(&name, &e))?;
+        Ok(Pid::from_raw(child.id().cast_signed()))
+    }
+
+    /// Starts CMD, in our process group: the terminal is for it. Without root only an emulator that
+    /// is nested needs the capabilities of our user namespace. Programs that make a sandbox of their
+    /// own (bwrap, browsers) refuse to run with them.
+    pub(super) fn start_command(
+        &self,
+        inside: &Namespace,
+        mut command: Command,
+    ) -> Result<Pid, Failure> {
+        let program = std::path::Path::new(command.get_program());
+        let is_nested = program.file_name() == Some("alcc".as_ref());
+        if !is_nested {
+            let drop_ambient = || alcc_emu::drop_ambient_capabilities();
+            // SAFETY: one system call, which is allowed between fork and exec.
+            unsafe { command.pre_exec(drop_ambient) };
+        }
+        self.start(inside, command, Signal::SIGTERM)
+    }
+
+    /// Starts a server, away from the terminal's signals, and waits until it listens or all of it has
+    /// ended.
+    ///
+    /// # Errors
+    /// If it ends with a failure before it listens.
+    pub(super) fn start_server(
+        &self,
+        outside: &Namespace,
+        mut command: Command,
+    ) -> Result<Pid, Failure> {
+        command
+            .process_group(0)
+            .stdin(std::process::Stdio::null())
+            // Standard output belongs to CMD.
+            .stdout(io::stderr());
+        let listening = || outside.run(listeners).map_err(Failure::usage);
+        let before = listening()?;
+        let pid = self.start(outside, command, Signal::SIGKILL)?;
+        let (began, mut is_silent) = (Instant::now(), true);
+        while !listening()?.difference(&before).any(|inode| is_held(inode)) {
+            match change() {
+                Change::Ended(ended, exit) if ended == pid.as_raw() => {
+                    if let Some(how) = failed(exit) {
+                        self.end(Some(pid));
+                        return Err(Failure::failed(format!(
+                            "start the command of --outside: it {how} before it listened on a TCP port"
+                        )));
+                    }
+                }
+                // A command that ends well may have started the server in the background.
+                Change::NoChildren => break,
+                _ => {}
+            }
+            let waited = began.elapsed();
+            if waited > MAX_START {
+                note(format_args!(
+                    "alcc-lab emulate: the command of --outside does not listen on a TCP port after {} s; CMD starts",
+                    MAX_START.as_secs()
+                ));
+                break;
+            }
+            if waited > SILENT && std::mem::take(&mut is_silent) {
+                note(format_args!(
+                    "alcc-lab emulate: waiting until the command of --outside listens on a TCP port, {} s at most",
+                    MAX_START.as_secs()
+                ));
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(pid)
+    }
+
+    /// Waits for CMD; passes signals on to it. Says so if the server fails meanwhile.
+    pub(super) fn wait(&self, child: Pid, server: Option<Pid>) -> Result<Exit, Failure> {
+        let child = child.as_raw();
+        let server = server.map(Pid::as_raw);
+        loop {
+            match change() {
+                Change::None if self.guard.is_some_and(|guard| getppid() != guard) => {
+                    return Ok(Exit::Signal(Signal::SIGKILL as u8));
+                }
+                Change::None => {
+                    if let Some(signal) = next_signal() {
+                        signal.pass_on(child);
+                    }
+                }
+                Change::Ended(pid, exit) if pid == child => return Ok(exit),
+                Change::Ended(pid, exit) if Some(pid) == server => {
+                    if let Some(how) = failed(exit) {
+                        note(format_args!(
+                            "alcc-lab emulate: the command of --outside {how}; CMD goes on"
+                        ));
+                    }
+                }
+                Change::Stopped(pid, signal) if pid == child => stop_too(child, signal),
+                Change::Ended(..) | Change::Stopped(..) => {}
+                Change::NoChildren => {
+                    return Err(Failure::failed(
+                        "wait for CMD: it is not a child of this process any more",
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Ends the server and all processes that either side left behind: by SIGTERM, then by SIGKILL.
+    pub(super) fn end(&self, server: Option<Pid>) {
+        if let Some(server) = server {
+            let _ = nix::sys::signal::killpg(server, Signal::SIGTERM);
+        }
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            let deadline = Instant::now() + MAX_WAIT;
+            let mut told = BTreeSet::new();
+            loop {
+                while matches!(
+                    waitpid(None, Some(WaitPidFlag::WNOHANG)),
+                    Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
+                ) {}
+                let left = children();
+                if left.is_empty() || Instant::now() > deadline {
+                    break;
+                }
+                // We inherit the children of a process that ends, so the list may grow meanwhile.
+                for pid in left {
+                    if told.insert(pid) {
+                        let _ = kill(pid, signal);
+                    }
+                }
+                std::thread::sleep(TICK);
+            }
+        }
+    }
+}
+
+/// How a command failed; `None` if it did not.
+fn failed(exit: Exit) -> Option<String> {
+    match exit {
+        Exit::Status(0) => None,
+        Exit::Status(code) => Some(format!("ended with status {code}")),
+        Exit::Signal(signal) => Some(format!("was ended by signal {signal}")),
+    }
+}
+
+/// Our children, adopted ones included.
+fn children() -> Vec<Pid> {
+    let of_us = |(pid, parent): (Pid, Pid)| (parent == Pid::this()).then_some(pid);
+    parents().into_iter().filter_map(of_us).collect()
+}
+
+/// All processes with their parents. The kernel's list of children is an option of its build.
+fn parents() -> Vec<(Pid, Pid)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let parent = |pid: Pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in parentheses may hold anything; the state and the parent follow the last one.
+        let (_, rest) = stat.rsplit_once(')')?;
+        rest.split_whitespace()
+            .nth(1)?
+            .parse()
+            .ok()
+            .map(Pid::from_raw)
+    };
+    entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok().map(Pid::from_raw))
+        .filter_map(|pid| Some((pid, parent(pid)?)))
+        .collect()
+}
+
+/// True if a process that descends from us holds the socket with this inode: in a network that is
+/// shared with others, as root's is, theirs begin to listen as well.
+fn is_held(inode: &str) -> bool {
+    let socket = format!("socket:[{inode}]");
+    let holds = |pid: &Pid| {
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd"));
+        let links = files.into_iter().flatten().flatten();
+        links
+            .filter_map(|file| std::fs::read_link(file.path()).ok())
+            .any(|to| to.as_os_str() == socket.as_str())
+    };
+    let parents = parents();
+    let mut ours = vec![Pid::this()];
+    while let Some(pid) = ours.pop() {
+        if pid != Pid::this() && holds(&pid) {
+            return true;
+        }
+        let children = parents.iter().filter(|(_, parent)| *parent == pid);
+        ours.extend(children.map(|(child, _)| *child));
+    }
+    false
+}
+
+/// The inodes of the TCP sockets that listen in the namespace of the calling thread.
+fn listeners() -> BTreeSet<String> {
+    ["tcp", "tcp6"]
+        .iter()
+        .flat_map(|table| {
+            let text = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"))
+                .unwrap_or_default();
+            text.lines()
+                .filter_map(|line| {
+                    let mut words = line.split_whitespace().skip(1);
+                    let (state, inode) = (words.nth(2)?, words.nth(5)?);
+                    (state == "0A").then(|| inode.to_owned())
+                })
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+mod asked;
+mod board;
+mod origin;
+mod written;
+
+use self::asked::{Asked, asked, keep_cells};
+pub(super) use self::origin::{origin, program};
+pub(super) use self::written::{about, write, write_table};
+use self::written::{store, table, write_pages};
+use crate::failure::{Failure, reason};
+use crate::output::{alone_in, folder, note, print, will_be_written};
+use crate::plugin_arg::Plugins;
+use crate::progress::{Bar, stop_flag};
+use crate::trace_arg::is_folder;
+use alcc_experiment::definition::Subject;
+use alcc_experiment::judge::{Mode, Verdict};
+use alcc_experiment::page::Took;
+use alcc_experiment::run::{RunError, Runner, Side};
+use alcc_experiment::{Judgement, Plan, Run, StoredRuns};
+use alcc_files::ScenarioFolder;
+use alcc_live::Tools;
+use alcc_results::{About, InputFile, SIMULATED};
+use alcc_sys::process_cpu;
+use alcc_units::Span;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Run published experiments again and show them beside the published figures
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  alcc-lab reproduce verus-fig11a
+  alcc-lab reproduce --all --traces DIR --out site      # then open site/index.html
+  alcc-lab reproduce my-experiment/experiment.toml --json
+  alcc-lab reproduce --emu alcc-fig9 --traces DIR       # real programs, shortened; --full for hours
+  alcc-lab reproduce --board docs --traces DIR      # every algorithm everywhere: board.md, and the default that follows
+
+An experiment is a scenario, what is varied, and what is expected: see docs/reproducing.md. An interrupted
+command goes on where it was if it is given again. 'alcc list' shows the experiments.")]
+pub(crate) struct Args {
+    /// Experiments by name, or files of one's own
+    #[arg(value_name = "ID|EXPERIMENT.toml", required_unless_present_any = ["all", "board", "applications"])]
+    experiments: Vec<String>,
+    /// All experiments that the program carries
+    #[arg(long, conflicts_with = "experiments")]
+    all: bool,
+    /// The folder of the recorded traces, see docs/traces.md
+    #[arg(long, value_name = "DIR", env = "ALCC_TRACES")]
+    traces: Option<PathBuf>,
+    /// Where pages, tables and results are written
+    #[arg(long, value_name = "DIR", default_value = "reproduced")]
+    out: PathBuf,
+    /// In the simulator, which is the default
+    #[arg(long)]
+    sim: bool,
+    /// Use real programs on emulated links: each cell once, for 10 s from the start of its last
+    /// flow. Nothing is judged
+    #[arg(long, conflicts_with_all = ["sim", "board"])]
+    emu: bool,
+    /// All starts and whole windows in emulation: hours
+    #[arg(long, requires = "emu")]
+    full: bool,
+    /// With --emu: only the cells with these choices on an axis of the experiment, such as
+    /// trace=highwayGold,rapidGold. Statements about other cells are not judged
+    #[arg(long, value_name = "AXIS=NAME,...", requires = "emu")]
+    cells: Option<String>,
+    /// Runs at a time [default: as many as there are cores; shortened runs twice as many]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Write results.json, with the checksums of all inputs, and the page results.md into this
+    /// folder. With --emu --full: emulated.json and emulated.md
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// With --emu --full: run FTP, a browser, video and a VPN, unless experiments are named. Write
+    /// applications.json and the page applications.md into this folder
+    #[arg(long, value_name = "DIR", requires = "full", conflicts_with_all = ["results", "all"])]
+    applications: Option<PathBuf>,
+    /// Instead of experiments, run the board: every algorithm alone, among its like and beside
+    /// others, and the default of 'alcc run' that follows. Write board.json and the page board.md
+    /// into this folder
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "all", "results", "json"])]
+    board: Option<PathBuf>,
+    /// With --board: its live part, the results.json of 'alcc-lab compare --emu' with the schemes
+    /// bbr,alcc-verus,alcc-copa,alcc-budget,alcc-sprout
+    #[arg(long, value_name = "FILE", requires = "board")]
+    live: Option<PathBuf>,
+    #[command(flatten)]
+    plugins: Plugins,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    fn mode(&self) -> Mode {
+        match (self.emu, self.full) {
+            (false, _) => Mode::Simulated,
+            (true, false) => Mode::Shortened,
+            (true, true) => Mode::Emulated,
+        }
+    }
+}
+
+/// Endings of the files of one experiment.
+pub(super) const PAGE_FILES: [&str; 5] =
+    ["html", "csv", "csv-metadata.json", "parquet", "runs.jsonl"];
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let mut all = asked(args)?;
+    check(args, &mut all)?;
+    let _alone = alone_in(&args.out)?;
+    let registry = args.plugins.registry(crate::algorithms())?;
+    // As of a scenario, the files beside an experiment of one's own come first.
+    let own = args
+        .experiments
+        .iter()
+        .filter(|word| word.ends_with(".toml"));
+    let own = own.filter_map(|word| Path::new(word).parent().map(Path::to_owned));
+    let files = ScenarioFolder::in_folders(own.chain(args.traces.clone()));
+    let mode = args.mode();
+    // Without a program or a privilege no flow can be real: then none is run, each says why, and
+    // what needs neither goes on.
+    let (tools, missing) = match mode {
+        Mode::Simulated => (None, None),
+        Mode::Emulated | Mode::Shortened => match real_tools(args) {
+            Ok(tools) => (Some(tools), None),
+            Err(why) => (None, Some(why)),
+        },
+    };
+    let workers = super::compare::processors() * if mode == Mode::Shortened { 2 } else { 1 };
+    let stop = stop_flag()?;
+    let runner = Runner {
+        registry: &registry,
+        files: &files,
+        version: &program(&args.plugins)?,
+        workers: args.jobs.map_or(workers, usize::from),
+        stop: &stop,
+        side: tools.as_ref().map_or(Side::Simulated, Side::Emulated),
+    };
+    // Before the first run: its date is when they start.
+    let side = match mode {
+        Mode::Simulated => About {
+            mode: SIMULATED.to_owned(),
+            ..About::default()
+        },
+        Mode::Emulated | Mode::Shortened => alcc_live::board::emulated_now(),
+    };
+    if mode != Mode::Simulated {
+        become_real(&mut all, mode, &runner, &files);
+    }
+    if let Some(into) = &args.board {
+        let live = args.live.as_deref().map(board::live).transpose()?;
+        return board::run(&runner, &files, &args.out, live, into);
+    }
+    run_all(&mut all, &runner, missing.as_deref(), &args.out)?;
+    let holds: BTreeMap<&str, bool> = all.iter().map(|a| (a.id.as_str(), a.holds())).collect();
+    let explained = |id: &str| holds.get(id).copied().unwrap_or(false);
+    let judged: Vec<Judgement> = all
+        .iter()
+        .map(|one| {
+            let runs = one.runs.as_deref();
+            one.definition.judge(&one.id, mode, runs, explained)
+        })
+        .collect();
+    let of_plan = |one: &Asked| {
+        let mut about = about(
+            &one.plan.runs,
+            side.clone(),
+            &files,
+            args.plugins.files().iter().cloned(),
+        );
+        about.files.push(InputFile {
+            path: format!("{}/experiment.toml", one.id),
+            sha256: one.hash.clone(),
+        });
+        about
+    };
+    let provenance = origin(args.traces.as_deref())?;
+    write_pages(&all, &judged, &args.out, &provenance, &of_plan)?;
+    store(args, &all, &judged, &files)?;
+    if args.json {
+        let runs = all.iter().filter_map(|one| one.runs.as_ref().ok());
+        let flows: Vec<_> = runs.flatten().flat_map(|run| &run.flows).collect();
+        let about: Vec<About> = all.iter().map(of_plan).collect();
+        let json = serde_json::json!({
+            "about": about, "experiments": judged, "flows": flows, "summary": {}
+        });
+        print(format_args!("{json}\n"))?;
+    } else {
+        print(table(&judged, &args.out))?;
+    }
+    if !args.experiments.is_empty() {
+        any_ran(&all, &judged)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever names experiments wants them run: it is a failure if none of them could be.
+fn any_ran(all: &[Asked], judged: &[Judgement]) -> Result<(), Failure> {
+    let named = all.iter().zip(judged).filter(|(one, _)| !one.is_cause);
+    let named: Vec<&Judgement> = named.map(|(_, judged)| judged).collect();
+    if named.iter().any(|one| one.verdict != Verdict::NotRun) {
+        return Ok(());
+    }
+    Err(Failure::usage(match named[..] {
+        [] => return Ok(()),
+        [one] => format!("{}: not run: {}", one.id, one.why),
+        [first, ..] => format!(
+            "none of the {} experiments could run; {}: {}",
+            named.len(),
+            first.id,
+            first.why
+        ),
+    }))
+}
+
+/// Sees that the options go together and that there is a place for everything that is written.
+fn check(args: &Args, all: &mut [Asked]) -> Result<(), Failure> {
+    if args.results.is_some() && args.mode() == Mode::Shortened {
+        return Err(Failure::usage(
+            "--results --emu: shortened runs judge nothing: add --full, or leave --results out",
+        ));
+    }
+    if let Some(cells) = &args.cells {
+        keep_cells(all, cells)?;
+    }
+    args.traces.as_deref().map_or(Ok(()), is_folder)?;
+    folder(&args.out)?;
+    for one in &*all {
+        for end in PAGE_FILES {
+            will_be_written(&args.out.join(format!("{}.{end}", one.id)))?;
+        }
+    }
+    will_be_written(&args.out.join("index.html"))?;
+    let generated = [&args.results, &args.board, &args.applications];
+    for into in generated.into_iter().flatten() {
+        folder(into)?;
+    }
+    Ok(())
+}
+
+/// The plans of real programs, and says how long they take.
+fn become_real(all: &mut [Asked], mode: Mode, runner: &Runner<'_>, files: &ScenarioFolder) {
+    for one in &mut *all {
+        let plan = std::mem::take(&mut one.plan).emulated();
+        one.plan = match mode {
+            Mode::Shortened => plan.shortened(runner.registry, files),
+            Mode::Emulated | Mode::Simulated => plan,
+        };
+    }
+    let real_time = (all.iter().map(|a| a.plan.real_time(runner.registry, files)))
+        .fold(Span::ZERO, |all, one| all + one);
+    let minutes = real_time.as_secs_f64() / runner.workers.max(1) as f64 / 60.0;
+    note(format_args!(
+        "emulation in real time: about {minutes:.0} minutes"
+    ));
+}
+
+/// Runs them one after the other. `missing`: why no flow can be real.
+fn run_all(
+    all: &mut [Asked],
+    runner: &Runner<'_>,
+    missing: Option<&str>,
+    out: &Path,
+) -> Result<(), Failure> {
+    let total: usize = all.iter().map(|one| one.plan.runs.len()).sum();
+    let mut bar = Bar::new();
+    let mut before = 0;
+    for one in all {
+        let (began, cpu) = (Instant::now(), process_cpu());
+        let mut stored = None;
+        one.runs = match missing.filter(|_| one.definition.subject != Subject::Channel) {
+            Some(why) => Err(RunError::MissingRequirement(why.to_owned())),
+            None => simulate(runner, &one.id, &one.plan, out, &mut |done, first| {
+                if first {
+                    stored = Some(done);
+                    bar.skip(done as f64 / total.max(1) as f64);
+                }
+                bar.show((before + done) as f64 / total.max(1) as f64, &one.id);
+            })?,
+        };
+        before += one.plan.runs.len();
+        if stored == Some(0) {
+            let tenths = |time: Duration| (time.as_secs_f64() * 10.0).round() / 10.0;
+            let took = Took {
+                seconds: tenths(began.elapsed()),
+                cpu_seconds: tenths(process_cpu().saturating_sub(cpu).into()),
+            };
+            bar.say(&format!("{}: {took}", one.id));
+            one.took = Some(took);
+        }
+    }
+    Ok(())
+}
+
+/// The programs of `--emu`, or what is missing for them and what helps.
+fn real_tools(args: &Args) -> Result<Tools, String> {
+    let needs = |why: String| format!("real programs: {why}");
+    alcc_emu::prepare().map_err(|e| needs(e.to_string()))?;
+    let tools = super::compare::tools().map_err(|e| needs(e.to_string()))?;
+    let web = tools.nginx().and_then(|_| tools.curl());
+    web.map_err(|e| needs(e.to_string()))?;
+    let plugins = args.plugins.files().to_vec();
+    Ok(Tools { plugins, ..tools })
+}
+
+/// The stored and new runs of one experiment, or what is missing for them. `progress` is told how
+/// many there are, and whether it is the first time: those are of an earlier command.
+pub(super) fn simulate(
+    runner: &Runner<'_>,
+    id: &str,
+    plan: &Plan,
+    out: &Path,
+    progress: &mut dyn FnMut(usize, bool),
+) -> Result<Result<Vec<Run>, RunError>, Failure> {
+    let path = out.join(format!("{id}.runs.jsonl"));
+    let wrong =
+        |e: std::io::Error| Failure::usage(format!("write {}: {}", path.display(), reason(&e)));
+    let stored = match File::open(&path) {
+        Ok(file) => StoredRuns::read(file, runner.version).map_err(wrong)?,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => StoredRuns::default(),
+        Err(e) => return Err(wrong(e)),
+    };
+    let mut store = alcc_sys::create_or_append(&path).map_err(wrong)?;
+    let mut first = true;
+    let runs = runner.run(plan, stored, &mut store, &mut |done, _| {
+        progress(done, std::mem::take(&mut first));
+    });
+    match runs {
+        Err(RunError::Interrupted) => Err(Failure::failed(format!(
+            "{id}: stopped: the same command goes on where it was"
+        ))),
+        Err(RunError::InvalidExperiment(why)) => Err(Failure::usage(why)),
+        Err(RunError::Storage(why)) => Err(Failure::failed(format!(
+            "write into {}: {why}",
+            out.display()
+        ))),
+        runs => Ok(runs),
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `--board`: every algorithm everywhere, and the default that follows.
+use super::origin::provenance;
+use super::simulate;
+use super::written::{traces, write};
+use crate::failure::{Failure, reason};
+use crate::output::print;
+use crate::progress::Bar;
+use alcc_experiment::Plan;
+use alcc_experiment::board::{self, Board, Kind};
+use alcc_experiment::run::{RunError, Runner};
+use alcc_files::ScenarioFolder;
+use alcc_results::Row;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The rows that a comparison measured.
+pub(super) fn live(file: &Path) -> Result<Vec<Row>, Failure> {
+    #[derive(serde::Deserialize)]
+    struct Compared {
+        flows: Vec<Row>,
+    }
+    let wrong = |why: String| {
+        Failure::usage(format!(
+            "--live {}: {why}: give the results.json that 'alcc-lab compare --emu' wrote",
+            file.display()
+        ))
+    };
+    let text = fs::read_to_string(file).map_err(|e| wrong(reason(&e)))?;
+    let compared: Compared = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+    Ok(compared.flows)
+}
+
+/// Runs the board, and writes it into a folder.
+pub(super) fn run(
+    runner: &Runner<'_>,
+    files: &ScenarioFolder,
+    out: &Path,
+    live: Option<Vec<Row>>,
+    into: &Path,
+) -> Result<ExitCode, Failure> {
+    let schemes = board::schemes(runner.registry);
+    let mut bar = Bar::new();
+    let provenance = provenance();
+    let mut board = Board {
+        by: provenance.by,
+        on: provenance.on,
+        ..Board::default()
+    };
+    for (number, kind) in Kind::SIMULATED.into_iter().enumerate() {
+        let definition = kind.definition(&schemes).map_err(Failure::usage)?;
+        let plan = Plan::new(&definition).map_err(Failure::usage)?;
+        let id = format!("board-{}", kind.name());
+        let part = |done: usize| number as f64 + done as f64 / plan.runs.len().max(1) as f64;
+        let runs = simulate(runner, &id, &plan, out, &mut |done, first| {
+            if first {
+                bar.skip((part(done) - part(0)) / Kind::SIMULATED.len() as f64);
+            }
+            bar.show(part(done) / Kind::SIMULATED.len() as f64, &id);
+        })?;
+        let runs = runs.map_err(|error| match error {
+            RunError::MissingTrace(what) => Failure::usage(format!(
+                "the board needs the trace {what}: give --traces; docs/traces.md says where the traces are"
+            )),
+            other => Failure::usage(format!("the board: {other:?}")),
+        })?;
+        board.starts = definition.starts;
+        board.traces.extend(traces(plan.runs.iter(), files));
+        if let Some(text) = kind.toml() {
+            let hash = alcc_live::hash_of_text(text);
+            board.definitions.insert(kind.name().to_owned(), hash);
+        }
+        board.cells.extend(board::cells(kind, &runs));
+    }
+    drop(bar);
+    match live {
+        Some(live) => board.cells.extend(board::live(&live)),
+        // It takes a quiet machine: what is stored stays.
+        None => {
+            let stored = fs::read_to_string(into.join("board.json"));
+            if let Some(stored) = stored.ok().and_then(|text| Board::from_json(&text).ok()) {
+                board.keep_live(stored);
+            }
+        }
+    }
+    write(
+        into,
+        "board.json",
+        &board.to_json().map_err(Failure::failed)?,
+    )?;
+    let page = board.page().map_err(Failure::failed)?;
+    write(into, "board.md", &page)?;
+    print(format_args!(
+        "The default that follows: {}\nThe page: {}\n",
+        board.default_algorithm().unwrap_or("none"),
+        into.join("board.md").display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}

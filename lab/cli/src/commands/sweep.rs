@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::reproduce::{PAGE_FILES, about, origin, program, simulate, write, write_table};
+use crate::failure::Failure;
+use crate::output::{alone_in, folder, print, will_be_written};
+use crate::plugin_arg::Plugins;
+use crate::progress::{Bar, stop_flag};
+use alcc_experiment::definition::{Aggregate, DEFAULT_STARTS, Report};
+use alcc_experiment::judge::{number, value};
+use alcc_experiment::run::{RunError, Runner, Side};
+use alcc_experiment::{Definition, Plan, Run, page, sweep};
+use alcc_live::board::aligned;
+use alcc_results::scenario::ScenarioOptions;
+use alcc_results::{About, SIMULATED, Spread};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Name of the page, the table and the stored runs.
+const NAME: &str = "sweep";
+const THROUGHPUT: &str = "throughput_mbps";
+const DELAY: &str = "queue_delay_mean_ms";
+
+/// Simulate a scenario with every combination of values, draw them, and write them as a table
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  alcc-lab sweep --link lte --flow 'budget:delay={delay}' --vary delay=10ms..100ms
+  alcc-lab sweep --link lte --vary 'flow=budget;copa;verus:r=2' --vary rtt=20ms,80ms --x queue_delay_mean_ms
+  alcc-lab sweep --link '{rate}' --flow cubic --flow budget --vary rate=1mbit..64mbit*2 --y jain --starts 5
+
+--vary NAME=VALUES: the values stand where the scenario has {NAME}, or are those of its key NAME. They are
+a list with commas (with ; if a value has commas itself), FROM..TO (ten values), FROM..TO/STEP or FROM..TO*FACTOR.
+The first --vary varies slowest. An interrupted sweep goes on where it was if it is given again: see
+docs/reproducing.md.")]
+pub(crate) struct Args {
+    /// What to simulate; options overrule it
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: Option<PathBuf>,
+    #[command(flatten)]
+    options: ScenarioOptions,
+    /// What is varied; may be repeated
+    #[arg(long, value_name = "NAME=VALUES", required = true)]
+    vary: Vec<String>,
+    /// Repetitions of each combination. The first has --seed, each further one the next seed
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_STARTS)]
+    starts: u32,
+    /// What the horizontal axis shows: a field of a row [default: the last --vary]
+    #[arg(long, value_name = "METRIC")]
+    x: Option<String>,
+    /// What a figure shows: a field of a row, share, jain, jain_1s, worst_share_10s or fair_after_s;
+    /// may be repeated [default: throughput and delay]
+    #[arg(long, value_name = "METRIC")]
+    y: Vec<String>,
+    /// Where page, table and results are written
+    #[arg(long, value_name = "DIR", default_value = "swept")]
+    out: PathBuf,
+    /// Simulations at a time [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    #[command(flatten)]
+    plugins: Plugins,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    fn report(&self) -> Report {
+        let standard = match self.x.as_deref() {
+            Some(DELAY) => vec![THROUGHPUT.to_owned()],
+            _ => vec![THROUGHPUT.to_owned(), DELAY.to_owned()],
+        };
+        Report {
+            x: self.x.clone(),
+            y: if self.y.is_empty() {
+                standard
+            } else {
+                self.y.clone()
+            },
+            ..Report::default()
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let (file, files) = match &args.scenario {
+        None => Default::default(),
+        Some(path) => alcc_files::read(path).map_err(Failure::usage)?,
+    };
+    let options = file.overridden_by(args.options.clone());
+    let definition = sweep::definition(options, &args.vary, args.starts, args.report());
+    let definition = definition.map_err(Failure::usage)?;
+    let plan = Plan::new(&definition).map_err(Failure::usage)?;
+    let registry = args.plugins.registry(crate::algorithms())?;
+    if let Some(idle) = plan.idle(&registry, &files).into_iter().next() {
+        return Err(Failure::usage(idle));
+    }
+    folder(&args.out)?;
+    for end in PAGE_FILES {
+        will_be_written(&args.out.join(format!("{NAME}.{end}")))?;
+    }
+    let _alone = alone_in(&args.out)?;
+    let stop = stop_flag()?;
+    let runner = Runner {
+        registry: &registry,
+        files: &files,
+        version: &program(&args.plugins)?,
+        workers: args
+            .jobs
+            .map_or_else(super::compare::processors, usize::from),
+        stop: &stop,
+        side: Side::Simulated,
+    };
+    let mut bar = Bar::new();
+    let runs = simulate(&runner, NAME, &plan, &args.out, &mut |done, first| {
+        let part = done as f64 / plan.runs.len().max(1) as f64;
+        if first {
+            bar.skip(part);
+        }
+        bar.show(part, NAME);
+    })?;
+    drop(bar);
+    let runs = runs.map_err(|unable| match unable {
+        RunError::MissingTrace(name) => Failure::usage(format!(
+            "open the trace {name}: no such file beside the scenario or here, and no synthetic one: see 'alcc list'"
+        )),
+        unable => Failure::usage(unable.to_string()),
+    })?;
+    let folder = args.scenario.as_deref().and_then(Path::parent);
+    let provenance = origin(folder)?;
+    let html = page::sweep(&definition, &runs, NAME, &provenance).map_err(Failure::failed)?;
+    write(&args.out, &format!("{NAME}.html"), &html)?;
+    let given = args.scenario.iter().chain(args.plugins.files()).cloned();
+    let side = About {
+        mode: SIMULATED.to_owned(),
+        ..About::default()
+    };
+    let about = about(&plan.runs, side, &files, given);
+    write_table(&args.out, NAME, &definition, &runs, &about)?;
+    if args.json {
+        let json = serde_json::json!({ "about": about, "sweep": runs, "summary": {} });
+        print(format_args!("{json}\n"))?;
+    } else {
+        let page = args.out.join(format!("{NAME}.html"));
+        print(format!(
+            "{}The page: {}\n",
+            table(&definition, &plan, &runs),
+            page.display()
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line for each cell: the medians over its starts, their number and their range.
+fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
+    let mut metrics: Vec<&str> = definition.report.x.iter().map(String::as_str).collect();
+    metrics.extend(definition.report.y.iter().map(String::as_str));
+    let several = definition.starts > 1;
+    let mut lines = vec![
+        plan.axes
+            .iter()
+            .map(String::as_str)
+            .chain(several.then_some("n"))
+            .chain(metrics.iter().copied())
+            .map(str::to_owned)
+            .collect::<Vec<_>>(),
+    ];
+    for cell in runs.chunk_by(|a, b| a.cell == b.cell) {
+        let median = |metric: &&str| {
+            let values = cell
+                .iter()
+                .filter_map(|run| value(run, metric, None, Aggregate::Mean));
+            let Some(Spread { min, median, max }) = Spread::of(&values.collect::<Vec<_>>()) else {
+                return "-".to_owned();
+            };
+            let [least, median, most] = [min, median, max].map(number);
+            if least == most {
+                median
+            } else {
+                format!("{median} ({least}-{most})")
+            }
+        };
+        lines.push(
+            cell[0]
+                .cell
+                .iter()
+                .cloned()
+                .chain(several.then(|| cell.len().to_string()))
+                .chain(metrics.iter().map(median))
+                .collect(),
+        );
+    }
+    aligned(&lines, plan.axes.len())
+}

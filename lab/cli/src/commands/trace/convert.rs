@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::output::Output;
+use crate::failure::{Failure, reason};
+use crate::numbers::whole_milliseconds;
+use crate::trace_arg::load_link_trace;
+use alcc_results::scenario::why_not_read;
+use alcc_trace::{OPPORTUNITY, RatesForm, Trace};
+use alcc_units::{Bytes, Span};
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A form of input or output.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Form {
+    /// One line per 1500-byte opportunity: milliseconds since the start
+    Mahimahi,
+    /// Throughput over time: seconds,mbps, or a form listed below
+    Rates,
+    /// Packet arrivals: time[,bytes] in the unit of --unit
+    Packets,
+}
+
+/// Maximum number of lines of `rates`, some 80 MB: a trace of two lines may be seven weeks long.
+const MAX_RATES: u64 = 1 << 22;
+
+/// Convert between Mahimahi traces, throughput over time and packet arrivals
+#[derive(clap::Args)]
+#[command(
+    after_help = "Columns of `rates` are found by their names and units (time_ms,rate_kbps); what is not clear is refused until --column, --unit
+or --every says it. Without a header they are seconds and Mbit/s. Read as they are: iperf3's JSON, sabre's JSON, iperf's
+`0.57,Mbits/sec` (NYU-METS), G-NetTrack's CSV (Irish 5G), logs of cake-autorate. A rate holds until the next row's time, the
+last one as long as the one before it. Lines of `packets` are time[,bytes]; a header and # comments are skipped.
+
+Examples:
+  alcc-lab trace convert capture.txt --from packets --unit s --output link.trace
+  alcc-lab trace convert rates.csv --from rates --output link.trace
+  alcc-lab trace convert log.csv --from rates --column Timestamp,UL_bitrate --unit kbit --output up.trace
+  alcc-lab trace convert city-driving --to rates --bin 500ms"
+)]
+pub(crate) struct Args {
+    /// What to convert: a file, or (from mahimahi) any TRACE
+    #[arg(value_name = "INPUT")]
+    input: PathBuf,
+    /// Form of the input
+    #[arg(long, value_enum, default_value_t = Form::Mahimahi, value_name = "FORM")]
+    from: Form,
+    /// Form of the output: mahimahi or rates
+    #[arg(long, value_enum, default_value_t = Form::Mahimahi, value_name = "FORM")]
+    to: Form,
+    /// Unit of the times of `packets` (ns, us, ms, s; default ns) or of the rates of `rates` (kbit, Mbit, MB/s; bytes: per row)
+    #[arg(long, value_name = "UNIT")]
+    unit: Option<String>,
+    /// Columns of `rates` by name or number: that of the rate, or those of time and rate
+    #[arg(long, value_name = "[TIME,]RATE")]
+    column: Option<String>,
+    /// How long each row of `rates` holds, if rows have no time
+    #[arg(long, value_name = "TIME", value_parser = alcc_units::positive::<Span>)]
+    every: Option<Span>,
+    /// Size of packets that do not state theirs
+    #[arg(long, default_value_t = OPPORTUNITY.get(), value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    size: u64,
+    /// Interval of `rates` that are written; whole milliseconds
+    #[arg(long, default_value = "100ms", value_name = "TIME", value_parser = whole_milliseconds)]
+    bin: Span,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let trace = read(args)?;
+    match args.to {
+        Form::Mahimahi => args.output.write(|to| trace.write(to))?,
+        Form::Rates if args.bin > trace.period() => {
+            return Err(Failure::usage(format!(
+                "convert to rates: --bin {} is longer than the trace, {}: take a shorter one",
+                args.bin,
+                trace.period()
+            )));
+        }
+        Form::Rates if trace.complete_windows(args.bin) > MAX_RATES => {
+            return Err(Failure::usage(format!(
+                "convert to rates: {} lines, and at most {MAX_RATES} are written: take a longer --bin",
+                trace.complete_windows(args.bin)
+            )));
+        }
+        Form::Rates => args.output.write(|to| trace.write_rates(args.bin, to))?,
+        Form::Packets => {
+            return Err(Failure::usage(
+                "convert to packets: not possible, a trace holds opportunities: use --to mahimahi, which is their times in ms",
+            ));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(args: &Args) -> Result<Trace, Failure> {
+    if args.from == Form::Mahimahi {
+        return Ok(load_link_trace(&args.input, 1)?.trace);
+    }
+    let name = args.input.display();
+    let file = File::open(&args.input)
+        .map_err(|e| Failure::usage(format!("open {name}: {}", reason(&e))))?;
+    let trace = if args.from == Form::Rates {
+        let form = RatesForm {
+            column: args.column.clone(),
+            unit: args.unit.clone(),
+            every: args.every,
+        };
+        Trace::read_rates(file, &form)
+    } else {
+        let unit = match args.unit.as_deref() {
+            None | Some("ns") => Span::from_nanos(1),
+            Some("us") => Span::from_micros(1),
+            Some("ms") => Span::from_millis(1),
+            Some("s") => Span::from_secs(1),
+            Some(unit) => {
+                return Err(Failure::usage(format!(
+                    "convert from packets: --unit {unit} is not a unit of time: use ns, us, ms or s"
+                )));
+            }
+        };
+        Trace::read_packets(file, unit, Bytes::new(args.size))
+    };
+    trace.map_err(|e| Failure::usage(format!("read {name}: {}", why_not_read(&e))))
+}
