@@ -6,6 +6,7 @@ DESTDIR ?=
 STRIP   ?= strip
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ALCC   := $(TARGET)/release/alcc
+LAB    := $(TARGET)/release/alcc-lab
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Older ones do not know the licence Unicode-3.0.
 DENY_VERSION := 0.20.2
@@ -17,7 +18,7 @@ PUBLIC := $(foreach readme,$(wildcard alcc/*/README.md lab/*/README.md),alcc-$(n
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: android help setup build demo picture test check lint audit deny-tool semver semver-tool fuzz bench bpf beside-kernel truth compare native over-tcp programs doc dist install install-library install-static uninstall soak
+.PHONY: alcc android help setup build demo picture test check lint audit deny-tool semver semver-tool fuzz bench bpf beside-kernel truth compare native over-tcp programs doc dist install install-lab install-library install-static uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -25,16 +26,21 @@ help: ## Show these targets
 setup: ## Look for what is needed and get what is missing (never starts a service)
 	@scripts/setup build test
 
-build: ## Build the release binary, the preload library and the C library
+alcc: ## Build the product alone: the program alcc, the preload library, the C library
+	@scripts/setup build
+	@$(WITH_DEPS) set -x; $(CARGO) build --release --locked -p alcc-cli -p alcc-preload -p alcc-capi $$ALCC_FEATURES
+	scripts/libalcc $(TARGET)/release
+
+build: ## Build the product and the laboratory: alcc, alcc-lab and their libraries
 	@scripts/setup build
 	@$(WITH_DEPS) set -x; $(CARGO) build --release --locked --workspace $$ALCC_FEATURES
 	scripts/libalcc $(TARGET)/release
 
 demo: build ## The main job: nginx under cubic, bbr, verus, copa and budget on an emulated LTE link (ARGS="--trace FILE")
-	@$(WITH_DEPS) $(ALCC) demo $(ARGS)
+	@$(WITH_DEPS) $(LAB) demo $(ARGS)
 
 picture: build ## README's picture and table, measured again on a quiet machine (some 3 minutes)
-	@$(WITH_DEPS) set -e; $(ALCC) compare --emu --traces synth:lte --schemes cubic,bbr,alcc-verus,alcc-copa,alcc-budget --duration 30s --runs 5 --out $(TARGET)/picture; \
+	@$(WITH_DEPS) set -e; $(LAB) compare --emu --traces synth:lte --schemes cubic,bbr,alcc-verus,alcc-copa,alcc-budget --duration 30s --runs 5 --out $(TARGET)/picture; \
 	cp $(TARGET)/picture/results.json docs/img/demo.json; \
 	ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-cli $$ALCC_FEATURES --test pages the_readme_shows
 
@@ -75,14 +81,14 @@ bench: build ## Speed of the pure crates and the cost of the runtime (lab/notes/
 	@$(WITH_DEPS) $(CARGO) bench --locked --workspace $$ALCC_FEATURES
 
 truth: build ## The simulator beside published figures, and tuned beside original (docs/truth.md; ALCC_TRACES=DIR)
-	@$(ALCC) compare --sim --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" --reference docs/truth.csv
-	@$(ALCC) compare --sim --traces "$$ALCC_TRACES" --tuned verus,copa,sprout
+	@$(LAB) compare --sim --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" --reference docs/truth.csv
+	@$(LAB) compare --sim --traces "$$ALCC_TRACES" --tuned verus,copa,sprout
 
 compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,alcc-verus --runs 1")
-	@$(WITH_DEPS) $(ALCC) compare --emu --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" $(ARGS)
+	@$(WITH_DEPS) $(LAB) compare --emu --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" $(ARGS)
 
 native: build ## Algorithms above TCP beside their native forms, two recorded traces (ALCC_TRACES=DIR, ARGS="--full": five traces, three TCPs)
-	@$(WITH_DEPS) scripts/native $(ALCC) $(ARGS)
+	@$(WITH_DEPS) scripts/native $(LAB) $(ARGS)
 
 over-tcp: ## Every algorithm above Cubic, Reno and BBR beside its native form, simulated (docs/over-tcp.md; ALCC_TRACES=DIR)
 	@$(WITH_DEPS) ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-sim --test over_tcp_table
@@ -92,7 +98,7 @@ bpf: ## Compile the BPF programs again, into alcc/bpf/objects (needs clang, llvm
 
 beside-kernel: build ## Simulated Cubic and FQ-CoDel beside Linux 6.12 in qemu, some 5 minutes (docs/beside-kernel.csv; ARGS="fq_codel-10-20")
 	@scripts/setup test
-	@$(WITH_DEPS) ALCC=$(ALCC) scripts/beside-kernel $(ARGS)
+	@$(WITH_DEPS) ALCC_LAB=$(LAB) scripts/beside-kernel $(ARGS)
 
 soak: ## The long tests, some 10 minutes: torture, 10,000 connections, resets, every case many times, AddressSanitizer; the result goes to docs/soak.md
 	@scripts/setup build test
@@ -103,29 +109,37 @@ programs: build ## Delay of every program of docs/compatibility.md on a recorded
 	@: "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}"
 	@$(WITH_DEPS) ALCC_BENCH_PROGRAMS=1 $(CARGO) bench --locked -p alcc-cli $$ALCC_FEATURES --bench programs -- $(ARGS)
 
-dist: build ## A .deb and a tarball, stripped, the same bytes from the same build (target/dist); checked by lintian and mandoc
+dist: build ## Two .debs and a tarball, stripped, the same bytes from the same build (target/dist); checked by lintian and mandoc
 	@scripts/setup build dist
-	@$(WITH_DEPS) scripts/dist $(TARGET)/release $(TARGET)/dist && lintian --allow-root --fail-on error,warning $(TARGET)/dist/alcc_*.deb
+	@$(WITH_DEPS) scripts/dist $(TARGET)/release $(TARGET)/dist && lintian --allow-root --fail-on error,warning $(TARGET)/dist/alcc_*.deb $(TARGET)/dist/alcc-lab_*.deb
 	cargo package --locked --workspace --no-verify --allow-dirty --quiet
 
 android: ## The Android app, a signed APK (target/android/alcc.apk), and its tests; fetches some 290 MB the first time
 	@scripts/setup android
 	@$(WITH_DEPS) scripts/android test
 
-install: install-library ## Program, preload library, C library with headers, man pages and completions below PREFIX (/usr/local), as built by 'make build'
+install: install-library ## What 'make build' or 'make alcc' built below PREFIX (/usr/local): programs, libraries with headers, man pages, completions
 	@[ -x $(ALCC) ] || { echo "make install: $(ALCC) is not there: run 'make build' first (not as root)" >&2; exit 2; }
-	$(ALCC) generate --out $(TARGET)/generated
 	@# The build keeps what debuggers need, five sixths of the size. Never strip in place: a server may be loading it.
 	$(STRIP) -o $(TARGET)/generated/alcc $(ALCC)
 	$(STRIP) -o $(TARGET)/generated/libalcc_preload.so $(TARGET)/release/libalcc_preload.so
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/generated/alcc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/alcc $(TARGET)/generated/libalcc_preload.so
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/generated/*.1
-	install -D -m 644 $(TARGET)/generated/alcc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(TARGET)/generated/_alcc
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(TARGET)/generated/alcc.fish
 	sed 's|@BIN@|$(PREFIX)/bin|' packaging/alcc-bpf.service > $(TARGET)/generated/alcc-bpf.service
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system $(TARGET)/generated/alcc-bpf.service
+	@if [ -x $(LAB) ]; then $(MAKE) --no-print-directory install-lab; else echo "make install: without alcc-lab, man pages and completions: 'make build' makes them" >&2; fi
+
+install-lab: # The laboratory, and what it writes for both programs
+	$(LAB) generate --out $(TARGET)/generated
+	$(STRIP) -o $(TARGET)/generated/alcc-lab $(LAB)
+	$(STRIP) -o $(TARGET)/generated/libalcc_lab.so $(TARGET)/release/libalcc_lab.so
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/generated/alcc-lab
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/alcc $(TARGET)/generated/libalcc_lab.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/generated/*.1
+	for name in alcc alcc-lab; do \
+	    install -D -m 644 $(TARGET)/generated/$$name.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name; done
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(TARGET)/generated/_alcc $(TARGET)/generated/_alcc-lab
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(TARGET)/generated/alcc.fish $(TARGET)/generated/alcc-lab.fish
 
 install-library: # The C library alone, with its headers and what pkg-config reads
 	@[ -f $(TARGET)/release/libalcc.so.0 ] || { echo "make install: $(TARGET)/release/libalcc.so.0 is not there: run 'make build' first (not as root)" >&2; exit 2; }
@@ -145,9 +159,9 @@ install-static: ## The C library for static programs, too (18 MB, nearly as much
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/generated/libalcc.a
 
 uninstall: ## Remove what 'make install' put below PREFIX
-	rm -f $(DESTDIR)$(PREFIX)/bin/alcc $(DESTDIR)$(PREFIX)/lib/alcc/libalcc_preload.so
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,alcc alcc-lab) $(addprefix $(DESTDIR)$(PREFIX)/lib/alcc/,libalcc_preload.so libalcc_lab.so)
 	rm -f $(DESTDIR)$(PREFIX)/lib/libalcc.so $(DESTDIR)$(PREFIX)/lib/libalcc.so.0 $(DESTDIR)$(PREFIX)/lib/libalcc.a
 	rm -f $(DESTDIR)$(PREFIX)/include/alcc.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/alcc.pc
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/alcc.1 $(DESTDIR)$(PREFIX)/share/man/man1/alcc-*.1
-	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc $(DESTDIR)$(PREFIX)/lib/systemd/system/alcc-bpf.service
-	rm -f $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_alcc $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/alcc.fish
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/bash-completion/completions/,alcc alcc-lab) $(DESTDIR)$(PREFIX)/lib/systemd/system/alcc-bpf.service
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/zsh/site-functions/,_alcc _alcc-lab) $(addprefix $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/,alcc.fish alcc-lab.fish)

@@ -3,8 +3,8 @@
 use crate::failure::{Failure, reason};
 use crate::http::spawn;
 use crate::output::{Product, Reader, can_hold_files, not_a_folder, note};
-use alcc_observe::{EventEntry, EventReader, Segment};
 use alcc_cc::events;
+use alcc_observe::{EventEntry, EventReader, Segment};
 use alcc_socket::now;
 use alcc_sys::overwrite_own;
 use alcc_units::Time;

@@ -81,11 +81,7 @@ impl From<TcpListener> for Listener {
 }
 
 /// Nobody can listen there. `option` is who asks for it.
-pub fn not_listening(
-    at: impl std::fmt::Display,
-    option: &str,
-    error: &std::io::Error,
-) -> Failure {
+pub fn not_listening(at: impl std::fmt::Display, option: &str, error: &std::io::Error) -> Failure {
     let why = reason(error);
     let help = match error.kind() {
         std::io::ErrorKind::AddrInUse => ": stop what listens there, or choose another place",

@@ -58,8 +58,8 @@ mod wording;
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use program::Program;
-use usage::Idle;
 use std::process::ExitCode;
+use usage::Idle;
 
 /// Better congestion control for ordinary TCP connections, run from user space.
 #[derive(Parser)]
@@ -123,7 +123,15 @@ pub const ALCC: Program = Program {
         what: "--once shows one table: leave one of the two out",
     }],
     elsewhere: &[
-        "compare", "demo", "emulate", "mdi", "reproduce", "sim", "sweep", "trace", "worst",
+        "compare",
+        "demo",
+        "emulate",
+        "mdi",
+        "reproduce",
+        "sim",
+        "sweep",
+        "trace",
+        "worst",
     ],
     other: "alcc-lab",
 };

@@ -2,8 +2,8 @@
 //! Common parts of `alcc send` and `alcc recv`.
 use crate::failure::Failure;
 use crate::output::create;
-use alcc_units::row::Row;
 use alcc_transfer::Counter;
+use alcc_units::row::Row;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An algorithm in C, from the command line: in the simulator, and under an unmodified nginx.
+#[path = "support/built.rs"]
+mod programs;
 #[path = "support/root.rs"]
 mod root;
 mod support;
@@ -36,7 +38,7 @@ fn example(folder: &Path) -> PathBuf {
 }
 
 fn alcc(arguments: &[&str], plugin: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_alcc"))
+    Command::new(programs::program(arguments[0]))
         .args(arguments)
         .arg("--plugin")
         .arg(plugin)

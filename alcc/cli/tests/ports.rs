@@ -3,6 +3,8 @@
 //! their accept, send and close calls. The patches are in alcc/capi/tests/ports; the
 //! sources come from scripts/setup. Each program runs unpatched and patched behind the same
 //! emulated link.
+#[path = "support/built.rs"]
+mod built;
 #[path = "support/early.rs"]
 mod early;
 #[path = "support/lacks.rs"]
@@ -179,7 +181,7 @@ fn download(program: &Program, folder: &Path, world: &Path) -> Download {
         .unwrap()
         .unwrap();
     let json = folder.join("link.json");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    let mut command = Command::new(built::built("alcc-lab"));
     command
         .args(["emulate", "--quiet", "--delay", "20ms", "--down", "6mbit", "--up", "20mbit"])
         .arg(format!("--json={}", json.display()))

@@ -3,6 +3,8 @@
 //! together. What that does for others on the path the simulator says (`share` of `alcc-sim`). The
 //! server is under `alcc run`, behind `alcc proxy`, or has the C library. Needs namespaces and
 //! privileges: says "skipped" where they are not there.
+#[path = "support/built.rs"]
+mod built;
 #[path = "support/c_programs.rs"]
 mod c_programs;
 #[path = "support/starts.rs"]
@@ -227,7 +229,7 @@ fn six(door: Door<'_>, options: &[&str]) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(door, folder.path(), options);
     let out = folder.path().join("out");
-    let status = Command::new(ALCC)
+    let status = Command::new(built::built("alcc-lab"))
         .args(["emulate", "--quiet", "--down", RATE, "--delay", "20ms"])
         .arg("--")
         .args(inside_me())

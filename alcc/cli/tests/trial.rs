@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc trial` over an emulated link, with a client address for each transfer: it finds what there
 //! is, reports nothing where there is nothing, and ends itself when it does harm.
+#[path = "support/built.rs"]
+mod built;
 #[path = "../../bpf/tests/support/mod.rs"]
 mod controls;
 #[path = "support/lacks.rs"]
@@ -285,7 +287,7 @@ fn tried_over(
         place("client.py"),
         place("trial.json"),
     );
-    let done: Output = Command::new(ALCC)
+    let done: Output = Command::new(built::built("alcc-lab"))
         .args(["emulate", "--quiet"])
         .args(link.split(' '))
         .arg(format!("--json={}", place("link.json")))

@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 #: The program `alcc`, beside which the module is tested.
-ALCC = os.environ.get("ALCC")
+ALCC_LAB = os.environ.get("ALCC_LAB")
 
 
 def needs(*modules):
@@ -17,11 +17,11 @@ def needs(*modules):
 
 
 def needs_program():
-    return unittest.skipUnless(ALCC, "needs the program alcc: set ALCC to it")
+    return unittest.skipUnless(ALCC_LAB, "needs the program alcc-lab: set ALCC_LAB to it")
 
 
 def cli(*arguments):
     """The object of `alcc-lab sim --json`."""
-    done = subprocess.run([ALCC, "sim", "--json", *arguments], capture_output=True, text=True)
+    done = subprocess.run([ALCC_LAB, "sim", "--json", *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -99,12 +99,12 @@ class Rows(unittest.TestCase):
     def test_the_series_is_that_of_the_program(self):
         import csv
         import subprocess
-        from support import ALCC
+        from support import ALCC_LAB
 
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "series.csv")
             flow = ["verus", "cubic/over=reno"]
-            said = [ALCC, "sim", "--duration", "3s", "--series", path, *options({"flow": flow})]
+            said = [ALCC_LAB, "sim", "--duration", "3s", "--series", path, *options({"flow": flow})]
             subprocess.run(said, check=True, capture_output=True)
             with open(path) as file:
                 want = list(csv.DictReader(file))

@@ -38,10 +38,22 @@ pub(crate) fn write(
 ) -> std::io::Result<()> {
     let mut command = with_names(of, command.clone());
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut command, of.name, &mut text);
+    if shell == Shell::Bash {
+        // clap_complete 4.6 takes the hyphen of a program's name for that before a command.
+        let name = function(of.name);
+        command = command.name(&*name.clone().leak());
+        clap_complete::generate(shell, &mut command, name, &mut text);
+    } else {
+        clap_complete::generate(shell, &mut command, of.name, &mut text);
+    }
     let text = finished(shell, of, &String::from_utf8_lossy(&text));
     let path = folder.join(shell.file_name(of.name));
     alcc_sys::create(&path)?.write_all(text.as_bytes())
+}
+
+/// What the function of a program is called in bash, behind a low line.
+fn function(program: &str) -> String {
+    program.replace('-', "")
 }
 
 /// The names for an option, known by what its help calls the value.
@@ -93,7 +105,7 @@ fn with_names(program: &Program, command: Command) -> Command {
 
 fn finished(shell: Shell, of: &Program, text: &str) -> String {
     let links = links();
-    let function = of.name.replace('-', "__");
+    let function = function(of.name);
     let list = links.join(" ");
 
     match shell {
@@ -102,7 +114,15 @@ fn finished(shell: Shell, of: &Program, text: &str) -> String {
                 &format!("compgen -W \"{list}\""),
                 &format!("compgen -f -W \"{list}\""),
             )
-            .replacen(&format!("_{function}() {{\n"), &format!("_{function}() {{{BASH_COMMAND}"), 1),
+            .replacen(
+                &format!("_{function}() {{\n"),
+                &format!("_{function}() {{{BASH_COMMAND}"),
+                1,
+            )
+            .replace(
+                &format!(" default {function}\n"),
+                &format!(" default {}\n", of.name),
+            ),
         Shell::Zsh => text.replace(
             &format!(":({list})"),
             &format!(":{{compadd -- {list}; _files}}"),
@@ -152,9 +172,10 @@ mod tests {
         let complete = |words: &str| {
             let last = words.split(' ').count() - 1;
             let program = words.split(' ').next().unwrap_or_default();
+            let function = function(program);
             let script = format!(
                 "source ./{program}.bash; COMP_WORDS=({words}); COMP_CWORD={last}; \
-                 _{program} {program} \"${{COMP_WORDS[{last}]}}\" \"${{COMP_WORDS[{last} - 1]}}\"; \
+                 _{function} {program} \"${{COMP_WORDS[{last}]}}\" \"${{COMP_WORDS[{last} - 1]}}\"; \
                  echo \"${{COMPREPLY[@]}}\""
             );
             let done = std::process::Command::new("bash")

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Commands in the documentation are valid for the program.
-use crate::Cli;
-use clap::{CommandFactory, Parser};
+//! Commands in the documentation are valid for the programs.
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -107,8 +105,9 @@ fn check(command: &str) -> Result<(), String> {
             continue;
         };
         let rest: Vec<&String> = simple.take_while(|w| !w.starts_with('>')).collect();
-        if program == "alcc" || program.ends_with("/alcc") {
-            parses(&rest)?;
+        let name = program.rsplit('/').next().unwrap_or_default();
+        if name == "alcc" || name == "alcc-lab" {
+            parses(name == "alcc-lab", &rest)?;
         } else if program == "make" {
             let makefile = read("Makefile");
             for target in rest[1..].iter().filter(|w| !w.contains('=')) {
@@ -131,9 +130,14 @@ fn check(command: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the program takes this line, and whether the algorithms that it names exist.
-fn parses(line: &[&String]) -> Result<(), String> {
-    if let Err(e) = Cli::try_parse_from(line)
+/// Whether one of the programs takes this line, and whether the algorithms that it names exist.
+fn parses(is_lab: bool, line: &[&String]) -> Result<(), String> {
+    let (program, algorithms) = if is_lab {
+        (crate::command_line(), crate::algorithms())
+    } else {
+        (alcc_cli::command(), alcc_cc::Registry::builtin())
+    };
+    if let Err(e) = program.try_get_matches_from(line)
         && !matches!(
             e.kind(),
             clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion
@@ -148,9 +152,7 @@ fn parses(line: &[&String]) -> Result<(), String> {
     for pair in line.windows(2).take_while(|pair| *pair[0] != "--") {
         if *pair[0] == "--cc" {
             let spec: alcc_cc::Spec = pair[1].parse().map_err(|e| format!("{e}"))?;
-            alcc_cc::Registry::builtin()
-                .build(&spec)
-                .map_err(|e| e.to_string())?;
+            algorithms.build(&spec).map_err(|e| e.to_string())?;
         }
     }
     Ok(())
@@ -191,6 +193,7 @@ fn commands_in_the_documentation_are_taken() {
 fn the_check_finds_what_is_wrong() {
     assert!(check("alcc list --json | head").is_ok());
     assert!(check("alcc list --jsn").is_err());
+    assert!(check("alcc sim").is_err() && check("alcc-lab sim").is_ok());
     assert!(check("X=1 sudo target/release/alcc nosuch").is_err());
     assert!(check("make demo").is_ok());
     assert!(check("make ARGS=x nosuch").is_err());
@@ -220,7 +223,7 @@ fn every_command_shows_an_example_that_works() {
             }
             for line in help.replace("\\\n", " ").lines() {
                 let line = line.trim_start().trim_start_matches("$ ");
-                if line.starts_with("alcc ")
+                if (line.starts_with("alcc ") || line.starts_with("alcc-lab "))
                     && let Err(why) = check(line)
                 {
                     wrong.push(format!("{name}: {line}\n    {why}"));
@@ -232,13 +235,15 @@ fn every_command_shows_an_example_that_works() {
         }
     }
     let mut wrong = Vec::new();
-    visit(&Cli::command(), &mut wrong);
+    visit(&alcc_cli::command(), &mut wrong);
+    visit(&crate::command_line(), &mut wrong);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn clap_finds_no_contradiction_in_the_arguments() {
-    Cli::command().debug_assert();
+    alcc_cli::command().debug_assert();
+    crate::command_line().debug_assert();
 }
 
 #[test]

@@ -37,7 +37,7 @@ use std::process::ExitCode;
     name = "alcc-lab",
     version,
     max_term_width = 100,
-    after_help = "To begin: 'alcc-lab demo' shows what alcc does to nginx on an emulated LTE link, 'alcc-lab sim' simulates.\n\nExit status: 0 done, 1 a check or transfer failed, 2 bad usage or the machine cannot do it. Commands that run a program return its status."
+    after_help = "To begin: 'alcc-lab demo' compares nginx plainly and under alcc, on an emulated LTE link, 'alcc-lab sim' simulates.\n\nExit status: 0 done, 1 a check or transfer failed, 2 bad usage or the machine cannot do it. Commands that run a program return its status."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -64,7 +64,13 @@ pub(crate) fn write(
     write_below(&command, of, environment, folder, date)
 }
 
-fn write_below(command: &Command, of: &Program, environment: &str, folder: &Path, date: &str) -> std::io::Result<()> {
+fn write_below(
+    command: &Command,
+    of: &Program,
+    environment: &str,
+    folder: &Path,
+    date: &str,
+) -> std::io::Result<()> {
     if command.is_hide_set() {
         return Ok(());
     }
@@ -90,7 +96,14 @@ fn write_below(command: &Command, of: &Program, environment: &str, folder: &Path
 
 /// A page as clap writes it, with its examples as they are typed. Filled, an example would be
 /// hyphenated, and could not be copied.
-fn finished(of: &Program, environment: &str, page: &str, title: &str, usage: &str, date: &str) -> String {
+fn finished(
+    of: &Program,
+    environment: &str,
+    page: &str,
+    title: &str,
+    usage: &str,
+    date: &str,
+) -> String {
     let (mut text, mut section, mut examples) = (String::new(), String::new(), String::new());
     for line in page.lines().map(str::trim_end) {
         if line.starts_with(".TH ") {
@@ -178,7 +191,14 @@ mod tests {
     fn a_page_is_in_mandocs_form() {
         let page = ".TH a 1  \"a \" \n.SH SYNOPSIS\nx\n.SH OPTIONS\nx\n.br\n\n\
                     .SH EXTRA\nExample:\n  alcc run \\-\\- nginx\n.SH VERSION\nv1\n";
-        let found = finished(&alcc_cli::ALCC, PRODUCT, page, "alcc-run", "Usage: alcc run -- CMD", "2026-11-23");
+        let found = finished(
+            &alcc_cli::ALCC,
+            PRODUCT,
+            page,
+            "alcc-run",
+            "Usage: alcc run -- CMD",
+            "2026-11-23",
+        );
         let version = env!("CARGO_PKG_VERSION");
         assert!(
             found.starts_with(&format!(
@@ -192,7 +212,14 @@ mod tests {
 
     #[test]
     fn a_page_names_the_files_and_what_each_variable_does() {
-        let page = finished(&alcc_cli::ALCC, PRODUCT, ".TH a 1\n", "alcc-run", "Usage: alcc run", "2026-11-23");
+        let page = finished(
+            &alcc_cli::ALCC,
+            PRODUCT,
+            ".TH a 1\n",
+            "alcc-run",
+            "Usage: alcc run",
+            "2026-11-23",
+        );
         for part in [
             "\n.TP\nALCC_PRELOAD\nThe preload library",
             "\n.SH FILES\n.TP\n/run/alcc, /run/user/UID/alcc, /tmp/alcc\\-UID\n",
@@ -220,7 +247,12 @@ mod tests {
         }
         let pages = std::fs::read_dir(folder.path()).expect("a folder");
         let pages: Vec<_> = pages.map(|page| page.expect("an entry").path()).collect();
-        for name in ["alcc.1", "alcc-run.1", "alcc-lab.1", "alcc-lab-trace-synth.1"] {
+        for name in [
+            "alcc.1",
+            "alcc-run.1",
+            "alcc-lab.1",
+            "alcc-lab-trace-synth.1",
+        ] {
             assert!(pages.iter().any(|page| page.ends_with(name)), "{name}");
         }
         let mandoc = std::process::Command::new("mandoc")

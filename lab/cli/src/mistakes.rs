@@ -161,3 +161,114 @@ pub(crate) const IDLE: &[Idle] = &[
         what: "counts are kept as they are: give it where the table is written",
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_cli::usage::without_effect;
+
+    fn found(line: &str) -> Option<String> {
+        let (of, program) = if line.starts_with("alcc-lab ") {
+            (&crate::LAB, crate::command_line())
+        } else {
+            (&alcc_cli::ALCC, alcc_cli::command())
+        };
+        without_effect(of, &program, line)
+    }
+
+    #[test]
+    fn what_has_no_effect_is_named_with_what_is_missing() {
+        for (line, parts) in [
+            ("alcc-lab sim --phase 1s-2s", ["--phase ", "--json"]),
+            ("alcc-lab sim --pcap-at link", ["--pcap-at ", "--pcap FILE"]),
+            (
+                "alcc-lab compare --sim --traces x --reference y --rtt 10ms",
+                ["--rtt ", "--reference"],
+            ),
+            (
+                "alcc-lab compare --sim --traces x --tuned copa --loss-up 1%",
+                ["--loss-up ", "--tuned"],
+            ),
+            ("alcc top --once --interval 2s", ["--interval ", "--once"]),
+            (
+                "alcc-lab trace convert x --unit ms",
+                ["--unit ", "--from packets"],
+            ),
+            (
+                "alcc-lab trace convert x --from rates --size 9",
+                ["--size ", "packets"],
+            ),
+            (
+                "alcc-lab trace convert x --bin 9ms",
+                ["--bin ", "--to rates"],
+            ),
+            ("alcc-lab trace synth --seed 3", ["--seed ", "SCENARIO"]),
+            (
+                "alcc-lab trace record --listen :1 --mode probe",
+                ["--mode ", "names this one"],
+            ),
+            (
+                "alcc-lab trace record host --count 2",
+                ["--count ", "--listen"],
+            ),
+            (
+                "alcc-lab trace record host --interval 1ms",
+                ["--interval ", "probe"],
+            ),
+            (
+                "alcc-lab mdi train --add x --seeds 1..2",
+                ["--seeds ", "--link"],
+            ),
+            (
+                "alcc-lab mdi train --form counts --cut 0.1",
+                ["--cut ", "table"],
+            ),
+        ] {
+            let said = found(line).unwrap_or_else(|| panic!("{line} was taken"));
+            assert!(
+                parts.iter().all(|part| said.contains(part)),
+                "{line}: {said}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_an_effect_is_taken() {
+        for line in [
+            "alcc-lab sim --phase 1s-2s --json",
+            "alcc-lab sim --pcap x --pcap-at link",
+            "alcc-lab compare --sim --traces x --rtt 10ms",
+            "alcc top --interval 2s",
+            "alcc-lab trace convert x --from packets --unit ms --to rates --bin 9ms",
+            "alcc-lab trace synth lte --seed 3",
+            "alcc-lab trace record --listen :1 --count 2",
+            "alcc-lab trace record host --mode probe --interval 1ms",
+            "alcc-lab mdi train --add x --link lte --seeds 1..2",
+            "alcc-lab mdi train --form compact --cut 0.1",
+        ] {
+            assert_eq!(found(line), None, "{line}");
+        }
+    }
+
+    /// A name that no option has would never be found.
+    #[test]
+    fn every_option_is_one_of_its_command() {
+        let programs = [
+            (alcc_cli::ALCC.idle, alcc_cli::command()),
+            (IDLE, crate::command_line()),
+        ];
+        for (table, program) in &programs {
+            for idle in *table {
+                let mut at = program;
+                for word in idle.command.split(' ') {
+                    at = at.find_subcommand(word).unwrap();
+                }
+                for option in idle.options {
+                    let name = option.strip_prefix("--").unwrap_or(option);
+                    let mut all = at.get_arguments();
+                    assert!(all.any(|arg| arg.get_long() == Some(name)), "{option}");
+                }
+            }
+        }
+    }
+}

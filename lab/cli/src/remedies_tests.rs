@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What messages and help texts name exists: commands, options, pages, scripts and targets of make.
-use crate::Cli;
-use clap::{Command, CommandFactory};
+use clap::Command;
 use std::path::{Path, PathBuf};
 
 /// Folders and files, and the commands that print their messages. An option that such
 /// a message names is one of each of them. The longest name counts.
 const PRINTED_BY: &[(&str, &[&str])] = &[
-    ("alcc/cli/src/changes_arg.rs", &["emulate"]),
+    ("lab/cli/src/changes_arg.rs", &["emulate"]),
     ("alcc/cli/src/chosen.rs", &["run", "proxy"]),
     ("alcc/cli/src/certificate.rs", &["send"]),
     ("alcc/cli/src/commands/attach/", &["attach"]),
-    ("alcc/cli/src/commands/emulate/", &["emulate"]),
+    ("lab/cli/src/commands/emulate/", &["emulate"]),
     ("alcc/cli/src/commands/list.rs", ANY),
-    ("alcc/cli/src/commands/mdi/train.rs", &["mdi train"]),
-    ("alcc/cli/src/commands/mdi/validate.rs", &["mdi validate"]),
-    ("alcc/cli/src/commands/reproduce/", &["reproduce"]),
+    ("lab/cli/src/commands/list.rs", ANY),
+    ("lab/cli/src/main.rs", &["send"]),
+    ("alcc/cli/src/lib.rs", &["top"]),
+    ("lab/cli/src/commands/mdi/train.rs", &["mdi train"]),
+    ("lab/cli/src/commands/mdi/validate.rs", &["mdi validate"]),
+    ("lab/cli/src/commands/reproduce/", &["reproduce"]),
     ("alcc/cli/src/commands/top/", &["top"]),
     (
-        "alcc/cli/src/commands/trace/calibrate.rs",
+        "lab/cli/src/commands/trace/calibrate.rs",
         &["trace calibrate"],
     ),
-    ("alcc/cli/src/commands/trace/combine.rs", &["trace combine"]),
-    ("alcc/cli/src/commands/trace/convert.rs", &["trace convert"]),
-    ("alcc/cli/src/commands/trace/plot", &["trace plot"]),
-    ("alcc/cli/src/commands/trace/record", &["trace record"]),
-    ("alcc/cli/src/commands/trace/stats.rs", &["trace stats"]),
-    ("alcc/cli/src/commands/trace/synth.rs", &["trace synth"]),
+    ("lab/cli/src/commands/trace/combine.rs", &["trace combine"]),
+    ("lab/cli/src/commands/trace/convert.rs", &["trace convert"]),
+    ("lab/cli/src/commands/trace/plot", &["trace plot"]),
+    ("lab/cli/src/commands/trace/record", &["trace record"]),
+    ("lab/cli/src/commands/trace/stats.rs", &["trace stats"]),
+    ("lab/cli/src/commands/trace/synth.rs", &["trace synth"]),
     (
         "alcc/cli/src/commands/ctl.rs",
         &["ctl off", "ctl on", "ctl cc"],
@@ -41,7 +43,7 @@ const PRINTED_BY: &[(&str, &[&str])] = &[
     ("alcc/cli/src/runs.rs", &["ctl off", "top", "log"]),
     ("alcc/cli/src/summary.rs", &["run"]),
     (
-        "alcc/cli/src/trace_arg.rs",
+        "lab/cli/src/trace_arg.rs",
         &["trace calibrate", "reproduce"],
     ),
     ("alcc/cli/src/transport.rs", &["send", "recv"]),
@@ -56,7 +58,7 @@ const PRINTED_BY: &[(&str, &[&str])] = &[
     ("lab/live/src/twin/", &["sim"]),
     ("lab/record/", &["trace record"]),
     ("alcc/observe/src/entry.rs", &["top"]),
-    ("lab/transports/", &["send"]),
+    ("alcc/carrier/src/own_tcp.rs", &["send"]),
     ("alcc/carrier/", &["send", "recv"]),
     ("alcc/inband/", &["send", "recv"]),
     ("alcc/pipe/src/lib.rs", &["send"]),
@@ -159,10 +161,23 @@ fn texts(source: &str) -> Vec<String> {
     texts
 }
 
-fn command<'a>(program: &'a Command, path: &str) -> &'a Command {
+/// The product and the laboratory.
+type Programs = [Command; 2];
+
+fn programs() -> Programs {
+    let mut programs = [alcc_cli::command(), crate::command_line()];
+    programs.iter_mut().for_each(Command::build);
+    programs
+}
+
+fn find<'a>(programs: &'a Programs, path: &str) -> Option<&'a Command> {
     let below = |command: &'a Command, name| command.find_subcommand(name);
-    let found = path.split(' ').try_fold(program, below);
-    found.unwrap_or_else(|| panic!("no command '{path}'"))
+    let mut programs = programs.iter();
+    programs.find_map(|program| path.split(' ').try_fold(program, below))
+}
+
+fn command<'a>(programs: &'a Programs, path: &str) -> &'a Command {
+    find(programs, path).unwrap_or_else(|| panic!("no command '{path}'"))
 }
 
 fn has(command: &Command, option: &str) -> bool {
@@ -190,7 +205,7 @@ fn options(word: &str) -> Vec<&str> {
 }
 
 /// What a text of these commands names and there is not.
-fn missing(program: &Command, text: &str, printed_by: &[&str]) -> Vec<String> {
+fn missing(programs: &Programs, text: &str, printed_by: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     let is_quote = |c: char| "'\"`()[],;:.|".contains(c);
     for line in text.lines() {
@@ -201,7 +216,12 @@ fn missing(program: &Command, text: &str, printed_by: &[&str]) -> Vec<String> {
         let mut is_foreign = false;
         while let Some(word) = words.next() {
             let bare = word.trim_matches(is_quote);
-            if (bare == "alcc" || bare.ends_with("}alcc")) && !word.ends_with(is_quote) {
+            let which = match bare {
+                "alcc" => Some(&programs[0]),
+                "alcc-lab" => Some(&programs[1]),
+                _ => bare.ends_with("}alcc").then_some(&programs[0]),
+            };
+            if let Some(program) = which.filter(|_| !word.ends_with(is_quote)) {
                 let mut found = program;
                 while let Some(next) = words.peek()
                     && let Some(below) = found.find_subcommand(next.trim_matches(is_quote))
@@ -215,7 +235,7 @@ fn missing(program: &Command, text: &str, printed_by: &[&str]) -> Vec<String> {
                 let is_prose = NO_COMMAND.contains(&next.trim_matches(is_quote));
                 let is_word = next.starts_with(|c: char| c.is_ascii_lowercase());
                 if std::ptr::eq(found, program) && is_word && !is_prose && next.len() > 1 {
-                    wrong.push(format!("no command 'alcc {next}'"));
+                    wrong.push(format!("no command '{bare} {next}'"));
                 }
                 (named, is_foreign) = (Some(found), false);
                 continue;
@@ -227,7 +247,7 @@ fn missing(program: &Command, text: &str, printed_by: &[&str]) -> Vec<String> {
                     Some(command) => has(command, option),
                     None => printed_by
                         .iter()
-                        .all(|name| has(command(program, name), option)),
+                        .all(|name| has(command(programs, name), option)),
                 };
                 if !there {
                     let of =
@@ -266,8 +286,7 @@ fn missing(program: &Command, text: &str, printed_by: &[&str]) -> Vec<String> {
 
 #[test]
 fn what_messages_name_exists() {
-    let mut program = Cli::command();
-    program.build();
+    let programs = programs();
     let mut wrong = Vec::new();
     let mut seen = 0;
     for (file, source) in sources() {
@@ -275,19 +294,17 @@ fn what_messages_name_exists() {
         let mut printed_by = table
             .max_by_key(|(name, _)| name.len())
             .map(|(_, by)| by.to_vec());
-        let own = file.strip_prefix("alcc/cli/src/commands/");
+        let mut folders = ["alcc/cli/src/commands/", "lab/cli/src/commands/"].iter();
+        let own = folders.find_map(|folder| file.strip_prefix(folder));
         let own = own.and_then(|name| name.strip_suffix(".rs"));
         if let (None, Some(own)) = (&printed_by, own.filter(|own| !own.contains('/'))) {
-            printed_by = program.find_subcommand(own).map(|_| vec![own]);
+            printed_by = find(&programs, own).map(|_| vec![own]);
         }
-        let is_table = file.starts_with("alcc/cli/src/usage");
+        let is_table = file.starts_with("lab/cli/src/mistakes");
         let texts = texts(&source);
         for text in &texts {
             // A table of commands and what is wrong with an option of theirs.
-            let is_command = text
-                .split(' ')
-                .try_fold(&program, |c, n| c.find_subcommand(n));
-            if is_table && is_command.is_some() && !text.is_empty() {
+            if is_table && find(&programs, text).is_some() && !text.is_empty() {
                 printed_by = Some(vec![text]);
             }
             // An argument of a program, or a style.
@@ -301,7 +318,7 @@ fn what_messages_name_exists() {
                 printed_by = Some(vec!["doctor"]);
             }
             let by = printed_by.clone().unwrap_or_default();
-            for what in missing(&program, text, &by) {
+            for what in missing(&programs, text, &by) {
                 wrong.push(format!("{file}: {what}: {text:.200}"));
             }
         }
@@ -315,7 +332,7 @@ fn what_messages_name_exists() {
 
 #[test]
 fn what_help_texts_name_exists() {
-    fn visit(program: &Command, command: &Command, path: &str, wrong: &mut Vec<String>) {
+    fn visit(programs: &Programs, command: &Command, path: &str, wrong: &mut Vec<String>) {
         let texts = command.get_arguments().flat_map(|arg| {
             let help = arg.get_long_help().or_else(|| arg.get_help());
             help.map(ToString::to_string)
@@ -329,29 +346,30 @@ fn what_help_texts_name_exists() {
         let about = about.into_iter().flatten().map(ToString::to_string);
         for text in texts.chain(about) {
             let own: &[&str] = if path.is_empty() { &[] } else { &[path] };
-            let found = missing(program, &text.replace("\\\n", " "), own);
+            let found = missing(programs, &text.replace("\\\n", " "), own);
             wrong.extend(found.iter().map(|what| format!("{path}: {what}: {text}")));
         }
         for below in command.get_subcommands().filter(|c| c.get_name() != "help") {
             let path = format!("{path} {}", below.get_name());
-            visit(program, below, path.trim_start(), wrong);
+            visit(programs, below, path.trim_start(), wrong);
         }
     }
-    let mut program = Cli::command();
-    program.build();
+    let programs = programs();
     let mut wrong = Vec::new();
-    visit(&program, &program, "", &mut wrong);
+    for program in &programs {
+        visit(&programs, program, "", &mut wrong);
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn the_walk_finds_what_is_wrong() {
-    let mut program = Cli::command();
-    program.build();
-    let of = |text| missing(&program, text, &["trace convert"]);
+    let programs = programs();
+    let of = |text| missing(&programs, text, &["trace convert"]);
     assert!(of("choose one (--column), or 'alcc-lab trace combine --length 5s'").is_empty());
     assert_eq!(of("take less (--length)"), ["no --length of trace convert"]);
     assert_eq!(of("run 'alcc convert'"), ["no command 'alcc convert''"]);
+    assert_eq!(of("run 'alcc sim'"), ["no command 'alcc sim''"]);
     assert_eq!(of("'alcc-lab sim --colunm'"), ["no --colunm of sim"]);
     assert!(of("alcc run -- nginx --colunm").is_empty());
     assert_eq!(of("run 'make nothing'"), ["no target\nnothing:"]);

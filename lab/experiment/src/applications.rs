@@ -143,7 +143,7 @@ impl Applications {
             "# Real applications\n\n\
              What users of unmodified programs notice: their servers run plainly, and under `alcc run`.\n\
              Generated from `applications.json` beside it. Do not edit: a test compares the two. The command is\n\n\
-             ```\nalcc reproduce --emu --full --jobs 1 --applications docs\n```\n\n\
+             ```\nalcc-lab reproduce --emu --full --jobs 1 --applications docs\n```\n\n\
              The program was {} on {}, with emulated links of the model `lte`. Median of the starts, and\n\
              their range. Other work was done on the machine meanwhile, so small differences mean nothing.\n\n\
              [Decision 0225](decisions/0225-define-experiments-as-files.md) says how each is measured.\n\

@@ -2,7 +2,6 @@
 //! Scenario files of this machine, and the files that they name: for the program and for bindings.
 #![forbid(unsafe_code)]
 
-
 use alcc_results::scenario::{Files, ScenarioOptions, reason};
 use std::fs::File;
 use std::io::{self, Read};

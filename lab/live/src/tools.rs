@@ -116,6 +116,7 @@ impl Tools {
             .map(|p| p.join("../lib/alcc/libalcc_preload.so"));
         let named = std::env::var_os("ALCC_PRELOAD").map(PathBuf::from);
         [
+            Some(self.alcc.clone()),
             self.nginx().ok(),
             self.curl().ok(),
             Some(beside),

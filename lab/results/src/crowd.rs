@@ -13,22 +13,22 @@ const LONG: u64 = 10;
 
 /// What these flows had in a part of the window.
 pub fn of_phase(flows: &[Share<'_>], phase: Phase) -> PhaseSummary {
-        let length = Span::from_secs(phase.to - phase.from);
-        let mbps = |flow: &Share<'_>| {
-            let seconds = flow.seconds.iter().skip(phase.from as usize);
-            let bytes = seconds.take((phase.to - phase.from) as usize).sum();
-            Rate::of(Bytes::new(bytes), length).as_mbps_f64()
-        };
-        let there = |flow: &&Share<'_>| {
-            flow.from <= Span::from_secs(phase.from) + LATE
-                && Span::from_secs(phase.to) <= flow.to + LATE
-        };
-        PhaseSummary {
-            phase: phase.to_string(),
-            throughput_mbps: flows.iter().map(mbps).collect(),
-            jain: fairness::jain(flows.iter().filter(there).map(mbps)),
-            jain_1s: fairness::jain_of_seconds(flows, phase.from, phase.to),
-        }
+    let length = Span::from_secs(phase.to - phase.from);
+    let mbps = |flow: &Share<'_>| {
+        let seconds = flow.seconds.iter().skip(phase.from as usize);
+        let bytes = seconds.take((phase.to - phase.from) as usize).sum();
+        Rate::of(Bytes::new(bytes), length).as_mbps_f64()
+    };
+    let there = |flow: &&Share<'_>| {
+        flow.from <= Span::from_secs(phase.from) + LATE
+            && Span::from_secs(phase.to) <= flow.to + LATE
+    };
+    PhaseSummary {
+        phase: phase.to_string(),
+        throughput_mbps: flows.iter().map(mbps).collect(),
+        jain: fairness::jain(flows.iter().filter(there).map(mbps)),
+        jain_1s: fairness::jain_of_seconds(flows, phase.from, phase.to),
+    }
 }
 
 /// The worst share over 10 s from `settle` on, and how long the slowest took to a fair share, s.

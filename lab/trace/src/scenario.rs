@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The synthetic traces that the project ships: names and parameters. The seven names of the Verus
 //! paper (Zaki et al., SIGCOMM 2015, section 5.3) come first. Where a public recording of that
-//! scenario exists, `recording` names it. The parameters were fitted to its statistics, and `alcc
+//! scenario exists, `recording` names it. The parameters were fitted to its statistics, and `alcc-lab
 //! trace calibrate` prints both sides. The other ones are plausible neighbours of those: same
 //! network, less movement. No recorded data is contained here. The last three are of other radios:
 //! plausible rates, with the published delays of their radio links on top.

@@ -213,7 +213,15 @@ pub fn run(args: &Args, program: &Program) -> Result<ExitCode, Failure> {
     ended.sort_by_key(|(flow, _)| *flow);
     let ended: Vec<Sent> = ended.into_iter().map(|(_, sent)| sent).collect();
     let cpu = alcc_sys::process_cpu() - before;
-    conclude(args, &to, &plan, &options.registry, &ended, cpu, began.elapsed())
+    conclude(
+        args,
+        &to,
+        &plan,
+        &options.registry,
+        &ended,
+        cpu,
+        began.elapsed(),
+    )
 }
 
 /// 32 hexadecimal digits.

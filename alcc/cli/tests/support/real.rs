@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Commands of alcc that start real programs on emulated links.
+#[path = "built.rs"]
+mod built;
 #[path = "lacks.rs"]
 mod lacks;
 #[path = "root.rs"]
@@ -21,7 +23,7 @@ pub(crate) const PROGRAMS: &[&str] = &[
 /// `alcc` with these words, in the project's folder: nginx may have been unpacked for us beside the
 /// build's output, and tests run in their crate's folder.
 pub(crate) fn alcc(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    let mut command = Command::new(built::program(words[0]));
     command.args(words).current_dir(root());
     command
 }

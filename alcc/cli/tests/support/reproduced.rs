@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An application by `alcc-lab reproduce --emu`, for some seconds over a link of 12 Mbit/s and 40 ms.
+#[path = "built.rs"]
+pub(crate) mod built;
 #[path = "root.rs"]
 mod root;
 #[path = "starts.rs"]
@@ -48,7 +50,7 @@ at-least = 0
     let file = place.join("experiment.toml");
     std::fs::write(&file, text).unwrap();
     let run = || {
-        let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        let output = Command::new(built::built("alcc-lab"))
             .args(["reproduce", "--emu", "--json", "--jobs", "1", "--out"])
             .arg(folder.path())
             .arg(&file)

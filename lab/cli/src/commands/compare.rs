@@ -458,14 +458,31 @@ pub(crate) fn checked(duration: Span) -> Result<Span, Failure> {
 }
 
 pub(crate) fn tools() -> Result<Tools, Failure> {
-    let alcc = std::env::current_exe()
-        .map_err(|e| Failure::usage(format!("find the program of alcc itself: {e}")))?;
-    Ok(Tools::new(alcc))
+    Ok(Tools::new(product()?))
+}
+
+/// The program `alcc`, for servers under an algorithm: beside this one, else on the PATH.
+fn product() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().map_err(|e| {
+        Failure::usage(format!(
+            "find the folder of alcc-lab, where alcc is, too: {e}"
+        ))
+    })?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let beside = own.parent().map(Path::to_owned);
+    let mut places = beside.into_iter().chain(std::env::split_paths(&path));
+    let found = places.find_map(|folder| Some(folder.join("alcc")).filter(|file| file.is_file()));
+    found.ok_or_else(|| {
+        Failure::usage(format!(
+            "find the program 'alcc': it is neither beside {} nor on the PATH: install it, or run 'make build'",
+            own.display()
+        ))
+    })
 }
 
 /// The command line, without what says only how fast to work and where to put the result.
 pub(crate) fn command_line() -> String {
-    let mut words = vec!["alcc".to_owned()];
+    let mut words = vec!["alcc-lab".to_owned()];
     let given = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let mut given = given.skip(1);
     while let Some(word) = given.next() {

@@ -93,7 +93,7 @@ impl Board {
              Every algorithm alone on every channel, on harder paths, among its like and beside others. Generated from\n\
              `board.json` beside it, which has all figures and their spread. Do not edit: a test compares the two. The\n\
              command is\n\n\
-             ```\nalcc reproduce --board docs --traces DIR --live LIVE/results.json\n```\n\n\
+             ```\nalcc-lab reproduce --board docs --traces DIR --live LIVE/results.json\n```\n\n\
              Simulated by {} on {}, {} starts of each cell: another seed, other phases of the flows,\n\
              and on a recorded trace another begin. `/over=cubic` is above a simulated TCP with Cubic, as `alcc run` does\n\
              it. Everything else sends by itself. What is run stands in `lab/experiment/board`.\n\n\

@@ -2,10 +2,10 @@
 //! Reads a scheme of one flow: `alcc-verus-inband:r=4/carrier=tls/over=reno`. Who sends comes first,
 //! then the parts that both sides know.
 use super::{IN_KERNEL, Scheme, Side, UNDER};
+use crate::transports::TRANSPORTS;
 use alcc_cc::{Registry, Spec};
 use alcc_pipe::About;
 use alcc_sim::{FlowSpec, Timing};
-use crate::transports::TRANSPORTS;
 use alcc_units::Bytes;
 
 /// The parts at the end of a scheme, as typed.

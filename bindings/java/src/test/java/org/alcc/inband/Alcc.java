@@ -21,7 +21,8 @@ public final class Alcc implements AutoCloseable {
 
     /** Left out without the program. */
     public Alcc(String... arguments) throws IOException {
-        String program = System.getProperty("alcc");
+        // The laboratory's program stands beside it.
+        String program = System.getProperty("alcc") + (arguments[0].equals("trace") ? "-lab" : "");
         boolean there = new File(program).canExecute();
         if (!there) {
             System.out.println("skipped: needs " + program + " (cargo build)");

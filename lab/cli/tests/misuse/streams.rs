@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every command with standard output and standard error closed, full, and with a reader that has
 //! gone.
-use super::ALCC;
+use super::built::{built, program};
 use super::port::free_port;
 use super::wait::{listens, wait_for};
 use nix::sys::signal::{Signal, kill};
@@ -284,7 +284,7 @@ const CASES: &[Case] = &[
 
 /// As clap knows them: there is a manual page of each.
 pub(super) fn commands(dir: &Path) -> BTreeSet<String> {
-    let made = Command::new(ALCC)
+    let made = Command::new(built("alcc-lab"))
         .args(["generate", "--out"])
         .arg(dir)
         .output()
@@ -294,11 +294,10 @@ pub(super) fn commands(dir: &Path) -> BTreeSet<String> {
         .unwrap()
         .filter_map(|entry| {
             let name = entry.unwrap().file_name().into_string().unwrap();
-            Some(
-                name.strip_suffix(".1")?
-                    .strip_prefix("alcc-")?
-                    .replace('-', " "),
-            )
+            let page = name.strip_suffix(".1")?;
+            let of_lab = page.strip_prefix("alcc-lab");
+            let command = of_lab.or_else(|| page.strip_prefix("alcc"))?;
+            Some(command.strip_prefix('-')?.replace('-', " "))
         })
         .collect();
     // Those that only lead to others.
@@ -312,7 +311,7 @@ pub(super) fn commands(dir: &Path) -> BTreeSet<String> {
 
 /// A command whose standard streams lead there.
 fn with_streams(arguments: &[String], [out, err]: [Stream; 2]) -> Command {
-    let mut command = Command::new(ALCC);
+    let mut command = Command::new(program(arguments.first().map_or("", String::as_str)));
     command.args(arguments).stdin(Stdio::null());
     let lead = |stream| match stream {
         Good | Closed => Stdio::piped(),
@@ -379,7 +378,7 @@ fn check(case: &Case, streams: [Stream; 2], runtime: &Path, run: &str) -> Option
     let port = free_port();
     let arguments = words(case, dir.path(), port, run);
     let plain = |arguments: &[&str]| {
-        Command::new(ALCC)
+        Command::new(built("alcc"))
             .args(arguments)
             .args(["--port", &port.to_string()])
             .stdin(Stdio::null())
@@ -447,7 +446,7 @@ fn no_command_minds_what_its_streams_lead_to() {
 
     let runtime = dir.path().join("runtime");
     fs::create_dir(&runtime).unwrap();
-    let mut proxy = Command::new(ALCC)
+    let mut proxy = Command::new(built("alcc"))
         .args([
             "proxy",
             "--quiet",
@@ -509,7 +508,7 @@ fn a_caller_that_ignores_sigchld_gets_the_status() {
             continue;
         }
         let run = |arguments: &[&str]| {
-            let mut asked = Command::new(ALCC);
+            let mut asked = Command::new(program(command));
             asked.args([command, "--quiet", "--"]).args(arguments);
             // SAFETY: signal is allowed between fork and exec.
             unsafe {

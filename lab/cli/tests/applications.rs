@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The real applications, each for some seconds over a link of 12 Mbit/s and 40 ms, plainly and
 //! under `alcc run`.
-#[path = "support/lacks.rs"]
+#[path = "../../../alcc/cli/tests/support/lacks.rs"]
 mod lacks;
-#[path = "support/reproduced.rs"]
+#[path = "../../../alcc/cli/tests/support/reproduced.rs"]
 mod reproduced;
 
 use reproduced::Figures;
@@ -92,7 +92,7 @@ fn a_vpn_over_tcp() {
 #[test]
 fn the_simulator_has_none_of_them() {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+    let output = Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
         .args(["reproduce", "app-ftp", "--json", "--out"])
         .arg(folder.path())
         .output()

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names that other people's scripts and programs use. This fails when one of them goes or is
 //! renamed, and when a new one is not in its list: from then on that one is fixed, too.
-#[path = "support/root.rs"]
+#[path = "../../../alcc/cli/tests/support/built.rs"]
+mod built;
+#[path = "../../../alcc/cli/tests/support/root.rs"]
 mod root;
 
 use alcc_live::{Scheme, Side};
@@ -16,6 +18,18 @@ use std::process::Command;
 const COMMANDS: &str = "
 alcc
     --version
+alcc-lab
+    --version
+alcc-lab send
+    --transport --port --bind --insecure --carrier --stall --series --json --pin --ca --duration
+    --size --file --rate --flows --connect-timeout --cc --plugin --under --feedback --enforce
+    --seed --resume --session
+alcc-lab recv
+    --transport --port --bind --insecure --carrier --stall --series --json --cert --key --out
+    --overwrite --once --count --connections --max-size --max-total --resume
+    --resume-files
+alcc-lab list
+    --json --plugin
 alcc-lab demo
     --trace --duration --schemes --seed --out --log --json
 alcc run
@@ -316,20 +330,20 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("read {}: {e}", path.display()))
 }
 
-/// What the program prints.
-fn alcc(args: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+/// What `alcc` or `alcc-lab` prints.
+fn said(program: &str, args: &[&str]) -> String {
+    let output = Command::new(built::built(program))
         .args(args)
         .env("COLUMNS", "100")
         .env_remove("ALCC_PLUGIN")
         .output()
         .expect("alcc starts");
-    assert!(output.status.success(), "alcc {args:?}: {output:?}");
+    assert!(output.status.success(), "{program} {args:?}: {output:?}");
     String::from_utf8(output.stdout).expect("text")
 }
 
 fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&alcc(args)).expect("one JSON object")
+    serde_json::from_str(&said("alcc-lab", args)).expect("one JSON object")
 }
 
 /// Fails unless the two lists have the same names.
@@ -344,7 +358,7 @@ fn same(list: &str, fixed: &[String], real: &[String]) {
     );
     assert!(
         new.is_empty(),
-        "{list}: new, so add them to the list in alcc/cli/tests/fixed_names.rs: {new:?}"
+        "{list}: new, so add them to the list in lab/cli/tests/fixed_names.rs: {new:?}"
     );
 }
 
@@ -368,10 +382,10 @@ fn fixed_commands() -> Vec<String> {
 }
 
 /// The same, out of the help of the program.
-fn visit(path: &[&str], names: &mut Vec<String>) {
-    let command = [&["alcc"], path].concat().join(" ");
+fn visit(program: &str, path: &[&str], names: &mut Vec<String>) {
+    let command = [&[program], path].concat().join(" ");
     names.push(command.clone());
-    let help = alcc(&[path, &["--help"]].concat());
+    let help = said(program, &[path, &["--help"]].concat());
     let mut heading = "";
     for line in help.lines() {
         if line.starts_with(char::is_alphanumeric) {
@@ -395,7 +409,7 @@ fn visit(path: &[&str], names: &mut Vec<String>) {
             && entry.starts_with(char::is_alphabetic)
             && let Some(name) = entry.split(' ').next().filter(|n| *n != "help")
         {
-            visit(&[path, &[name]].concat(), names);
+            visit(program, &[path, &[name]].concat(), names);
         }
     }
 }
@@ -403,7 +417,8 @@ fn visit(path: &[&str], names: &mut Vec<String>) {
 #[test]
 fn commands_and_options() {
     let mut real = Vec::new();
-    visit(&[], &mut real);
+    visit("alcc", &[], &mut real);
+    visit("alcc-lab", &[], &mut real);
     same("COMMANDS", &fixed_commands(), &real);
 }
 
@@ -465,9 +480,13 @@ fn the_rest_of_what_sim_prints() {
 
 #[test]
 fn what_list_shows() {
-    let list = json(&["list", "--json"]);
+    // The product's, and what the laboratory has besides.
+    let mut lists: Value = serde_json::from_str(&said("alcc", &["list", "--json"])).expect("JSON");
+    let list = lists.as_object_mut().expect("an object");
+    let laboratory = json(&["list", "--json"]);
+    list.extend(laboratory.as_object().expect("an object").clone());
     let mut real = Vec::new();
-    for (kind, entries) in list.as_object().expect("an object") {
+    for (kind, entries) in list {
         for entry in entries.as_array().expect("a list") {
             let text = |key: &str| entry[key].as_str().map(str::to_owned);
             let name = text("name").unwrap_or_else(|| {

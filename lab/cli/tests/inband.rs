@@ -2,7 +2,7 @@
 //! The in-band form between two namespaces: real programs, a real TCP, an emulated link. Figures on
 //! a busy machine say little, so only what must hold anyway is checked; `make native` shows how far
 //! it is from the native forms.
-#[path = "support/real.rs"]
+#[path = "../../../alcc/cli/tests/support/real.rs"]
 mod real;
 
 use serde_json::Value;

@@ -2,8 +2,10 @@
 //! The pages of `alcc-lab reproduce` and `alcc-lab sweep`, and reports, in a real browser: on a phone and
 //! on a desk, light and dark, by keyboard, and by the rules of axe-core.
 mod browser;
+#[path = "../../../../alcc/cli/tests/support/built.rs"]
+mod built;
 mod reports;
-#[path = "../support/root.rs"]
+#[path = "../../../../alcc/cli/tests/support/root.rs"]
 mod root;
 
 use browser::Browser;
@@ -143,7 +145,7 @@ struct Site {
 }
 
 fn alcc(folder: &Path, words: &[&str]) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    let mut command = Command::new(built::program(words[0]));
     let output = command
         .args(words)
         .env_remove("ALCC_TRACES")

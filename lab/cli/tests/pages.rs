@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pages are readable as text, in a terminal and in a diff: their lines are short.
-#[path = "support/root.rs"]
+#[path = "../../../alcc/cli/tests/support/root.rs"]
 mod root;
 
 use root::root;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc-lab sim` from the command line: every algorithm, the examples, equal bytes for equal
 //! arguments, mistakes.
-#[path = "support/root.rs"]
+#[path = "../../../alcc/cli/tests/support/root.rs"]
 mod root;
 
 use root::root;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 fn alcc(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_alcc"))
+    Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
         .args(arguments)
         .current_dir(root())
         .output()
@@ -676,5 +676,9 @@ fn rates_of_other_programs_become_a_link_or_are_refused_in_one_line() {
     }
     // As a link: the message says what reads such a file.
     let out = alcc(&["sim", "--link", &kbit]);
-    assert!(said(&out).contains("alcc-lab trace convert"), "{}", said(&out));
+    assert!(
+        said(&out).contains("alcc-lab trace convert"),
+        "{}",
+        said(&out)
+    );
 }

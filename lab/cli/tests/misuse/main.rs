@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What people do wrong, and what goes wrong around the program: a line that helps, the right exit
 //! status, never a panic.
+#[path = "../../../../alcc/cli/tests/support/built.rs"]
+mod built;
 mod disk;
-#[path = "../support/port.rs"]
+#[path = "../../../../alcc/cli/tests/support/port.rs"]
 mod port;
 mod streams;
-#[path = "../support/wait.rs"]
+#[path = "../../../../alcc/cli/tests/support/wait.rs"]
 mod wait;
 mod words;
 mod wrong;
-
-const ALCC: &str = env!("CARGO_BIN_EXE_alcc");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Wrong command lines: one line that names what is wrong and what would be right, and status 2.
-use super::ALCC;
+use super::built::{built, program};
 use super::streams::commands;
 use super::wrong::{FAILED, WRONG};
 use std::ffi::OsStr;
@@ -46,8 +46,15 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn alcc<W: AsRef<OsStr>>(dir: &Path, words: impl IntoIterator<Item = W>) -> Output {
+    let words: Vec<_> = words.into_iter().collect();
+    let first = match &words[..] {
+        [help, of, ..] if help.as_ref() == "help" => Some(of),
+        words => words.first(),
+    };
+    let first = first.and_then(|word| word.as_ref().to_str());
     Command::new("timeout")
-        .args(["10", ALCC])
+        .arg("10")
+        .arg(program(first.unwrap_or_default()))
         .args(words)
         .current_dir(dir)
         .env("XDG_RUNTIME_DIR", dir.join("runtime"))
@@ -60,7 +67,10 @@ fn alcc<W: AsRef<OsStr>>(dir: &Path, words: impl IntoIterator<Item = W>) -> Outp
 /// What is wrong with the answer.
 fn look(line: &str, output: &Output, status: i32, part: &str) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr);
-    let one_line = said.starts_with("alcc: ") && said.lines().count() == 1;
+    let one_line = ["alcc: ", "alcc-lab: "]
+        .iter()
+        .any(|who| said.starts_with(who))
+        && said.lines().count() == 1;
     let good = output.status.code() == Some(status)
         && one_line
         && said.contains(part)
@@ -249,7 +259,7 @@ fn a_line_break_in_a_word_makes_no_second_line() {
 #[test]
 fn somebody_elses_library_that_is_missing_is_no_error_of_ours() {
     let dir = folder();
-    let output = Command::new(ALCC)
+    let output = Command::new(built("alcc"))
         .args(["run", "--", "true"])
         .current_dir(dir.path())
         .env("XDG_RUNTIME_DIR", dir.path().join("runtime"))

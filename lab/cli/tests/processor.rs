@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a download costs the sender's processor by every way to control it: the application of the
 //! experiment alcc-fig14.
-#[path = "../../bpf/tests/support/mod.rs"]
+#[path = "../../../alcc/bpf/tests/support/mod.rs"]
 mod controls;
-#[path = "support/lacks.rs"]
+#[path = "../../../alcc/cli/tests/support/lacks.rs"]
 mod lacks;
-#[path = "support/reproduced.rs"]
+#[path = "../../../alcc/cli/tests/support/reproduced.rs"]
 mod reproduced;
 
 use std::process::Command;
 
 fn alcc(args: &[&str]) -> std::process::Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    let mut command = Command::new(reproduced::built::program(args[0]));
     command.args(args).output().unwrap()
 }
 

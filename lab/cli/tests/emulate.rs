@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-const ALCC: &str = env!("CARGO_BIN_EXE_alcc");
+const ALCC: &str = env!("CARGO_BIN_EXE_alcc-lab");
 
 macro_rules! needs_namespaces {
     () => {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn alcc(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc-lab"));
     command.current_dir(folder).args(args).output().unwrap()
 }
 
@@ -46,7 +46,9 @@ fn a_table_is_learned_added_up_and_tried() {
     assert!(read("page.html").contains("% beyond"));
     let counts = read("b");
     let head = counts.lines().take(3).collect::<Vec<_>>().join("\n");
-    assert!(head.contains("alcc-lab mdi train --duration 10s --link lte --seeds 2 --form counts\n"));
+    assert!(
+        head.contains("alcc-lab mdi train --duration 10s --link lte --seeds 2 --form counts\n")
+    );
     assert!(head.contains("SHA-256"), "{head}");
     // A copy that broke off, also at the end of a line, is no smaller table.
     let half = &counts[..counts.len() / 2];

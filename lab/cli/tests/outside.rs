@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc-lab emulate --internet` and `--control`: what is behind a link reaches a world, which here is
 //! another namespace, and a test changes the link while it works.
-#[path = "support/lacks.rs"]
+#[path = "../../../alcc/cli/tests/support/lacks.rs"]
 mod lacks;
 
 use alcc_emu::{Namespace, Subnet, veth};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const ALCC: &str = env!("CARGO_BIN_EXE_alcc");
+const ALCC: &str = env!("CARGO_BIN_EXE_alcc-lab");
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Of the range for documentation: no real address.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is written to a disk that has no room: one line that says so and status 1, and for a
 //! program that runs under alcc its own status.
-use super::ALCC;
+use super::built::program;
 use std::process::Command;
 
 /// What is run, with FULL for a folder on the full disk; its status.
@@ -66,7 +66,7 @@ fn a_full_disk_is_said_in_one_line() {
             println!("skipped: {line}: needs namespaces");
             continue;
         }
-        let done = on_disk(&format!("exec {ALCC} {line}"));
+        let done = on_disk(&format!("exec {} {line}", of(line)));
         let said = String::from_utf8_lossy(&done.stderr);
         let failures: Vec<_> = said
             .lines()
@@ -112,7 +112,7 @@ fn a_short_file_costs_little_whatever_its_times() {
         ("sim --link 12mbit --steps huge.toml", 2),
     ] {
         // 64 MB, and what a program maps without using it.
-        let limited = format!("ulimit -v 400000; exec {ALCC} {line}");
+        let limited = format!("ulimit -v 400000; exec {} {line}", of(line));
         let done = Command::new("sh")
             .args(["-c", &limited])
             .current_dir(dir.path())
@@ -128,13 +128,14 @@ fn a_short_file_costs_little_whatever_its_times() {
 #[test]
 fn the_receiver_leaves_a_reserve_of_the_disk() {
     let dir = tempfile::tempdir().unwrap();
+    let alcc = of("send");
     let script = format!(
         "mkdir $DISK && mount -t tmpfs -o size=40m none $DISK && ip link set lo up || exit 77
          head -c 36000000 /dev/zero > $DISK/filler && mkdir $DISK/in || exit 77
-         {ALCC} recv --bind 127.0.0.1 --out $DISK/in --count 2 2>$DISK/said &
+         {alcc} recv --bind 127.0.0.1 --out $DISK/in --count 2 2>$DISK/said &
          for bytes in 4000000 1000000; do
              head -c $bytes /dev/zero > $DISK.file
-             until {ALCC} send 127.0.0.1 --file $DISK.file 2>$DISK.sent; do
+             until {alcc} send 127.0.0.1 --file $DISK.file 2>$DISK.sent; do
                  grep -q 'Connection refused' $DISK.sent || break
              done
              cat $DISK.sent
@@ -155,4 +156,10 @@ fn the_receiver_leaves_a_reserve_of_the_disk() {
     }
     assert!(said.contains("the reserve of 2 MB"), "{said}");
     assert_eq!(said.lines().last(), Some("1000000"), "{said}");
+}
+
+/// The program of a command line, as a shell takes it.
+fn of(line: &str) -> String {
+    let command = line.split(' ').next().unwrap();
+    program(command).display().to_string()
 }

@@ -34,17 +34,23 @@ fn done(command: &mut Command) -> Output {
 
 /// The files that 'make build' leaves, of this build, in a folder of the test's own.
 fn built(folder: &Path) {
-    let ours = Path::new(env!("CARGO_BIN_EXE_alcc"))
+    let ours = Path::new(env!("CARGO_BIN_EXE_alcc-lab"))
         .parent()
         .expect("a folder");
-    for name in ["alcc", "libalcc_preload.so", "libalcc.a"] {
+    for name in [
+        "alcc",
+        "alcc-lab",
+        "libalcc_preload.so",
+        "libalcc_lab.so",
+        "libalcc.a",
+    ] {
         let file = ours.join(name);
         std::os::unix::fs::symlink(&file, folder.join(name)).expect("a link");
     }
     done(Command::new(root().join("scripts/libalcc")).arg(folder));
 }
 
-fn packed(built: &Path, out: &Path) -> [PathBuf; 2] {
+fn packed(built: &Path, out: &Path) -> [PathBuf; 3] {
     let mut dist = Command::new(root().join("scripts/dist"));
     // The bound is that of a release, which is a sixth smaller than what tests build.
     dist.env("ALCC_DIST_LIMIT", "36000");
@@ -53,13 +59,19 @@ fn packed(built: &Path, out: &Path) -> [PathBuf; 2] {
         dist.args([built, out])
             .env("SOURCE_DATE_EPOCH", "1700000000"),
     );
-    let one = |end: &str| {
-        let files = std::fs::read_dir(out).expect("a folder");
-        let mut files = files.map(|file| file.expect("an entry").path());
-        let file = files.find(|file| file.to_string_lossy().ends_with(end));
-        file.unwrap_or_else(|| panic!("no {end} in {}", out.display()))
-    };
-    [one(".deb"), one(".tar.gz")]
+    [
+        ("alcc_", ".deb"),
+        ("alcc-lab_", ".deb"),
+        ("alcc-", ".tar.gz"),
+    ]
+    .map(|(begin, end)| {
+        let is_it = |file: &PathBuf| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(begin) && name.ends_with(end)
+        };
+        let found = files(out).into_iter().find(is_it);
+        found.unwrap_or_else(|| panic!("no {begin}...{end} in {}", out.display()))
+    })
 }
 
 /// Files and links, not folders, below `folder`.
@@ -101,7 +113,7 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
     if has("lintian") {
         let mut lintian = Command::new("lintian");
         lintian.args(["--allow-root", "--fail-on", "error,warning"]);
-        done(lintian.arg(&package[0]));
+        done(lintian.args(&package[..2]));
     } else {
         println!("skipped: needs lintian");
     }
@@ -128,6 +140,7 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
         done(&mut dpkg);
     };
     dpkg("--install", &package[0]);
+    dpkg("--install", &package[1]);
     let alcc = system.join("usr/bin/alcc");
     let said = done(Command::new(&alcc).arg("--version")).stdout;
     assert!(said.starts_with(concat!("alcc ", env!("CARGO_PKG_VERSION")).as_bytes()));
@@ -137,6 +150,9 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
     assert!(said.contains("controls accepted TCP connections"), "{said}");
     the_unit_starts_what_was_installed(&system);
     the_licences_of_others_are_there(&system);
+    let said = done(Command::new(system.join("usr/bin/alcc-lab")).arg("--version")).stdout;
+    assert!(said.starts_with(concat!("alcc-lab ", env!("CARGO_PKG_VERSION")).as_bytes()));
+    dpkg("--purge", Path::new("alcc-lab"));
     dpkg("--purge", Path::new("alcc"));
     assert_eq!(files(&system.join("usr")), Vec::<PathBuf>::new());
 }
@@ -192,7 +208,7 @@ fn the_licences_of_others_are_there(system: &Path) {
         assert!(named, "{crate_of_others}");
     }
     // Sources in C that a crate brings with it.
-    let bpf = cfg!(feature = "bpf");
+    let bpf = std::env::var("ALCC_FEATURES").is_ok_and(|features| features.contains("bpf"));
     assert_eq!(text.contains("libbpf-sys "), bpf);
     assert!(text.contains("Permission is hereby granted") && text.contains("BoringSSL"));
 }
@@ -242,7 +258,7 @@ fn the_action_runs_commands_as_the_user() {
     for (name, does) in [
         ("id", "echo 1000"),
         ("sudo", "echo sudo; [ \"$1\" = -E ] && shift; exec \"$@\""),
-        ("alcc", "printf '%s\\n' \"$@\""),
+        ("alcc-lab", "printf '%s\\n' \"$@\""),
     ] {
         let program = place.path().join(name);
         std::fs::write(&program, format!("#!/bin/sh\n{does}\n")).expect("a program");
@@ -258,7 +274,7 @@ fn the_action_runs_commands_as_the_user() {
             ("RUN", "true"),
             ("OUTSIDE", "serve 'a b'"),
             ("INTERNET", internet),
-            ("ALCC", "alcc"),
+            ("ALCC_LAB", "alcc-lab"),
             ("PROFILE", ""),
             ("OPTIONS", ""),
             ("REPORT", ""),
@@ -518,7 +534,10 @@ fn make_install_leaves_out_what_only_debuggers_need() {
         with_code += usize::from(sections.contains(".text") && !file.is_symlink());
         assert!(!sections.contains(".debug_line"), "{}", file.display());
     }
-    assert_eq!(with_code, 3, "program, preload library, C library");
+    assert_eq!(
+        with_code, 5,
+        "two programs, preload library, C library, plug-in"
+    );
     let alcc = staged.join("usr/bin/alcc");
     let run = done(Command::new(&alcc).args(["run", "--", "true"]));
     let said = String::from_utf8_lossy(&run.stderr);

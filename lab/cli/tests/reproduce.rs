@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc-lab reproduce` as a user meets it: verdicts, pages, going on after an interruption, mistakes.
+#[path = "../../../alcc/cli/tests/support"]
 mod support {
     pub(crate) mod lacks;
 }
@@ -58,7 +59,7 @@ impl Folder {
             ["sweep" | "compare", ..] => words.to_vec(),
             _ => [&["reproduce"], words].concat(),
         };
-        Command::new(env!("CARGO_BIN_EXE_alcc"))
+        Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
             .args(words)
             .env_remove("ALCC_TRACES")
             .current_dir(self.path())
@@ -162,7 +163,7 @@ fn without_a_program_an_experiment_is_not_run_and_the_others_go_on() {
     std::fs::write(&channel, text).unwrap();
     let trace: Vec<String> = (1..=2_000).map(|ms| ms.to_string()).collect();
     std::fs::write(folder.path().join("ms.trace"), trace.join("\n") + "\n").unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+    let output = Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
         .args(["reproduce", "--emu", FILE, "channel.toml", "--json"])
         .envs([("PATH", ""), ("ALCC_NGINX", "/no/such/nginx")])
         .current_dir(folder.path())
@@ -204,7 +205,10 @@ fn real_programs_run_the_same_experiment() {
     let store = folder.path().join("reproduced/static.runs.jsonl");
     let stored = std::fs::read_to_string(&store).unwrap();
     assert_eq!(stored.lines().count(), 3);
-    assert!(stored.contains("alcc-lab sim --emu --link 12mbit"), "{stored}");
+    assert!(
+        stored.contains("alcc-lab sim --emu --link 12mbit"),
+        "{stored}"
+    );
     // What real programs cannot do fails alone, and says why.
     assert!(stored.contains("emulate dir=up"), "{stored}");
     // Simulated runs of the same experiment are others.
@@ -411,7 +415,7 @@ fn files_of_ones_own_are_told_apart() {
     assert!(page.unwrap().contains("at-most = 0.2"), "its definition");
     let ids = [0, 1, 2].map(|i| json["experiments"][i]["id"].clone());
     assert_eq!(ids, [Value::from("static"), "other".into(), Value::Null]);
-    let inside = Command::new(env!("CARGO_BIN_EXE_alcc"))
+    let inside = Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
         .args(["reproduce", "experiment.toml", "--json"])
         .current_dir(folder.path().join("static"))
         .output()

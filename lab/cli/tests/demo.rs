@@ -2,7 +2,7 @@
 //! The main job, short: real nginx, real curl, the kernel's TCP, ours above it, on emulated links.
 //!
 //! Figures on a busy machine say little, so only what must hold anyway is checked.
-#[path = "support/real.rs"]
+#[path = "../../../alcc/cli/tests/support/real.rs"]
 mod real;
 
 use serde_json::Value;
@@ -97,7 +97,7 @@ fn what_is_wrong_is_said_in_one_line_with_status_2() {
 
 #[test]
 fn a_missing_server_is_named_with_what_would_fix_it() {
-    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+    let output = Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
         .args(["demo", "--duration", "1s"])
         .env("ALCC_NGINX", "/no/such/nginx")
         .output()

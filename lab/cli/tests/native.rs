@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table of native forms and those above TCP, very short: `alcc send` and `alcc recv` on
 //! emulated links. Figures on a busy machine say little, so only what must hold anyway is checked.
-#[path = "support/real.rs"]
+#[path = "../../../alcc/cli/tests/support/real.rs"]
 mod real;
 
 use serde_json::Value;

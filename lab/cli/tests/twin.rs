@@ -2,9 +2,9 @@
 //! One scenario on both sides: real programs on an emulated link, and the simulator. Figures on a
 //! busy machine say little, so only what must hold anyway is checked; `alcc-lab compare --sim --emu`
 //! shows how far the sides are apart.
-#[path = "support/real.rs"]
+#[path = "../../../alcc/cli/tests/support/real.rs"]
 mod real;
-#[path = "support/starts.rs"]
+#[path = "../../../alcc/cli/tests/support/starts.rs"]
 mod starts;
 
 use serde_json::Value;

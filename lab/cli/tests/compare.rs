@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+#[path = "../../../alcc/cli/tests/support"]
 mod support {
     pub(crate) mod lacks;
     pub(crate) mod root;
 }
 
 fn compare(arguments: &str, traces: &str, out: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc-lab"));
     command
         .args(["compare", "--sim", "--traces"])
         .args(traces.split_whitespace())
@@ -54,7 +55,7 @@ fn a_trace_may_be_called_a_link() {
     let folder = tempfile::tempdir().unwrap();
     let by = |name: &str| {
         let arguments = ["--schemes", "cubic", "--duration", "1s", "--json"];
-        let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_alcc-lab"));
         command.args(["compare", "--sim", name, "12mbit"]);
         command.args(arguments).arg("--out").arg(folder.path());
         let results: Value = serde_json::from_str(&good(&command.output().unwrap())).unwrap();
@@ -315,7 +316,7 @@ fn repetitions_on_a_recorded_trace_differ_and_say_by_what() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("walk");
     let synth = ["trace", "synth", "lte", "--length", "90s", "--output"];
-    let made = Command::new(env!("CARGO_BIN_EXE_alcc"))
+    let made = Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
         .args(synth)
         .arg(&trace)
         .status();
@@ -378,7 +379,7 @@ fn wrong_arguments_are_one_line_and_status_2() {
 #[test]
 fn the_emulator_says_what_works_instead_of_a_native_algorithm() {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+    let output = Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
         .args("compare --emu --traces synth:lte --schemes cubic,verus:r=4 --out".split(' '))
         .arg(folder.path().join("out"))
         .output()
@@ -399,7 +400,7 @@ fn a_failed_emulated_run_leaves_the_others_alone() {
     // folder.
     // A receiver behind a proxy is not possible, which shows only when it starts.
     let arguments = "compare --emu --traces 12mbit --schemes alcc-fixed-inband/carrier=connect:proxy=127.0.0.1:1,cubic --duration 2s --runs 1 --json --out";
-    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+    let output = Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
         .args(arguments.split(' '))
         .arg(&out)
         .current_dir(support::root::root())

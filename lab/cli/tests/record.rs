@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc-lab trace record` between two namespaces with an emulated link between them, and on loopback.
-#[path = "hostile/middle.rs"]
+#[path = "../../../alcc/cli/tests/hostile/middle.rs"]
 #[allow(dead_code, reason = "streams are another test's")]
 mod middle;
-#[path = "support/wait.rs"]
+#[path = "../../../alcc/cli/tests/support/wait.rs"]
 mod wait;
 
 use alcc_emu::{EmuReport, Emulator, Namespace, PathSpec, Silent, Subnet};
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use wait::wait_for;
 
-const ALCC: &str = env!("CARGO_BIN_EXE_alcc");
+const ALCC: &str = env!("CARGO_BIN_EXE_alcc-lab");
 
 /// Says "skipped" where something is missing; where nothing may be skipped (CI) it fails instead.
 fn impossible() -> bool {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc-lab worst`: what the default does on a fixed set of random scenarios, and that every finding
 //! can be repeated.
-#[path = "support/root.rs"]
+#[path = "../../../alcc/cli/tests/support/root.rs"]
 mod root;
 
 use root::root;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 fn alcc(line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc-lab"));
     command.args(line.split_whitespace()).current_dir(root());
     command.output().unwrap()
 }

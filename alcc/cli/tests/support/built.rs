@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The programs of this project, as they were built with the tests.
+#![allow(dead_code, reason = "each test file uses its part")]
+use std::path::PathBuf;
+
+/// `alcc` or `alcc-lab`. Of two crates one cannot name the other's program.
+pub(crate) fn built(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(|deps| deps.parent()).unwrap();
+    let program = folder.join(name);
+    assert!(
+        program.is_file(),
+        "{} is not there: cargo build -p alcc-cli -p alcc-lab",
+        program.display()
+    );
+    program
+}
+
+/// The program that has this command. Of those that both have it is the product.
+pub(crate) fn program(command: &str) -> PathBuf {
+    let lab = [
+        "compare",
+        "demo",
+        "emulate",
+        "generate",
+        "mdi",
+        "reproduce",
+        "sim",
+        "sweep",
+        "trace",
+        "worst",
+    ];
+    let is_lab = lab.contains(&command);
+    built(if is_lab { "alcc-lab" } else { "alcc" })
+}
