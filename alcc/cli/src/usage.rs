@@ -360,7 +360,10 @@ mod tests {
         for (line, part) in [
             ("alcc send host --under ", "'--under' is an empty word"),
             ("alcc send host --carrier=", "'--carrier' is an empty word"),
-            ("alcc send host --file ", "'--file' is an empty word"),
+            (
+                "alcc send host --feedback ",
+                "'--feedback' is an empty word",
+            ),
             ("alcc run --cc budget -- ", "is an empty word"),
         ] {
             assert!(found(line).unwrap().contains(part), "{line}");

@@ -631,7 +631,7 @@ fn mistakes_are_one_line_and_status_2() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         stderr(&output).lines().last().unwrap(),
-        "alcc: start no-such-program-here: not found: install it, or give its full path"
+        "alcc-lab: start no-such-program-here: not found: install it, or give its full path"
     );
 }
 

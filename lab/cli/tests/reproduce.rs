@@ -285,7 +285,10 @@ fn what_is_named_and_cannot_run_is_no_success() {
     let why = |words: &[&str]| {
         let output = folder.alcc(words);
         let said = String::from_utf8(output.stderr).unwrap();
-        let lines: Vec<&str> = said.lines().filter(|l| l.starts_with("alcc: ")).collect();
+        let lines: Vec<&str> = said
+            .lines()
+            .filter(|l| l.starts_with("alcc-lab: "))
+            .collect();
         assert_eq!(lines.len(), 1, "{said}");
         (lines[0].to_owned(), output.status.code())
     };

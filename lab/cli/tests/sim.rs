@@ -576,7 +576,7 @@ fn what_begins_after_the_end_is_said() {
 fn the_version_names_the_build() {
     let said = String::from_utf8(alcc(&["--version"]).stdout).unwrap();
     let build = said
-        .strip_prefix(concat!("alcc ", env!("CARGO_PKG_VERSION"), " (build "))
+        .strip_prefix(concat!("alcc-lab ", env!("CARGO_PKG_VERSION"), " (build "))
         .and_then(|said| said.strip_suffix(")\n"));
     let is_build = |id: &str| id.len() == 12 && id.bytes().all(|b| b.is_ascii_hexdigit());
     assert!(build.is_some_and(is_build), "{said}");

@@ -327,7 +327,7 @@ fn all_cells(definition: &Definition, runs: &[Run], id: &str, provenance: &Prove
             @if runs.len() > MANY_RUNS {
                 details { summary { "Show the table" } (wide("All cells", &cells(definition, runs))) }
             } @else { (wide("All cells", &cells(definition, runs))) }
-            @if runs[0].command.starts_with("alcc ") {
+            @if runs[0].command.starts_with("alcc-lab ") {
                 h2 { "The first run as a command" }
                 (command("The first run as a command", &format!("{there}{}", runs[0].command)))
             }

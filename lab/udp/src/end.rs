@@ -30,7 +30,7 @@ impl std::fmt::Display for End {
             Self::NoAnswer(span) => {
                 write!(
                     f,
-                    "no answer within {span}: does 'alcc recv --transport udp' run there?"
+                    "no answer within {span}: does 'alcc-lab recv --transport udp' run there?"
                 )
             }
             Self::Silent(span) => write!(f, "the peer has been silent for {span}"),

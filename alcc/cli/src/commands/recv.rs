@@ -131,7 +131,7 @@ pub fn run(args: &Args, program: &Program) -> Result<ExitCode, Failure> {
         transport.about().name
     ));
     note(invitation(args, program, fingerprint.as_ref()));
-    let mut server = Server::new(args, Arc::clone(&rules), wanted);
+    let mut server = Server::new(program, args, Arc::clone(&rules), wanted);
     let mut result = Ok(());
     while !stop.load(Ordering::Relaxed) && !server.is_done() {
         let has_all = server.has_all();
@@ -275,6 +275,7 @@ struct Together {
 
 /// Who keeps count.
 struct Server<'a> {
+    program: &'a Program,
     args: &'a Args,
     rules: Arc<Rules>,
     wanted: Option<u32>,
@@ -299,9 +300,10 @@ struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    fn new(args: &'a Args, rules: Arc<Rules>, wanted: Option<u32>) -> Self {
+    fn new(program: &'a Program, args: &'a Args, rules: Arc<Rules>, wanted: Option<u32>) -> Self {
         let (tell, told) = mpsc::channel();
         Self {
+            program,
             args,
             rules,
             wanted,
@@ -399,7 +401,8 @@ impl<'a> Server<'a> {
         self.transfers += forgotten;
         self.failed += forgotten;
         if forgotten > 0 {
-            note(format_args!("alcc: {forgotten} cut: the rest has not come"));
+            let said = format_args!("{forgotten} cut: the rest has not come");
+            self.program.note(said);
         }
     }
 
@@ -447,8 +450,8 @@ impl<'a> Server<'a> {
             }
             self.going
                 .retain(|_, together| together.open + together.ended > 0);
-            note(format_args!(
-                "alcc: {}: waits for the rest",
+            self.program.note(format_args!(
+                "{}: waits for the rest",
                 line(received, header)
             ));
             return;
@@ -461,7 +464,7 @@ impl<'a> Server<'a> {
         }
         let line = line(received, header);
         if received.failure.is_some() || self.args.how.json || self.rules.out == Output::Stdout {
-            note(format_args!("alcc: {line}"));
+            self.program.note(line);
         } else {
             self.say(&format!("{line}\n"));
         }
@@ -505,7 +508,7 @@ impl<'a> Server<'a> {
             .is_none_or(|at| at.elapsed() >= MIN_NOTE_INTERVAL)
         {
             self.spoke = Some(Instant::now());
-            note(format_args!("alcc: {who}: {what}"));
+            self.program.note(format_args!("{who}: {what}"));
         }
     }
 

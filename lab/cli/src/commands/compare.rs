@@ -229,7 +229,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         keep: Some(args.out.clone()),
     };
     for said in &notes {
-        note(format_args!("alcc: {said}"));
+        note(format_args!("alcc-lab: {said}"));
     }
     carry_out(
         &plan,

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 fn say(why: &EmuError) {
-    note(format_args!("alcc: {}", told(why)));
+    note(format_args!("alcc-lab: {}", told(why)));
 }
 
 /// One line, with what would mend it where that is known.

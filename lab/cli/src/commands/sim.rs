@@ -304,7 +304,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let profile = Product::named(args.profile.as_deref())?;
     let report = alcc_sim::run_with(scenario, &mut shown).map_err(Failure::failed)?;
     for late in options.late(scenario, report.started + report.duration) {
-        note(format_args!("alcc: {late}"));
+        note(format_args!("alcc-lab: {late}"));
     }
     if let (Some(file), Some(profiles)) = (profile, shown.profiles.take()) {
         file.fill(|to| profiles.write_csv(to, &report))?;

@@ -52,9 +52,18 @@ fn alcc<W: AsRef<OsStr>>(dir: &Path, words: impl IntoIterator<Item = W>) -> Outp
         words => words.first(),
     };
     let first = first.and_then(|word| word.as_ref().to_str());
+    // Of the commands that both have, these transports are the laboratory's.
+    let is_lab = words
+        .iter()
+        .any(|word| ["udp", "quic"].iter().any(|name| word.as_ref() == *name));
+    let found = if is_lab {
+        built("alcc-lab")
+    } else {
+        program(first.unwrap_or_default())
+    };
     Command::new("timeout")
         .arg("10")
-        .arg(program(first.unwrap_or_default()))
+        .arg(found)
         .args(words)
         .current_dir(dir)
         .env("XDG_RUNTIME_DIR", dir.join("runtime"))

@@ -770,7 +770,7 @@ pub(super) const FAILED: &[(&str, &str)] = &[
     ("send --size 1k 127.0.0.1:1", "with the same --transport"),
     (
         "send --transport quic --cc verus --insecure --connect-timeout 200ms 127.0.0.1:1",
-        "'alcc recv --transport quic'",
+        "'alcc-lab recv --transport quic'",
     ),
     ("top --once --run 1", "'alcc run'"),
     ("top --once --run 4000000000", "no process 4000000000"),

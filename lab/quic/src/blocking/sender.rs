@@ -147,7 +147,7 @@ impl Sender {
         let opened = runtime.block_on(async { timeout(patience, open).await });
         let (connection, (stream, answers)) = opened.unwrap_or_else(|_| {
             Err(remote(&format_args!(
-                "nobody answered within {} s: does 'alcc recv --transport quic' run there?",
+                "nobody answered within {} s: does 'alcc-lab recv --transport quic' run there?",
                 patience.as_secs_f64()
             )))
         })?;

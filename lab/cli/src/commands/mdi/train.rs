@@ -145,7 +145,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let text = written(args, &counts);
     Product::open(args.output.as_deref())?.fill(|to| to.write_all(text.as_bytes()))?;
-    note(format_args!("alcc: {} pairs of epochs", counts.total()));
+    note(format_args!("alcc-lab: {} pairs of epochs", counts.total()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -233,7 +233,7 @@ fn written(args: &Args, counts: &Counts) -> String {
         "Levels, if any, and grid as in a table; then block ((level * states + state) * bins of the new change of delay), bins of the window's change with thousandths."
     };
     format!(
-        "# SPDX-License-Identifier: Apache-2.0 OR MIT\n# Written by: alcc {}\n# alcc {}; {} pairs of epochs; {HASH}{}\n# {meaning}\n{body}",
+        "# SPDX-License-Identifier: Apache-2.0 OR MIT\n# Written by: alcc-lab {}\n# alcc {}; {} pairs of epochs; {HASH}{}\n# {meaning}\n{body}",
         words.join(" "),
         env!("CARGO_PKG_VERSION"),
         counts.total(),

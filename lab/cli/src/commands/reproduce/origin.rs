@@ -41,7 +41,7 @@ pub(super) fn provenance() -> Provenance {
     Provenance {
         by: format!("alcc {}", env!("CARGO_PKG_VERSION")),
         on: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        command: format!("alcc {}", words.join(" ")),
+        command: format!("alcc-lab {}", words.join(" ")),
         folder: None,
     }
 }
