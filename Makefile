@@ -80,8 +80,8 @@ fuzz: ## Fuzz every parser and the algorithms (SECONDS=30 each, TARGETS="units t
 bench: build ## Speed of the pure crates and the cost of the runtime (lab/notes/benchmarks.md)
 	@$(WITH_DEPS) $(CARGO) bench --locked --workspace $$ALCC_FEATURES
 
-truth: build ## The simulator beside published figures, and tuned beside original (docs/truth.md; ALCC_TRACES=DIR)
-	@$(LAB) compare --sim --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" --reference docs/truth.csv
+truth: build ## The simulator beside published figures, and tuned beside original (lab/notes/truth.md; ALCC_TRACES=DIR)
+	@$(LAB) compare --sim --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" --reference lab/notes/truth.csv
 	@$(LAB) compare --sim --traces "$$ALCC_TRACES" --tuned verus,copa,sprout
 
 compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,alcc-verus --runs 1")
@@ -90,17 +90,17 @@ compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRAC
 native: build ## Algorithms above TCP beside their native forms, two recorded traces (ALCC_TRACES=DIR, ARGS="--full": five traces, three TCPs)
 	@$(WITH_DEPS) scripts/native $(LAB) $(ARGS)
 
-over-tcp: ## Every algorithm above Cubic, Reno and BBR beside its native form, simulated (docs/over-tcp.md; ALCC_TRACES=DIR)
+over-tcp: ## Every algorithm above Cubic, Reno and BBR beside its native form, simulated (lab/notes/over-tcp.md; ALCC_TRACES=DIR)
 	@$(WITH_DEPS) ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-sim --test over_tcp_table
 
 bpf: ## Compile the BPF programs again, into alcc/bpf/objects (needs clang, llvm and libbpf-dev)
 	scripts/bpf
 
-beside-kernel: build ## Simulated Cubic and FQ-CoDel beside Linux 6.12 in qemu, some 5 minutes (docs/beside-kernel.csv; ARGS="fq_codel-10-20")
+beside-kernel: build ## Simulated Cubic and FQ-CoDel beside Linux 6.12 in qemu, some 5 minutes (lab/notes/beside-kernel.csv; ARGS="fq_codel-10-20")
 	@scripts/setup test
 	@$(WITH_DEPS) ALCC_LAB=$(LAB) scripts/beside-kernel $(ARGS)
 
-soak: ## The long tests, some 10 minutes: torture, 10,000 connections, resets, every case many times, AddressSanitizer; the result goes to docs/soak.md
+soak: ## The long tests, some 10 minutes: torture, 10,000 connections, resets, every case many times, AddressSanitizer; the result goes to lab/notes/soak.md
 	@scripts/setup build test
 	@$(WITH_DEPS) scripts/soak
 

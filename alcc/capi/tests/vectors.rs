@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! docs/wire-format-vectors.json through the C library: its `contexts`, which need a whole end.
+//! alcc/inband/tests/wire-format-vectors.json through the C library: its `contexts`, which need a whole end.
 mod support;
 use alcc_inband::frame::{Decoder, Item};
 use alcc_inband::preface::Preface;
@@ -36,7 +36,7 @@ fn frames_in_context() {
     if no_compiler() {
         return;
     }
-    let file = std::fs::read_to_string(root().join("docs/wire-format-vectors.json"));
+    let file = std::fs::read_to_string(root().join("alcc/inband/tests/wire-format-vectors.json"));
     let vectors: Value = serde_json::from_str(&file.expect("the vectors")).expect("JSON");
     let contexts = vectors["contexts"].as_array().expect("a list");
     assert!(contexts.len() >= 23, "{}", contexts.len());

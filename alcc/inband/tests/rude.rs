@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The conversations `rude` of `docs/wire-format-vectors.json` against both ends, over sockets.
+//! The conversations `rude` of `alcc/inband/tests/wire-format-vectors.json` against both ends, over sockets.
 use alcc_cc::Registry;
 use alcc_inband::carrier::Tcp;
 use alcc_inband::frame::{Decoder, Item};
@@ -15,7 +15,7 @@ use std::time::Duration;
 fn vectors() -> Vec<Value> {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/wire-format-vectors.json"
+        "/../../alcc/inband/tests/wire-format-vectors.json"
     );
     let all: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     all["rude"].as_array().unwrap().clone()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `docs/wire-format-vectors.json` against the codec and the session.
+//! `alcc/inband/tests/wire-format-vectors.json` against the codec and the session.
 use alcc_cc::conformance::Checked;
 use alcc_cc::{Header, Report};
 use alcc_inband::frame::{self, Ack, Decoder, Item, Step};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 fn vectors() -> Value {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/wire-format-vectors.json"
+        "/../../alcc/inband/tests/wire-format-vectors.json"
     );
     serde_json::from_str(&std::fs::read_to_string(path).expect("the vectors")).expect("JSON")
 }

@@ -81,7 +81,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn sessions_of_the_vectors() {
-    let text = include_str!("../../../docs/transfer-format-vectors.json");
+    let text = include_str!("../../../alcc/transfer/tests/transfer-format-vectors.json");
     let all: Value = serde_json::from_str(text).unwrap();
     let hex = |v: &Value| -> Vec<u8> {
         let hex = v.as_str().unwrap();

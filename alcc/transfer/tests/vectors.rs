@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `docs/transfer-format-vectors.json` against the reader and the answer.
+//! `alcc/transfer/tests/transfer-format-vectors.json` against the reader and the answer.
 use alcc_transfer::{ANSWER, Answer, Header, Progress, Reader, Sink, Verdict, Wrong};
 use serde_json::Value;
 
 fn vectors(name: &str) -> Vec<Value> {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/transfer-format-vectors.json"
+        "/../../alcc/transfer/tests/transfer-format-vectors.json"
     );
     let text = std::fs::read_to_string(path).expect("the vectors");
     let all: Value = serde_json::from_str(&text).expect("JSON");

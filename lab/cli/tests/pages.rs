@@ -13,6 +13,7 @@ const MAX_WIDTH: usize = 120;
 const GENERATED: &[&str] = &[
     "applications.md",
     "behaviour.md",
+    "board.md",
     "over-tcp.md",
     "soak.md",
     "truth.md",

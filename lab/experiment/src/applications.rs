@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The file: `docs/applications.json`.
+/// The file: `lab/notes/applications.json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Applications {
     /// Name and version of the program.
@@ -137,16 +137,16 @@ impl Applications {
         stored::keep(&mut self.experiments, before.experiments);
     }
 
-    /// Writes the page: `docs/applications.md`.
+    /// Writes the page: `lab/notes/applications.md`.
     pub fn page(&self) -> String {
         let mut text = format!(
             "# Real applications\n\n\
              What users of unmodified programs notice: their servers run plainly, and under `alcc run`.\n\
              Generated from `applications.json` beside it. Do not edit: a test compares the two. The command is\n\n\
-             ```\nalcc-lab reproduce --emu --full --jobs 1 --applications docs\n```\n\n\
+             ```\nalcc-lab reproduce --emu --full --jobs 1 --applications lab/notes\n```\n\n\
              The program was {} on {}, with emulated links of the model `lte`. Median of the starts, and\n\
              their range. Other work was done on the machine meanwhile, so small differences mean nothing.\n\n\
-             [Decision 0225](decisions/0225-define-experiments-as-files.md) says how each is measured.\n\
+             [Decision 0225](../../docs/decisions/0225-define-experiments-as-files.md) says how each is measured.\n\
              {}\n",
             self.by,
             self.on,

@@ -126,7 +126,7 @@ fn above_tcp(algorithm: &str) -> String {
     format!("{algorithm}/over=cubic")
 }
 
-/// What was run, and what it gave: the file `docs/board.json`.
+/// What was run, and what it gave: the file `lab/notes/board.json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Board {
     /// Name and version of the program.

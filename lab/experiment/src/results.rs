@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The file: `docs/results.json`, or `docs/emulated.json`.
+/// The file: `lab/notes/results.json`, or `lab/notes/emulated.json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Results {
     /// Name and version of the program.
@@ -138,19 +138,19 @@ impl Results {
         }
     }
 
-    /// Writes the page: `docs/results.md`, or `docs/emulated.md`.
+    /// Writes the page: `lab/notes/results.md`, or `lab/notes/emulated.md`.
     pub fn page(&self) -> String {
         let name = self.name();
         let (title, command, how) = if self.is_emulated() {
             (
                 "Results of published experiments with real programs",
-                "alcc-lab reproduce --emu --full ID... --traces DIR --results docs",
+                "alcc-lab reproduce --emu --full ID... --traces DIR --results lab/notes",
                 "on emulated links",
             )
         } else {
             (
                 "Results of the published experiments",
-                "alcc-lab reproduce --all --traces DIR --results docs",
+                "alcc-lab reproduce --all --traces DIR --results lab/notes",
                 "simulated",
             )
         };
@@ -163,7 +163,7 @@ impl Results {
              Generated from `{name}.json` beside it. Do not edit: a test compares the two. The command is\n\n\
              ```\n{command}\n```\n\n\
              Of {} experiments {} are reproduced, {} differ and another one shows the cause, {} differ, and {} are not run\n\
-             ([verdicts](reproducing.md#verdicts)). The program was {} on {}, {how}.\n\
+             ([verdicts](../../docs/reproducing.md#verdicts)). The program was {} on {}, {how}.\n\
              {}\n{}\n\n",
             self.experiments.len(),
             count(Verdict::Reproduced),

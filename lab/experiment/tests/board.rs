@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `docs/board.md` is what the stored board says, and that is of the definitions that are here.
+//! `lab/notes/board.md` is what the stored board says, and that is of the definitions that are here.
 use alcc_experiment::board::{Board, Kind};
 use std::fs;
 use std::path::PathBuf;
 
-const AGAIN: &str = "run: alcc-lab reproduce --board docs --traces DIR";
+const AGAIN: &str = "run: alcc-lab reproduce --board lab/notes --traces DIR";
 
 fn doc(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs")
+        .join("../../lab/notes")
         .join(name)
 }
 
@@ -28,11 +28,11 @@ fn the_page_says_what_the_stored_board_says() {
     }
     assert!(
         fs::read_to_string(doc("board.md")).unwrap() == page,
-        "docs/board.md is another page: ALCC_BLESS=1 writes it; for other figures {AGAIN}"
+        "lab/notes/board.md is another page: ALCC_BLESS=1 writes it; for other figures {AGAIN}"
     );
     assert!(
         board.to_json().unwrap() == text,
-        "docs/board.json was edited: {AGAIN}"
+        "lab/notes/board.json was edited: {AGAIN}"
     );
 }
 

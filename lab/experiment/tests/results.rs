@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `docs/results.md` equals the page of the stored results, and these belong to the current
+//! `lab/notes/results.md` equals the page of the stored results, and these belong to the current
 //! definitions.
 use alcc_experiment::applications::Applications;
 use alcc_experiment::catalogue;
@@ -7,17 +7,17 @@ use alcc_experiment::results::Results;
 use std::fs;
 use std::path::PathBuf;
 
-const REGENERATE: &str = "run: alcc-lab reproduce --all --traces DIR --results docs";
+const REGENERATE: &str = "run: alcc-lab reproduce --all --traces DIR --results lab/notes";
 
 fn doc(name: &str) -> String {
-    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../lab/notes");
     fs::read_to_string(docs.join(name)).unwrap()
 }
 
 /// The page that a stored file says. `ALCC_BLESS=1` writes it, as a command that runs would.
 fn same(name: &str, page: &str) -> bool {
     if std::env::var_os("ALCC_BLESS").is_some() {
-        let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../lab/notes");
         fs::write(docs.join(name), page).unwrap();
     }
     doc(name) == page
@@ -29,17 +29,17 @@ fn the_page_says_what_the_stored_results_say() {
     let results = Results::from_json(&text).unwrap();
     assert!(
         same("results.md", &results.page()),
-        "docs/results.md is another page: {REGENERATE}"
+        "lab/notes/results.md is another page: {REGENERATE}"
     );
     assert!(
         results.to_json().unwrap() == text,
-        "docs/results.json was edited: {REGENERATE}"
+        "lab/notes/results.json was edited: {REGENERATE}"
     );
 }
 
 #[test]
 fn the_page_of_the_emulated_ones_says_what_is_stored() {
-    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../lab/notes");
     let (text, page) = (docs.join("emulated.json"), docs.join("emulated.md"));
     assert_eq!(
         text.exists(),
@@ -49,21 +49,21 @@ fn the_page_of_the_emulated_ones_says_what_is_stored() {
     let Ok(text) = fs::read_to_string(text) else {
         return;
     };
-    let again = "run: alcc-lab reproduce --emu --full ID... --traces DIR --results docs";
+    let again = "run: alcc-lab reproduce --emu --full ID... --traces DIR --results lab/notes";
     let results = Results::from_json(&text).unwrap();
     assert!(
         same("emulated.md", &results.page()),
-        "docs/emulated.md is another page: {again}"
+        "lab/notes/emulated.md is another page: {again}"
     );
     assert!(
         results.to_json().unwrap() == text,
-        "docs/emulated.json was edited: {again}"
+        "lab/notes/emulated.json was edited: {again}"
     );
 }
 
 #[test]
 fn the_page_of_the_applications_says_what_is_stored() {
-    let again = "run: alcc-lab reproduce --emu --full --jobs 1 --applications docs";
+    let again = "run: alcc-lab reproduce --emu --full --jobs 1 --applications lab/notes";
     let text = doc("applications.json");
     let stored = Applications::from_json(&text).unwrap();
     assert!(

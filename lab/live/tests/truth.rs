@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What docs/truth.md says is what the simulator does: a few cells, measured again on the recorded
+//! What lab/notes/truth.md says is what the simulator does: a few cells, measured again on the recorded
 //! traces.
 use alcc_cc::Registry;
 use alcc_live::truth::{Cell, Reference, Traces, Verdict};
@@ -15,7 +15,7 @@ const CELLS: [(&str, &str); 4] = [
 ];
 
 fn docs(file: &str) -> String {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/notes");
     fs::read_to_string(docs.join(file)).unwrap()
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `docs/recording-format-vectors.json` against what is written and read.
+//! `lab/record/tests/recording-format-vectors.json` against what is written and read.
 use alcc_record::results::Recorded;
 use alcc_record::wire::{Body, Packet, Report};
 use alcc_record::{Load, Plan};
 use serde_json::{Value, json};
 
 fn vectors(name: &str) -> Vec<Value> {
-    let text = include_str!("../../../docs/recording-format-vectors.json");
+    let text = include_str!("../../../lab/record/tests/recording-format-vectors.json");
     let all: Value = serde_json::from_str(text).unwrap();
     all[name].as_array().unwrap().clone()
 }

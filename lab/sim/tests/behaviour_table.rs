@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! docs/behaviour.md: every algorithm on every kind of link behind every kind of queue, as a
+//! lab/notes/behaviour.md: every algorithm on every kind of link behind every kind of queue, as a
 //! snapshot. Whoever changes an algorithm, a queue or the sender sees in its diff what that did to
 //! all of them, and a reviewer reads it.
 mod common;
@@ -526,7 +526,7 @@ fn page() -> String {
 
 #[test]
 fn every_algorithm_behaves_as_reviewed() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/behaviour.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/notes/behaviour.md");
     let now = page();
     if std::env::var_os("ALCC_BLESS").is_some() {
         std::fs::write(&path, &now).unwrap();
@@ -539,7 +539,7 @@ fn every_algorithm_behaves_as_reviewed() {
         .collect();
     assert!(
         now == reviewed,
-        "docs/behaviour.md differs; if that is wanted: ALCC_BLESS=1 cargo test -p alcc-sim --test behaviour_table, and review its diff\n{}",
+        "lab/notes/behaviour.md differs; if that is wanted: ALCC_BLESS=1 cargo test -p alcc-sim --test behaviour_table, and review its diff\n{}",
         changed.join("\n")
     );
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! docs/over-tcp.md: every algorithm above a TCP beside its native form. Those of three links are
+//! lab/notes/over-tcp.md: every algorithm above a TCP beside its native form. Those of three links are
 //! measured and held to the bounds; with `ALCC_BLESS=1` all are, and the page is written anew
 //! (`make over-tcp`).
 #![expect(clippy::disallowed_macros, reason = "a skipped test says so")]
@@ -305,7 +305,7 @@ fn who_has_no_recorded_channels_leaves_their_rows_alone() {
 
 #[test]
 fn above_tcp_every_algorithm_does_what_it_does_natively() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/over-tcp.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/notes/over-tcp.md");
     let bless = std::env::var_os("ALCC_BLESS").is_some();
     let table = measured(bless);
     let mut reviewed = std::fs::read_to_string(&path).unwrap();
@@ -318,7 +318,7 @@ fn above_tcp_every_algorithm_does_what_it_does_natively() {
         for (name, row) in rows {
             let Some(shown) = shown(&reviewed, link, name) else {
                 wrong.push(format!(
-                    "{link}, {name}: no row in docs/over-tcp.md: 'make over-tcp' writes it"
+                    "{link}, {name}: no row in lab/notes/over-tcp.md: 'make over-tcp' writes it"
                 ));
                 continue;
             };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The default on paths that were unsteady: it comes back soon, and never floods the link. What the
-//! other algorithms do is in docs/behaviour.md.
+//! other algorithms do is in lab/notes/behaviour.md.
 mod common;
 #[path = "common/unsteady.rs"]
 mod paths;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tells a controller what `docs/controller-vectors.json` says that one was told. The page beside it
+//! Tells a controller what `alcc/flow/tests/controller_vectors/vectors.json` says that one was told. The page beside it
 //! has the format.
 //!
 //! The hosts that wrote the file, `script.rs` and `packets.rs` beside it, each have a path that decides what happens.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What runs in the kernel, on the vectors of `docs/controller-vectors.json`. The form of `cc` is
+//! What runs in the kernel, on the vectors of `alcc/flow/tests/controller_vectors/vectors.json`. The form of `cc` is
 //! told the same: the file says all that an answer depends on.
 use super::beside::packets;
 use super::ours;
@@ -9,11 +9,14 @@ use alcc_units::Bytes;
 
 const FILE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../../docs/controller-vectors.json"
+    "/../../alcc/flow/tests/controller_vectors/vectors.json"
 );
 
 fn read() -> Vec<Case> {
-    cases(&std::fs::read_to_string(FILE).expect("docs/controller-vectors.json is there"))
+    cases(
+        &std::fs::read_to_string(FILE)
+            .expect("alcc/flow/tests/controller_vectors/vectors.json is there"),
+    )
 }
 
 /// Tells all of them all, and looks after each event that has an answer by then.

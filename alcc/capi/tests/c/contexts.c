@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Whole ends against frames that are right by themselves: what tests/vectors.rs reads from docs/wire-format-vectors.json.
+ * Whole ends against frames that are right by themselves: what tests/vectors.rs reads from alcc/inband/tests/wire-format-vectors.json.
  * Each line of standard input is BUFFER SENT PREFACE HEARD, the last two in hexadecimal. Each line of the output is what
  * the application read, the errno that followed ("end" for the peer's end), and what was said then.
  */

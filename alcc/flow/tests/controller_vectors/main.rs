@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What algorithms are told and what they answer, as `docs/controller-vectors.json`: for other implementations of
+//! What algorithms are told and what they answer, as `alcc/flow/tests/controller_vectors/vectors.json`: for other implementations of
 //! them. `ALCC_BLESS=1` writes the file.
 mod packets;
 mod recorder;
@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 const FILE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../../docs/controller-vectors.json"
+    "/../../alcc/flow/tests/controller_vectors/vectors.json"
 );
 const MSS: Bytes = Bytes::new(1448);
 /// So that drains, which begin at multiples of three seconds, come early.
@@ -197,7 +197,8 @@ fn algorithms_answer_as_the_vectors_say() {
     if std::env::var_os("ALCC_BLESS").is_some() {
         std::fs::write(FILE, &text).expect("docs can be written");
     }
-    let kept = std::fs::read_to_string(FILE).expect("docs/controller-vectors.json is there");
+    let kept = std::fs::read_to_string(FILE)
+        .expect("alcc/flow/tests/controller_vectors/vectors.json is there");
     let differs = (1..)
         .zip(kept.lines().zip(text.lines()))
         .find(|(_, (a, b))| a != b);

@@ -24,7 +24,7 @@ const EXAMPLES: &str = "Examples:
   alcc-lab compare --sim --traces 20mbit --schemes 6*cubic/stagger=103.3ms,6*budget/stagger=103.3ms,budget+cubic,budget+bbr@10s --seeds 5
   alcc-lab compare --sim --traces 60mbit --schemes budget/rtt=40ms+budget/rtt=50ms+budget/rtt=100ms --rtt 40ms --seeds 5
   alcc-lab compare --sim --traces lte --schemes cubic,bbr,alcc-budget --seeds 5 --figure lte.svg --panels plane,distribution
-  alcc-lab compare --sim --traces traces --reference docs/truth.csv
+  alcc-lab compare --sim --traces traces --reference lab/notes/truth.csv
   alcc-lab compare --sim --emu --traces traces/alcc/CampusWalk --schemes cubic,reno,alcc-verus,alcc-copa
   alcc-lab compare --emu --traces traces/alcc --schemes verus-udp,alcc-verus,alcc-verus-inband,copa-udp,alcc-copa,cubic --runs 5
   alcc-lab compare --emu --native --traces traces/alcc/highwayGold traces/alcc/rapidGold --runs 5
@@ -137,7 +137,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", requires = "emu")]
     log: Option<PathBuf>,
     /// With --sim: instead of comparing schemes, compare the simulator with the published figures
-    /// of this file (docs/truth.csv). The file says which scenarios, --traces where their traces
+    /// of this file (lab/notes/truth.csv). The file says which scenarios, --traces where their traces
     /// are
     #[arg(long, value_name = "FILE", conflicts_with_all = ["emu", "schemes", "csv", "figure", "json"])]
     reference: Option<PathBuf>,

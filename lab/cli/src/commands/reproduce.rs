@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
   alcc-lab reproduce --all --traces DIR --out site      # then open site/index.html
   alcc-lab reproduce my-experiment/experiment.toml --json
   alcc-lab reproduce --emu alcc-fig9 --traces DIR       # real programs, shortened; --full for hours
-  alcc-lab reproduce --board docs --traces DIR      # every algorithm everywhere: board.md, and the default that follows
+  alcc-lab reproduce --board lab/notes --traces DIR      # every algorithm everywhere: board.md, and the default that follows
 
 An experiment is a scenario, what is varied, and what is expected: see docs/reproducing.md. An interrupted
 command goes on where it was if it is given again. 'alcc list' shows the experiments.")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The page of the board: `docs/board.md`.
+//! The page of the board: `lab/notes/board.md`.
 use super::{Board, CONTENDERS, Cell, Kind, PARTS, above_tcp, median};
 use alcc_results::Spread;
 use serde::Deserialize;
@@ -93,14 +93,14 @@ impl Board {
              Every algorithm alone on every channel, on harder paths, among its like and beside others. Generated from\n\
              `board.json` beside it, which has all figures and their spread. Do not edit: a test compares the two. The\n\
              command is\n\n\
-             ```\nalcc-lab reproduce --board docs --traces DIR --live LIVE/results.json\n```\n\n\
+             ```\nalcc-lab reproduce --board lab/notes --traces DIR --live LIVE/results.json\n```\n\n\
              Simulated by {} on {}, {} starts of each cell: another seed, other phases of the flows,\n\
              and on a recorded trace another begin. `/over=cubic` is above a simulated TCP with Cubic, as `alcc run` does\n\
              it. Everything else sends by itself. What is run stands in `lab/experiment/board`.\n\n\
-             For Budget, Verus and Copa, [more crowds, round trips and buffers](reproducing.md#the-experiments) than here are run\n\
+             For Budget, Verus and Copa, [more crowds, round trips and buffers](../../docs/reproducing.md#the-experiments) than here are run\n\
              by `alcc-lab reproduce share-crowds-budget share-crowds-others share-rtts share-neighbours --traces DIR`.\n\n\
              **The default that follows: `{default}`.** Where `alcc run` takes another one,\n\
-             [decision 0231](decisions/0231-choose-the-default-by-a-fixed-rule.md) says why.\n\n",
+             [decision 0231](../../docs/decisions/0231-choose-the-default-by-a-fixed-rule.md) says why.\n\n",
             self.by, self.on, self.starts
         );
         text += RULE;

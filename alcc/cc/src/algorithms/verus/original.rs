@@ -2,7 +2,7 @@
 //! `verus:profile=original`: what the authors' program does (repository yzaki/verus, June 2017).
 //!
 //! Frozen: it exists to reproduce published figures, so it only changes when it differs from the
-//! program. `docs/truth.md` compares the two. It shares with the living form only what follows from
+//! program. `lab/notes/truth.md` compares the two. It shares with the living form only what follows from
 //! the paper's formulas: points, curve fit, equation 5.
 //!
 //! | constant | value | unit |

@@ -16,7 +16,7 @@ import java.util.Map;
 import org.alcc.Json;
 import org.junit.Test;
 
-/** docs/controller-vectors.json: what Rust's algorithms were told and what they answered. */
+/** alcc/flow/tests/controller_vectors/vectors.json: what Rust's algorithms were told and what they answered. */
 public class ControllerVectorsTest {
     /** The logarithms of two languages may differ in the last bit; bytes and bits per second are rounded down. */
     private static final double TOLERANCE = 1e-9;
@@ -126,7 +126,7 @@ public class ControllerVectorsTest {
 
     @Test
     public void algorithmsAnswerAsInRust() throws Exception {
-        byte[] text = Files.readAllBytes(Paths.get(System.getProperty("docs"), "controller-vectors.json"));
+        byte[] text = Files.readAllBytes(Paths.get(System.getProperty("root"), "alcc/flow/tests/controller_vectors/vectors.json"));
         Map<String, Object> vectors = Json.parse(new String(text, StandardCharsets.UTF_8));
         Map<String, Integer> answers = new LinkedHashMap<String, Integer>();
         int packets = 0;

@@ -16,7 +16,7 @@ import org.alcc.Json;
 import org.alcc.cc.Fixed;
 import org.junit.Test;
 
-/** The conversations of docs/wire-format-vectors.json, by whole sessions in virtual time. */
+/** The conversations of alcc/inband/tests/wire-format-vectors.json, by whole sessions in virtual time. */
 public class SessionVectorsTest {
     private static final byte[] NONE = new byte[0];
 

@@ -20,7 +20,7 @@ final class Vectors {
     private final Map<String, Object> vectors;
 
     private Vectors(String file) throws IOException {
-        byte[] text = Files.readAllBytes(Paths.get(System.getProperty("docs"), file));
+        byte[] text = Files.readAllBytes(Paths.get(System.getProperty("root"), "alcc/inband/tests", file));
         vectors = Json.parse(new String(text, StandardCharsets.UTF_8));
     }
 

@@ -17,7 +17,7 @@ import org.alcc.Json;
 import org.junit.BeforeClass;
 import org.junit.Test;
 
-/** docs/wire-format-vectors.json, which Rust checks as well. */
+/** alcc/inband/tests/wire-format-vectors.json, which Rust checks as well. */
 public class VectorsTest {
     private static final int[] PIECES = {1, 2, 3, 5, 7, 100_000};
     private static Vectors vectors;

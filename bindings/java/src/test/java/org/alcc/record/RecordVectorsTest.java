@@ -20,10 +20,10 @@ import java.util.Random;
 import org.alcc.Json;
 import org.junit.Test;
 
-/** docs/recording-format-vectors.json, which Rust checks as well. */
+/** lab/record/tests/recording-format-vectors.json, which Rust checks as well. */
 public class RecordVectorsTest {
     static List<Object> vectors(String name) throws Exception {
-        byte[] text = Files.readAllBytes(Paths.get(System.getProperty("docs"), "recording-format-vectors.json"));
+        byte[] text = Files.readAllBytes(Paths.get(System.getProperty("root"), "lab/record/tests/recording-format-vectors.json"));
         return Json.list(Json.parse(new String(text, StandardCharsets.UTF_8)).get(name));
     }
 

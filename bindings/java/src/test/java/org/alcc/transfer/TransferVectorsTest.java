@@ -18,10 +18,10 @@ import java.util.Map;
 import org.alcc.Json;
 import org.junit.Test;
 
-/** docs/transfer-format-vectors.json, which Rust checks as well. */
+/** alcc/transfer/tests/transfer-format-vectors.json, which Rust checks as well. */
 public class TransferVectorsTest {
     private static List<Object> vectors(String name) throws Exception {
-        byte[] text = Files.readAllBytes(Paths.get(System.getProperty("docs"), "transfer-format-vectors.json"));
+        byte[] text = Files.readAllBytes(Paths.get(System.getProperty("root"), "alcc/transfer/tests/transfer-format-vectors.json"));
         return Json.list(Json.parse(new String(text, StandardCharsets.UTF_8)).get(name));
     }
 
