@@ -42,7 +42,7 @@ demo: build ## The main job: nginx under cubic, bbr, verus, copa and budget on a
 picture: build ## README's picture and table, measured again on a quiet machine (some 3 minutes)
 	@$(WITH_DEPS) set -e; $(LAB) compare --emu --traces synth:lte --schemes cubic,bbr,alcc-verus,alcc-copa,alcc-budget --duration 30s --runs 5 --out $(TARGET)/picture; \
 	cp $(TARGET)/picture/results.json docs/img/demo.json; \
-	ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-cli $$ALCC_FEATURES --test pages the_readme_shows
+	ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-lab $$ALCC_FEATURES --test pages the_readme_shows
 
 test: ## Everything a pull request must pass
 	@scripts/setup build test

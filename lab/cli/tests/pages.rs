@@ -176,7 +176,7 @@ fn the_readme_shows_the_stored_comparison() {
         std::fs::write(root().join("docs/img/demo.svg"), &picture).expect("the picture is written");
         return;
     }
-    let hint = "is not that of docs/img/demo.json: 'ALCC_BLESS=1 cargo test -p alcc-cli --test pages' writes it";
+    let hint = "is not that of docs/img/demo.json: 'ALCC_BLESS=1 cargo test -p alcc-lab --test pages' writes it";
     assert!(readme == wanted, "README.md: the table {hint}");
     assert!(
         read("docs/img/demo.svg") == picture,

@@ -3,7 +3,7 @@
 //! without rate or delay, every transport that there is beside plain 64 KiB writes to a TCP socket,
 //! in turns. `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`: how often, how long; `ALCC_BENCH_CC`: the
 //! algorithm; arguments choose transports.
-#[path = "../../../lab/live/benches/support/number.rs"]
+#[path = "../../live/benches/support/number.rs"]
 mod number;
 
 use alcc_emu::{Namespace, Subnet, veth};
@@ -303,7 +303,7 @@ fn main() -> Result<()> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let alcc =
-        std::env::var_os("ALCC_BIN").map_or_else(|| target.join("release/alcc"), PathBuf::from);
+        std::env::var_os("ALCC_BIN").map_or_else(|| target.join("release/alcc-lab"), PathBuf::from);
     if !alcc.is_file() {
         return Err(format!(
             "{} is not there: run 'make build' first, or name the program in ALCC_BIN",
