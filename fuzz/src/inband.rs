@@ -57,7 +57,7 @@ pub(super) fn session(bytes: &[u8]) {
         receive_buffer: 1 << 16,
         ..Settings::new(cc.parse().expect("an algorithm"))
     };
-    let registry = std::sync::Arc::new(conformance::Checked::registry());
+    let registry = std::sync::Arc::new(conformance::Checked::registry(&alcc_zoo::registry()));
     let mut now = Time::from_millis(1);
     let new = if input.byte() % 2 == 0 {
         Session::connect

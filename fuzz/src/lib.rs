@@ -14,7 +14,7 @@ mod record;
 mod scenario;
 mod udp;
 
-use alcc_cc::{Cx, Discard, Header, Kind, Path, Registry, Spec, conformance};
+use alcc_cc::{Cx, Discard, Header, Kind, Path, Spec, conformance};
 use alcc_flow::{Ack, Range, Receiver, Rules, Sender, Transmit};
 use alcc_link::log as packet_log;
 use alcc_observe::Pattern;
@@ -89,7 +89,7 @@ fn algorithm(bytes: &[u8]) {
         Err(e) => return one_line(e),
     };
     assert_eq!(spec.to_string().parse().ok(), Some(spec.clone()));
-    let mut cc = match Registry::builtin().build(&spec) {
+    let mut cc = match alcc_zoo::registry().build(&spec) {
         Ok(cc) => cc,
         Err(e) => return one_line(e),
     };
@@ -146,7 +146,7 @@ fn story(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else {
         return;
     };
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     let count = registry.iter().count();
     if let Some(algorithm) = registry.iter().nth(usize::from(*first) % count) {
         // Longer stories find nothing more and cost the fuzzer its speed.
@@ -174,7 +174,7 @@ fn settings(bytes: &[u8]) {
             .find(|(n, _)| *n == name)
             .map(|(_, v)| OsString::from(v))
     };
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     match Settings::from_env(&registry, variable) {
         Ok(Some(settings)) => {
             let environment = settings.to_env();
@@ -229,7 +229,7 @@ fn sender(bytes: &[u8]) {
     let spec: Spec = ALGORITHMS[input.byte() as usize % ALGORITHMS.len()]
         .parse()
         .expect("an algorithm");
-    let cc = Registry::builtin().build(&spec).expect("an algorithm");
+    let cc = alcc_zoo::registry().build(&spec).expect("an algorithm");
     let cc = Box::new(conformance::Checked::new(cc));
     let mut now = Time::from_millis(1);
     let mut flow = Sender::new(cc, rules, now, None, 1);

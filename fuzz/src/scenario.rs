@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Scenario files.
 use super::one_line;
-use alcc_cc::Registry;
 use alcc_results::scenario::{Files, ScenarioOptions};
 use alcc_sim::Simulation;
 use std::io::{self, Read};
@@ -30,7 +29,7 @@ pub(super) fn scenario(bytes: &[u8]) {
         return;
     }
     let resolved = ScenarioOptions::from_toml(text, "fuzzed.toml")
-        .and_then(|options| options.resolve(&Registry::builtin(), &Twelve));
+        .and_then(|options| options.resolve(&alcc_zoo::registry(), &Twelve));
     let resolved = match resolved {
         Ok(resolved) => resolved,
         Err(e) => {

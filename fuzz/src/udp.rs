@@ -2,7 +2,7 @@
 //! The datagrams of `alcc-udp`: their decoder, handshakes, and connections that hear whatever a
 //! network brings.
 use alcc_cc::conformance::Checked;
-use alcc_cc::{Controller, Registry, Spec};
+use alcc_cc::{Controller, Spec};
 use alcc_udp::wire::{AckBody, COOKIE, Datagram, seal};
 use alcc_udp::{Limits, Listener, Outgoing, Setup};
 use alcc_units::{Rng, Span, Time};
@@ -40,7 +40,7 @@ fn listener(now: Time) -> Listener {
     let entropy = Box::new(move |bytes: &mut [u8]| bytes.fill_with(|| rng.next_u64() as u8));
     let halves = Box::new(|spec: &str| {
         let spec: Spec = spec.parse().map_err(drop)?;
-        let cc = Registry::builtin().build(&spec).map_err(drop)?;
+        let cc = alcc_zoo::registry().build(&spec).map_err(drop)?;
         let cc: Box<dyn Controller> = Box::new(Checked::new(cc));
         Ok(cc.receiver())
     });
@@ -124,7 +124,7 @@ pub fn connection(bytes: &[u8]) {
         now,
         Setup {
             cc: Box::new(Checked::new(
-                Registry::builtin().build(&spec).expect("an algorithm"),
+                alcc_zoo::registry().build(&spec).expect("an algorithm"),
             )),
             spec: algorithm.to_owned(),
             id: 1,

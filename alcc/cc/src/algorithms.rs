@@ -2,6 +2,8 @@
 //! The registry: one name per algorithm. Add a file `algorithms/NAME.rs` (or a folder) with a
 //! constant `ALGORITHM`, and its name here. A hyphen in the name is an underscore here. Then the
 //! command line, the simulator, the runtime, the conformance suite and the documentation have it.
+//!
+//! Here are the default and what the papers run above TCP. The others are in `lab/zoo`.
 
 macro_rules! algorithms {
     ($($name:ident),* $(,)?) => {
@@ -16,19 +18,8 @@ algorithms! {
     cubic,
     verus,
     copa,
-    vegas,
     bic,
-    westwood,
     bbr,
-    bbr3,
     budget,
-    ledbat,
-    mdi,
     sprout,
-    sprout_ewma,
-    vivace,
-    c4,
-    scream,
-    prague,
-    roccet,
 }

@@ -284,7 +284,6 @@ pub enum Source {
 
 /// Acknowledged packets, ascending, never empty. [`Feed::acked`](crate::Feed::acked) makes one.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct AckBatch<'a> {
     /// The packets.
     pub acked: &'a [Packet],
@@ -319,7 +318,6 @@ pub struct AckBatch<'a> {
 /// Lost packets, ascending, never empty. Reported before the acknowledgement that revealed them.
 /// [`Feed::lost`](crate::Feed::lost) makes one.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct LossBatch<'a> {
     /// The packets.
     pub lost: &'a [Packet],
@@ -355,7 +353,6 @@ pub enum Spurious {
 
 /// Recovery has ended. [`Feed::repaired`](crate::Feed::repaired) makes one.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct RecoveryEnd {
     /// In flight.
     pub in_flight: Bytes,

@@ -453,7 +453,9 @@ mod tests {
     #[test]
     fn what_a_timer_overtook_comes_after_it() {
         let sprout: Spec = "sprout".parse().expect("a name");
-        let sprout = Checked::registry().build(&sprout).expect("builtin");
+        let sprout = Checked::registry(&crate::Registry::builtin())
+            .build(&sprout)
+            .expect("builtin");
         let mut feed = Feed::new(sprout, Time::ZERO);
         feed.start(&Path {
             mss: Bytes::new(1448),

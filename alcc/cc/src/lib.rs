@@ -8,7 +8,7 @@
 //!
 //! * to write one: copy `algorithms/fixed.rs`, add its name to the line in `algorithms.rs`;
 //! * to choose one by name: [`Registry::builtin`] and [`Spec`] (`verus:r=4,profile=paper`);
-//! * to bring one from another crate: [`Registry::with`];
+//! * to bring one from another crate: [`Registry::with`], or a profile of one: [`Registry::with_form`];
 //! * an algorithm that must know when packets arrive has a receiver module: [`Receiver`].
 #![forbid(unsafe_code)]
 
@@ -37,14 +37,14 @@ pub use event::{Discard, Event, EventParts, EventSink};
 pub use feed::{Acked, Delivery, Feed, Log};
 pub use receiver::{Header, Octets, Receiver, Report};
 pub use registry::{
-    Algorithm, Build, Built, DEFAULT, OptionDoc, Options, Reader, Registry, Spec, SpecError,
+    Algorithm, Build, Built, DEFAULT, Form, OWN_FORM, OptionDoc, Options, Reader, Registry, Spec,
+    SpecError,
 };
 
-/// Transition matrices of `mdi`: read, learned, written.
-pub mod model_driven {
-    pub use crate::algorithms::mdi::{
-        Axis, Bounds, Counting, Counts, Epoch, Grid, Levels, Matrix, MatrixError, Shape, change,
-    };
+/// The algorithms that the bench of unit tests builds.
+#[cfg(test)]
+fn registry() -> Registry {
+    Registry::builtin()
 }
 
 #[cfg(doctest)]

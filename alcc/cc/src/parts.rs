@@ -11,6 +11,7 @@ mod route;
 mod window;
 mod windowed;
 
+pub use crate::algorithms::reno::{Reno, kernel};
 pub use credit::{AckRatio, Credit};
 pub use drains::{Drained, Drains};
 pub use loss_based::{restart_window, rto, window_used};
@@ -27,6 +28,45 @@ pub use window::{
 pub use windowed::{WindowedMax, WindowedMin};
 
 use alcc_units::{Bytes, Rate};
+
+/// What the forms of Verus share, and MDI with them.
+pub mod verus {
+    pub use crate::algorithms::verus::curve::Curve;
+    pub use crate::algorithms::verus::epochs::Epochs;
+    pub use crate::algorithms::verus::estimator::plausible;
+    pub use crate::algorithms::verus::fit::{DIVISOR, fit, nodes};
+    pub use crate::algorithms::verus::profile::{LARGEST, Points, label, label_of};
+    pub use crate::algorithms::verus::release::{
+        epochs_in, lacking, packets, release_exact, release_whole, whole_packets,
+    };
+    pub use crate::algorithms::verus::{Asked, MIN_DELAY, OPTIONS};
+}
+
+/// What the forms of Copa share.
+pub mod copa {
+    pub use crate::algorithms::copa::shared::{
+        Gauges, HeavyLoss, INITIAL, MAX_WINDOW, MIN_RTT_OVER, MIN_WINDOW, Mode, Rtts, SILENCE,
+        allowance, needs, verdict,
+    };
+    pub use crate::algorithms::copa::velocity::{Velocity, Way};
+    pub use crate::algorithms::copa::{OPTIONS, asked};
+}
+
+/// What the forms of Sprout share, and Sprout-EWMA with them.
+pub mod sprout {
+    pub use crate::algorithms::sprout::learner::{Arrived, Estimate, Learner};
+    pub use crate::algorithms::sprout::living;
+    pub use crate::algorithms::sprout::model::{HORIZON, Phi};
+    pub use crate::algorithms::sprout::outlook::Outlook;
+    pub use crate::algorithms::sprout::receiver::{Half, TICK};
+    pub use crate::algorithms::sprout::settings::{Asked, Inference, OPTIONS};
+    pub use crate::algorithms::sprout::wire::{Forecast, HEADER, Mark};
+}
+
+/// The curve of Linux's CUBIC, for those that leave slow start in their own way.
+pub mod cubic {
+    pub use crate::algorithms::cubic::{Curve, curve};
+}
 
 /// Upper bound of windows, bytes: 2^40, more than any path holds.
 pub const MAX_WINDOW: Bytes = Bytes::new(1 << 40);

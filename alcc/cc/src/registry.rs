@@ -2,6 +2,7 @@
 //! Algorithms by name: `verus:r=4,profile=paper`.
 use crate::{Controller, algorithms};
 pub use alcc_units::{OptionDoc, Options, Reader, Spec, SpecError};
+use std::borrow::Cow;
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 
@@ -24,6 +25,13 @@ pub enum Build {
         /// Makes the controller.
         build: Arc<dyn Fn(&Options<'_>) -> Built + Send + Sync + RefUnwindSafe>,
     },
+    /// An algorithm with [`Form`]s from elsewhere.
+    Forms {
+        /// Makes all profiles but those of the forms.
+        own: Box<Self>,
+        /// The others.
+        forms: Vec<Form>,
+    },
 }
 
 impl Build {
@@ -31,9 +39,40 @@ impl Build {
         match self {
             Self::Function(build) => build(options),
             Self::Loaded { build, .. } => build(options),
+            Self::Forms { own, .. } => self.form(options.profile()).unwrap_or(own).build(options),
+        }
+    }
+
+    /// What makes this profile, if a form does.
+    fn form(&self, profile: &str) -> Option<&Self> {
+        self.forms()
+            .iter()
+            .find(|f| f.profile == profile)
+            .map(|f| &f.build)
+    }
+
+    /// The forms from elsewhere.
+    pub fn forms(&self) -> &[Form] {
+        match self {
+            Self::Forms { forms, .. } => forms,
+            Self::Function(_) | Self::Loaded { .. } => &[],
         }
     }
 }
+
+/// One more profile of an algorithm, from another crate: `verus:profile=original`.
+#[derive(Clone)]
+pub struct Form {
+    /// Its name, the value of `profile=`.
+    pub profile: &'static str,
+    /// The options that it has besides `profile`.
+    pub options: &'static [OptionDoc],
+    /// Makes a controller, or says which option is wrong.
+    pub build: Build,
+}
+
+/// The name of an algorithm's own form, if it has no profiles and gets a [`Form`].
+pub const OWN_FORM: &str = "default";
 
 /// One algorithm that a user can name.
 #[derive(Clone)]
@@ -43,11 +82,49 @@ pub struct Algorithm {
     /// One line for `alcc list`.
     pub summary: &'static str,
     /// Values of `profile=`, the default first; empty if there is no such choice.
-    pub profiles: &'static [&'static str],
-    /// The options besides `profile`.
+    pub profiles: Cow<'static, [&'static str]>,
+    /// The options besides `profile`, of its own profiles.
     pub options: &'static [OptionDoc],
     /// Makes a controller, or says which option is wrong.
     pub build: Build,
+}
+
+impl Algorithm {
+    /// The algorithm with one more profile, the last of its list. One of that name is replaced and
+    /// keeps its place. The default stays the default.
+    #[must_use]
+    pub fn with_form(mut self, form: Form) -> Self {
+        if self.profiles.is_empty() {
+            self.profiles = Cow::Borrowed(&[OWN_FORM]);
+        }
+        if !self.profiles.contains(&form.profile) {
+            self.profiles.to_mut().push(form.profile);
+        }
+        let (own, mut forms) = match self.build {
+            Build::Forms { own, forms } => (own, forms),
+            own => (Box::new(own), Vec::new()),
+        };
+        forms.retain(|known| known.profile != form.profile);
+        forms.push(form);
+        self.build = Build::Forms { own, forms };
+        self
+    }
+
+    /// Takes a form away, and its profile from the list.
+    fn without_form(&mut self, profile: &str) {
+        if let Build::Forms { forms, .. } = &mut self.build {
+            forms.retain(|form| form.profile != profile);
+            self.profiles.to_mut().retain(|known| *known != profile);
+        }
+    }
+
+    /// The options besides `profile` that go with this profile.
+    pub fn options_of(&self, profile: &str) -> &'static [OptionDoc] {
+        let mut forms = self.build.forms().iter();
+        forms
+            .find(|form| form.profile == profile)
+            .map_or(self.options, |form| form.options)
+    }
 }
 
 /// The algorithms of one build.
@@ -56,6 +133,8 @@ pub struct Registry {
     algorithms: Vec<Algorithm>,
     /// Algorithm names that a peer may not ask for.
     local: Vec<&'static str>,
+    /// Algorithms and their forms that a peer may not ask for.
+    local_forms: Vec<(&'static str, &'static str)>,
     read: Option<Arc<Reader>>,
 }
 
@@ -65,6 +144,7 @@ impl Registry {
         Self {
             algorithms: algorithms::BUILTIN.to_vec(),
             local: Vec::new(),
+            local_forms: Vec::new(),
             read: None,
         }
     }
@@ -84,6 +164,7 @@ impl Registry {
     pub fn with(mut self, algorithm: Algorithm) -> Self {
         self.algorithms.retain(|a| a.name != algorithm.name);
         self.local.retain(|name| *name != algorithm.name);
+        self.local_forms.retain(|(name, _)| *name != algorithm.name);
         self.algorithms.push(algorithm);
         self
     }
@@ -98,14 +179,53 @@ impl Registry {
         registry
     }
 
+    /// Adds a profile to the algorithm `name`; see [`Algorithm::with_form`].
+    ///
+    /// # Panics
+    /// If there is no algorithm of that name.
+    #[must_use]
+    pub fn with_form(mut self, name: &str, form: Form) -> Self {
+        let known = self.algorithms.iter_mut().find(|a| a.name == name);
+        let algorithm = known.unwrap_or_else(|| panic!("no algorithm '{name}' to add a form to"));
+        *algorithm = algorithm.clone().with_form(form);
+        self
+    }
+
+    /// As [`Registry::with_form`], but not for peers; see [`Registry::with_local`].
+    ///
+    /// # Panics
+    /// If there is no algorithm of that name.
+    #[must_use]
+    pub fn with_local_form(self, name: &'static str, form: Form) -> Self {
+        let profile = form.profile;
+        let mut registry = self.with_form(name, form);
+        registry.local_forms.push((name, profile));
+        registry
+    }
+
+    /// The registry with its algorithms in the order of `names`. The others follow as they stand.
+    #[must_use]
+    pub fn in_order(mut self, names: &[&str]) -> Self {
+        let place = |a: &Algorithm| names.iter().position(|name| *name == a.name);
+        self.algorithms
+            .sort_by_key(|a| place(a).unwrap_or(usize::MAX));
+        self
+    }
+
     /// The registry for specs from a peer: options name no files, and local algorithms are missing.
     #[must_use]
     pub fn for_peers(&self) -> Self {
         let mut algorithms = self.algorithms.clone();
         algorithms.retain(|a| !self.local.contains(&a.name));
+        for (name, profile) in &self.local_forms {
+            if let Some(algorithm) = algorithms.iter_mut().find(|a| a.name == *name) {
+                algorithm.without_form(profile);
+            }
+        }
         Self {
             algorithms,
             local: Vec::new(),
+            local_forms: Vec::new(),
             read: None,
         }
     }
@@ -137,7 +257,10 @@ impl Registry {
             .iter()
             .find(|a| a.name == spec.name)
             .ok_or_else(|| SpecError::unknown("algorithm", &spec.name, names))?;
-        let options = Options::new("algorithm", spec, algorithm.options, algorithm.profiles)?;
+        let mut typed = spec.options.iter();
+        let profile = typed.find(|(option, _)| option == "profile");
+        let declared = algorithm.options_of(profile.map_or("", |(_, value)| value));
+        let options = Options::new("algorithm", spec, declared, &algorithm.profiles)?;
         let options = options.reading(self.read.as_deref());
         algorithm.build.build(&options)
     }
@@ -161,17 +284,84 @@ mod tests {
     fn a_peer_names_no_files_and_nothing_local() {
         let local = Algorithm {
             name: "local",
+            options: &[OptionDoc {
+                name: "table",
+                default: "none",
+                help: "a file",
+            }],
+            build: Build::Function(|options| {
+                let _ = options.file("table")?;
+                Registry::builtin().build(&Spec::named("fixed"))
+            }),
             ..Registry::builtin().algorithms[0].clone()
+        };
+        let open = Algorithm {
+            name: "open",
+            ..local.clone()
         };
         let registry = Registry::builtin()
             .with_local(local)
+            .with(open)
+            .with_local_form("copa", fixed("still", &[]))
             .reading(|_| panic!("a file was read"));
         assert!(registry.iter().any(|a| a.name == "local"));
+        let built = registry.build(&"copa:profile=still".parse().unwrap());
+        assert!(built.is_ok());
         let peers = registry.for_peers();
         assert!(peers.iter().all(|a| a.name != "local"));
-        let why = peers.build(&"mdi:matrix=m.csv".parse().unwrap()).err();
-        let why = why.expect("refused").to_string();
-        assert!(why.contains("nothing here reads files"), "{why}");
+        for (spec, part) in [
+            ("open:table=m.csv", "nothing here reads files"),
+            ("copa:profile=still", "profile=still: want"),
+        ] {
+            let why = peers.build(&spec.parse().unwrap()).err();
+            let why = why.expect("refused").to_string();
+            assert!(why.contains(part), "{why}");
+        }
+    }
+
+    /// A form that is a fixed window of three packets.
+    fn fixed(profile: &'static str, options: &'static [OptionDoc]) -> Form {
+        Form {
+            profile,
+            options,
+            build: Build::Function(|_| {
+                Registry::builtin().build(&"fixed:window=3".parse().unwrap())
+            }),
+        }
+    }
+
+    #[test]
+    fn a_form_adds_a_profile_with_options_of_its_own() {
+        const OPTIONS: &[OptionDoc] = &[OptionDoc {
+            name: "height",
+            default: "1",
+            help: "of nothing",
+        }];
+        let profiles = |registry: &Registry, name: &str| {
+            let found = registry.iter().find(|a| a.name == name);
+            found.unwrap().profiles.to_vec()
+        };
+        let registry = Registry::builtin()
+            .with_form("copa", fixed("still", OPTIONS))
+            .with_form("bbr", fixed("still", OPTIONS));
+        assert_eq!(profiles(&registry, "copa"), ["tuned", "paper", "still"]);
+        assert_eq!(profiles(&registry, "bbr"), [OWN_FORM, "still"]);
+        let window = |registry: &Registry, spec: &str| {
+            let cc = registry.build(&spec.parse().unwrap());
+            cc.map(|cc| cc.allowance().window.get())
+        };
+        let three = window(&registry, "fixed:window=3");
+        for spec in ["copa:profile=still,height=2", "bbr:profile=still"] {
+            assert_eq!(window(&registry, spec), three, "{spec}");
+        }
+        assert_ne!(window(&registry, "copa"), three);
+        let why = window(&registry, "copa:profile=still,delta=0.5").unwrap_err();
+        assert!(why.to_string().contains("no option 'delta'"), "{why}");
+        let why = window(&registry, "copa:height=2").unwrap_err();
+        assert!(why.to_string().contains("no option 'height'"), "{why}");
+        let replaced = registry.with_form("copa", fixed("paper", &[]));
+        assert_eq!(profiles(&replaced, "copa"), ["tuned", "paper", "still"]);
+        assert_eq!(window(&replaced, "copa:profile=paper"), three);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Test bench for window rules: whole rounds of packets at a constant RTT, without a simulation.
-use crate::{
-    AckBatch, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, RecoveryEnd,
-    Registry, Rto, RttView, Sent, Source, Spec, Spurious, Stamp, Tag,
+use alcc_cc::{
+    AckBatch, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, RecoveryEnd, Rto,
+    RttView, Sent, Source, Spec, Spurious, Stamp, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
 
@@ -28,7 +28,7 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn of(spec: &str) -> Self {
         let spec: Spec = spec.parse().unwrap();
-        let mut cc = Registry::builtin().build(&spec).unwrap();
+        let mut cc = crate::registry().build(&spec).unwrap();
         let path = Path {
             mss: MSS,
             rtt_hint: None,

@@ -4,7 +4,7 @@
 //! bound, may.
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Path, Pn, Receiver, RecoveryEnd,
-    Registry, Report, Rto, Sending, Sent, Spurious, Tag, conformance,
+    Report, Rto, Sending, Sent, Spurious, Tag, conformance,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -148,7 +148,7 @@ fn no_algorithm_allocates_per_packet_or_tick() {
     let mut scenario =
         conformance::Scenario::constant(Rate::mbps(12), Span::from_millis(40), Span::from_secs(20));
     scenario.queue = 60;
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     let mut guilty = Vec::new();
     for algorithm in registry.iter() {
         let spec = algorithm.name.parse().unwrap();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every algorithm of the registry, in every profile, keeps the contract.
-use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Registry, conformance};
+use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, conformance};
 use alcc_units::{Bytes, Time};
+use std::borrow::Cow;
 
 /// All are run, so that one fault does not hide another.
 #[test]
 fn every_registered_algorithm() {
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     let faulty: Vec<&str> = (registry.iter())
         .filter(|a| std::panic::catch_unwind(|| conformance::check(a)).is_err())
         .map(|a| a.name)
@@ -20,7 +21,7 @@ const LOST_ON_A_LONGER_ROUTE: [&str; 4] = ["fixed", "vegas", "sprout", "scream"]
 
 #[test]
 fn a_longer_route_is_found_out_by_all_but_these() {
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     let lost: Vec<&str> = (registry.iter())
         .filter(|a| !conformance::uses_longer_route(a))
         .map(|a| a.name)
@@ -90,7 +91,7 @@ fn lives(fault: Fault) -> String {
     let algorithm = Algorithm {
         name: "faulty",
         summary: "",
-        profiles: &[],
+        profiles: Cow::Borrowed(&[]),
         options: &[],
         build: Build::Function(|_| Ok(Box::new(Faulty(Fault::GrowsUnused, 0)))),
     };
@@ -117,7 +118,7 @@ fn faults_are_found() {
             says(Algorithm {
                 name: "faulty",
                 summary: "",
-                profiles: &[],
+                profiles: Cow::Borrowed(&[]),
                 options: &[],
                 build: Build::Function(|_| Ok(Box::new(Faulty(Fault::$fault, 0)))),
             })

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every algorithm's file opens as `docs/adding-an-algorithm.md` says: where it comes from, its
 //! constants with their sources, in what it differs, what it does badly.
-use alcc_cc::Registry;
 use std::path::Path;
 
 #[test]
 fn every_algorithm_says_where_it_comes_from_and_what_it_does_badly() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/algorithms");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders =
+        ["src/algorithms", "../../lab/zoo/src/algorithms"].map(|folder| here.join(folder));
     let mut missing = Vec::new();
-    for algorithm in Registry::builtin().iter() {
+    for algorithm in alcc_zoo::registry().iter() {
         let name = algorithm.name.replace('-', "_");
-        let places = [
-            folder.join(format!("{name}.rs")),
-            folder.join(&name).join("mod.rs"),
-        ];
-        let text = places
+        let text = folders
             .iter()
+            .flat_map(|folder| {
+                [format!("{name}.rs"), format!("{name}/mod.rs")].map(|f| folder.join(f))
+            })
             .find_map(|place| std::fs::read_to_string(place).ok())
-            .unwrap_or_else(|| panic!("{name}: no file of that name in {}", folder.display()));
+            .unwrap_or_else(|| panic!("{name}: no file of that name in {folders:?}"));
         let header: String = text
             .lines()
             .filter(|line| line.starts_with("//!"))

@@ -17,6 +17,7 @@ const ALCC: &[&str] = &[
 /// The laboratory: what is true only in an experiment. It uses all of the product, and of itself
 /// what stands before.
 const LAB: &[&str] = &[
+    "zoo",
     "trace",
     "link",
     "sim",
@@ -31,7 +32,9 @@ const LAB: &[&str] = &[
     "lab",
 ];
 /// No clock, no I/O, no thread, no unsafe code.
-const PURE: &[&str] = &["units", "cc", "flow", "trace", "link", "sim", "results"];
+const PURE: &[&str] = &[
+    "units", "cc", "flow", "zoo", "trace", "link", "sim", "results",
+];
 
 /// Group and place of a crate.
 fn place(name: &str) -> (&'static str, usize) {

@@ -307,16 +307,20 @@ fn senders_by_all_rules() {
             window: (rules.window.1, rules.window.1),
             ..*rules
         };
-        check_host(rules.mss, &|cc| Box::new(Packets::new(cc, &rules)));
+        check_host(&alcc_zoo::registry(), rules.mss, &|cc| {
+            Box::new(Packets::new(cc, &rules))
+        });
     }
 }
 
 #[test]
 fn above_the_kernels_tcp() {
-    check_host(MSS, &|cc| Box::new(Kernel::new(cc)));
+    check_host(&alcc_zoo::registry(), MSS, &|cc| Box::new(Kernel::new(cc)));
 }
 
 #[test]
 fn above_a_kernel_that_keeps_the_limit() {
-    check_host(MSS, &|cc| Box::new(SampledKernel::new(cc)));
+    check_host(&alcc_zoo::registry(), MSS, &|cc| {
+        Box::new(SampledKernel::new(cc))
+    });
 }

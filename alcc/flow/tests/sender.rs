@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The sender by hand: what leaves when, worked out from the RFCs and from Linux.
+use alcc_cc::Kind;
 use alcc_cc::conformance::Checked;
-use alcc_cc::{Kind, Registry};
 use alcc_flow::rules::{COPA, DATAGRAMS, LINUX, LINUX_2_6_24, LINUX_3_16, UDP};
 use alcc_flow::{Ack, AckError, Arrival, Range, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Span, Time};
@@ -20,7 +20,7 @@ fn at(ms: u64) -> Time {
 impl Bench {
     /// A flow that begins at 1 s after a handshake of 40 ms, with `segments` written.
     fn new(cc: &str, rules: &Rules, segments: u64) -> Self {
-        let controller = Registry::builtin().build(&cc.parse().unwrap()).unwrap();
+        let controller = alcc_zoo::registry().build(&cc.parse().unwrap()).unwrap();
         let controller = Box::new(Checked::new(controller));
         let hint = rules.is_stream().then(|| Span::from_millis(40));
         let mut sender = Sender::new(controller, rules, at(1000), hint, 1);

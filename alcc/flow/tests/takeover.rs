@@ -3,8 +3,8 @@
 //! where the stream stands says nothing about the path. Every registered algorithm is driven over a
 //! small model of a link, from position zero and from a large one, and must answer the same at
 //! every reading.
+use alcc_cc::Spec;
 use alcc_cc::conformance::Checked;
-use alcc_cc::{Registry, Spec};
 use alcc_flow::{OverTcp, TcpProgress};
 use alcc_units::{Bytes, Span, Time};
 use proptest::prelude::*;
@@ -36,7 +36,9 @@ impl Path {
     /// written.
     fn new(spec: &str, link: u64, rtt: Span, acked: u64, flight: u64) -> Self {
         let spec: Spec = spec.parse().unwrap();
-        let cc = Checked::registry().build(&spec).unwrap();
+        let cc = Checked::registry(&alcc_zoo::registry())
+            .build(&spec)
+            .unwrap();
         let now = Time::from_millis(100_000);
         let mut path = Self {
             over: OverTcp::new(cc, now, &progress(acked, acked + flight, 0, rtt), 1),
@@ -132,7 +134,7 @@ fn progress(acked: u64, written: u64, unsent: u64, min_rtt: Span) -> TcpProgress
 }
 
 fn names() -> Vec<&'static str> {
-    Registry::builtin().iter().map(|a| a.name).collect()
+    alcc_zoo::registry().iter().map(|a| a.name).collect()
 }
 
 /// What it delivers in six seconds on 12 Mbit/s.

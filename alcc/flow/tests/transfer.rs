@@ -47,7 +47,9 @@ impl World {
 /// Sends `len` bytes; returns when all had arrived and been acknowledged, and the most that was
 /// remembered.
 fn transfer(cc: &str, rules: &Rules, len: u64, path: &Path) -> (Time, usize) {
-    let controller = Checked::registry().build(&cc.parse().unwrap()).unwrap();
+    let controller = Checked::registry(&alcc_zoo::registry())
+        .build(&cc.parse().unwrap())
+        .unwrap();
     let per_packet = controller.needs().per_packet_ack;
     let mut sender = Sender::new(controller, rules, Time::ZERO, None, path.seed);
     let mut receiver = Receiver::new(rules);

@@ -16,7 +16,7 @@ fn settings(cc: &str) -> Settings {
 }
 
 fn registry() -> Arc<Registry> {
-    Arc::new(Checked::registry())
+    Arc::new(Checked::registry(&alcc_zoo::registry()))
 }
 
 /// A connected pair over TCP.

@@ -240,7 +240,7 @@ fn what_is_wrong_is_found_and_what_is_not_yet_wrong_is_not() {
 fn the_exchange() {
     let vectors = vectors();
     let exchange = &vectors["exchange"];
-    let registry = Arc::new(Checked::registry());
+    let registry = Arc::new(Checked::registry(&alcc_zoo::registry()));
     let settings = |end: &str| Settings {
         segment: number(&exchange[end], "segment") as usize,
         ..Settings::new(text(&exchange[end], "algorithm").parse().unwrap())
@@ -312,7 +312,7 @@ fn the_exchange() {
 #[test]
 fn frames_in_context() {
     let vectors = vectors();
-    let registry = Arc::new(Checked::registry());
+    let registry = Arc::new(Checked::registry(&alcc_zoo::registry()));
     let now = |ms: u64| Time::from_nanos(ms * 1_000_000);
     for v in list(&vectors, "contexts") {
         let name = text(v, "name");

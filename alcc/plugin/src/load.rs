@@ -6,6 +6,7 @@ use crate::adaptor::PluginController;
 use crate::table::Table;
 use alcc_cc::{Algorithm, Build, Registry};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
@@ -30,7 +31,7 @@ pub fn load(file: &Path) -> Result<Algorithm, PluginError> {
     Ok(Algorithm {
         name: table.name,
         summary: table.summary,
-        profiles: &[],
+        profiles: Cow::Borrowed(&[]),
         options: table.docs,
         build: Build::Loaded {
             file: file.to_string_lossy().into(),
@@ -51,9 +52,10 @@ fn found(file: &Path) -> Result<PathBuf, PluginError> {
 }
 
 /// The file that an algorithm was loaded from.
-fn source(algorithm: &Algorithm) -> Option<&str> {
-    match &algorithm.build {
+fn source(build: &Build) -> Option<&str> {
+    match build {
         Build::Loaded { file, .. } => Some(file),
+        Build::Forms { own, .. } => source(own),
         Build::Function(_) => None,
     }
 }
@@ -129,7 +131,7 @@ pub fn with_files<P: AsRef<Path>>(
         let file = found(file.as_ref())?;
         if registry
             .iter()
-            .any(|a| source(a) == Some(&file.to_string_lossy()))
+            .any(|a| source(&a.build) == Some(&file.to_string_lossy()))
         {
             continue;
         }
@@ -138,7 +140,7 @@ pub fn with_files<P: AsRef<Path>>(
             return Err(PluginError::Taken {
                 file,
                 name: algorithm.name.to_owned(),
-                owner: source(before)
+                owner: source(&before.build)
                     .map_or_else(|| "built in".to_owned(), |other| format!("of {other}")),
             });
         }

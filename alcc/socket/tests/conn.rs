@@ -7,6 +7,7 @@ use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Registry};
 use alcc_observe::{Command, Segment, State, Totals};
 use alcc_socket::{Attached, Conn, Inherited, Runtime, Settings, Wait, Waker, Write};
 use alcc_units::{Bytes, Rate};
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
@@ -337,7 +338,7 @@ fn a_program_that_nobody_would_wake_is_not_paced() {
     let paced = Algorithm {
         name: "fixed",
         summary: "",
-        profiles: &[],
+        profiles: Cow::Borrowed(&[]),
         options: &[],
         build: Build::Function(|_| Ok(Box::new(Paced))),
     };

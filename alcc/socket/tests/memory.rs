@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a controlled connection takes of the memory of the process, for every algorithm: counted by
 //! an allocator.
-use alcc_cc::{Registry, Spec};
+use alcc_cc::Spec;
 use alcc_flow::{AckSample, OverTcp, TcpProgress};
 use alcc_socket::Conn;
 use alcc_units::{Bytes, Span, Time};
@@ -77,7 +77,7 @@ impl Transfer {
             min_rtt: Span::from_millis(40),
             ..TcpProgress::default()
         };
-        let cc = Registry::builtin().build(spec).unwrap();
+        let cc = alcc_zoo::registry().build(spec).unwrap();
         let mut flow = OverTcp::new(cc, Time::ZERO, &tcp, 1);
         let told = steered.then_some(AckSample {
             at: Time::ZERO,
@@ -193,7 +193,7 @@ fn idle_connections_are_small(steered: bool) {
     );
     let mut failures = Vec::new();
     let mut specs: Vec<Spec> = Vec::new();
-    for algorithm in Registry::builtin().iter() {
+    for algorithm in alcc_zoo::registry().iter() {
         specs.push(Spec::named(algorithm.name));
         for profile in algorithm.profiles.iter().skip(1) {
             specs.push(
@@ -206,7 +206,7 @@ fn idle_connections_are_small(steered: bool) {
     for spec in &specs {
         let name = spec.to_string();
         // Tables that all connections of a process share are made with the first.
-        drop(Registry::builtin().build(spec).unwrap().receiver());
+        drop(alcc_zoo::registry().build(spec).unwrap().receiver());
         let before = used();
         let mut transfer = Transfer::new(spec, steered);
         // The ledger is an allocation of its own.

@@ -10,6 +10,7 @@ use alcc_units::{Bytes, Rate, Span, Time};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -212,7 +213,7 @@ pub(crate) fn algorithm(
     Ok(Algorithm {
         name: interned(name),
         summary: "a class of Python",
-        profiles: &[],
+        profiles: Cow::Borrowed(&[]),
         options: interned_docs(docs),
         build: Build::Loaded {
             file: "python".into(),
@@ -551,7 +552,7 @@ pub(crate) fn external() -> Algorithm {
     Algorithm {
         name: EXTERNAL,
         summary: "a window that is set from outside",
-        profiles: &[],
+        profiles: Cow::Borrowed(&[]),
         options: &[],
         build: Build::Function(|_| Ok(Box::new(External::default()))),
     }

@@ -11,7 +11,6 @@ mod run;
 mod table;
 mod trace;
 
-use alcc_cc::Registry;
 use alcc_results::Row;
 use alcc_results::scenario::ScenarioOptions;
 use alcc_results::simulated::Simulated;
@@ -20,7 +19,7 @@ use pyo3::prelude::*;
 /// The algorithms of alcc: their names, and what they are.
 #[pyfunction]
 fn algorithms() -> Vec<(&'static str, &'static str)> {
-    let all = Registry::builtin();
+    let all = alcc_zoo::registry();
     all.iter().map(|a| (a.name, a.summary)).collect()
 }
 

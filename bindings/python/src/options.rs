@@ -133,7 +133,7 @@ pub(crate) fn read(
             traces: Vec::new(),
             opened: opened.clone(),
         },
-        registry: Registry::builtin().reading(read_file).with(external()),
+        registry: alcc_zoo::registry().reading(read_file).with(external()),
         classes: Vec::new(),
         wrong,
     };
@@ -208,7 +208,7 @@ impl Reader<'_> {
             return Err(taken(name, "it is that of an algorithm of alcc"));
         }
         let made: Algorithm = algorithm(name, class, self.wrong)?;
-        self.registry = std::mem::replace(&mut self.registry, Registry::builtin()).with(made);
+        self.registry = std::mem::replace(&mut self.registry, alcc_zoo::registry()).with(made);
         self.classes.push((name.to_owned(), class.clone().unbind()));
         Ok(())
     }

@@ -82,7 +82,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
 
 /// The algorithms of the laboratory.
 fn algorithms() -> Registry {
-    Registry::builtin()
+    alcc_zoo::registry()
 }
 
 /// The laboratory.

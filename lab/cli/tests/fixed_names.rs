@@ -522,7 +522,7 @@ fn what_list_shows() {
 
 #[test]
 fn names_of_schemes() {
-    let registry = alcc_cc::Registry::builtin();
+    let registry = alcc_zoo::registry();
     for (schemes, side) in [(EMULATED, Side::Emulated), (SIMULATED, Side::Simulated)] {
         for name in words(schemes) {
             let scheme = Scheme::parse(&name, &registry, side);

@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn every_experiment_can_be_shortened() {
-        let registry = Registry::builtin();
+        let registry = alcc_zoo::registry();
         let mut read = 0;
         for entry in catalogue::all() {
             let plan = || Plan::new(&entry.definition().unwrap()).unwrap().emulated();

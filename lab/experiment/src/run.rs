@@ -469,7 +469,7 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
         let definition = Definition::from_toml(text, "e.toml").unwrap();
         let plan = Plan::new(&definition).unwrap();
         let runner = Runner {
-            registry: &Registry::builtin(),
+            registry: &alcc_zoo::registry(),
             files: &Folder(at.to_owned()),
             version: "alcc 1",
             workers: 2,
@@ -541,7 +541,7 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
         );
         let plan = Plan::new(&Definition::from_toml(&text, "e.toml").unwrap()).unwrap();
         let runner = Runner {
-            registry: &Registry::builtin(),
+            registry: &alcc_zoo::registry(),
             files: &Folder(folder.path().to_owned()),
             version: "alcc 1",
             workers: 1,
@@ -573,7 +573,7 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
             let text = TEXT.replace(from, to);
             let plan = Plan::new(&Definition::from_toml(&text, "e.toml").unwrap()).unwrap();
             let runner = Runner {
-                registry: &Registry::builtin(),
+                registry: &alcc_zoo::registry(),
                 files: &Folder(folder.path().to_owned()),
                 version: "alcc 1",
                 workers: 1,
@@ -599,7 +599,7 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
     fn without_traces_every_experiment_begins_or_names_the_one_it_needs() {
         let folder = tempfile::tempdir().unwrap();
         let runner = Runner {
-            registry: &Registry::builtin(),
+            registry: &alcc_zoo::registry(),
             files: &Folder(folder.path().to_owned()),
             version: "alcc 1",
             workers: 1,

@@ -272,7 +272,7 @@ mod tests {
             scenario.add("jitter", jitter).unwrap();
             let swept = definition(scenario, &[vary.to_owned()], 2, Report::default());
             let plan = Plan::new(&swept.unwrap()).unwrap();
-            plan.idle(&alcc_cc::Registry::builtin(), &())
+            plan.idle(&alcc_zoo::registry(), &())
         };
         let both = idle("flow=copa;cubic");
         assert!(

@@ -366,7 +366,7 @@ values = ["1mbit", "2mbit"]
                 cell[0], cell[1]
             );
             let options = ScenarioOptions::from_toml(&text, "s").unwrap();
-            let registry = alcc_cc::Registry::builtin();
+            let registry = alcc_zoo::registry();
             let resolved = options.resolve(&registry, &()).unwrap();
             let report = alcc_sim::run(&resolved.scenario).unwrap();
             Run {

@@ -14,7 +14,6 @@ mod median;
 mod number;
 
 use crate::core::pin;
-use alcc_cc::Registry;
 use alcc_emu::{Namespace, Subnet, veth};
 use alcc_inband::carrier::Tcp;
 use alcc_inband::{Settings, Stream};
@@ -40,7 +39,7 @@ const RATES: [Option<f64>; 2] = [None, Some(1e9)];
 const READERS: [&str; 2] = ["alone", "read"];
 
 fn open(socket: TcpStream, initiator: bool, cc: &str) -> Result<Stream> {
-    let (registry, settings) = (Arc::new(Registry::builtin()), Settings::new(cc.parse()?));
+    let (registry, settings) = (Arc::new(alcc_zoo::registry()), Settings::new(cc.parse()?));
     let carrier = Tcp::new(socket)?;
     Ok(if initiator {
         Stream::connect(carrier, &registry, settings)?

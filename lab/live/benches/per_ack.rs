@@ -8,9 +8,7 @@ mod median;
 #[path = "support/table.rs"]
 mod table;
 
-use alcc_cc::{
-    Acked, Controller, Delivery, Feed, Kind, Packet, Path, Registry, RttView, Sent, Source, Spec,
-};
+use alcc_cc::{Acked, Controller, Delivery, Feed, Kind, Packet, Path, RttView, Sent, Source, Spec};
 use alcc_flow::{AckSample, OverTcp, TcpProgress};
 use alcc_link::{Dir, Direction, DirectionSpec, Outcome, QueueSpec, RateSpec};
 use alcc_trace::Trace;
@@ -208,7 +206,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(text) => text.parse()?,
         Err(_) => 200_000,
     };
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     let mut specs: Vec<Spec> = registry.iter().map(|a| Spec::named(a.name)).collect();
     specs.sort_by_key(|s| s.name != "fixed");
     let rtts = &round_trips(usize::try_from(packets)?);

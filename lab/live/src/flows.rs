@@ -138,7 +138,6 @@ mod tests {
     use crate::scheme::Side;
     use crate::simulated::{Simulation, scenario};
     use crate::{Link, Scheme};
-    use alcc_cc::Registry;
     use alcc_sim::Probe;
     use std::path::Path;
 
@@ -149,7 +148,7 @@ mod tests {
     }
 
     fn results(flows: &str) -> Results {
-        let registry = Registry::builtin();
+        let registry = alcc_zoo::registry();
         let simulation = Simulation {
             link: &Link::open(Path::new("synth:lte"), 1).unwrap(),
             scheme: &Scheme::parse(flows, &registry, Side::Simulated).unwrap(),

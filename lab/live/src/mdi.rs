@@ -5,9 +5,9 @@ mod watched;
 
 use crate::parallel;
 use alcc_cc::Registry;
-use alcc_cc::model_driven::{Bounds, Counting, Counts, Epoch, Grid, change};
 use alcc_results::scenario::{Files, Resolved, ScenarioOptions, Value};
 use alcc_sim::run;
+use alcc_zoo::model_driven::{Bounds, Counting, Counts, Epoch, Grid, change};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use watched::{Runs, Watched};
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn counts_add_up_whatever_the_number_of_workers_and_the_order() {
-        let registry = Registry::builtin();
+        let registry = alcc_zoo::registry();
         let teacher = &Value::option("teacher", "verus:profile=original");
         let learn = |links: &[&str], seeds, workers| {
             let lessons = lessons(links, seeds);
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn an_algorithm_is_as_near_to_itself_as_can_be() {
-        let registry = Registry::builtin();
+        let registry = alcc_zoo::registry();
         let world = (&registry, &NoFiles as &(dyn Files + Sync));
         let lessons = lessons(&["12mbit", "lte"], (3, 4));
         let validate = |teacher, walk| {

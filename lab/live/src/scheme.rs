@@ -78,7 +78,7 @@ impl FromStr for Scheme {
     type Err = LabError;
 
     fn from_str(text: &str) -> Result<Self, LabError> {
-        Self::parse(text, &Registry::builtin(), Side::Emulated)
+        Self::parse(text, &alcc_zoo::registry(), Side::Emulated)
     }
 }
 
@@ -354,7 +354,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_lacks_is_named_with_what_helps() {
-        let mut scheme = Scheme::parse("alcc-verus/over=bic", &Registry::builtin(), Side::Emulated);
+        let mut scheme =
+            Scheme::parse("alcc-verus/over=bic", &alcc_zoo::registry(), Side::Emulated);
         let scheme = scheme.as_mut().unwrap();
         scheme.kernel = "nosuch".to_owned();
         let error = scheme.check_kernel().unwrap_err().to_string();
@@ -368,7 +369,7 @@ mod tests {
 
     #[test]
     fn between_two_programs_of_ours() {
-        let read = |text: &str, side| Scheme::parse(text, &Registry::builtin(), side);
+        let read = |text: &str, side| Scheme::parse(text, &alcc_zoo::registry(), side);
         let real = |text: &str| read(text, Side::Emulated).unwrap();
         let spec = |s: &Scheme| s.controlled.as_ref().unwrap().to_string();
         let native = real("verus-udp:r=4");
@@ -424,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_window_in_the_kernel() {
-        let read = |text: &str, side| Scheme::parse(text, &Registry::builtin(), side);
+        let read = |text: &str, side| Scheme::parse(text, &alcc_zoo::registry(), side);
         let rung = read("alcc-copa/enforce=bpf", Side::Emulated).unwrap();
         assert_eq!(rung.enforce.as_deref(), Some("bpf"));
         assert!(rung.flows.is_empty());
@@ -449,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_tcp_with_little_unsent() {
-        let read = |text: &str, side| Scheme::parse(text, &Registry::builtin(), side);
+        let read = |text: &str, side| Scheme::parse(text, &alcc_zoo::registry(), side);
         let real = read("bbr+lowat", Side::Emulated).unwrap();
         assert_eq!(
             (real.name.as_str(), real.kernel.as_str()),
@@ -477,7 +478,7 @@ mod tests {
     fn a_list_knows_options_from_schemes() {
         let list = Scheme::list(
             "cubic,alcc-fixed:window=20, alcc-fixed:window=random,every=1s/over=reno,bbr",
-            &Registry::builtin(),
+            &alcc_zoo::registry(),
             &[Side::Emulated, Side::Simulated],
         )
         .unwrap();
@@ -507,7 +508,7 @@ mod tests {
             ("verus:r=4", "over the kernel's TCP it is alcc-verus:r=4"),
             ("cubic,cubic:profile=linux", "--sim"),
         ] {
-            let error = Scheme::list(text, &Registry::builtin(), &[Side::Emulated])
+            let error = Scheme::list(text, &alcc_zoo::registry(), &[Side::Emulated])
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(part), "{text}: {error}");
@@ -519,7 +520,7 @@ mod tests {
     fn the_simulator_has_ours_alone_and_over_its_own_tcp() {
         let sides = [Side::Simulated];
         let flows = |text: &str| -> Result<Vec<String>, String> {
-            Scheme::list(text, &Registry::builtin(), &sides)
+            Scheme::list(text, &alcc_zoo::registry(), &sides)
                 .map(|all| all.into_iter().flat_map(|s| s.flows).collect())
                 .map_err(|e| e.to_string())
         };
@@ -551,7 +552,7 @@ mod tests {
     #[test]
     fn several_flows_are_one_scheme() {
         let read = |text: &str| {
-            let list = Scheme::list(text, &Registry::builtin(), &[Side::Simulated]);
+            let list = Scheme::list(text, &alcc_zoo::registry(), &[Side::Simulated]);
             list.map_err(|e| e.to_string())
         };
         let all = read(

@@ -212,7 +212,7 @@ mod tests {
     use std::path::Path;
 
     fn measured(link: &str, scheme: &str) -> Measured {
-        let registry = Registry::builtin();
+        let registry = alcc_zoo::registry();
         let simulation = Simulation {
             link: &Link::open(Path::new(link), 1).unwrap(),
             scheme: &Scheme::parse(scheme, &registry, Side::Simulated).unwrap(),
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_stopped_run_has_no_result() {
-        let registry = Registry::builtin();
+        let registry = alcc_zoo::registry();
         let simulation = Simulation {
             link: &Link::synthetic(1),
             scheme: &Scheme::parse("cubic", &registry, Side::Simulated).unwrap(),

@@ -23,7 +23,7 @@ impl Tools {
         Self {
             alcc,
             plugins: Vec::new(),
-            registry: Registry::builtin(),
+            registry: alcc_zoo::registry(),
         }
     }
 

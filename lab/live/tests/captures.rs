@@ -3,7 +3,6 @@
 #[path = "../../../alcc/cli/tests/support/lacks.rs"]
 mod lacks;
 
-use alcc_cc::Registry;
 use alcc_live::capture::{Capture, CapturePoint};
 use alcc_results::scenario::ScenarioOptions;
 use alcc_sim::{Report, Scenario};
@@ -15,7 +14,10 @@ fn scenario(flows: &[&str]) -> Scenario {
         "link = '12mbit'\nqueue = 'droptail:packets=20'\nduration = '3s'\nflow = {flows:?}"
     );
     let options = ScenarioOptions::from_toml(&text, "captures").unwrap();
-    options.resolve(&Registry::builtin(), &()).unwrap().scenario
+    options
+        .resolve(&alcc_zoo::registry(), &())
+        .unwrap()
+        .scenario
 }
 
 fn captured(place: CapturePoint, flows: &[&str]) -> (Report, Vec<u8>) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The qlog of a simulated run, against what draft-ietf-quic-qlog-main-schema-14 and
 //! draft-ietf-quic-qlog-quic-events-13 say in CDDL: fields, types and words, and nothing beside them.
-use alcc_cc::Registry;
 use alcc_live::logged::Collector;
 use alcc_live::qlog::Qlog;
 use alcc_results::About;
@@ -229,7 +228,10 @@ fn run(options: &str, flows: &[&str]) -> (Vec<Value>, Report, Drops) {
         "link = '12mbit'\nqueue = 'droptail:packets=20'\nduration = '3s'\n{options}\nflow = {flows:?}"
     );
     let options = ScenarioOptions::from_toml(&text, "qlog").unwrap();
-    let scenario = options.resolve(&Registry::builtin(), &()).unwrap().scenario;
+    let scenario = options
+        .resolve(&alcc_zoo::registry(), &())
+        .unwrap()
+        .scenario;
     let mut watched = Watched {
         qlog: Qlog::new(Vec::new(), "test", &About::default()).unwrap(),
         said: Collector::default(),

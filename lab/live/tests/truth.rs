@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What lab/notes/truth.md says is what the simulator does: a few cells, measured again on the recorded
 //! traces.
-use alcc_cc::Registry;
 use alcc_live::truth::{Cell, Reference, Traces, Verdict};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +43,7 @@ fn the_document_and_the_simulator_agree() {
         let every = reference.starts.len().div_ceil(5);
         reference.starts = reference.starts.into_iter().step_by(every).collect();
         let cell = Cell {
-            ours: reference.run(&traces, &Registry::builtin()),
+            ours: reference.run(&traces, &alcc_zoo::registry()),
             reference,
         };
         let missing = |why: &String| why.starts_with("no trace");

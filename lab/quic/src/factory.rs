@@ -18,7 +18,7 @@ use std::time::Instant;
 /// # Errors
 /// [`SpecError`] for an unknown name or option and for a value that does not do.
 pub fn congestion(spec: &str) -> Result<Arc<Congestion>, SpecError> {
-    Congestion::new(Registry::builtin(), spec.parse()?).map(Arc::new)
+    Congestion::new(alcc_zoo::registry(), spec.parse()?).map(Arc::new)
 }
 
 /// An algorithm with its options: makes a controller for each connection (or path) that is opened.

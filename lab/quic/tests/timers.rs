@@ -2,10 +2,11 @@
 //! An algorithm whose packets are released by its timer alone, and which comes from elsewhere.
 mod support;
 
-use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Path, Registry, Sent, Tag};
+use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Path, Sent, Tag};
 use alcc_quic::Congestion;
 use alcc_quic::blocking::Listener;
 use alcc_units::{Bytes, Span, Time};
+use std::borrow::Cow;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl Controller for Drip {
 const DRIP: Algorithm = Algorithm {
     name: "drip",
     summary: "a packet per epoch",
-    profiles: &[],
+    profiles: Cow::Borrowed(&[]),
     options: &[],
     build: Build::Function(|_| {
         Ok(Box::new(Drip {
@@ -96,7 +97,7 @@ fn packets_leave_when_the_algorithms_timer_says_so() {
             }
         }
     });
-    let registry = Registry::builtin().with(DRIP);
+    let registry = alcc_zoo::registry().with(DRIP);
     let drip = Congestion::new(registry, "drip".parse().unwrap()).unwrap();
     let mut sender = connected(to, client, &Arc::new(drip), DEADLINE);
     let (began, before) = (Instant::now(), EPOCHS.load(Ordering::Relaxed));

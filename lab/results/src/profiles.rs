@@ -213,7 +213,6 @@ fn steeper(mut pairs: Vec<(u64, f64)>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alcc_cc::Registry;
     use alcc_link::{QueueSpec, RateSpec};
     use alcc_sim::{Probe, Scenario};
     use alcc_units::Rate;
@@ -232,7 +231,7 @@ mod tests {
         let rtt = Span::from_millis(40);
         let mut scenario = Scenario::dumbbell(link, rtt, QueueSpec::default());
         scenario.duration = Span::from_secs(10);
-        let flows = alcc_sim::FlowSpec::parse(flow, &Registry::builtin(), Default::default());
+        let flows = alcc_sim::FlowSpec::parse(flow, &alcc_zoo::registry(), Default::default());
         scenario.flows = flows.unwrap();
         let mut watch = Watch::default();
         let report = alcc_sim::run_with(&scenario, &mut watch).unwrap();

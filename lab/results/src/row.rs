@@ -31,7 +31,7 @@ impl Configured {
 
 /// The profile of an algorithm that is built in: as `options` say, else its default.
 pub fn profile(algorithm: &str, options: &str) -> String {
-    alcc_cc::Registry::builtin().profile(algorithm, options)
+    alcc_zoo::registry().profile(algorithm, options)
 }
 
 /// For tests: a row with nothing but what the board looks at first.

@@ -17,7 +17,7 @@
 //! "#;
 //! let options = ScenarioOptions::from_toml(text, "two.toml")?;
 //! // Rates and synthetic traces need no files: `()` has none.
-//! let resolved = options.resolve(&Registry::builtin(), &())?;
+//! let resolved = options.resolve(&alcc_zoo::registry(), &())?;
 //! let mut simulation = Simulation::new(&resolved.scenario).map_err(|e| e.to_string())?;
 //! simulation.run_until(Time::MAX).map_err(|e| e.to_string())?;
 //! let report = simulation.report();

@@ -263,7 +263,7 @@ mod tests {
     use alcc_flow::rules::{DATAGRAMS, LINUX};
 
     fn parse(text: &str) -> Result<Vec<FlowSpec>, String> {
-        FlowSpec::parse(text, &Registry::builtin(), Timing::default()).map_err(|e| e.to_string())
+        FlowSpec::parse(text, &alcc_zoo::registry(), Timing::default()).map_err(|e| e.to_string())
     }
 
     #[test]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::flow_spec::FlowError;
 use crate::{FlowSpec, Source, Timing};
-use alcc_cc::Registry;
 use alcc_link::{Dir, DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Span, Time};
 
@@ -158,7 +157,7 @@ impl Scenario {
     /// # Errors
     /// [`FlowError`] with what would be right.
     pub fn with(mut self, flows: &str) -> Result<Self, FlowError> {
-        let flows = FlowSpec::parse(flows, &Registry::builtin(), Timing::default())?;
+        let flows = FlowSpec::parse(flows, &alcc_zoo::registry(), Timing::default())?;
         self.flows.extend(flows);
         Ok(self)
     }

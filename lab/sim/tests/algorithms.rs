@@ -2,7 +2,6 @@
 //! Each algorithm does on a plain link what its kind does: loss-based ones fill a deep buffer,
 //! those by delay do not, models of the path do not mind random loss, and all use what there is.
 //! Bounds are of the kind, not of a run.
-use alcc_cc::Registry;
 use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{FlowReport, FlowSpec, Scenario, Timing, run};
 use alcc_units::{Rate, Span};
@@ -22,7 +21,7 @@ fn over(path: &Path, flow: &str) -> FlowReport {
     let mut scenario = Scenario::dumbbell(link, Span::from_millis(path.rtt), queue);
     scenario.links[0].down.loss = path.loss;
     scenario.duration = Span::from_secs(path.seconds);
-    scenario.flows = FlowSpec::parse(flow, &Registry::builtin(), Timing::default()).unwrap();
+    scenario.flows = FlowSpec::parse(flow, &alcc_zoo::registry(), Timing::default()).unwrap();
     run(&scenario).unwrap().flows.remove(0)
 }
 
@@ -188,7 +187,7 @@ fn every_algorithm_in_every_profile() {
         loss: 0.0,
         seconds: 5,
     };
-    for algorithm in Registry::builtin().iter() {
+    for algorithm in alcc_zoo::registry().iter() {
         let named = |profile: &&str| format!("{}:profile={profile}", algorithm.name);
         let mut flows: Vec<String> = algorithm.profiles.iter().map(named).collect();
         if flows.is_empty() {

@@ -6,7 +6,6 @@ mod common;
 #[path = "common/unsteady.rs"]
 mod paths;
 
-use alcc_cc::Registry;
 use alcc_link::{Changes, RadioSpec, RateSpec};
 use alcc_sim::{FlowReport, Scenario, run};
 use alcc_trace::scenario as synthetic;
@@ -269,7 +268,7 @@ fn unsteady(flow: &str, path: &paths::Unsteady) -> String {
 }
 
 fn flows() -> Vec<String> {
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     let own = registry.iter().map(|a| a.name.to_owned());
     let above = ABOVE_TCP.iter().map(|name| format!("{name}/over=cubic"));
     own.chain(above).collect()

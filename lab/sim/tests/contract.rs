@@ -3,7 +3,6 @@
 //! host's rules, with losses.
 mod common;
 
-use alcc_cc::Registry;
 use alcc_cc::conformance::Checked;
 use alcc_link::RateSpec;
 use alcc_sim::{Under, run};
@@ -38,7 +37,7 @@ fn keeps_the_contract(flow: &str, loss: f64, seed: u64) -> Option<String> {
 #[test]
 fn of_every_algorithm() {
     let mut wrong = Vec::new();
-    for algorithm in Registry::builtin().iter() {
+    for algorithm in alcc_zoo::registry().iter() {
         for part in ["", "/over=cubic", "/over=reno", "/over=bbr"] {
             wrong.extend(keeps_the_contract(
                 &format!("{}{part}", algorithm.name),

@@ -2,7 +2,6 @@
 //! Flows whose packets may be marked instead of dropped (ECN, RFC 3168).
 mod common;
 
-use alcc_cc::Registry;
 use alcc_link::RateSpec;
 use alcc_sim::{FlowReport, FlowSpec, Report, Timing, run};
 use alcc_units::Rate;
@@ -62,7 +61,7 @@ fn marked_and_unmarked_share_the_link() {
 #[test]
 fn who_does_not_react_to_marks_is_not_marked() {
     let parse = |text: &str| {
-        let parsed = FlowSpec::parse(text, &Registry::builtin(), Timing::default());
+        let parsed = FlowSpec::parse(text, &alcc_zoo::registry(), Timing::default());
         parsed.map_err(|error| error.to_string())
     };
     for (flow, name) in [

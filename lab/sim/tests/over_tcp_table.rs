@@ -5,7 +5,6 @@
 #![expect(clippy::disallowed_macros, reason = "a skipped test says so")]
 mod common;
 
-use alcc_cc::Registry;
 use alcc_link::RateSpec;
 use alcc_sim::run;
 use alcc_trace::Trace;
@@ -54,7 +53,7 @@ impl Got {
 }
 
 fn algorithms() -> Vec<String> {
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     registry.iter().map(|a| a.name.to_owned()).collect()
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Flows that share one allowance, beside one flow of another host.
-use alcc_cc::Registry;
 use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{FlowSpec, Scenario, Timing, run};
 use alcc_units::{Rate, Span};
@@ -14,7 +13,7 @@ fn throughputs_with(flows: &[&str], timing: Timing) -> Vec<f64> {
     let link = RateSpec::Fixed(Rate::mbps(20));
     let mut scenario = Scenario::dumbbell(link, Span::from_millis(40), QueueSpec::default());
     scenario.duration = Span::from_secs(20);
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     let parse = |flow: &&str| FlowSpec::parse(flow, &registry, timing).unwrap();
     scenario.flows = flows.iter().flat_map(parse).collect();
     let report = run(&scenario).unwrap();
@@ -99,7 +98,7 @@ fn those_that_share_fill_a_link_of_their_own() {
 fn what_has_a_quota_or_a_receiver_module_cannot_share() {
     for algorithm in ["sprout", "verus", "mdi"] {
         let flow = format!("{algorithm}/over=cubic/share=host");
-        let parsed = FlowSpec::parse(&flow, &Registry::builtin(), Timing::default());
+        let parsed = FlowSpec::parse(&flow, &alcc_zoo::registry(), Timing::default());
         let error = parsed.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("cannot share: an algorithm"), "{error}");
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Several flows of one algorithm on one link.
-use alcc_cc::Registry;
 use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{FlowSpec, Report, Scenario, Timing, run};
 use alcc_trace::scenario;
@@ -9,7 +8,7 @@ use alcc_units::Span;
 fn simulated(rate: RateSpec, queue: &str, seed: u64, seconds: u64, flows: &str) -> Report {
     let queue: QueueSpec = queue.parse().unwrap();
     let mut scenario = Scenario::dumbbell(rate, Span::from_millis(40), queue);
-    scenario.flows = FlowSpec::parse(flows, &Registry::builtin(), Timing::default()).unwrap();
+    scenario.flows = FlowSpec::parse(flows, &alcc_zoo::registry(), Timing::default()).unwrap();
     scenario.duration = Span::from_secs(seconds);
     scenario.seed = seed;
     run(&scenario).unwrap()

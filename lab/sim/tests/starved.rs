@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A controller above TCP that waits for a processor: its program sends hardly less than without it.
-use alcc_cc::Registry;
 use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{FlowReport, FlowSpec, Scenario, Timing, run};
 use alcc_units::{Bytes, Rate, Span};
@@ -15,7 +14,7 @@ fn late(flow: &str, ms: u64) -> FlowReport {
     let queue = QueueSpec::droptail(Bytes::new(2_000_000));
     let rate = RateSpec::Fixed(Rate::mbps(12));
     let mut scenario = Scenario::dumbbell(rate, Span::from_millis(20), queue);
-    scenario.flows = FlowSpec::parse(flow, &Registry::builtin(), timing).unwrap();
+    scenario.flows = FlowSpec::parse(flow, &alcc_zoo::registry(), timing).unwrap();
     scenario.duration = Span::from_secs(30);
     run(&scenario).unwrap().flows.remove(0)
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Flows inside a TCP flow.
-use alcc_cc::Registry;
 use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{FlowSpec, Report, Scenario, Timing, run};
 use alcc_units::{Bytes, Rate, Span};
@@ -15,7 +14,7 @@ fn scenario(flows: &[&str], loss: f64) -> Scenario {
     let mut scenario = Scenario::dumbbell(link, Span::from_millis(40), QueueSpec::default());
     scenario.links[0].down.loss = loss;
     scenario.duration = Span::from_secs(20);
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     let parse = |flow: &&str| FlowSpec::parse(flow, &registry, Timing::default()).unwrap();
     scenario.flows = flows.iter().flat_map(parse).collect();
     scenario
@@ -183,7 +182,7 @@ fn what_cannot_carry_is_said() {
     }
     let links = FlowSpec::parse(
         "reno/tunnel=vpn/links=1",
-        &Registry::builtin(),
+        &alcc_zoo::registry(),
         Timing::default(),
     );
     let error = links.map(|_| ()).unwrap_err().to_string();

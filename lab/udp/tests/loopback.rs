@@ -25,7 +25,9 @@ fn connect(client: &Client, to: SocketAddr, algorithm: &str, silence: Span) -> S
     client.connect(
         to,
         Setup {
-            cc: Checked::registry().build(&spec).expect("an algorithm"),
+            cc: Checked::registry(&alcc_zoo::registry())
+                .build(&spec)
+                .expect("an algorithm"),
             spec: algorithm.to_owned(),
             id: unguessable().expect("random numbers"),
             seed: 1,
@@ -164,7 +166,9 @@ fn a_sender_that_gives_up_is_noticed_and_nobody_there_is_too() {
     let deaf = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let spec: Spec = "cubic".parse().expect("a spec");
     let setup = Setup {
-        cc: Checked::registry().build(&spec).expect("an algorithm"),
+        cc: Checked::registry(&alcc_zoo::registry())
+            .build(&spec)
+            .expect("an algorithm"),
         spec: "cubic".to_owned(),
         id: 5,
         seed: 1,

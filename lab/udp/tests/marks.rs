@@ -97,7 +97,9 @@ fn through_relay(algorithm: &str, len: usize) -> (Passed, u64) {
     let stream = client.connect(
         to,
         Setup {
-            cc: Checked::registry().build(&spec).expect("an algorithm"),
+            cc: Checked::registry(&alcc_zoo::registry())
+                .build(&spec)
+                .expect("an algorithm"),
             spec: algorithm.to_owned(),
             id: unguessable().expect("random numbers"),
             seed: 1,

@@ -16,6 +16,7 @@ mod westwood;
 
 use alcc_bpf::RESIDENT;
 use alcc_cc::{Algorithm, Build, Controller, Registry, Spec, conformance};
+use std::borrow::Cow;
 
 /// The form of `cc` that a resident algorithm follows.
 fn follows(algorithm: &str) -> &'static str {
@@ -37,7 +38,7 @@ macro_rules! ported {
             Algorithm {
                 name: concat!($algorithm, "-in-integers"),
                 summary: "As it runs in the kernel",
-                profiles: &[],
+                profiles: Cow::Borrowed(&[]),
                 options: &[],
                 build: Build::Function(|_| Ok($around::controller::<$module::State>())),
             },

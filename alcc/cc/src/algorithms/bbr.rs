@@ -35,11 +35,12 @@ use crate::{
     RecoveryEnd, Rto, SpecError, Spurious, Stack,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
+use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "bbr",
     summary: "BBR v1: paces at the measured rate, two bandwidth-delay products in flight",
-    profiles: &[],
+    profiles: Cow::Borrowed(&[]),
     options: &[],
     build: Build::Function(build),
 };

@@ -28,11 +28,12 @@
 use crate::parts::{AckRatio, Counting, Credit, Growth, LossBased, UNLIMITED, Window, segments};
 use crate::{AckBatch, Algorithm, Build, Controller, Cx, Options, SpecError};
 use alcc_units::{Span, Time};
+use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "bic",
     summary: "BIC: a binary search for the window of the last loss",
-    profiles: &["linux", "linux-3.16", "linux-2.6.24"],
+    profiles: Cow::Borrowed(&["linux", "linux-3.16", "linux-2.6.24"]),
     options: &[],
     build: Build::Function(build),
 };

@@ -86,11 +86,12 @@ use alcc_units::{Bytes, Span, Time};
 use competition::Competition;
 use losses::{Found, Losses};
 use service::Service;
+use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "budget",
     summary: "Budget: what the path may deliver in its smallest RTT, and a delay that the user names",
-    profiles: &[],
+    profiles: Cow::Borrowed(&[]),
     options: &[OptionDoc {
         name: "delay",
         default: "40ms",

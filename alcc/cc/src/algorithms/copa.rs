@@ -23,8 +23,8 @@
 //! | a longer route: a jump of the RTT that lasts and that no drain shortens | 10 ms and 4 times the gap | – | as Budget's (`parts::Route`) |
 //! | persistent loss: in two round trips in a row | 8 % | – | RFC 8083: 10 % of a link at 10 % |
 //!
-//! `original` (genericCC with `auto:0.5`) and `mvfst` are frozen in files of their own, with their
-//! constants.
+//! `original` (genericCC with `auto:0.5`) and `mvfst` are frozen forms of the laboratory
+//! (`lab/zoo/src/forms`), with their constants.
 //!
 //! **Differs from the paper** (all profiles): v is at most delta * w. So one packet moves the
 //! window by one packet at most. The window does not grow unless it limited the sender. More than
@@ -36,63 +36,66 @@
 //! longer one. `tuned` does so where others hold the queue. `auto` takes a drop of capacity for a
 //! competitor.
 mod controller;
-mod mvfst;
-mod original;
 mod settings;
-mod shared;
+pub(crate) mod shared;
 #[cfg(test)]
 mod tests;
-mod velocity;
+pub(crate) mod velocity;
 
 use crate::{Algorithm, Build, Controller, OptionDoc, Options, SpecError};
 use alcc_units::Span;
-use mvfst::Mvfst;
-use original::Original;
 use settings::Settings;
+use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "copa",
     summary: "Copa: a few packets of its own in the queue, by delay alone",
-    profiles: &["tuned", "paper", "original", "mvfst"],
+    profiles: Cow::Borrowed(&["tuned", "paper"]),
     options: &[
         OptionDoc {
             name: "floor",
             default: "of the profile",
             help: "queueing delay that counts as none, 0s to 10ms; not of original and mvfst",
         },
-        OptionDoc {
-            name: "delta",
-            default: "of the profile",
-            help: "1/packets aimed at in the queue, 0.001 to 1",
-        },
-        OptionDoc {
-            name: "mode",
-            default: "of the profile",
-            help: "default: delta as it is; auto: more packets while others fill the buffer",
-        },
+        OPTIONS[0],
+        OPTIONS[1],
     ],
     build: Build::Function(build),
 };
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    let profile = options.profile();
-    let (delta, auto) = match profile {
-        "original" => (Original::DELTA, Original::AUTO),
-        "mvfst" => (Mvfst::DELTA, Mvfst::AUTO),
-        "paper" => (Settings::PAPER.delta, Settings::PAPER.auto),
-        _ => (Settings::TUNED.delta, Settings::TUNED.auto),
-    };
+/// The options of all forms.
+pub const OPTIONS: &[OptionDoc] = &[
+    OptionDoc {
+        name: "delta",
+        default: "of the profile",
+        help: "1/packets aimed at in the queue, 0.001 to 1",
+    },
+    OptionDoc {
+        name: "mode",
+        default: "of the profile",
+        help: "default: delta as it is; auto: more packets while others fill the buffer",
+    },
+];
+
+/// Delta and whether it is automatic: what the options of all forms say, and these defaults.
+///
+/// # Errors
+/// [`SpecError::Value`] for a value that is out of range.
+pub fn asked(options: &Options<'_>, delta: f64, auto: bool) -> Result<(f64, bool), SpecError> {
     let delta = options.real("delta", delta, 0.001..=1.0)?;
     let auto = match options.text("mode") {
         Some(_) => options.choice("mode", &["default", "auto"])? == "auto",
         None => auto,
     };
-    let living = match profile {
-        "original" => return Ok(Box::new(Original::new(delta, auto))),
-        "mvfst" => return Ok(Box::new(Mvfst::new(delta, auto))),
+    Ok((delta, auto))
+}
+
+fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+    let living = match options.profile() {
         "paper" => Settings::PAPER,
         _ => Settings::TUNED,
     };
+    let (delta, auto) = asked(options, living.delta, living.auto)?;
     let floor = options.span("floor", living.floor, Span::ZERO..=Span::from_millis(10))?;
     Ok(Box::new(controller::Copa::new(Settings {
         delta,

@@ -5,7 +5,7 @@
 //! The growth depends on time, not on the RTT; where Reno would be faster, it follows Reno. It has
 //! four forms. `linux` uses integers, as the kernel since 4.1, with HyStart. `linux-3.16` is the
 //! kernel of the Verus paper. `linux-2.6.24` is CUBIC 2.1, of the HSDPA paper. `rfc9438` is the
-//! text.
+//! text, a form of the laboratory (`lab/zoo/src/forms`). The kernels' are one rule with other numbers.
 //!
 //! | constant | `rfc9438` | `linux` | `linux-3.16` | `linux-2.6.24` | source |
 //! |---|---|---|---|---|---|
@@ -27,16 +27,16 @@
 //! **Known weakness**: fills every buffer, on cellular links for seconds. HyStart's delay test
 //! takes radio jitter above 4 ms for queueing. So it ends slow start early (`hystart=off`).
 mod linux;
-mod rfc9438;
 
 use crate::parts::{Kernel, LossBased};
 use crate::{Algorithm, Build, Controller, OptionDoc, Options, SpecError};
 use linux::Generation;
+use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "cubic",
     summary: "CUBIC: returns to the window of the last loss along a cubic of time",
-    profiles: &["linux", "linux-3.16", "linux-2.6.24", "rfc9438"],
+    profiles: Cow::Borrowed(&["linux", "linux-3.16", "linux-2.6.24"]),
     options: &[OptionDoc {
         name: "hystart",
         default: "on",
@@ -46,16 +46,16 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 /// The curve of today's Linux, for those that leave slow start in their own way.
-pub(super) use linux::Cubic as Curve;
+pub use linux::Cubic as Curve;
 
-pub(super) fn curve() -> Curve {
+/// Today's Linux, without HyStart.
+pub fn curve() -> Curve {
     linux::Cubic::new(&Generation::LINUX, false)
 }
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     let hystart = options.choice("hystart", &["on", "off"])? == "on";
     let (kernel, generation) = match options.profile() {
-        "rfc9438" => return Ok(Box::new(LossBased::new(rfc9438::Cubic::new()))),
         "linux-3.16" => (Kernel::LINUX_3_16, &Generation::LINUX_3_16),
         "linux-2.6.24" => (Kernel::LINUX_2_6_24, &Generation::LINUX_2_6_24),
         _ => (Kernel::LINUX, &Generation::LINUX),

@@ -10,11 +10,12 @@ use crate::{
     SpecError,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
+use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "fixed",
     summary: "a window that never changes, or one drawn at random at intervals",
-    profiles: &[],
+    profiles: Cow::Borrowed(&[]),
     options: &[
         OptionDoc {
             name: "window",

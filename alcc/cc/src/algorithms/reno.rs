@@ -23,17 +23,19 @@
 //! 1.2/sqrt(p) packets.
 use crate::parts::{Credit, Growth, Kernel, LossBased, Window};
 use crate::{Algorithm, Build, Controller, Cx, Options, SpecError, Stack};
+use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "reno",
     summary: "NewReno: one packet more per round trip, half of the window on loss",
-    profiles: &["linux", "linux-3.16", "linux-2.6.24", "windows7-newreno"],
+    profiles: Cow::Borrowed(&["linux", "linux-3.16", "linux-2.6.24", "windows7-newreno"]),
     options: &[],
     build: Build::Function(build),
 };
 
+/// NewReno's rule for a window.
 #[derive(Clone, Default)]
-pub(super) struct Reno {
+pub struct Reno {
     credit: Credit,
     /// Growth by w + 1 acknowledgements, whole packets.
     old: bool,
@@ -42,7 +44,8 @@ pub(super) struct Reno {
 }
 
 impl Reno {
-    pub(super) fn of(kernel: &Kernel) -> Self {
+    /// As this kernel has it.
+    pub fn of(kernel: &Kernel) -> Self {
         Self {
             old: kernel.counts_ones(),
             of_flight: kernel.stack == Stack::Windows7,
@@ -52,7 +55,7 @@ impl Reno {
 }
 
 /// The kernel that a profile names.
-pub(super) fn kernel(profile: &str) -> Kernel {
+pub fn kernel(profile: &str) -> Kernel {
     match profile {
         "linux-3.16" => Kernel::LINUX_3_16,
         "linux-2.6.24" => Kernel::LINUX_2_6_24,

@@ -2,8 +2,8 @@
 //! The other side of the contract: what a host owes an algorithm.
 use crate::registry::{Build, Built};
 use crate::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, Header, LossBatch, Needs, Options, Packet,
-    Path, Pn, Receiver, RecoveryEnd, Registry, Rto, Sending, Sent, Spurious, Tag,
+    AckBatch, Algorithm, Allowance, Controller, Cx, Form, Header, LossBatch, Needs, Options,
+    Packet, Path, Pn, Receiver, RecoveryEnd, Registry, Rto, Sending, Sent, Spurious, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
 use std::cell::Cell;
@@ -53,22 +53,31 @@ impl Checked {
         }
     }
 
-    /// All algorithms, each watched.
-    pub fn registry() -> Registry {
-        let watched = |algorithm: &Algorithm| {
-            let inner = algorithm.build.clone();
-            let build = move |options: &Options<'_>| -> Built {
-                Ok(Box::new(Self::new(inner.build(options)?)))
-            };
-            Algorithm {
-                build: Build::Loaded {
-                    file: algorithm.name.into(),
-                    build: Arc::new(build),
-                },
-                ..algorithm.clone()
+    /// All algorithms of a registry, each watched.
+    pub fn registry(all: &Registry) -> Registry {
+        fn watched(name: &'static str, inner: Build) -> Build {
+            if let Build::Forms { own, forms } = inner {
+                let form = |form: Form| Form {
+                    build: watched(name, form.build),
+                    ..form
+                };
+                return Build::Forms {
+                    own: Box::new(watched(name, *own)),
+                    forms: forms.into_iter().map(form).collect(),
+                };
             }
+            let build = move |options: &Options<'_>| -> Built {
+                Ok(Box::new(Checked::new(inner.build(options)?)))
+            };
+            Build::Loaded {
+                file: name.into(),
+                build: Arc::new(build),
+            }
+        }
+        let watched = |algorithm: &Algorithm| Algorithm {
+            build: watched(algorithm.name, algorithm.build.clone()),
+            ..algorithm.clone()
         };
-        let all = Registry::builtin();
         all.iter().map(watched).fold(all.clone(), Registry::with)
     }
 

@@ -40,11 +40,15 @@ const WINDOW: usize = 10;
 /// * Nothing is lost: the algorithm hears exactly what the reference host tells it, batch for
 ///   batch.
 /// * Packets are lost, timers expire, pauses last: the contract holds ([`Checked`]), with every
-///   algorithm.
+///   algorithm of `registry`.
 ///
 /// # Panics
 /// If one does not hold; the message names the seed.
-pub fn check_host(len: Bytes, make: &dyn Fn(Box<dyn Controller>) -> Box<dyn HostUnderTest>) {
+pub fn check_host(
+    registry: &Registry,
+    len: Bytes,
+    make: &dyn Fn(Box<dyn Controller>) -> Box<dyn HostUnderTest>,
+) {
     for seed in 0..LISTS {
         let told = |make: &dyn Fn(Box<dyn Controller>) -> Box<dyn HostUnderTest>| {
             let (tell, told) = mpsc::channel();
@@ -65,13 +69,13 @@ pub fn check_host(len: Bytes, make: &dyn Fn(Box<dyn Controller>) -> Box<dyn Host
         }
         assert_eq!(here.len(), reference.len(), "seed {seed}: events");
     }
-    for algorithm in Registry::builtin().iter() {
+    for algorithm in registry.iter() {
         let spec = Spec {
             name: algorithm.name.to_owned(),
             options: Vec::new(),
         };
         // One that needs a file has none here.
-        let Ok(cc) = Registry::builtin().build(&spec) else {
+        let Ok(cc) = registry.build(&spec) else {
             continue;
         };
         for seed in 0..LISTS {
@@ -237,7 +241,7 @@ impl HostUnderTest for Reference {
 
 #[test]
 fn the_reference_host() {
-    check_host(Bytes::new(1200), &|cc| {
+    check_host(&Registry::builtin(), Bytes::new(1200), &|cc| {
         Box::new(Reference::new(cc, Bytes::new(1200)))
     });
 }

@@ -487,7 +487,7 @@ mod tests {
 
     #[test]
     fn marks_of_one_window_count_as_one_loss_without_anything_to_repair() {
-        for (spec, left) in [("reno", 0.5), ("cubic", 717.0 / 1024.0), ("vegas", 0.5)] {
+        for (spec, left) in [("reno", 0.5), ("cubic", 717.0 / 1024.0)] {
             let mut b = Bench::of(spec);
             assert!(b.cc.needs().ecn, "{spec}");
             let before = b.window();

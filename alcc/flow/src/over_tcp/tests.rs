@@ -9,7 +9,9 @@ const MSS: u64 = 1000;
 
 fn connection(spec: &str) -> OverTcp {
     let spec: Spec = spec.parse().unwrap();
-    let cc = Checked::registry().build(&spec).unwrap();
+    let cc = Checked::registry(&alcc_zoo::registry())
+        .build(&spec)
+        .unwrap();
     let progress = TcpProgress {
         mss: Bytes::new(MSS),
         ..TcpProgress::default()
@@ -324,7 +326,9 @@ fn what_an_algorithm_says_at_its_start_is_heard() {
         }
     }
     let (to, told) = mpsc::channel();
-    let cc = Checked::registry().build(&"bbr3".parse().unwrap()).unwrap();
+    let cc = Checked::registry(&alcc_zoo::registry())
+        .build(&"bbr3".parse().unwrap())
+        .unwrap();
     let log: Log = Box::new(Sink(to));
     let mut flow = OverTcp::waiting(cc, at(3), &read(0, 0));
     flow.set_log(log);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
-use alcc_cc::{Registry, Spec};
+use alcc_cc::Spec;
 
 const MSS: Bytes = Bytes::new(1000);
 
 fn share(algorithm: &str) -> Share {
     let spec: Spec = algorithm.parse().unwrap();
-    Share::new(Registry::builtin().build(&spec).unwrap())
+    Share::new(alcc_zoo::registry().build(&spec).unwrap())
 }
 
 /// A member as its host has it.
@@ -97,7 +97,7 @@ fn who_comes_when_all_have_gone_begins_anew() {
     let mut shares = Shares::new();
     let mut join = |key: u32| {
         let spec: Spec = "reno".parse().unwrap();
-        let cc = Registry::builtin().build(&spec).unwrap();
+        let cc = alcc_zoo::registry().build(&spec).unwrap();
         let mut feed = Feed::new(shares.join(key, cc, || None), Time::ZERO);
         feed.start(&Path {
             mss: MSS,
@@ -174,7 +174,7 @@ impl Elsewhere for Door {
 impl Words {
     fn share(&self, process: usize, algorithm: &str) -> Share {
         let spec: Spec = algorithm.parse().unwrap();
-        let cc = Registry::builtin().build(&spec).unwrap();
+        let cc = alcc_zoo::registry().build(&spec).unwrap();
         Share::among(cc, Some(Box::new(Door(self.clone(), process))))
     }
 

@@ -2,8 +2,8 @@
 //! Listens to an algorithm and writes down what it is told and what it answers.
 use super::START;
 use alcc_cc::{
-    AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Packet, Path, RecoveryEnd, Registry,
-    Rto, RttView, Sent, Spec, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Packet, Path, RecoveryEnd, Rto, RttView,
+    Sent, Spec, Spurious, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::fmt::Write;
@@ -75,7 +75,7 @@ impl Recorder {
     /// Around an algorithm of the registry.
     pub(super) fn new(spec: &str, host: Host) -> (Self, Arc<Mutex<Vec<Told>>>) {
         let spec: Spec = spec.parse().expect("a name");
-        let inner = Registry::builtin().build(&spec).expect("builtin");
+        let inner = alcc_zoo::registry().build(&spec).expect("builtin");
         let asks = host == Host::Packets && ASK.contains(&spec.name.as_str());
         let story = Arc::default();
         let kept = Arc::clone(&story);

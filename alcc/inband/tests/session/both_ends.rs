@@ -147,7 +147,7 @@ fn check(run: &Run) {
 }
 
 fn algorithm() -> impl Strategy<Value = &'static str> {
-    let all: Vec<_> = Registry::builtin().iter().map(|a| a.name).collect();
+    let all: Vec<_> = alcc_zoo::registry().iter().map(|a| a.name).collect();
     prop::sample::select(all)
 }
 

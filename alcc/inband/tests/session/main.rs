@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 fn registry() -> Arc<Registry> {
-    Arc::new(Checked::registry())
+    Arc::new(Checked::registry(&alcc_zoo::registry()))
 }
 
 fn settings(cc: &str) -> Settings {

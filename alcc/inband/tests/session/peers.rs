@@ -280,7 +280,7 @@ fn who_gave_up_is_told_by_no_text() {
 
 #[test]
 fn a_peer_makes_nobody_open_a_file() {
-    let registry = Registry::builtin().reading(|_| panic!("a file was read"));
+    let registry = alcc_zoo::registry().reading(|_| panic!("a file was read"));
     let mut b = Session::accept(at(0), &Arc::new(registry), settings("cubic")).unwrap();
     let mut wire = Vec::new();
     Preface {

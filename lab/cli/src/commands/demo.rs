@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::commands::compare;
 use crate::failure::Failure;
-use alcc_cc::Registry;
 use alcc_live::board::{Backend, Interval, Plan};
 use alcc_live::{Link, Scheme, Side};
 use alcc_units::Span;
@@ -50,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let plan = Plan {
         links: vec![link.map_err(Failure::usage)?],
-        schemes: Scheme::list(&args.schemes, &Registry::builtin(), &[Side::Emulated])
+        schemes: Scheme::list(&args.schemes, &crate::algorithms(), &[Side::Emulated])
             .map_err(Failure::usage)?,
         duration: compare::checked(args.duration)?,
         settle: Span::ZERO,

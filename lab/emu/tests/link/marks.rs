@@ -2,7 +2,7 @@
 //! Marks on real packets: datagrams that may be marked, through a queue that marks.
 use crate::starts::first_right;
 use crate::support;
-use alcc_cc::{Registry, Spec};
+use alcc_cc::Spec;
 use alcc_emu::{Dir, Observer, PathSpec};
 use alcc_link::{DirectionSpec, Ecn, Outcome, RateSpec};
 use alcc_udp::{Client, Limits, Server, Setup};
@@ -54,7 +54,7 @@ fn through_codel(algorithm: &str) -> (u64, u64, u64) {
     let client = Client::new(client).unwrap();
     let spec: Spec = algorithm.parse().unwrap();
     let setup = Setup {
-        cc: Registry::builtin().build(&spec).unwrap(),
+        cc: alcc_zoo::registry().build(&spec).unwrap(),
         spec: algorithm.to_owned(),
         id: 7,
         seed: 1,

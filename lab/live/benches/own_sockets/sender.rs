@@ -3,13 +3,14 @@
 use crate::Result;
 use crate::SENDING;
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, OptionDoc, Options, Registry, SpecError,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, OptionDoc, Options, SpecError,
 };
 use alcc_socket::own::{self, Runtime, Settings, Stream, Wait};
 use alcc_socket::{Deployment, Feedback};
 use alcc_units::{Bytes, Rate};
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
+use std::borrow::Cow;
 use std::io::{BufRead, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 const PACED: Algorithm = Algorithm {
     name: "paced",
     summary: "for benchmarks",
-    profiles: &[],
+    profiles: Cow::Borrowed(&[]),
     options: &[OptionDoc {
         name: "mbps",
         default: "1000",
@@ -113,7 +114,7 @@ fn single(mode: &str, mbps: u64, seconds: u64, to: SocketAddr) -> Result<()> {
     } else {
         let mut settings = Settings::new(format!("paced:mbps={mbps}").parse()?);
         settings.feedback = Feedback::choose(Deployment::Own, mode)?;
-        let runtime = Runtime::new(settings, Registry::builtin().with(PACED));
+        let runtime = Runtime::new(settings, alcc_zoo::registry().with(PACED));
         let stream = Stream::new(&runtime, socket.into(), &own::Options::default())?;
         Box::new(move || Ok(stream.send(&block, Wait::Yes(None))?))
     };
@@ -196,7 +197,7 @@ fn crowd(cc: &str, connections: usize, seconds: u64, to: SocketAddr) -> Result<(
         println!("0");
         return plain(sockets, seconds);
     }
-    let runtime = Runtime::new(Settings::new(cc.parse()?), Registry::builtin());
+    let runtime = Runtime::new(Settings::new(cc.parse()?), alcc_zoo::registry());
     let before = resident()?;
     let mut streams = Vec::new();
     for socket in sockets {

@@ -8,7 +8,7 @@ use std::path::Path;
 #[test]
 fn a_native_form_and_its_kin_run_beside_each_other() {
     let names = |text: &str| -> Vec<Vec<String>> {
-        let schemes = Scheme::list(text, &Registry::builtin(), &[Side::Emulated]).unwrap();
+        let schemes = Scheme::list(text, &alcc_zoo::registry(), &[Side::Emulated]).unwrap();
         let name = |s: Scheme| s.name;
         let group = |g: Vec<Scheme>| g.into_iter().map(name).collect();
         groups(&schemes).into_iter().map(group).collect()
@@ -36,7 +36,7 @@ fn two_runs(schemes: Vec<Scheme>) -> Plan {
         settle: Span::from_secs(1),
         runs: 2,
         backend: Backend::Simulated {
-            registry: Registry::builtin(),
+            registry: alcc_zoo::registry(),
             plugins: Vec::new(),
             workers: 1,
             start: Span::ZERO,
@@ -48,7 +48,7 @@ fn two_runs(schemes: Vec<Scheme>) -> Plan {
 
 #[test]
 fn progress_begins_before_the_first_run_ends() {
-    let schemes = Scheme::list("cubic,copa", &Registry::builtin(), &[Side::Simulated]);
+    let schemes = Scheme::list("cubic,copa", &alcc_zoo::registry(), &[Side::Simulated]);
     let plan = two_runs(schemes.unwrap());
     let mut seen = Vec::new();
     let stop = AtomicBool::new(false);

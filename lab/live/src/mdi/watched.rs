@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Looks at an algorithm from outside, as the walk sees it: once in each epoch.
-use alcc_cc::model_driven::Epoch;
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, Event, EventSink, LossBatch, Needs, Path, RecoveryEnd,
     Rto, Sent, Spurious, Tag,
 };
 use alcc_units::{Span, Time};
+use alcc_zoo::model_driven::Epoch;
 use std::sync::{Arc, Mutex};
 
 /// As the authors look.

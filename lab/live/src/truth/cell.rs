@@ -297,7 +297,7 @@ mod tests {
         let traces = Traces::below(folder.path()).unwrap();
         let stop = AtomicBool::new(false);
         let mut done = 0;
-        let cells = measure(found, &traces, &Registry::builtin(), 2, &stop, &mut |n| {
+        let cells = measure(found, &traces, &alcc_zoo::registry(), 2, &stop, &mut |n| {
             done = n;
         });
         let cells = cells.unwrap();

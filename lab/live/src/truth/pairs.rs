@@ -161,7 +161,7 @@ mod tests {
         let found = pairs(
             &["copa"],
             &traces,
-            &Registry::builtin(),
+            &alcc_zoo::registry(),
             2,
             &stop,
             &mut |_| {},

@@ -256,7 +256,7 @@ pub(super) mod tests {
         let found = read(&LINE.replace("12mbit,,", "Nowhere,,")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let traces = Traces::below(folder.path()).unwrap();
-        let error = found[0].run(&traces, &Registry::builtin()).unwrap_err();
+        let error = found[0].run(&traces, &alcc_zoo::registry()).unwrap_err();
         assert!(error.starts_with("no trace 'Nowhere' below "), "{error}");
     }
 }

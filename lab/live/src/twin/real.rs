@@ -332,7 +332,7 @@ mod tests {
     }
 
     fn real(flows: &str) -> Result<Real, String> {
-        Real::of("l", &scenario(flows), &Registry::builtin()).map_err(|e| e.to_string())
+        Real::of("l", &scenario(flows), &alcc_zoo::registry()).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
         }
         let mut chain = scenario("cubic");
         chain.links.push(chain.links[0].clone());
-        let error = Real::of("l", &chain, &Registry::builtin()).unwrap_err();
+        let error = Real::of("l", &chain, &alcc_zoo::registry()).unwrap_err();
         assert!(error.to_string().contains("chain of 2 links"), "{error}");
     }
 }

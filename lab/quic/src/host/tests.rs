@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 use alcc_cc::conformance::{Checked, HostUnderTest, START, check_host};
-use alcc_cc::{AckBatch, Algorithm, Cx, LossBatch, RecoveryEnd, Registry, Spec, Tag};
+use alcc_cc::{AckBatch, Algorithm, Cx, LossBatch, RecoveryEnd, Spec, Tag};
 use proptest::prelude::*;
 use std::cell::RefCell;
 
@@ -382,7 +382,7 @@ fn bears(cc: Box<dyn Controller>, events: &[Event], clock: bool, timers: bool) {
 }
 
 fn all() -> Vec<(Algorithm, Spec)> {
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     let specs = |a: &Algorithm| {
         let spec = |options| Spec {
             name: a.name.to_owned(),
@@ -407,7 +407,7 @@ fn all() -> Vec<(Algorithm, Spec)> {
 
 #[test]
 fn every_algorithm_bears_whatever_a_stack_says() {
-    let registry = Registry::builtin();
+    let registry = alcc_zoo::registry();
     for (_, spec) in all() {
         let Ok(cc) = registry.build(&spec) else {
             // One that has to be given a file.
@@ -487,7 +487,7 @@ impl HostUnderTest for Driven {
 
 #[test]
 fn tells_what_the_reference_host_tells() {
-    check_host(Bytes::new(MTU.into()), &|cc| {
+    check_host(&alcc_zoo::registry(), Bytes::new(MTU.into()), &|cc| {
         let mut stack = Stack::new(cc);
         stack.host.has_timers();
         let start = stack.origin + Duration::from_nanos(START.as_nanos());

@@ -20,7 +20,7 @@ impl Files for Twelve {
 }
 
 fn resolved(text: &str) -> Result<Resolved, String> {
-    ScenarioOptions::from_toml(text, "s.toml")?.resolve(&Registry::builtin(), &Twelve)
+    ScenarioOptions::from_toml(text, "s.toml")?.resolve(&alcc_zoo::registry(), &Twelve)
 }
 
 const TEN: &str = r#"
@@ -70,7 +70,7 @@ fn idle(file: &str, options: &[(&str, &str)]) -> Vec<String> {
     }
     let file = ScenarioOptions::from_toml(file, "s.toml").unwrap();
     let all = file.overridden_by(typed);
-    let resolved = all.resolve(&Registry::builtin(), &()).unwrap();
+    let resolved = all.resolve(&alcc_zoo::registry(), &()).unwrap();
     all.idle(&resolved.scenario.flows)
 }
 
@@ -137,7 +137,7 @@ fn options_overrule_the_file() {
         options.add(key, Value::option(key, text)).unwrap();
     }
     let options = file.overridden_by(options);
-    let resolved = options.resolve(&Registry::builtin(), &Twelve).unwrap();
+    let resolved = options.resolve(&alcc_zoo::registry(), &Twelve).unwrap();
     assert_eq!(resolved.link, "twelve");
     assert_eq!(resolved.scenario.seed, 9);
     assert_eq!(resolved.scenario.flows.len(), 10);

@@ -16,11 +16,12 @@ use alcc_cc::{
     SpecError,
 };
 use alcc_units::{Bytes, Span};
+use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "mine",
     summary: "one packet more per round trip while the queue is short, an eighth less when it is not",
-    profiles: &[],
+    profiles: Cow::Borrowed(&[]),
     options: &[OptionDoc {
         name: "queue",
         default: "20ms",

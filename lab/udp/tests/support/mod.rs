@@ -70,7 +70,9 @@ pub(crate) fn entropy(seed: u64) -> alcc_udp::Entropy {
 pub(crate) fn receiver_modules() -> alcc_udp::ReceiverModules {
     Box::new(|spec| {
         let spec: Spec = spec.parse().map_err(drop)?;
-        let cc = Checked::registry().build(&spec).map_err(drop)?;
+        let cc = Checked::registry(&alcc_zoo::registry())
+            .build(&spec)
+            .map_err(drop)?;
         Ok(cc.receiver())
     })
 }
@@ -85,7 +87,9 @@ pub(crate) fn address(text: &str) -> SocketAddr {
 
 fn outgoing(now: Time, algorithm: &Spec, says: &str, id: u64) -> Outgoing {
     let setup = Setup {
-        cc: Checked::registry().build(algorithm).expect("an algorithm"),
+        cc: Checked::registry(&alcc_zoo::registry())
+            .build(algorithm)
+            .expect("an algorithm"),
         spec: says.to_owned(),
         id,
         seed: id,

@@ -7,14 +7,17 @@ use crate::{Allowance, Cx, Event, LossBatch, Needs};
 use alcc_units::{Bytes, Span, Time};
 
 /// Packets.
-pub(super) const INITIAL: f64 = 10.0;
-pub(super) const MIN_WINDOW: f64 = 2.0;
-pub(super) const MAX_WINDOW: f64 = 1e9;
+pub const INITIAL: f64 = 10.0;
+/// Packets.
+pub const MIN_WINDOW: f64 = 2.0;
+/// Packets.
+pub const MAX_WINDOW: f64 = 1e9;
 /// Weight of a sample in the smoothed RTT (genericCC).
 const SMOOTHING: f64 = 1.0 / 16.0;
-pub(super) const MIN_RTT_OVER: Span = Span::from_secs(10);
+/// The smallest RTT is that of the last ten seconds.
+pub const MIN_RTT_OVER: Span = Span::from_secs(10);
 /// A silence after which what was learned is old.
-pub(super) const SILENCE: Span = Span::from_secs(2);
+pub const SILENCE: Span = Span::from_secs(2);
 /// Heavy loss: fraction, packets needed to judge, factor.
 const HEAVY_LOSS: (f64, u64, f64) = (0.3, 20, 0.7);
 /// Round trips over which a competitor's queue must persist (section 2.2).
@@ -22,31 +25,37 @@ const COMPETITOR_RTTS: u64 = 4;
 
 /// The round trips of a flow: smallest, standing, smoothed.
 #[derive(Clone, Default)]
-pub(super) struct Rtts {
-    pub(super) minimum: WindowedMin<Span>,
-    pub(super) standing: WindowedMin<Span>,
-    pub(super) latest: Span,
+pub struct Rtts {
+    /// The smallest of the last moments, by the form.
+    pub minimum: WindowedMin<Span>,
+    /// The smallest of half a smoothed RTT.
+    pub standing: WindowedMin<Span>,
+    /// The newest sample.
+    pub latest: Span,
     /// Seconds; zero before the first sample.
-    pub(super) smoothed: f64,
+    pub smoothed: f64,
     /// Queueing up to this is none.
-    pub(super) floor: Span,
+    pub floor: Span,
 }
 
 impl Rtts {
-    pub(super) fn minimum(&self) -> Span {
+    /// The smallest RTT; zero before the first sample.
+    pub fn minimum(&self) -> Span {
         self.minimum.get().unwrap_or_default()
     }
 
-    pub(super) fn standing(&self) -> Span {
+    /// The standing RTT; zero before the first sample.
+    pub fn standing(&self) -> Span {
         self.standing.get().unwrap_or_default()
     }
 
-    pub(super) fn smoothed(&self) -> Span {
+    /// The smoothed RTT.
+    pub fn smoothed(&self) -> Span {
         Span::from_secs_f64(self.smoothed)
     }
 
     /// Takes a sample into the latest and the smoothed RTT.
-    pub(super) fn smooth(&mut self, rtt: Span) {
+    pub fn smooth(&mut self, rtt: Span) {
         let r = rtt.as_secs_f64();
         self.smoothed = if self.smoothed == 0.0 {
             r
@@ -64,7 +73,7 @@ impl Rtts {
     }
 
     /// Would more than `1/delta` packets of a window be in the queue without the floor?
-    pub(super) fn is_below_floor(&self, window: f64, delta: f64) -> bool {
+    pub fn is_below_floor(&self, window: f64, delta: f64) -> bool {
         let standing = self.standing();
         let whole = (standing - self.minimum()).as_secs_f64();
         let wanted = standing.as_secs_f64() / delta;
@@ -73,7 +82,7 @@ impl Rtts {
 
     /// Packets of a window in the queue, if `now` is the RTT: window * queueing delay / standing
     /// RTT.
-    pub(super) fn queue(&self, window: f64, now: Span) -> f64 {
+    pub fn queue(&self, window: f64, now: Span) -> f64 {
         let standing = self.standing().as_secs_f64();
         if standing <= 0.0 {
             return 0.0;
@@ -82,7 +91,7 @@ impl Rtts {
     }
 
     /// Window at which the queue is as wanted.
-    pub(super) fn target_window(&self, delta: f64) -> f64 {
+    pub fn target_window(&self, delta: f64) -> f64 {
         let queueing = self.queueing(self.standing()).as_secs_f64();
         if queueing <= 0.0 {
             MAX_WINDOW
@@ -94,18 +103,19 @@ impl Rtts {
 
 impl Rtts {
     /// The old route's RTTs say nothing about the new one.
-    pub(super) fn forget_delays(&mut self) {
+    pub fn forget_delays(&mut self) {
         self.minimum.clear();
         self.standing.clear();
     }
 
-    pub(super) fn shrink(&mut self) {
+    /// Gives back memory that is not used.
+    pub fn shrink(&mut self) {
         self.minimum.shrink();
         self.standing.shrink();
     }
 
     /// Shows a form's state, and its RTTs.
-    pub(super) fn gauges(&self, state: &Gauges, put: &mut dyn FnMut(&'static str, f64)) {
+    pub fn gauges(&self, state: &Gauges, put: &mut dyn FnMut(&'static str, f64)) {
         put("cwnd", state.window);
         put("delta", state.delta);
         put("velocity", state.velocity);
@@ -115,9 +125,8 @@ impl Rtts {
         put("slow_start", f64::from(u8::from(state.slow_start)));
     }
 
-    /// These are known, in ms.
-    #[cfg(test)]
-    pub(super) fn known(minimum: u64, standing: u64) -> Self {
+    /// These are known, in ms: for vectors of a form.
+    pub fn known(minimum: u64, standing: u64) -> Self {
         let [minimum, latest] = [minimum, standing].map(Span::from_millis);
         let mut rtts = Self {
             latest,
@@ -131,16 +140,21 @@ impl Rtts {
 }
 
 /// What a form shows of itself. Packets, and 1/packets for delta.
-pub(super) struct Gauges {
-    pub(super) window: f64,
-    pub(super) delta: f64,
-    pub(super) velocity: f64,
-    pub(super) queue: f64,
-    pub(super) slow_start: bool,
+pub struct Gauges {
+    /// The window.
+    pub window: f64,
+    /// Delta.
+    pub delta: f64,
+    /// The velocity.
+    pub velocity: f64,
+    /// Packets in the queue.
+    pub queue: f64,
+    /// Slow start is not over.
+    pub slow_start: bool,
 }
 
 /// What every form needs.
-pub(super) fn needs() -> Needs {
+pub fn needs() -> Needs {
     Needs {
         per_packet_ack: true,
         paced: true,
@@ -151,7 +165,7 @@ pub(super) fn needs() -> Needs {
 
 /// A window that is paced at twice its rate over an RTT of `rtt` seconds. Not paced: before the
 /// window was `set` by an ACK, and without an RTT.
-pub(super) fn allowance(window: f64, rtt: f64, set: bool, mss: Bytes) -> Allowance {
+pub fn allowance(window: f64, rtt: f64, set: bool, mss: Bytes) -> Allowance {
     Allowance {
         window: window_bytes(window, mss),
         rate: (set && rtt > 0.0).then(|| pacing_rate(2.0 * window / rtt, mss)),
@@ -162,7 +176,7 @@ pub(super) fn allowance(window: f64, rtt: f64, set: bool, mss: Bytes) -> Allowan
 
 /// Whether a queue of so many packets should grow. `slack`: rounding must not decide at the target
 /// itself.
-pub(super) fn verdict(queue: f64, delta: f64, slack: f64) -> Way {
+pub fn verdict(queue: f64, delta: f64, slack: f64) -> Way {
     let wanted = 1.0 / delta;
     if queue <= wanted + slack * wanted {
         Way::Up
@@ -173,25 +187,29 @@ pub(super) fn verdict(queue: f64, delta: f64, slack: f64) -> Way {
 
 /// Section 2.2: is somebody else filling the buffer? Then more packets of this flow, as Reno would.
 #[derive(Clone)]
-pub(super) struct Mode {
+pub struct Mode {
     /// Look for competitors at all.
     auto: bool,
     default_delta: f64,
     min_delta: f64,
     /// 1/packets.
-    pub(super) delta: f64,
-    pub(super) competitive: bool,
+    pub delta: f64,
+    /// Somebody else fills the buffer.
+    pub competitive: bool,
     /// Extremes over four round trips.
-    pub(super) low: WindowedMin<Span>,
-    pub(super) high: WindowedMax<Span>,
+    pub low: WindowedMin<Span>,
+    /// The largest RTT of four smoothed RTTs.
+    pub high: WindowedMax<Span>,
     changed: Time,
     /// `None`: never.
     halved: Option<Time>,
-    pub(super) lossy: bool,
+    /// A loss was seen since delta was last set.
+    pub lossy: bool,
 }
 
 impl Mode {
-    pub(super) fn new(auto: bool, delta: f64, max_queue: f64) -> Self {
+    /// Not competitive. `auto`: look for competitors at all.
+    pub fn new(auto: bool, delta: f64, max_queue: f64) -> Self {
         Self {
             auto,
             default_delta: delta,
@@ -206,31 +224,34 @@ impl Mode {
         }
     }
 
-    pub(super) fn sample(&mut self, now: Time, rtt: Span, rtts: &Rtts, at_most: Span) {
+    /// Takes a sample of the RTT.
+    pub fn sample(&mut self, now: Time, rtt: Span, rtts: &Rtts, at_most: Span) {
         let memory = (rtts.smoothed() * COMPETITOR_RTTS).min(at_most);
         self.low.insert(now, rtt, memory);
         self.high.insert(now, rtt, memory);
     }
 
     /// A loss counts once per standing RTT.
-    pub(super) fn loss(&mut self, now: Time, standing: Span) {
+    pub fn loss(&mut self, now: Time, standing: Span) {
         if self.halved.is_none_or(|at| now.since(at) >= standing) {
             self.lossy = true;
         }
     }
 
-    pub(super) fn forget_delays(&mut self) {
+    /// What is known of the path is of another.
+    pub fn forget_delays(&mut self) {
         self.low.clear();
         self.high.clear();
     }
 
-    pub(super) fn shrink(&mut self) {
+    /// Gives back memory that is not used.
+    pub fn shrink(&mut self) {
         self.low.shrink();
         self.high.shrink();
     }
 
     /// After each sample. An event if the mode changed.
-    pub(super) fn adapt(&mut self, now: Time, rtts: &Rtts) -> Option<Event> {
+    pub fn adapt(&mut self, now: Time, rtts: &Rtts) -> Option<Event> {
         let (Some(low), Some(high), true) = (self.low.get(), self.high.get(), self.auto) else {
             return None;
         };
@@ -261,21 +282,25 @@ impl Mode {
 
 /// More than 30 % lost is no accident (genericCC).
 #[derive(Clone, Default)]
-pub(super) struct HeavyLoss {
-    pub(super) lost: u64,
-    pub(super) seen: u64,
-    pub(super) checked: Time,
+pub struct HeavyLoss {
+    /// Segments lost since it was last judged.
+    pub lost: u64,
+    /// Segments lost or acknowledged since then.
+    pub seen: u64,
+    /// When it was last judged.
+    pub checked: Time,
     /// The fraction at the last look.
     before: f64,
 }
 
 impl HeavyLoss {
     /// So many segments arrived.
-    pub(super) fn arrived(&mut self, segments: u64) {
+    pub fn arrived(&mut self, segments: u64) {
         self.seen += segments;
     }
 
-    pub(super) fn lost(&mut self, loss: &LossBatch<'_>, mss: Bytes) {
+    /// These were lost.
+    pub fn lost(&mut self, loss: &LossBatch<'_>, mss: Bytes) {
         let n: u64 = loss.lost.iter().map(|p| segments(p.len, mss)).sum();
         self.lost += n;
         self.seen += n;
@@ -283,13 +308,7 @@ impl HeavyLoss {
 
     /// Looks at most once per `every`. The window after it. More than `persistent` at two looks in a row is
     /// heavy, too: one overflow of a short queue is not.
-    pub(super) fn weigh(
-        &mut self,
-        cx: &mut Cx<'_>,
-        every: Span,
-        window: f64,
-        persistent: f64,
-    ) -> f64 {
+    pub fn weigh(&mut self, cx: &mut Cx<'_>, every: Span, window: f64, persistent: f64) -> f64 {
         let (limit, enough, factor) = HEAVY_LOSS;
         if self.seen <= enough || cx.now.since(self.checked) <= every {
             return window;

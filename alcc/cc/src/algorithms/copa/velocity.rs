@@ -3,15 +3,18 @@
 use super::shared::{MAX_WINDOW, MIN_WINDOW};
 use alcc_units::{Span, Time};
 
+/// The direction in which the window moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub enum Way {
+    /// It grows.
     Up,
+    /// It shrinks.
     Down,
 }
 
 impl Way {
     /// The window after a step this way.
-    pub(super) fn moved(self, window: f64, step: f64, may_grow: bool) -> f64 {
+    pub fn moved(self, window: f64, step: f64, may_grow: bool) -> f64 {
         match self {
             Self::Up if may_grow => (window + step).min(MAX_WINDOW),
             Self::Up => window,
@@ -22,18 +25,22 @@ impl Way {
 
 /// Section 2.1: how fast the window moves.
 #[derive(Clone, Debug)]
-pub(super) struct Velocity {
-    pub(super) v: f64,
-    pub(super) way: Option<Way>,
+pub struct Velocity {
+    /// The velocity.
+    pub v: f64,
+    /// The direction.
+    pub way: Option<Way>,
     /// Periods in this direction.
-    pub(super) same: u32,
-    pub(super) since: Time,
+    pub same: u32,
+    /// When the period began.
+    pub since: Time,
     /// Window at the begin of the period.
-    pub(super) window: f64,
+    pub window: f64,
 }
 
 impl Velocity {
-    pub(super) fn new(now: Time, window: f64) -> Self {
+    /// At rest.
+    pub fn new(now: Time, window: f64) -> Self {
         Self {
             v: 1.0,
             way: None,
@@ -45,7 +52,7 @@ impl Velocity {
 
     /// One ACK wants the window to go `way`. A period lasts a standing RTT; a verdict against the
     /// direction begins another.
-    pub(super) fn advance(&mut self, now: Time, window: f64, standing: Span, way: Way, hold: u32) {
+    pub fn advance(&mut self, now: Time, window: f64, standing: Span, way: Way, hold: u32) {
         if now.since(self.since) >= standing {
             let up = window > self.window;
             self.period(if up { Way::Up } else { Way::Down }, hold);
@@ -60,18 +67,18 @@ impl Velocity {
     }
 
     /// No faster than at the begin.
-    pub(super) fn calm(&mut self) {
+    pub fn calm(&mut self) {
         (self.v, self.same) = (1.0, 0);
     }
 
     /// How far one ACK moves the window; `room` is delta * window. At most one packet.
-    pub(super) fn step(&mut self, room: f64) -> f64 {
+    pub fn step(&mut self, room: f64) -> f64 {
         self.v = self.v.min(room.max(1.0));
         self.v / room
     }
 
     /// A period ended that went `way`.
-    pub(super) fn period(&mut self, way: Way, hold: u32) {
+    pub fn period(&mut self, way: Way, hold: u32) {
         if self.way == Some(way) {
             self.same += 1;
             if self.same >= hold {

@@ -83,8 +83,9 @@ struct HyStart {
     least: Span,
 }
 
+/// CUBIC's rule for a window, in integers.
 #[derive(Clone)]
-pub(in crate::algorithms) struct Cubic {
+pub struct Cubic {
     g: &'static Generation,
     credit: Credit,
     ratio: AckRatio,

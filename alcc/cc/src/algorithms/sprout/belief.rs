@@ -7,7 +7,8 @@ use libm::exp;
 const NOTHING: f64 = 1e-100;
 
 #[derive(Clone)]
-pub(super) struct Belief {
+/// The distribution of the rate.
+pub struct Belief {
     model: &'static Model,
     /// By bin. It is made on the heap, as everything of this size. A program may write for the
     /// first time on a stack of a few KiB.

@@ -15,13 +15,15 @@ const MAX_DOUBLINGS: u32 = 12;
 
 /// What arrived in a tick.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Arrived {
-    pub(super) bytes: u64,
-    pub(super) packets: u64,
+pub struct Arrived {
+    /// Bytes.
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u64,
 }
 
 /// How a form learns. The receiver module calls it once per tick.
-pub(super) trait Learner: Clone + Send + 'static {
+pub trait Learner: Clone + Send + 'static {
     /// Bytes that a count stands for.
     fn unit(&self) -> u64;
 
@@ -37,13 +39,16 @@ pub(super) trait Learner: Clone + Send + 'static {
 
 /// The rate, in counts per tick.
 #[derive(Clone)]
-pub(super) enum Estimate {
+pub enum Estimate {
+    /// The Bayesian filter.
     Filter(Box<Belief>),
+    /// The moving mean.
     Mean(f64),
 }
 
 impl Estimate {
-    pub(super) fn new(inference: Inference, phi: Phi) -> Self {
+    /// Nothing is known.
+    pub fn new(inference: Inference, phi: Phi) -> Self {
         match inference {
             Inference::Filter => Self::Filter(Box::new(Belief::new(Model::shared(phi)))),
             Inference::Mean => Self::Mean(0.0),
@@ -51,7 +56,7 @@ impl Estimate {
     }
 
     /// A tick in which so much arrived; `None`: it says nothing.
-    pub(super) fn tick(&mut self, count: Option<f64>) {
+    pub fn tick(&mut self, count: Option<f64>) {
         if let Self::Filter(belief) = self {
             belief.evolve();
         }
@@ -62,13 +67,15 @@ impl Estimate {
         }
     }
 
-    pub(super) fn forget(&mut self) {
+    /// Nothing is known of the last ticks.
+    pub fn forget(&mut self) {
         if let Self::Filter(belief) = self {
             belief.reset();
         }
     }
 
-    pub(super) fn counts(&mut self, quantile: f64) -> [u32; HORIZON] {
+    /// The counts of a forecast that holds with this quantile.
+    pub fn counts(&mut self, quantile: f64) -> [u32; HORIZON] {
         match self {
             Self::Filter(belief) => belief.forecast(quantile),
             Self::Mean(rate) => {

@@ -16,7 +16,7 @@
 //! | heartbeat | 50 ms; `tuned` 20 ms | program |
 //! | reordering | 10 ms | paper, program |
 //!
-//! **Differs from the paper**: `original`, frozen in `original.rs`, is the authors' program. It has
+//! **Differs from the paper**: `original` (`lab/zoo/src/forms`) is the authors' program. It has
 //! the row of its transition for outages (not a mixture), and its normal distribution by table.
 //! Counts are rounded to whole packets of 1400 bytes. The queue estimate subtracts the cumulative
 //! forecast at each tick. Packets count as 50 bytes longer than they are. `paper` does without
@@ -29,44 +29,38 @@
 //! see, so it takes its own rate for the link's.
 mod arrivals;
 mod belief;
-mod learner;
-mod model;
-mod original;
-mod outlook;
-mod receiver;
+pub(crate) mod learner;
+pub(crate) mod model;
+pub(crate) mod outlook;
+pub(crate) mod receiver;
 mod sender;
-mod settings;
+pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 
 use crate::{Algorithm, Build, Controller, Options, SpecError};
-pub(super) use settings::PROFILES;
-use settings::{Asked, Inference, OPTIONS, Settings};
+use settings::{Inference, OPTIONS, PROFILES, Settings};
+use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "sprout",
     summary: "Sprout: sends what a cautious forecast says the link will take within 100 ms",
-    profiles: PROFILES,
+    profiles: Cow::Borrowed(PROFILES),
     options: OPTIONS,
     build: Build::Function(build),
 };
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    form(Inference::Filter, options)
+    living(Inference::Filter, options)
 }
 
-/// Sprout-EWMA.
-pub(super) fn build_ewma(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    form(Inference::Mean, options)
-}
-
-fn form(how: Inference, options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+/// `tuned` or `paper`, with this inference.
+///
+/// # Errors
+/// [`SpecError::Value`] for a value that is out of range.
+pub fn living(how: Inference, options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     let settings = match options.profile() {
-        "original" => {
-            let asked = Asked::published(how, options)?;
-            return Ok(Box::new(original::Original::new(asked)));
-        }
         "paper" => Settings::paper(how, options)?,
         _ => Settings::tuned(how, options)?,
     };

@@ -17,7 +17,7 @@ pub(super) const WIDTH: f64 = 1000.0 / 256.0;
 /// Seconds.
 pub(super) const TICK: f64 = 0.02;
 /// Ticks of a forecast.
-pub(super) const HORIZON: usize = 8;
+pub const HORIZON: usize = 8;
 
 /// Brownian noise of the rate, packets per second per square root of a second.
 const SIGMA: f64 = 200.0;
@@ -32,9 +32,10 @@ const REACH: f64 = 5.0;
 
 /// The normal distribution function as the profiles compute it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Phi {
+pub enum Phi {
     /// By the program's table.
     Table,
+    /// By the error function.
     Exact,
 }
 

@@ -5,9 +5,11 @@ use super::receiver::TICK;
 use super::wire::{Forecast, MAX_BYTES, Mark, Sequence};
 use alcc_units::{Bytes, Time};
 
+/// The sender's view of the forecast.
 #[derive(Clone)]
-pub(super) struct Outlook {
-    pub(super) forecast: Forecast,
+pub struct Outlook {
+    /// The newest forecast.
+    pub forecast: Forecast,
     /// When it came; none before the first.
     at: Option<Time>,
     /// Ticks since then.
@@ -18,7 +20,8 @@ pub(super) struct Outlook {
 }
 
 impl Outlook {
-    pub(super) fn blind(mss: Bytes) -> Self {
+    /// Nothing was reported.
+    pub fn blind(mss: Bytes) -> Self {
         Self {
             forecast: Forecast::blind(mss),
             at: None,
@@ -29,7 +32,7 @@ impl Outlook {
     }
 
     /// Takes the forecast of a report. False: it is none, or a newer one is known.
-    pub(super) fn take(&mut self, now: Time, report: &[u8]) -> bool {
+    pub fn take(&mut self, now: Time, report: &[u8]) -> bool {
         let Some(forecast) = Forecast::decode(report) else {
             return false;
         };
@@ -44,52 +47,53 @@ impl Outlook {
         true
     }
 
-    pub(super) fn sent(&mut self, now: Time, len: u64) {
+    /// A packet of `len` bytes has left.
+    pub fn sent(&mut self, now: Time, len: u64) {
         self.sequence.sent(now, len);
         self.queue = (self.queue + len as f64).min(MAX_BYTES);
     }
 
     /// The header of the packet that was sent last.
-    pub(super) fn mark(&self, now: Time, len: u64, max_throwaway: u64, time_to_next: u16) -> Mark {
+    pub fn mark(&self, now: Time, len: u64, max_throwaway: u64, time_to_next: u16) -> Mark {
         self.sequence.mark(now, len, max_throwaway, time_to_next)
     }
 
     /// The tick of the forecast that is under way.
-    pub(super) fn current(&self) -> usize {
+    pub fn current(&self) -> usize {
         self.current
     }
 
     /// No forecast came yet.
-    pub(super) fn is_blind(&self) -> bool {
+    pub fn is_blind(&self) -> bool {
         self.at.is_none()
     }
 
     /// The forecast says nothing of the time from now on.
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.current >= HORIZON - 1
     }
 
     /// When the tick under way ends; none without a forecast that goes beyond it.
-    pub(super) fn tick_at(&self) -> Option<Time> {
+    pub fn tick_at(&self) -> Option<Time> {
         let at = self.at? + TICK * (self.current as u64 + 1);
         (!self.is_over()).then_some(at)
     }
 
     /// The tick under way is over, and so much has left the queue.
-    pub(super) fn tick(&mut self, gone: f64) {
+    pub fn tick(&mut self, gone: f64) {
         self.queue = (self.queue - gone).max(0.0);
         self.current += 1;
     }
 
     /// Bytes that may leave now to be through at the tick `end` of the forecast, not yet rounded.
-    pub(super) fn window(&self, end: f64) -> f64 {
+    pub fn window(&self, end: f64) -> f64 {
         let now = self.current as f64;
         let through = self.forecast.bytes_within(end) - self.forecast.bytes_within(now);
         (through.min(MAX_BYTES) - self.queue).max(0.0)
     }
 
     /// `window`: bytes that may leave now.
-    pub(super) fn gauges(&self, window: f64, mss: Bytes, put: &mut dyn FnMut(&'static str, f64)) {
+    pub fn gauges(&self, window: f64, mss: Bytes, put: &mut dyn FnMut(&'static str, f64)) {
         put("queue", self.queue / mss.get() as f64);
         put("window", window / mss.get() as f64);
         self.forecast.gauges(put);

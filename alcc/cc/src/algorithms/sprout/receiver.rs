@@ -7,14 +7,16 @@ use super::wire::{Forecast, Mark};
 use crate::{Pn, Receiver, Report};
 use alcc_units::{Bytes, Span, Time};
 
-pub(super) const TICK: Span = Span::from_millis(20);
+/// Length of a tick.
+pub const TICK: Span = Span::from_millis(20);
 /// After this many ticks without a call the past says nothing.
 const CATCH_UP: u64 = 64;
 /// After this long without a packet there is nothing to report until the next one.
 const SILENCE: Span = Span::from_secs(10);
 
+/// The receiver module of a form that learns by `L`.
 #[derive(Clone)]
-pub(super) struct Half<L> {
+pub struct Half<L> {
     learner: L,
     arrivals: Arrivals,
     /// When the tick under way began; none before the first packet.
@@ -29,7 +31,8 @@ pub(super) struct Half<L> {
 }
 
 impl<L: Learner> Half<L> {
-    pub(super) fn new(learner: L) -> Self {
+    /// Nothing has arrived.
+    pub fn new(learner: L) -> Self {
         Self {
             learner,
             arrivals: Arrivals::default(),

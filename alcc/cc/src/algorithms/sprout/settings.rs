@@ -3,9 +3,10 @@
 use crate::{OptionDoc, Options, SpecError};
 use alcc_units::Span;
 
-pub(crate) const PROFILES: &[&str] = &["tuned", "paper", "original"];
+pub(crate) const PROFILES: &[&str] = &["tuned", "paper"];
 
-pub(super) const OPTIONS: &[OptionDoc] = &[
+/// The options of all forms.
+pub const OPTIONS: &[OptionDoc] = &[
     OptionDoc {
         name: "delay",
         default: "100ms; tuned 30ms",
@@ -20,7 +21,7 @@ pub(super) const OPTIONS: &[OptionDoc] = &[
 
 /// How the receiver module learns the rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Inference {
+pub enum Inference {
     /// The Bayesian filter.
     Filter,
     /// A moving mean (Sprout-EWMA).
@@ -29,11 +30,13 @@ pub(super) enum Inference {
 
 /// What a user can set, in all forms.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Asked {
-    pub(super) inference: Inference,
-    pub(super) quantile: f64,
+pub struct Asked {
+    /// How the rate is learned.
+    pub inference: Inference,
+    /// The forecast is too high with this probability.
+    pub quantile: f64,
     /// What is sent should be delivered within this many ticks,
-    pub(super) lookahead: f64,
+    pub lookahead: f64,
 }
 
 impl Asked {
@@ -52,10 +55,7 @@ impl Asked {
     }
 
     /// With the delay of the paper and the program.
-    pub(super) fn published(
-        inference: Inference,
-        options: &Options<'_>,
-    ) -> Result<Self, SpecError> {
+    pub fn published(inference: Inference, options: &Options<'_>) -> Result<Self, SpecError> {
         Self::read(inference, 100, options)
     }
 }

@@ -17,14 +17,19 @@ use super::model::HORIZON;
 use crate::{Header, Report};
 use alcc_units::{Bytes, Time};
 
+/// The header of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Mark {
-    pub(super) sequence: u32,
-    pub(super) throwaway: u32,
-    pub(super) time_to_next: u16,
+pub struct Mark {
+    /// Bytes sent before it.
+    pub sequence: u32,
+    /// Bytes before this are lost if they have not arrived.
+    pub throwaway: u32,
+    /// Milliseconds until the next packet.
+    pub time_to_next: u16,
 }
 
-pub(super) const HEADER: usize = 10;
+/// Bytes of a header.
+pub const HEADER: usize = 10;
 const REPORT: usize = 48;
 
 /// No unit is larger, so that no product overflows.
@@ -83,7 +88,8 @@ fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 impl Mark {
-    pub(super) fn encode(self) -> Header {
+    /// As bytes.
+    pub fn encode(self) -> Header {
         let mut bytes = [0; HEADER];
         bytes[..4].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.throwaway.to_le_bytes());
@@ -91,7 +97,8 @@ impl Mark {
         Header::new(&bytes)
     }
 
-    pub(super) fn decode(mut from: &[u8]) -> Option<Self> {
+    /// From bytes; `None`: too few.
+    pub fn decode(mut from: &[u8]) -> Option<Self> {
         let from = &mut from;
         Some(Self {
             sequence: u32::from_le_bytes(take(from)?),
@@ -101,16 +108,22 @@ impl Mark {
     }
 }
 
+/// A report of the receiver module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Forecast {
-    pub(super) received_or_lost: u64,
-    pub(super) tick: u32,
-    pub(super) unit: u32,
-    pub(super) counts: [u32; HORIZON],
+pub struct Forecast {
+    /// Bytes that have arrived or are lost.
+    pub received_or_lost: u64,
+    /// The number of the tick.
+    pub tick: u32,
+    /// Bytes that a count stands for.
+    pub unit: u32,
+    /// What arrives at least within 1, 2, ... 8 ticks.
+    pub counts: [u32; HORIZON],
 }
 
 impl Forecast {
-    pub(super) fn blind(mss: Bytes) -> Self {
+    /// Before the first report.
+    pub fn blind(mss: Bytes) -> Self {
         Self {
             received_or_lost: 0,
             tick: 0,
@@ -120,17 +133,18 @@ impl Forecast {
     }
 
     /// A count stands for a segment.
-    pub(super) fn count_segments(&mut self, mss: Bytes) {
+    pub fn count_segments(&mut self, mss: Bytes) {
         self.unit = u32::try_from(mss.get()).unwrap_or(u32::MAX).min(1 << 14);
     }
 
-    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
+    /// Whether it is of a later tick.
+    pub fn is_newer_than(&self, other: &Self) -> bool {
         self.tick.wrapping_sub(other.tick) as i32 > 0
     }
 
     /// Bytes within `ticks` from its making; between ticks in proportion, beyond its end as it went
     /// on last.
-    pub(super) fn bytes_within(&self, ticks: f64) -> f64 {
+    pub fn bytes_within(&self, ticks: f64) -> f64 {
         let count = |i: usize| f64::from(self.counts[i]);
         let last = (HORIZON - 1) as f64;
         let packets = if ticks >= last {
@@ -142,13 +156,15 @@ impl Forecast {
         packets * f64::from(self.unit)
     }
 
-    pub(super) fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+    /// Shows it.
+    pub fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         put("unit", f64::from(self.unit));
         put("forecast_20ms", f64::from(self.counts[0]));
         put("forecast_160ms", f64::from(self.counts[HORIZON - 1]));
     }
 
-    pub(super) fn encode(&self) -> Report {
+    /// As bytes.
+    pub fn encode(&self) -> Report {
         let mut bytes = [0; REPORT];
         bytes[..8].copy_from_slice(&self.received_or_lost.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.tick.to_le_bytes());
@@ -160,7 +176,7 @@ impl Forecast {
     }
 
     /// Whatever the peer says, a forecast grows with the horizon.
-    pub(super) fn decode(mut from: &[u8]) -> Option<Self> {
+    pub fn decode(mut from: &[u8]) -> Option<Self> {
         if from.len() != REPORT {
             return None;
         }

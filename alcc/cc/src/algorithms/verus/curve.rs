@@ -11,7 +11,7 @@ use crate::ProfilePoint;
 
 /// A natural cubic spline over windows, in ms.
 #[derive(Clone, Debug)]
-pub(super) struct Curve {
+pub struct Curve {
     low: f64,
     high: f64,
     /// Smallest and largest window with data, in packets.
@@ -27,7 +27,7 @@ pub(super) struct Curve {
 impl Curve {
     /// `coefficients`: B-spline coefficients at equidistant nodes from `low` to `high`, at least
     /// five, of `(delay - mean) / scale`. `first`: smallest window with data.
-    pub(super) fn new(
+    pub fn new(
         low: f64,
         high: f64,
         first: u32,
@@ -68,7 +68,7 @@ impl Curve {
     }
 
     /// Delay of a window, ms. Far from the data it may be anything finite, negative too.
-    pub(super) fn delay(&self, w: f64) -> f64 {
+    pub fn delay(&self, w: f64) -> f64 {
         let a = &self.coefficients;
         let n = a.len();
         let at = self.position(w);
@@ -86,7 +86,7 @@ impl Curve {
 
     /// The curve between the smallest and the largest window with data, at no more than 100 of
     /// them.
-    pub(super) fn show(&self, put: &mut dyn FnMut(ProfilePoint)) {
+    pub fn show(&self, put: &mut dyn FnMut(ProfilePoint)) {
         let step = (self.last.saturating_sub(self.first) / 100).max(1);
         for window in (self.first..=self.last).step_by(step as usize) {
             put(ProfilePoint {
@@ -98,13 +98,13 @@ impl Curve {
     }
 
     /// The largest window with data.
-    pub(super) fn largest(&self) -> u32 {
+    pub fn largest(&self) -> u32 {
         self.last
     }
 
     /// The window before the first one, from 2 up, whose delay exceeds `d`. `None` if none up to
     /// the largest possible does.
-    pub(super) fn window_for(&self, d: f64) -> Option<u32> {
+    pub fn window_for(&self, d: f64) -> Option<u32> {
         let above = |w: u32| self.delay(f64::from(w)) > d;
         if above(2) {
             return Some(1);

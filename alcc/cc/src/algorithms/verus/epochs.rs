@@ -6,7 +6,7 @@ use alcc_units::{Bytes, Span, Time};
 
 /// When the epoch ends, and since when nothing was heard.
 #[derive(Clone, Copy)]
-pub(in crate::algorithms) struct Epochs {
+pub struct Epochs {
     length: Span,
     /// The grid begins here.
     origin: Time,
@@ -16,7 +16,7 @@ pub(in crate::algorithms) struct Epochs {
 
 impl Epochs {
     /// Epochs of this length.
-    pub(in crate::algorithms) fn new(length: Span) -> Self {
+    pub fn new(length: Span) -> Self {
         Self {
             length: length.max(Span::from_nanos(1)),
             origin: Time::ZERO,
@@ -26,19 +26,19 @@ impl Epochs {
     }
 
     /// The connection begins.
-    pub(in crate::algorithms) fn start(&mut self, now: Time) {
+    pub fn start(&mut self, now: Time) {
         self.origin = now;
         self.resume(now);
     }
 
     /// It goes on after it was idle.
-    pub(in crate::algorithms) fn resume(&mut self, now: Time) {
+    pub fn resume(&mut self, now: Time) {
         self.heard = now;
         self.next = self.next_on_grid(now);
     }
 
     /// A packet leaves. The timer of an idle connection was off.
-    pub(in crate::algorithms) fn on_sent(&mut self, now: Time, sent: &Sent) {
+    pub fn on_sent(&mut self, now: Time, sent: &Sent) {
         if sent.in_flight_before == Bytes::ZERO {
             // Silence is counted from here: before, there was nothing to hear.
             self.heard = now;
@@ -49,17 +49,17 @@ impl Epochs {
     }
 
     /// Something was acknowledged, or the silence counts from here for another reason.
-    pub(in crate::algorithms) fn hear(&mut self, now: Time) {
+    pub fn hear(&mut self, now: Time) {
         self.heard = now;
     }
 
     /// How long nothing was heard, ms.
-    pub(in crate::algorithms) fn silence(&self, now: Time) -> f64 {
+    pub fn silence(&self, now: Time) -> f64 {
         now.since(self.heard).as_millis_f64()
     }
 
     /// Whether the epoch has ended; the next one begins then.
-    pub(in crate::algorithms) fn end(&mut self, now: Time) -> bool {
+    pub fn end(&mut self, now: Time) -> bool {
         let ended = now >= self.next;
         if ended {
             self.next = self.next_on_grid(now);
@@ -69,12 +69,7 @@ impl Epochs {
 
     /// The timer for the end of the epoch. None while nothing is in flight and a packet may leave:
     /// [`Epochs::on_sent`] sets it again.
-    pub(in crate::algorithms) fn timer(
-        &self,
-        in_flight: Bytes,
-        quota: Bytes,
-        mss: Bytes,
-    ) -> Option<Time> {
+    pub fn timer(&self, in_flight: Bytes, quota: Bytes, mss: Bytes) -> Option<Time> {
         let idle = in_flight == Bytes::ZERO && quota >= mss;
         (!idle).then_some(self.next)
     }

@@ -65,7 +65,7 @@ pub(super) struct Estimator {
 }
 
 /// Whether a delay can be one: positive and at most a minute.
-pub(super) fn plausible(ms: f64) -> bool {
+pub fn plausible(ms: f64) -> bool {
     ms > 0.0 && ms <= MAX_DELAY
 }
 

@@ -18,7 +18,7 @@
 use super::curve::Curve;
 
 /// Where the search for the node divisor begins.
-pub(super) const DIVISOR: u32 = 15;
+pub const DIVISOR: u32 = 15;
 /// Half the bandwidth, with the diagonal.
 const BAND: usize = 4;
 /// Number of nodes beyond which a basis function is below 1e-18.
@@ -28,7 +28,7 @@ const PHI_REACH: f64 = 8.0;
 
 /// The largest divisor from `from` down that gives at least 5 nodes for `largest`, and the nodes.
 /// `None` if there is none.
-pub(super) fn nodes(largest: u32, from: u32) -> Option<(u32, usize)> {
+pub fn nodes(largest: u32, from: u32) -> Option<(u32, usize)> {
     (1..=from)
         .rev()
         .find(|n| largest / n >= 5)
@@ -90,11 +90,7 @@ fn rows(points: impl Iterator<Item = (f64, f64)>, [low, last]: [f64; 2], nodes: 
 
 /// Fits the curve. `None` if there are fewer than two points or nodes than five, or the numbers do
 /// not allow it.
-pub(super) fn fit(
-    points: impl Iterator<Item = (u32, f64)>,
-    nodes: usize,
-    rho: f64,
-) -> Option<Curve> {
+pub fn fit(points: impl Iterator<Item = (u32, f64)>, nodes: usize, rho: f64) -> Option<Curve> {
     let data: Vec<(f64, f64)> = points.map(|(w, d)| (f64::from(w), d)).collect();
     let (first, last) = (data.first()?.0, data.last()?.0);
     if nodes < 5 {

@@ -403,7 +403,7 @@ impl Verus {
         cx.log.event(
             cx.now,
             Event::ProfileFitted {
-                points: self.points.len(),
+                points: self.points.count(),
                 largest: curve.largest(),
             },
         );

@@ -9,7 +9,7 @@
 //! what equation 5 says is missing in the network.
 //!
 //! The constants stand in `settings.rs`: `paper` is the text, `tuned` (the default) this project's
-//! form. `original`, the authors' program, is frozen in `original.rs`. Each concern has a file.
+//! form. `original`, the authors' program, is frozen in `lab/zoo/src/forms`. Each concern has a file.
 //! `profile.rs` has the points, `fit.rs` and `curve.rs` the curve and its inverse. `estimator.rs`
 //! has equations 2 to 4, `release.rs` equation 5. `machine.rs` has the state and its phases, this
 //! file the host's events.
@@ -50,14 +50,13 @@
 //! one of 300 ms 5 to 10. A competitor that never yields is taken for a longer path after ten
 //! seconds. Outages of a second fill the network for a round trip whatever the window is.
 mod company;
-mod curve;
-pub(in crate::algorithms) mod epochs;
-mod estimator;
-mod fit;
+pub(crate) mod curve;
+pub(crate) mod epochs;
+pub(crate) mod estimator;
+pub(crate) mod fit;
 mod machine;
-mod original;
-mod profile;
-pub(in crate::algorithms) mod release;
+pub(crate) mod profile;
+pub(crate) mod release;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -68,91 +67,137 @@ use crate::{
 };
 use alcc_units::{Bytes, Span, Time};
 use machine::{FORGET_FROM, Verus};
-use original::Original;
 use settings::Settings;
+use std::borrow::Cow;
 
 /// Guard of every division by a delay, ms.
-const MIN_DELAY: f64 = 1e-3;
+pub const MIN_DELAY: f64 = 1e-3;
 /// Longer than any connection lives, and no overflow when it is added to a time.
 const NEVER: Span = Span::from_secs(1_000_000_000);
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "verus",
     summary: "Verus (SIGCOMM 2015): learns the delay of each window, holds the delay below r times the smallest",
-    profiles: &["tuned", "paper", "original"],
-    options: &[
-        OptionDoc {
-            name: "r",
-            default: "6",
-            help: "tolerated ratio of the largest to the smallest delay, 1.5 to 20",
-        },
-        OptionDoc {
-            name: "epoch",
-            default: "10ms (tuned), 5ms (others)",
-            help: "time between decisions, 1ms to 50ms",
-        },
-        OptionDoc {
-            name: "empty_epoch",
-            default: "hold (tuned), increase (others)",
-            help: "an epoch without acknowledgement: 'increase' probes upwards as the program does, 'hold' changes nothing",
-        },
-        OptionDoc {
-            name: "delta1",
-            default: "1ms",
-            help: "how much the delay aimed at falls in an epoch whose delay has grown, 100us to 20ms",
-        },
-        OptionDoc {
-            name: "delta2",
-            default: "2ms",
-            help: "how much it rises in an epoch whose delay has not, and falls beyond r, 100us to 20ms",
-        },
-        OptionDoc {
-            name: "refit",
-            default: "1s",
-            help: "from one curve through the points to the next, 50ms to 1min; 'never' keeps the first",
-        },
-    ],
+    profiles: Cow::Borrowed(&["tuned", "paper"]),
+    options: OPTIONS,
     build: Build::Function(build),
 };
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    let settings = match options.profile() {
-        "tuned" => Settings::TUNED,
-        _ => Settings::PAPER,
-    };
-    let ratio = options.real("r", settings.ratio, 1.5..=20.0)?;
-    let allowed = Span::from_millis(1)..=Span::from_millis(50);
-    let epoch = options.span("epoch", settings.epoch, allowed)?;
-    let hold_empty = match options.text("empty_epoch") {
-        Some(_) => options.choice("empty_epoch", &["increase", "hold"])? == "hold",
-        None => settings.hold_empty,
-    };
-    let delta = |name, ms| {
-        let allowed = Span::from_micros(100)..=Span::from_millis(20);
-        let span = options.span(name, Span::from_millis_f64(ms), allowed)?;
-        Ok::<_, SpecError>(span.as_millis_f64())
-    };
-    let (down, up) = (
-        delta("delta1", settings.down)?,
-        delta("delta2", settings.up)?,
-    );
-    let refit = match options.text("refit") {
-        Some("never") => NEVER,
-        _ => {
-            let allowed = Span::from_millis(50)..=Span::from_secs(60);
-            options.span("refit", settings.refit, allowed)?
+/// The options of all forms.
+pub const OPTIONS: &[OptionDoc] = &[
+    OptionDoc {
+        name: "r",
+        default: "6",
+        help: "tolerated ratio of the largest to the smallest delay, 1.5 to 20",
+    },
+    OptionDoc {
+        name: "epoch",
+        default: "10ms (tuned), 5ms (others)",
+        help: "time between decisions, 1ms to 50ms",
+    },
+    OptionDoc {
+        name: "empty_epoch",
+        default: "hold (tuned), increase (others)",
+        help: "an epoch without acknowledgement: 'increase' probes upwards as the program does, 'hold' changes nothing",
+    },
+    OptionDoc {
+        name: "delta1",
+        default: "1ms",
+        help: "how much the delay aimed at falls in an epoch whose delay has grown, 100us to 20ms",
+    },
+    OptionDoc {
+        name: "delta2",
+        default: "2ms",
+        help: "how much it rises in an epoch whose delay has not, and falls beyond r, 100us to 20ms",
+    },
+    OptionDoc {
+        name: "refit",
+        default: "1s",
+        help: "from one curve through the points to the next, 50ms to 1min; 'never' keeps the first",
+    },
+];
+
+/// What a user can set, in all forms.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Asked {
+    /// R: tolerated ratio of the largest to the smallest delay.
+    pub ratio: f64,
+    /// Time between decisions.
+    pub epoch: Span,
+    /// δ1 of equation 4, ms.
+    pub down: f64,
+    /// δ2, ms.
+    pub up: f64,
+    /// From one curve to the next.
+    pub refit: Span,
+    /// An epoch without an ACK changes nothing. Otherwise it probes upwards.
+    pub hold_empty: bool,
+}
+
+impl Asked {
+    /// What the text and the authors' program have.
+    pub const PUBLISHED: Self = Self::of(&Settings::PAPER);
+
+    const fn of(settings: &Settings) -> Self {
+        Self {
+            ratio: settings.ratio,
+            epoch: settings.epoch,
+            down: settings.down,
+            up: settings.up,
+            refit: settings.refit,
+            hold_empty: settings.hold_empty,
         }
-    };
-    if options.profile() == "original" {
-        return Ok(Box::new(Original::new(original::Settings {
+    }
+
+    /// What the options say, and these defaults for the rest.
+    ///
+    /// # Errors
+    /// [`SpecError::Value`] for a value that is out of range.
+    pub fn read(self, options: &Options<'_>) -> Result<Self, SpecError> {
+        let ratio = options.real("r", self.ratio, 1.5..=20.0)?;
+        let allowed = Span::from_millis(1)..=Span::from_millis(50);
+        let epoch = options.span("epoch", self.epoch, allowed)?;
+        let hold_empty = match options.text("empty_epoch") {
+            Some(_) => options.choice("empty_epoch", &["increase", "hold"])? == "hold",
+            None => self.hold_empty,
+        };
+        let delta = |name, ms| {
+            let allowed = Span::from_micros(100)..=Span::from_millis(20);
+            let span = options.span(name, Span::from_millis_f64(ms), allowed)?;
+            Ok::<_, SpecError>(span.as_millis_f64())
+        };
+        let (down, up) = (delta("delta1", self.down)?, delta("delta2", self.up)?);
+        let refit = match options.text("refit") {
+            Some("never") => NEVER,
+            _ => {
+                let allowed = Span::from_millis(50)..=Span::from_secs(60);
+                options.span("refit", self.refit, allowed)?
+            }
+        };
+        Ok(Self {
             ratio,
             epoch,
             down,
             up,
             refit,
             hold_empty,
-        })));
+        })
     }
+}
+
+fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+    let settings = match options.profile() {
+        "tuned" => Settings::TUNED,
+        _ => Settings::PAPER,
+    };
+    let Asked {
+        ratio,
+        epoch,
+        down,
+        up,
+        refit,
+        hold_empty,
+    } = Asked::of(&settings).read(options)?;
     Ok(Box::new(Verus::new(Settings {
         ratio,
         epoch,

@@ -9,24 +9,24 @@
 use crate::{Packet, ProfilePoint};
 
 /// Largest window that has a slot.
-pub(super) const LARGEST: u32 = 39_999;
+pub const LARGEST: u32 = 39_999;
 const PAGE: usize = 32;
 /// Value of a slot that has seen nothing; real delays are positive.
 const UNSET: f64 = -1.0;
 
 /// The whole packets of a window: under this label its packets are filed.
-pub(super) fn label(window: f64) -> u32 {
+pub fn label(window: f64) -> u32 {
     window.clamp(1.0, f64::from(LARGEST)) as u32
 }
 
 /// The label that a packet was sent under.
-pub(super) fn label_of(packet: &Packet) -> u32 {
+pub fn label_of(packet: &Packet) -> u32 {
     (packet.tag.0.min(u64::from(LARGEST)) as u32).max(1)
 }
 
 /// Delay in ms by window in packets.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Points {
+pub struct Points {
     pages: Vec<Option<Box<[f64; PAGE]>>>,
     set: u32,
     largest: u32,
@@ -34,7 +34,7 @@ pub(super) struct Points {
 
 impl Points {
     /// One packet sent under window `w` had this delay.
-    pub(super) fn update(&mut self, w: u32, delay: f64, old_weight: f64) {
+    pub fn update(&mut self, w: u32, delay: f64, old_weight: f64) {
         let w = w.clamp(1, LARGEST);
         let (page, slot) = (w as usize / PAGE, w as usize % PAGE);
         if self.pages.len() <= page {
@@ -51,24 +51,23 @@ impl Points {
     }
 
     /// The delay filed under exactly this window.
-    #[cfg(test)]
-    pub(super) fn at(&self, w: u32) -> Option<f64> {
+    pub fn at(&self, w: u32) -> Option<f64> {
         let page = self.pages.get(w as usize / PAGE)?.as_ref()?;
         Some(page[w as usize % PAGE]).filter(|d| *d >= 0.0)
     }
 
     /// How many windows have a delay.
-    pub(super) fn len(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.set
     }
 
     /// The largest of them; 0 if there is none.
-    pub(super) fn largest(&self) -> u32 {
+    pub fn largest(&self) -> u32 {
         self.largest
     }
 
     /// `(window, delay)` in ascending order.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, f64)> + '_ {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, f64)> + '_ {
         self.pages
             .iter()
             .enumerate()
@@ -82,7 +81,7 @@ impl Points {
     }
 
     /// All of them.
-    pub(super) fn show(&self, put: &mut dyn FnMut(ProfilePoint)) {
+    pub fn show(&self, put: &mut dyn FnMut(ProfilePoint)) {
         for (window, delay_ms) in self.iter() {
             put(ProfilePoint {
                 window,
@@ -93,7 +92,7 @@ impl Points {
     }
 
     /// Forgets all windows from `w` on.
-    pub(super) fn forget_from(&mut self, w: u32) {
+    pub fn forget_from(&mut self, w: u32) {
         for (p, page) in self.pages.iter_mut().enumerate() {
             for (s, d) in page.iter_mut().flat_map(|page| page.iter_mut()).enumerate() {
                 if p * PAGE + s >= w as usize && *d >= 0.0 {
@@ -107,13 +106,13 @@ impl Points {
     }
 
     /// Forgets everything, keeps the memory.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.forget_from(0);
     }
 
     /// Before the first curve: the window before the first one, from 2 up, whose delay exceeds `d`.
     /// If none does, the program tries `d - 2`, `d - 4`, ...; an empty table then answers 1.
-    pub(super) fn window_for(&self, d: f64) -> u32 {
+    pub fn window_for(&self, d: f64) -> u32 {
         let mut longest = f64::NEG_INFINITY;
         for (w, delay) in self.iter().filter(|(w, _)| *w >= 2) {
             if delay > d {
@@ -132,7 +131,7 @@ impl Points {
     }
 
     /// The delay of the nearest window at or below `w` that has one.
-    pub(super) fn delay_at(&self, w: u32) -> Option<f64> {
+    pub fn delay_at(&self, w: u32) -> Option<f64> {
         self.iter().rev().find(|(x, _)| *x <= w).map(|(_, d)| d)
     }
 }
@@ -155,7 +154,7 @@ mod tests {
         assert_eq!(p.at(7), Some(80.0));
         p.update(7, 40.0, 0.875);
         assert_eq!(
-            (p.at(7), p.at(8), p.len(), p.largest()),
+            (p.at(7), p.at(8), p.count(), p.largest()),
             (Some(75.0), None, 1, 7)
         );
     }
@@ -178,10 +177,10 @@ mod tests {
     #[test]
     fn forgetting_keeps_the_count_and_the_largest() {
         let mut p = points(&[(1, 5.0), (300, 6.0), (99_999, 7.0)]);
-        assert_eq!((p.len(), p.largest()), (3, LARGEST));
+        assert_eq!((p.count(), p.largest()), (3, LARGEST));
         p.forget_from(300);
-        assert_eq!((p.len(), p.largest(), p.delay_at(299)), (1, 1, Some(5.0)));
+        assert_eq!((p.count(), p.largest(), p.delay_at(299)), (1, 1, Some(5.0)));
         p.clear();
-        assert_eq!((p.len(), p.largest(), p.delay_at(9)), (0, 0, None));
+        assert_eq!((p.count(), p.largest(), p.delay_at(9)), (0, 0, None));
     }
 }

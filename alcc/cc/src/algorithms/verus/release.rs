@@ -13,7 +13,7 @@ use alcc_units::Bytes;
 
 /// Equation 5 in whole packets, as the program computes it. The in-flight term is truncated. A
 /// round trip of at most one epoch releases what is missing.
-pub(super) fn release_whole(window: u64, in_flight: u64, epochs: u64) -> u64 {
+pub fn release_whole(window: u64, in_flight: u64, epochs: u64) -> u64 {
     let keep = if epochs <= 1 {
         in_flight
     } else {
@@ -24,7 +24,7 @@ pub(super) fn release_whole(window: u64, in_flight: u64, epochs: u64) -> u64 {
 
 /// Equation 5 with its fraction. A round trip of at most two epochs releases what is missing. The
 /// formula would release a whole window each time.
-pub(in crate::algorithms) fn release_exact(window: f64, in_flight: f64, epochs: u64) -> f64 {
+pub fn release_exact(window: f64, in_flight: f64, epochs: u64) -> f64 {
     let share = if epochs <= 2 {
         1.0
     } else {
@@ -35,7 +35,7 @@ pub(in crate::algorithms) fn release_exact(window: f64, in_flight: f64, epochs: 
 
 /// What leaves of `exact` packets: whole ones. The rest is owed, and `credit` keeps it for the next
 /// time.
-pub(in crate::algorithms) fn whole_packets(exact: f64, credit: &mut f64) -> f64 {
+pub fn whole_packets(exact: f64, credit: &mut f64) -> f64 {
     let exact = exact + *credit;
     let whole = libm::floor(exact);
     *credit = (exact - whole).clamp(0.0, 1.0);
@@ -43,18 +43,18 @@ pub(in crate::algorithms) fn whole_packets(exact: f64, credit: &mut f64) -> f64 
 }
 
 /// In slow start: the whole packets that a window lacks.
-pub(super) fn lacking(window: f64, in_flight: Bytes, mss: Bytes) -> Bytes {
+pub fn lacking(window: f64, in_flight: Bytes, mss: Bytes) -> Bytes {
     let lacking = window - in_flight.packets(mss);
     mss.mul_f64(lacking.max(0.0).floor())
 }
 
 /// Packets that these bytes are, the last one perhaps short.
-pub(super) fn packets(bytes: Bytes, mss: Bytes) -> u64 {
+pub fn packets(bytes: Bytes, mss: Bytes) -> u64 {
     bytes.get().div_ceil(mss.get().max(1))
 }
 
 /// Epochs in a round trip, rounded up, at least 1.
-pub(in crate::algorithms) fn epochs_in(rtt_ms: f64, epoch_ms: f64) -> u64 {
+pub fn epochs_in(rtt_ms: f64, epoch_ms: f64) -> u64 {
     ((rtt_ms / epoch_ms.max(MIN_DELAY)).ceil() as u64).max(1)
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The distributions of the teacher's changes, by which the authors choose a grid.
-use alcc_cc::model_driven::{Axis as Bins, Grid};
 use alcc_live::axis::Axis;
 use alcc_live::chart::{Chart, Curve, Shape};
 use alcc_live::mdi::Changes;
 use alcc_live::report::{Panel, page};
+use alcc_zoo::model_driven::{Axis as Bins, Grid};
 
 /// The page; it loads nothing from anywhere.
 ///

@@ -4,9 +4,9 @@ use crate::failure::Failure;
 use crate::output::{Product, note, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::Bar;
-use alcc_cc::model_driven::{Axis, Bounds, Counting, Counts, Grid, Shape};
 use alcc_files::ScenarioFolder;
 use alcc_live::{hash_of_text, mdi};
+use alcc_zoo::model_driven::{Axis, Bounds, Counting, Counts, Grid, Shape};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A host without a network, for vectors worked out by hand.
-use crate::{
+use alcc_cc::{
     AckBatch, Controller, Cx, Event, Kind, LimitedBy, LossBatch, Packet, Path, Rto, RttView, Sent,
     Source, Spurious, Stamp, Tag,
 };

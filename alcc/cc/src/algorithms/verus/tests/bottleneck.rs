@@ -2,7 +2,7 @@
 //! One sender and one bottleneck in virtual time. It has delivery opportunities of one packet each,
 //! a deep first-in first-out buffer, and a constant base RTT. Acknowledgements are heard one by
 //! one, or at a tick as over TCP.
-use crate::{
+use alcc_cc::{
     AckBatch, Controller, Cx, Event, Kind, LimitedBy, LossBatch, Packet, Path, Rto, RttView, Sent,
     Source, Stamp,
 };

@@ -166,7 +166,7 @@ fn impossible_delays_and_ambiguous_ones_are_no_samples() {
     for bad in [Some(Span::ZERO), ms(70_000), None] {
         bench.ack(bad, None);
     }
-    assert_eq!((bench.gauge("d_min"), bench.cc.points.len()), (50.0, 1));
+    assert_eq!((bench.gauge("d_min"), bench.cc.points.count()), (50.0, 1));
     assert!(bench.cc.slow_start);
 }
 

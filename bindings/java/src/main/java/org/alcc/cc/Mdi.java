@@ -4,7 +4,7 @@ package org.alcc.cc;
 /**
  * MDI (Khan et al., ACM CCR 51(1), 2021): every 5 ms a change of the window is drawn from a table. The table was
  * learned from another algorithm, here Verus. Every constant stands with its source in {@code
- * alcc/cc/src/algorithms/mdi/mod.rs}.
+ * lab/zoo/src/algorithms/mdi/mod.rs}.
  */
 public final class Mdi extends Controller {
     private static final long EPOCH = 5_000_000;

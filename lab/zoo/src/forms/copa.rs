@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two programs that have Copa.
+mod mvfst;
+mod original;
+
+use alcc_cc::parts::copa::{OPTIONS, asked};
+use alcc_cc::{Build, Form};
+use mvfst::Mvfst;
+use original::Original;
+
+pub(crate) const ORIGINAL: Form = Form {
+    profile: "original",
+    options: OPTIONS,
+    build: Build::Function(|options| {
+        let (delta, auto) = asked(options, Original::DELTA, Original::AUTO)?;
+        Ok(Box::new(Original::new(delta, auto)))
+    }),
+};
+
+pub(crate) const MVFST: Form = Form {
+    profile: "mvfst",
+    options: OPTIONS,
+    build: Build::Function(|options| {
+        let (delta, auto) = asked(options, Mvfst::DELTA, Mvfst::AUTO)?;
+        Ok(Box::new(Mvfst::new(delta, auto)))
+    }),
+};
