@@ -72,6 +72,10 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 // Flag of an acknowledgement: read from kernel counters at an interval, not from packets.
 #define ALCC_ACK_FROM_COUNTERS 128
 
+// Flag of an acknowledgement: the oldest data in flight has not arrived. A kernel's window does not
+// grow then.
+#define ALCC_ACK_ABOVE_HOLE 256
+
 // `alcc_needs.flags`: delayed or aggregated acknowledgements hurt.
 #define ALCC_NEEDS_PER_PACKET_ACK 1
 
@@ -83,6 +87,22 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 
 // `alcc_needs.flags`: it reacts to marks (ECN): its packets may be marked instead of dropped.
 #define ALCC_NEEDS_ECN 8
+
+// `alcc_needs.flags`: it decides by the reports of its receiver module.
+#define ALCC_NEEDS_RECEIVER 16
+
+// `alcc_needs.flags`: its limit holds whatever it costs. Others are left to the kernel while the
+// host sees their path too late.
+#define ALCC_NEEDS_STRICT 32
+
+// `alcc_needs.flags`: designed for TCP's own rules of loss detection and timers, not for datagrams.
+#define ALCC_NEEDS_STREAM 64
+
+// Room for a header, in bytes.
+#define ALCC_HEADER_ROOM 16
+
+// Room for a report, in bytes.
+#define ALCC_REPORT_ROOM 64
 
 // Kind of an option: any text, in `text`.
 #define ALCC_OPTION_TEXT 0
@@ -229,6 +249,10 @@ struct alcc_create {
   char *error;
   // Size of that room in bytes.
   uint64_t error_size;
+  // Name of the algorithm, as in its table.
+  const char *algorithm;
+  // The chosen profile; NULL if the algorithm has none.
+  const char *profile;
 };
 
 // What may leave. Comes filled with "no limit".
@@ -309,6 +333,8 @@ struct alcc_ack {
   // Bytes that arrived with a mark (ECN, congestion experienced) since the last acknowledgement.
   // React as to a loss, once per round trip.
   uint64_t marked;
+  // Of each packet: when the first packet of the flight that it ended was sent.
+  const uint64_t *first_sent_at_ns;
 };
 
 // What an algorithm needs from its host. Comes filled with the defaults.
@@ -320,6 +346,8 @@ struct alcc_needs {
   // Over TCP: the interval at which to look for acknowledgements, 1 ms to 100 ms. A shorter one
   // costs wake-ups.
   uint64_t feedback_period_ns;
+  // The largest header for the receiver module, in bytes.
+  uint64_t header;
 };
 
 // The path, when a connection starts or its route changes.
@@ -392,6 +420,36 @@ struct alcc_recovery_end {
   struct alcc_rtt rtt;
 };
 
+// The receiver module of an algorithm that must know when packets arrive. Where the peer has no
+// module, the host keeps it beside the algorithm, and feeds it with acknowledgements. `state` is
+// what `create` or `clone` returned here. All callbacks are there.
+struct alcc_receiver {
+  // Size of this structure.
+  uint32_t size;
+  // Zero.
+  uint32_t reserved;
+  // The receiver module of a connection, given the state of its algorithm.
+  void *(*create)(const void *algorithm);
+  // A complete copy, independent of the first.
+  void *(*clone)(const void *state);
+  // Frees what `create` or `clone` made.
+  void (*destroy)(void *state);
+  // A packet arrived. Its header comes from the network: do not trust it.
+  void (*on_packet)(void *state,
+                    uint64_t now_ns,
+                    uint64_t number,
+                    uint64_t length,
+                    const uint8_t *header,
+                    uint64_t header_length);
+  // The time that `next_timer` returned has come.
+  void (*on_timer)(void *state, uint64_t now_ns);
+  // When `on_timer` wants to be called, or ALCC_NONE.
+  uint64_t (*next_timer)(const void *state);
+  // Writes a report for `on_feedback`, at most ALCC_REPORT_ROOM bytes. Returns its length, or
+  // ALCC_NONE if there is nothing to report.
+  uint64_t (*report)(void *state, uint64_t now_ns, uint8_t *report);
+};
+
 // An algorithm. A plug-in is a shared object that defines one constant of this type, named
 // `alcc_algorithm_v2`.
 //
@@ -459,6 +517,25 @@ struct alcc_algorithm {
   uint64_t (*next_timer)(const void *state);
   // Fills in the internal values, in the order of `gauge_names`.
   void (*gauges)(const void *state, double *values);
+  // A plug-in of several algorithms: their tables by number from 0; NULL behind the last. Of the
+  // exported table nothing else is read then. NULL: it is the only one.
+  const struct alcc_algorithm *(*list)(uint64_t number);
+  // Names of its profiles, the values of `profile=`, the default first; NULL: none. If there is
+  // an algorithm of this name, these profiles are added to it.
+  const char *const *profile_names;
+  // How many such names, at most 64.
+  uint64_t profile_count;
+  // Nothing is sent for a while: gives back memory that is not needed then.
+  void (*release_memory)(void *state);
+  // The packet of the last `on_sent` gets its header for the receiver module. Writes it, at most
+  // ALCC_HEADER_ROOM bytes, and returns its length. `more`: another packet follows at once.
+  uint64_t (*on_header)(void *state,
+                        uint64_t now_ns,
+                        uint64_t number,
+                        uint32_t more,
+                        uint8_t *header);
+  // Its receiver module; NULL: none.
+  const struct alcc_receiver *receiver;
 };
 
 #ifdef __cplusplus

@@ -37,6 +37,9 @@ pub const ALCC_ACK_ROUND_START: u32 = 32;
 pub const ALCC_ACK_IN_RECOVERY: u32 = 64;
 /// Flag of an acknowledgement: read from kernel counters at an interval, not from packets.
 pub const ALCC_ACK_FROM_COUNTERS: u32 = 128;
+/// Flag of an acknowledgement: the oldest data in flight has not arrived. A kernel's window does not
+/// grow then.
+pub const ALCC_ACK_ABOVE_HOLE: u32 = 256;
 
 /// `alcc_needs.flags`: delayed or aggregated acknowledgements hurt.
 pub const ALCC_NEEDS_PER_PACKET_ACK: u32 = 1;
@@ -46,6 +49,18 @@ pub const ALCC_NEEDS_PACING: u32 = 2;
 pub const ALCC_NEEDS_PRR: u32 = 4;
 /// `alcc_needs.flags`: it reacts to marks (ECN): its packets may be marked instead of dropped.
 pub const ALCC_NEEDS_ECN: u32 = 8;
+/// `alcc_needs.flags`: it decides by the reports of its receiver module.
+pub const ALCC_NEEDS_RECEIVER: u32 = 16;
+/// `alcc_needs.flags`: its limit holds whatever it costs. Others are left to the kernel while the
+/// host sees their path too late.
+pub const ALCC_NEEDS_STRICT: u32 = 32;
+/// `alcc_needs.flags`: designed for TCP's own rules of loss detection and timers, not for datagrams.
+pub const ALCC_NEEDS_STREAM: u32 = 64;
+
+/// Room for a header, in bytes.
+pub const ALCC_HEADER_ROOM: u32 = 16;
+/// Room for a report, in bytes.
+pub const ALCC_REPORT_ROOM: u32 = 64;
 
 /// Kind of an option: any text, in `text`.
 pub const ALCC_OPTION_TEXT: u32 = 0;
@@ -103,6 +118,10 @@ pub struct alcc_create {
     pub error: *mut c_char,
     /// Size of that room in bytes.
     pub error_size: u64,
+    /// Name of the algorithm, as in its table.
+    pub algorithm: *const c_char,
+    /// The chosen profile; NULL if the algorithm has none.
+    pub profile: *const c_char,
 }
 
 /// What an algorithm needs from its host. Comes filled with the defaults.
@@ -116,6 +135,8 @@ pub struct alcc_needs {
     /// Over TCP: the interval at which to look for acknowledgements, 1 ms to 100 ms. A shorter one
     /// costs wake-ups.
     pub feedback_period_ns: u64,
+    /// The largest header for the receiver module, in bytes.
+    pub header: u64,
 }
 
 /// The path, when a connection starts or its route changes.
@@ -216,6 +237,8 @@ pub struct alcc_ack {
     /// Bytes that arrived with a mark (ECN, congestion experienced) since the last acknowledgement.
     /// React as to a loss, once per round trip.
     pub marked: u64,
+    /// Of each packet: when the first packet of the flight that it ended was sent.
+    pub first_sent_at_ns: *const u64,
 }
 
 /// Packets were lost: at least one. Comes before the acknowledgement that disclosed them.
@@ -282,6 +305,43 @@ pub struct alcc_allowance {
     pub rate_bps: u64,
     /// How much may leave back to back when paced, in bytes.
     pub burst: u64,
+}
+
+/// The receiver module of an algorithm that must know when packets arrive. Where the peer has no
+/// module, the host keeps it beside the algorithm, and feeds it with acknowledgements. `state` is
+/// what `create` or `clone` returned here. All callbacks are there.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_receiver {
+    /// Size of this structure.
+    pub size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// The receiver module of a connection, given the state of its algorithm.
+    pub create: Option<unsafe extern "C" fn(algorithm: *const c_void) -> *mut c_void>,
+    /// A complete copy, independent of the first.
+    pub clone: Option<unsafe extern "C" fn(state: *const c_void) -> *mut c_void>,
+    /// Frees what `create` or `clone` made.
+    pub destroy: Option<unsafe extern "C" fn(state: *mut c_void)>,
+    /// A packet arrived. Its header comes from the network: do not trust it.
+    pub on_packet: Option<
+        unsafe extern "C" fn(
+            state: *mut c_void,
+            now_ns: u64,
+            number: u64,
+            length: u64,
+            header: *const u8,
+            header_length: u64,
+        ),
+    >,
+    /// The time that `next_timer` returned has come.
+    pub on_timer: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64)>,
+    /// When `on_timer` wants to be called, or ALCC_NONE.
+    pub next_timer: Option<unsafe extern "C" fn(state: *const c_void) -> u64>,
+    /// Writes a report for `on_feedback`, at most ALCC_REPORT_ROOM bytes. Returns its length, or
+    /// ALCC_NONE if there is nothing to report.
+    pub report:
+        Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, report: *mut u8) -> u64>,
 }
 
 /// An algorithm. A plug-in is a shared object that defines one constant of this type, named
@@ -363,4 +423,27 @@ pub struct alcc_algorithm {
     pub next_timer: Option<unsafe extern "C" fn(state: *const c_void) -> u64>,
     /// Fills in the internal values, in the order of `gauge_names`.
     pub gauges: Option<unsafe extern "C" fn(state: *const c_void, values: *mut f64)>,
+    /// A plug-in of several algorithms: their tables by number from 0; NULL behind the last. Of the
+    /// exported table nothing else is read then. NULL: it is the only one.
+    pub list: Option<unsafe extern "C" fn(number: u64) -> *const Self>,
+    /// Names of its profiles, the values of `profile=`, the default first; NULL: none. If there is
+    /// an algorithm of this name, these profiles are added to it.
+    pub profile_names: *const *const c_char,
+    /// How many such names, at most 64.
+    pub profile_count: u64,
+    /// Nothing is sent for a while: gives back memory that is not needed then.
+    pub release_memory: Option<unsafe extern "C" fn(state: *mut c_void)>,
+    /// The packet of the last `on_sent` gets its header for the receiver module. Writes it, at most
+    /// ALCC_HEADER_ROOM bytes, and returns its length. `more`: another packet follows at once.
+    pub on_header: Option<
+        unsafe extern "C" fn(
+            state: *mut c_void,
+            now_ns: u64,
+            number: u64,
+            more: u32,
+            header: *mut u8,
+        ) -> u64,
+    >,
+    /// Its receiver module; NULL: none.
+    pub receiver: *const alcc_receiver,
 }

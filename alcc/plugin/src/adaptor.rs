@@ -3,11 +3,12 @@
 //! the range that the contract of [`Controller`] promises to the host.
 use crate::abi::*;
 use crate::events;
+use crate::receiver::PluginReceiver;
 use crate::table::{Table, Value};
 use alcc_cc::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
 use alcc_cc::{
-    AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Packet, Path, Recovery, RecoveryEnd,
-    Rto, Sent, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Packet, Path, Receiver,
+    Recovery, RecoveryEnd, Rto, Sending, Sent, Spurious, Stack, Tag,
 };
 use alcc_units::{Bytes, Options, Rate, Span, Spec, SpecError, Time};
 use std::ffi::{CStr, CString, c_void};
@@ -44,6 +45,8 @@ pub(crate) struct PluginController {
     left: Option<Bytes>,
     /// The packets of a batch, for the time of a call.
     packets: Vec<alcc_packet>,
+    /// When their flights began.
+    first_sent: Vec<u64>,
 }
 
 // SAFETY: the interface lets the host move a state between threads; it is never used by two at a
@@ -76,7 +79,8 @@ impl PluginController {
         let values = (table.options.iter())
             .map(|option| option.read(&whole))
             .collect::<Result<Vec<Value>, _>>()?;
-        let state = create(table, &values).map_err(|why| SpecError::Refused {
+        let profile = (!table.profiles.is_empty()).then(|| options.profile());
+        let state = create(table, profile, &values).map_err(|why| SpecError::Refused {
             kind: "algorithm",
             name: table.name.to_owned(),
             why,
@@ -90,6 +94,7 @@ impl PluginController {
             timer: None,
             left: None,
             packets: Vec::new(),
+            first_sent: Vec::new(),
         })
     }
 
@@ -109,6 +114,9 @@ impl PluginController {
     fn fill(&mut self, packets: &[Packet]) {
         self.packets.clear();
         self.packets.extend(packets.iter().map(events::packet));
+        self.first_sent.clear();
+        let first_sent = packets.iter().map(|p| p.stamp.first_sent_at.as_nanos());
+        self.first_sent.extend(first_sent);
     }
 
     /// Would nothing ever leave again?
@@ -122,11 +130,15 @@ impl PluginController {
     }
 }
 
-fn create(table: &Table, values: &[Value]) -> Result<NonNull<c_void>, String> {
+fn create(
+    table: &Table,
+    profile: Option<&str>,
+    values: &[Value],
+) -> Result<NonNull<c_void>, String> {
+    let c_string = |text: &str| CString::new(text).unwrap_or_default();
+    let (algorithm, profile) = (c_string(table.name), profile.map(c_string));
     // Options come from the command line or the environment: no zero bytes.
-    let texts: Vec<CString> = (values.iter())
-        .map(|value| CString::new(value.text.as_str()).unwrap_or_default())
-        .collect();
+    let texts: Vec<CString> = (values.iter()).map(|value| c_string(&value.text)).collect();
     let list: Vec<alcc_value> = (values.iter().zip(&texts))
         .map(|(value, text)| alcc_value {
             text: text.as_ptr(),
@@ -141,6 +153,8 @@ fn create(table: &Table, values: &[Value]) -> Result<NonNull<c_void>, String> {
         values: list.as_ptr(),
         error: error.as_mut_ptr().cast(),
         error_size: ERROR_ROOM as u64,
+        algorithm: algorithm.as_ptr(),
+        profile: (profile.as_ref()).map_or(std::ptr::null(), |profile| profile.as_ptr()),
     };
     // SAFETY: a table has `create`; the settings and all they point at outlive the call.
     let state = table
@@ -181,8 +195,13 @@ impl Controller for PluginController {
             },
             feedback_period: Span::from_nanos(answer.feedback_period_ns)
                 .clamp(*FEEDBACK.start(), *FEEDBACK.end()),
-            // The table has no receiver half: whoever needs one is written in Rust.
-            ..Needs::default()
+            header: answer.header.min(ALCC_HEADER_ROOM.into()) as u8,
+            stack: match has(ALCC_NEEDS_STREAM) {
+                true => Stack::Linux,
+                false => Needs::default().stack,
+            },
+            receiver: has(ALCC_NEEDS_RECEIVER) && self.table.receiver.is_some(),
+            strict: has(ALCC_NEEDS_STRICT),
         }
     }
 
@@ -206,11 +225,25 @@ impl Controller for PluginController {
         Tag(tag.unwrap_or_default())
     }
 
+    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
+        let mut bytes = [0; ALCC_HEADER_ROOM as usize];
+        let now = cx.now.as_nanos();
+        let more = sending.more.into();
+        let length = call!(self.on_header(now, sending.pn, more, bytes.as_mut_ptr()));
+        let length = length.unwrap_or_default().min(bytes.len() as u64) as usize;
+        Header::new(&bytes[..length])
+    }
+
+    fn receiver(&self) -> Option<Box<dyn Receiver>> {
+        let receiver = PluginReceiver::new(self.table.receiver?, self.state?)?;
+        Some(Box::new(receiver))
+    }
+
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         let now = self.event(cx);
         self.in_flight = ack.in_flight;
         self.fill(ack.acked);
-        let event = events::ack(ack, &self.packets);
+        let event = events::ack(ack, &self.packets, &self.first_sent);
         call!(self.on_ack(now, &raw const event));
     }
 
@@ -247,6 +280,11 @@ impl Controller for PluginController {
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, idle: Span) {
         let now = self.event(cx);
         call!(self.on_idle_restart(now, idle.as_nanos()));
+    }
+
+    fn release_memory(&mut self) {
+        (self.packets, self.first_sent) = (Vec::new(), Vec::new());
+        call!(self.release_memory());
     }
 
     fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: Bytes) {
@@ -311,6 +349,7 @@ impl Controller for PluginController {
             state: call!(self.clone()).and_then(NonNull::new),
             table: self.table.clone(),
             packets: Vec::new(),
+            first_sent: Vec::new(),
             ..*self
         })
     }

@@ -47,6 +47,18 @@ pub enum PluginError {
         /// What would be right.
         remedy: &'static str,
     },
+    /// The algorithm that it adds a profile to has one of that name.
+    #[error("plug-in {}: algorithm '{name}' ({owner}) has already a profile '{profile}': give it another name", .file.display())]
+    TakenProfile {
+        /// The file.
+        file: PathBuf,
+        /// The algorithm.
+        name: String,
+        /// The profile.
+        profile: String,
+        /// Whose the algorithm is.
+        owner: String,
+    },
     /// Another algorithm has its name.
     #[error("plug-in {}: there is already an algorithm '{name}' ({owner}): give it another name", .file.display())]
     Taken {

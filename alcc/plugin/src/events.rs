@@ -74,8 +74,8 @@ fn rtt(rtt: &RttView) -> alcc_rtt {
     }
 }
 
-/// `packets` are those of the batch.
-pub(crate) fn ack(ack: &AckBatch<'_>, packets: &[alcc_packet]) -> alcc_ack {
+/// `packets` are those of the batch, `first_sent` when their flights began.
+pub(crate) fn ack(ack: &AckBatch<'_>, packets: &[alcc_packet], first_sent: &[u64]) -> alcc_ack {
     let LimitedBy {
         window,
         quota,
@@ -94,6 +94,7 @@ pub(crate) fn ack(ack: &AckBatch<'_>, packets: &[alcc_packet]) -> alcc_ack {
             (ack.round_start, ALCC_ACK_ROUND_START),
             (ack.in_recovery, ALCC_ACK_IN_RECOVERY),
             (ack.source == Source::TcpInfo, ALCC_ACK_FROM_COUNTERS),
+            (!ack.advanced, ALCC_ACK_ABOVE_HOLE),
         ]),
         packets: packets.as_ptr(),
         packet_count: packets.len() as u64,
@@ -104,6 +105,7 @@ pub(crate) fn ack(ack: &AckBatch<'_>, packets: &[alcc_packet]) -> alcc_ack {
         rate_bps: ack.rate.map_or(ALCC_NONE, Rate::as_bps),
         rtt_error_ns: ack.rtt_error.as_nanos(),
         marked: ack.marked.get(),
+        first_sent_at_ns: first_sent.as_ptr(),
     }
 }
 
@@ -156,5 +158,6 @@ pub(crate) fn needs() -> alcc_needs {
         size: size::<alcc_needs>(),
         flags: 0,
         feedback_period_ns: alcc_cc::Needs::default().feedback_period.as_nanos(),
+        header: 0,
     }
 }

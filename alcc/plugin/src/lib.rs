@@ -4,6 +4,8 @@
 //! [`load`] turns it into an [`Algorithm`] like any other. So it runs wherever a [`Registry`] is
 //! asked: simulator, runtime, conformance suite.
 //!
+//! A plug-in may have several algorithms, and profiles for algorithms that are there already.
+//!
 //! What a plug-in answers is not believed. Windows, rates, quotas and timers are held in the range
 //! of the contract of [`Controller`]. What it does to the memory of the process cannot be checked:
 //! a plug-in is trusted code.
@@ -15,9 +17,10 @@ mod adaptor;
 mod error;
 mod events;
 mod load;
+mod receiver;
 mod table;
 
 #[cfg(doc)]
 use alcc_cc::{Algorithm, Controller, Registry};
 pub use error::PluginError;
-pub use load::{ENV, env_value, load, with_env, with_files};
+pub use load::{ENV, env_value, load, load_all, read_text, with_env, with_files};

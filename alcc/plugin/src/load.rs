@@ -3,8 +3,8 @@
 use crate::PluginError;
 use crate::abi::{ALCC_PLUGIN_ABI, alcc_algorithm};
 use crate::adaptor::PluginController;
-use crate::table::Table;
-use alcc_cc::{Algorithm, Build, Registry};
+use crate::table::{Table, read_all};
+use alcc_cc::{Algorithm, Build, Form, Registry};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -21,23 +21,38 @@ const SYMBOL: &[u8] = b"alcc_algorithm_v2\0";
 /// What plug-ins of the first version export.
 const FIRST_SYMBOL: &[u8] = b"alcc_algorithm_v1\0";
 
-/// Loads the plug-in `file`, which from then on runs in this process with all its rights.
+/// Loads the plug-in `file`, which from then on runs in this process with all its rights: the first
+/// of its algorithms.
+///
+/// # Errors
+/// As [`load_all`].
+pub fn load(file: &Path) -> Result<Algorithm, PluginError> {
+    Ok(load_all(file)?.swap_remove(0))
+}
+
+/// Loads the plug-in `file`, which from then on runs in this process with all its rights: all of its
+/// algorithms, at least one.
 ///
 /// # Errors
 /// [`PluginError`] names the file, what is wrong with it and what would be right.
-pub fn load(file: &Path) -> Result<Algorithm, PluginError> {
+pub fn load_all(file: &Path) -> Result<Vec<Algorithm>, PluginError> {
     let file = &found(file)?;
-    let table = Arc::new(open(file)?);
-    Ok(Algorithm {
-        name: table.name,
-        summary: table.summary,
-        profiles: Cow::Borrowed(&[]),
-        options: table.docs,
-        build: Build::Loaded {
-            file: file.to_string_lossy().into(),
-            build: Arc::new(move |options| Ok(Box::new(PluginController::new(&table, options)?))),
-        },
-    })
+    let algorithm = |table: Table| {
+        let table = Arc::new(table);
+        Algorithm {
+            name: table.name,
+            summary: table.summary,
+            profiles: Cow::Borrowed(table.profiles),
+            options: table.docs,
+            build: Build::Loaded {
+                file: file.to_string_lossy().into(),
+                build: Arc::new(move |options| {
+                    Ok(Box::new(PluginController::new(&table, options)?))
+                }),
+            },
+        }
+    };
+    Ok(open(file)?.into_iter().map(algorithm).collect())
 }
 
 /// An absolute path: the dynamic linker looks a bare name up in the system's folders.
@@ -60,7 +75,15 @@ fn source(build: &Build) -> Option<&str> {
     }
 }
 
-fn open(file: &Path) -> Result<Table, PluginError> {
+/// Whether an algorithm, or a form of it, was loaded from `file`.
+fn is_from(build: &Build, file: &Path) -> bool {
+    let forms = build.forms().iter().map(|form| &form.build);
+    forms
+        .chain([build])
+        .any(|build| source(build) == Some(&file.to_string_lossy()))
+}
+
+fn open(file: &Path) -> Result<Vec<Table>, PluginError> {
     // SAFETY: loading runs the constructors of the plug-in: that is what the user asks for.
     let library = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
         let text = std::error::Error::source(&error)
@@ -71,12 +94,12 @@ fn open(file: &Path) -> Result<Table, PluginError> {
         }
     })?;
     // SAFETY: the symbol's name stands for its type; a symbol that is found is a definition.
-    let table = unsafe {
+    let tables = unsafe {
         match library
             .get::<*const alcc_algorithm>(SYMBOL)
             .map(|s| s.as_raw_ptr())
         {
-            Ok(exported) if !exported.is_null() => Table::read(exported.cast(), file),
+            Ok(exported) if !exported.is_null() => read_all(exported.cast(), file),
             _ if library.get::<*const u8>(FIRST_SYMBOL).is_ok() => Err(PluginError::Abi {
                 file: file.to_owned(),
                 found: 1,
@@ -87,11 +110,19 @@ fn open(file: &Path) -> Result<Table, PluginError> {
             }),
         }
     };
-    if table.is_ok() {
+    let tables = tables.and_then(|tables| match tables.is_empty() {
+        true => Err(PluginError::Table {
+            file: file.to_owned(),
+            what: "its list of algorithms is empty".to_owned(),
+            remedy: "return a table for number 0",
+        }),
+        false => Ok(tables),
+    });
+    if tables.is_ok() {
         // Never unloaded: its functions are called until the process ends.
         std::mem::forget(library);
     }
-    table
+    tables
 }
 
 /// What the dynamic linker says, without the file's name, which stands before it anyway.
@@ -105,7 +136,10 @@ fn one_line(text: &str, file: &Path) -> String {
 const MAX_FILE: u64 = 64 << 20;
 
 /// The text of a file that an algorithm's option names: the one place where such files are read.
-fn read_text(path: &str) -> Result<String, String> {
+///
+/// # Errors
+/// One line that says why it cannot be read.
+pub fn read_text(path: &str) -> Result<String, String> {
     let failed = |error| format!("read the file: {}", alcc_units::reason(&error));
     let mut text = String::new();
     let mut file = File::open(path).map_err(failed)?.take(MAX_FILE + 1);
@@ -119,34 +153,57 @@ fn read_text(path: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// `registry` and the plug-ins in `files`; files that options name can be read from now on.
+/// `registry` and the plug-ins in `files`; files that options name can be read from now on. A
+/// plug-in's profiles of an algorithm that is there are added to it.
 ///
 /// # Errors
-/// As [`load`]; also if the registry has an algorithm of that name from elsewhere.
+/// As [`load_all`]; also if the registry has an algorithm of that name from elsewhere, and the
+/// plug-in no profiles for it, or one that it has already.
 pub fn with_files<P: AsRef<Path>>(
     mut registry: Registry,
     files: impl IntoIterator<Item = P>,
 ) -> Result<Registry, PluginError> {
     for file in files {
         let file = found(file.as_ref())?;
-        if registry
-            .iter()
-            .any(|a| source(&a.build) == Some(&file.to_string_lossy()))
-        {
+        if registry.iter().any(|a| is_from(&a.build, &file)) {
             continue;
         }
-        let algorithm = load(&file)?;
-        if let Some(before) = registry.iter().find(|a| a.name == algorithm.name) {
-            return Err(PluginError::Taken {
-                file,
-                name: algorithm.name.to_owned(),
-                owner: source(&before.build)
-                    .map_or_else(|| "built in".to_owned(), |other| format!("of {other}")),
-            });
+        for algorithm in load_all(&file)? {
+            registry = with(registry, algorithm, &file)?;
         }
-        registry = registry.with_local(algorithm);
     }
     Ok(registry.reading(read_text))
+}
+
+/// `registry` with an algorithm of the plug-in `file`, or with the profiles of it.
+fn with(registry: Registry, algorithm: Algorithm, file: &Path) -> Result<Registry, PluginError> {
+    let Some(before) = registry.iter().find(|a| a.name == algorithm.name) else {
+        return Ok(registry.with_local(algorithm));
+    };
+    let owner = source(&before.build);
+    let owner = owner.map_or_else(|| "built in".to_owned(), |other| format!("of {other}"));
+    let (file, name) = (file.to_owned(), algorithm.name.to_owned());
+    if algorithm.profiles.is_empty() {
+        return Err(PluginError::Taken { file, name, owner });
+    }
+    let mut profiles = algorithm.profiles.iter();
+    if let Some(profile) = profiles.find(|profile| before.profiles.contains(profile)) {
+        return Err(PluginError::TakenProfile {
+            file,
+            name,
+            profile: (*profile).to_owned(),
+            owner,
+        });
+    }
+    let form = |profile: &&'static str| Form {
+        profile,
+        options: algorithm.options,
+        build: algorithm.build.clone(),
+    };
+    let forms = algorithm.profiles.iter().map(form);
+    Ok(forms.fold(registry, |registry, form| {
+        registry.with_local_form(algorithm.name, form)
+    }))
 }
 
 /// `registry` and the plug-ins that the variable [`ENV`] names, given its value.

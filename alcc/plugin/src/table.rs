@@ -2,7 +2,8 @@
 //! The table of a plug-in, checked and copied: nothing of the plug-in's memory but its functions is
 //! used afterwards.
 use crate::PluginError;
-use crate::abi::{self, alcc_algorithm, alcc_option};
+use crate::abi::{self, alcc_algorithm, alcc_option, alcc_receiver};
+use crate::receiver::PluginReceiver;
 use alcc_units::{Bytes, OptionDoc, Options, Span, Spec, SpecError};
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
@@ -34,6 +35,10 @@ pub(crate) struct Table {
     /// The same for the registry.
     pub(crate) docs: &'static [OptionDoc],
     pub(crate) gauges: Vec<&'static str>,
+    /// Names of its profiles.
+    pub(crate) profiles: &'static [&'static str],
+    /// Its receiver module, complete.
+    pub(crate) receiver: Option<alcc_receiver>,
     /// The callbacks; those that a plug-in must have are there.
     pub(crate) calls: alcc_algorithm,
 }
@@ -47,6 +52,11 @@ unsafe impl Sync for Table {}
 /// Text that lives as long as the process: the registry's names are of that kind.
 fn leak(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
+}
+
+fn is_word(word: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+    word.len() <= MAX_NAME && word.chars().all(plain)
 }
 
 struct Reader<'a> {
@@ -81,14 +91,30 @@ impl Reader<'_> {
     unsafe fn word(&self, word: *const c_char, what: &str) -> Result<String, PluginError> {
         // SAFETY: the caller's promise.
         let word = unsafe { self.text(word, what) }?;
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
-        if word.len() > MAX_NAME || !word.chars().all(plain) {
+        if !is_word(&word) {
             return Err(self.wrong(
                 format!("{what} is '{word}'"),
                 "use at most 32 lower-case letters, digits, '-' and '_'",
             ));
         }
         Ok(word)
+    }
+
+    /// A word that may have dots: a profile may be a version.
+    ///
+    /// # Safety
+    /// As [`Reader::text`].
+    unsafe fn profile(&self, profile: *const c_char) -> Result<String, PluginError> {
+        let what = "the name of a profile";
+        // SAFETY: the caller's promise.
+        let profile = unsafe { self.text(profile, what) }?;
+        if !is_word(&profile.replace('.', "-")) {
+            return Err(self.wrong(
+                format!("{what} is '{profile}'"),
+                "use at most 32 lower-case letters, digits, '-', '_' and '.'",
+            ));
+        }
+        Ok(profile)
     }
 
     fn counted<'a, T>(
@@ -193,6 +219,50 @@ impl Declared {
     }
 }
 
+/// The part of a structure of the plug-in's that both sides know; the rest is zero.
+///
+/// # Safety
+/// `from` points at `size` bytes. All zero is a valid `T`, and so are any of the plug-in's bytes.
+unsafe fn known<T>(from: *const T, size: usize) -> T {
+    let mut to = std::mem::MaybeUninit::<T>::zeroed();
+    let size = size.min(size_of::<T>());
+    // SAFETY: the caller's promise.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from.cast::<u8>(), to.as_mut_ptr().cast(), size);
+        to.assume_init()
+    }
+}
+
+/// The tables of a plug-in: what it exports, or the list that this names.
+///
+/// # Safety
+/// As [`Table::read`].
+pub(crate) unsafe fn read_all(
+    exported: *const alcc_algorithm,
+    file: &Path,
+) -> Result<Vec<Table>, PluginError> {
+    // SAFETY: the caller's promise; `list` is read only if the plug-in says that it is there.
+    unsafe {
+        let (found, size) = ((*exported).abi, (*exported).size as usize);
+        let list = match found == abi::ALCC_PLUGIN_ABI {
+            true => known(exported, size).list,
+            false => None,
+        };
+        let Some(list) = list else {
+            return Ok(vec![Table::read(exported, file)?]);
+        };
+        let mut tables = Vec::new();
+        for number in 0..MAX_ENTRIES {
+            let table = list(number);
+            if table.is_null() {
+                break;
+            }
+            tables.push(Table::read(table, file)?);
+        }
+        Ok(tables)
+    }
+}
+
 impl Table {
     /// Reads what a plug-in exports.
     ///
@@ -220,15 +290,8 @@ impl Table {
                 "set .size = sizeof(struct alcc_algorithm)",
             ));
         }
-        // SAFETY: all zero is a valid table: NULL everywhere. Of ours we fill as much as both sides
-        // know.
-        let calls = unsafe {
-            let mut calls: alcc_algorithm = std::mem::zeroed();
-            let known = size.min(size_of::<alcc_algorithm>());
-            let to = (&raw mut calls).cast::<u8>();
-            std::ptr::copy_nonoverlapping(exported.cast::<u8>(), to, known);
-            calls
-        };
+        // SAFETY: all zero is a valid table: NULL everywhere.
+        let calls = unsafe { known(exported, size) };
         for (name, there) in [
             ("create", calls.create.is_some()),
             ("clone", calls.clone.is_some()),
@@ -264,7 +327,33 @@ impl Table {
                 .iter()
                 .map(|name| reader.text(*name, "the name of a gauge").map(leak))
                 .collect::<Result<_, _>>()?;
+            let names = reader.counted(
+                calls.profile_names,
+                calls.profile_count,
+                "its list of profiles",
+            )?;
+            let mut profiles: Vec<&'static str> = Vec::new();
+            for name in names {
+                let name = reader.profile(*name)?;
+                if profiles.contains(&name.as_str()) {
+                    return Err(reader.wrong(
+                        format!("profile {name} is there twice"),
+                        "give each its own name",
+                    ));
+                }
+                profiles.push(leak(name));
+            }
+            let receiver = (!calls.receiver.is_null())
+                .then(|| known(calls.receiver, (*calls.receiver).size as usize));
+            if receiver.is_some_and(|calls| !PluginReceiver::complete(&calls)) {
+                return Err(reader.wrong(
+                    "its receiver module lacks a callback",
+                    "a receiver module has all of them",
+                ));
+            }
             Ok(Self {
+                profiles: Vec::leak(profiles),
+                receiver,
                 name: leak(name),
                 summary: leak(summary),
                 docs: Vec::leak(options.iter().map(|o| o.doc).collect()),

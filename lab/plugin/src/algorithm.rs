@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A [`Controller`] as a table of C functions. The other direction is `adaptor.rs` of `alcc-plugin`.
+use crate::EMPTY;
+use crate::events;
+use alcc_cc::{Allowance, Controller, Cx, Discard, Recovery, Sending, Spurious, Stack};
+use alcc_plugin::abi::*;
+use alcc_units::{Bytes, Rate, Span, Time};
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+
+/// Window of a connection whose algorithm panicked.
+const FALLBACK_SEGMENTS: u64 = 10;
+
+/// All callbacks but `create`.
+pub(crate) const CALLS: alcc_algorithm = alcc_algorithm {
+    clone: Some(clone),
+    destroy: Some(destroy),
+    allowance: Some(allowance),
+    on_ack: Some(on_ack),
+    needs: Some(needs),
+    on_start: Some(on_start),
+    on_sent: Some(on_sent),
+    on_loss: Some(on_loss),
+    on_rto: Some(on_rto),
+    on_spurious: Some(on_spurious),
+    on_recovery_end: Some(on_recovery_end),
+    on_feedback: Some(on_feedback),
+    on_idle_restart: Some(on_idle_restart),
+    on_mtu: Some(on_mtu),
+    on_route: Some(on_route),
+    on_timer: Some(on_timer),
+    next_timer: Some(next_timer),
+    gauges: Some(gauges),
+    release_memory: Some(release_memory),
+    on_header: Some(on_header),
+    ..EMPTY
+};
+
+/// One connection.
+pub(crate) struct State {
+    /// `None`: it panicked.
+    controller: Option<Box<dyn Controller>>,
+    mss: Bytes,
+    gauges: &'static [&'static str],
+    /// The packets of a batch, for the time of a call.
+    packets: Vec<alcc_cc::Packet>,
+}
+
+impl State {
+    pub(crate) fn new(controller: Box<dyn Controller>, gauges: &'static [&'static str]) -> Self {
+        Self {
+            controller: Some(controller),
+            mss: Bytes::new(1),
+            gauges,
+            packets: Vec::new(),
+        }
+    }
+
+    /// What `call` answers, or `otherwise` after a panic.
+    ///
+    /// # Safety
+    /// `state` is what `create` or `clone` of this plug-in returned. Callbacks of one state do not
+    /// run at the same time.
+    pub(crate) unsafe fn ask<T>(
+        state: *const c_void,
+        otherwise: T,
+        call: impl FnOnce(&dyn Controller) -> T,
+    ) -> T {
+        // SAFETY: the caller's promise.
+        let state = unsafe { &*state.cast::<Self>() };
+        let Some(controller) = &state.controller else {
+            return otherwise;
+        };
+        catch_unwind(AssertUnwindSafe(|| call(controller.as_ref()))).unwrap_or(otherwise)
+    }
+
+    /// An event.
+    ///
+    /// # Safety
+    /// As [`State::ask`].
+    unsafe fn tell<T>(
+        state: *mut c_void,
+        now_ns: u64,
+        otherwise: T,
+        call: impl FnOnce(&mut dyn Controller, &mut Cx<'_>, &mut Vec<alcc_cc::Packet>) -> T,
+    ) -> T {
+        // SAFETY: the caller's promise.
+        let state = unsafe { &mut *state.cast::<Self>() };
+        let Some(controller) = &mut state.controller else {
+            return otherwise;
+        };
+        let mut cx = Cx {
+            now: Time::from_nanos(now_ns),
+            log: &mut Discard,
+        };
+        let packets = &mut state.packets;
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            call(controller.as_mut(), &mut cx, packets)
+        }));
+        told.unwrap_or_else(|_| {
+            // What a panic left is not run again, not even to free it.
+            std::mem::forget(state.controller.take());
+            otherwise
+        })
+    }
+
+    /// # Safety
+    /// As [`State::ask`].
+    unsafe fn set_mss(state: *mut c_void, mss: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { (*state.cast::<Self>()).mss = Bytes::new(mss) };
+    }
+}
+
+unsafe extern "C" fn clone(state: *const c_void) -> *mut c_void {
+    // SAFETY: the host passes a state of this plug-in, here and below.
+    let copy = unsafe { State::ask(state, None, |cc| Some(cc.clone_box())) };
+    let Some(copy) = copy else {
+        return null_mut();
+    };
+    // SAFETY: as above.
+    let State { mss, gauges, .. } = unsafe { &*state.cast::<State>() };
+    Box::into_raw(Box::new(State {
+        mss: *mss,
+        ..State::new(copy, gauges)
+    }))
+    .cast()
+}
+
+unsafe extern "C" fn destroy(state: *mut c_void) {
+    // SAFETY: `create` and `clone` box it, and nobody uses it any more.
+    let state = unsafe { Box::from_raw(state.cast::<State>()) };
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(state)));
+}
+
+unsafe extern "C" fn allowance(state: *const c_void, out: *mut alcc_allowance) {
+    // SAFETY: as above; `out` is there to be filled in.
+    unsafe {
+        let mss = (*state.cast::<State>()).mss;
+        let fallback = Allowance::window(mss * FALLBACK_SEGMENTS);
+        let allowed = State::ask(state, fallback, |cc| cc.allowance());
+        let out = &mut *out;
+        out.window = allowed.window.get();
+        out.quota = allowed.quota.get();
+        out.rate_bps = allowed.rate.map_or(ALCC_NONE, Rate::as_bps);
+        out.burst = allowed.burst.get();
+        out.ping = allowed.ping.into();
+    }
+}
+
+unsafe extern "C" fn needs(state: *const c_void, out: *mut alcc_needs) {
+    // SAFETY: as above; `out` is there to be filled in.
+    unsafe {
+        let Some(needs) = State::ask(state, None, |cc| Some(cc.needs())) else {
+            return;
+        };
+        let stream = matches!(
+            needs.stack,
+            Stack::Linux | Stack::Linux3_16 | Stack::Linux2_6_24 | Stack::Windows7
+        );
+        let out = &mut *out;
+        out.flags = [
+            (needs.per_packet_ack, ALCC_NEEDS_PER_PACKET_ACK),
+            (needs.paced, ALCC_NEEDS_PACING),
+            (needs.recovery == Recovery::Prr, ALCC_NEEDS_PRR),
+            (needs.ecn, ALCC_NEEDS_ECN),
+            (needs.receiver, ALCC_NEEDS_RECEIVER),
+            (needs.strict, ALCC_NEEDS_STRICT),
+            (stream, ALCC_NEEDS_STREAM),
+        ]
+        .into_iter()
+        .filter_map(|(on, flag)| on.then_some(flag))
+        .sum();
+        out.feedback_period_ns = needs.feedback_period.as_nanos();
+        out.header = needs.header.into();
+    }
+}
+
+unsafe extern "C" fn on_start(state: *mut c_void, now_ns: u64, path: *const alcc_path) {
+    // SAFETY: as above; events are there for the time of the call, here and below.
+    unsafe {
+        State::set_mss(state, (*path).mss);
+        let path = events::path(&*path);
+        State::tell(state, now_ns, (), |cc, cx, _| cc.on_start(cx, &path));
+    }
+}
+
+unsafe extern "C" fn on_sent(state: *mut c_void, now_ns: u64, sent: *const alcc_sent) -> u64 {
+    // SAFETY: as above.
+    unsafe {
+        let sent = events::sent(&*sent);
+        State::tell(state, now_ns, 0, |cc, cx, _| cc.on_sent(cx, &sent).0)
+    }
+}
+
+unsafe extern "C" fn on_header(
+    state: *mut c_void,
+    now_ns: u64,
+    number: u64,
+    more: u32,
+    to: *mut u8,
+) -> u64 {
+    let sending = Sending {
+        pn: number,
+        more: more != 0,
+    };
+    // SAFETY: as above; there is room for the longest header.
+    unsafe {
+        State::tell(state, now_ns, 0, |cc, cx, _| {
+            let header = cc.header(cx, &sending);
+            std::ptr::copy_nonoverlapping(header.as_ptr(), to, header.len());
+            header.len() as u64
+        })
+    }
+}
+
+unsafe extern "C" fn on_ack(state: *mut c_void, now_ns: u64, ack: *const alcc_ack) {
+    // SAFETY: as above.
+    unsafe {
+        let ack = &*ack;
+        State::tell(state, now_ns, (), |cc, cx, packets| {
+            events::packets(packets, ack.packets, ack.packet_count, ack.first_sent_at_ns);
+            cc.on_ack(cx, &events::ack(ack, packets));
+        });
+    }
+}
+
+unsafe extern "C" fn on_loss(state: *mut c_void, now_ns: u64, loss: *const alcc_loss) {
+    // SAFETY: as above.
+    unsafe {
+        let loss = &*loss;
+        State::tell(state, now_ns, (), |cc, cx, packets| {
+            events::packets(packets, loss.packets, loss.packet_count, std::ptr::null());
+            cc.on_loss(cx, &events::loss(loss, packets));
+        });
+    }
+}
+
+unsafe extern "C" fn on_rto(state: *mut c_void, now_ns: u64, rto: *const alcc_rto) {
+    // SAFETY: as above.
+    unsafe {
+        let rto = events::rto(&*rto);
+        State::tell(state, now_ns, (), |cc, cx, _| cc.on_rto(cx, &rto));
+    }
+}
+
+unsafe extern "C" fn on_spurious(state: *mut c_void, now_ns: u64, timeout: u32) {
+    let what = match timeout {
+        0 => Spurious::Loss,
+        _ => Spurious::Rto,
+    };
+    // SAFETY: as above.
+    unsafe { State::tell(state, now_ns, (), |cc, cx, _| cc.on_spurious(cx, what)) }
+}
+
+unsafe extern "C" fn on_recovery_end(
+    state: *mut c_void,
+    now_ns: u64,
+    end: *const alcc_recovery_end,
+) {
+    // SAFETY: as above.
+    unsafe {
+        let end = events::recovery_end(&*end);
+        State::tell(state, now_ns, (), |cc, cx, _| cc.on_recovery_end(cx, &end));
+    }
+}
+
+unsafe extern "C" fn on_feedback(state: *mut c_void, now_ns: u64, report: *const u8, length: u64) {
+    // SAFETY: as above; the report has so many bytes.
+    unsafe {
+        let report = match length {
+            0 => &[],
+            length => std::slice::from_raw_parts(report, length as usize),
+        };
+        State::tell(state, now_ns, (), |cc, cx, _| cc.on_feedback(cx, report));
+    }
+}
+
+unsafe extern "C" fn on_idle_restart(state: *mut c_void, now_ns: u64, idle_ns: u64) {
+    let idle = Span::from_nanos(idle_ns);
+    // SAFETY: as above.
+    unsafe { State::tell(state, now_ns, (), |cc, cx, _| cc.on_idle_restart(cx, idle)) }
+}
+
+unsafe extern "C" fn on_mtu(state: *mut c_void, now_ns: u64, mss: u64) {
+    // SAFETY: as above.
+    unsafe {
+        State::set_mss(state, mss);
+        State::tell(state, now_ns, (), |cc, cx, _| {
+            cc.on_mtu(cx, Bytes::new(mss));
+        });
+    }
+}
+
+unsafe extern "C" fn on_route(state: *mut c_void, now_ns: u64, path: *const alcc_path) {
+    // SAFETY: as above.
+    unsafe {
+        State::set_mss(state, (*path).mss);
+        let path = events::path(&*path);
+        State::tell(state, now_ns, (), |cc, cx, _| cc.on_route(cx, &path));
+    }
+}
+
+unsafe extern "C" fn on_timer(state: *mut c_void, now_ns: u64) {
+    // SAFETY: as above.
+    unsafe { State::tell(state, now_ns, (), |cc, cx, _| cc.on_timer(cx)) }
+}
+
+unsafe extern "C" fn next_timer(state: *const c_void) -> u64 {
+    // SAFETY: as above.
+    let at = unsafe { State::ask(state, None, |cc| cc.next_timer()) };
+    at.map_or(ALCC_NONE, Time::as_nanos)
+}
+
+unsafe extern "C" fn release_memory(state: *mut c_void) {
+    // SAFETY: as above.
+    unsafe {
+        State::tell(state, 0, (), |cc, _, packets| {
+            *packets = Vec::new();
+            cc.release_memory();
+        });
+    }
+}
+
+unsafe extern "C" fn gauges(state: *const c_void, values: *mut f64) {
+    // SAFETY: as above; there is room for a value of each name.
+    unsafe {
+        let names = (*state.cast::<State>()).gauges;
+        State::ask(state, (), |cc| {
+            cc.gauges(&mut |name, value| {
+                if let Some(place) = names.iter().position(|known| *known == name) {
+                    *values.add(place) = value;
+                }
+            });
+        });
+    }
+}
