@@ -258,3 +258,106 @@ fn a_name_belongs_to_one() {
     let error = with_files(registry, [&second]).err().unwrap();
     assert!(matches!(error, PluginError::Taken { owner, .. } if owner.contains("same.so")));
 }
+
+/// Two names for the profiles of a table.
+const PROFILES: &str = "static const char *const profiles[] = { \"still\", \"linux-9.1\" };
+static int chosen(const struct alcc_create *s)
+{ return s->profile != NULL && s->profile[0] == 's'; }
+static void *create_chosen(const struct alcc_create *s)
+{ struct aimd *a = create(s); if (a != NULL && chosen(s)) a->window = 3; return a; }";
+const WITH_PROFILES: &str =
+    ".profile_names = profiles, .profile_count = 2, .create = create_chosen,";
+
+#[test]
+fn profiles_are_added_to_an_algorithm_that_is_there() {
+    let file = wrapped("copa", PROFILES, WITH_PROFILES);
+    let registry = with_files(Registry::builtin(), [&file]).unwrap();
+    let profiles = |registry: &Registry| {
+        let copa = registry.iter().find(|a| a.name == "copa");
+        copa.unwrap().profiles.to_vec()
+    };
+    let all = ["tuned", "paper", "still", "linux-9.1"];
+    assert_eq!(profiles(&registry), all);
+    let window = |spec: &str| {
+        let cc = registry.build(&spec.parse().unwrap());
+        cc.map(|cc| cc.allowance().window.get())
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(window("copa:profile=still"), Ok(3 * 1448));
+    assert_eq!(window("copa:profile=linux-9.1,beta=0.7"), Ok(10 * 1448));
+    let own = Registry::builtin().build(&"copa".parse().unwrap()).unwrap();
+    assert_eq!(window("copa"), Ok(own.allowance().window.get()));
+    let why = window("copa:profile=other").unwrap_err();
+    assert!(why.contains("profile=other: want"), "{why}");
+    let why = window("copa:beta=0.7").unwrap_err();
+    assert!(why.contains("no option 'beta'"), "{why}");
+    // Once more is as once, and another file may not bring the same.
+    let again = with_files(registry.clone(), [&file]).unwrap();
+    assert_eq!(profiles(&again), all);
+    let other = wrapped("copa", PROFILES, WITH_PROFILES);
+    let text = with_files(registry, [other]).err().unwrap().to_string();
+    let part = "algorithm 'copa' (built in) has already a profile 'still': give it another name";
+    assert!(text.contains(part), "{text}");
+    // Alone it is an algorithm with these profiles.
+    let alone = alcc_plugin::load(&file).unwrap();
+    assert_eq!(*alone.profiles, ["still", "linux-9.1"]);
+}
+
+/// A table that names others, and is not read otherwise.
+const LIST: &str = "static struct alcc_algorithm tables[2];
+static const struct alcc_algorithm *list(uint64_t number)
+{
+    static const char *const names[] = { \"one\", \"two\" };
+    if (number >= 2)
+        return NULL;
+    if (tables[number].name == NULL) {
+        tables[number] = (struct alcc_algorithm) {
+            .abi = ALCC_PLUGIN_ABI, .size = sizeof(struct alcc_algorithm), .name = names[number], .summary = \"one of two\",
+            .create = create_any, .clone = clone, .destroy = free,
+            .allowance = allowance, .on_ack = on_ack,
+        };
+    }
+    return &tables[number];
+}";
+const ANY: &str = "static void *create_any(const struct alcc_create *s)
+{
+    struct aimd *a = calloc(1, sizeof *a);
+    if (a != NULL) { a->window = s->algorithm[0] == 'o' ? 1 : 2; a->mss = 1000; }
+    return a;
+}
+";
+
+#[test]
+fn a_plug_in_may_have_several_algorithms() {
+    let code = format!("{ANY}{LIST}");
+    let file = wrapped("none", &code, ".list = list, .name = NULL, .create = NULL,");
+    let registry = with_files(Registry::builtin(), [&file]).unwrap();
+    for (name, segments) in [("one", 1), ("two", 2)] {
+        let cc = registry.build(&name.parse().unwrap()).unwrap();
+        assert_eq!(cc.allowance().window.get(), segments * 1000, "{name}");
+    }
+    assert!(registry.iter().all(|a| a.name != "none"));
+    let empty = "static const struct alcc_algorithm *list(uint64_t n) { (void)n; return NULL; }";
+    for (code, fields, part) in [
+        (empty, ".list = list,", "its list of algorithms is empty"),
+        (
+            "static const struct alcc_receiver half = { .size = sizeof half };",
+            ".receiver = &half,",
+            "its receiver module lacks a callback",
+        ),
+        (
+            "static const char *const profiles[] = { \"A b\" };",
+            ".profile_names = profiles, .profile_count = 1,",
+            "the name of a profile is 'A b'",
+        ),
+        (
+            "static const char *const profiles[] = { \"a\", \"a\" };",
+            ".profile_names = profiles, .profile_count = 2,",
+            "profile a is there twice",
+        ),
+    ] {
+        let error = with_files(Registry::builtin(), [wrapped("wrong", code, fields)]);
+        let text = error.err().expect("refused").to_string();
+        assert!(text.contains(part) && !text.contains('\n'), "{text}");
+    }
+}
