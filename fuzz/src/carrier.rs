@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a proxy, a WebSocket peer or a TLS peer sends.
+//! What a peer sends where TLS is spoken.
 use super::one_line;
 use alcc_carrier::tls::{Identity, Trust};
 use alcc_carrier::{CarrierSpec, Client, Server, Target};
@@ -42,16 +42,12 @@ impl Carrier for Memory {
     }
 }
 
-/// With this a WebSocket server goes on to frames.
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-    Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
-
 /// First byte: who is spoken to. Second: in which pieces it comes. The rest is what comes.
 pub(super) fn carrier(bytes: &[u8]) {
     let [who, piece, come @ ..] = bytes else {
         return;
     };
-    if who % 9 == 8 {
+    if who % 3 == 2 {
         let Ok(text) = std::str::from_utf8(come) else {
             return;
         };
@@ -68,19 +64,13 @@ pub(super) fn carrier(bytes: &[u8]) {
     let Ok(fd) = File::open("/dev/null") else {
         return;
     };
-    let server = who % 9 % 2 == 1;
-    let text = ["connect:proxy=a:1", "websocket", "websocket", "tls"][usize::from(who % 9 / 2)];
-    let mut all = Vec::new();
-    if server && who % 9 == 3 {
-        all.extend_from_slice(REQUEST);
-    }
-    all.extend_from_slice(come);
+    let server = who % 3 == 1;
     let memory = Box::new(Memory {
-        come: all,
+        come: come.to_vec(),
         piece: usize::from(*piece).max(1) * 7,
         fd,
     });
-    let spec: CarrierSpec = text.parse().expect("a carrier");
+    let spec = CarrierSpec::Tls;
     let made = if server {
         static IDENTITY: OnceLock<Identity> = OnceLock::new();
         let identity =

@@ -52,13 +52,3 @@ impl Error {
         }
     }
 }
-
-/// What a stranger sent, fit for one line: printable, cut.
-pub(crate) fn quoted(bytes: &[u8]) -> String {
-    const MAX_TEXT: usize = 60;
-    let text: String = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)])
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    format!("'{}'", text.trim())
-}

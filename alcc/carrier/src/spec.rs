@@ -1,22 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A carrier as it is typed, and what is made of it.
-use crate::Error;
-use crate::registry::{Base, Bound, Kind, Layer, Options, rows};
-use crate::tls::{Identity, Trust};
+use crate::tls::{self, Identity, Trust};
 use crate::wait::Deadline;
+use crate::{Error, tcp};
 use alcc_inband::carrier::Carrier;
 use alcc_pipe::Target;
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long connecting and all handshakes may take together.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
-/// More layers than anybody needs.
-const MAX_LAYERS: usize = 8;
+/// What earlier versions had; their names are refused by saying so.
+const GONE: [&str; 3] = ["unix", "connect", "websocket"];
+
+/// A carrier by its name.
+pub struct Row {
+    /// As typed.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    spec: CarrierSpec,
+}
+
+static ALL: [Row; 2] = [
+    Row {
+        name: "tcp",
+        summary: "a TCP connection; inside a VPN or a tunnel, too",
+        spec: CarrierSpec::Tcp,
+    },
+    Row {
+        name: "tls",
+        summary: "TLS 1.3 over it",
+        spec: CarrierSpec::Tls,
+    },
+];
+
+/// All carriers, in the order in which they are shown.
+pub fn rows() -> &'static [Row] {
+    &ALL
+}
 
 /// What the connecting end brings.
 #[derive(Clone, Debug)]
@@ -57,264 +84,127 @@ impl Default for Server {
     }
 }
 
-struct Part<T: 'static + ?Sized> {
-    name: &'static str,
-    options: Options,
-    is: &'static T,
-}
-
-impl<T: ?Sized> Clone for Part<T> {
-    fn clone(&self) -> Self {
-        Self {
-            name: self.name,
-            options: self.options.clone(),
-            is: self.is,
-        }
-    }
-}
-
-/// Layers, topmost first, over a base: `websocket+tls+connect:proxy=HOST:PORT`,
-/// `unix:/run/alcc.sock`.
-#[derive(Clone)]
-pub struct CarrierSpec {
-    layers: Vec<Part<dyn Layer>>,
-    base: Part<dyn Base>,
-}
-
-impl Default for CarrierSpec {
-    /// TCP.
-    fn default() -> Self {
-        Self {
-            layers: Vec::new(),
-            base: Part {
-                name: "tcp",
-                options: Options::default(),
-                is: &crate::tcp::Tcp,
-            },
-        }
-    }
+/// What carries the in-band form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CarrierSpec {
+    /// A TCP connection; also the one inside a tunnel, whatever that is made of.
+    #[default]
+    Tcp,
+    /// TLS 1.3 over TCP.
+    Tls,
 }
 
 impl FromStr for CarrierSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let mut carrier = Self::default();
-        let mut rest = Some(text);
-        while let Some(now) = rest {
-            // A path may contain anything: what has one is last.
-            let (part, after) = match now.split_once('+') {
-                Some((part, after)) if !part.starts_with("unix:") => (part, Some(after)),
-                _ => (now, None),
-            };
-            rest = after;
-            let (name, options) = part.split_once(':').unwrap_or((part, ""));
-            carrier.add(name, Options::new(options), rest.is_none())?;
+        if let Some(row) = ALL.iter().find(|row| row.name == text) {
+            return Ok(row.spec);
         }
-        Ok(carrier)
+        let there_are = ALL.each_ref().map(|row| row.name).join(" and ");
+        let gone = text
+            .split('+')
+            .map(|part| part.split(':').next().unwrap_or(part))
+            .find(|name| GONE.contains(name));
+        Err(Error::Usage(match gone {
+            Some(name) => format!("carrier {name} is gone: there are {there_are}"),
+            None => format!("no carrier '{text}': there are {there_are}"),
+        }))
     }
 }
 
 impl fmt::Display for CarrierSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let layers = self.layers.iter().map(|part| (part.name, &part.options));
-        // What stands there unless something else is said.
-        let said = self.layers.is_empty() || self.base.name != "tcp";
-        let base = said.then_some((self.base.name, &self.base.options));
-        for (n, (name, options)) in layers.chain(base).enumerate() {
-            let plus = if n > 0 { "+" } else { "" };
-            let colon = if options.text().is_empty() { "" } else { ":" };
-            write!(f, "{plus}{name}{colon}{}", options.text())?;
-        }
-        Ok(())
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+        })
     }
 }
 
-impl fmt::Debug for CarrierSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CarrierSpec({self})")
+fn checked(target: &Target) -> Result<(), Error> {
+    if target.is_sound() {
+        return Ok(());
     }
+    Err(Error::Usage(format!(
+        "'{}' is not the name of a host",
+        target.host
+    )))
 }
 
 impl CarrierSpec {
-    fn add(&mut self, name: &str, options: Options, last: bool) -> Result<(), Error> {
-        let row = rows().iter().find(|row| row.name == name).ok_or_else(|| {
-            let known: Vec<&str> = rows().iter().map(|row| row.name).collect();
-            Error::Usage(format!(
-                "no carrier '{name}': there are {}, joined by '+', topmost first",
-                known.join(", ")
-            ))
-        })?;
-        let name = row.name;
-        match row.kind {
-            Kind::Base(is) => {
-                if row.options.is_empty() && !options.text().is_empty() {
-                    return Err(Error::Usage(format!("carrier {name} has no options")));
-                }
-                if !row.options.is_empty() && options.text().is_empty() {
-                    return Err(Error::Usage(format!(
-                        "carrier {name} needs one: {name}:{}",
-                        row.options
-                    )));
-                }
-                if !last {
-                    return Err(Error::Usage(format!(
-                        "carrier {name} is a socket, nothing goes below it: name it last"
-                    )));
-                }
-                self.base = Part { name, options, is };
-            }
-            Kind::Layer(is) => {
-                let known = is.options();
-                if let Some((wrong, _)) = options.all().find(|(n, _)| !known.contains(n)) {
-                    let known = if known.is_empty() {
-                        "none".to_owned()
-                    } else {
-                        known.join(", ")
-                    };
-                    return Err(Error::Usage(format!(
-                        "carrier {name} has no option '{wrong}': it has {known}"
-                    )));
-                }
-                is.check(&options)?;
-                if self.layers.len() == MAX_LAYERS {
-                    return Err(Error::Usage(format!(
-                        "a carrier of more than {MAX_LAYERS} layers"
-                    )));
-                }
-                self.layers.push(Part { name, options, is });
-            }
-        }
-        Ok(())
-    }
-
     /// There is TLS in it: the listening end needs a certificate, the other one somebody to trust.
-    pub fn has_tls(&self) -> bool {
-        self.layers.iter().any(|part| part.name == "tls")
-    }
-
-    /// The base is a path of this machine: there is no host and no port.
-    pub fn is_local(&self) -> bool {
-        self.base.name == "unix"
-    }
-
-    /// Where the TCP connection at the bottom leads if the topmost layer is to lead to `target`.
-    /// None if the base is a path.
-    ///
-    /// # Errors
-    /// A target that is no host.
-    pub fn base(&self, target: &Target) -> Result<Option<Target>, Error> {
-        let (lowest, _) = self.targets(target)?;
-        Ok((!self.is_local()).then_some(lowest))
+    pub fn has_tls(self) -> bool {
+        self == Self::Tls
     }
 
     /// Connects, and does every handshake.
     ///
     /// # Errors
     /// One line about what did not work.
-    pub fn connect(&self, target: &Target, client: &Client) -> Result<Box<dyn Carrier>, Error> {
+    pub fn connect(self, target: &Target, client: &Client) -> Result<Box<dyn Carrier>, Error> {
+        checked(target)?;
         let deadline = Deadline::after(client.patience);
-        let (lowest, targets) = self.targets(target)?;
-        let base = &self.base;
-        let stream = base.is.dial(&base.options, &lowest, client, deadline)?;
-        self.stack(stream, &targets, client, deadline)
+        let below = tcp::dial(target, client, deadline)?;
+        self.above(below, target, client, deadline)
     }
 
-    /// As [`Self::connect`], over a stream that leads to the target already, or to the proxy that
-    /// the lowest layer names. The base is not used.
+    /// As [`Self::connect`], over a stream that leads to the target already.
     ///
     /// # Errors
     /// One line about what did not work.
     pub fn connect_over(
-        &self,
+        self,
         below: Box<dyn Carrier>,
         target: &Target,
         client: &Client,
     ) -> Result<Box<dyn Carrier>, Error> {
-        let (_, targets) = self.targets(target)?;
-        self.stack(below, &targets, client, Deadline::after(client.patience))
+        checked(target)?;
+        self.above(below, target, client, Deadline::after(client.patience))
     }
 
-    /// As [`Accepted::handshake`], over a stream that came from `peer`. The base is not used.
+    fn above(
+        self,
+        below: Box<dyn Carrier>,
+        target: &Target,
+        client: &Client,
+        deadline: Deadline,
+    ) -> Result<Box<dyn Carrier>, Error> {
+        match self {
+            Self::Tcp => Ok(below),
+            Self::Tls => tls::connect(below, target, client, deadline),
+        }
+    }
+
+    /// As [`Accepted::handshake`], over a stream that came from `peer`.
     ///
     /// # Errors
     /// One line about what the peer is instead.
     pub fn accept_over(
-        &self,
+        self,
         below: Box<dyn Carrier>,
         peer: &str,
         server: &Server,
     ) -> Result<Box<dyn Carrier>, Error> {
-        let deadline = Deadline::after(server.patience);
-        let mut stream = below;
-        for part in self.layers.iter().rev() {
-            let options = &part.options;
-            stream = part.is.accept(stream, options, peer, server, deadline)?;
+        match self {
+            Self::Tcp => Ok(below),
+            Self::Tls => tls::accept(below, peer, server, Deadline::after(server.patience)),
         }
-        Ok(stream)
     }
 
-    /// Where the base leads, and each layer.
-    fn targets(&self, target: &Target) -> Result<(Target, Vec<Target>), Error> {
-        if !target.is_sound() {
-            return Err(Error::Usage(format!(
-                "'{}' is not the name of a host",
-                target.host
-            )));
-        }
-        let mut lowest = target.clone();
-        let mut targets = Vec::new();
-        for part in &self.layers {
-            let below = part.is.below(&part.options, &lowest)?;
-            targets.push(std::mem::replace(&mut lowest, below));
-        }
-        Ok((lowest, targets))
-    }
-
-    fn stack(
-        &self,
-        mut stream: Box<dyn Carrier>,
-        targets: &[Target],
-        client: &Client,
-        deadline: Deadline,
-    ) -> Result<Box<dyn Carrier>, Error> {
-        for (part, target) in self.layers.iter().zip(targets).rev() {
-            let options = &part.options;
-            stream = part.is.connect(stream, options, target, client, deadline)?;
-        }
-        Ok(stream)
-    }
-
-    /// Every layer can be the listening end.
+    /// Listens at `ADDRESS:PORT` or `:PORT`.
     ///
     /// # Errors
-    /// Which cannot, and why.
-    pub fn can_listen(&self) -> Result<(), Error> {
-        for part in &self.layers {
-            if let Some(why) = part.is.only_connects() {
-                return Err(Error::Usage(format!(
-                    "listen with carrier {}: {why}",
-                    part.name
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// Listens at `ADDRESS:PORT` or `:PORT`; a base that is a path ignores it.
-    ///
-    /// # Errors
-    /// What is in the way; a carrier that only connects; TLS without a certificate.
-    pub fn listen(&self, at: &str, server: Server) -> Result<Listener, Error> {
-        self.can_listen()?;
+    /// What is in the way; TLS without a certificate.
+    pub fn listen(self, at: &str, server: Server) -> Result<Listener, Error> {
         if self.has_tls() && server.identity.is_none() {
             return Err(Error::Usage(
                 "listen with carrier tls: there is no certificate".to_owned(),
             ));
         }
         Ok(Listener {
-            bound: self.base.is.bind(&self.base.options, at)?,
-            carrier: Arc::new(self.clone()),
+            bound: tcp::bind(at)?,
+            carrier: self,
             server: Arc::new(server),
         })
     }
@@ -322,8 +212,8 @@ impl CarrierSpec {
 
 /// A socket that listens.
 pub struct Listener {
-    bound: Box<dyn Bound>,
-    carrier: Arc<CarrierSpec>,
+    bound: TcpListener,
+    carrier: CarrierSpec,
     server: Arc<Server>,
 }
 
@@ -336,38 +226,35 @@ impl Listener {
     pub fn accept(&self) -> io::Result<Accepted> {
         let (stream, peer) = self.bound.accept()?;
         Ok(Accepted {
-            stream,
-            peer,
-            carrier: Arc::clone(&self.carrier),
+            stream: tcp::ready(stream)?,
+            peer: peer.to_string(),
+            carrier: self.carrier,
             server: Arc::clone(&self.server),
         })
     }
 
-    /// Where it listens: an address with its port, or a path.
+    /// Where it listens: an address with its port.
     pub fn local(&self) -> String {
-        self.bound.local()
+        self.bound
+            .local_addr()
+            .map_or_else(|_| "?".to_owned(), |at| at.to_string())
     }
 
     /// Readable while somebody waits to be accepted.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.bound.fd()
+        self.bound.as_fd()
     }
 }
 
-/// A connection whose handshakes are still to be done.
+/// A connection whose handshake is still to be done.
 pub struct Accepted {
     stream: Box<dyn Carrier>,
     peer: String,
-    carrier: Arc<CarrierSpec>,
+    carrier: CarrierSpec,
     server: Arc<Server>,
 }
 
 impl Accepted {
-    /// The stream before any handshake, and who it is: for [`CarrierSpec::accept_over`].
-    pub fn into_parts(self) -> (Box<dyn Carrier>, String) {
-        (self.stream, self.peer)
-    }
-
     /// Who it is.
     pub fn peer(&self) -> &str {
         &self.peer
@@ -390,37 +277,26 @@ mod tests {
 
     #[test]
     fn carriers_are_read_and_print_as_typed() {
-        for text in [
-            "tcp",
-            "tls",
-            "unix:/run/a+b,c",
-            "tls+unix:/run/alcc",
-            "connect:proxy=proxy:3128",
-            "websocket:path=/x,host=a.example+tls+connect:proxy=[::1]:8080",
-        ] {
-            let carrier: CarrierSpec = text.parse().unwrap();
-            assert_eq!(carrier.to_string(), text);
-            assert_eq!(carrier.has_tls(), text.contains("tls"));
-            assert_eq!(carrier.is_local(), text.contains("unix"));
+        for row in rows() {
+            let carrier: CarrierSpec = row.name.parse().unwrap();
+            assert_eq!(carrier.to_string(), row.name);
+            assert_eq!(carrier.has_tls(), row.name == "tls");
         }
-        assert_eq!("tls+tcp".parse::<CarrierSpec>().unwrap().to_string(), "tls");
     }
 
     #[test]
-    fn nonsense_is_told_in_a_line() {
+    fn nonsense_and_what_is_gone_are_told_in_a_line() {
         for (text, said) in [
-            ("", "no carrier ''"),
-            ("tsl", "no carrier 'tsl': there are tcp, unix, tls"),
-            ("tcp:x", "tcp has no options"),
-            ("tcp+tls", "name it last"),
-            ("unix", "unix:PATH"),
-            ("tls:pin=1", "carrier tls has no option 'pin': it has none"),
-            ("connect", "through which proxy?"),
-            ("connect:proxy=a", "'a' is not HOST:PORT"),
-            ("connect:proxy=::1:80", "'::1:80' is not HOST:PORT"),
-            ("connect:proxy=a:99999", "is not HOST:PORT"),
-            ("websocket:path=x", "begins with '/'"),
-            ("tls+tls+tls+tls+tls+tls+tls+tls+tls", "more than 8 layers"),
+            ("", "no carrier '': there are tcp and tls"),
+            ("tsl", "no carrier 'tsl': there are tcp and tls"),
+            ("tcp:x", "no carrier 'tcp:x': there are tcp and tls"),
+            ("tls+tls", "no carrier 'tls+tls'"),
+            (
+                "websocket+tls",
+                "carrier websocket is gone: there are tcp and tls",
+            ),
+            ("tls+connect:proxy=a:1", "carrier connect is gone"),
+            ("unix:/run/a", "carrier unix is gone"),
         ] {
             let why = text.parse::<CarrierSpec>().unwrap_err();
             assert!(why.is_usage(), "{why}");

@@ -1,91 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `tcp`: a plain TCP connection; also the one inside a tunnel, whatever that is made of.
+//! Plain TCP connections, without blocking.
 use crate::Error;
 use crate::Target;
-use crate::registry::{Base, Bound, Options};
 use crate::spec::Client;
 use crate::wait::Deadline;
 use alcc_inband::carrier::{self, Carrier};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
-
-pub(crate) struct Tcp;
 
 /// Frames are written when they are due: nothing may wait for more.
-fn ready(stream: TcpStream) -> io::Result<Box<dyn Carrier>> {
+pub(crate) fn ready(stream: TcpStream) -> io::Result<Box<dyn Carrier>> {
     stream.set_nodelay(true)?;
     Ok(Box::new(carrier::Tcp::new(stream)?))
 }
 
-impl Base for Tcp {
-    fn dial(
-        &self,
-        _: &Options,
-        target: &Target,
-        client: &Client,
-        deadline: Deadline,
-    ) -> Result<Box<dyn Carrier>, Error> {
-        let what = format!("connect to {target}");
-        let addresses: Vec<SocketAddr> = (target.host.as_str(), target.port)
-            .to_socket_addrs()
-            .map_err(|why| {
-                Error::Usage(format!(
-                    "{what}: {why}: check the name, or give its address"
-                ))
-            })?
-            .collect();
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in addresses {
-            match dial(address, client, deadline) {
-                Ok(stream) => return Ok(stream),
-                Err(why) => last = why,
-            }
+pub(crate) fn dial(
+    target: &Target,
+    client: &Client,
+    deadline: Deadline,
+) -> Result<Box<dyn Carrier>, Error> {
+    let what = format!("connect to {target}");
+    let addresses: Vec<SocketAddr> = (target.host.as_str(), target.port)
+        .to_socket_addrs()
+        .map_err(|why| {
+            Error::Usage(format!(
+                "{what}: {why}: check the name, or give its address"
+            ))
+        })?
+        .collect();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        match connected(address, client, deadline) {
+            Ok(stream) => return Ok(stream),
+            Err(why) => last = why,
         }
-        Err(Error::Io { what, source: last })
     }
+    Err(Error::Io { what, source: last })
+}
 
-    fn bind(&self, _: &Options, at: &str) -> Result<Box<dyn Bound>, Error> {
-        let what = format!("listen at {at}");
-        // `:9700` is every address, as elsewhere in this program.
-        let at = match at.strip_prefix(':') {
-            Some(port) => format!("[::]:{port}"),
-            None => at.to_owned(),
-        };
-        let found = at
-            .to_socket_addrs()
-            .map_err(|why| Error::Usage(format!("{what}: {why}: give ADDRESS:PORT or :PORT")))?;
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in found {
-            match TcpListener::bind(address) {
-                Ok(listener) => return bound(listener, &what),
-                // No IPv6 here.
-                Err(why) if at.starts_with("[::]:") && why.raw_os_error() == Some(97) => {
-                    let any = SocketAddr::from(([0, 0, 0, 0], address.port()));
-                    match TcpListener::bind(any) {
-                        Ok(listener) => return bound(listener, &what),
-                        Err(why) => last = why,
-                    }
+pub(crate) fn bind(at: &str) -> Result<TcpListener, Error> {
+    let what = format!("listen at {at}");
+    // `:9700` is every address, as elsewhere in this program.
+    let at = match at.strip_prefix(':') {
+        Some(port) => format!("[::]:{port}"),
+        None => at.to_owned(),
+    };
+    let found = at
+        .to_socket_addrs()
+        .map_err(|why| Error::Usage(format!("{what}: {why}: give ADDRESS:PORT or :PORT")))?;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in found {
+        match TcpListener::bind(address) {
+            Ok(listener) => return bound(listener, &what),
+            // No IPv6 here.
+            Err(why) if at.starts_with("[::]:") && why.raw_os_error() == Some(97) => {
+                let any = SocketAddr::from(([0, 0, 0, 0], address.port()));
+                match TcpListener::bind(any) {
+                    Ok(listener) => return bound(listener, &what),
+                    Err(why) => last = why,
                 }
-                Err(why) => last = why,
             }
+            Err(why) => last = why,
         }
-        let fix = match last.kind() {
-            io::ErrorKind::AddrInUse => ": stop what listens there, or choose another port",
-            io::ErrorKind::AddrNotAvailable => ": no address of this machine",
-            io::ErrorKind::PermissionDenied => ": ports below 1024 need privileges",
-            _ => "",
-        };
-        Err(Error::Usage(format!("{what}: {last}{fix}")))
     }
+    let fix = match last.kind() {
+        io::ErrorKind::AddrInUse => ": stop what listens there, or choose another port",
+        io::ErrorKind::AddrNotAvailable => ": no address of this machine",
+        io::ErrorKind::PermissionDenied => ": ports below 1024 need privileges",
+        _ => "",
+    };
+    Err(Error::Usage(format!("{what}: {last}{fix}")))
 }
 
-fn bound(listener: TcpListener, what: &str) -> Result<Box<dyn Bound>, Error> {
+fn bound(listener: TcpListener, what: &str) -> Result<TcpListener, Error> {
     listener.set_nonblocking(true).map_err(Error::io(what))?;
-    Ok(Box::new(listener))
+    Ok(listener)
 }
 
-fn dial(address: SocketAddr, client: &Client, deadline: Deadline) -> io::Result<Box<dyn Carrier>> {
+fn connected(
+    address: SocketAddr,
+    client: &Client,
+    deadline: Deadline,
+) -> io::Result<Box<dyn Carrier>> {
     let socket = socket2::Socket::new(
         socket2::Domain::for_address(address),
         socket2::Type::STREAM,
@@ -96,20 +92,4 @@ fn dial(address: SocketAddr, client: &Client, deadline: Deadline) -> io::Result<
     }
     socket.connect_timeout(&address.into(), deadline.left())?;
     ready(socket.into())
-}
-
-impl Bound for TcpListener {
-    fn accept(&self) -> io::Result<(Box<dyn Carrier>, String)> {
-        let (stream, peer) = self.accept()?;
-        Ok((ready(stream)?, peer.to_string()))
-    }
-
-    fn local(&self) -> String {
-        self.local_addr()
-            .map_or_else(|_| "?".to_owned(), |at| at.to_string())
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.as_fd()
-    }
 }

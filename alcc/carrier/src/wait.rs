@@ -55,32 +55,6 @@ pub(crate) fn writable(fd: BorrowedFd<'_>, deadline: Deadline) -> io::Result<()>
     ready(fd, PollFlags::POLLOUT, deadline)
 }
 
-/// Writes all, and flushes.
-pub(crate) fn write_all(
-    stream: &mut dyn Carrier,
-    mut bytes: &[u8],
-    deadline: Deadline,
-) -> io::Result<()> {
-    loop {
-        let done = if bytes.is_empty() {
-            stream.flush()
-        } else {
-            stream
-                .write(&[IoSlice::new(bytes)])
-                .map(|n| bytes = &bytes[n..])
-        };
-        match done {
-            Ok(()) if bytes.is_empty() && !stream.wants_write() => return Ok(()),
-            Ok(()) => {}
-            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
-                writable(stream.fd(), deadline)?;
-            }
-            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-            Err(why) => return Err(why),
-        }
-    }
-}
-
 /// Reads once, waiting for something; no bytes are the end.
 pub(crate) fn read(
     stream: &mut dyn Carrier,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `--carrier`: the in-band form over everything it runs over, through real proxies and tunnels,
-//! over an emulated link; and every wrong peer.
+//! `--carrier`: the in-band form over everything it runs over, inside a real tunnel, over an
+//! emulated link; and every wrong peer.
 #[path = "transfer/place.rs"]
 #[allow(dead_code, reason = "others use the rest of it")]
 mod place;
@@ -112,17 +112,11 @@ fn certificate(place: &Place, name: &str, address: &str) -> (String, String, Str
 }
 
 #[test]
-fn plain_streams_and_websockets_bring_files() {
+fn plain_tcp_brings_files() {
     let Some(place) = Place::new() else { return };
     let to = place.receiver().to_string();
-    for carrier in ["tcp", "websocket", "websocket:path=/deep/er"] {
-        let carried = ["--carrier", carrier];
-        brings(&place, &carried, &[&carried[..], &[&to]].concat());
-    }
-    // A UNIX socket needs no network: the file system is one.
-    let unix = format!("unix:{}", place.path("socket"));
-    let carried = ["--carrier", &unix];
-    brings(&place, &carried, &[&carried[..], &["localhost"]].concat());
+    let carried = ["--carrier", "tcp"];
+    brings(&place, &carried, &[&carried[..], &[&to]].concat());
 }
 
 #[test]
@@ -134,12 +128,10 @@ fn tls_brings_files_to_whom_the_sender_believes() {
     let to = place.receiver().to_string();
     let (crt, key, print) = certificate(&place, "ours", &to);
     let (other, _, wrong) = certificate(&place, "other", &to);
-    for carrier in ["tls", "websocket+tls"] {
-        let carried = ["--carrier", carrier];
-        let shown = [&carried[..], &["--cert", &crt, "--key", &key]].concat();
-        for believed in [&["--pin", &print][..], &["--ca", &crt], &["--insecure"]] {
-            brings(&place, &shown, &[&carried[..], believed, &[&to]].concat());
-        }
+    let carried = ["--carrier", "tls"];
+    let shown = [&carried[..], &["--cert", &crt, "--key", &key]].concat();
+    for believed in [&["--pin", &print][..], &["--ca", &crt], &["--insecure"]] {
+        brings(&place, &shown, &[&carried[..], believed, &[&to]].concat());
     }
     // A certificate that is made at the start is told, and pinned.
     let receiver = recv(&place, &["--carrier", "tls", "--once"]);
@@ -174,60 +166,7 @@ fn tls_brings_files_to_whom_the_sender_believes() {
 }
 
 #[test]
-fn through_a_real_proxy() {
-    let Some(place) = Place::new() else { return };
-    let Some(tinyproxy) = found("tinyproxy") else {
-        return;
-    };
-    let to = place.receiver().to_string();
-    let config = place.path("tinyproxy.conf");
-    std::fs::write(
-        &config,
-        "Port 3128\nListen 127.0.0.1\nTimeout 60\nMaxClients 10\nAllow 127.0.0.1\nConnectPort 9700\n",
-    )
-    .unwrap();
-    let log = place.path("tinyproxy.log");
-    let _proxy = Other::start(tinyproxy, &["-d", "-c", &config], &log, &place.outside);
-    wait_for("tinyproxy", || answers(&place.outside, "127.0.0.1:3128"));
-    let through = ["--carrier", "connect:proxy=127.0.0.1:3128"];
-    brings(&place, &[], &[&through[..], &[&to]].concat());
-    let through_tls = [
-        "--carrier",
-        "tls+connect:proxy=127.0.0.1:3128",
-        "--insecure",
-    ];
-    brings(
-        &place,
-        &["--carrier", "tls"],
-        &[&through_tls[..], &[&to]].concat(),
-    );
-    // Ports that its rules do not name, and a host that is not there.
-    let closed = format!("{to}:9701");
-    let small = [&through[..], &["--size", "1k"]].concat();
-    sending(&place, &[&small[..], &[&closed]].concat())
-        .end()
-        .fails(
-            1,
-            "it answers '403 Access violation': its rules do not allow this host and port",
-        );
-    sending(&place, &[&small[..], &[&to]].concat())
-        .end()
-        .fails(1, "through the proxy 127.0.0.1:3128: it answers '500 Unable to connect': it does not reach the host");
-    let nobody = [
-        "--carrier",
-        "connect:proxy=127.0.0.1:3129",
-        "--size",
-        "1k",
-        &to,
-    ];
-    sending(&place, &nobody).end().fails(
-        1,
-        "connect to 127.0.0.1:3129: nobody listens there: is the proxy of --carrier running?",
-    );
-}
-
-#[test]
-fn behind_a_real_nginx_and_beside_wrong_peers() {
+fn beside_wrong_peers() {
     let Some(place) = Place::new() else { return };
     if found("openssl").is_none() {
         return;
@@ -252,9 +191,7 @@ fn behind_a_real_nginx_and_beside_wrong_peers() {
              events {{ worker_connections 64; }}
              http {{ access_log off; {temp}
                server {{ listen 8080; listen 8443 ssl; ssl_certificate {crt}; ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3;
-                 location /up {{ proxy_pass http://127.0.0.1:9700; proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;
-                   proxy_set_header Connection upgrade; }}
-                 location /old {{ return 404; }} }}
+                 location / {{ return 404; }} }}
                server {{ listen 8444 ssl; ssl_certificate {crt}; ssl_certificate_key {key}; ssl_protocols TLSv1.2; }} }}"
         ),
     )
@@ -263,23 +200,6 @@ fn behind_a_real_nginx_and_beside_wrong_peers() {
     let _nginx = Other::start(nginx, &["-c", &config, "-e", &error], &log, &place.inside);
     wait_for("nginx", || answers(&place.inside, "127.0.0.1:8080"));
     let at = |port: u16| format!("{to}:{port}");
-    let behind = ["--bind", "127.0.0.1", "--carrier", "websocket:path=/up"];
-    brings(
-        &place,
-        &behind,
-        &["--carrier", "websocket:path=/up", &at(8080)],
-    );
-    brings(
-        &place,
-        &behind,
-        &[
-            "--carrier",
-            "websocket:path=/up+tls",
-            "--ca",
-            &crt,
-            &at(8443),
-        ],
-    );
     for (args, port, why) in [
         (&["--carrier", "tls"][..], 8080, "it does not speak TLS"),
         (
@@ -292,28 +212,12 @@ fn behind_a_real_nginx_and_beside_wrong_peers() {
             8443,
             "its certificate is not signed by",
         ),
-        // In-band to a web server: over TCP, and over a layer that is right.
+        // In-band to a web server: over TCP, and over TLS.
         (&["--carrier", "tcp"], 8080, "does not speak ALCC in-band"),
         (
             &["--carrier", "tls", "--ca", &crt],
             8443,
             "does not speak ALCC in-band",
-        ),
-        (
-            &["--carrier", "websocket:path=/old"],
-            8080,
-            "it answers '404 Not Found': no WebSocket there",
-        ),
-        // Nobody behind the front.
-        (
-            &["--carrier", "websocket:path=/up"],
-            8080,
-            "it answers '502 Bad Gateway': no WebSocket there",
-        ),
-        (
-            &["--carrier", "websocket"],
-            8443,
-            "it answers '400 Bad Request'",
         ),
     ] {
         let to = at(port);
@@ -410,9 +314,12 @@ fn what_is_asked_wrongly_is_one_line_and_status_2() {
     for (args, why) in [
         (
             &["--carrier", "tsl"][..],
-            "no carrier 'tsl': there are tcp, unix, tls",
+            "no carrier 'tsl': there are tcp and tls",
         ),
-        (&["--carrier", "connect"], "through which proxy?"),
+        (
+            &["--carrier", "tls+connect:proxy=a:1"],
+            "carrier connect is gone: there are tcp and tls",
+        ),
         (
             &["--carrier", "tls", "--pin", "abc"],
             "is no SHA-256 fingerprint",
@@ -427,10 +334,6 @@ fn what_is_asked_wrongly_is_one_line_and_status_2() {
     }
     for (args, why) in [
         (
-            &["--carrier", "connect:proxy=a:1"][..],
-            "the tunnel ends at the proxy",
-        ),
-        (
             &[
                 "--carrier",
                 "tls",
@@ -438,12 +341,12 @@ fn what_is_asked_wrongly_is_one_line_and_status_2() {
                 "/nonexistent",
                 "--key",
                 "/nonexistent",
-            ],
+            ][..],
             "/nonexistent",
         ),
         (
             &["--carrier", "unix:/nonexistent/socket"],
-            "listen at /nonexistent/socket",
+            "carrier unix is gone",
         ),
     ] {
         let all = [&["recv"], &INBAND[..], args].concat();

@@ -207,10 +207,7 @@ transports/in-band
 transports/udp
 transports/quic
 carriers/tcp
-carriers/unix
 carriers/tls
-carriers/connect
-carriers/websocket
 queues/droptail queues/droptail:bytes queues/droptail:packets
 queues/red queues/red:ecn queues/red:profile queues/red:min queues/red:max queues/red:p
 queues/red:weight

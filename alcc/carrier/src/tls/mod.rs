@@ -8,7 +8,6 @@ pub use alcc_pipe::tls::{
 
 use crate::Error;
 use crate::Target;
-use crate::registry::{Layer, Options};
 use crate::spec::{Client, Server};
 use crate::wait::{Deadline, DeadlineCarrier};
 use alcc_inband::carrier::Carrier;
@@ -42,43 +41,35 @@ fn failed(what: String, why: io::Error) -> Error {
     }
 }
 
-pub(crate) struct Tls;
+pub(crate) fn connect(
+    below: Box<dyn Carrier>,
+    target: &Target,
+    client: &Client,
+    deadline: Deadline,
+) -> Result<Box<dyn Carrier>, Error> {
+    let name = ServerName::try_from(target.host.clone())
+        .map_err(|_| Error::Usage(format!("'{}' is not a name for TLS", target.host)))?;
+    let mut config = Arc::unwrap_or_clone(client_config(&client.trust, &[])?);
+    config.max_fragment_size = record(&*below);
+    let connection = rustls::ClientConnection::new(Arc::new(config), name).map_err(broken)?;
+    let what = format!("make a TLS connection to {target}");
+    stream::handshake(connection.into(), DeadlineCarrier::until(deadline, below))
+        .map_err(|why| failed(what, why))
+}
 
-impl Layer for Tls {
-    fn connect(
-        &self,
-        below: Box<dyn Carrier>,
-        _: &Options,
-        target: &Target,
-        client: &Client,
-        deadline: Deadline,
-    ) -> Result<Box<dyn Carrier>, Error> {
-        let name = ServerName::try_from(target.host.clone())
-            .map_err(|_| Error::Usage(format!("'{}' is not a name for TLS", target.host)))?;
-        let mut config = Arc::unwrap_or_clone(client_config(&client.trust, &[])?);
-        config.max_fragment_size = record(&*below);
-        let connection = rustls::ClientConnection::new(Arc::new(config), name).map_err(broken)?;
-        let what = format!("make a TLS connection to {target}");
-        stream::handshake(connection.into(), DeadlineCarrier::until(deadline, below))
-            .map_err(|why| failed(what, why))
-    }
-
-    fn accept(
-        &self,
-        below: Box<dyn Carrier>,
-        _: &Options,
-        peer: &str,
-        server: &Server,
-        deadline: Deadline,
-    ) -> Result<Box<dyn Carrier>, Error> {
-        let identity = server.identity.as_ref().ok_or_else(|| {
-            Error::Usage("accept with carrier tls: there is no certificate".to_owned())
-        })?;
-        let mut config = Arc::unwrap_or_clone(server_config(identity, &[])?);
-        config.max_fragment_size = record(&*below);
-        let connection = rustls::ServerConnection::new(Arc::new(config)).map_err(broken)?;
-        let what = format!("take a TLS connection from {peer}");
-        stream::handshake(connection.into(), DeadlineCarrier::until(deadline, below))
-            .map_err(|why| failed(what, why))
-    }
+pub(crate) fn accept(
+    below: Box<dyn Carrier>,
+    peer: &str,
+    server: &Server,
+    deadline: Deadline,
+) -> Result<Box<dyn Carrier>, Error> {
+    let identity = server.identity.as_ref().ok_or_else(|| {
+        Error::Usage("accept with carrier tls: there is no certificate".to_owned())
+    })?;
+    let mut config = Arc::unwrap_or_clone(server_config(identity, &[])?);
+    config.max_fragment_size = record(&*below);
+    let connection = rustls::ServerConnection::new(Arc::new(config)).map_err(broken)?;
+    let what = format!("take a TLS connection from {peer}");
+    stream::handshake(connection.into(), DeadlineCarrier::until(deadline, below))
+        .map_err(|why| failed(what, why))
 }

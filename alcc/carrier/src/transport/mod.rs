@@ -26,7 +26,7 @@ impl Transport for InBand {
     fn about(&self) -> About {
         About {
             name: "in-band",
-            summary: "frames with their own acknowledgements inside a TCP connection or another stream (--carrier)",
+            summary: "frames with their own acknowledgements inside a TCP connection, or TLS over it (--carrier)",
             suffix: "-inband",
             feedback: "in-band",
             enforcement: "queue",
@@ -47,12 +47,11 @@ impl Transport for InBand {
         let spec = options.algorithm()?;
         let carrier = carried::spec(options)?;
         let mut scheme = format!("alcc-{}-inband", spec.name);
-        if carrier.to_string() != "tcp" {
+        if carrier != CarrierSpec::Tcp {
             scheme += &format!("/carrier={carrier}");
         }
-        let under = || options.under.clone().unwrap_or_else(default_under);
         Ok(Plan {
-            under: (!carrier.is_local()).then(under),
+            under: Some(options.under.clone().unwrap_or_else(default_under)),
             ..Plan::new(scheme, spec, &self.about())
         })
     }
@@ -83,7 +82,7 @@ struct InBandDialer<'a> {
 impl Dialer for InBandDialer<'_> {
     fn connect(&self, to: &Target, flow: u32) -> Result<Box<dyn Outgoing>, Failure> {
         let options = self.options;
-        let carrier = carried::connect(&self.carrier, to, options)?;
+        let carrier = carried::connect(self.carrier, to, options)?;
         let below = carrier.tcp().and_then(|fd| fd.try_clone_to_owned().ok());
         let mut settings = Settings::new(options.algorithm()?.clone());
         settings.seed = options.seed ^ u64::from(flow);
@@ -110,7 +109,7 @@ impl Dialer for InBandDialer<'_> {
 
 struct InBandSender {
     stream: Stream,
-    /// The TCP socket below, for its counters; a UNIX socket has none.
+    /// The TCP socket below, for its counters.
     below: Option<OwnedFd>,
     watch: Watch,
 }

@@ -116,16 +116,9 @@ impl Lists {
     }
 
     fn carriers(&mut self) {
-        self.heading(
-            "Carriers (--transport in-band --carrier NAME:OPTIONS; joined by '+', topmost first)",
-        );
+        self.heading("Carriers (--transport in-band --carrier NAME)");
         for c in alcc_carrier::rows() {
-            let colon = if c.options.is_empty() { "" } else { ":" };
-            self.entry(
-                26,
-                format_args!("{}{colon}{}", c.name, c.options),
-                c.summary,
-            );
+            self.entry(8, c.name, c.summary);
         }
     }
 
@@ -191,7 +184,7 @@ fn resident_json() -> Vec<Value> {
 fn carriers_json() -> Vec<Value> {
     alcc_carrier::rows()
         .iter()
-        .map(|c| json!({"name": c.name, "options": c.options, "summary": c.summary}))
+        .map(|c| json!({"name": c.name, "summary": c.summary}))
         .collect()
 }
 

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 /// Files arrive with their SHA-256 checked.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --resume --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls+connect:proxy=proxy.example:3128 --pin FINGERPRINT --cc verus 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
+    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --resume --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls --pin FINGERPRINT --cc verus 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
 )]
 pub struct Args {
     /// Where 'alcc recv' waits: name or address, with :PORT if it is not --port
@@ -105,8 +105,7 @@ pub struct How {
     /// With TLS: send to a receiver with any certificate
     #[arg(long)]
     pub insecure: bool,
-    /// What in-band runs over: tcp, unix:PATH, tls, websocket:path=/,host=NAME,
-    /// connect:proxy=HOST:PORT; joined by '+', topmost first; see 'alcc list' [default: tcp]
+    /// What in-band runs over: tcp or tls [default: tcp]
     #[arg(long, value_name = "CARRIER")]
     pub carrier: Option<String>,
     /// Give up when nothing moves for so long

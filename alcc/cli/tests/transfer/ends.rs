@@ -32,7 +32,7 @@ fn with_loss() -> PathSpec {
 #[test]
 fn both_ends_agree_on_the_end_although_last_packets_are_lost() {
     // The datagram transports twice: their ends are made here, those of streams by the kernel.
-    let ways: [&[&str]; 8] = [
+    let ways: [&[&str]; 7] = [
         &["--transport", "tcp"],
         &["--transport", "udp"],
         &["--transport", "udp"],
@@ -40,7 +40,6 @@ fn both_ends_agree_on_the_end_although_last_packets_are_lost() {
         &["--transport", "quic"],
         &["--transport", "in-band"],
         &["--transport", "in-band", "--carrier", "tls"],
-        &["--transport", "in-band", "--carrier", "websocket+tls"],
     ];
     for _ in 0..3 {
         let Some(place) = Place::over(with_loss()) else {
