@@ -37,8 +37,8 @@ pub use event::{Discard, Event, EventParts, EventSink};
 pub use feed::{Acked, Delivery, Feed, Log};
 pub use receiver::{Header, Octets, Receiver, Report};
 pub use registry::{
-    Algorithm, Build, Built, DEFAULT, Form, OWN_FORM, OptionDoc, Options, Reader, Registry, Spec,
-    SpecError,
+    Algorithm, Build, Built, DEFAULT, Form, LABORATORY, LABORATORY_FORMS, OWN_FORM, OptionDoc,
+    Options, Reader, Registry, Spec, SpecError,
 };
 
 /// The algorithms that the bench of unit tests builds.

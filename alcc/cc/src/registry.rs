@@ -10,6 +10,29 @@ use std::sync::Arc;
 /// (docs/budget.md).
 pub const DEFAULT: &str = "budget";
 
+/// Algorithms of the laboratory, which its plug-in brings. A test of `alcc-zoo` compares the list.
+pub const LABORATORY: &[&str] = &[
+    "bbr3",
+    "c4",
+    "ledbat",
+    "mdi",
+    "prague",
+    "roccet",
+    "scream",
+    "sprout-ewma",
+    "vegas",
+    "vivace",
+    "westwood",
+];
+/// Profiles of algorithms of this crate that the laboratory has.
+pub const LABORATORY_FORMS: &[(&str, &str)] = &[
+    ("copa", "mvfst"),
+    ("copa", "original"),
+    ("cubic", "rfc9438"),
+    ("sprout", "original"),
+    ("verus", "original"),
+];
+
 /// The result of [`Build`]: a controller, or the wrong option.
 pub type Built = Result<Box<dyn Controller>, SpecError>;
 
@@ -252,13 +275,27 @@ impl Registry {
     /// [`SpecError`] for an unknown name or option, and for an invalid value.
     pub fn build(&self, spec: &Spec) -> Built {
         let names = self.algorithms.iter().map(|a| a.name);
+        let elsewhere = |name: String| SpecError::Elsewhere {
+            kind: "algorithm",
+            name,
+            how: "it is the laboratory's: use alcc-lab, or --plugin libalcc_lab.so (ALCC_PLUGIN)",
+        };
         let algorithm = self
             .algorithms
             .iter()
             .find(|a| a.name == spec.name)
-            .ok_or_else(|| SpecError::unknown("algorithm", &spec.name, names))?;
+            .ok_or_else(|| match LABORATORY.contains(&spec.name.as_str()) {
+                true => elsewhere(spec.name.clone()),
+                false => SpecError::unknown("algorithm", &spec.name, names),
+            })?;
         let mut typed = spec.options.iter();
         let profile = typed.find(|(option, _)| option == "profile");
+        if let Some((_, form)) = profile
+            && LABORATORY_FORMS.contains(&(algorithm.name, form.as_str()))
+            && !algorithm.profiles.contains(&form.as_str())
+        {
+            return Err(elsewhere(format!("{}:profile={form}", spec.name)));
+        }
         let declared = algorithm.options_of(profile.map_or("", |(_, value)| value));
         let options = Options::new("algorithm", spec, declared, &algorithm.profiles)?;
         let options = options.reading(self.read.as_deref());
@@ -368,6 +405,8 @@ mod tests {
     fn mistakes_are_named_with_what_would_be_right() {
         assert!(refused("fixd").contains("no algorithm 'fixd' (did you mean fixed?)"));
         assert!(refused("fixed:windw=3").contains("did you mean window?"));
+        assert!(refused("c4").starts_with("algorithm c4 is not built in: "));
+        assert!(refused("verus:r=4,profile=original").contains("--plugin libalcc_lab.so"));
         assert_eq!(
             refused("fixed:window=0"),
             "algorithm fixed: window=0: want a whole number from 1 to 1000000"

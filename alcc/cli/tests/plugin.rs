@@ -228,3 +228,29 @@ fn nginx_under_an_algorithm_in_c() {
     assert!(number("gate_closed") > 0, "{said}");
     assert!(said.contains("controlled by aimd:beta=0.7"), "{said}");
 }
+
+/// All that the laboratory brings serves above TCP: its algorithms, and its forms of the product's.
+#[test]
+fn nginx_under_each_algorithm_of_the_laboratory() {
+    if support::impossible() {
+        return;
+    }
+    let world = support::World::new(support::link(20));
+    let hash = world.file("f", 500_000);
+    let plugin = programs::built("libalcc_lab.so");
+    let names = alcc_cc::LABORATORY.iter().map(ToString::to_string);
+    let forms = alcc_cc::LABORATORY_FORMS.iter();
+    let forms = forms.map(|(name, profile)| format!("{name}:profile={profile}"));
+    for cc in names.chain(forms) {
+        let server = world.gated(&["--plugin", plugin.to_str().unwrap(), "--cc", &cc]);
+        assert_eq!(world.fetch("http://$S:8080/f"), hash, "{cc}");
+        let (report, said) = server.stop();
+        let number = |field: &str| report[field].as_u64().unwrap();
+        assert_eq!(
+            (number("connections"), number("failures")),
+            (1, 0),
+            "{cc}: {said}"
+        );
+        assert!(said.contains(&format!("controlled by {cc}")), "{said}");
+    }
+}

@@ -78,6 +78,16 @@ pub enum SpecError {
         /// All known names.
         known: String,
     },
+    /// It is there, but in another part of the project.
+    #[error("{kind} {name} is not built in: {how}")]
+    Elsewhere {
+        /// The kind of thing: `algorithm`, `queue`.
+        kind: &'static str,
+        /// The name that was asked for.
+        name: String,
+        /// How to get it.
+        how: &'static str,
+    },
     /// No such option.
     #[error("{kind} {name} has no option '{option}'{}: it has {known}", near(.nearest))]
     UnknownOption {

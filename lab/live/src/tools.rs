@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::LabError;
 use crate::scheme::Scheme;
-use alcc_cc::Registry;
+use alcc_cc::{Registry, SpecError};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The plug-in with the laboratory's algorithms.
+const PLUGIN: &str = "libalcc_lab.so";
 
 /// The programs of an experiment: the distribution's, unmodified, and our own.
 #[derive(Clone)]
@@ -70,8 +73,31 @@ impl Tools {
         if scheme.transport.is_none() && scheme.constant.is_none() {
             self.nginx()?;
             self.curl()?;
+            self.plugin(scheme)?;
         }
         Ok(())
+    }
+
+    /// The laboratory's plug-in, if `alcc run` needs it for this scheme: beside this program, or
+    /// where it is installed.
+    fn plugin(&self, scheme: &Scheme) -> Result<Option<PathBuf>, LabError> {
+        let built = scheme
+            .controlled
+            .as_ref()
+            .map(|spec| Registry::builtin().build(spec));
+        if !matches!(built, Some(Err(SpecError::Elsewhere { .. }))) {
+            return Ok(None);
+        }
+        let own = std::env::current_exe().unwrap_or_default();
+        let folders = [own.parent(), self.alcc.parent()].into_iter().flatten();
+        let mut files = folders
+            .flat_map(|folder| [folder.join(PLUGIN), folder.join("../lib/alcc").join(PLUGIN)]);
+        let found = files.find(|file| file.is_file());
+        found.map(Some).ok_or_else(|| LabError::Missing {
+            program: PLUGIN,
+            looked: "neither beside alcc-lab nor in ../lib/alcc".to_owned(),
+            fix: "run 'make build', or install alcc-lab again".to_owned(),
+        })
     }
 }
 
@@ -97,7 +123,8 @@ impl Tools {
                 None => ["--under", &scheme.kernel],
             })
             .arg(format!("--json={}", report.display()));
-        for file in &self.plugins {
+        let laboratory = self.plugin(scheme).ok().flatten();
+        for file in laboratory.iter().chain(&self.plugins) {
             command.arg("--plugin").arg(file);
         }
         if let Some(log) = log {

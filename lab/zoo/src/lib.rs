@@ -71,3 +71,22 @@ pub fn registry() -> Registry {
         })
         .in_order(ORDER)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By these lists the product says where an algorithm is that it does not have.
+    #[test]
+    fn the_product_knows_what_is_here() {
+        let mut names: Vec<_> = algorithms().iter().map(|a| a.name).collect();
+        names.sort_unstable();
+        assert_eq!(names, alcc_cc::LABORATORY);
+        let mut forms: Vec<_> = forms()
+            .iter()
+            .map(|(name, form)| (*name, form.profile))
+            .collect();
+        forms.sort_unstable();
+        assert_eq!(forms, alcc_cc::LABORATORY_FORMS);
+    }
+}
