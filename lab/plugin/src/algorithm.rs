@@ -336,3 +336,62 @@ unsafe extern "C" fn gauges(state: *const c_void, values: *mut f64) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Panics at the first timer, and could not be freed either.
+    struct Broken;
+
+    impl Drop for Broken {
+        fn drop(&mut self) {
+            panic!("this one must not be freed");
+        }
+    }
+
+    impl Controller for Broken {
+        fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &alcc_cc::AckBatch<'_>) {}
+        fn on_timer(&mut self, _cx: &mut Cx<'_>) {
+            panic!("for a test");
+        }
+        fn allowance(&self) -> Allowance {
+            Allowance::window(Bytes::new(5_000_000))
+        }
+        fn next_timer(&self) -> Option<Time> {
+            Some(Time::ZERO)
+        }
+        fn clone_box(&self) -> Box<dyn Controller> {
+            panic!("for a test");
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_in_the_callback_and_leaves_ten_segments() {
+        let state = Box::into_raw(Box::new(State::new(Box::new(Broken), &[]))).cast();
+        let window = || {
+            let mut out = alcc_allowance {
+                size: size_of::<alcc_allowance>() as u32,
+                ping: 0,
+                window: ALCC_NONE,
+                quota: ALCC_NONE,
+                rate_bps: ALCC_NONE,
+                burst: 0,
+            };
+            // SAFETY: a state as `create` makes it.
+            unsafe { allowance(state, &raw mut out) };
+            (out.window, out.quota)
+        };
+        // SAFETY: as above.
+        unsafe {
+            on_mtu(state, 0, 1000);
+            assert_eq!(window(), (5_000_000, ALCC_NONE));
+            assert!(clone(state).is_null());
+            on_timer(state, 1);
+            assert_eq!(window(), (10_000, ALCC_NONE));
+            assert_eq!(next_timer(state), ALCC_NONE);
+            on_timer(state, 2);
+            destroy(state);
+        }
+    }
+}
