@@ -299,7 +299,7 @@ fn profiles_are_added_to_an_algorithm_that_is_there() {
     let part = "algorithm 'copa' (built in) has already a profile 'still': give it another name";
     assert!(text.contains(part), "{text}");
     // Alone it is an algorithm with these profiles.
-    let alone = alcc_plugin::load(&file).unwrap();
+    let alone = load(&file).unwrap();
     assert_eq!(*alone.profiles, ["still", "linux-9.1"]);
 }
 
