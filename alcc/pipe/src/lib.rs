@@ -10,9 +10,9 @@
 #![forbid(unsafe_code)]
 
 pub mod cleartext;
-pub mod cookie;
 mod failure;
 mod kernel;
+mod sha256;
 mod table;
 pub mod tcp;
 pub mod tls;
@@ -20,6 +20,7 @@ pub mod tls;
 pub use alcc_sys::Target;
 pub use failure::Failure;
 pub use kernel::{Controls, check_under, default_under, own_or_loaded};
+pub use sha256::Sha256;
 pub use table::{About, Table, Takes, Tls, Under};
 
 use alcc_cc::{Registry, Spec};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The clock of both ends, and whether it is one clock.
-use alcc_pipe::Failure;
-use sha2::{Digest, Sha256};
+use alcc_pipe::{Failure, Sha256};
 
 /// `CLOCK_MONOTONIC`, ns: the same in all processes of a machine.
 pub(crate) fn now() -> u64 {

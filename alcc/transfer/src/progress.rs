@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use sha2::{Digest, Sha256};
+use alcc_pipe::Sha256;
 
 /// The beginning of a file: how long it is, and the state of its hash.
 #[derive(Clone, Default)]
@@ -26,7 +26,7 @@ impl Progress {
 
     /// The SHA-256 of it.
     pub fn sum(self) -> [u8; 32] {
-        self.hash.finalize().into()
+        self.hash.finalize()
     }
 
     pub(crate) fn into_hash(self) -> Sha256 {

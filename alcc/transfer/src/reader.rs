@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::{BLOCK, BLOCK_PREFIX, Fields, HEADER, Header, Kind, Progress, TRAILER, made_up};
-use sha2::{Digest, Sha256};
+use alcc_pipe::Sha256;
 use std::sync::OnceLock;
 
 /// Why a stream is no transfer, or a broken one.
@@ -296,7 +296,7 @@ impl Reader {
             }
         }
         if let Some(hash) = self.hash.take() {
-            self.sum = hash.finalize().into();
+            self.sum = hash.finalize();
         }
         if self.sum != sum {
             return Err(Wrong::Hash);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::{BLOCK, BLOCK_PREFIX, Header, Kind, Progress, TRAILER, made_up};
-use sha2::{Digest, Sha256};
+use alcc_pipe::Sha256;
 
 /// Makes the blocks of one flow, in its own buffer. What [`Writer::made_up`] and [`Writer::file`]
 /// return is written as it is.
@@ -84,7 +84,7 @@ impl Writer {
     /// The end, and the hash in it.
     pub fn trailer(self, stamp: u64) -> ([u8; TRAILER], [u8; 32]) {
         let mut bytes = [0; TRAILER];
-        let hash = self.hash.map_or([0; 32], |hash| hash.finalize().into());
+        let hash = self.hash.map_or([0; 32], Sha256::finalize);
         bytes[4..12].copy_from_slice(&stamp.to_be_bytes());
         bytes[12..20].copy_from_slice(&self.bytes.to_be_bytes());
         bytes[20..52].copy_from_slice(&hash);

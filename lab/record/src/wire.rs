@@ -2,7 +2,7 @@
 //! Datagrams between the two ends. All numbers are big-endian; what does not read exactly is
 //! nobody's and ignored.
 use crate::plan::{Load, Mode, Plan};
-use alcc_pipe::cookie::Cookie;
+use alcc_udp::cookie::Cookie;
 use alcc_units::{Rate, Span};
 
 const MAGIC: u32 = 0x414c_5243; // "ALRC"
@@ -433,7 +433,7 @@ mod tests {
             up: Load::Every(Span::from_micros(400)),
             limit: Rate::mbps(100),
         };
-        let cookie = [7; alcc_pipe::cookie::COOKIE];
+        let cookie = [7; alcc_udp::cookie::COOKIE];
         vec![
             Packet::Hello { nonce: 1 },
             Packet::Challenge { nonce: 2, cookie },

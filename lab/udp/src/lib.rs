@@ -15,6 +15,7 @@
 
 mod buffer;
 mod client;
+pub mod cookie;
 mod end;
 mod hub;
 mod incoming;
@@ -26,9 +27,9 @@ mod server;
 mod transport;
 pub mod wire;
 
-pub use alcc_pipe::cookie::unguessable;
 pub use alcc_sys::now;
 pub use client::{Client, FlowStats, Stream};
+pub use cookie::unguessable;
 pub use end::End;
 pub use incoming::Incoming;
 pub use listener::{Entropy, LINGER, Limits, Listener, ReceiverModules};

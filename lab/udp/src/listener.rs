@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! All receiving ends behind one address, without clock and socket: handshakes and demultiplexing.
+use crate::cookie::{Issuer, Key};
 use crate::end::End;
 use crate::incoming::Incoming;
 use crate::wire::{COOKIE, Datagram, Reason};
 use alcc_cc::Receiver as ReceiverModule;
-use alcc_pipe::cookie::{Issuer, Key};
 use alcc_units::{Span, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};

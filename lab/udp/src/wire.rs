@@ -36,9 +36,9 @@
 //! held it until this left 4. The report is the algorithm's own, at most 64 bytes. If the upper bit
 //! of its length is set, 8 more follow. They say how many bytes of payload have arrived marked
 //! (ECN, congestion experienced), in total. A receiver says that once there is a mark.
+pub use crate::cookie::{COOKIE, Cookie};
 use alcc_cc::{Header, Pn, Report};
 use alcc_flow::Range;
-pub use alcc_pipe::cookie::{COOKIE, Cookie};
 use alcc_units::Span;
 
 /// Bytes of a full datagram, IP and UDP headers left out.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whom the connecting end believes.
 use super::identity::certificates;
-use crate::Failure;
+use crate::{Failure, Sha256};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
-use sha2::{Digest, Sha256};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -19,7 +18,9 @@ pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
     pub(super) fn of(der: &[u8]) -> Self {
-        Self(Sha256::digest(der).into())
+        let mut hash = Sha256::new();
+        hash.update(der);
+        Self(hash.finalize())
     }
 }
 
