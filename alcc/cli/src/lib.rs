@@ -134,6 +134,7 @@ pub const ALCC: Program = Program {
         "worst",
     ],
     other: "alcc-lab",
+    other_transports: &["udp", "quic"],
 };
 
 /// The command line of the program.

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::trusted::warn_of_writers;
 use alcc_cc::Registry;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Flattened into every command that takes algorithms.
 #[derive(clap::Args)]
@@ -24,16 +24,30 @@ pub struct Plugins {
 impl Plugins {
     /// The algorithms of a program and these.
     pub fn registry(&self, own: Registry) -> Result<Registry, Failure> {
-        self.files.iter().for_each(|file| warn_of_writers(file));
-        alcc_plugin::with_files(own, &self.files).map_err(Failure::usage)
+        let files = self.files();
+        files.iter().for_each(|file| warn_of_writers(file));
+        alcc_plugin::with_files(own, &files).map_err(Failure::usage)
     }
 
     /// For `ALCC_PLUGIN` of the processes that `alcc run` starts.
     pub fn env_value(&self) -> Option<OsString> {
-        alcc_plugin::env_value(&self.files)
+        alcc_plugin::env_value(&self.files())
     }
 
-    pub fn files(&self) -> &[PathBuf] {
-        &self.files
+    /// The files. A name without a folder that is not here may be that of an installed plug-in:
+    /// beside the program, or in its ../lib/alcc.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let own = std::env::current_exe().unwrap_or_default();
+        let beside = own.parent().unwrap_or(Path::new("/"));
+        let found = |file: &PathBuf| {
+            let is_name = file.file_name() == Some(file.as_os_str());
+            let installed = [beside.join(file), beside.join("../lib/alcc").join(file)];
+            let installed = installed.into_iter().find(|at| is_name && at.is_file());
+            match installed {
+                Some(at) if !file.exists() => at,
+                _ => file.clone(),
+            }
+        };
+        self.files.iter().map(found).collect()
     }
 }

@@ -27,6 +27,8 @@ pub struct Program {
     pub elsewhere: &'static [&'static str],
     /// That program.
     pub other: &'static str,
+    /// Transports that it has besides.
+    pub other_transports: &'static [&'static str],
 }
 
 impl Program {

@@ -19,6 +19,12 @@ pub struct Bar {
 /// Interval between two lines without a terminal.
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
 
+impl Default for Bar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Bar {
     pub fn new() -> Self {
         Self::since(Instant::now())

@@ -31,7 +31,7 @@ pub fn parse<T: FromArgMatches>(
         return Err(Err(Failure::usage(what)));
     }
     let matches = program.try_get_matches_from_mut(&words);
-    let wrong = |error: clap::Error| answer(&error, &words, &program, of.hints);
+    let wrong = |error: clap::Error| answer(&error, &words, &program, of);
     let matches = matches.map_err(wrong)?;
     let typed = typed(&program, &matches);
     let (name, _) = command(&program, &words);
@@ -188,7 +188,7 @@ fn answer(
     error: &clap::Error,
     words: &[OsString],
     program: &Command,
-    hints: &[Hint],
+    of: &Program,
 ) -> Result<ExitCode, Failure> {
     let text = error.render();
     match error.kind() {
@@ -223,7 +223,14 @@ fn answer(
         }
         _ => {
             let (name, _) = command(program, words);
-            let what = match hint(error, &name, words, hints) {
+            if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue)
+                && of.other_transports.contains(&value.as_str())
+            {
+                let command = name.replacen(of.name, of.other, 1);
+                let what = format!("{value} is a transport of {}: type '{command}'", of.other);
+                return Err(Failure::usage(what));
+            }
+            let what = match hint(error, &name, words, of.hints) {
                 Some((word, what)) => format!("{word}: {what}"),
                 None => one_line(&text.to_string()),
             };

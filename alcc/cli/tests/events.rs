@@ -69,7 +69,7 @@ fn a_run_with_a_log_has_the_events_of_each_connection() {
         return;
     };
     let log = dir.path().join("log");
-    let options = ["--cc", "bbr3", "--log", log.to_str().unwrap()];
+    let options = ["--cc", "bbr", "--log", log.to_str().unwrap()];
     let mut server = serve(&program, 3_000_000, &options);
     // A busy machine takes its first readings late: the connection stays until there are some.
     let mut got = vec![0; 100_000];
@@ -92,7 +92,7 @@ fn a_run_with_a_log_has_the_events_of_each_connection() {
     assert_eq!(first["event"], "mode_changed", "{text}");
     assert_eq!(first["mode"], "startup", "{text}");
     for event in &events {
-        assert_eq!(event["algorithm"], "bbr3", "{text}");
+        assert_eq!(event["algorithm"], "bbr", "{text}");
         assert_eq!(event["local"], server.ends.0.to_string(), "{text}");
         assert_eq!(event["peer"], server.ends.1.to_string(), "{text}");
         let csv = log.join(format!("{}.csv", event["pid"]));
@@ -209,7 +209,7 @@ fn the_log_of_a_running_program_shows_events() {
     let Some(program) = sender(dir.path()) else {
         return;
     };
-    let server = serve(&program, 1 << 40, &["--cc", "bbr3"]);
+    let server = serve(&program, 1 << 40, &["--cc", "copa"]);
     let (mut alcc_run, mut client) = (server.alcc, server.client);
     let run = alcc_run.id().to_string();
     let over = AtomicBool::new(false);
@@ -224,7 +224,7 @@ fn the_log_of_a_running_program_shows_events() {
             drop(client);
         });
         scope.spawn(|| {
-            for cc in ["bbr", "bbr3"].iter().cycle() {
+            for cc in ["bbr", "copa"].iter().cycle() {
                 if over.load(Ordering::Relaxed) {
                     return;
                 }

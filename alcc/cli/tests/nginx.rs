@@ -33,7 +33,7 @@ fn every_way_nginx_writes_arrives_whole_and_is_controlled() {
         ("reno", many),
         ("fixed:window=8", few),
         ("fixed:window=random,every=50ms", few),
-        ("verus:profile=original", many),
+        ("verus:profile=paper", many),
     ] {
         let hash = &hashes[usize::from(bytes == few)];
         let server = world.gated(&["--cc", cc]);

@@ -97,6 +97,7 @@ const LAB: Program = Program {
         "attach", "bpf", "ctl", "detach", "doctor", "log", "proxy", "run", "top", "trial",
     ],
     other: "alcc",
+    other_transports: &[],
 };
 
 /// The command line of the program: of the commands that the product has, too, what differs.
@@ -111,12 +112,15 @@ fn command_line() -> clap::Command {
         .mut_subcommand("send", |send| {
             with_transports(send)
                 .about("Send a file, or as much as the link carries, to 'alcc-lab recv' on another host")
+                .long_about("Send a file, or as much as the link carries, to 'alcc-lab recv' on another host\n\nAs 'alcc send', and over UDP and QUIC.")
+                .mut_arg("to", |arg| arg.help("Where 'alcc-lab recv' waits: name or address, with :PORT if it is not --port"))
                 .mut_arg("cc", |arg| arg.help("Algorithm that decides how much may leave, see 'alcc-lab list'; udp and in-band need one [default: none, the QUIC stack or the kernel decides]"))
                 .after_help("Examples:\n  alcc-lab send --cc verus 192.0.2.7\n  alcc-lab send --transport quic --cc copa --pin FINGERPRINT 192.0.2.7\n  alcc-lab send --transport udp --cc verus --insecure 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc-lab recv --once")
         })
         .mut_subcommand("recv", |recv| {
             with_transports(recv)
                 .about("Receive what 'alcc-lab send' sends")
+                .long_about("Receive what 'alcc-lab send' sends\n\nAs 'alcc recv', and over UDP and QUIC.")
                 .after_help("Examples:\n  alcc-lab recv --transport quic --cert cert.pem --key key.pem\n  alcc-lab recv --transport udp --insecure\n\nOn the other host:\n  alcc-lab send --file video.mp4 192.0.2.7")
         })
         .mut_subcommand("list", |list| {

@@ -50,6 +50,7 @@ const PRINTED_BY: &[(&str, &[&str])] = &[
     ("alcc/cli/src/trial/", &["trial"]),
     ("alcc/cli/src/wording.rs", &["run", "send"]),
     ("alcc/cc/src/conformance/path.rs", &["sim"]),
+    ("alcc/cc/src/registry.rs", &["run"]),
     ("lab/link/", &["sim", "sweep", "emulate"]),
     ("lab/trace/", &["trace convert"]),
     ("lab/experiment/src/sweep.rs", &["sweep"]),

@@ -15,7 +15,7 @@ mod verus;
 mod westwood;
 
 use alcc_bpf::RESIDENT;
-use alcc_cc::{Algorithm, Build, Controller, Registry, Spec, conformance};
+use alcc_cc::{Algorithm, Build, Controller, Spec, conformance};
 use std::borrow::Cow;
 
 /// The form of `cc` that a resident algorithm follows.
@@ -27,7 +27,7 @@ fn follows(algorithm: &str) -> &'static str {
 /// The same, built.
 fn reference(algorithm: &str) -> Box<dyn Controller> {
     let spec: Spec = follows(algorithm).parse().unwrap();
-    Registry::builtin().build(&spec).unwrap()
+    alcc_zoo::registry().build(&spec).unwrap()
 }
 
 /// An entry of [`ours`].

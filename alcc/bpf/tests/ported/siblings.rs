@@ -65,7 +65,7 @@ fn siblings_share_as_those_of_the_reference_do() {
     for (name, algorithm) in ours() {
         let follows = super::follows(name);
         let ported = algorithm.name;
-        let registry = Registry::builtin().with(algorithm);
+        let registry = alcc_zoo::registry().with(algorithm);
         for n in [2, 6] {
             for loss in [0.0, 0.01] {
                 let (a, b) = (

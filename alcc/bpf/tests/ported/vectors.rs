@@ -4,7 +4,7 @@
 use super::beside::packets;
 use super::ours;
 use super::replay::{Case, Replay, RoundTrips, cases};
-use alcc_cc::{Controller, Registry};
+use alcc_cc::Controller;
 use alcc_units::Bytes;
 
 const FILE: &str = concat!(
@@ -47,7 +47,7 @@ fn replay(
 /// The form that the file is of.
 fn reference(case: &Case) -> Box<dyn Controller> {
     let spec = case.algorithm.parse().unwrap();
-    Registry::builtin().build(&spec).unwrap()
+    alcc_zoo::registry().build(&spec).unwrap()
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn what_runs_in_the_kernel_answers_nearly_the_same() {
     let cases = read();
     for (name, algorithm) in ours() {
         let ported = algorithm.name.parse().unwrap();
-        let registry = Registry::builtin().with(algorithm);
+        let registry = alcc_zoo::registry().with(algorithm);
         let mut replayed = 0;
         for (number, case) in cases.iter().enumerate() {
             if case.algorithm != name || !is_the_same_there(case) {

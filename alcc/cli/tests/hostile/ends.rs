@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc recv` and `alcc send` as children of a test.
+use super::built::program_of;
 use super::port::free_port;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -9,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-fn alcc() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+fn alcc(args: &[&str]) -> Command {
+    let mut command = Command::new(program_of(args));
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -35,7 +36,7 @@ pub(crate) struct End {
 
 impl End {
     pub(crate) fn start(args: &[&str]) -> Self {
-        let mut child = alcc().args(args).spawn().unwrap();
+        let mut child = alcc(args).args(args).spawn().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
         let (stderr, into) = (child.stderr.take().unwrap(), Arc::clone(&said));
         let reader = std::thread::spawn(move || {
@@ -93,7 +94,9 @@ impl End {
             .filter(|l| !l.ends_with("it is not encrypted"))
             .filter(|l| l.split_whitespace().nth(1) != Some("%"))
             .collect();
-        assert!(lines.len() == 1 && lines[0].starts_with("alcc: "), "{said}");
+        let by = ["alcc: ", "alcc-lab: "];
+        let is_ours = by.iter().any(|who| lines[0].starts_with(who));
+        assert!(lines.len() == 1 && is_ours, "{said}");
         lines[0].to_owned()
     }
 }

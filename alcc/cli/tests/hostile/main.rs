@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc recv` and `alcc send` among strangers, forgers and failures: a file arrives as it was
 //! sent, or there is one clear line and exit status 1. All of it on loopback.
+#[path = "../support/built.rs"]
+mod built;
 mod ends;
 mod middle;
 #[path = "../support/port.rs"]

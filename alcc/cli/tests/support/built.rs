@@ -33,3 +33,18 @@ pub(crate) fn program(command: &str) -> PathBuf {
     let is_lab = lab.contains(&command);
     built(if is_lab { "alcc-lab" } else { "alcc" })
 }
+
+/// The program of these words: of the commands that both have, some transports are the
+/// laboratory's.
+pub(crate) fn program_of(words: &[impl AsRef<std::ffi::OsStr>]) -> PathBuf {
+    let is_lab = |word: &_| {
+        ["udp", "quic"]
+            .iter()
+            .any(|name| AsRef::as_ref(word) == *name)
+    };
+    if words.iter().any(is_lab) {
+        return built("alcc-lab");
+    }
+    let first = words.first().and_then(|word| word.as_ref().to_str());
+    program(first.unwrap_or_default())
+}

@@ -25,8 +25,8 @@ use wait::wait_for;
 
 /// Every transport, and plain TCP.
 fn ways() -> Vec<Vec<String>> {
-    let alcc = env!("CARGO_BIN_EXE_alcc");
-    let list = Command::new(alcc)
+    // It has those of the product, too.
+    let list = Command::new(place::built::built("alcc-lab"))
         .args(["list", "--json"])
         .output()
         .unwrap();
@@ -253,7 +253,8 @@ fn the_summary_names_the_port_and_another_transport_is_asked_about() {
 fn what_is_not_encrypted_stays_on_loopback_and_in_our_own_namespaces() {
     let Some(place) = Place::new() else { return };
     let to = place.receiver().to_string();
-    let alcc = env!("CARGO_BIN_EXE_alcc");
+    let lab = place::built::built("alcc-lab");
+    let lab = lab.to_str().unwrap();
     let udp = ["--transport", "udp", "--once"];
     let recv = place.start(&place.inside, &[&["recv"], &udp[..]].concat());
     recv.says("listening on ");
@@ -275,7 +276,7 @@ fn what_is_not_encrypted_stays_on_loopback_and_in_our_own_namespaces() {
         return;
     }
     let elsewhere = |args: &[&str]| {
-        let words = [&["--net", alcc], args].concat();
+        let words = [&["--net", lab], args].concat();
         place.run(&place.inside, "unshare", &words).end()
     };
     elsewhere(&["recv", "--transport", "udp"]).fails(2, "--bind 127.0.0.1 tests on this machine");

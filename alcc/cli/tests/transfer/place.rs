@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two namespaces with a link between them, and our program in both.
+#[path = "../support/built.rs"]
+pub(crate) mod built;
+
 use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
 use alcc_link::{DirectionSpec, RateSpec};
 use alcc_units::{Rate, Rng, Span};
@@ -96,7 +99,8 @@ impl Place {
     }
 
     pub(crate) fn start(&self, namespace: &Namespace, args: &[&str]) -> Going {
-        self.run(namespace, env!("CARGO_BIN_EXE_alcc"), args)
+        let program = built::program_of(args);
+        self.run(namespace, program.to_str().unwrap(), args)
     }
 
     pub(crate) fn run(&self, namespace: &Namespace, program: &str, args: &[&str]) -> Going {
@@ -204,7 +208,10 @@ impl Ended {
         assert_eq!(self.code, Some(code), "{self:?}");
         assert!(self.err.contains(part), "{part}: {self:?}");
         // What a transport says of itself at its start is not about the failure.
-        let ours = self.err.lines().filter(|l| l.starts_with("alcc: "));
+        let ours = self
+            .err
+            .lines()
+            .filter(|l| l.starts_with("alcc: ") || l.starts_with("alcc-lab: "));
         let lines: Vec<_> = ours.filter(|l| !l.contains("is for measuring")).collect();
         assert_eq!(lines.len(), 1, "{self:?}");
     }

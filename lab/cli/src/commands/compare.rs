@@ -194,7 +194,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         None => args.schemes.clone(),
     };
     let schemes = Scheme::list(&schemes, &registry, sides).map_err(Failure::usage)?;
-    let plugins = args.plugins.files().to_vec();
+    let plugins = args.plugins.files();
     let backend = if !args.emu {
         Backend::Simulated {
             registry,

@@ -170,7 +170,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             &one.plan.runs,
             side.clone(),
             &files,
-            args.plugins.files().iter().cloned(),
+            args.plugins.files().into_iter(),
         );
         about.files.push(InputFile {
             path: format!("{}/experiment.toml", one.id),
@@ -303,7 +303,7 @@ fn real_tools(args: &Args) -> Result<Tools, String> {
     let tools = super::compare::tools().map_err(|e| needs(e.to_string()))?;
     let web = tools.nginx().and_then(|_| tools.curl());
     web.map_err(|e| needs(e.to_string()))?;
-    let plugins = args.plugins.files().to_vec();
+    let plugins = args.plugins.files();
     Ok(Tools { plugins, ..tools })
 }
 

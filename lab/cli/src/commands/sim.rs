@@ -116,7 +116,7 @@ impl Args {
         match options.idle(&resolved.scenario.flows).into_iter().next() {
             Some(idle) => Err(Failure::usage(idle)),
             None => {
-                let given = self.scenario.iter().chain(self.plugins.files()).cloned();
+                let given = self.scenario.iter().cloned().chain(self.plugins.files());
                 let mut read = files.opened.into_inner();
                 read.extend(given);
                 // A synthetic trace or a rate has no file.
@@ -365,7 +365,7 @@ fn both_sides(args: &Args, resolved: Resolved) -> Result<ExitCode, Failure> {
     let real =
         twin::Real::of(&resolved.link, &resolved.scenario, &registry).map_err(Failure::usage)?;
     let tools = Tools {
-        plugins: args.plugins.files().to_vec(),
+        plugins: args.plugins.files(),
         ..compare::tools()?
     };
     alcc_emu::prepare().map_err(Failure::usage)?;

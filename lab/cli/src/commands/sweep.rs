@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let provenance = origin(folder)?;
     let html = page::sweep(&definition, &runs, NAME, &provenance).map_err(Failure::failed)?;
     write(&args.out, &format!("{NAME}.html"), &html)?;
-    let given = args.scenario.iter().chain(args.plugins.files()).cloned();
+    let given = args.scenario.iter().cloned().chain(args.plugins.files());
     let side = About {
         mode: SIMULATED.to_owned(),
         ..About::default()

@@ -300,3 +300,48 @@ fn help_goes_to_standard_output() {
         );
     }
 }
+
+/// What moved from one program to the other is named with where it is.
+#[test]
+fn names_of_the_other_program_are_answered_with_it() {
+    let dir = folder();
+    let elsewhere = alcc_cli::ALCC.elsewhere.iter();
+    let mut cases: Vec<_> = elsewhere
+        .map(|name| {
+            (
+                "alcc",
+                (*name).to_owned(),
+                format!("type 'alcc-lab {name}'"),
+            )
+        })
+        .collect();
+    for name in ["run", "attach", "bpf", "top", "doctor"] {
+        let case = (
+            "alcc-lab",
+            format!("{name} --json"),
+            format!("type 'alcc {name}'"),
+        );
+        cases.push(case);
+    }
+    for (line, part) in [
+        ("send --transport udp 127.0.0.1", "type 'alcc-lab send'"),
+        ("recv --transport=quic", "type 'alcc-lab recv'"),
+        ("run --cc c4 -- true", "--plugin libalcc_lab.so"),
+        (
+            "run --cc verus:profile=original -- true",
+            "--plugin libalcc_lab.so",
+        ),
+        ("help sim", "type 'alcc-lab sim'"),
+    ] {
+        cases.push(("alcc", line.to_owned(), part.to_owned()));
+    }
+    let wrong: Vec<_> = cases
+        .iter()
+        .filter_map(|(program, line, part)| {
+            let mut command = Command::new(built(program));
+            command.args(line.split(' ')).current_dir(dir.path());
+            look(line, &command.output().unwrap(), 2, part)
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -29,7 +29,8 @@ pub(super) fn build() -> Result<String, Failure> {
 pub(in crate::commands) fn program(plugins: &Plugins) -> Result<String, Failure> {
     let own = own_program()?;
     let files = std::iter::once(own.as_path());
-    let files = files.chain(plugins.files().iter().map(PathBuf::as_path));
+    let plugins = plugins.files();
+    let files = files.chain(plugins.iter().map(PathBuf::as_path));
     let hash = alcc_live::hash_of_files(files);
     Ok(format!("alcc {} {hash}", env!("CARGO_PKG_VERSION")))
 }
