@@ -26,19 +26,19 @@ impl Plugins {
     pub fn registry(&self, own: Registry) -> Result<Registry, Failure> {
         let files = self.files();
         files.iter().for_each(|file| warn_of_writers(file));
-        alcc_plugin::with_files(own, &files).map_err(Failure::usage)
+        alcc_plugin::with_files(own, files).map_err(Failure::usage)
     }
 
     /// For `ALCC_PLUGIN` of the processes that `alcc run` starts.
     pub fn env_value(&self) -> Option<OsString> {
-        alcc_plugin::env_value(&self.files())
+        alcc_plugin::env_value(self.files())
     }
 
     /// The files. A name without a folder that is not here may be that of an installed plug-in:
     /// beside the program, or in its ../lib/alcc.
     pub fn files(&self) -> Vec<PathBuf> {
         let own = std::env::current_exe().unwrap_or_default();
-        let beside = own.parent().unwrap_or(Path::new("/"));
+        let beside = own.parent().unwrap_or_else(|| Path::new("/"));
         let found = |file: &PathBuf| {
             let is_name = file.file_name() == Some(file.as_os_str());
             let installed = [beside.join(file), beside.join("../lib/alcc").join(file)];

@@ -166,12 +166,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         })
         .collect();
     let of_plan = |one: &Asked| {
-        let mut about = about(
-            &one.plan.runs,
-            side.clone(),
-            &files,
-            args.plugins.files().into_iter(),
-        );
+        let mut about = about(&one.plan.runs, side.clone(), &files, args.plugins.files());
         about.files.push(InputFile {
             path: format!("{}/experiment.toml", one.id),
             sha256: one.hash.clone(),
