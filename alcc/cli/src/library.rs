@@ -20,15 +20,8 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
             )))
         };
     }
-    let program = std::env::current_exe()
-        .map_err(|e| Failure::usage(format!("find the program of alcc itself: {e}")))?;
-    let beside = program.parent().unwrap_or_else(|| Path::new("/"));
-    let places = [
-        beside.join(NAME),
-        beside.join("../lib/alcc").join(NAME),
-        beside.join("../lib").join(NAME),
-    ];
-    places.iter().find(|p| p.is_file()).cloned().ok_or_else(|| {
+    alcc_sys::installed(Path::new(NAME)).ok_or_else(|| {
+        let program = std::env::current_exe().unwrap_or_default();
         Failure::usage(format!(
             "{NAME} is not beside {} nor in ../lib/alcc: {}, or name it in ALCC_PRELOAD",
             program.display(),

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::trusted::warn_of_writers;
 use alcc_cc::Registry;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Flattened into every command that takes algorithms.
 #[derive(clap::Args)]
@@ -37,16 +37,10 @@ impl Plugins {
     /// The files. A name without a folder that is not here may be that of an installed plug-in:
     /// beside the program, or in its ../lib/alcc.
     pub fn files(&self) -> Vec<PathBuf> {
-        let own = std::env::current_exe().unwrap_or_default();
-        let beside = own.parent().unwrap_or_else(|| Path::new("/"));
         let found = |file: &PathBuf| {
-            let is_name = file.file_name() == Some(file.as_os_str());
-            let installed = [beside.join(file), beside.join("../lib/alcc").join(file)];
-            let installed = installed.into_iter().find(|at| is_name && at.is_file());
-            match installed {
-                Some(at) if !file.exists() => at,
-                _ => file.clone(),
-            }
+            let is_name = file.file_name() == Some(file.as_os_str()) && !file.exists();
+            let installed = is_name.then(|| alcc_sys::installed(file)).flatten();
+            installed.unwrap_or_else(|| file.clone())
         };
         self.files.iter().map(found).collect()
     }

@@ -25,7 +25,7 @@ mod tcp_info;
 mod threads;
 
 pub use clock::{Wall, now, process_cpu, sleep_for, thread_cpu};
-pub use environment::{is_privileged, variable};
+pub use environment::{installed, is_privileged, variable};
 pub use error::{errno, is_socket_error, set_errno};
 pub use files::{Folder, PathListener, check_way, create, create_or_append, overwrite_own};
 pub use io::{Epoll, Waker, receive, send, wait, wait_writable};

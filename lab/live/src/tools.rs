@@ -88,11 +88,7 @@ impl Tools {
         if !matches!(built, Some(Err(SpecError::Elsewhere { .. }))) {
             return Ok(None);
         }
-        let own = std::env::current_exe().unwrap_or_default();
-        let folders = [own.parent(), self.alcc.parent()].into_iter().flatten();
-        let mut files = folders
-            .flat_map(|folder| [folder.join(PLUGIN), folder.join("../lib/alcc").join(PLUGIN)]);
-        let found = files.find(|file| file.is_file());
+        let found = alcc_sys::installed(Path::new(PLUGIN));
         found.map(Some).ok_or_else(|| LabError::Missing {
             program: PLUGIN,
             looked: "neither beside alcc-lab nor in ../lib/alcc".to_owned(),
