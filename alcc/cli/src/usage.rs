@@ -20,9 +20,22 @@ use std::process::ExitCode;
 /// mistake, there is nothing to run.
 pub fn parse<T: FromArgMatches>(
     of: &Program,
-    mut program: Command,
+    program: Command,
 ) -> Result<T, Result<ExitCode, Failure>> {
-    let mut words = joined(std::env::args_os().collect());
+    let matches = matches(of, program, std::env::args_os().collect())?;
+    T::from_arg_matches(&matches).map_err(|error| Err(Failure::usage(error)))
+}
+
+/// The same, of these words, for tests.
+///
+/// # Errors
+/// What there is to say in the place of running a command.
+pub fn matches(
+    of: &Program,
+    mut program: Command,
+    words: Vec<OsString>,
+) -> Result<ArgMatches, Result<ExitCode, Failure>> {
+    let mut words = joined(words);
     // The help of the help is the help.
     if words.get(1).is_some_and(|word| word == "help") {
         words.retain(|word| word != "--help" && word != "-h");
@@ -41,17 +54,7 @@ pub fn parse<T: FromArgMatches>(
         let what = format!("{what}; see '{name} --help'");
         return Err(Err(Failure::usage(what)));
     }
-    T::from_arg_matches(&matches).map_err(wrong)
-}
-
-/// What is wrong with an option of a good command line that has no effect: for tests of the tables.
-pub fn without_effect(of: &Program, program: &Command, line: &str) -> Option<String> {
-    let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-    let matches = program.clone().try_get_matches_from(&words);
-    let matches = matches.unwrap_or_else(|e| panic!("{line}: {e}"));
-    let (name, _) = command(program, &words);
-    let known = name.split_once(' ').map_or("", |(_, command)| command);
-    idle::idle(of.idle, known, &typed(program, &matches))
+    Ok(matches)
 }
 
 /// A command of the other program, also as it was called before there were two.

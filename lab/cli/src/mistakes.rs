@@ -165,7 +165,7 @@ pub(crate) const IDLE: &[Idle] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alcc_cli::usage::without_effect;
+    use alcc_cli::usage::matches;
 
     fn found(line: &str) -> Option<String> {
         let (of, program) = if line.starts_with("alcc-lab ") {
@@ -173,7 +173,11 @@ mod tests {
         } else {
             (&alcc_cli::ALCC, alcc_cli::command())
         };
-        without_effect(of, &program, line)
+        let words = line.split(' ').map(Into::into).collect();
+        match matches(of, program, words) {
+            Ok(_) => None,
+            Err(said) => Some(said.expect_err("a mistake").to_string()),
+        }
     }
 
     #[test]
