@@ -240,6 +240,28 @@ fn every_command_shows_an_example_that_works() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Each program knows the commands and transports of the other one that it does not have.
+#[test]
+fn each_program_knows_what_the_other_has() {
+    let names = |program: &clap::Command| -> Vec<String> {
+        let shown = program.get_subcommands().filter(|c| !c.is_hide_set());
+        let mut names: Vec<_> = shown.map(|c| c.get_name().to_owned()).collect();
+        names.sort();
+        names
+    };
+    let programs = [alcc_cli::command(), crate::command_line()].map(|program| names(&program));
+    let known = [&alcc_cli::ALCC, &crate::LAB];
+    for (n, program) in known.into_iter().enumerate() {
+        let (own, other) = (&programs[n], &programs[1 - n]);
+        let missing: Vec<_> = other.iter().filter(|name| !own.contains(name)).collect();
+        assert_eq!(missing, program.elsewhere.iter().collect::<Vec<_>>());
+        let has = |of: &alcc_cli::program::Program, name| of.transports.find(name).is_ok();
+        for name in program.other_transports {
+            assert!(!has(program, name) && has(known[1 - n], name), "{name}");
+        }
+    }
+}
+
 #[test]
 fn clap_finds_no_contradiction_in_the_arguments() {
     alcc_cli::command().debug_assert();

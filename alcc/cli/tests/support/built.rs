@@ -18,19 +18,7 @@ pub(crate) fn built(name: &str) -> PathBuf {
 
 /// The program that has this command. Of those that both have it is the product.
 pub(crate) fn program(command: &str) -> PathBuf {
-    let lab = [
-        "compare",
-        "demo",
-        "emulate",
-        "generate",
-        "mdi",
-        "reproduce",
-        "sim",
-        "sweep",
-        "trace",
-        "worst",
-    ];
-    let is_lab = lab.contains(&command);
+    let is_lab = command == "generate" || alcc_cli::ALCC.elsewhere.contains(&command);
     built(if is_lab { "alcc-lab" } else { "alcc" })
 }
 
