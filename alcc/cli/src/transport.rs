@@ -14,7 +14,7 @@ pub fn names(table: &Table) -> PossibleValuesParser {
 }
 
 /// The default transport.
-pub(crate) fn default_name(table: &Table) -> &'static str {
+pub fn default_name(table: &Table) -> &'static str {
     table.rows().next().map_or("", |row| row.name)
 }
 

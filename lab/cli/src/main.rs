@@ -103,9 +103,10 @@ const LAB: Program = Program {
 /// The command line of the program: of the commands that the product has, too, what differs.
 fn command_line() -> clap::Command {
     let names = product::send::names(LAB.transports);
+    let usual = product::send::default_name(LAB.transports);
     let with_transports = |command: clap::Command| {
         command
-            .mut_arg("transport", |arg| arg.value_parser(names.clone()).default_value("udp"))
+            .mut_arg("transport", |arg| arg.value_parser(names.clone()).default_value(usual))
             .mut_arg("insecure", |arg| arg.help("udp: cross a real network although nothing is encrypted; with TLS and quic: send to a receiver with any certificate"))
     };
     Cli::command()

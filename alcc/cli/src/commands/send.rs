@@ -88,7 +88,7 @@ pub struct Args {
     seed: u64,
 }
 
-pub use crate::transport::names;
+pub use crate::transport::{default_name, names};
 
 /// Options of both ends.
 #[derive(clap::Args)]
