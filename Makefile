@@ -118,7 +118,7 @@ android: ## The Android app, a signed APK (target/android/alcc.apk), and its tes
 	@scripts/setup android
 	@$(WITH_DEPS) scripts/android test
 
-install: install-library ## What 'make build' or 'make alcc' built below PREFIX (/usr/local): programs, libraries with headers, man pages, completions
+install: install-library ## What 'make build' built, below PREFIX (/usr/local); after 'make alcc' without alcc-lab, man pages and completions
 	@[ -x $(ALCC) ] || { echo "make install: $(ALCC) is not there: run 'make build' first (not as root)" >&2; exit 2; }
 	@# The build keeps what debuggers need, five sixths of the size. Never strip in place: a server may be loading it.
 	$(STRIP) -o $(TARGET)/generated/alcc $(ALCC)
