@@ -18,7 +18,7 @@ PUBLIC := $(foreach readme,$(wildcard alcc/*/README.md lab/*/README.md),alcc-$(n
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: alcc android help setup build demo picture test check lint audit deny-tool semver semver-tool fuzz bench bpf beside-kernel truth compare native over-tcp programs doc dist install install-lab install-library install-static uninstall soak
+.PHONY: alcc android help setup build demo picture test test-all check lint audit deny-tool semver semver-tool fuzz bench bpf beside-kernel truth compare native over-tcp programs doc dist install install-lab install-library install-static uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -47,6 +47,10 @@ picture: build ## README's picture and table, measured again on a quiet machine 
 test: ## Everything a pull request must pass
 	@scripts/setup build test
 	@$(WITH_DEPS) scripts/test all
+
+test-all: ## The nightly set, an hour: 'make test' and Debian's 6.12, the soak, every fuzz target for a minute
+	@scripts/setup build test fuzz
+	@$(WITH_DEPS) scripts/test nightly
 
 check: ## For everyday work, some 3 minutes after a build: formatting, the tests of all crates, one way through each part of the program
 	@scripts/setup build test
