@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// holds what is written and not yet acknowledged. Beyond some thousand records small writes share
 /// one. So its memory is bounded whatever a program does.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     /// Written data that has neither arrived nor been lost, from `complete` on.
     records: VecDeque<Record>,
     written: u64,
@@ -22,7 +22,7 @@ pub struct Ledger {
     /// a hole is repaired.
     edge: u64,
     /// Sent up to here, as of the last reading.
-    left: u64,
+    sent: u64,
     /// Arrivals since the ledger began.
     delivery: Delivery,
     /// Bytes counted as arrived and then found lost: the next arrivals make up for them.
@@ -107,14 +107,14 @@ fn before(at: Time, micros: u32) -> Time {
 impl Ledger {
     /// A ledger for a stream of which `written` bytes were written and `acked` acknowledged before
     /// it began.
-    pub fn new(now: Time, written: u64, acked: u64) -> Self {
+    pub(crate) fn new(now: Time, written: u64, acked: u64) -> Self {
         let acked = acked.min(written);
         let mut ledger = Self {
             records: VecDeque::new(),
             written: acked,
             acked,
             edge: acked,
-            left: acked,
+            sent: acked,
             delivery: Delivery::new(now),
             overcounted: 0,
             owed: 0,
@@ -136,45 +136,40 @@ impl Ledger {
     }
 
     /// Bytes written and not acknowledged, as far as the ledger knows.
-    pub fn in_flight(&self) -> Bytes {
+    pub(crate) fn in_flight(&self) -> Bytes {
         Bytes::new(self.written - self.acked)
     }
 
     /// Bytes in flight: neither arrived nor lost. Lost bytes are in flight again once they are sent
     /// again.
-    pub fn under_way(&self) -> Bytes {
+    pub(crate) fn under_way(&self) -> Bytes {
         // What was sent again counts whole until all of it is acknowledged.
         Bytes::new(self.written - self.edge + self.again_bytes).min(self.in_flight())
     }
 
     /// Stream position up to which all is written.
-    pub fn written(&self) -> u64 {
+    pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
     /// Stream position up to which all is acknowledged.
-    pub fn acked(&self) -> u64 {
+    pub(crate) fn acked(&self) -> u64 {
         self.acked
     }
 
     /// Number of the next packet.
-    pub fn next_pn(&self) -> Pn {
+    pub(crate) fn next_pn(&self) -> Pn {
         self.next_pn
     }
 
-    /// Delivered in total since the ledger began.
-    pub fn delivered(&self) -> Bytes {
-        self.delivery.total()
-    }
-
     /// State of the connection now, with the total delivered since the ledger began.
-    pub fn delivery(&self) -> &Delivery {
+    pub(crate) fn delivery(&self) -> &Delivery {
         &self.delivery
     }
 
     /// `len` bytes were written at `now`. `tag` is asked once per record, with its number, length
     /// and the bytes in flight before it.
-    pub fn wrote(
+    pub(crate) fn wrote(
         &mut self,
         now: Time,
         len: Bytes,
@@ -185,10 +180,10 @@ impl Ledger {
         let mss = mss.get().max(1);
         let segments = len.get().div_ceil(mss);
         let step = segments.div_ceil(RECORDS_PER_WRITE).max(1) * mss;
-        let mut left = len.get();
-        while left > 0 {
-            let len = left.min(step);
-            left -= len;
+        let mut remaining = len.get();
+        while remaining > 0 {
+            let len = remaining.min(step);
+            remaining -= len;
             let before = self.under_way();
             if let Some(shared) = self.shared() {
                 let pn = self.next_pn - 1 - u64::from(self.skipped);
@@ -246,7 +241,7 @@ impl Ledger {
 
     /// The kernel says that the stream is written up to `written`. Bytes that bypassed the ledger
     /// become one record without an RTT sample.
-    pub fn adopt(&mut self, now: Time, written: u64) {
+    pub(crate) fn adopt(&mut self, now: Time, written: u64) {
         if written > self.written {
             let len = written - self.written;
             self.push(len, now, Tag::default(), true);
@@ -256,9 +251,9 @@ impl Ledger {
 
     /// The kernel has sent the stream up to `position`. With `paced`, data that the kernel had held
     /// back left evenly between `since` and `now`, not when it was written.
-    pub fn left(&mut self, since: Time, now: Time, position: u64, paced: bool) {
-        let from = self.left.max(self.complete);
-        self.left = position;
+    pub(crate) fn sent(&mut self, since: Time, now: Time, position: u64, paced: bool) {
+        let from = self.sent.max(self.complete);
+        self.sent = position;
         if !paced || position <= from {
             return;
         }
@@ -288,26 +283,18 @@ impl Ledger {
 
     /// Something outstanding was sent again, and it is unknown what. So acknowledgement times say
     /// nothing about the path.
-    pub fn mark_ambiguous(&mut self) {
+    pub(crate) fn mark_ambiguous(&mut self) {
         self.ambiguous_to = self.written;
     }
 
     /// The stream is acknowledged up to `acked`, some time after `since` and not later than `now`.
-    /// Returns the packets covered, oldest first.
+    /// Some positions have the time of their acknowledgement, ascending. The packets covered are in
+    /// [`Ledger::returned`], oldest first. Returns the bound on the error of their RTT samples.
     ///
-    /// Acknowledgement times between the two readings are assumed to be evenly spread over the
-    /// bytes. `floor` is the smallest RTT that the path can have. So a sample is wrong by at most
-    /// `now - since`.
-    pub fn acknowledged(&mut self, since: Time, now: Time, acked: u64, floor: Span) -> &[Packet] {
-        self.stamped(since, &[], now, acked, floor);
-        &self.returned
-    }
-
-    /// As [`Ledger::acknowledged`], if some positions have the time of their acknowledgement,
-    /// ascending. A packet that ends at one has an exact sample; others are between their
-    /// neighbours. Returns the bound on the error of the samples. The packets are in
-    /// [`Ledger::returned`].
-    pub fn stamped(
+    /// A packet that ends at a stamp has an exact sample. Between stamps, acknowledgement times are
+    /// assumed to be evenly spread over the bytes, so a sample is wrong by at most the time between
+    /// them. `floor` is the smallest RTT that the path can have.
+    pub(crate) fn stamped(
         &mut self,
         mut since: Time,
         stamps: &[AckStamp],
@@ -391,7 +378,7 @@ impl Ledger {
     /// lost than was known. The kernel does not say which. Lost bytes come first, because arrivals
     /// after a loss reveal it. With `at_least_one` the oldest packet is lost whatever its length.
     /// The packets are in [`Ledger::returned`] and [`Ledger::lost`].
-    pub fn beyond(
+    pub(crate) fn beyond(
         &mut self,
         since: Time,
         now: Time,
@@ -402,7 +389,7 @@ impl Ledger {
         let oldest = self.records.front().map_or(self.complete, |r| r.end);
         self.owed += lost;
         let known = self.waiting_bytes + self.again_bytes + self.owed;
-        let sent = self.left.clamp(self.acked, self.written);
+        let sent = self.sent.clamp(self.acked, self.written);
         let known = self.acked.saturating_add(sacked.saturating_add(known));
         let mut edge = known.min(sent);
         if at_least_one && lost > 0 {
@@ -506,7 +493,7 @@ impl Ledger {
     }
 
     /// The oldest packet that has not arrived.
-    pub fn oldest(&self) -> Option<Packet> {
+    pub(crate) fn oldest(&self) -> Option<Packet> {
         let again = || self.again.first().map(|(_, packet)| *packet);
         let lost = self.lost.first().copied();
         let record = || self.records.front().map(|r| self.packet(r, None));
@@ -515,18 +502,18 @@ impl Ledger {
 
     /// The kernel has sent `segments` of `mss` again, beginning with the oldest lost data. `tag` is
     /// called for each.
-    pub fn sent_again(
+    pub(crate) fn sent_again(
         &mut self,
         now: Time,
         segments: u64,
         mss: Bytes,
         mut tag: impl FnMut(Pn, Bytes, Bytes) -> Tag,
     ) {
-        let mut left = segments.saturating_mul(mss.get());
-        while left > 0
+        let mut remaining = segments.saturating_mul(mss.get());
+        while remaining > 0
             && let Some((end, len)) = self.waiting.pop_front()
         {
-            left = left.saturating_sub(len);
+            remaining = remaining.saturating_sub(len);
             self.waiting_bytes -= len;
             let (pn, before) = (self.next_pn, self.under_way());
             if self.skipped < u16::MAX {
@@ -551,7 +538,7 @@ impl Ledger {
 
     /// Shifts the RTT samples of the last reading so that their mean is `mean` seconds. Each sample
     /// stays between the readings.
-    pub fn shift_rtt(&mut self, mean: f64, since: Time, now: Time, floor: Span) {
+    pub(crate) fn shift_rtt(&mut self, mean: f64, since: Time, now: Time, floor: Span) {
         let samples = self.returned.iter().filter_map(|p| p.rtt);
         let (sum, count) = samples.fold((0.0, 0u32), |(s, n), rtt| (s + rtt.as_secs_f64(), n + 1));
         if count == 0 {
@@ -570,18 +557,18 @@ impl Ledger {
     }
 
     /// What the last readings found lost, oldest first.
-    pub fn lost(&self) -> &[Packet] {
+    pub(crate) fn lost(&self) -> &[Packet] {
         &self.lost
     }
 
-    /// What the last call of [`Ledger::acknowledged`] returned.
-    pub fn returned(&self) -> &[Packet] {
+    /// What the last reading found arrived, oldest first.
+    pub(crate) fn returned(&self) -> &[Packet] {
         &self.returned
     }
 
     /// Frees memory: nothing is in flight, perhaps for a long time. [`Ledger::returned`] is empty
     /// afterwards.
-    pub fn release_memory(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         self.records.shrink_to_fit();
         self.waiting = VecDeque::new();
         (self.again, self.returned, self.lost) = (Vec::new(), Vec::new(), Vec::new());
@@ -589,7 +576,7 @@ impl Ledger {
     }
 
     /// When the stream last advanced.
-    pub fn acked_at(&self) -> Time {
+    pub(crate) fn acked_at(&self) -> Time {
         self.acked_at
     }
 }

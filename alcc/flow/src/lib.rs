@@ -25,8 +25,8 @@ mod transmissions;
 mod unheard;
 mod wire;
 
-pub use ledger::{AckStamp, Ledger};
-pub use over_tcp::{Counters, Limit, OverTcp, Repair, TcpProgress};
+pub use ledger::AckStamp;
+pub use over_tcp::{Counters, Limit, OverTcp, Repair, Room, TcpProgress};
 pub use pacer::Pacer;
 pub use ranges::Range;
 pub use receiver::Receiver;

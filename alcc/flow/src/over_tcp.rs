@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An algorithm above a TCP connection, or another stream of bytes.
-mod in_band;
-mod reading;
-mod sampled;
-
-pub use sampled::Limit;
-
-use self::in_band::InBand;
+//! An algorithm above a TCP connection, or another stream of bytes that repairs its own losses.
+//!
+//! What became of the written bytes is learned in one of three ways ([`Feedback`]). Two of them keep
+//! the account in a [`Ledger`] of bytes, the third in [`Transmissions`] of packets. From both the
+//! algorithm gets the same events, in the order of [`Feed`].
 use crate::late::Lateness;
-use crate::transmissions::Transmissions;
-use crate::{Ledger, RttEstimator, Rules, room};
+use crate::ledger::Ledger;
+use crate::transmissions::{AckSample, Transmissions};
+use crate::unheard::Unheard;
+use crate::{AckStamp, RttEstimator, Rules, room};
 use alcc_cc::{
-    Allowance, Controller, Feed, Header, Kind, Log, Path, ProfilePoint, RttView, Sending, Sent,
+    Acked, Allowance, Controller, Feed, Header, Kind, LimitedBy, Log, Path, ProfilePoint, Rto,
+    RttView, Sending, Sent, Source, Spurious, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
@@ -85,20 +85,58 @@ pub struct Counters {
     pub bytes: u64,
 }
 
-/// One algorithm in control of one TCP connection, without I/O.
+/// The limit that the kernel shall keep until the next one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Limit {
+    /// Packets in flight.
+    pub window: u32,
+    /// Upper bound for the total number of transmissions, as [`AckSample`] counts them; wraps.
+    pub until: Option<u32>,
+    /// Pacing rate.
+    pub rate: Option<Rate>,
+}
+
+/// How much of a write may leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// At most as many bytes as were wanted.
+    pub bytes: Bytes,
+    /// What allows no more; nothing if all wanted bytes may leave.
+    limited: LimitedBy,
+}
+
+/// One algorithm in control of one stream of bytes, without I/O.
 ///
 /// The host calls [`OverTcp::room`] before each write of the program, and [`OverTcp::wrote`] after
 /// it. When [`OverTcp::deadline`] is due it reads the kernel's counters and passes them to
 /// [`OverTcp::progress`]. TCP keeps its retransmission, ordering and window. The algorithm decides
 /// when bytes are handed to TCP, so the smaller of both windows holds.
 pub struct OverTcp {
+    feedback: Feedback,
+    flow: Flow,
+}
+
+/// How the host learns what became of the written bytes, with the account of them.
+enum Feedback {
+    /// By the kernel's counters (`TCP_INFO`), perhaps with time stamps of acknowledgements. What
+    /// happened between two readings is interpolated.
+    Counters(Ledger),
+    /// By in-band frames of the peer, which has the receiver module. Their times are exact.
+    Frames(Ledger, Box<Frames>),
+    /// By the kernel's record of each acknowledgement. Here the kernel keeps the limit, too.
+    Samples(Transmissions),
+}
+
+/// Knowledge about a flow whose peer acknowledges by in-band frames.
+struct Frames {
+    /// The smallest RTT of a packet with an exact time. Interpolated samples are never below it.
+    exact_min_rtt: Option<Span>,
+    unheard: Unheard,
+}
+
+/// The state of a connection that does not depend on the kind of feedback.
+struct Flow {
     feed: Feed,
-    /// The peer acknowledges by in-band frames: it has the receiver module, and its times are
-    /// exact. So it is known how late they are heard of.
-    in_band: Option<Box<InBand>>,
-    ledger: Ledger,
-    /// Replaces the ledger where the kernel keeps the limit and reports each acknowledgement.
-    transmissions: Option<Box<Transmissions>>,
     /// Something was written since the last reading.
     unread: bool,
     rtt: RttEstimator,
@@ -157,6 +195,12 @@ const FULL_SERVICE: u32 = 16;
 /// But each is read at least this often per RTT.
 const READINGS_PER_RTT: u64 = 2;
 
+/// Weight of the old smoothed RTT in Linux.
+const KEPT: f64 = 7.0 / 8.0;
+/// Minimum RTO of hosts for datagrams: a shorter one mistakes the outages of a radio link for
+/// losses.
+const DATAGRAM_TIMEOUT: Span = Span::from_secs(1);
+
 impl OverTcp {
     /// Takes control of a connection with the state `progress` at `now`. `seed` is for the
     /// controller's random numbers.
@@ -168,10 +212,16 @@ impl OverTcp {
 
     /// As [`OverTcp::new`], for a peer that acknowledges by in-band frames.
     /// [`OverTcp::progress_stamped`] gets exact times. The receiver module is at the peer
-    /// ([`OverTcp::feedback`]).
+    /// ([`OverTcp::on_report`]).
     pub fn in_band(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
-        let mut new = Self::waiting(cc, now, progress);
-        new.in_band = Some(Box::new(InBand::new(now)));
+        let frames = Frames {
+            exact_min_rtt: None,
+            unheard: Unheard::new(now),
+        };
+        let ledger = Ledger::new(now, progress.written, progress.acked);
+        let feedback = Feedback::Frames(ledger, Box::new(frames));
+        let flow = Flow::new(cc, now, progress);
+        let mut new = Self { feedback, flow };
         new.start(progress, seed);
         new
     }
@@ -179,11 +229,571 @@ impl OverTcp {
     /// As [`OverTcp::new`], but the algorithm has not started: call [`OverTcp::start`] before
     /// anything else. A host on a small stack can start it elsewhere.
     pub fn waiting(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress) -> Self {
+        let ledger = Ledger::new(now, progress.written, progress.acked);
+        Self {
+            feedback: Feedback::Counters(ledger),
+            flow: Flow::new(cc, now, progress),
+        }
+    }
+
+    /// Sends the algorithm's events to `log`. For events of its start, call this before it.
+    pub fn set_log(&mut self, log: Log) {
+        self.flow.feed.set_log(log);
+    }
+
+    /// Starts the algorithm of [`OverTcp::waiting`], with the same `progress`.
+    pub fn start(&mut self, progress: &TcpProgress, seed: u64) {
+        let flow = &mut self.flow;
+        flow.feed.start(&Path {
+            mss: flow.mss,
+            rtt_hint: (!progress.min_rtt.is_zero()).then_some(progress.min_rtt),
+            seed,
+        });
+        if !matches!(self.feedback, Feedback::Frames(..)) {
+            flow.feed.use_local_receiver();
+        }
+        let needs = flow.feed.needs();
+        flow.datagrams = !Rules::of(needs.stack).is_stream();
+        flow.period = needs.feedback_period.max(Span::from_micros(100));
+    }
+
+    /// From now on the kernel keeps [`OverTcp::limit`] by itself and reports each
+    /// acknowledgement. Nothing is ever refused here, and readings go to
+    /// [`OverTcp::progress_sampled`]. `first` is the kernel's last sample. Call this right after
+    /// [`OverTcp::start`].
+    pub fn use_samples(&mut self, first: &AckSample) {
+        let now = self.flow.feed.now();
+        let mut transmissions = Transmissions::new(now, first);
+        self.flow.expect(&mut transmissions, first.in_flight);
+        self.flow.sent(&mut transmissions, first.in_flight, now);
+        self.feedback = Feedback::Samples(transmissions);
+    }
+
+    /// How many of `wanted` bytes may be written now. The kernel holds `queued` unacknowledged
+    /// bytes, of which `unsent` are not sent yet. If the answer is less than `wanted`, the
+    /// connection is blocked until [`OverTcp::is_writable`].
+    pub fn room(&mut self, now: Time, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
+        let room = self.begin_write(now, wanted, || queued, || unsent);
+        self.block(&room);
+        room.bytes
+    }
+
+    /// As [`OverTcp::room`], but the connection is blocked only if [`OverTcp::block`] follows: a
+    /// host may find out first whether this write may be refused at all.
+    ///
+    /// `queued` and `unsent` cost a system call each. So each is called at most once, and only if
+    /// the answer depends on it.
+    pub fn begin_write(
+        &mut self,
+        now: Time,
+        wanted: Bytes,
+        queued: impl FnOnce() -> Bytes,
+        unsent: impl FnOnce() -> Bytes,
+    ) -> Room {
+        let now = self.flow.feed.advance(now);
+        self.flow.woken_at = Time::MAX;
+        if self.is_idle()
+            && let Some(ledger) = self.feedback.ledger()
+        {
+            // The first write after idle: what was due meanwhile counts once, and readings start
+            // again.
+            let flow = &mut self.flow;
+            (flow.feed).resume(ledger.acked_at(), flow.rtt.view().smoothed);
+            flow.read_at = now;
+            flow.feed.run_timer();
+        }
+        self.room_for(wanted, queued, unsent)
+    }
+
+    /// What [`OverTcp::room`] would return, without side effects.
+    pub fn allows(&self, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
+        self.room_for(wanted, || queued, || unsent).bytes
+    }
+
+    /// The smaller of two limits: by window and quota, and by writing ahead of the pacer.
+    ///
+    /// TCP never goes below one segment in flight. Programs do not expect that a write of a few
+    /// bytes is refused. Some then wait for something else first, as the FTP server in CPython's
+    /// tests does.
+    fn room_for(
+        &self,
+        wanted: Bytes,
+        queued: impl FnOnce() -> Bytes,
+        unsent: impl FnOnce() -> Bytes,
+    ) -> Room {
+        let all = Room {
+            bytes: wanted,
+            limited: LimitedBy::default(),
+        };
+        let (flow, mss) = (&self.flow, self.flow.mss);
+        let allowance = flow.feed.allowance();
+        // The kernel keeps the limit, or decides alone while readings come late.
+        if matches!(self.feedback, Feedback::Samples(_)) || flow.late.is_open() {
+            return all;
+        }
+        let queued = queued();
+        if queued + wanted <= mss {
+            return all;
+        }
+        // TCP itself probes with what is in flight.
+        let ping = allowance.ping && queued == Bytes::ZERO;
+        let allowance = Allowance { ping, ..allowance };
+        let in_flight = queued.saturating_sub(self.not_in_flight(queued));
+        let most_ahead = self.max_write_ahead(&allowance);
+        let whole = room(&allowance, in_flight, Bytes::ZERO, mss);
+        // If all of the queue is unsent, and if all but one byte of a segment waits to be filled up.
+        let partial = queued.min(mss.saturating_sub(Bytes::new(1)));
+        let least = whole.saturating_sub(partial);
+        if least.min(flow.write_ahead(most_ahead, queued)) >= wanted {
+            return all;
+        }
+        let unsent = if whole == Bytes::ZERO {
+            whole
+        } else {
+            unsent()
+        };
+        let room = room(&allowance, in_flight, unsent, mss);
+        let ahead = flow.write_ahead(most_ahead, unsent);
+        if room.min(ahead) >= wanted {
+            return all;
+        }
+        let pacer = ahead < room;
+        let window = !pacer && allowance.window.saturating_sub(queued) < allowance.quota;
+        let limited = LimitedBy {
+            window,
+            quota: !pacer && !window,
+            pacer,
+            ..LimitedBy::default()
+        };
+        let bytes = room.min(ahead);
+        Room { bytes, limited }
+    }
+
+    /// The part of the queued bytes that is not in flight: SACKed, or lost and not retransmitted.
+    /// As of the last reading, less the bytes acknowledged since. In-band: arrived but not yet
+    /// reported.
+    fn not_in_flight(&self, queued: Bytes) -> Bytes {
+        let ledger = match &self.feedback {
+            Feedback::Counters(ledger) => ledger,
+            Feedback::Frames(_, frames) => return frames.unheard.bytes(),
+            Feedback::Samples(_) => return Bytes::ZERO,
+        };
+        let hidden = ledger.in_flight().saturating_sub(ledger.under_way());
+        if hidden == Bytes::ZERO {
+            return hidden;
+        }
+        let since = ledger.in_flight().saturating_sub(queued);
+        hidden.saturating_sub(since)
+    }
+
+    /// A paced connection writes ahead what the pacer releases until the next readings. Further
+    /// data would leave at a later rate, but count as in flight now.
+    fn max_write_ahead(&self, allowance: &Allowance) -> Option<Bytes> {
+        let flow = &self.flow;
+        let rate = (flow.pacing_by(allowance))
+            .filter(|_| !matches!(self.feedback, Feedback::Frames(..)))?;
+        let span = flow.period.max(flow.shared_interval()) * READINGS_AHEAD;
+        Some(rate.bytes_in(span).max(flow.mss * SEGMENTS_AHEAD))
+    }
+
+    /// The rest of a write is refused: the program waits for room.
+    pub fn block(&mut self, room: &Room) {
+        if room.limited == LimitedBy::default() {
+            return;
+        }
+        let flow = &mut self.flow;
+        flow.counters.gate_closed += 1;
+        flow.blocked = true;
+        flow.last_blocked = Some(flow.feed.now());
+        let limited = flow.feed.limited();
+        limited.window |= room.limited.window;
+        limited.quota |= room.limited.quota;
+        limited.pacer |= room.limited.pacer;
+    }
+
+    /// The pacing rate allowed less than the window.
+    pub fn paced(&mut self, now: Time) {
+        self.flow.last_blocked = Some(now);
+        self.flow.feed.limited().pacer = true;
+    }
+
+    /// The kernel's segment size.
+    pub fn mss(&self) -> Bytes {
+        self.flow.mss
+    }
+
+    /// `len` bytes were written.
+    pub fn wrote(&mut self, now: Time, len: Bytes) {
+        self.wrote_framed(now, len, false);
+    }
+
+    /// `len` bytes were written, and `more` follow at once. Returns the header for the peer's
+    /// receiver module. If the module wants every packet, a frame is at most one segment.
+    pub fn wrote_framed(&mut self, now: Time, len: Bytes, more: bool) -> Header {
+        let flow = &mut self.flow;
+        flow.counters.bytes += len.get();
+        let (ledger, frames) = match &mut self.feedback {
+            Feedback::Counters(ledger) => (ledger, None),
+            Feedback::Frames(ledger, frames) => (ledger, Some(frames)),
+            Feedback::Samples(_) => {
+                // The samples will say when it was sent.
+                (flow.last_write, flow.unread) = (now, true);
+                return Header::EMPTY;
+            }
+        };
+        let now = flow.feed.advance(now);
+        flow.last_write = now;
+        // Application-limited: not blocked within the last round trip.
+        let patience = flow.patience();
+        let app_limited =
+            !flow.blocked && flow.last_blocked.is_none_or(|at| now.since(at) > patience);
+        let (feed, mss) = (&mut flow.feed, flow.mss);
+        let mut headed = feed.has_local_receiver();
+        if let Some(frames) = frames {
+            headed |= feed.needs().header > 0;
+            if ledger.in_flight() == Bytes::ZERO {
+                frames.unheard.begin(now);
+            }
+        }
+        let mut header = Header::EMPTY;
+        let mut remaining = len;
+        ledger.wrote(now, len, mss, app_limited, |pn, len, in_flight_before| {
+            let sent = Sent {
+                pn,
+                len,
+                in_flight_before,
+                kind: Kind::New,
+                app_limited,
+            };
+            remaining = remaining.saturating_sub(len);
+            let tag = feed.sent(&sent);
+            let more = more || remaining > Bytes::ZERO;
+            if headed {
+                header = feed.header(Sending { pn, more });
+            }
+            tag
+        });
+        header
+    }
+
+    /// A report of the peer's receiver module. Untrusted.
+    pub fn on_report(&mut self, now: Time, report: &[u8]) {
+        self.flow.feed.advance(now);
+        self.flow.feed.feedback(report);
+    }
+
+    /// Runs the algorithm's timer if it is due.
+    pub fn on_timer(&mut self, now: Time) {
+        self.flow.feed.advance(now);
+        self.flow.feed.run_timer();
+    }
+
+    /// When the algorithm's own timer is due; `None` while idle.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.flow.feed.next_timer().filter(|_| !self.is_idle())
+    }
+
+    /// Nothing is in flight and nobody waits: no reading, no timer, no wake-up.
+    pub fn is_idle(&self) -> bool {
+        let flow = &self.flow;
+        // Samples say nothing of what the kernel has not sent.
+        let unsent = matches!(self.feedback, Feedback::Samples(_))
+            && (flow.unread || flow.seen.unsent > Bytes::ZERO);
+        !flow.blocked && !unsent && self.in_flight() == Bytes::ZERO
+    }
+
+    /// When the counters should be read next; `None` while idle.
+    pub fn deadline(&self) -> Option<Time> {
+        if self.is_idle() {
+            return None;
+        }
+        let flow = &self.flow;
+        let reading = flow.read_at + flow.period;
+        let timers = flow.feed.next_timer().into_iter();
+        let timers = timers.chain(flow.feed.next_report());
+        let due = timers.fold(reading, Time::min);
+        let patience = self.silence_patience();
+        let due = due.max(flow.read_at + patience.max(flow.shared_interval()));
+        if patience <= MIN_GRID {
+            return Some(due);
+        }
+        // All silent connections are due at the same times, a quarter of the patience apart: one
+        // wake-up serves many.
+        let step = 1u64 << (patience.as_nanos() / 4).ilog2();
+        Some(Time::from_nanos(due.as_nanos().next_multiple_of(step)))
+    }
+
+    /// The time until the next reading of a silent peer: the longer the silence, the less often. In
+    /// an outage the kernel itself retransmits at intervals that double. A peer that has stopped
+    /// reading (bytes wait, and all that were sent are acknowledged) says nothing until it reads
+    /// again.
+    ///
+    /// The kernel that keeps the limit gives a socket back after 0.5 s without an answer.
+    fn silence_patience(&self) -> Span {
+        let flow = &self.flow;
+        let (acked_at, most) = match &self.feedback {
+            Feedback::Counters(ledger) | Feedback::Frames(ledger, _) => {
+                (ledger.acked_at(), MAX_PATIENCE)
+            }
+            Feedback::Samples(transmissions) => (transmissions.last().at, MAX_PATIENCE_STEERED),
+        };
+        let silence = flow.read_at.since(acked_at.max(flow.last_write));
+        let unsent = flow.seen.unsent;
+        let stopped = unsent > Bytes::ZERO && unsent == flow.seen.in_buffer();
+        match silence {
+            _ if stopped => (silence / 8).min(most),
+            _ if silence < LONG_OUTAGE => (silence / 64).min(Span::from_millis(20)),
+            _ => (silence / 64).min(most),
+        }
+    }
+
+    /// Sets the number of active connections of the host, including this one. Among many, each is
+    /// read less often. A reading then finds several segments acknowledged, and one write fills the
+    /// room.
+    pub fn set_active_flows(&mut self, active_flows: usize) {
+        self.flow.active_flows = u32::try_from(active_flows).unwrap_or(u32::MAX);
+    }
+
+    /// The program waits, and there is room for a worthwhile write. The caller wakes the program
+    /// and calls [`OverTcp::unblock`].
+    pub fn is_writable(&self, queued: Bytes, unsent: Bytes) -> bool {
+        let flow = &self.flow;
+        if !flow.blocked || flow.late.is_open() {
+            return flow.blocked;
+        }
+        let mss = flow.mss;
+        let allowance = flow.feed.allowance();
+        let allowance = Allowance {
+            ping: allowance.ping && queued == Bytes::ZERO,
+            ..allowance
+        };
+        // Each wake-up costs the program an iteration and a write: among many it has to bring more.
+        let parts = if flow.active_flows <= FULL_SERVICE {
+            16
+        } else {
+            4
+        };
+        let segments = (allowance.window.get() / mss.get() / parts)
+            .clamp(1, 4)
+            .min((allowance.quota.get() / mss.get()).max(1));
+        // A third of the limit: that much leaves between two readings.
+        let ahead = self.max_write_ahead(&allowance);
+        let most = ahead.unwrap_or(Bytes::MAX);
+        let segments = segments.min((most.get() / READINGS_AHEAD / mss.get()).max(1));
+        let in_flight = queued.saturating_sub(self.not_in_flight(queued));
+        room(&allowance, in_flight, Bytes::ZERO, mss).min(flow.write_ahead(ahead, unsent))
+            >= mss * segments
+    }
+
+    /// The program was told that it may write again.
+    pub fn unblock(&mut self) {
+        if std::mem::take(&mut self.flow.blocked) {
+            self.flow.woken_at = self.flow.feed.now();
+        }
+    }
+
+    /// True while the program waits for room.
+    pub fn is_blocked(&self) -> bool {
+        self.flow.blocked
+    }
+
+    /// The limit that the kernel should keep now; `None` if the kernel does not keep one.
+    pub fn limit(&self) -> Option<Limit> {
+        let Feedback::Samples(transmissions) = &self.feedback else {
+            return None;
+        };
+        let sent = transmissions.total();
+        let allowance = self.flow.feed.allowance();
+        let packets = |bytes: Bytes| {
+            let n = bytes.get() / self.flow.mss.get().max(1);
+            u32::try_from(n).unwrap_or(u32::MAX)
+        };
+        let quota = (allowance.quota != Bytes::MAX)
+            .then(|| packets(allowance.quota).max(allowance.ping.into()));
+        Some(Limit {
+            window: packets(allowance.window).max(1),
+            // Half of the numbers are in the past.
+            until: quota.map(|n| sent.wrapping_add(n.min(u32::MAX / 4))),
+            rate: self.flow.pacing_by(&allowance),
+        })
+    }
+
+    /// The pacing rate, at least one segment per 20 ms. The kernel fixes the departure of the next
+    /// segment when the rate is set. So a lower rate would stall the connection after it rises
+    /// again.
+    ///
+    /// With a quota there is no pacing rate, for the same reason. The rate that spreads a quota
+    /// changes every tick. Segments of a slow tick would delay those of a fast one.
+    pub fn pacing_rate(&self) -> Option<Rate> {
+        self.flow.pacing_rate()
+    }
+
+    /// The kernel paces at [`OverTcp::pacing_rate`], and unsent data waits for its departure time.
+    pub fn is_paced(&self) -> bool {
+        !matches!(self.feedback, Feedback::Frames(..)) && self.pacing_rate().is_some()
+    }
+
+    /// Stream position up to which all writes are known.
+    pub fn written(&self) -> u64 {
+        (self.feedback.ledger()).map_or(self.flow.seen.written, Ledger::written)
+    }
+
+    /// In flight as of the last reading.
+    pub fn in_flight(&self) -> Bytes {
+        match &self.feedback {
+            Feedback::Counters(ledger) | Feedback::Frames(ledger, _) => ledger.in_flight(),
+            Feedback::Samples(transmissions) => self.flow.under_way(transmissions),
+        }
+    }
+
+    /// RTT as of the last reading.
+    pub fn rtt(&self) -> RttView {
+        self.flow.rtt.view()
+    }
+
+    /// The algorithm's current allowance.
+    pub fn allowance(&self) -> Allowance {
+        self.flow.feed.allowance()
+    }
+
+    /// Totals.
+    pub fn counters(&self) -> Counters {
+        self.flow.counters
+    }
+
+    /// The algorithm's window; [`Bytes::MAX`] if it has none.
+    pub fn window(&self) -> Bytes {
+        self.flow.feed.allowance().window
+    }
+
+    /// The algorithm's internal values.
+    pub fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        self.flow.feed.controller().gauges(put);
+    }
+
+    /// The algorithm's delay profile.
+    pub fn profile(&self, put: &mut dyn FnMut(ProfilePoint)) {
+        self.flow.feed.controller().profile(put);
+    }
+
+    /// More is acknowledged than at the last reading.
+    pub fn has_advanced(&self, tcp: &TcpProgress) -> bool {
+        tcp.acked > self.flow.seen.acked
+    }
+
+    /// The kernel's counters, read at `now`.
+    pub fn progress(&mut self, now: Time, tcp: &TcpProgress) {
+        self.progress_stamped(now, tcp, &[]);
+    }
+
+    /// As [`OverTcp::progress`], with the exact times at which stream positions were acknowledged,
+    /// ascending. Other RTT samples are interpolated since the last reading.
+    pub fn progress_stamped(&mut self, now: Time, tcp: &TcpProgress, stamps: &[AckStamp]) {
+        let now = self.flow.feed.advance(now);
+        self.take_late_reading(now, tcp.min_rtt);
+        let (ledger, frames) = match &mut self.feedback {
+            Feedback::Counters(ledger) => (ledger, None),
+            Feedback::Frames(ledger, frames) => (ledger, Some(frames.as_mut())),
+            Feedback::Samples(_) => return self.progress_sampled(now, tcp, &[]),
+        };
+        self.flow.take_mss(tcp.mss);
+        ledger.adopt(now, tcp.written);
+        self.flow.acknowledge(ledger, frames, now, tcp, stamps);
+        self.end_reading(now, tcp);
+    }
+
+    /// The acknowledgements since the last reading, and the kernel's counters, which were read
+    /// after them.
+    pub fn progress_sampled(&mut self, now: Time, tcp: &TcpProgress, samples: &[AckSample]) {
+        let Feedback::Samples(transmissions) = &mut self.feedback else {
+            return self.progress(now, tcp);
+        };
+        let flow = &mut self.flow;
+        flow.take_mss(tcp.mss);
+        flow.report_timeout(transmissions, now, tcp);
+        let newest = samples.last().unwrap_or_else(|| transmissions.last());
+        let newest = AckSample {
+            in_flight: tcp.in_flight,
+            ..*newest
+        };
+        let count = transmissions.sent_before(&newest);
+        flow.expect(transmissions, count);
+        for sample in samples {
+            flow.take_sample(transmissions, now, sample, tcp);
+        }
+        let now = flow.feed.advance(now);
+        // The counters are newer than the last sample: what they have more was sent since.
+        let more = tcp.in_flight.saturating_sub(transmissions.len());
+        let sent_at = transmissions.last().at.max(flow.last_departure());
+        flow.sent(transmissions, more, sent_at.min(now));
+        self.end_reading(now, tcp);
+    }
+
+    /// The end of a reading. An idle connection is not read again, perhaps for a long time, so it
+    /// keeps no memory.
+    fn end_reading(&mut self, now: Time, tcp: &TcpProgress) {
+        let flow = &mut self.flow;
+        let drained = tcp.acked >= tcp.written && tcp.acked == flow.seen.acked;
+        flow.seen = *tcp;
+        flow.read_at = now;
+        flow.unread = false;
+        flow.feed.run_timer();
+        let idle = self.is_idle();
+        match &mut self.feedback {
+            Feedback::Counters(ledger) | Feedback::Frames(ledger, _) if idle => {
+                ledger.release_memory();
+            }
+            Feedback::Samples(transmissions) if idle || drained => transmissions.clear(),
+            _ => return,
+        }
+        self.flow.feed.release_memory();
+    }
+
+    /// Looks whether this reading was late. Frames tell more, see [`Frames::read`].
+    #[inline]
+    fn take_late_reading(&mut self, now: Time, rtt: Span) {
+        let gap = now.since(self.flow.read_at);
+        if matches!(self.feedback, Feedback::Counters(_))
+            && self.flow.late.concerns(gap)
+            && !self.flow.feed.needs().strict
+            && let Some(due) = self.deadline()
+        {
+            let late = now.since(due.max(self.flow.read_at));
+            self.flow.late.read(gap, late, rtt);
+        }
+    }
+}
+
+impl Feedback {
+    /// The account of bytes, if that is kept.
+    fn ledger(&self) -> Option<&Ledger> {
+        match self {
+            Self::Counters(ledger) | Self::Frames(ledger, _) => Some(ledger),
+            Self::Samples(_) => None,
+        }
+    }
+}
+
+impl Frames {
+    /// Takes the delay between the events in these stamps and this reading of them. Up to `acked`
+    /// all was acknowledged before, up to the time `since`.
+    fn read(&mut self, mut acked: u64, mut since: Time, now: Time, stamps: &[AckStamp]) {
+        for stamp in stamps {
+            let at = stamp.at.max(since).min(now);
+            // They arrived evenly between the two times.
+            let late = now.since(at) + at.since(since) / 2;
+            let len = Bytes::new(stamp.acked.saturating_sub(acked));
+            self.unheard.arrived(len, late);
+            (since, acked) = (at, acked.max(stamp.acked));
+        }
+        self.unheard.heard(now);
+    }
+}
+
+impl Flow {
+    fn new(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress) -> Self {
         Self {
             feed: Feed::new(cc, now),
-            in_band: None,
-            ledger: Ledger::new(now, progress.written, progress.acked),
-            transmissions: None,
             unread: false,
             rtt: RttEstimator::default(),
             mss: progress.mss.max(Bytes::new(1)),
@@ -202,277 +812,6 @@ impl OverTcp {
         }
     }
 
-    /// Sends the algorithm's events to `log`. For events of its start, call this before it.
-    pub fn set_log(&mut self, log: Log) {
-        self.feed.set_log(log);
-    }
-
-    /// Starts the algorithm of [`OverTcp::waiting`], with the same `progress`.
-    pub fn start(&mut self, progress: &TcpProgress, seed: u64) {
-        self.feed.start(&Path {
-            mss: self.mss,
-            rtt_hint: (!progress.min_rtt.is_zero()).then_some(progress.min_rtt),
-            seed,
-        });
-        if self.in_band.is_none() {
-            self.feed.use_local_receiver();
-        }
-        let needs = self.feed.needs();
-        self.datagrams = !Rules::of(needs.stack).is_stream();
-        self.period = needs.feedback_period.max(Span::from_micros(100));
-    }
-
-    /// How many of `wanted` bytes may be written now. The kernel holds `queued` unacknowledged
-    /// bytes, of which `unsent` are not sent yet. If the answer is less than `wanted`, the
-    /// connection is blocked until [`OverTcp::is_writable`].
-    pub fn room(&mut self, now: Time, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
-        let now = self.feed.advance(now);
-        self.woken_at = Time::MAX;
-        if self.is_idle() && self.transmissions.is_none() {
-            // The first write after idle: what was due meanwhile counts once, and readings start
-            // again.
-            (self.feed).resume(self.ledger.acked_at(), self.rtt.view().smoothed);
-            self.read_at = now;
-            self.feed.run_timer();
-        }
-        let allowance = self.feed.allowance();
-        let (room, ahead) = self.limits(&allowance, wanted, queued, unsent);
-        if room.min(ahead) >= wanted {
-            return wanted;
-        }
-        self.block(now, &allowance, queued, ahead < room);
-        room.min(ahead)
-    }
-
-    /// The pacing rate allowed less than the window.
-    pub fn paced(&mut self, now: Time) {
-        self.last_blocked = Some(now);
-        self.feed.limited().pacer = true;
-    }
-
-    /// The kernel's segment size.
-    pub fn mss(&self) -> Bytes {
-        self.mss
-    }
-
-    /// What [`OverTcp::room`] would return, without side effects.
-    pub fn allows(&self, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
-        let (room, ahead) = self.limits(&self.feed.allowance(), wanted, queued, unsent);
-        room.min(ahead).min(wanted)
-    }
-
-    /// The limit by window and quota, and the limit by writing ahead of the pacer.
-    ///
-    /// TCP never goes below one segment in flight. Programs do not expect that a write of a few
-    /// bytes is refused. Some then wait for something else first, as the FTP server in CPython's
-    /// tests does.
-    fn limits(
-        &self,
-        allowance: &Allowance,
-        wanted: Bytes,
-        queued: Bytes,
-        unsent: Bytes,
-    ) -> (Bytes, Bytes) {
-        let kept_elsewhere = self.transmissions.is_some() || self.late.is_open();
-        if kept_elsewhere || queued + wanted <= self.mss {
-            return (wanted, wanted);
-        }
-        // TCP itself probes with what is in flight.
-        let ping = allowance.ping && queued == Bytes::ZERO;
-        let in_flight = queued.saturating_sub(self.not_in_flight(queued));
-        let room = room(
-            &Allowance { ping, ..*allowance },
-            in_flight,
-            unsent,
-            self.mss,
-        );
-        (room, self.write_ahead(allowance, unsent))
-    }
-
-    /// The part of the queued bytes that is not in flight: SACKed, or lost and not retransmitted.
-    /// As of the last reading, less the bytes acknowledged since. In-band: arrived but not yet
-    /// reported.
-    fn not_in_flight(&self, queued: Bytes) -> Bytes {
-        if let Some(in_band) = &self.in_band {
-            return in_band.unheard.bytes();
-        }
-        let hidden = self
-            .ledger
-            .in_flight()
-            .saturating_sub(self.ledger.under_way());
-        if hidden == Bytes::ZERO {
-            return hidden;
-        }
-        let since = self.ledger.in_flight().saturating_sub(queued);
-        hidden.saturating_sub(since)
-    }
-
-    /// A paced connection writes ahead what the pacer releases until the next readings. Further
-    /// data would leave at a later rate, but count as in flight now.
-    fn write_ahead(&self, allowance: &Allowance, unsent: Bytes) -> Bytes {
-        let mss = self.mss.get();
-        self.max_write_ahead(allowance).map_or(Bytes::MAX, |most| {
-            Bytes::new(most.saturating_sub(unsent).get() / mss * mss)
-        })
-    }
-
-    fn max_write_ahead(&self, allowance: &Allowance) -> Option<Bytes> {
-        let rate = self
-            .pacing_by(allowance)
-            .filter(|_| self.in_band.is_none())?;
-        let span = self.period.max(self.shared_interval()) * READINGS_AHEAD;
-        Some(rate.bytes_in(span).max(self.mss * SEGMENTS_AHEAD))
-    }
-
-    fn block(&mut self, now: Time, allowance: &Allowance, queued: Bytes, paced: bool) {
-        self.counters.gate_closed += 1;
-        self.blocked = true;
-        self.last_blocked = Some(now);
-        if paced {
-            self.feed.limited().pacer = true;
-            return;
-        }
-        let window_full = allowance.window.saturating_sub(queued) < allowance.quota;
-        self.feed.limited().window |= window_full;
-        self.feed.limited().quota |= !window_full;
-    }
-
-    /// `len` bytes were written.
-    pub fn wrote(&mut self, now: Time, len: Bytes) {
-        self.wrote_framed(now, len, false);
-    }
-
-    /// `len` bytes were written, and `more` follow at once. Returns the header for the peer's
-    /// receiver module. If the module wants every packet, a frame is at most one segment.
-    pub fn wrote_framed(&mut self, now: Time, len: Bytes, more: bool) -> Header {
-        self.counters.bytes += len.get();
-        if self.transmissions.is_some() {
-            // When it leaves, the samples say, which are older than this moment.
-            (self.last_write, self.unread) = (now, true);
-            return Header::EMPTY;
-        }
-        let now = self.feed.advance(now);
-        self.last_write = now;
-        // Application-limited: not blocked within the last round trip.
-        let patience = self.patience();
-        let app_limited =
-            !self.blocked && self.last_blocked.is_none_or(|at| now.since(at) > patience);
-        if let Some(in_band) = &mut self.in_band
-            && self.ledger.in_flight() == Bytes::ZERO
-        {
-            in_band.unheard.begin(now);
-        }
-        let feed = &mut self.feed;
-        let headed = feed.has_local_receiver() || self.in_band.is_some() && feed.needs().header > 0;
-        let mut header = Header::EMPTY;
-        let mut left = len;
-        self.ledger.wrote(
-            now,
-            len,
-            self.mss,
-            app_limited,
-            |pn, len, in_flight_before| {
-                let sent = Sent {
-                    pn,
-                    len,
-                    in_flight_before,
-                    kind: Kind::New,
-                    app_limited,
-                };
-                left = left.saturating_sub(len);
-                let tag = feed.sent(&sent);
-                let more = more || left > Bytes::ZERO;
-                if headed {
-                    header = feed.header(Sending { pn, more });
-                }
-                tag
-            },
-        );
-        header
-    }
-
-    /// A report of the peer's receiver module. Untrusted.
-    pub fn feedback(&mut self, now: Time, report: &[u8]) {
-        self.feed.advance(now);
-        self.feed.feedback(report);
-    }
-
-    /// Runs the algorithm's timer if it is due.
-    pub fn on_timer(&mut self, now: Time) {
-        self.feed.advance(now);
-        self.feed.run_timer();
-    }
-
-    /// When the algorithm's own timer is due; `None` while idle.
-    pub fn next_timer(&self) -> Option<Time> {
-        self.feed.next_timer().filter(|_| !self.is_idle())
-    }
-
-    /// Nothing is in flight and nobody waits: no reading, no timer, no wake-up.
-    pub fn is_idle(&self) -> bool {
-        !self.blocked && !self.unread_in_kernel() && self.in_flight() == Bytes::ZERO
-    }
-
-    /// The kernel may have more than we know of.
-    fn unread_in_kernel(&self) -> bool {
-        self.transmissions.is_some() && (self.unread || self.seen.unsent > Bytes::ZERO)
-    }
-
-    /// When something was acknowledged last.
-    fn acked_at(&self) -> Time {
-        let sampled = self.transmissions.as_ref().map(|t| t.last().at);
-        sampled.unwrap_or_else(|| self.ledger.acked_at())
-    }
-
-    /// When the counters should be read next; `None` while idle.
-    pub fn deadline(&self) -> Option<Time> {
-        if self.is_idle() {
-            return None;
-        }
-        let reading = self.read_at + self.period;
-        let timers = self.feed.next_timer().into_iter();
-        let timers = timers.chain(self.feed.next_report());
-        let due = timers.fold(reading, Time::min);
-        let patience = self.silence_patience();
-        let due = due.max(self.read_at + patience.max(self.shared_interval()));
-        if patience <= MIN_GRID {
-            return Some(due);
-        }
-        // All silent connections are due at the same times, a quarter of the patience apart: one
-        // wake-up serves many.
-        let step = 1u64 << (patience.as_nanos() / 4).ilog2();
-        Some(Time::from_nanos(due.as_nanos().next_multiple_of(step)))
-    }
-
-    /// The time until the next reading of a silent peer: the longer the silence, the less often. In
-    /// an outage the kernel itself retransmits at intervals that double. A peer that has stopped
-    /// reading (bytes wait, and all that were sent are acknowledged) says nothing until it reads
-    /// again.
-    ///
-    /// The kernel that keeps the limit gives a socket back after 0.5 s without an answer.
-    fn silence_patience(&self) -> Span {
-        let silence = self.read_at.since(self.acked_at().max(self.last_write));
-        let unsent = self.seen.unsent;
-        let stopped = unsent > Bytes::ZERO && unsent == self.seen.in_buffer();
-        let most = if self.transmissions.is_some() {
-            MAX_PATIENCE_STEERED
-        } else {
-            MAX_PATIENCE
-        };
-        match silence {
-            _ if stopped => (silence / 8).min(most),
-            _ if silence < LONG_OUTAGE => (silence / 64).min(Span::from_millis(20)),
-            _ => (silence / 64).min(most),
-        }
-    }
-
-    /// Sets the number of active connections of the host, including this one. Among many, each is
-    /// read less often. A reading then finds several segments acknowledged, and one write fills the
-    /// room.
-    pub fn set_active_flows(&mut self, active_flows: usize) {
-        self.active_flows = u32::try_from(active_flows).unwrap_or(u32::MAX);
-    }
-
     /// The minimum time between readings among many connections; zero among few.
     fn shared_interval(&self) -> Span {
         if self.active_flows <= FULL_SERVICE {
@@ -481,41 +820,6 @@ impl OverTcp {
         self.period
             .mul_f64(f64::from(self.active_flows) / f64::from(FULL_SERVICE))
             .min(self.rtt.view().smoothed / READINGS_PER_RTT)
-    }
-
-    /// The program waits, and there is room for a worthwhile write. The caller wakes the program
-    /// and calls [`OverTcp::unblock`].
-    pub fn is_writable(&self, queued: Bytes, unsent: Bytes) -> bool {
-        if !self.blocked || self.late.is_open() {
-            return self.blocked;
-        }
-        let allowance = self.feed.allowance();
-        let allowance = Allowance {
-            ping: allowance.ping && queued == Bytes::ZERO,
-            ..allowance
-        };
-        // Each wake-up costs the program an iteration and a write: among many it has to bring more.
-        let parts = if self.active_flows <= FULL_SERVICE {
-            16
-        } else {
-            4
-        };
-        let segments = (allowance.window.get() / self.mss.get() / parts)
-            .clamp(1, 4)
-            .min((allowance.quota.get() / self.mss.get()).max(1));
-        // A third of the limit: that much leaves between two readings.
-        let ahead = self.max_write_ahead(&allowance).unwrap_or(Bytes::MAX);
-        let segments = segments.min((ahead.get() / READINGS_AHEAD / self.mss.get()).max(1));
-        let in_flight = queued.saturating_sub(self.not_in_flight(queued));
-        room(&allowance, in_flight, Bytes::ZERO, self.mss).min(self.write_ahead(&allowance, unsent))
-            >= self.mss * segments
-    }
-
-    /// The program was told that it may write again.
-    pub fn unblock(&mut self) {
-        if std::mem::take(&mut self.blocked) {
-            self.woken_at = self.feed.now();
-        }
     }
 
     /// The program waits for room, or was told of room recently and waits for a processor. Then it
@@ -530,18 +834,7 @@ impl OverTcp {
         self.rtt.view().smoothed.max(Span::from_millis(100))
     }
 
-    /// True while the program waits for room.
-    pub fn is_blocked(&self) -> bool {
-        self.blocked
-    }
-
-    /// The pacing rate, at least one segment per 20 ms. The kernel fixes the departure of the next
-    /// segment when the rate is set. So a lower rate would stall the connection after it rises
-    /// again.
-    ///
-    /// With a quota there is no pacing rate, for the same reason. The rate that spreads a quota
-    /// changes every tick. Segments of a slow tick would delay those of a fast one.
-    pub fn pacing_rate(&self) -> Option<Rate> {
+    fn pacing_rate(&self) -> Option<Rate> {
         self.pacing_by(&self.feed.allowance())
     }
 
@@ -552,53 +845,438 @@ impl OverTcp {
         rate.map(|rate| rate.max(floor))
     }
 
-    /// The kernel paces at [`OverTcp::pacing_rate`], and unsent data waits for its departure time.
-    pub fn is_paced(&self) -> bool {
-        self.in_band.is_none() && self.pacing_rate().is_some()
+    /// Whole segments that may be written if `unsent` bytes wait for the pacer, of `most`.
+    fn write_ahead(&self, most: Option<Bytes>, unsent: Bytes) -> Bytes {
+        let mss = self.mss.get();
+        most.map_or(Bytes::MAX, |most| {
+            Bytes::new(most.saturating_sub(unsent).get() / mss * mss)
+        })
     }
 
-    /// Stream position up to which all writes are known.
-    pub fn written(&self) -> u64 {
-        self.ledger.written()
+    fn take_mss(&mut self, mss: Bytes) {
+        if mss != self.mss && mss > Bytes::ZERO {
+            self.mss = mss;
+            self.feed.mtu(mss);
+        }
+    }
+}
+
+/// The events of a reading of counters.
+impl Flow {
+    fn acknowledge(
+        &mut self,
+        ledger: &mut Ledger,
+        mut frames: Option<&mut Frames>,
+        now: Time,
+        tcp: &TcpProgress,
+        stamps: &[AckStamp],
+    ) {
+        let (since, source) = if frames.is_some() {
+            (ledger.delivery().at(), Source::Wire)
+        } else {
+            // Nothing more had arrived at the last reading. A frame has a time of its own.
+            (self.read_at, Source::TcpInfo)
+        };
+        let paced = frames.is_none() && self.pacing_rate().is_some() && !tcp.window_full;
+        let sent = tcp.written.saturating_sub(tcp.unsent.get());
+        ledger.sent(since, now, sent, paced);
+        // What the pacer holds back is not in flight.
+        let waits = if paced { tcp.unsent } else { Bytes::ZERO };
+        let in_flight_before = ledger.under_way().saturating_sub(waits);
+        let exact = frames.as_ref().and_then(|frames| frames.exact_min_rtt);
+        let floor = tcp.min_rtt.max(exact.unwrap_or_default());
+        let found = self.found_lost(ledger, tcp);
+        if let Some(frames) = &mut frames {
+            frames.read(ledger.acked(), since, now, stamps);
+        }
+        let rtt_error = ledger.stamped(since, stamps, now, tcp.acked, floor);
+        let over = self.is_repaired(ledger, tcp);
+        let begins = found > 0 && (self.repair.is_none() || over);
+        let sacked = tcp.sacked.saturating_mul(self.mss.get());
+        let lost = found.saturating_mul(self.mss.get());
+        ledger.beyond(since, now, (sacked, lost), begins, floor);
+        if let Some(frames) = frames
+            && let (Some(newest), Some(last)) = (ledger.returned().last(), stamps.last())
+            && ledger.ends_here(last.acked)
+        {
+            let rtt = last.at.since(newest.sent_at);
+            frames.exact_min_rtt = Some(frames.exact_min_rtt.map_or(rtt, |min| min.min(rtt)));
+        }
+        self.feed.notify_local_receiver(ledger.returned());
+        // On a path with a shorter RTT than the time between readings, a round trip takes as long
+        // as that: the window has to last.
+        let seldom = now.since(since) * READINGS_PER_RTT > tcp.min_rtt;
+        if (tcp.unsent == Bytes::ZERO || paced) && !seldom {
+            self.correct_rtt(ledger, since, now, tcp, floor);
+        }
+        for rtt in ledger.returned().iter().filter_map(|p| p.rtt) {
+            self.rtt.sample(rtt);
+        }
+        self.report_losses(ledger, now, tcp, waits, over);
+        self.report_arrivals(ledger, tcp, in_flight_before, waits, rtt_error, source);
+        self.report_retransmissions(ledger, now, tcp);
     }
 
-    /// In flight as of the last reading.
-    pub fn in_flight(&self) -> Bytes {
-        match self.transmissions {
-            Some(_) => self.bytes_under_way(),
-            None => self.ledger.in_flight(),
+    /// Shifts the samples of this reading to the mean that the kernel measured. Its smoothed RTT is
+    /// a moving average of exact samples. Two of its values and the number of samples between them
+    /// give their mean.
+    fn correct_rtt(
+        &self,
+        ledger: &mut Ledger,
+        since: Time,
+        now: Time,
+        tcp: &TcpProgress,
+        floor: Span,
+    ) {
+        let (before, after) = (self.seen.smoothed_rtt, tcp.smoothed_rtt);
+        let samples = tcp.acks.saturating_sub(self.seen.acks);
+        if before.is_zero() || after.is_zero() || samples == 0 {
+            return;
+        }
+        let kept = KEPT.powi(i32::try_from(samples).unwrap_or(i32::MAX));
+        let mean = (after.as_secs_f64() - kept * before.as_secs_f64()) / (1.0 - kept);
+        ledger.shift_rtt(mean, since, now, floor);
+    }
+
+    /// How many segments the kernel has found lost since the last reading.
+    fn found_lost(&self, ledger: &mut Ledger, tcp: &TcpProgress) -> u64 {
+        let found = tcp.lost.saturating_sub(self.seen.lost);
+        let counts = match tcp.repair {
+            // A tail loss probe was no loss, or the kernel would be in recovery.
+            Repair::None => false,
+            Repair::Losses => true,
+            // Datagrams: a timeout marks nothing as lost.
+            Repair::Timeout => !self.datagrams,
+        };
+        let repeated = tcp.retransmits > self.seen.retransmits;
+        if !counts && (repeated || tcp.repair == Repair::Timeout) {
+            ledger.mark_ambiguous();
+        }
+        if counts { found } else { 0 }
+    }
+
+    /// The recovery episode is over. Called after the ACKs are processed.
+    fn is_repaired(&self, ledger: &Ledger, tcp: &TcpProgress) -> bool {
+        self.repair.is_some_and(|episode| {
+            if self.datagrams {
+                let newest = ledger.returned().iter().map(|p| p.pn).max();
+                newest >= Some(episode.pn) || tcp.acked >= episode.recovery_point
+            } else {
+                tcp.repair == Repair::None || tcp.acked >= episode.recovery_point
+            }
+        })
+    }
+
+    /// Reports timeouts, losses and spurious reductions.
+    fn report_losses(
+        &mut self,
+        ledger: &Ledger,
+        now: Time,
+        tcp: &TcpProgress,
+        waits: Bytes,
+        over: bool,
+    ) {
+        let in_flight = ledger.under_way().saturating_sub(waits);
+        let rtt = self.rtt.view();
+        let raised = self.seen.ssthresh > 0 && tcp.ssthresh > self.seen.ssthresh;
+        let taken_back = raised || tcp.undone > self.seen.undone;
+        let before = if over || taken_back {
+            self.repair.take()
+        } else {
+            None
+        };
+        if taken_back && let Some(episode) = before {
+            let what = if episode.timeout {
+                Spurious::Rto
+            } else {
+                Spurious::Loss
+            };
+            self.feed.spurious(what);
+        }
+        if before.is_some() {
+            self.feed.repaired(in_flight, rtt);
+        }
+        let fresh = Episode {
+            recovery_point: ledger.written(),
+            pn: ledger.next_pn(),
+            timeout: false,
+            reported: 0,
+        };
+        if let Some(backoff) = self.expired(ledger, now, tcp)
+            && let Some(oldest) = ledger.oldest()
+        {
+            let rto = Rto {
+                backoff,
+                oldest,
+                in_flight,
+                silence: now.since(ledger.acked_at().max(oldest.sent_at)),
+            };
+            self.feed.expired(&rto);
+            let reported = self.repair.map_or(0, |e| e.reported) + 1;
+            self.repair = Some(Episode {
+                timeout: true,
+                reported,
+                ..self.repair.unwrap_or(fresh)
+            });
+        }
+        let lost = ledger.lost();
+        let Some(newest) = lost.last() else {
+            return;
+        };
+        let new_episode = match self.repair {
+            None => true,
+            Some(episode) => self.datagrams && newest.pn >= episode.pn,
+        };
+        self.feed.lost(lost, new_episode, in_flight, rtt);
+        if new_episode {
+            self.repair = Some(fresh);
         }
     }
 
-    /// RTT as of the last reading.
-    pub fn rtt(&self) -> RttView {
-        self.rtt.view()
+    /// If the retransmission timer has expired again: the number of consecutive timeouts.
+    fn expired(&self, ledger: &Ledger, now: Time, tcp: &TcpProgress) -> Option<u32> {
+        if tcp.repair != Repair::Timeout {
+            return None;
+        }
+        let reported = self.repair.filter(|e| e.timeout).map_or(0, |e| e.reported);
+        if self.datagrams {
+            let rtt = self.rtt.view();
+            let timeout = (rtt.smoothed + rtt.variance * 4).max(DATAGRAM_TIMEOUT);
+            let silence = now.since(ledger.acked_at().max(self.last_write));
+            return (silence >= timeout * (1 << reported.min(16))).then_some(reported + 1);
+        }
+        // What the algorithm answers already is no news.
+        let repairing = u32::from(self.seen.repair == Repair::Losses);
+        (self.has_backed_off(tcp)).then(|| tcp.backoff.max(1) + repairing)
     }
 
-    /// The algorithm's current allowance.
-    pub fn allowance(&self) -> Allowance {
-        self.feed.allowance()
+    /// The kernel's retransmission timer has expired since the last reading.
+    fn has_backed_off(&self, tcp: &TcpProgress) -> bool {
+        let anew = self.seen.repair != Repair::Timeout || tcp.backoff > self.seen.backoff;
+        tcp.repair == Repair::Timeout && anew
     }
 
-    /// Totals.
-    pub fn counters(&self) -> Counters {
-        self.counters
+    /// Reports what has arrived.
+    fn report_arrivals(
+        &mut self,
+        ledger: &Ledger,
+        tcp: &TcpProgress,
+        in_flight_before: Bytes,
+        waits: Bytes,
+        rtt_error: Span,
+        source: Source,
+    ) {
+        let free = !self.waits() && *self.feed.limited() == LimitedBy::default();
+        // Less than a segment waits for more of the program's data, not for the kernel's window;
+        // and what is paced waits for its time.
+        let blocked = tcp.unsent >= self.mss && (tcp.window_full || self.pacing_rate().is_none());
+        let packets = ledger.returned();
+        if !packets.is_empty() {
+            (self.feed.limited().app, self.feed.limited().peer) = (free, blocked);
+        }
+        // What arrives in one reading more or less would be some per cent of the rate, and who
+        // keeps the largest of many samples would keep the largest error: the kernel's sample is
+        // exact, and never below the true one.
+        let rate = ledger.delivery().rate(packets);
+        let rate = rate.map(|rate| tcp.delivery_rate.map_or(rate, |most| rate.min(most)));
+        let marked = tcp.marked.saturating_sub(self.seen.marked);
+        self.feed.marked(self.mss * marked);
+        self.feed.acked(&Acked {
+            packets,
+            in_flight_before,
+            in_flight: ledger.under_way().saturating_sub(waits),
+            delivery: ledger.delivery(),
+            rtt: self.rtt.view(),
+            rate,
+            in_recovery: self.repair.is_some(),
+            advanced: self.datagrams || tcp.acked > self.seen.acked,
+            source,
+            rtt_error,
+        });
     }
 
-    /// The algorithm's window; [`Bytes::MAX`] if it has none.
-    pub fn window(&self) -> Bytes {
-        self.feed.allowance().window
+    /// Reports the retransmissions of the kernel since the last reading.
+    fn report_retransmissions(&mut self, ledger: &mut Ledger, now: Time, tcp: &TcpProgress) {
+        let segments = tcp.retransmits.saturating_sub(self.seen.retransmits);
+        if segments == 0 {
+            return;
+        }
+        ledger.sent_again(now, segments, self.mss, |pn, len, in_flight_before| {
+            let sent = Sent {
+                pn,
+                len,
+                in_flight_before,
+                kind: Kind::Retransmit,
+                app_limited: false,
+            };
+            report_sent(&mut self.feed, &sent)
+        });
+    }
+}
+
+/// Reports a transmission, also to the local receiver module, and returns the algorithm's tag.
+fn report_sent(feed: &mut Feed, sent: &Sent) -> Tag {
+    let tag = feed.sent(sent);
+    if feed.has_local_receiver() {
+        feed.header(Sending {
+            pn: sent.pn,
+            more: true,
+        });
+    }
+    tag
+}
+
+/// The events of a reading of samples.
+impl Flow {
+    fn under_way(&self, transmissions: &Transmissions) -> Bytes {
+        self.mss * u64::from(transmissions.len())
     }
 
-    /// The algorithm's internal values.
-    pub fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        self.feed.controller().gauges(put);
+    /// This many packets will have been sent by the end of this reading. A receiver module wants
+    /// each of them.
+    fn expect(&self, transmissions: &mut Transmissions, count: u32) {
+        transmissions.begin_reading(count, self.feed.has_local_receiver());
     }
 
-    /// The algorithm's delay profile.
-    pub fn profile(&self, put: &mut dyn FnMut(ProfilePoint)) {
-        self.feed.controller().profile(put);
+    /// This many packets were sent at `at`.
+    fn sent(&mut self, transmissions: &mut Transmissions, mut count: u32, at: Time) {
+        let app_limited = is_app_limited(&self.seen);
+        while count > 0 {
+            let in_flight_before = self.under_way(transmissions);
+            if in_flight_before == Bytes::ZERO {
+                let heard_at = transmissions.last().at;
+                self.feed.resume(heard_at, self.rtt.view().smoothed);
+            }
+            let packets = count.min(transmissions.longest());
+            count -= packets;
+            let sent = Sent {
+                pn: transmissions.next_pn() + u64::from(packets - 1),
+                len: self.mss * u64::from(packets),
+                in_flight_before,
+                kind: Kind::New,
+                app_limited,
+            };
+            let tag = report_sent(&mut self.feed, &sent);
+            transmissions.sent(at, (packets, self.mss), app_limited, tag);
+        }
     }
+
+    /// One acknowledgement.
+    fn take_sample(
+        &mut self,
+        transmissions: &mut Transmissions,
+        now: Time,
+        sample: &AckSample,
+        tcp: &TcpProgress,
+    ) {
+        let count = transmissions.sent_before(sample);
+        let sent_at = match sample.rtt {
+            // After a pause the last acknowledgement says nothing.
+            Some(rtt) if transmissions.len() == 0 => Time::ZERO + sample.at.since(Time::ZERO + rtt),
+            _ => transmissions.last().at.max(self.last_departure()),
+        };
+        let sent_at = sent_at.min(sample.at);
+        self.feed.advance(sent_at);
+        self.sent(transmissions, count, sent_at);
+        let in_flight_before = self.under_way(transmissions);
+        self.feed.advance(sample.at.min(now));
+        transmissions.sampled(sample);
+        self.feed.notify_local_receiver(transmissions.returned());
+        if let Some(rtt) = transmissions.returned().last().and(sample.rtt) {
+            self.rtt.sample(rtt);
+        }
+        self.report_sampled_losses(transmissions);
+        self.report_sampled_arrivals(transmissions, in_flight_before, tcp);
+    }
+
+    /// The earliest time at which an unknown packet was sent: all before the last reading are known.
+    fn last_departure(&self) -> Time {
+        if self.unread {
+            self.read_at.max(self.last_write)
+        } else {
+            self.read_at
+        }
+    }
+
+    /// Reports losses. An episode is the losses of one flight. It ends with a packet sent in the
+    /// episode.
+    fn report_sampled_losses(&mut self, transmissions: &Transmissions) {
+        let in_flight = self.under_way(transmissions);
+        let rtt = self.rtt.view();
+        let ends = |packet: &alcc_cc::Packet| self.repair.is_some_and(|e| packet.pn >= e.pn);
+        if transmissions.returned().last().is_some_and(ends)
+            || transmissions.lost().last().is_some_and(ends)
+        {
+            self.repair = None;
+            self.feed.repaired(in_flight, rtt);
+        }
+        let new_episode = self.repair.is_none();
+        (self.feed).lost(transmissions.lost(), new_episode, in_flight, rtt);
+        if new_episode && !transmissions.lost().is_empty() {
+            self.repair = Some(Episode {
+                recovery_point: 0,
+                pn: transmissions.next_pn(),
+                timeout: false,
+                reported: 0,
+            });
+        }
+    }
+
+    /// Reports what has arrived.
+    fn report_sampled_arrivals(
+        &mut self,
+        transmissions: &Transmissions,
+        in_flight_before: Bytes,
+        tcp: &TcpProgress,
+    ) {
+        let packets = transmissions.returned();
+        if !packets.is_empty() {
+            *self.feed.limited() = LimitedBy {
+                app: is_app_limited(tcp),
+                window: tcp.window_full,
+                ..LimitedBy::default()
+            };
+            let marked = tcp.marked.saturating_sub(self.seen.marked);
+            self.feed.marked(self.mss * marked);
+            self.seen.marked = tcp.marked;
+        }
+        self.feed.acked(&Acked {
+            packets,
+            in_flight_before,
+            in_flight: self.under_way(transmissions),
+            delivery: transmissions.delivery(),
+            rtt: self.rtt.view(),
+            rate: transmissions.delivery().rate(packets),
+            in_recovery: self.repair.is_some(),
+            advanced: true,
+            source: Source::Wire,
+            rtt_error: Span::ZERO,
+        });
+    }
+
+    /// Reports that the retransmission timer has expired since the last reading.
+    fn report_timeout(&mut self, transmissions: &Transmissions, now: Time, tcp: &TcpProgress) {
+        if !self.has_backed_off(tcp) {
+            return;
+        }
+        let Some(oldest) = transmissions.oldest().copied() else {
+            return;
+        };
+        let rto = Rto {
+            backoff: tcp.backoff.max(1),
+            oldest,
+            in_flight: self.under_way(transmissions),
+            silence: now.since(transmissions.last().at.max(oldest.sent_at)),
+        };
+        self.feed
+            .advance(now.min(self.read_at.max(self.feed.now())));
+        self.feed.expired(&rto);
+    }
+}
+
+/// The program had written no more, and the window was open.
+fn is_app_limited(tcp: &TcpProgress) -> bool {
+    tcp.unsent == Bytes::ZERO && !tcp.window_full
 }
 
 #[cfg(test)]

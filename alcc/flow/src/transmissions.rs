@@ -149,8 +149,8 @@ impl Transmissions {
         &self.lost
     }
 
-    /// How many must have left before `sample`.
-    pub(crate) fn left_before(&self, sample: &AckSample) -> u32 {
+    /// How many packets must have been sent before `sample`.
+    pub(crate) fn sent_before(&self, sample: &AckSample) -> u32 {
         let (delivered, lost) = self.ended(sample);
         let total = u64::from(sample.in_flight) + u64::from(delivered) + u64::from(lost);
         u32::try_from(total.saturating_sub(self.len().into())).unwrap_or(u32::MAX)
@@ -165,8 +165,8 @@ impl Transmissions {
         )
     }
 
-    /// This many packets of `mss` bytes left at `at`: one record, with the number of the last.
-    pub(crate) fn leave(
+    /// This many packets of `mss` bytes were sent at `at`: one record, with the number of the last.
+    pub(crate) fn sent(
         &mut self,
         at: Time,
         (packets, mss): (u32, Bytes),
@@ -211,7 +211,7 @@ impl Transmissions {
     }
 
     /// Takes the next sample. Everything that left before it must have been reported
-    /// ([`Transmissions::left_before`]).
+    /// ([`Transmissions::sent_before`]).
     pub(crate) fn sampled(&mut self, sample: &AckSample) {
         let (delivered, lost) = self.ended(sample);
         let (mut gone, mut arrived) = (take(&mut self.lost), take(&mut self.returned));
@@ -269,7 +269,7 @@ mod tests {
     fn ten() -> Transmissions {
         let mut t = Transmissions::new(ms(0), &sample(0, 100, 7, 0));
         for n in 0..10 {
-            t.leave(ms(n), (1, MSS), false, Tag(n));
+            t.sent(ms(n), (1, MSS), false, Tag(n));
         }
         t
     }
@@ -284,8 +284,8 @@ mod tests {
         assert_eq!((t.len(), t.total()), (10, 117));
         // Two were delivered, and three more had left before.
         let next = sample(43, 102, 7, 11);
-        assert_eq!(t.left_before(&next), 3);
-        (0..3).for_each(|n| t.leave(ms(40), (1, MSS), false, Tag(10 + n)));
+        assert_eq!(t.sent_before(&next), 3);
+        (0..3).for_each(|n| t.sent(ms(40), (1, MSS), false, Tag(10 + n)));
         t.sampled(&next);
         assert_eq!((numbers(t.returned()), t.len()), (vec![0, 1], 11));
         let newest = t.returned()[1];
@@ -313,13 +313,13 @@ mod tests {
         assert_eq!((numbers(t.lost()).len(), t.len()), (10, 0));
         // They had arrived: as many more must have left.
         let late = sample(310, 110, 17, 0);
-        assert_eq!(t.left_before(&late), 10);
+        assert_eq!(t.sent_before(&late), 10);
     }
 
     #[test]
     fn a_probe_that_was_counted_twice_leaves_nothing_behind() {
         let mut t = ten();
-        t.leave(ms(60), (1, MSS), false, Tag(10));
+        t.sent(ms(60), (1, MSS), false, Tag(10));
         // Original and probe end together, with one delivery.
         t.sampled(&sample(100, 110, 7, 0));
         assert_eq!((t.returned().len(), t.len()), (10, 0));
@@ -372,7 +372,7 @@ mod tests {
                     let mut count = leave;
                     while count > 0 {
                         let packets = count.min(t.longest());
-                        t.leave(left_at, (packets, MSS), false, Tag::default());
+                        t.sent(left_at, (packets, MSS), false, Tag::default());
                         count -= packets;
                     }
                 }
@@ -387,7 +387,7 @@ mod tests {
                     lost: single.last.lost.wrapping_add(lost),
                     in_flight: single.len() - lost - delivered - twice,
                 };
-                prop_assert_eq!(single.left_before(&next), runs.left_before(&next));
+                prop_assert_eq!(single.sent_before(&next), runs.sent_before(&next));
                 single.sampled(&next);
                 runs.sampled(&next);
                 ended += u64::from(delivered + lost + twice);

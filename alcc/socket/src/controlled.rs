@@ -390,12 +390,11 @@ impl Controlled {
         self.start(fd, tcp, first.as_ref());
     }
 
-    /// What the kernel tells of the socket behind a descriptor, which may be another's by now.
-    /// `None`: nothing.
+    /// The samples of the socket behind a descriptor, which may be another's by now. `None` if the
+    /// kernel does not keep the limit.
     pub(crate) fn look(&mut self, fd: RawFd) -> Option<Told> {
-        let last = self.flow.last_sample()?;
         let steering = self.steering.as_mut()?;
-        steering.look(&self.plane.maps, fd, last).ok()
+        steering.look(&self.plane.maps, fd).ok()
     }
 
     /// Reads the kernel's counters and lets the algorithm act on them. `within`: a write may be
@@ -426,16 +425,16 @@ impl Controlled {
     /// The first part of a reading: what the kernel tells. `None`: there is nothing to act on.
     pub(crate) fn observe(&mut self, fd: RawFd, now: Time, told: Option<Told>) -> Option<Seen> {
         // Before the counters, which then are the newer ones.
-        let told = told.filter(|told| told.fd == fd).or_else(|| self.look(fd));
-        let samples = match (&mut self.steering, told) {
-            (Some(steering), Some(told)) => steering.take_samples(told),
-            (Some(_), None) => {
-                self.release(Some(fd), Mode::Released);
-                return None;
+        let samples = match &mut self.steering {
+            None => Some(Vec::new()),
+            Some(steering) => {
+                let told = told.filter(|told| told.fd == fd);
+                let told = told.or_else(|| steering.look(&self.plane.maps, fd).ok());
+                told.map(|told| steering.take_samples(told))
             }
-            (None, _) => Vec::new(),
         };
-        let Some(reading) = kernel::read(fd) else {
+        let Some((samples, reading)) = samples.and_then(|taken| Some((taken, kernel::read(fd)?)))
+        else {
             self.release(Some(fd), Mode::Released);
             return None;
         };

@@ -139,8 +139,9 @@ impl Told {
 /// One socket in the kernel's maps.
 pub(crate) struct Steering {
     maps: Open,
-    /// Acknowledgements taken.
+    /// Acknowledgements taken, and the last of them.
     acks: u64,
+    last: AckSample,
     beat: u32,
     limit: Limit,
     set_at: Time,
@@ -156,6 +157,7 @@ impl Steering {
         let steering = Self {
             maps,
             acks,
+            last: first,
             beat: 0,
             limit: Limit::default(),
             set_at: now,
@@ -163,23 +165,23 @@ impl Steering {
         Ok((steering, first))
     }
 
-    /// What the kernel tells of the socket behind `fd`. `last` is the last acknowledgement that was
-    /// taken.
+    /// What the kernel tells of the socket behind `fd`.
     #[inline(never)]
-    pub(crate) fn look(&mut self, maps: &Maps, fd: RawFd, last: &AckSample) -> io::Result<Told> {
+    pub(crate) fn look(&mut self, maps: &Maps, fd: RawFd) -> io::Result<Told> {
         // With the last one again: where it is still remembered, this is the same socket.
         let from = self.acks.saturating_sub(1);
         let seen = self.maps.samples_from(fd, from).or_else(|_| {
             self.maps = maps.reopen(&self.maps)?;
             self.maps.samples_from(fd, from)
         });
-        Ok(Told::of(fd, seen?, from, last))
+        Ok(Told::of(fd, seen?, from, &self.last))
     }
 
     /// The acknowledgements since the last call. At most 32 of them; the counters of the oldest
     /// cover those before.
     pub(crate) fn take_samples(&mut self, told: Told) -> Vec<AckSample> {
         self.acks = told.acks;
+        self.last = told.fresh.last().copied().unwrap_or(self.last);
         told.fresh
     }
 

@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
+
+impl Ledger {
+    fn acknowledged(&mut self, since: Time, now: Time, acked: u64, floor: Span) -> &[Packet] {
+        self.stamped(since, &[], now, acked, floor);
+        &self.returned
+    }
+
+    fn delivered(&self) -> Bytes {
+        self.delivery.total()
+    }
+}
 use proptest::prelude::*;
 
 const MSS: Bytes = Bytes::new(1448);
@@ -223,7 +234,7 @@ fn pns(packets: &[Packet]) -> Vec<Pn> {
 fn ten(sent: u64) -> Ledger {
     let mut ledger = Ledger::new(Time::ZERO, 0, 0);
     (0..10).for_each(|_| wrote(&mut ledger, 0, 1448));
-    ledger.left(Time::ZERO, Time::ZERO, sent * 1448, false);
+    ledger.sent(Time::ZERO, Time::ZERO, sent * 1448, false);
     ledger
 }
 
@@ -274,8 +285,8 @@ fn what_pacing_held_back_left_when_it_left() {
     let mut ledger = Ledger::new(Time::ZERO, 0, 0);
     wrote(&mut ledger, 0, 4 * 1448);
     let ms = Time::from_millis;
-    ledger.left(ms(0), ms(10), 2 * 1448, true);
-    ledger.left(ms(10), ms(20), 4 * 1448, true);
+    ledger.sent(ms(0), ms(10), 2 * 1448, true);
+    ledger.sent(ms(10), ms(20), 4 * 1448, true);
     let packets = ledger.acknowledged(ms(60), ms(60), 4 * 1448, Span::ZERO);
     let sent: Vec<_> = packets.iter().map(|p| p.sent_at).collect();
     assert_eq!(sent, [ms(5), ms(10), ms(15), ms(20)]);
@@ -288,7 +299,7 @@ fn what_has_arrived_of_a_lost_packet_counts_once() {
     let mut ledger = Ledger::new(Time::ZERO, 0, 0);
     let (then, now) = (Time::from_millis(5), Time::from_millis(10));
     ledger.wrote(then, Bytes::new(7_241), MSS, false, |pn, _, _| Tag(pn));
-    ledger.left(then, now, 7_241, true);
+    ledger.sent(then, now, 7_241, true);
     ledger.stamped(then, &[], now, 7_240, Span::ZERO);
     assert_eq!(ledger.delivered(), Bytes::new(7_240));
     ledger.beyond(then, now, (0, 1_448), false, Span::ZERO);
@@ -304,7 +315,7 @@ fn no_more_is_under_way_than_is_in_flight() {
     let mut ledger = Ledger::new(Time::ZERO, 0, 0);
     let (then, now) = (Time::from_millis(5), Time::from_millis(10));
     ledger.wrote(then, Bytes::new(1_448), MSS, false, |pn, _, _| Tag(pn));
-    ledger.left(then, now, 1_448, true);
+    ledger.sent(then, now, 1_448, true);
     ledger.beyond(then, now, (0, 1_448), true, Span::ZERO);
     ledger.sent_again(now, 1, MSS, |pn, _, _| Tag(pn));
     assert_eq!(ledger.under_way(), Bytes::new(1_448));
@@ -327,7 +338,7 @@ proptest! {
             now += Span::from_millis(5);
             ledger.wrote(now, Bytes::new(write), MSS, false, |pn, _, _| { sent.push(pn); Tag(pn) });
             written += write;
-            ledger.left(since, now, written, true);
+            ledger.sent(since, now, written, true);
             acked = (acked + ack * 1448).min(written);
             ledger.stamped(since, &[], now, acked, Span::ZERO);
             ledger.beyond(since, now, (sacked * 1448, lost * 1448), lost > 1, Span::ZERO);

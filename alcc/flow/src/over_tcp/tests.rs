@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
-use crate::{AckSample, AckStamp};
 use alcc_cc::conformance::Checked;
-use alcc_cc::{AckBatch, Cx, LossBatch, Spec, Tag};
+use alcc_cc::{AckBatch, Cx, LossBatch, Spec};
+use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
 const MSS: u64 = 1000;
@@ -168,7 +168,7 @@ fn a_short_silence_is_nothing_to_an_algorithm_for_datagrams() {
         retransmits: 1,
         repair: Repair::Timeout,
         backoff: 1,
-        ..read(c.ledger.acked(), c.written())
+        ..read(c.written() - c.in_flight().get(), c.written())
     };
     c.progress(at(400), &silence);
     assert_eq!(c.allowance().window, window);
@@ -473,4 +473,69 @@ fn who_was_told_of_room_and_has_not_come_back_is_not_limited_by_the_application(
         }
     });
     assert!((7.0..9.0).contains(&rate), "{rate} Mbit/s of 8");
+}
+
+/// Allows the same at all times.
+#[derive(Clone)]
+struct Allows(Allowance);
+
+impl Controller for Allows {
+    fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &AckBatch<'_>) {}
+
+    fn allowance(&self) -> Allowance {
+        self.0
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+proptest! {
+    /// The room is that of the whole rule, and what is not called does not matter.
+    #[test]
+    fn the_kernel_is_queried_only_for_what_the_room_depends_on(
+        window in 0u64..30_000,
+        quota in prop::option::of(0u64..20_000),
+        mbps in prop::option::of(0u64..20),
+        ping in any::<bool>(),
+        wanted in 0u64..40_000,
+        (queued, unsent) in (0u64..30_000).prop_flat_map(|queued| (Just(queued), 0..=queued)),
+    ) {
+        let allowance = Allowance {
+            window: Bytes::new(window),
+            quota: quota.map_or(Bytes::MAX, Bytes::new),
+            rate: mbps.map(Rate::mbps),
+            ping,
+            ..Allowance::UNLIMITED
+        };
+        let mut c = OverTcp::new(Box::new(Allows(allowance)), at(0), &read(0, 0), 1);
+        let [wanted, queued, unsent] = [wanted, queued, unsent].map(Bytes::new);
+        let most = c.max_write_ahead(&allowance);
+        let ping = ping && queued == Bytes::ZERO;
+        let whole_rule = |unsent| {
+            let within = room(&Allowance { ping, ..allowance }, queued, unsent, Bytes::new(MSS));
+            let some = within.min(c.flow.write_ahead(most, unsent)).min(wanted);
+            if queued + wanted <= Bytes::new(MSS) { wanted } else { some }
+        };
+        let expected = whole_rule(unsent);
+        let extremes = [Bytes::ZERO, unsent, queued].map(whole_rule);
+        let mut called = (0, 0);
+        let got = c.begin_write(
+            at(0),
+            wanted,
+            || {
+                called.0 += 1;
+                queued
+            },
+            || {
+                called.1 += 1;
+                unsent
+            },
+        );
+        prop_assert_eq!(got.bytes, expected);
+        prop_assert_eq!(got.limited != LimitedBy::default(), got.bytes < wanted);
+        prop_assert_eq!(called.0, 1);
+        prop_assert!(called.1 == 1 || extremes == [expected; 3], "{:?}", extremes);
+    }
 }

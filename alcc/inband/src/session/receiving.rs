@@ -117,7 +117,7 @@ impl Session {
                 Item::Ack(ack) => self.acked(when, &ack)?,
                 Item::Report(report) => {
                     if let Some(flow) = &mut self.flow {
-                        flow.feedback(when.now, &report);
+                        flow.on_report(when.now, &report);
                         if flow.is_writable(flow.in_flight(), Bytes::ZERO) {
                             flow.unblock();
                         }
