@@ -178,7 +178,7 @@ impl TcpInfo {
 }
 
 /// What the kernel counts of a connection, for reports.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpCounters {
     /// Smoothed round trip; zero before the first sample.
     pub rtt: Span,

@@ -6,7 +6,7 @@
 //! other application has the times at which it read them. Together these give the delay from
 //! application to application, wherever bytes are parked on the way.
 use alcc_results::Distribution;
-use alcc_sys::{Sockets, TcpSocket};
+use alcc_sys::{Sockets, TcpCounters, TcpSocket};
 use alcc_units::{Span, Time};
 use std::io;
 
@@ -20,16 +20,8 @@ pub struct Connection {
     pub peer: u16,
     /// Bytes the application has written so far.
     pub written: u64,
-    /// Bytes the peer has acknowledged.
-    pub acked: u64,
-    /// Smoothed round trip; `None` before the first sample.
-    pub rtt: Option<Span>,
-    /// Segments sent again so far.
-    pub retransmits: u64,
-    /// Retransmission timeouts so far; `None` if the kernel (before 6.7) does not count them.
-    pub timeouts: Option<u64>,
-    /// Congestion window in segments.
-    pub cwnd: u32,
+    /// What the kernel counts of it.
+    pub counters: TcpCounters,
     /// The kernel's congestion control.
     pub congestion: String,
 }
@@ -41,11 +33,7 @@ impl Connection {
         Some(Self {
             peer: socket.remote.port(),
             written: counters.acked + u64::from(socket.queued),
-            acked: counters.acked,
-            rtt: (!counters.rtt.is_zero()).then_some(counters.rtt),
-            retransmits: counters.retransmits,
-            timeouts: counters.timeouts,
-            cwnd: counters.cwnd,
+            counters,
             congestion: socket.control.as_str().to_owned(),
         })
     }
@@ -86,8 +74,8 @@ impl History {
         if self.written.last().is_none_or(|(_, n)| *n < now.written) {
             self.written.push((at, now.written));
         }
-        if let Some(rtt) = now.rtt {
-            self.rtts.push((at, rtt));
+        if !now.counters.rtt.is_zero() {
+            self.rtts.push((at, now.counters.rtt));
         }
         self.last = now;
     }
@@ -156,7 +144,10 @@ mod tests {
     fn wrote(written: u64) -> Vec<Connection> {
         vec![Connection {
             written,
-            rtt: Some(Span::from_millis(40)),
+            counters: TcpCounters {
+                rtt: Span::from_millis(40),
+                ..TcpCounters::default()
+            },
             ..Connection::default()
         }]
     }
@@ -223,7 +214,7 @@ mod tests {
         };
         assert_eq!(seen.written, 50_000);
         assert!(
-            seen.rtt.is_some() && seen.cwnd > 0 && !seen.congestion.is_empty(),
+            !seen.counters.rtt.is_zero() && seen.counters.cwnd > 0 && !seen.congestion.is_empty(),
             "{seen:?}"
         );
     }

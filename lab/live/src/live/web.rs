@@ -181,8 +181,8 @@ impl Programs for Web {
         }
         let last = self.history.last();
         if last.written > 0 {
-            row.retransmits = Some(last.retransmits);
-            row.timeouts = last.timeouts;
+            row.retransmits = Some(last.counters.retransmits);
+            row.timeouts = last.counters.timeouts;
             let wanted = match self.scheme.enforce {
                 Some(_) => alcc_sys::WINDOW_CONTROL,
                 None => &self.scheme.kernel,
