@@ -301,6 +301,20 @@ impl<W: Waker> Conn<W> {
         }
     }
 
+    /// How many of `wanted` bytes may be written now.
+    ///
+    /// A gated write makes the system calls that its decision uses and no other, each at most once:
+    ///
+    /// | call | made if | for |
+    /// |---|---|---|
+    /// | `getsockopt(SO_COOKIE)` | always, by the caller | is the descriptor this connection? |
+    /// | `ioctl(SIOCOUTQ)` | the gate decides | what counts against the window |
+    /// | `ioctl(SIOCOUTQNSD)` | some unsent part of that could cut the write | a partial segment is filled up; a paced connection writes little ahead |
+    /// | `fcntl(F_GETFL)` | not all may be written | does the program wait? |
+    /// | `getsockopt(SO_SNDTIMEO)` | it does | for how long? |
+    /// | `ppoll` | it does not, and nothing may be written | only the kernel can report an error |
+    ///
+    /// Where the kernel keeps the limit, the first is the only one.
     fn room(
         self: &Arc<Self>,
         runtime: &Arc<Runtime<W>>,
@@ -315,11 +329,15 @@ impl<W: Waker> Conn<W> {
         writer.bypass_above = None;
         inner.writers.enter(writer.call());
         writer.over = inner.control.mode == Mode::Over;
+        let mut queued = None;
         if inner.control.is_watched_closely(now) {
             // A call that blocks returns when its last byte is in the buffer: who follows the
             // readings wants those before that.
             self.activate(runtime);
-            if inner.control.begins_anew(write.fd, now) {
+            queued = Some(kernel::queued(write.fd));
+            if queued == Some(Bytes::ZERO) {
+                // Without a reading now, this write would belong to the transfer before it, or
+                // nobody would know when it began.
                 inner.read(runtime, now, self);
             }
         }
@@ -327,24 +345,24 @@ impl<W: Waker> Conn<W> {
             return wanted;
         }
         let was_blocked = inner.control.flow.is_blocked();
-        // That this descriptor is the connection's was seen just before.
-        let (queued, unsent) = (kernel::queued(write.fd), kernel::unsent(write.fd));
         let counted = Bytes::new(wanted as u64);
+        let begin = |inner: &mut Inner| {
+            // That this descriptor is the connection's was seen just before.
+            let queued = || queued.unwrap_or_else(|| kernel::queued(write.fd));
+            let unsent = || kernel::unsent(write.fd);
+            inner.control.flow.begin_write(now, counted, queued, unsent)
+        };
         let within = inner.writers.is_within_another(now);
+        let cut = inner.cut && was_blocked;
+        let mut room = (!within && !cut).then(|| begin(&mut inner));
         let mut waits = false;
         // Whether the program can be refused matters only if it would be, and costs a call.
-        let cut = inner.cut && was_blocked;
-        let allowed = if cut {
-            Bytes::ZERO
-        } else {
-            inner.control.flow.allows(counted, queued, unsent)
-        };
-        if within || allowed < counted {
+        if room.is_none_or(|room| room.bytes < counted) {
             match (write.wait)() {
                 Wait::No if self.waker().can_wake() => {}
                 Wait::Unreachable | Wait::No => {
-                    let leave = if within { Bytes::ZERO } else { allowed };
-                    writer.bypass_above = Some((leave.get(), Bypass::NoWakeup));
+                    let leave = room.map_or(0, |room| room.bytes.get());
+                    writer.bypass_above = Some((leave, Bypass::NoWakeup));
                     inner.control.lift_pacing(write.fd);
                     return wanted;
                 }
@@ -353,11 +371,13 @@ impl<W: Waker> Conn<W> {
             }
             inner.control.resume_pacing();
         }
-        let room = if cut && !waits {
-            0
-        } else {
-            inner.control.flow.room(now, counted, queued, unsent).get()
-        };
+        if room.is_none() && (waits || !cut) {
+            room = Some(begin(&mut inner));
+        }
+        let room = room.map_or(0, |room| {
+            inner.control.flow.block(&room);
+            room.bytes.get()
+        });
         if inner.control.flow.is_blocked() {
             if !was_blocked {
                 self.waker().on_blocked();

@@ -633,13 +633,6 @@ impl Controlled {
         }
     }
 
-    /// The program is about to write, all before it is acknowledged, and somebody follows the
-    /// readings. Without a reading now, this write would belong to the transfer before it, or nobody
-    /// would know when it began.
-    pub(crate) fn begins_anew(&self, fd: RawFd, now: Time) -> bool {
-        self.is_watched_closely(now) && kernel::queued(fd) == Bytes::ZERO
-    }
-
     /// Nobody sees it any more.
     pub(crate) fn end(&mut self) {
         self.report();

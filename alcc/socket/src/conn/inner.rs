@@ -55,24 +55,20 @@ impl Inner {
         let Some(fd) = self.fd(conn).filter(|_| self.control.is_in_charge()) else {
             return false;
         };
-        if self.control.flow.is_blocked() {
-            return !self
-                .control
-                .flow
-                .is_writable(kernel::queued(fd), kernel::unsent(fd));
+        let flow = &self.control.flow;
+        let (queued, unsent) = (kernel::queued(fd), kernel::unsent(fd));
+        if flow.is_blocked() {
+            return !flow.is_writable(queued, unsent);
         }
         let one = Bytes::new(1);
-        self.control
-            .flow
-            .allows(one, kernel::queued(fd), kernel::unsent(fd))
-            < one
+        flow.allows(one, queued, unsent) < one
     }
 
     pub(super) fn read<W: Waker>(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>) {
         self.cut = false;
         let first = self.fds.first().copied();
         let told = first.and_then(|fd| self.control.look(fd));
-        // What the kernel tells may say whose the descriptor is: then nobody has to be asked.
+        // Samples may show whose the descriptor is: then no further call is needed.
         let fd = match &told {
             Some(told) if told.is_same => Some(told.fd),
             _ => self.fd(conn),

@@ -19,7 +19,12 @@ impl Inner {
     /// much of `direct`. `more` will follow: what is less than a segment may wait for it.
     pub(super) fn pump(&mut self, now: Time, direct: &[u8], more: bool) -> usize {
         let Some(fd) = self.raw() else { return 0 };
-        if self.queue.len() == 0 && !self.is_plain() && self.control.begins_anew(fd, now) {
+        // Without a reading now, this write would belong to the transfer before it, or nobody would
+        // know when it began.
+        if self.queue.len() == 0
+            && self.control.is_watched_closely(now)
+            && kernel::queued(fd) == Bytes::ZERO
+        {
             self.control.read(fd, now, false, None, &mut None);
         }
         let wanted = self.queue.len() + direct.len();
