@@ -303,18 +303,21 @@ impl<W: Waker> Conn<W> {
 
     /// How many of `wanted` bytes may be written now.
     ///
-    /// A gated write makes the system calls that its decision uses and no other, each at most once:
+    /// A gated write makes the system calls that its decision uses and no other, each at most once
+    /// for each part of it:
     ///
     /// | call | made if | for |
     /// |---|---|---|
     /// | `getsockopt(SO_COOKIE)` | always, by the caller | is the descriptor this connection? |
     /// | `ioctl(SIOCOUTQ)` | the gate decides | what counts against the window |
-    /// | `ioctl(SIOCOUTQNSD)` | some unsent part of that could cut the write | a partial segment is filled up; a paced connection writes little ahead |
+    /// | `ioctl(SIOCOUTQNSD)` | an unsent part of that could cut the write | filling the last segment, pacing |
     /// | `fcntl(F_GETFL)` | not all may be written | does the program wait? |
     /// | `getsockopt(SO_SNDTIMEO)` | it does | for how long? |
     /// | `ppoll` | it does not, and nothing may be written | only the kernel can report an error |
     ///
-    /// Where the kernel keeps the limit, the first is the only one.
+    /// Where the kernel keeps the limit, the first is the only one. The next part of a write that
+    /// was cut begins with `ppoll`. If somebody follows the readings, a write to an empty socket
+    /// begins with a reading (`TCP_INFO`).
     fn room(
         self: &Arc<Self>,
         runtime: &Arc<Runtime<W>>,
