@@ -18,7 +18,7 @@ PUBLIC := $(foreach readme,$(wildcard alcc/*/README.md lab/*/README.md),alcc-$(n
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: alcc android help setup build demo picture test test-all check lint audit deny-tool semver semver-tool fuzz bench bpf beside-kernel truth compare native over-tcp programs doc dist install install-lab install-library install-static uninstall soak
+.PHONY: alcc android help setup build demo picture test test-all check lint audit deny-tool semver semver-tool fuzz bench bpf beside-kernel truth compare native over-tcp programs doc dist install install-lab install-library install-static uninstall soak constants
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -96,6 +96,10 @@ native: build ## Algorithms above TCP beside their native forms, two recorded tr
 
 over-tcp: ## Every algorithm above Cubic, Reno and BBR beside its native form, simulated (lab/notes/over-tcp.md; ALCC_TRACES=DIR)
 	@$(WITH_DEPS) ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-sim --test over_tcp_table
+
+constants: ## Write the constants of algorithms, after a change in Rust, for the BPF programs, Java and docs/budget.md
+	ALCC_BLESS=1 $(CARGO) test --locked -p alcc-zoo --test constants
+	scripts/bpf
 
 bpf: ## Compile the BPF programs again, into alcc/bpf/objects (needs clang, llvm and libbpf-dev)
 	scripts/bpf

@@ -10,22 +10,7 @@
 
 #include "growth.h"
 
-/* Part of the distance to the old window per round: a quarter. */
-#define BIC_PART 4
-/* Largest step, packets per round. */
-#define BIC_MAX_STEP 16
-/* Near the old window four packets take this many rounds. */
-#define BIC_SMOOTH 20
-/* Up to this window it grows and falls as Reno's. */
-#define BIC_LOW_WINDOW 14
-/* What a loss leaves, of 1024. */
-#define BIC_BETA 819
-/* The step is computed anew after so long. Microseconds. */
-#define BIC_STALE 31250
-/* Before the first loss the window grows by at least a packet per this many. */
-#define BIC_FIRST_PERIOD 20
-/* Segments per acknowledgement, in sixteenths: two at first, and a bound against overflow. */
-#define BIC_DELAYED 32
+/* A bound of segments per acknowledgement, in sixteenths, against overflow. */
 #define BIC_MAX_RATIO (1U << 24)
 
 struct bic {
@@ -45,7 +30,7 @@ PURE void bic_start(struct bic *b)
 	b->last_max = 0;
 	b->period = 1;
 	b->credit = 0;
-	b->ratio = BIC_DELAYED;
+	b->ratio = ACK_RATIO_DELAYED;
 }
 
 /* An acknowledgement for `segments`; not while losses are repaired. */
@@ -113,5 +98,5 @@ PURE __u32 bic_ssthresh(struct bic *b, __u32 cwnd)
 	b->last_max = cwnd < b->last_max ? (__u64)cwnd * (1024 + BIC_BETA) / 2048 : cwnd;
 	b->found_at = 0;
 	b->credit = 0;
-	return left > GROWTH_MIN ? left : GROWTH_MIN;
+	return left > GROWTH_MIN_SSTHRESH ? left : GROWTH_MIN_SSTHRESH;
 }

@@ -10,7 +10,7 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /* The queueing delay to aim at. Microseconds. */
-const volatile __u32 delay = 40000;
+const volatile __u32 delay = BUDGET_DELAY;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -28,7 +28,7 @@ static __always_inline struct budget *budget_of(struct sock *sk)
 static __always_inline void begin(struct budget *b, struct tcp_sock *tp, __u64 now)
 {
 	budget_start(b, now, delay);
-	b->cwnd = window_before(tp, BUDGET_INITIAL);
+	b->cwnd = window_before(tp, BUDGET_INITIAL * ONE);
 	b->lost = tp->lost;
 }
 

@@ -4,8 +4,8 @@
  * and a delay that the user names. docs/budget.md has the why of every number.
  *
  * Pure: the BPF program includes this file, and so does a host build that replays the same
- * acknowledgements through it and through `cc`. It is `budget`, but a windowed minimum keeps 16
- * values and not 128, and packets that come together count by the newest. Times in microseconds.
+ * acknowledgements through it and through `cc`. It is `budget`, but a windowed minimum keeps fewer
+ * values, and packets that come together count by the newest. Times in microseconds.
  */
 #pragma once
 
@@ -15,30 +15,6 @@
 #include "rates.h"
 #include "route.h"
 #include "service.h"
-
-#define BUDGET_INITIAL (10 * ONE)
-#define BUDGET_SMALLEST (4 * ONE)
-/* Beyond the product; what shares are compared by. */
-#define BUDGET_PACKETS (2 * ONE)
-/* Packets per second beyond which a flow yields a fortieth of the budget per doubling. */
-#define BUDGET_FAST (1000ULL << 8)
-#define BUDGET_YIELD 40
-/*
- * Where the mean decides it is a twentieth, and at 1600 packets per second the flow takes half of the
- * budget: so many doublings, 2^-16, are that.
- */
-#define BUDGET_YIELD_OF_MEAN 20
-#define BUDGET_NEUTRAL 44438
-/*
- * Below so many packets the last one, of which a part is in the window, is in flight for that part of the
- * acknowledgements. Multiples of the golden ratio (2^-32) are spread evenly between whole packets.
- */
-#define BUDGET_SMALL (100 * ONE)
-#define BUDGET_GOLDEN 2654435769U
-/* So long, and a smallest RTT, the queue fills again after a drain. */
-#define BUDGET_REFILL 100000ULL
-/* The start is over when so many packets of a round trip have waited, and all of them. */
-#define BUDGET_FIRST 8
 
 struct budget {
 	__u64 cwnd; /* 2^-20 packets; 0: not started */
@@ -77,7 +53,7 @@ struct budget_ack {
 
 PURE void budget_start(struct budget *b, __u64 now, __u32 delay)
 {
-	b->cwnd = BUDGET_INITIAL;
+	b->cwnd = BUDGET_INITIAL * ONE;
 	b->losses.limit = MAX_CWND;
 	b->delay = delay;
 	b->starting = 1;
@@ -97,19 +73,20 @@ PURE_CALL __u64 budget_product(const struct budget *b)
 	__u32 mean, base, delay;
 
 	if (!b)
-		return BUDGET_SMALLEST;
+		return BUDGET_SMALLEST * ONE;
 	mean = route_carried(&b->route, b->service.mean);
 	base = b->drains.base;
 	delay = b->delay;
 	doubling = packets_in(mean, delay) >> 16;
-	high = packets_in(b->service.high, base + delay / 5);
-	high = budget_less(high, doubling * b->doublings / BUDGET_YIELD);
-	wanted = packets_in(mean, base + delay / 2) + doubling * BUDGET_NEUTRAL / BUDGET_YIELD_OF_MEAN;
-	wanted = budget_less(wanted, doubling * b->doublings / BUDGET_YIELD_OF_MEAN);
+	high = packets_in(b->service.high, base + delay / BUDGET_OF_HIGH);
+	high = budget_less(high, doubling * b->doublings * BUDGET_YIELD / BUDGET_YIELD_OF);
+	wanted = packets_in(mean, base + delay / BUDGET_OF_MEAN);
+	wanted += doubling * BUDGET_NEUTRAL * BUDGET_YIELD_OF_MEAN / BUDGET_YIELD_OF_MEAN_OF;
+	wanted = budget_less(wanted, doubling * b->doublings * BUDGET_YIELD_OF_MEAN / BUDGET_YIELD_OF_MEAN_OF);
 	if (wanted < high)
 		wanted = high;
-	wanted += BUDGET_PACKETS;
-	return wanted > BUDGET_SMALLEST ? wanted : BUDGET_SMALLEST;
+	wanted += BUDGET_PACKETS * ONE;
+	return wanted > BUDGET_SMALLEST * ONE ? wanted : BUDGET_SMALLEST * ONE;
 }
 
 PURE __u64 budget_drained(const struct budget *b)
@@ -117,7 +94,7 @@ PURE __u64 budget_drained(const struct budget *b)
 	__u32 base = b->drains.base;
 	__u64 left = base > b->delay ? packets_in(b->service.mean, base - b->delay) : 0;
 
-	return (left > BUDGET_PACKETS ? left : BUDGET_PACKETS) + b->unanswered;
+	return (left > BUDGET_PACKETS * ONE ? left : BUDGET_PACKETS * ONE) + b->unanswered;
 }
 
 /* Takes over what is wanted. */
@@ -140,7 +117,7 @@ PURE void budget_leave_start(struct budget *b, __u64 now)
 		b->starting = 0;
 		/* Its smallest RTT may be that of a queue. */
 		b->drains.unsure = 1;
-		losses_forget(&b->losses, now + 4ULL * b->drains.base + BUDGET_REFILL);
+		losses_forget(&b->losses, now + (__u64)BUDGET_UNJUDGED * b->drains.base + BUDGET_REFILL);
 	}
 }
 
@@ -164,7 +141,7 @@ PURE void budget_drain_ends(struct budget *b, __u64 now)
 
 	if (route_is_longer(&b->route, now, &b->drains, b->delay, lost, b->service.mean)) {
 		drains_rise(&b->drains, now);
-		b->route.carried_until = now + 3ULL * b->drains.base + BUDGET_REFILL;
+		b->route.carried_until = now + (__u64)BUDGET_CARRIED * b->drains.base + BUDGET_REFILL;
 		if (jumped)
 			losses_reroute(&b->losses, b->route.carried_until);
 		b->doublings = doublings(route_carried(&b->route, b->service.mean), BUDGET_FAST);
@@ -188,7 +165,7 @@ PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 		return 0;
 	rtt = a->rtt < MAX_RTT ? a->rtt : MAX_RTT;
 	if (rtt) {
-		b->queueing = drains_sample(&b->drains, a->now, rtt, b->delay / 10, b->delay / 4);
+		b->queueing = drains_sample(&b->drains, a->now, rtt, b->delay / ROUTE_SAME, b->delay / BUDGET_EMPTY);
 		if (b->starting)
 			budget_wait(b, a);
 		else if (!b->drains.draining)
@@ -208,7 +185,7 @@ PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 		}
 	}
 	b->acked_at = a->now;
-	b->patience = 2 * ((__u64)b->drains.base + b->queueing);
+	b->patience = BUDGET_PATIENCE * ((__u64)b->drains.base + b->queueing);
 	if (b->patience < DRAINS_GRAIN)
 		b->patience = DRAINS_GRAIN;
 	b->silent_at = b->drains.draining ? a->now + b->patience : 0;
@@ -225,7 +202,7 @@ PURE_CALL int budget_lost(struct budget *b, __u64 now, __u64 sent_at, __u32 lost
 	product = packets_in(b->service.mean, b->drains.base);
 	left = product > b->cwnd / 2 ? product : b->cwnd / 2;
 	losses_lost(&b->losses, now, sent_at, lost, b->queueing, left);
-	competition_lost(&b->competition, now, sent_at, BUDGET_SMALLEST);
+	competition_lost(&b->competition, now, sent_at, BUDGET_SMALLEST * ONE);
 	if (!b->starting && losses_are_due(&b->losses, now)) {
 		losses_begin(&b->losses, now, b->queueing, product);
 		budget_follow(b);
@@ -274,7 +251,7 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 			b->cwnd += a->acked * ONE;
 		if (b->cwnd > MAX_CWND)
 			b->cwnd = MAX_CWND;
-		if (b->samples < BUDGET_FIRST || b->least <= b->delay / 10)
+		if (b->samples < BUDGET_FIRST || b->least <= b->delay / ROUTE_SAME)
 			return 0;
 		budget_leave_start(b, a->now);
 	}
@@ -288,10 +265,10 @@ PURE void budget_silence(struct budget *b, __u64 now)
 {
 	if (!b->silent_at || now < b->silent_at)
 		return;
-	b->unanswered += BUDGET_PACKETS;
+	b->unanswered += BUDGET_PACKETS * ONE;
 	if (b->unanswered > MAX_CWND)
 		b->unanswered = MAX_CWND;
-	b->patience = b->patience < MAX_RTT ? 2 * b->patience : MAX_RTT;
+	b->patience = b->patience < MAX_RTT ? BUDGET_PATIENCE * b->patience : MAX_RTT;
 	b->silent_at = now + b->patience;
 	budget_follow(b);
 }
@@ -299,7 +276,7 @@ PURE void budget_silence(struct budget *b, __u64 now)
 /* What may be in flight now, in 2^-20 packets: the stack takes the whole ones. */
 PURE __u64 budget_window(const struct budget *b)
 {
-	if (b->starting || b->drains.draining || b->cwnd >= BUDGET_SMALL)
+	if (b->starting || b->drains.draining || b->cwnd >= BUDGET_SMALL * ONE)
 		return b->cwnd;
 	return b->cwnd + (b->phase >> 12);
 }

@@ -9,16 +9,8 @@
 #include "drains.h"
 #include "rates.h"
 
-/* So many drains in turn left the queue as it was. */
-#define COMPETITION_DRAINS 4
-/* What siblings that drain may leave, packets. */
-#define COMPETITION_SIBLINGS 5
-/* While this flow competes, it drains only at every so many multiples of the period. */
-#define COMPETITION_EVERY 4
-/* How long without a loss the growth of the window grows, us: then it is 8 packets per round trip. */
-#define COMPETITION_FASTER 7000000
-/* Cuts are at least so far apart, us: BBR loses all the time and does not yield. */
-#define COMPETITION_APART 2000000
+/* How long without a loss the growth of the window grows, us. */
+#define COMPETITION_FASTER ((COMPETITION_FASTEST - 1) * 1000000)
 /* Higher rates count as this high, so that no product overflows. */
 #define COMPETITION_MAX_RATE (1U << 30)
 
@@ -48,8 +40,8 @@ PURE __u32 competition_measure(struct competition *c, __u64 now)
 {
 	__u64 span = now - c->drained_at, rate;
 
-	if (span < 100000)
-		span = 100000;
+	if (span < COMPETITION_SHORTEST)
+		span = COMPETITION_SHORTEST;
 	rate = ((__u64)c->delivered << 8) * 1000000 / span;
 	if (rate > COMPETITION_MAX_RATE)
 		rate = COMPETITION_MAX_RATE;
@@ -62,29 +54,28 @@ PURE __u32 competition_measure(struct competition *c, __u64 now)
 /* What siblings that drain may leave of flows with such a rate, us. */
 PURE __u64 competition_siblings(__u32 rate)
 {
-	return COMPETITION_SIBLINGS * 256ULL * 1000000 / (rate > 256 ? rate : 256);
+	return ROUTE_SIBLINGS * 256ULL * 1000000 / (rate > 256 ? rate : 256);
 }
 
-/* From three quarters of the budget on what a drain leaves is a queue of others. */
+/* A part of the budget: what a drain leaves is a queue of others. */
 PURE int competition_stands(__u64 left, __u32 delay)
 {
-	return left * 4 > 3ULL * delay;
+	return left * ROUTE_STANDS_OF > (__u64)ROUTE_STANDS * delay;
 }
 
 /*
- * Does what the last drain left show others? More than three quarters of the budget, as before the
- * drain, and more than siblings leave. Who is so slow that this takes two budgets cannot tell. While a
- * part of what there was is this flow's own, more than 30 % of that.
+ * Does what the last drain left show others? It stands, as what was there before the drain, and is more
+ * than siblings leave. A slow flow cannot tell. While it competes, a part of what there was is its own.
  */
 PURE int competition_shows(const struct competition *c, const struct drains *d, __u32 delay)
 {
 	__u64 left = d->left, before = d->before, siblings = competition_siblings(c->rate);
 
-	if (siblings > 2ULL * delay || left <= siblings)
+	if (siblings > (__u64)COMPETITION_SLOW * delay || left <= siblings)
 		return 0;
 	if (!competition_stands(left < before ? left : before, delay))
 		return 0;
-	return !c->window || left * 100 > before * 30;
+	return !c->window || left * COMPETITION_STILL_OF > before * COMPETITION_STILL;
 }
 
 /* A drain has ended; `delay` is 0 if for long nothing came back in it. The window would be `product`. */
@@ -103,8 +94,7 @@ PURE_CALL int competition_drained(struct competition *c, const struct drains *d,
 		c->window = 0;
 		return 0;
 	}
-	/* As it was: 85 % of what there was. */
-	if (!c->window && d->left * 100ULL <= d->before * 85ULL)
+	if (!c->window && (__u64)d->left * COMPETITION_AS_IT_WAS_OF <= (__u64)d->before * COMPETITION_AS_IT_WAS)
 		return 0;
 	if (c->kept < COMPETITION_DRAINS)
 		c->kept++;
@@ -113,10 +103,10 @@ PURE_CALL int competition_drained(struct competition *c, const struct drains *d,
 	if (c->kept < COMPETITION_DRAINS || c->window)
 		return 0;
 	/*
-	 * From one and a half budgets on the buffer is deep. There others have taken most of the rate by now,
-	 * and a window of what is left would return too slowly.
+	 * In a deep buffer others have taken most of the rate by now, and a window of what is left would return
+	 * too slowly.
 	 */
-	rate = d->left * 2ULL > delay * 3ULL && c->best > c->rate ? c->best : c->rate;
+	rate = (__u64)d->left * COMPETITION_DEEP_OF > (__u64)delay * COMPETITION_DEEP && c->best > c->rate ? c->best : c->rate;
 	in_flight = packets_in(rate, (__u64)d->base + d->left);
 	c->window = in_flight > product ? in_flight : product;
 	if (c->window > MAX_CWND)
@@ -156,7 +146,7 @@ PURE void competition_lost(struct competition *c, __u64 now, __u64 sent_at, __u6
 	if (c->cut_at && now - c->cut_at < COMPETITION_APART)
 		return;
 	c->cut_at = now;
-	c->window = c->window / 10 * 7;
+	c->window = c->window / COMPETITION_BETA_OF * COMPETITION_BETA;
 	if (c->window < least)
 		c->window = least;
 }

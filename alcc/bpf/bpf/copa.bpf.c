@@ -10,8 +10,8 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* delta of section 2, 0.18, in units of 2^-16. */
-const volatile __u32 delta = 11796;
+/* delta of section 2, in units of 2^-16. */
+const volatile __u32 delta = COPA_DELTA;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -34,7 +34,7 @@ void BPF_PROG(alcc_copa_init, struct sock *sk)
 		return;
 	__builtin_memset(c, 0, sizeof(*c));
 	copa_start(c, now_us(), delta);
-	c->cwnd = window_before((struct tcp_sock *)sk, COPA_INITIAL_CWND);
+	c->cwnd = window_before((struct tcp_sock *)sk, COPA_INITIAL * ONE);
 	begin_paced(sk);
 }
 

@@ -10,7 +10,7 @@
  *
  *  - One acknowledgement moves the window once, in proportion to the segments it acknowledges.
  *    `cc` decides anew for each segment.
- *  - A windowed minimum keeps at most 16 values, 1/16 of the window apart. `cc` keeps 128.
+ *  - A windowed minimum keeps fewer values.
  */
 #pragma once
 
@@ -18,28 +18,10 @@
 #include "rates.h"
 #include "route.h"
 
-#define COPA_MIN_CWND (2 * ONE)
-#define COPA_INITIAL_CWND (10 * ONE)
-/* The standing RTT looks back no farther. Microseconds. */
-#define COPA_STANDING_MOST 10000000ULL
-/* Gaps between acknowledgements are remembered for so long. Microseconds. */
-#define COPA_GAPS 1000000ULL
-/* After such a silence what was learned is old. Microseconds. */
-#define COPA_SILENCE 2000000ULL
-/* Times 1/delta: far above the target. */
-#define COPA_OVERLOAD 5
+/* Gaps between acknowledgements are remembered for so long. */
+#define COPA_GAPS ((__u64)COPA_BUNCHES_OVER)
 /* Weight of a sample in the smoothed RTT: 2^-4. */
-#define COPA_SRTT_SHIFT 4
-/* Queueing up to this is none: a host cannot tell it from its own delays. Microseconds. */
-#define COPA_FLOOR 500U
-/* Periods in one direction before the velocity doubles (section 2.1). */
-#define COPA_HOLD 3
-/* More than this share lost is congestion: 30 %, or 8 % twice in a row, judged over more than 20 segments. */
-#define COPA_LOSS_TENTHS 3
-#define COPA_PERSISTENT_HUNDREDTHS 8
-#define COPA_LOSS_SEGMENTS 20
-/* What tells a longer route from the queue of others, as Budget's delay does. Microseconds. */
-#define COPA_DELAY 40000U
+#define COPA_SRTT_SHIFT __builtin_ctz(COPA_SMOOTHING_OF)
 
 enum copa_direction { COPA_NONE, COPA_UP, COPA_DOWN };
 
@@ -89,7 +71,7 @@ PURE void copa_velocity_restart(struct copa *c, __u64 now)
 
 PURE void copa_start(struct copa *c, __u64 now, __u32 delta)
 {
-	c->cwnd = COPA_INITIAL_CWND;
+	c->cwnd = COPA_INITIAL * ONE;
 	c->delta = delta;
 	c->slow_start = 1;
 	c->loss_checked = now;
@@ -100,7 +82,7 @@ PURE void copa_start(struct copa *c, __u64 now, __u32 delta)
 /* A retransmission timeout: begin again, but keep what is known of the path, unless it is old. */
 PURE void copa_timeout(struct copa *c, __u64 now)
 {
-	c->cwnd = COPA_MIN_CWND;
+	c->cwnd = COPA_MIN_WINDOW * ONE;
 	c->slow_start = 1;
 	copa_velocity_restart(c, now);
 	if (c->heard && now - c->heard >= COPA_SILENCE) {
@@ -117,13 +99,13 @@ PURE void copa_weigh_losses(struct copa *c, __u64 now)
 {
 	__u32 lossy;
 
-	if (c->seen <= COPA_LOSS_SEGMENTS || now - c->loss_checked <= c->latest)
+	if (c->seen <= COPA_JUDGED || now - c->loss_checked <= c->latest)
 		return;
-	lossy = (__u64)c->lost * 100 > (__u64)c->seen * COPA_PERSISTENT_HUNDREDTHS;
-	if ((lossy && c->lossy) || (__u64)c->lost * 10 > (__u64)c->seen * COPA_LOSS_TENTHS) {
-		c->cwnd = c->cwnd * 7 / 10;
-		if (c->cwnd < COPA_MIN_CWND)
-			c->cwnd = COPA_MIN_CWND;
+	lossy = (__u64)c->lost * COPA_PERSISTENT_LOSS_OF > (__u64)c->seen * COPA_PERSISTENT_LOSS;
+	if ((lossy && c->lossy) || (__u64)c->lost * COPA_HEAVY_LOSS_OF > (__u64)c->seen * COPA_HEAVY_LOSS) {
+		c->cwnd = c->cwnd * COPA_BETA / COPA_BETA_OF;
+		if (c->cwnd < COPA_MIN_WINDOW * ONE)
+			c->cwnd = COPA_MIN_WINDOW * ONE;
 	}
 	c->lossy = lossy;
 	c->lost = 0;
@@ -159,8 +141,7 @@ PURE_CALL int copa_sample(struct copa *c, __u64 now, __u64 sent_at, __u32 rtt)
 	else
 		c->srtt = (__u64)rtt << COPA_SRTT_SHIFT;
 	srtt = c->srtt >> COPA_SRTT_SHIFT;
-	/* The path is nearly empty within a tenth of its smallest RTT. */
-	nearly = c->drains.base / 10;
+	nearly = c->drains.base / COPA_NEARLY_EMPTY;
 	if (nearly < COPA_FLOOR)
 		nearly = COPA_FLOOR;
 	drains_sample(&c->drains, now, rtt, nearly, nearly);
@@ -170,8 +151,8 @@ PURE_CALL int copa_sample(struct copa *c, __u64 now, __u64 sent_at, __u32 rtt)
 	bunch = c->longest_gap < srtt ? c->longest_gap : srtt;
 	if (stand < bunch)
 		stand = bunch;
-	if (stand > COPA_STANDING_MOST)
-		stand = COPA_STANDING_MOST;
+	if (stand > COPA_MIN_RTT_OVER)
+		stand = COPA_MIN_RTT_OVER;
 	c->standing = minimum_insert(&c->standing_rtt, now, rtt, stand);
 	return 0;
 }
@@ -237,7 +218,7 @@ PURE void copa_leave_slow_start(struct copa *c, __u64 now)
 		target = c->cwnd;
 	if (window < target)
 		window = target;
-	c->cwnd = window / 2 > COPA_MIN_CWND ? window / 2 : COPA_MIN_CWND;
+	c->cwnd = window / 2 > COPA_MIN_WINDOW * ONE ? window / 2 : COPA_MIN_WINDOW * ONE;
 	c->slow_start = 0;
 	/* The minimum may be that of the others' queue. */
 	c->drains.unsure = 1;
@@ -302,28 +283,28 @@ PURE_CALL int copa_step(struct copa *c, const struct copa_ack *a)
 		/* Half a packet per packet, until what the queue held too much is taken off. */
 		to = copa_drained_to(c, a->now, queue);
 		most = c->cwnd > to ? c->cwnd - to : 0;
-		if (most > a->acked * ONE / 2)
-			most = a->acked * ONE / 2;
+		if (most > a->acked * ONE * COPA_DRAIN_STEP / COPA_DRAIN_STEP_OF)
+			most = a->acked * ONE * COPA_DRAIN_STEP / COPA_DRAIN_STEP_OF;
 		if (step < most)
 			step = most;
 	}
 	c->cwnd = c->cwnd > step ? c->cwnd - step : 0;
 bound:
-	if (c->cwnd < COPA_MIN_CWND)
-		c->cwnd = COPA_MIN_CWND;
+	if (c->cwnd < COPA_MIN_WINDOW * ONE)
+		c->cwnd = COPA_MIN_WINDOW * ONE;
 	if (c->cwnd > MAX_CWND)
 		c->cwnd = MAX_CWND;
 	return 0;
 }
 
-/* What the path holds, by the rate before the drain, in `part` quarters. */
+/* What the path holds, by the rate before the drain, in `part` of COPA_DRAIN_GAIN_OF. */
 PURE void copa_hold(struct copa *c, __u32 part)
 {
-	__u64 path = packets_in(c->drained_rate, c->drains.base) * part / 4;
+	__u64 path = packets_in(c->drained_rate, c->drains.base) * part / COPA_DRAIN_GAIN_OF;
 
 	if (path > MAX_CWND)
 		path = MAX_CWND;
-	c->cwnd = path > COPA_MIN_CWND ? path : COPA_MIN_CWND;
+	c->cwnd = path > COPA_MIN_WINDOW * ONE ? path : COPA_MIN_WINDOW * ONE;
 }
 
 /* True in a drain, which sets the window. */
@@ -347,7 +328,7 @@ PURE_CALL int copa_drain(struct copa *c, const struct copa_ack *a)
 			if (c->drained_rate < c->route.before)
 				c->drained_rate = c->route.before;
 		}
-		copa_hold(c, 4);
+		copa_hold(c, COPA_DRAIN_GAIN_OF);
 		copa_velocity_restart(c, a->now);
 		/* The queue that is seen now was before the drain. */
 		c->overload_at = a->now;
@@ -357,7 +338,7 @@ PURE_CALL int copa_drain(struct copa *c, const struct copa_ack *a)
 		break;
 	}
 	if (c->drains.draining)
-		copa_hold(c, 3);
+		copa_hold(c, COPA_DRAIN_GAIN);
 	return c->drains.draining;
 }
 
@@ -404,5 +385,5 @@ PURE __u64 copa_pacing_rate(const struct copa *c, __u32 mss)
 	if (!c->standing)
 		return 0;
 	/* 2^36 * 2^16 bytes are 2^52: microseconds come in after the shift. */
-	return (2 * c->cwnd * mss >> 20) * 1000000 / c->standing;
+	return (COPA_PACING_GAIN * c->cwnd * mss >> 20) * 1000000 / c->standing;
 }

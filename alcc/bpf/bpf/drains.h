@@ -8,15 +8,6 @@
 
 #include "minimum.h"
 
-/* Drains begin at multiples of this. */
-#define DRAINS_PERIOD 3000000ULL
-/* A smallest RTT that was not seen for so long may be one of another path. */
-#define DRAINS_MEMORY 10000000ULL
-/* After a drain the smallest RTT is that of so long. */
-#define DRAINS_RECENT 1000000ULL
-/* Below this difference two RTTs are the same. */
-#define DRAINS_GRAIN 1000U
-
 enum drained { DRAINS_NOTHING, DRAINS_BEGIN, DRAINS_AGAIN, DRAINS_END };
 
 struct drains {
@@ -85,7 +76,7 @@ PURE enum drained drains_step(struct drains *d, __u64 now, __u64 sent_at, int ma
 	if (!d->draining) {
 		if (!may || (every && !turned))
 			return DRAINS_NOTHING;
-		if (every && !d->unsure && now - d->empty_at <= DRAINS_PERIOD / 2)
+		if (every && !d->unsure && now - d->empty_at <= DRAINS_PERIOD / DRAINS_MISSED)
 			return DRAINS_NOTHING;
 		d->draining = 1;
 		d->since = now;
@@ -96,7 +87,7 @@ PURE enum drained drains_step(struct drains *d, __u64 now, __u64 sent_at, int ma
 	}
 	if (sent_at < d->since)
 		return DRAINS_NOTHING;
-	if (d->base + d->base / 20 + DRAINS_GRAIN < d->was) {
+	if (d->base + d->base / DRAINS_FELL + DRAINS_GRAIN < d->was) {
 		d->since = now;
 		d->was = d->base;
 		return DRAINS_AGAIN;

@@ -4,8 +4,6 @@
 
 #include "pure.h"
 
-/* Smallest threshold (RFC 5681, eq. 4). */
-#define GROWTH_MIN 2U
 #define GROWTH_MAX (1U << 16)
 
 /* No threshold (TCP_INFINITE_SSTHRESH of the kernel). */
@@ -19,7 +17,7 @@ struct growth {
 /* None of the controls here answers with another threshold. */
 PURE int growth_is_answer(__u32 ssthresh)
 {
-	return ssthresh == GROWTH_NO_SSTHRESH || (ssthresh >= GROWTH_MIN && ssthresh <= GROWTH_MAX);
+	return ssthresh == GROWTH_NO_SSTHRESH || (ssthresh >= GROWTH_MIN_SSTHRESH && ssthresh <= GROWTH_MAX);
 }
 
 /*

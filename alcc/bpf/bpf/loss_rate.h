@@ -8,15 +8,11 @@
 /* Per cent. */
 #define LOSS_RATE(share) ((share) * LOSS_RATE_ONE / 100)
 
-/* exp(-n / 512) for n = 1, 2, 4, ..., 8192. */
-static const __u32 loss_rate_powers[] = {
-	2143293437U, 2139111403U, 2130771798U, 2114190000U, 2081412522U, 2017374191U,
-	1895147668U, 1672461947U, 1302514674U, 790015084U, 290630308U, 39332535U,
-	720401U, 242U,
-};
+/* exp(-n / LOSSES_MEMORY) for n = 1, 2, 4, ..., 8192. */
+static const __u32 loss_rate_powers[] = LOSS_RATE_POWERS;
 
-/* Over how many packets it is averaged: 128, or 512. A packet counts for so much. */
-#define LOSS_RATE_SHORT 4
+/* Over how many packets it is averaged: a packet counts for so many of LOSSES_MEMORY. */
+#define LOSS_RATE_SHORT (LOSSES_MEMORY / LOSS_RATE_MEMORY)
 #define LOSS_RATE_LONG 1
 
 PURE_CALL __u64 loss_rate_left(__u32 packets, __u32 count)

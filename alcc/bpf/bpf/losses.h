@@ -9,29 +9,11 @@
 #include "loss_rate.h"
 #include "rates.h"
 
-/* A test is due from this share on, and 1.5 times the share that is the path's: 4 in a thousand. */
-#define LOSSES_SHARE (4 * LOSS_RATE_ONE / 1000)
-#define LOSSES_DUE(of_path) (LOSSES_SHARE + (of_path) + (of_path) / 2)
+#define LOSSES_SHARE_RATE (LOSSES_SHARE * LOSS_RATE_ONE / LOSSES_SHARE_OF)
+#define LOSSES_DUE(of_path)                                                                        \
+	(LOSSES_SHARE_RATE + (of_path) + (of_path) * (LOSSES_TOLERATED - LOSSES_TOLERATED_OF) / LOSSES_TOLERATED_OF)
 /* The path loses at most this share. */
-#define LOSSES_MOST LOSS_RATE(5)
-/* Over so many packets the path's share falls to a lower one: 2^13. */
-#define LOSSES_FORGET 13
-/* A test lasts until so many losses would be expected, and so many packets at least. */
-#define LOSSES_EXPECTED 8
-#define LOSSES_LEAST 64
-/* With at most so many of those expected, sending less loses less. */
-#define LOSSES_FEW 2
-/* A test leaves so much of the limit at most, per cent. */
-#define LOSSES_BETA 85
-/* A test that takes longer than 3 s judges by what it has seen. */
-#define LOSSES_PATIENCE 3000000ULL
-/* A shorter queue cannot be told from none. */
-#define LOSSES_GRAIN 250U
-/* The limit grows by 2 % per RTT, a packet at least. */
-#define LOSSES_RETURN 50
-/* While a quarter of the full queue stands it grows no faster in time than with an RTT of 100 ms. */
-#define LOSSES_SLOW 100000U
-#define LOSSES_SMALLEST (2 * ONE)
+#define LOSSES_MOST_RATE LOSS_RATE(LOSSES_MOST)
 
 struct losses {
 	__u64 rate; /* 2^-31 */
@@ -97,15 +79,15 @@ PURE void losses_lower(struct losses *l, __u64 most)
 {
 	if (l->limit > most)
 		l->limit = most;
-	if (l->limit < LOSSES_SMALLEST)
-		l->limit = LOSSES_SMALLEST;
+	if (l->limit < LOSSES_SMALLEST * ONE)
+		l->limit = LOSSES_SMALLEST * ONE;
 }
 
 /* What is sent from now on is less; `product` is delivered in the smallest RTT. */
 PURE void losses_begin(struct losses *l, __u64 now, __u32 queueing, __u64 product)
 {
-	/* It is above LOSSES_SHARE; the verifier wants to see that it is not 0. */
-	__u64 share = l->rate > LOSSES_SHARE ? l->rate : LOSSES_SHARE;
+	/* It is above LOSSES_SHARE_RATE; the verifier wants to see that it is not 0. */
+	__u64 share = l->rate > LOSSES_SHARE_RATE ? l->rate : LOSSES_SHARE_RATE;
 	__u64 packets = (LOSSES_EXPECTED * LOSS_RATE_ONE + share - 1) / share;
 
 	l->few = LOSSES_FEW;
@@ -121,14 +103,14 @@ PURE void losses_begin(struct losses *l, __u64 now, __u32 queueing, __u64 produc
 	l->queueing = queueing;
 	l->limit_before = l->limit;
 	l->since = now;
-	l->limit = l->limit * LOSSES_BETA / 100;
+	l->limit = l->limit * LOSSES_BETA / LOSSES_BETA_OF;
 	losses_lower(l, product);
 }
 
 PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets, __u32 lost,
 		       __u32 queueing)
 {
-	__u32 short_queue = l->queueing / 2 > LOSSES_GRAIN ? l->queueing / 2 : LOSSES_GRAIN;
+	__u32 short_queue = l->queueing / LOSSES_HALF > LOSSES_GRAIN ? l->queueing / LOSSES_HALF : LOSSES_GRAIN;
 	__u64 seen;
 	int late, goes_on;
 
@@ -146,8 +128,8 @@ PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets
 		return;
 	l->since = 0;
 	l->rate = 0;
-	if (goes_on && l->share <= LOSSES_DUE(LOSSES_MOST)) {
-		l->of_path = l->share < LOSSES_MOST ? l->share : LOSSES_MOST;
+	if (goes_on && l->share <= LOSSES_DUE(LOSSES_MOST_RATE)) {
+		l->of_path = l->share < LOSSES_MOST_RATE ? l->share : LOSSES_MOST_RATE;
 		l->limit = l->limit_before;
 		return;
 	}
@@ -155,7 +137,7 @@ PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets
 		l->full = l->queueing;
 		return;
 	}
-	l->of_path = LOSSES_MOST;
+	l->of_path = LOSSES_MOST_RATE;
 	seen = l->all - l->left;
 	l->rate = l->lost < seen ? l->lost * LOSS_RATE_ONE / seen : LOSS_RATE_ONE;
 }
@@ -164,11 +146,11 @@ PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets
 PURE void losses_delivered(struct losses *l, __u64 now, __u64 sent_at, __u32 packets,
 			   __u32 queueing)
 {
-	__u32 part = packets < 1U << LOSSES_FORGET ? packets : 1U << LOSSES_FORGET;
+	__u32 part = packets < LOSSES_FORGET ? packets : LOSSES_FORGET;
 
 	l->rate = loss_rate_delivered(l->rate, packets, LOSS_RATE_LONG);
 	if (l->of_path > l->rate)
-		l->of_path -= (l->of_path - l->rate) * part >> LOSSES_FORGET;
+		l->of_path -= (l->of_path - l->rate) * part / LOSSES_FORGET;
 	/* After a longer wait nothing was lost, so the buffer is longer. */
 	if (l->full && l->full < queueing)
 		l->full = queueing;
@@ -179,7 +161,7 @@ PURE void losses_delivered(struct losses *l, __u64 now, __u64 sent_at, __u32 pac
 PURE void losses_lost(struct losses *l, __u64 now, __u64 sent_at, __u32 packets, __u32 queueing,
 		      __u64 left)
 {
-	if (!l->since && l->full > LOSSES_GRAIN && 2ULL * queueing >= l->full) {
+	if (!l->since && l->full > LOSSES_GRAIN && (__u64)LOSSES_HALF * queueing >= l->full) {
 		if (l->full < queueing)
 			l->full = queueing;
 		if (sent_at >= l->cut_at && now >= l->not_before) {
@@ -195,8 +177,8 @@ PURE void losses_lost(struct losses *l, __u64 now, __u64 sent_at, __u32 packets,
 /* `packets` of a window of `cwnd` are back after `rtt`: the limit grows, but not in a test. */
 PURE void losses_grow(struct losses *l, __u32 packets, __u64 cwnd, __u32 rtt, __u32 queueing)
 {
-	__u64 step = l->limit / LOSSES_RETURN > ONE ? l->limit / LOSSES_RETURN : ONE;
-	__u32 stands = l->full / 4 > LOSSES_GRAIN ? l->full / 4 : LOSSES_GRAIN;
+	__u64 step = l->limit * LOSSES_RETURN / LOSSES_RETURN_OF > ONE ? l->limit * LOSSES_RETURN / LOSSES_RETURN_OF : ONE;
+	__u32 stands = l->full / LOSSES_STANDS > LOSSES_GRAIN ? l->full / LOSSES_STANDS : LOSSES_GRAIN;
 
 	if (l->since || l->limit >= MAX_CWND)
 		return;

@@ -4,11 +4,9 @@
 
 #include "pure.h"
 
-#define MINIMUM_VALUES 16
-
 struct minimum {
-	__u64 at[MINIMUM_VALUES]; /* us; 0: no value here */
-	__u32 value[MINIMUM_VALUES];
+	__u64 at[MINIMUM_BUCKETS]; /* us; 0: no value here */
+	__u32 value[MINIMUM_BUCKETS];
 };
 
 /* Inserts `value`, forgets what is older than `window`, returns the minimum. */
@@ -21,7 +19,7 @@ PURE_CALL __u32 minimum_insert(struct minimum *m, __u64 now, __u32 value, __u64 
 	if (!m)
 		return value;
 #pragma unroll
-	for (int i = 0; i < MINIMUM_VALUES; i++) {
+	for (int i = 0; i < MINIMUM_BUCKETS; i++) {
 		if (m->at[i] && (m->value[i] >= value || now - m->at[i] > window))
 			m->at[i] = 0;
 		if (!m->at[i]) {
@@ -33,10 +31,10 @@ PURE_CALL __u32 minimum_insert(struct minimum *m, __u64 now, __u32 value, __u64 
 		if (m->value[i] < least)
 			least = m->value[i];
 	}
-	if (newest && now - newest <= window / MINIMUM_VALUES)
+	if (newest && now - newest <= window / MINIMUM_BUCKETS)
 		return least;
 #pragma unroll
-	for (int i = 0; i < MINIMUM_VALUES; i++)
+	for (int i = 0; i < MINIMUM_BUCKETS; i++)
 		if (i == empty) {
 			m->at[i] = now;
 			m->value[i] = value;

@@ -3,8 +3,8 @@
  * Verus' delay profile: the delay of each sending window, a curve through these points, and its
  * inverse. Windows in packets, delays in microseconds.
  *
- * `cc` fits a stiff spline with a node for every 15 windows, five at least. What a point says reaches
- * some 2.5 nodes there. Here the curve is straight between 33 knots, and each knot lies on the straight
+ * `cc` fits a stiff spline with a node for every VERUS_DIVISOR windows, VERUS_FEWEST at least. What a
+ * point says reaches some 2.5 nodes there. Here the curve is straight between 33 knots, and each knot lies on the straight
  * line that fits best to the points within that distance on either side.
  */
 #pragma once
@@ -13,14 +13,10 @@
 
 #define PROFILE_SLOTS 512
 #define PROFILE_CELLS 32
-/* Windows from one node of the spline to the next. */
-#define PROFILE_NODE 15
 /* The points within so many half nodes of a knot count, and cells on either side at least and most. */
 #define PROFILE_HALF_NODES 5
 #define PROFILE_NEAREST 2
 #define PROFILE_REACH 16
-/* Fewer windows are no range. */
-#define PROFILE_FEWEST 5
 
 /* Sums over the points of a cell; x counts from the first window with a point. */
 struct profile_sums {
@@ -57,7 +53,7 @@ static long profile_merge(__u32 i, void *state)
 	return 0;
 }
 
-/* One packet sent under window `w` had this delay. `keep` eighths of what is known stay. */
+/* One packet sent under window `w` had this delay. `keep` of VERUS_POINT_WEIGHT_OF of what is known stay. */
 PURE_CALL int profile_update(struct profile *p, __u32 w, __u32 delay, __u32 keep)
 {
 	struct profile *self = p;
@@ -76,7 +72,9 @@ PURE_CALL int profile_update(struct profile *p, __u32 w, __u32 delay, __u32 keep
 	if (slot >= PROFILE_SLOTS)
 		return 0;
 	old = p->points[slot];
-	p->points[slot] = old ? (__u32)(((__u64)old * keep + (__u64)delay * (8 - keep)) / 8) : delay;
+	p->points[slot] = old ? (__u32)(((__u64)old * keep + (__u64)delay * (VERUS_POINT_WEIGHT_OF - keep)) /
+					VERUS_POINT_WEIGHT_OF) :
+				delay;
 	if (w > p->largest)
 		p->largest = w;
 	return 0;
@@ -175,12 +173,12 @@ PURE __u32 profile_line(const struct profile_sums *s, __u64 x)
 /* Cells on either side of a knot whose points count. */
 PURE __u32 profile_reach(__u32 largest)
 {
-	__u32 half = PROFILE_HALF_NODES * PROFILE_CELLS * PROFILE_NODE / 2, reach;
+	__u32 half = PROFILE_HALF_NODES * PROFILE_CELLS * VERUS_DIVISOR / 2, reach;
 
 	/* With five nodes it is more than the most. */
-	if (largest < 5 * PROFILE_NODE)
+	if (largest < VERUS_FEWEST * VERUS_DIVISOR)
 		return PROFILE_REACH;
-	reach = half / (largest - PROFILE_NODE);
+	reach = half / (largest - VERUS_DIVISOR);
 	if (reach < PROFILE_NEAREST)
 		return PROFILE_NEAREST;
 	return reach < PROFILE_REACH ? reach : PROFILE_REACH;
@@ -230,7 +228,7 @@ PURE_CALL int profile_fit(struct profile *p)
 	p->low = 0;
 	p->high = 0;
 	LOOP(PROFILE_SLOTS, profile_look, &self);
-	if (p->count < 2 || p->largest < PROFILE_FEWEST)
+	if (p->count < 2 || p->largest < VERUS_FEWEST)
 		return 0;
 	p->value = 0;
 	p->reach = profile_reach(p->largest);

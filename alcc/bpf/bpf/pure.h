@@ -2,6 +2,8 @@
 /* What the pure parts share: windows in fixed point, and loops that the verifier takes. */
 #pragma once
 
+#include "constants.h"
+
 #define PURE static inline __attribute__((always_inline))
 /*
  * The same for what is long: a function of its own, which the verifier looks at once, for all

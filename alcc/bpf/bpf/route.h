@@ -10,21 +10,6 @@
 
 #include "competition.h"
 
-/*
- * The RTT before a drain and the least in it are the same if the second is lower or higher by no more than
- * this.
- */
-#define ROUTE_LOWER 2000
-#define ROUTE_HIGHER 3000
-
-/*
- * The RTT jumps if it is above the one before by more than this part of the budget and this many times
- * the time between them. The queue of others grows more slowly.
- */
-#define ROUTE_JUMP 4
-/* A jump that lasts for this long is drained at once. */
-#define ROUTE_LASTS 1100000ULL
-
 struct route {
 	__u64 sent_at; /* of the newest packet; 0: none yet */
 	__u64 jumped_at; /* 0: the RTT did not jump */
@@ -89,9 +74,8 @@ PURE __u32 route_carried(const struct route *r, __u32 mean)
 PURE int route_is_longer(struct route *r, __u64 now, const struct drains *d, __u32 delay, int lost, __u32 rate)
 {
 	__u64 left = d->left, before = d->before;
-	/* To no more than 95 %. */
-	int fell = rate * 100ULL < r->rate * 95ULL;
-	int jumped = r->jumped_at && left > delay / 10;
+	int fell = (__u64)rate * ROUTE_FELL_OF < (__u64)r->rate * ROUTE_FELL;
+	int jumped = r->jumped_at && left > delay / ROUTE_SAME;
 
 	r->rate = rate;
 	r->jumped_at = r->jumped_at && lost ? now : 0;

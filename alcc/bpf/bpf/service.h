@@ -7,22 +7,11 @@
 
 #include "pure.h"
 
-/* Resolution of what is measured. */
-#define SERVICE_BUCKET 10000ULL
-/* The long mean is over a fifth of the flow's age, and over so many buckets at least. */
-#define SERVICE_OF_AGE 5
-#define SERVICE_LEAST 50
-/* Buckets of the longest mean, and of the ring, which is a power of two. */
-#define SERVICE_KEPT 200
+/* The rings are powers of two, for SERVICE_KEPT buckets and SERVICE_SAMPLES samples. */
 #define SERVICE_RING 256
-/* Samples of which the quantile is taken, and their ring. */
-#define SERVICE_SAMPLES 100
 #define SERVICE_SAMPLE_RING 128
-#define SERVICE_PER_CENT 95
-/* So many are above the quantile: 100 - 95 samples less the one that is it. */
-#define SERVICE_HIGHEST 5
-/* A silence counts as no more than so many smallest RTTs. */
-#define SERVICE_SILENCE 4
+/* So many are above the quantile, less the one that it is. */
+#define SERVICE_HIGHEST (SERVICE_SAMPLES - SERVICE_SAMPLES * SERVICE_QUANTILE / SERVICE_QUANTILE_OF)
 /* Higher rates count as this high, so that no product overflows. */
 #define SERVICE_MAX_RATE (1U << 30)
 
@@ -30,7 +19,7 @@ struct service {
 	__u64 clock; /* runs while something is delivered */
 	__u64 at; /* when something was last delivered; 0: never */
 	__u64 bucket; /* under way; those before it are over */
-	__u32 high; /* 95 % of the samples of the last second are not above it */
+	__u32 high; /* the quantile of the samples */
 	__u32 mean; /* the larger of the long mean and that over a round trip */
 	__u32 delivered; /* in total */
 	__u32 starved; /* in this bucket the queue held no packet of this flow */
@@ -74,7 +63,7 @@ static long service_close(__u32 i, void *state)
 	rate = service_over(s, bucket, c->span);
 	/* The path could have delivered more than there was. */
 	if (s->starved)
-		rate = rate * 13 / 10;
+		rate = rate * SERVICE_STARVED / SERVICE_STARVED_OF;
 	s->samples[bucket & (SERVICE_SAMPLE_RING - 1)] = rate;
 	return 0;
 }
@@ -103,7 +92,7 @@ static long service_rank(__u32 i, void *state)
 PURE_CALL __u32 service_quantile(const struct service *s, __u64 last, __u32 known)
 {
 	struct service_ranking r = {.service = s, .last = last};
-	__u32 at = known * SERVICE_PER_CENT / 100, high = 0;
+	__u32 at = known * SERVICE_QUANTILE / SERVICE_QUANTILE_OF, high = 0;
 
 	if (!s || !known)
 		return 0;
@@ -133,7 +122,7 @@ PURE_CALL int service_turn(struct service *s, __u64 bucket, __u32 base, __u32 rt
 		c.from = bucket - SERVICE_KEPT;
 		count = SERVICE_KEPT;
 	}
-	c.span = base > rtt / 4 ? base : rtt / 4;
+	c.span = base > rtt / SERVICE_OF_TRIP ? base : rtt / SERVICE_OF_TRIP;
 	LOOP((__u32)count, service_close, &c);
 	s->starved = 0;
 	s->bucket = bucket;
@@ -143,7 +132,7 @@ PURE_CALL int service_turn(struct service *s, __u64 bucket, __u32 base, __u32 rt
 		age = SERVICE_LEAST;
 	/* Of more than SERVICE_KEPT buckets it takes these. */
 	mean = service_over(s, bucket - 1, age * SERVICE_BUCKET);
-	trip = service_over(s, bucket - 1, rtt > 100000 ? rtt : 100000);
+	trip = service_over(s, bucket - 1, rtt > SERVICE_TRIP ? rtt : SERVICE_TRIP);
 	s->mean = mean > trip ? mean : trip;
 	return 0;
 }
@@ -159,7 +148,7 @@ PURE void service_delivered(struct service *s, __u64 now, __u32 packets, __u32 b
 			    int starved)
 {
 	__u64 gap = s->at ? now - s->at : 0, bucket;
-	__u64 most = base > SERVICE_BUCKET ? base : SERVICE_BUCKET;
+	__u64 most = base > (__u64)SERVICE_BUCKET ? base : (__u64)SERVICE_BUCKET;
 
 	if (starved)
 		s->starved = 1;

@@ -10,13 +10,6 @@
 
 #include "growth.h"
 
-/* Fewest and most packets of its own in the queue, and how many end slow start. */
-#define VEGAS_ALPHA 2
-#define VEGAS_BETA 4
-#define VEGAS_GAMMA 1
-/* A round of fewer samples is Reno's: they may all be delayed acknowledgements. */
-#define VEGAS_SAMPLES 3
-
 struct vegas {
 	__u32 base; /* us: the smallest RTT; 0: no sample yet */
 	__u32 least; /* us: that of this round; 0: no sample yet */
@@ -83,8 +76,8 @@ PURE void vegas_decide(struct growth *w, __u32 base, __u32 least, __u32 acked)
 	} else if (queued < VEGAS_ALPHA && acked) {
 		w->cwnd = growth_bounded(w->cwnd + 1);
 	}
-	if (w->cwnd < GROWTH_MIN)
-		w->cwnd = GROWTH_MIN;
+	if (w->cwnd < GROWTH_MIN_SSTHRESH)
+		w->cwnd = GROWTH_MIN_SSTHRESH;
 	if (w->ssthresh < w->cwnd * 3 / 4)
 		w->ssthresh = w->cwnd * 3 / 4;
 }
@@ -113,5 +106,5 @@ PURE void vegas_grow(struct vegas *v, struct growth *w, __u32 ack, __u32 next, _
 PURE __u32 vegas_ssthresh(struct vegas *v, __u32 cwnd)
 {
 	v->credit = 0;
-	return cwnd / 2 > GROWTH_MIN ? cwnd / 2 : GROWTH_MIN;
+	return cwnd / 2 > GROWTH_MIN_SSTHRESH ? cwnd / 2 : GROWTH_MIN_SSTHRESH;
 }

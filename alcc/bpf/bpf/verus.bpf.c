@@ -25,7 +25,7 @@ static __always_inline struct verus *verus_of(struct sock *sk)
 static __always_inline void begin(struct verus *v, struct tcp_sock *tp, __u64 now)
 {
 	verus_start(v, now);
-	v->window = window_before(tp, VERUS_START);
+	v->window = window_before(tp, VERUS_START * ONE);
 	v->lost = tp->lost;
 }
 

@@ -9,7 +9,7 @@
  *  - Epochs end on acknowledgements: there are no timers.
  *  - Equation 5 is a window: what it lets settle in flight, by acknowledgements and not by epochs.
  *  - What was known when a packet was sent is looked up by its time of sending, to 4 ms.
- *  - A windowed extreme keeps at most 16 values.
+ *  - A windowed extreme keeps fewer values.
  */
 #pragma once
 
@@ -36,13 +36,13 @@ PURE_CALL int verus_estimate(struct verus *v, __u64 now, __u64 silence, int no_i
 		return -1;
 	if (!old)
 		old = raw;
-	new = ((__u64)old + 4 * (__u64)raw) / 5;
+	new = (VERUS_ALPHA * (__u64)old + (VERUS_ALPHA_OF - VERUS_ALPHA) * (__u64)raw) / VERUS_ALPHA_OF;
 	calm = new <= soft && raw <= limit;
 	if (raw > limit) {
 		if (v->may_cut) {
 			share = ((__u64)limit << 16) / raw;
-			if (share < 55706)
-				share = 55706;
+			if (share < VERUS_CUT)
+				share = VERUS_CUT;
 			if (v->d_est > limit)
 				v->d_est = limit;
 			v->d_est = (__u64)v->d_est * share >> 16;
@@ -51,7 +51,7 @@ PURE_CALL int verus_estimate(struct verus *v, __u64 now, __u64 silence, int no_i
 		}
 	} else if (new > soft) {
 		v->d_est = v->d_est > VERUS_UP ? v->d_est - VERUS_UP : 0;
-	} else if (raw > old && raw - v->d_min >= VERUS_TOLERATED * 3 / 20) {
+	} else if (raw > old && raw - v->d_min >= VERUS_TOLERATED * VERUS_JITTER / VERUS_JITTER_OF) {
 		v->d_est = v->d_est > VERUS_DOWN ? v->d_est - VERUS_DOWN : 0;
 	} else if (!no_increase) {
 		v->d_est += VERUS_UP;
@@ -121,16 +121,18 @@ PURE_CALL int verus_move(struct verus *v, int tolerable)
 			v->ceiling = 0;
 	}
 	step = ONE / 65536 * times * times;
-	if (step > ONE && step > v->window / 16)
-		step = v->window / 16 > ONE ? v->window / 16 : ONE;
+	if (step > ONE && step > v->window * VERUS_FLOOR_STEP / VERUS_FLOOR_STEP_OF)
+		step = v->window * VERUS_FLOOR_STEP / VERUS_FLOOR_STEP_OF > ONE ?
+			       v->window * VERUS_FLOOR_STEP / VERUS_FLOOR_STEP_OF :
+			       ONE;
 	if (tolerable == 1)
 		v->floor += step / epochs;
 	else if (tolerable == 0)
-		v->floor -= v->floor * 3 / 10 / epochs;
-	if (v->floor > VERUS_MAX_FLOOR / 256 * times)
-		v->floor = VERUS_MAX_FLOOR / 256 * times;
-	if (v->floor < VERUS_MIN_FLOOR)
-		v->floor = VERUS_MIN_FLOOR;
+		v->floor -= v->floor * (VERUS_DECREASE_OF - VERUS_DECREASE) / VERUS_DECREASE_OF / epochs;
+	if (v->floor > VERUS_MAX_FLOOR * ONE / 256 * times)
+		v->floor = VERUS_MAX_FLOOR * ONE / 256 * times;
+	if (v->floor < VERUS_MIN_FLOOR * ONE)
+		v->floor = VERUS_MIN_FLOOR * ONE;
 	v->window = window > v->floor ? window : v->floor;
 	if (v->window < v->carried)
 		v->window = v->carried;
@@ -150,7 +152,7 @@ PURE_CALL int verus_epoch(struct verus *v, __u64 now)
 	if (v->newest_rate > v->rate)
 		v->rate = v->newest_rate;
 	else if (!v->drains.draining && !v->hold)
-		v->rate -= (v->rate - v->newest_rate) / 10;
+		v->rate -= (v->rate - v->newest_rate) * VERUS_RATE_FALL / VERUS_RATE_FALL_OF;
 	if (v->slow_start || !verus_fit(v, now))
 		return 0;
 	if (v->drains.draining) {
@@ -184,7 +186,9 @@ PURE void verus_sample(struct verus *v, __u32 rtt)
 {
 	if (rtt > v->newest)
 		v->newest = rtt;
-	v->rtt = v->rtt ? (7 * (__u64)v->rtt + rtt) / 8 : rtt;
+	v->rtt = v->rtt ? (VERUS_RTT_WEIGHT * (__u64)v->rtt + (VERUS_RTT_WEIGHT_OF - VERUS_RTT_WEIGHT) * rtt) /
+				  VERUS_RTT_WEIGHT_OF :
+			  rtt;
 	if (rtt < v->d_min)
 		v->d_min = rtt;
 }
@@ -229,7 +233,7 @@ PURE_CALL int verus_acked(struct verus *v, const struct verus_ack *a)
 			v->d_est = delay;
 	} else if (rtt && !a->idle) {
 		profile_update(&v->profile, verus_passed(v, a->sent_at, label), rtt,
-			       v->relearning ? 0 : 7);
+			       v->relearning ? 0 : VERUS_POINT_WEIGHT);
 	}
 	if (!v->cut_point || a->sent_at >= v->cut_point)
 		v->may_cut = 1;
@@ -257,8 +261,8 @@ PURE_CALL __u64 verus_cwnd(const struct verus *v)
 	cap = packets_in(v->rate, v->d_min + VERUS_TOLERATED);
 	if (v->rate && window > cap)
 		window = cap;
-	if (window < VERUS_CAP_FLOOR && v->window >= VERUS_CAP_FLOOR)
-		window = VERUS_CAP_FLOOR;
+	if (window < VERUS_CAP_FLOOR * ONE && v->window >= VERUS_CAP_FLOOR * ONE)
+		window = VERUS_CAP_FLOOR * ONE;
 	return window;
 }
 
@@ -275,6 +279,6 @@ PURE __u64 verus_pacing_rate(const struct verus *v, __u32 mss)
 	if (!v->slow_start && v->d_est && v->d_est < over)
 		over = v->d_est;
 	if (v->hold && v->rate)
-		return (__u64)v->rate * mss * 5 / 4 >> 8;
-	return (2 * verus_cwnd(v) * mss >> 20) * 1000000 / over;
+		return (__u64)v->rate * mss * VERUS_REFILL_GAIN / VERUS_REFILL_GAIN_OF >> 8;
+	return (VERUS_PACING_GAIN * verus_cwnd(v) * mss >> 20) * 1000000 / over;
 }

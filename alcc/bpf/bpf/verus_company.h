@@ -15,30 +15,30 @@ PURE __u64 verus_product(const struct verus *v)
 
 PURE __u64 verus_drained(const struct verus *v)
 {
-	__u64 left = verus_product(v) * 3 / 4;
+	__u64 left = verus_product(v) * VERUS_DRAIN_GAIN / VERUS_DRAIN_GAIN_OF;
 
 	if (v->deep)
-		return VERUS_MIN_FLOOR;
+		return VERUS_MIN_DRAIN_WINDOW * ONE;
 	if (left > v->window)
 		left = v->window;
-	return left > VERUS_MIN_FLOOR ? left : VERUS_MIN_FLOOR;
+	return left > VERUS_MIN_DRAIN_WINDOW * ONE ? left : VERUS_MIN_DRAIN_WINDOW * ONE;
 }
 
 PURE int verus_long_queue(const struct verus *v)
 {
-	__u32 asked = (__u64)v->longest.value * 7 / 10;
+	__u32 asked = (__u64)v->longest.value * VERUS_LONG_QUEUE / VERUS_LONG_QUEUE_OF;
 
-	if (asked < v->drains.base / 10)
-		asked = v->drains.base / 10;
+	if (asked < v->drains.base / VERUS_NO_QUEUE)
+		asked = v->drains.base / VERUS_NO_QUEUE;
 	return v->near.value >= asked;
 }
 
 /* The buffer is short, and all that is lost is lost there. */
 PURE int verus_short_buffer(const struct verus *v, __u64 now)
 {
-	if (v->by_chance && now - v->by_chance < VERUS_QUEUE_MEMORY)
+	if (v->by_chance && now - v->by_chance < VERUS_MAX_QUEUE_MEMORY)
 		return 0;
-	return verus_long_queue(v) && (__u64)v->deepest.value * 10 < (__u64)v->drains.base * 12;
+	return verus_long_queue(v) && (__u64)v->deepest.value * VERUS_SHORT_BUFFER_OF < (__u64)v->drains.base * VERUS_SHORT_BUFFER;
 }
 
 /* A packet sent then says nothing of a full queue: in a drain, or while the queue fills again. */
@@ -50,7 +50,7 @@ PURE int verus_refilling(const struct verus *v, __u64 sent_at)
 /* Equation 6. */
 PURE_CALL int verus_reduce(struct verus *v, __u64 now, __u32 label)
 {
-	__u64 left = label * ONE * 7 / 10, product;
+	__u64 left = label * ONE * VERUS_DECREASE / VERUS_DECREASE_OF, product;
 
 	if (!v)
 		return 0;
@@ -67,8 +67,8 @@ PURE_CALL int verus_reduce(struct verus *v, __u64 now, __u32 label)
 	v->ceiling_at = now;
 	if (v->floor > left)
 		v->floor = left;
-	if (v->floor < VERUS_MIN_FLOOR)
-		v->floor = VERUS_MIN_FLOOR;
+	if (v->floor < VERUS_MIN_FLOOR * ONE)
+		v->floor = VERUS_MIN_FLOOR * ONE;
 	v->reduced = now;
 	if (v->window > left)
 		v->window = left;
@@ -107,7 +107,7 @@ PURE_CALL int verus_lost(struct verus *v, __u64 now, __u64 sent_at, __u32 lost)
 		return 0;
 	fresh = !v->episode || sent_at >= v->episode;
 	overlooked = v->overlooked && !fresh;
-	queue = v->near.value >= v->drains.base / 4;
+	queue = v->near.value >= v->drains.base / VERUS_SOME_QUEUE;
 	v->loss_rate = loss_rate_lost(v->loss_rate, lost, LOSS_RATE_SHORT);
 	if (fresh) {
 		v->episode = now;
@@ -124,7 +124,7 @@ PURE_CALL int verus_lost(struct verus *v, __u64 now, __u64 sent_at, __u32 lost)
 	/* The bursts of slow start are a queue already. */
 	if (v->slow_start && !queue)
 		large = 0;
-	if (!large && v->loss_rate <= (queue ? LOSS_RATE(3) : LOSS_RATE(10))) {
+	if (!large && v->loss_rate <= (queue ? LOSS_RATE(VERUS_LOSS_WITH_QUEUE) : LOSS_RATE(VERUS_LOSS_ALWAYS))) {
 		v->overlooked = 1;
 		return 0;
 	}
@@ -166,9 +166,9 @@ PURE_CALL int verus_see(struct verus *v, __u64 now, __u64 sent_at, __u32 rtt)
 	base = v->drains.base;
 	if (!v->slow_start && !v->drains.draining && !v->hold)
 		route_look(&v->route, now, sent_at, rtt, base, VERUS_DELAY, v->rate);
-	queue = drains_sample(&v->drains, now, rtt, base / 10, base / 4);
+	queue = drains_sample(&v->drains, now, rtt, base / VERUS_NO_QUEUE, base / VERUS_SOME_QUEUE);
 	verus_max_insert(&v->near, now, queue, base / 2 + VERUS_EPOCH);
-	verus_max_insert(&v->longest, now, queue, VERUS_QUEUE_MEMORY);
+	verus_max_insert(&v->longest, now, queue, VERUS_MAX_QUEUE_MEMORY);
 	verus_max_insert(&v->deepest, now, queue, VERUS_DEPTH_MEMORY);
 	if (v->hold && sent_at >= v->hold) {
 		v->hold = 0;
@@ -181,7 +181,7 @@ PURE_CALL int verus_see(struct verus *v, __u64 now, __u64 sent_at, __u32 rtt)
 	due = route_is_due(&v->route, now);
 	/* A drain tells only if the RTTs of a second are all of the new route. */
 	flat = rtt <= v->drains.recent + ROUTE_HIGHER;
-	every = due && flat ? 0 : 1 + (base > VERUS_LONG_PATH && !v->deep);
+	every = due && flat ? 0 : 1 + (base > VERUS_LONG_PATH_MS && !v->deep);
 	if (drains_step(&v->drains, now, sent_at, !v->slow_start && (due || !v->route.jumped_at), every) ==
 	    DRAINS_END) {
 		longer = route_is_longer(&v->route, now, &v->drains, VERUS_DELAY, 0, 0);

@@ -11,35 +11,8 @@
 #include "rates.h"
 #include "route.h"
 
-#define VERUS_MS 1000U
-#define VERUS_EPOCH (10 * VERUS_MS)
-/* R, the D_min that it refers to, and the queue that it tolerates. */
-#define VERUS_RATIO 6
-#define VERUS_LIKE (40 * VERUS_MS)
+/* The queue that is tolerated. */
 #define VERUS_TOLERATED ((VERUS_RATIO - 1) * VERUS_LIKE)
-/* Steps of the delay estimate, down and up. */
-#define VERUS_DOWN (1 * VERUS_MS)
-#define VERUS_UP (2 * VERUS_MS)
-#define VERUS_REFIT 1000000U
-#define VERUS_START (10 * ONE)
-#define VERUS_FORGET_FROM 100
-/* Never fewer in flight by the measured rate; the floor under the window, packets. */
-#define VERUS_CAP_FLOOR (4 * ONE)
-#define VERUS_MIN_FLOOR (2 * ONE)
-#define VERUS_MAX_FLOOR (50 * ONE)
-/* For so long a ceiling grows by one packet per round trip, then by so many more for each second. */
-#define VERUS_CEILING_CALM 1000000U
-#define VERUS_CEILING_STEP 10
-/* A queue this much longer than the one seen contradicts nothing. */
-#define VERUS_STALE_FLOOR (10 * VERUS_MS)
-#define VERUS_STALE 4
-/* Windows that extremes of the queue are of. */
-#define VERUS_QUEUE_MEMORY 3000000U
-#define VERUS_DEPTH_MEMORY 30000000U
-#define VERUS_LONG_PATH (100 * VERUS_MS)
-/* A jump of the RTT is more than a quarter of this. What the estimate allows on a longer route until it is learned. */
-#define VERUS_DELAY (160 * VERUS_MS)
-#define VERUS_ALLOWED (10 * VERUS_MS)
 /* What was sent when: one label per 4096 us. */
 #define VERUS_SLOT 12
 #define VERUS_LABELS 256
@@ -101,14 +74,14 @@ PURE void verus_max_insert(struct verus_max *m, __u64 now, __u32 value, __u64 wi
 	m->value = MAX_RTT - minimum_insert(&m->of, now, MAX_RTT - value, window);
 }
 
-/* How many times as long as `VERUS_LIKE` this path is, a quarter to four times, 2^-8. */
+/* How many times as long as `VERUS_LIKE` this path is, within bounds, 2^-8. */
 PURE __u32 verus_long(const struct verus *v)
 {
 	__u32 times = ((__u64)v->d_min << 8) / VERUS_LIKE;
 
-	if (times < 64)
-		times = 64;
-	return times < 1024 ? times : 1024;
+	if (times < VERUS_LONG_LEAST)
+		times = VERUS_LONG_LEAST;
+	return times < VERUS_LONG_MOST ? times : VERUS_LONG_MOST;
 }
 
 PURE __u32 verus_packets(const struct verus *v)
@@ -118,13 +91,13 @@ PURE __u32 verus_packets(const struct verus *v)
 
 PURE void verus_start(struct verus *v, __u64 now)
 {
-	v->window = VERUS_START;
-	v->floor = VERUS_MIN_FLOOR;
+	v->window = VERUS_START * ONE;
+	v->floor = VERUS_MIN_FLOOR * ONE;
 	v->heard = now;
 	v->next_epoch = (now / VERUS_EPOCH + 1) * VERUS_EPOCH;
 	v->slow_start = 1;
 	v->may_cut = 1;
-	v->d_min = 1000 * VERUS_MS;
+	v->d_min = VERUS_D_MIN_START;
 	v->slot = now >> VERUS_SLOT;
 	drains_start(&v->drains, now);
 }
@@ -230,20 +203,20 @@ PURE_CALL __u64 verus_window_for_estimate(struct verus *v)
 	return (found && found < most ? found : most) * ONE;
 }
 
-/* The part of the tolerated queue where equation 4 pushes back, 2^-16: a tenth less per doubling. */
+/* The part of the tolerated queue where equation 4 pushes back, 2^-16: less per doubling. */
 PURE __u32 verus_soft_part(const struct verus *v)
 {
-	__u64 window = (v->window >> 4) / verus_long(v), start = VERUS_START >> 12, soft, doubled;
+	__u64 window = (v->window >> 4) / verus_long(v), start = VERUS_START * ONE >> 12, soft, doubled;
 
 	if (window >= start) {
-		doubled = doublings(window, start) / 10;
-		soft = doubled < 65536 ? 62259 * (65536 - doubled) >> 16 : 0;
+		doubled = doublings(window, start) * VERUS_YIELD / VERUS_YIELD_OF;
+		soft = doubled < 65536 ? VERUS_SOFT * (65536 - doubled) >> 16 : 0;
 	} else {
-		doubled = doublings(start, window ? window : 1) / 10;
-		soft = 62259 * (65536 + doubled) >> 16;
+		doubled = doublings(start, window ? window : 1) * VERUS_YIELD / VERUS_YIELD_OF;
+		soft = VERUS_SOFT * (65536 + doubled) >> 16;
 	}
-	if (soft < 6554)
-		soft = 6554;
+	if (soft < VERUS_LEAST_SOFT)
+		soft = VERUS_LEAST_SOFT;
 	if (soft > 65536)
 		soft = 65536;
 	return soft;
@@ -252,12 +225,12 @@ PURE __u32 verus_soft_part(const struct verus *v)
 /* The RTT above which slow start ends. */
 PURE __u32 verus_exit_rtt(const struct verus *v)
 {
-	return v->d_min + VERUS_TOLERATED * 3 / 10;
+	return v->d_min + VERUS_TOLERATED * VERUS_EXIT / VERUS_EXIT_OF;
 }
 
 PURE __u32 verus_epochs(const struct verus *v)
 {
-	__u32 long_one = v->lasted > VERUS_EPOCH * 3 / 2 ? v->lasted : VERUS_EPOCH;
+	__u32 long_one = v->lasted > VERUS_EPOCH * VERUS_LATE / VERUS_LATE_OF ? v->lasted : VERUS_EPOCH;
 	__u32 n = (v->rtt + long_one - 1) / long_one;
 
 	return n ? n : 1;

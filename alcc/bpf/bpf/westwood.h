@@ -10,8 +10,6 @@
 
 #include "growth.h"
 
-/* Microseconds that a sample of the rate lasts at least. */
-#define WESTWOOD_SAMPLE 50000ULL
 /* More segments in one sample count as this many, for the same reason. */
 #define WESTWOOD_MAX_SEGMENTS (1U << 20)
 
@@ -29,15 +27,15 @@ PURE __u32 westwood_bdp(const struct westwood *w)
 {
 	__u64 packets = w->second * w->least >> 32;
 
-	if (packets < GROWTH_MIN)
-		return GROWTH_MIN;
+	if (packets < GROWTH_MIN_SSTHRESH)
+		return GROWTH_MIN_SSTHRESH;
 	return packets < GROWTH_MAX ? packets : GROWTH_MAX;
 }
 
 /* Before the window grows. `now` and `rtt` in microseconds; rtt 0: no sample. */
 PURE void westwood_measure(struct westwood *w, __u64 now, __u32 rtt, __u32 acked)
 {
-	__u64 least_span = rtt > WESTWOOD_SAMPLE ? rtt : WESTWOOD_SAMPLE;
+	__u64 least_span = rtt > (__u64)WESTWOOD_MIN_SAMPLE ? rtt : (__u64)WESTWOOD_MIN_SAMPLE;
 	__u64 span, rate;
 
 	if (!w->since)
@@ -80,7 +78,7 @@ PURE void westwood_grow(struct westwood *w, struct growth *g, __u32 acked)
 PURE __u32 westwood_ssthresh(struct westwood *w, __u32 cwnd)
 {
 	w->credit = 0;
-	return cwnd / 2 > GROWTH_MIN ? cwnd / 2 : GROWTH_MIN;
+	return cwnd / 2 > GROWTH_MIN_SSTHRESH ? cwnd / 2 : GROWTH_MIN_SSTHRESH;
 }
 
 /* A timeout: the new threshold. The smallest RTT is learned anew. */

@@ -15,6 +15,9 @@
 // So that the file of an algorithm reads the same inside and outside of this crate.
 extern crate self as alcc_cc;
 
+#[doc(hidden)]
+#[macro_use]
+pub mod constants;
 mod algorithms;
 pub mod conformance;
 mod controller;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Parts that several algorithms share.
 mod credit;
-mod drains;
+pub(crate) mod drains;
 mod loss_based;
 mod loss_rate;
 mod loss_test;
 mod path_model;
 mod policer;
-mod route;
+pub(crate) mod route;
 mod window;
 mod windowed;
 
@@ -21,7 +21,7 @@ pub use path_model::{
     AckAggregation, FullPipe, MinRtt, ProbeRttTimer, RateSample, first_rate, quantum,
 };
 pub use policer::Policer;
-pub(crate) use route::{HIGHER, Route, SIBLINGS, STANDS};
+pub(crate) use route::{HIGHER, Route};
 pub use window::{
     Counting, Growth, INITIAL_WINDOW, Kernel, LossBased, MIN_SSTHRESH, UNLIMITED, Window,
 };
@@ -68,12 +68,30 @@ pub mod cubic {
     pub use crate::algorithms::cubic::{Curve, curve};
 }
 
-/// Upper bound of windows, bytes: 2^40, more than any path holds.
-pub const MAX_WINDOW: Bytes = Bytes::new(1 << 40);
+constants! { PARTS:
+    /// Largest window, bytes: more than any path holds.
+    LARGEST: u64 = 1 << 40;
+    /// Smallest pacing rate, bit/s.
+    SLOWEST: u64 = 8_000;
+    /// Largest pacing rate, bit/s.
+    FASTEST: u64 = 1_000_000_000_000;
+}
+pub(crate) const TABLES: &[&[crate::constants::Constant]] = &[
+    TABLE,
+    drains::TABLE,
+    route::TABLE,
+    windowed::TABLE,
+    loss_rate::TABLE,
+    credit::TABLE,
+    window::TABLE,
+];
+
+/// Upper bound of windows.
+pub const MAX_WINDOW: Bytes = Bytes::new(LARGEST);
 /// Minimum pacing rate of the controller contract.
-pub const MIN_PACING_RATE: Rate = Rate::bps(8_000);
+pub const MIN_PACING_RATE: Rate = Rate::bps(SLOWEST);
 /// Maximum pacing rate of the controller contract.
-pub const MAX_PACING_RATE: Rate = Rate::bps(1_000_000_000_000);
+pub const MAX_PACING_RATE: Rate = Rate::bps(FASTEST);
 
 /// How many segments a record stands for: its length over `mss`, rounded, at least 1. At most
 /// 65536, so that loops over segments are bounded.

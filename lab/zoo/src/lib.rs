@@ -26,6 +26,13 @@ pub mod model_driven {
     };
 }
 
+/// The constants of algorithms that have other forms.
+#[doc(hidden)]
+pub const CONSTANTS: &[&[&[alcc_cc::constants::Constant]]] = &[
+    &[algorithms::vegas::TABLE, algorithms::westwood::TABLE],
+    algorithms::mdi::TABLES,
+];
+
 /// The order in which lists show algorithms.
 const ORDER: &[&str] = &[
     "fixed",

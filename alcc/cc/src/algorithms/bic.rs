@@ -7,13 +7,7 @@
 //!
 //! | constant | value | source |
 //! |---|---|---|
-//! | B: part of the distance per round | 1/4 | tcp_bic, BICTCP_B |
-//! | largest step | 16 packets per round | max_increment |
-//! | near the old window | 4 packets in 20 rounds | smooth_part |
-//! | Reno's up to | 14 packets | low_window |
-//! | decrease | 819/1024 | beta |
 //! | fast convergence | (1024+819)/2048 | tcp_bic |
-//! | the step is computed anew | every 1/32 s, or when the window has changed | tcp_bic |
 //! | segments per acknowledgement, 1/16ths | moving average, weight 1/16, from 32 | ACK_RATIO_SHIFT |
 //! | initial window, packets | 10; `linux-2.6.24` 3 | RFC 6928; RFC 3390 |
 //! | one packet more per | `linux`: period; older: period + 1 acknowledgements | tcp_cong_avoid_ai |
@@ -38,14 +32,22 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     build: Build::Function(build),
 };
 
-const PART: u64 = 4;
-const MAX_STEP: u64 = 16;
-const SMOOTH: u64 = 20;
-const LOW_WINDOW: u64 = 14;
-const BETA: u64 = 819;
-const PERIOD: Span = Span::from_nanos(1_000_000_000 / 32);
-/// Before the first loss: the window grows by at least a packet per this many.
-const FIRST_PERIOD: u64 = 20;
+constants! { BIC:
+    /// Part of the distance to the old window per round (BICTCP_B).
+    PART: u64 = 4;
+    /// Largest step, packets per round (max_increment).
+    MAX_STEP: u64 = 16;
+    /// Near the old window PART packets take so many rounds (smooth_part).
+    SMOOTH: u64 = 20;
+    /// Up to this window it grows and falls as Reno's (low_window).
+    LOW_WINDOW: u64 = 14;
+    /// What a loss leaves, of 1024 (beta).
+    BETA: u64 = 819;
+    /// The step is computed anew after so long: 1/32 s.
+    STALE: Span = Span::from_micros(31_250);
+    /// Before the first loss the window grows by at least a packet per so many.
+    FIRST_PERIOD: u64 = 20;
+}
 
 #[derive(Clone)]
 struct Bic {
@@ -117,7 +119,7 @@ impl Growth for Bic {
 
     fn congestion_avoidance(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
         let window = w.cwnd as u64;
-        let stale = |(at, for_window)| for_window != window || cx.now.since(at) > PERIOD;
+        let stale = |(at, for_window)| for_window != window || cx.now.since(at) > STALE;
         if self.found.is_none_or(stale) {
             self.found = Some((cx.now, window));
             self.period = self.period(window);

@@ -39,33 +39,7 @@
 //! but 5 % at most. After others the window returns slowly from there, and the next loss with so long
 //! a queue cuts it at once.
 //!
-//! | constant | value | source |
-//! |---|---|---|
-//! | budget | 40 ms | option `delay` |
-//! | the start doubles until all of so many packets of a round waited a tenth of the budget | 8 | RFC 9406: 8 samples |
-//! | quantile, of samples of a second, 100 per second | 0.95 | docs/budget.md |
-//! | a sample is taken over | the smallest RTT, at least a quarter of the present one | as the window; docs/budget.md |
-//! | a starved sample counts | 1.3 times | docs/budget.md |
-//! | silence ages the memory by at most | 4 smallest RTTs | docs/budget.md |
-//! | mean rate | larger of a fifth of the flow's age (0.5 to 2 s) and a round trip (at least 100 ms) | docs/budget.md |
-//! | packets beyond | 2 | what shares are compared by: without it any division of a link would be stable |
-//! | a flow yields | a fortieth of the budget per doubling of its rate beyond 1000 packets/s, where the mean decides a twentieth, neutral at 1600: there two packets are too few | docs/budget.md |
-//! | a window has a phase | below 100 packets; each packet adds the golden ratio | docs/budget.md |
-//! | a drain | every 3 s, after the start, and if the RTT was not within a quarter of the budget of the smallest for half of that | docs/budget.md |
-//! | nothing came back in a drain for | two RTTs, then twice as long each time: two packets more | docs/budget.md |
-//! | after a drain the queue fills again for | 100 ms and the smallest RTT | docs/budget.md |
-//! | the smallest RTT may rise | after a drain, if it was not seen (within a tenth of the budget) for 10 s | 10 s as BBR's |
-//! | a longer route | the mean rate below 0.95 of that at the last drain, an RTT that the drain lowered by at most 2 ms and raised by 3, left more than 5 packets and at most 0.75 of the budget | docs/budget.md |
-//! | others keep the queue | after 4 drains that left 0.85 of what there was, if all drains between them found and left three quarters of the budget and left 5 packets at the flow's rate | docs/budget.md |
-//! | while it competes | a packet more per RTT, after a first loss one more for each second since the last cut, at most 8 in all; 0.7 after a loss as Cubic, once in 2 s, a drain every 12 s; over when one leaves less than 0.3 | docs/budget.md |
-//! | it begins with the best rate of these drains | if more than 1.5 budgets are left | docs/budget.md |
-//! | a jump of the RTT | more than a quarter of the budget and 4 times the gap between the packets; drained after 1.1 s | docs/budget.md |
-//! | share of losses, over 512 packets, that is tested | 0.4 % and 1.5 times what the path loses | docs/budget.md |
-//! | what the path loses | at most 5 %; falls to the present share over 8192 packets | RFC 8083: 10 % of a link at 10 % |
-//! | in flight during a test | what is delivered in the smallest RTT, and 0.85 of the limit before | docs/budget.md |
-//! | a test ends | when 8 losses would have been expected, or after 3 s; with at most a quarter at half of the queueing they were of congestion | Poisson: 1.4 % wrong |
-//! | a loss with half of the queueing of losses of congestion leaves | what is delivered in the smallest RTT, at least half | docs/budget.md |
-//! | after losses of congestion the window returns by | a packet or 2 % per RTT; while a quarter of the full queue stands no faster than with 100 ms | docs/budget.md |
+//! Constants, with their reasons, stand at the top of each file; docs/budget.md says more of most.
 //!
 //! **Known weakness**: the delay is what the budget and the variation of the path make it; where
 //! the rate falls to a fraction, what is in flight waits the longer. Beside Cubic in a buffer of
@@ -77,6 +51,8 @@ mod service;
 #[cfg(test)]
 mod tests;
 
+use crate::parts::drains::GRAIN;
+use crate::parts::route::SAME;
 use crate::parts::{Drained, Drains, Route, pacing_rate, window_bytes, window_used};
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc,
@@ -100,31 +76,56 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     build: Build::Function(build),
 };
 
-const PACKETS: f64 = 2.0;
-/// Packets per second beyond which so few packets hold no shares apart: there a flow's part of the
-/// budget falls by so much with each doubling of its rate.
-const FAST: f64 = 1000.0;
-const YIELD: f64 = 0.025;
-/// Where the mean decides it is so much. There a flow of 1600 packets per second, which are so many
-/// doublings, takes half of the budget, and slower ones more: what fast ones keep is what a longer
-/// route may take.
-const YIELD_OF_MEAN: f64 = 0.05;
-const NEUTRAL: f64 = 0.678_071_905_112_637_7;
-/// Below so many packets the last one, of which a part is in the window, is in flight for that part
-/// of the ACKs. Otherwise flows whose windows differ by less than a packet keep unlike shares.
-const SMALL: f64 = 100.0;
-/// Multiples of the golden ratio are spread evenly between whole packets.
-const GOLDEN: f64 = 0.618_033_988_749_895;
-const INITIAL: f64 = 10.0;
-const SMALLEST: f64 = 4.0;
-/// The start is over when so many packets of a round trip have waited, and all of them.
-const FIRST: u32 = 8;
-const LARGEST: f64 = 1e9;
-/// So long, and a smallest RTT, the queue fills again after a drain. Flows of up to so much longer
-/// RTTs are back then.
-const REFILL: Span = Span::from_millis(100);
-/// Below this difference two RTTs are the same.
-const GRAIN: Span = Span::from_millis(1);
+constants! { BUDGET:
+    /// The queueing delay to aim at.
+    DELAY: Span = Span::from_millis(40);
+    /// First window, packets.
+    INITIAL: f64 = 10.0;
+    /// Smallest window outside of drains, packets.
+    SMALLEST: f64 = 4.0;
+    /// Packets beyond the product.
+    /// Shares are compared by them: without them any division of a link would be stable.
+    PACKETS: f64 = 2.0;
+    /// No window is larger, packets.
+    LARGEST: f64 = 1e9;
+    /// The part of the budget beside the smallest RTT, with the quantile.
+    OF_HIGH: f64 = 5.0;
+    /// The part of the budget beside the smallest RTT, with the mean.
+    OF_MEAN: f64 = 2.0;
+    /// A flow yields beyond so many packets per second: there PACKETS hold no shares apart.
+    FAST: f64 = 1000.0, of 256;
+    /// The part of the budget that it yields per doubling, with the quantile.
+    YIELD: f64 = 0.025, of 40;
+    /// The part of the budget that it yields per doubling, with the mean.
+    YIELD_OF_MEAN: f64 = 0.05, of 20;
+    /// Doublings, to 1600 packets per second, at which the mean neither gains nor yields.
+    /// There a flow takes half of the budget, and slower ones more: what fast ones keep is what a longer route may
+    /// take.
+    NEUTRAL: f64 = 0.678_071_905_112_637_7, of 65_536;
+    /// Smaller windows have a phase, packets.
+    /// The last packet, of which a part is in the window, is in flight for that part of the ACKs. Otherwise flows
+    /// whose windows differ by less than a packet keep unlike shares.
+    SMALL: f64 = 100.0;
+    /// What a packet adds to the phase, modulo 1: the golden ratio, spread evenly.
+    GOLDEN: f64 = 0.618_033_988_749_895, of 4_294_967_296;
+    /// The start is over when so many packets of a round trip have waited, and all of them.
+    /// RFC 9406: 8 samples.
+    FIRST: u32 = 8;
+    /// The path was seen empty if no more than this part of the budget was queueing.
+    EMPTY: u64 = 4;
+    /// After a drain the queue fills again for so long, and a smallest RTT.
+    /// Flows of up to so much longer RTTs are back then.
+    REFILL: Span = Span::from_millis(100);
+    /// After the start no losses are judged for so many smallest RTTs, and REFILL.
+    UNJUDGED: u64 = 4;
+    /// A longer route carries the old rate for so many smallest RTTs, and REFILL.
+    CARRIED: u64 = 3;
+    /// So many RTTs without an ACK make a drain silent, and so many times that the next.
+    PATIENCE: u64 = 2;
+}
+
+pub(crate) const TABLES: &[&[crate::constants::Constant]] =
+    &[TABLE, service::TABLE, competition::TABLE, losses::TABLE];
 
 #[derive(Clone)]
 struct Budget {
@@ -160,7 +161,7 @@ struct Budget {
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     let ms = Span::from_millis;
     Ok(Box::new(Budget {
-        delay: options.span("delay", ms(40), ms(1)..=ms(10_000))?,
+        delay: options.span("delay", DELAY, ms(1)..=ms(10_000))?,
         mss: Bytes::new(1448),
         starting: true,
         window: INITIAL,
@@ -189,7 +190,7 @@ impl Budget {
         let mut starved = None;
         for packet in ack.acked {
             let Some(rtt) = packet.rtt else { continue };
-            let (same, empty) = (self.delay / 10, self.delay / 4);
+            let (same, empty) = (self.delay / SAME, self.delay / EMPTY);
             self.queueing = self.drains.sample(now, rtt, ack.rtt_error, same, empty);
             let above = self.queueing.saturating_sub(ack.rtt_error);
             if !self.starting && !self.drains.draining() {
@@ -216,7 +217,7 @@ impl Budget {
             self.step(cx, packet.sent_at, ack.rtt_error);
         }
         self.acked_at = Some(now);
-        self.patience = ((self.drains.base() + self.queueing) * 2).max(GRAIN);
+        self.patience = ((self.drains.base() + self.queueing) * PATIENCE).max(GRAIN);
         self.silent_at = self.drains.draining().then(|| now + self.patience);
         starved.unwrap_or_default()
     }
@@ -225,7 +226,8 @@ impl Budget {
         if std::mem::take(&mut self.starting) {
             // Its smallest RTT may be that of a queue.
             self.drains.doubt();
-            self.losses.forget(cx.now + self.drains.base() * 4 + REFILL);
+            self.losses
+                .forget(cx.now + self.drains.base() * UNJUDGED + REFILL);
             let window = self.window;
             cx.log.event(cx.now, Event::SlowStartExit { why, window });
         }
@@ -263,7 +265,7 @@ impl Budget {
             .is_longer(cx.now, &self.drains, self.delay, error, lost, rate)
         {
             self.drains.rise(cx.now);
-            let until = cx.now + self.drains.base() * 3 + REFILL;
+            let until = cx.now + self.drains.base() * CARRIED + REFILL;
             self.route.carry(until);
             if jumped {
                 self.losses.reroute(until);
@@ -312,9 +314,10 @@ impl Budget {
         let (base, delay) = (self.drains.base().as_secs_f64(), self.delay.as_secs_f64());
         let mean = self.service.mean.max(self.route.carried());
         let doublings = libm::log2((mean / FAST).max(1.0));
-        let high = self.service.high * (base + delay / 5.0) - mean * (delay * YIELD * doublings);
+        let high =
+            self.service.high * (base + delay / OF_HIGH) - mean * (delay * YIELD * doublings);
         let beyond = doublings - NEUTRAL;
-        let mean = mean * (base + delay / 2.0 - delay * YIELD_OF_MEAN * beyond);
+        let mean = mean * (base + delay / OF_MEAN - delay * YIELD_OF_MEAN * beyond);
         (high.max(mean) + PACKETS).max(SMALLEST)
     }
 
@@ -375,7 +378,7 @@ impl Controller for Budget {
             if window_used(ack, window_bytes(self.window, self.mss)) {
                 self.window = (self.window + packets).min(LARGEST);
             }
-            if self.samples < FIRST || self.least <= self.delay / 10 {
+            if self.samples < FIRST || self.least <= self.delay / SAME {
                 return;
             }
             self.leave_start(cx, "delay");
@@ -421,7 +424,7 @@ impl Controller for Budget {
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         if self.silent_at.is_some_and(|at| cx.now >= at) {
             self.unanswered += PACKETS;
-            self.patience = self.patience * 2;
+            self.patience = self.patience * PATIENCE;
             self.silent_at = Some(cx.now + self.patience);
             self.follow();
         }

@@ -90,6 +90,9 @@ pub fn asked(options: &Options<'_>, delta: f64, auto: bool) -> Result<(f64, bool
     Ok((delta, auto))
 }
 
+pub(crate) const TABLES: &[&[crate::constants::Constant]] =
+    &[settings::TABLE, shared::TABLE, controller::TABLE];
+
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     let living = match options.profile() {
         "paper" => Settings::PAPER,

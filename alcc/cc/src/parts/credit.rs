@@ -42,6 +42,11 @@ impl Credit {
     }
 }
 
+constants! { ACK_RATIO:
+    /// Segments per ACK at first, in sixteenths: two, delayed ACKs.
+    DELAYED: u64 = 32;
+}
+
 /// Segments per ACK, in sixteenths: a moving average of weight 1/16. Where ACKs are counted and
 /// each stands for two segments, half as many must increase the window.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +54,7 @@ pub struct AckRatio(u64);
 
 impl AckRatio {
     /// Two segments: delayed ACKs.
-    pub const DELAYED: Self = Self(32);
+    pub const DELAYED: Self = Self(DELAYED);
 
     /// From sixteenths.
     pub const fn of(sixteenths: u64) -> Self {

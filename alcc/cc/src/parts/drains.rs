@@ -2,14 +2,21 @@
 use super::WindowedMin;
 use alcc_units::{Span, Time};
 
-/// Drains begin at multiples of this on the host's clock.
-const PERIOD: Span = Span::from_secs(3);
-/// A smallest RTT that was not seen for so long may be one of another path (10 s as BBR's).
-const MEMORY: Span = Span::from_secs(10);
-/// After a drain the smallest RTT is that of so long.
-const RECENT: Span = Span::from_secs(1);
-/// Below this difference two RTTs are the same.
-const GRAIN: Span = Span::from_millis(1);
+constants! { DRAINS:
+    /// Drains begin at multiples of this on the host's clock.
+    PERIOD: Span = Span::from_secs(3);
+    /// None begins if the path was seen empty in this part of a period before it.
+    MISSED: u64 = 2;
+    /// A smallest RTT that was not seen for so long may be one of another path.
+    /// 10 s as BBR's.
+    MEMORY: Span = Span::from_secs(10);
+    /// After a drain the smallest RTT is that of so long.
+    RECENT: Span = Span::from_secs(1);
+    /// Below this difference two RTTs are the same.
+    pub(crate) GRAIN: Span = Span::from_millis(1);
+    /// A drain goes on if the smallest RTT fell by more than this part of it, and GRAIN.
+    FELL: u64 = 20;
+}
 
 /// What a packet's return changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,7 +130,7 @@ impl Drains {
         let turn = now.as_nanos() / PERIOD.as_nanos();
         let passed = std::mem::replace(&mut self.turn, turn) != turn;
         let turned = passed && turn.is_multiple_of(every.max(1));
-        let missed = self.unsure || now.since(self.empty_at) > PERIOD / 2;
+        let missed = self.unsure || now.since(self.empty_at) > PERIOD / MISSED;
         let base = self.base();
         match self.draining {
             None if may && (every == 0 || turned && missed) => {
@@ -133,7 +140,7 @@ impl Drains {
                 Some(Drained::Begins)
             }
             Some((since, was)) if sent_at >= since => {
-                if base + base / 20 + GRAIN < was {
+                if base + base / FELL + GRAIN < was {
                     self.draining = Some((now, base));
                     return Some(Drained::Again);
                 }

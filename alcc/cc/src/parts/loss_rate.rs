@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
-/// Packets over which the rate is averaged.
-const MEMORY: f64 = 128.0;
+constants! { LOSS_RATE:
+    /// Packets over which the share of losses is averaged.
+    MEMORY: f64 = 128.0;
+}
 
 /// The share of packets that is lost, averaged over the last packets: about 128 unless told
 /// otherwise.

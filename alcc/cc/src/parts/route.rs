@@ -2,26 +2,31 @@
 use super::Drains;
 use alcc_units::{Span, Time};
 
-/// What stands before a drain and what it leaves is a queue of others from this part of the named delay on.
-pub(crate) const STANDS: f64 = 0.75;
-/// Siblings that drain leave two packets each, which are two at this flow's rate if shares are equal. More is
-/// not theirs.
-pub(crate) const SIBLINGS: f64 = 5.0;
-/// The RTT before a drain and the least in it are the same if the second is lower or higher by no
-/// more than this.
-const LOWER: Span = Span::from_millis(2);
-pub(crate) const HIGHER: Span = Span::from_millis(3);
-/// Siblings' queue passes for a route if RTTs are not known so well.
-const SURE: Span = Span::from_millis(1);
-/// The rate has fallen if it is no more than this part of what it was at the last drain.
-const FELL: f64 = 0.95;
-
-/// The RTT jumps if a packet's is above that of the packet before it by more than this part of the
-/// named delay and this many times the time between them. The queue of others grows more slowly.
-const JUMP: u64 = 4;
-/// A jump that lasts for this long is drained at once. The smallest RTT of a second is then one of
-/// after it.
-const LASTS: Span = Span::from_millis(1100);
+constants! { ROUTE:
+    /// Queueing up to this part of the named delay is none.
+    pub(crate) SAME: u64 = 10;
+    /// What a drain finds and leaves is a queue of others from this part of the named delay on.
+    pub(crate) STANDS: f64 = 0.75, of 4;
+    /// Packets that siblings may leave in a drain.
+    /// They leave two each, which are two at this flow's rate if shares are equal. More is not theirs.
+    pub(crate) SIBLINGS: f64 = 5.0;
+    /// An RTT that a drain lowers by up to so much is the same.
+    LOWER: Span = Span::from_millis(2);
+    /// An RTT that a drain raises by up to so much is the same.
+    pub(crate) HIGHER: Span = Span::from_millis(3);
+    /// Siblings' queue passes for a route if RTTs are not known so well.
+    SURE: Span = Span::from_millis(1);
+    /// The rate has fallen if it is below this part of that at the last drain.
+    FELL: f64 = 0.95, of 100;
+    /// A jump is more than this part of the named delay, and so many times the gap between the packets.
+    /// The queue of others grows more slowly.
+    JUMP: u64 = 4;
+    /// A jump that lasts for so long is drained at once.
+    /// The smallest RTT of a second is then one of after it.
+    LASTS: Span = Span::from_millis(1100);
+    /// A flow that brings more than SIBLINGS in this part of the named delay has few siblings.
+    FAST: u64 = 2;
+}
 
 /// Whether the route became longer, measured by a delay that the flow names. Its window then carries
 /// less than the rate, so the rate falls from drain to drain, and neither that nor the drains shorten
@@ -128,12 +133,12 @@ impl Route {
         self.jumped = jumped
             .filter(|_| lost)
             .map(|(_, from, middle)| (now, from, middle));
-        let jumped = jumped.is_some() && left > delay / 10 + error;
+        let jumped = jumped.is_some() && left > delay / SAME + error;
         if !jumped {
             self.before = rate;
         }
         // Where siblings are many, a flow is slow, and their queue passes for a route, too.
-        let alone = self.before * (delay / 2).as_secs_f64() > SIBLINGS;
+        let alone = self.before * (delay / FAST).as_secs_f64() > SIBLINGS;
         let sure = error <= SURE;
         let told = sure || alone && error * JUMP <= left;
         flat && (jumped && told || fell && route && sure) && !lost

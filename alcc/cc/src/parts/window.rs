@@ -9,10 +9,12 @@ use crate::{
 use alcc_units::{Bytes, Span};
 use std::cell::Cell;
 
+constants! { GROWTH:
+    /// Minimum ssthresh, packets (RFC 5681, eq. 4).
+    pub MIN_SSTHRESH: f64 = 2.0;
+}
 /// Initial window, packets (RFC 6928).
 pub const INITIAL_WINDOW: f64 = 10.0;
-/// Minimum ssthresh, packets (RFC 5681, eq. 4).
-pub const MIN_SSTHRESH: f64 = 2.0;
 /// The initial ssthresh, and the upper bound of a window, packets.
 pub const UNLIMITED: f64 = 1e9;
 

@@ -3,8 +3,10 @@ use alcc_units::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-/// Number of buckets of a window; bounds the memory of a filter.
-const BUCKETS: u64 = 128;
+constants! { MINIMUM:
+    /// Buckets of a window: they bound the memory of a filter.
+    BUCKETS: u64 = 128, kernel 16 because "an ACK goes through all of them";
+}
 
 /// Minimum over a sliding window of time.
 ///

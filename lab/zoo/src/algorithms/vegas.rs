@@ -37,10 +37,16 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     build: Build::Function(build),
 };
 
-const ALPHA: f64 = 2.0;
-const BETA: f64 = 4.0;
-const GAMMA: f64 = 1.0;
-const SAMPLES: u32 = 3;
+alcc_cc::constants! { VEGAS:
+    /// Fewest packets of its own in the queue.
+    ALPHA: f64 = 2.0;
+    /// Most packets of its own in the queue.
+    BETA: f64 = 4.0;
+    /// So many in the queue end slow start.
+    GAMMA: f64 = 1.0;
+    /// A round of fewer samples is Reno's: they may all be delayed acknowledgements.
+    SAMPLES: u32 = 3;
+}
 
 #[derive(Clone, Default)]
 struct Vegas {

@@ -35,7 +35,10 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     build: Build::Function(build),
 };
 
-const MIN_SAMPLE: Span = Span::from_millis(50);
+alcc_cc::constants! { WESTWOOD:
+    /// A sample of the rate lasts at least so long (TCP_WESTWOOD_RTT_MIN).
+    MIN_SAMPLE: Span = Span::from_millis(50);
+}
 
 #[derive(Clone, Default)]
 struct Westwood {

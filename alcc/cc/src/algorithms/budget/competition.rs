@@ -1,29 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::parts::{Drains, SIBLINGS, STANDS};
+use crate::parts::Drains;
+use crate::parts::route::{SIBLINGS, STANDS};
 use alcc_units::{Span, Time};
 
-/// So many drains in turn left the queue as it was: others keep it.
-const DRAINS: u32 = 4;
-/// If these take longer than so many budgets, the flow is too slow to tell others from siblings.
-const SLOW: f64 = 2.0;
-/// As it was: at least so much of what there was before the drain. Siblings that drain take more
-/// away.
-const AS_IT_WAS: f64 = 0.85;
-/// While this flow competes, a part of the queue is its own. A drain that leaves less than this
-/// shows nobody else.
-const STILL: f64 = 0.3;
-/// While this flow competes, it drains only at every so many multiples of the period.
-const EVERY: u64 = 4;
-/// From so many budgets on the buffer is deep. There others have taken most of the rate when the
-/// last of the drains comes, and a window of what is left would return too slowly.
-const DEEP: f64 = 1.5;
-/// Cuts are at least so far apart: BBR loses all the time and does not yield.
-const APART: Span = Span::from_secs(2);
-/// What a loss leaves of the window that competes, as Cubic's.
-const BETA: f64 = 0.7;
-/// Packets per round trip that the window grows by at most. A packet alone has no chance in a deep
-/// buffer, where round trips are long and Cubic grows by time.
-const FASTEST: f64 = 8.0;
+constants! { COMPETITION:
+    /// So many drains in turn left the queue as it was: others keep it.
+    DRAINS: u32 = 4;
+    /// A rate is measured over so long at least.
+    SHORTEST: Span = Span::from_millis(100);
+    /// If SIBLINGS take longer than so many budgets, the flow is too slow to tell others from them.
+    SLOW: f64 = 2.0;
+    /// As it was: more than this part of what there was before the drain.
+    /// Siblings that drain take more away.
+    AS_IT_WAS: f64 = 0.85, of 100;
+    /// While this flow competes: a drain that leaves less shows nobody else.
+    /// A part of the queue is its own.
+    STILL: f64 = 0.3, of 100;
+    /// While this flow competes, it drains only at every so many multiples of the period.
+    EVERY: u64 = 4;
+    /// From so many budgets on the buffer is deep.
+    /// There others have taken most of the rate when the last of the drains comes, and a window of what is left
+    /// would return too slowly.
+    DEEP: f64 = 1.5, of 2;
+    /// Cuts are at least so far apart: BBR loses all the time and does not yield.
+    APART: Span = Span::from_secs(2);
+    /// What a loss leaves of the window that competes, as Cubic's.
+    BETA: f64 = 0.7, of 10;
+    /// Packets per round trip that the window grows by at most.
+    /// A packet alone has no chance in a deep buffer, where round trips are long and Cubic grows by time.
+    FASTEST: f64 = 8.0;
+}
 
 /// Whether others keep a queue that no drain empties, and the window that competes with them: a
 /// packet more per round trip, less after a loss, and from then on more with time.
@@ -80,7 +86,11 @@ impl Competition {
         lost: bool,
         product: f64,
     ) -> bool {
-        let rate = self.delivered / now.since(self.drained_at).as_secs_f64().max(0.1);
+        let rate = self.delivered
+            / now
+                .since(self.drained_at)
+                .as_secs_f64()
+                .max(SHORTEST.as_secs_f64());
         self.rate = match self.rate {
             0.0 => rate,
             known => (known + rate) / 2.0,

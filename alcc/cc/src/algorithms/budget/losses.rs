@@ -1,38 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The limit that losses set: which of them are the path's, and what is left after the others.
+use super::LARGEST;
 use crate::parts::LossRate;
 use alcc_units::{Span, Time};
 
-/// A test is due if the share of lost packets exceeds this by more than [`TOLERATED`] times the
-/// share that is the path's.
-const SHARE: f64 = 0.004;
-const TOLERATED: f64 = 1.5;
-/// The path loses at most this share. Beyond what it then tolerates, the flow backs off.
-const MOST: f64 = 0.05;
-/// Packets over which the share is averaged, and over which the path's share falls to a lower one.
-const MEMORY: f64 = 512.0;
-const FORGET: f64 = 8192.0;
-/// A test lasts until this many losses would be expected, and for at least this many packets.
-const EXPECTED: f64 = 8.0;
-const LEAST: f64 = 64.0;
-/// With at most this many of those expected, sending less loses less. Of independent losses 1.4 % of
-/// the tests say so (Poisson).
-const FEW: f64 = 2.0;
-/// A test leaves what is delivered in the smallest RTT, but no more than this part of the limit.
-const BETA: f64 = 0.85;
-/// A test that takes longer ends with what it has seen.
-const PATIENCE: Span = Span::from_secs(3);
-/// A shorter queue cannot be told from none.
-const GRAIN: Span = Span::from_micros(250);
-/// Growth of the limit per RTT; a packet at least.
-const RETURN: f64 = 0.02;
-/// While more than this part of the full queue stands, others may share it. The limit then grows no
-/// faster in time than with an RTT of [`SLOW`], or a TCP that grows by a packet per RTT would never
-/// fill the queue before this flow.
-const STANDS: u64 = 4;
-const SLOW: Span = Span::from_millis(100);
-const SMALLEST: f64 = 2.0;
-const LARGEST: f64 = 1e9;
+constants! { LOSSES:
+    /// A test is due if this share is lost, beside what TOLERATED says.
+    SHARE: f64 = 0.004, of 1000;
+    /// So many times the share that is the path's start no test.
+    TOLERATED: f64 = 1.5, of 2;
+    /// The path loses at most this share.
+    /// Beyond what it then tolerates, the flow backs off. RFC 8083: 10 % of a link at 10 %.
+    MOST: f64 = 0.05, of 100;
+    /// Packets over which the share is averaged.
+    pub(crate) MEMORY: f64 = 512.0;
+    /// Packets over which the path's share falls to a lower one.
+    FORGET: f64 = 8192.0;
+    /// A test lasts until so many losses would be expected.
+    EXPECTED: f64 = 8.0;
+    /// A test lasts for so many packets at least.
+    LEAST: f64 = 64.0;
+    /// With at most so many of those expected, sending less loses less.
+    /// Of independent losses 1.4 % of the tests say so (Poisson).
+    FEW: f64 = 2.0;
+    /// A test leaves no more than this part of the limit.
+    BETA: f64 = 0.85, of 100;
+    /// A test that takes longer ends with what it has seen.
+    PATIENCE: Span = Span::from_secs(3);
+    /// A shorter queue cannot be told from none.
+    GRAIN: Span = Span::from_micros(250);
+    /// A queue is as before, short or full, from this part of that on.
+    HALF: u64 = 2;
+    /// Growth of the limit per RTT; a packet at least.
+    RETURN: f64 = 0.02, of 50;
+    /// While this part of the full queue stands, others may share it.
+    STANDS: u64 = 4;
+    /// While others may share the queue, the limit grows no faster in time than with such an RTT.
+    /// Otherwise a TCP that grows by a packet per RTT would never fill the queue before this flow.
+    SLOW: Span = Span::from_millis(100);
+    /// The smallest limit, packets.
+    SMALLEST: f64 = 2.0;
+}
 
 /// What a test found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,7 +183,7 @@ impl Losses {
         queueing: Span,
         left: f64,
     ) -> Option<Found> {
-        if self.test.is_none() && self.full > GRAIN && queueing * 2 >= self.full {
+        if self.test.is_none() && self.full > GRAIN && queueing * HALF >= self.full {
             self.full = self.full.max(queueing);
             if sent_at >= self.cut_at && now >= self.not_before {
                 self.cut_at = now;
@@ -211,7 +219,7 @@ impl Losses {
         let test = self.test.as_mut().filter(|test| sent_at >= test.since)?;
         test.left -= packets;
         test.lost += lost;
-        if queueing <= (test.queueing / 2).max(GRAIN) {
+        if queueing <= (test.queueing / HALF).max(GRAIN) {
             test.of_path += lost;
         }
         let late = now.since(test.since) > PATIENCE;

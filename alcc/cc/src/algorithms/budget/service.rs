@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::{Span, Time};
 
-/// Resolution of what is measured.
-const BUCKET: Span = Span::from_millis(10);
-/// Buckets that are kept: what the longest mean needs.
-const KEPT: usize = 200;
-/// The long mean is over so much of the flow's age, and over this at least: an unequal start is
-/// soon forgotten.
-const OF_AGE: u64 = 5;
-const LEAST: u64 = 50;
-/// Samples of which the quantile is taken: a second of them.
-const SAMPLES: usize = 100;
-const QUANTILE: f64 = 0.95;
-/// What a sample is worth during which the queue held no packet of this flow: the path could have
-/// delivered more than there was.
-const STARVED: f32 = 1.3;
-/// A silence counts as no more than so many smallest RTTs.
-const SILENCE: u64 = 4;
+constants! { SERVICE:
+    /// Resolution of what is measured: a bucket.
+    BUCKET: Span = Span::from_millis(10);
+    /// Buckets that are kept: what the longest mean needs.
+    KEPT: usize = 200;
+    /// The long mean is over this part of the flow's age.
+    OF_AGE: u64 = 5;
+    /// The long mean is over so many buckets at least: an unequal start is soon forgotten.
+    LEAST: u64 = 50;
+    /// The short mean is over a round trip of at least so long.
+    TRIP: Span = Span::from_millis(100);
+    /// Samples of which the quantile is taken: a second of them.
+    SAMPLES: usize = 100;
+    /// The quantile.
+    QUANTILE: f64 = 0.95, of 100;
+    /// A sample is over the smallest RTT, at least this part of the present one.
+    OF_TRIP: u64 = 4;
+    /// What a sample is worth during which the queue held no packet of this flow.
+    /// The path could have delivered more than there was.
+    STARVED: f32 = 1.3, of 10;
+    /// A silence counts as no more than so many smallest RTTs.
+    SILENCE: u64 = 4;
+}
 
 /// What the path delivers, packets per second: the quantile of how it comes, and its mean. Its
 /// clock runs while something is delivered; an outage ages nothing.
@@ -72,7 +79,7 @@ impl Service {
         self.starved |= starved;
         let gap = self.at.map_or(Span::ZERO, |at| now.since(at));
         self.at = Some(now);
-        self.clock += gap.min(base.max(Span::from_millis(10)) * SILENCE);
+        self.clock += gap.min(base.max(BUCKET) * SILENCE);
         let bucket = self.clock.as_nanos() / BUCKET.as_nanos();
         if bucket > self.bucket {
             self.close(bucket, base, rtt);
@@ -90,7 +97,7 @@ impl Service {
         }
         for i in self.bucket.max(seen)..bucket {
             self.packets[(i % KEPT as u64) as usize] = std::mem::take(&mut self.delivering);
-            let rate = self.over(i, base.max(rtt / 4)) as f32;
+            let rate = self.over(i, base.max(rtt / OF_TRIP)) as f32;
             self.samples[(i % SAMPLES as u64) as usize] =
                 if self.starved { rate * STARVED } else { rate };
         }
@@ -103,7 +110,7 @@ impl Service {
         self.high = f64::from(*high);
         let last = bucket - 1;
         let long = (bucket / OF_AGE).clamp(LEAST, KEPT as u64);
-        let trip = rtt.max(Span::from_millis(100));
+        let trip = rtt.max(TRIP);
         self.mean = self.over(last, BUCKET * long).max(self.over(last, trip));
     }
 
@@ -202,7 +209,7 @@ mod tests {
             let over = self.clock / 10 - self.buckets.len() as u64;
             for _ in 0..over {
                 self.buckets.push(std::mem::take(&mut self.open));
-                self.samples.push(self.rate(base.max(rtt / 4)));
+                self.samples.push(self.rate(base.max(rtt / OF_TRIP)));
             }
             self.open += packets;
             let mut last = self.samples[self.samples.len().saturating_sub(100)..].to_vec();

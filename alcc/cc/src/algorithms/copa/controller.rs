@@ -10,32 +10,34 @@ use crate::parts::{Drained, Drains, Policer, Route, WindowedMax, segments, windo
 use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Rto};
 use alcc_units::{Bytes, Span, Time};
 
-/// Periods in one direction before the velocity doubles.
-const HOLD: u32 = 3;
-/// At exactly the target the window grows.
-const SLACK: f64 = 1e-12;
-/// Times 1/delta: where "far above the target" begins. A lower one triggers within the ordinary
-/// limit cycle.
-const OVERLOAD: f64 = 5.0;
-/// Packets per packet.
-const DRAIN_STEP: f64 = 0.5;
-/// What a drain leaves of the bandwidth-delay product.
-const DRAIN_GAIN: f64 = 0.75;
-/// The path is nearly empty within this part of the minimum RTT above it.
-const NEARLY_EMPTY: u64 = 10;
-/// Pacing credit, within two to ten packets.
-const BURST: Span = Span::from_millis(1);
-/// A record of at most so many segments has a step for each, a longer one this many steps. A
-/// reading at 70 Gbit/s has 40,000 segments in some 64 records.
-const EACH_SEGMENT: u64 = 64;
-const STEPS: u64 = 8;
-/// Bunching of ACKs is remembered for so long.
-const BUNCHES_OVER: Span = Span::from_secs(1);
-
-/// What tells a longer route from the queue of others, as Budget's delay does.
-const DELAY: Span = Span::from_millis(40);
-/// RTTs that are known less well do not show a longer route: siblings' queue would pass for one.
-const SURE: Span = Span::from_millis(1);
+constants! { COPA:
+    /// Periods in one direction before the velocity doubles (section 2.1).
+    HOLD: u32 = 3;
+    /// At exactly the target the window grows.
+    SLACK: f64 = 1e-12;
+    /// Times 1/delta: where "far above the target" begins.
+    /// A lower one triggers within the ordinary limit cycle.
+    OVERLOAD: f64 = 5.0;
+    /// Far above the target each packet takes off so many.
+    DRAIN_STEP: f64 = 0.5, of 2;
+    /// What a drain leaves of the bandwidth-delay product.
+    DRAIN_GAIN: f64 = 0.75, of 4;
+    /// The path is nearly empty within this part of the minimum RTT above it.
+    NEARLY_EMPTY: u64 = 10;
+    /// Pacing credit, within two to ten packets.
+    BURST: Span = Span::from_millis(1);
+    /// A record of at most so many segments has a step for each.
+    /// A reading at 70 Gbit/s has 40,000 segments in some 64 records.
+    EACH_SEGMENT: u64 = 64;
+    /// A longer one has so many steps.
+    STEPS: u64 = 8;
+    /// Bunching of ACKs is remembered for so long.
+    BUNCHES_OVER: Span = Span::from_secs(1);
+    /// What tells a longer route from the queue of others, as Budget's delay does.
+    DELAY: Span = Span::from_millis(40);
+    /// RTTs that are known less well do not show a longer route: siblings' queue would pass for one.
+    SURE: Span = Span::from_millis(1);
+}
 
 #[derive(Clone)]
 pub(super) struct Copa {

@@ -2,6 +2,16 @@
 //! Everything in which the living forms of Copa differ: `tuned` and `paper`.
 use alcc_units::Span;
 
+constants! { COPA:
+    /// 1/packets in the queue.
+    DELTA: f64 = 0.18, of 65_536;
+    /// Queueing up to this is none: a host cannot tell it from its own delays.
+    FLOOR: Span = Span::from_micros(500);
+    /// More than this share lost in each of two round trips in a row is heavy loss, too.
+    /// RFC 8083: 10 % of a link at 10 %.
+    PERSISTENT_LOSS: f64 = 0.08, of 100;
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     /// 1/packets in the queue.
@@ -61,16 +71,16 @@ impl Settings {
     /// The floor is ten times what interrupts and scheduling add within a machine. At 66 Mbit/s
     /// twice the floor is the queue that is wanted anyway, so below that it changes nothing.
     pub(super) const TUNED: Self = Self {
-        delta: 0.18,
+        delta: DELTA,
         max_queue: 25.0,
         auto: false,
         ack_aggregation: true,
         exit_drain: true,
         overload_drain: true,
         drains: true,
-        floor: Span::from_micros(500),
+        floor: FLOOR,
         policer: true,
         longer_route: true,
-        persistent_loss: 0.08,
+        persistent_loss: PERSISTENT_LOSS,
     };
 }

@@ -6,20 +6,28 @@ use crate::parts::{WindowedMax, WindowedMin, pacing_rate, segments, window_bytes
 use crate::{Allowance, Cx, Event, LossBatch, Needs};
 use alcc_units::{Bytes, Span, Time};
 
-/// Packets.
-pub const INITIAL: f64 = 10.0;
-/// Packets.
-pub const MIN_WINDOW: f64 = 2.0;
-/// Packets.
-pub const MAX_WINDOW: f64 = 1e9;
-/// Weight of a sample in the smoothed RTT (genericCC).
-const SMOOTHING: f64 = 1.0 / 16.0;
-/// The smallest RTT is that of the last ten seconds.
-pub const MIN_RTT_OVER: Span = Span::from_secs(10);
-/// A silence after which what was learned is old.
-pub const SILENCE: Span = Span::from_secs(2);
-/// Heavy loss: fraction, packets needed to judge, factor.
-const HEAVY_LOSS: (f64, u64, f64) = (0.3, 20, 0.7);
+constants! { COPA:
+    /// First window, packets.
+    pub INITIAL: f64 = 10.0;
+    /// Smallest window, packets.
+    pub MIN_WINDOW: f64 = 2.0;
+    /// Largest window, packets.
+    pub MAX_WINDOW: f64 = 1e9;
+    /// Weight of a sample in the smoothed RTT (genericCC).
+    SMOOTHING: f64 = 0.0625, of 16;
+    /// RTTs are compared with those of the last ten seconds at most.
+    pub MIN_RTT_OVER: Span = Span::from_secs(10);
+    /// A silence after which what was learned is old.
+    pub SILENCE: Span = Span::from_secs(2);
+    /// More than this share lost is no accident (genericCC).
+    HEAVY_LOSS: f64 = 0.3, of 10;
+    /// Losses are judged over more than so many packets.
+    JUDGED: u64 = 20;
+    /// What a heavy loss leaves of the window.
+    BETA: f64 = 0.7, of 10;
+    /// Times a window per standing RTT (section 2.1).
+    PACING_GAIN: f64 = 2.0;
+}
 /// Round trips over which a competitor's queue must persist (section 2.2).
 const COMPETITOR_RTTS: u64 = 4;
 
@@ -168,7 +176,7 @@ pub fn needs() -> Needs {
 pub fn allowance(window: f64, rtt: f64, set: bool, mss: Bytes) -> Allowance {
     Allowance {
         window: window_bytes(window, mss),
-        rate: (set && rtt > 0.0).then(|| pacing_rate(2.0 * window / rtt, mss)),
+        rate: (set && rtt > 0.0).then(|| pacing_rate(PACING_GAIN * window / rtt, mss)),
         burst: mss,
         ..Allowance::UNLIMITED
     }
@@ -309,19 +317,18 @@ impl HeavyLoss {
     /// Looks at most once per `every`. The window after it. More than `persistent` at two looks in a row is
     /// heavy, too: one overflow of a short queue is not.
     pub fn weigh(&mut self, cx: &mut Cx<'_>, every: Span, window: f64, persistent: f64) -> f64 {
-        let (limit, enough, factor) = HEAVY_LOSS;
-        if self.seen <= enough || cx.now.since(self.checked) <= every {
+        if self.seen <= JUDGED || cx.now.since(self.checked) <= every {
             return window;
         }
         let share = self.lost as f64 / self.seen as f64;
         let again = share.min(std::mem::replace(&mut self.before, share)) > persistent;
-        let heavy = again || self.lost as f64 > limit * self.seen as f64;
+        let heavy = again || self.lost as f64 > HEAVY_LOSS * self.seen as f64;
         (self.lost, self.seen, self.checked) = (0, 0, cx.now);
         if !heavy {
             return window;
         }
         let (why, from) = ("heavy loss", window);
-        let to = (window * factor).max(MIN_WINDOW);
+        let to = (window * BETA).max(MIN_WINDOW);
         cx.log.event(cx.now, Event::Decrease { why, from, to });
         to
     }

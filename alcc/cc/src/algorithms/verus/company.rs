@@ -22,31 +22,38 @@ use crate::parts::{Drained, Drains, HIGHER, LossRate, Route, WindowedMax};
 use crate::{Cx, Event, LossBatch, Packet, Pn};
 use alcc_units::{Bytes, Span, Time};
 
-/// A queue of this share of the longest is a long one.
-const LONG_QUEUE: f64 = 0.7;
-/// The longest is that of so long.
-const MAX_QUEUE_MEMORY: Span = Span::from_secs(3);
-/// How deep the buffer is, is remembered for so long.
-const DEPTH_MEMORY: Span = Span::from_secs(30);
-/// A loss rate that counts if there is any queue, and one that counts in any case.
-const LOSS_WITH_QUEUE: f64 = 0.03;
-const LOSS_ALWAYS: f64 = 0.1;
-/// A buffer of fewer smallest RTTs than this is short.
-const SHORT_BUFFER: f64 = 1.2;
-/// What a drain leaves of the bandwidth-delay product, and what the first one leaves, packets.
-const DRAIN_GAIN: f64 = 0.75;
-const MIN_DRAIN_WINDOW: f64 = 2.0;
-/// Gain on the delivery rate while the queue fills again after a drain.
-const REFILL_GAIN: f64 = 1.25;
-/// Above this smallest RTT only every second multiple of the period drains, ms.
-const LONG_PATH_MS: f64 = 100.0;
-/// A jump of the RTT is one of more than a quarter of this: what is less than that is a queue that R
-/// tolerates.
-const DELAY: Span = Span::from_millis(160);
-/// RTTs that are known less well do not show a longer route: siblings' queue would pass for one.
-const SURE: Span = Span::from_millis(1);
-/// What D_est allows on a longer route until it is learned, ms.
-const ALLOWED: f64 = 10.0;
+constants! { VERUS:
+    /// A queue up to this part of the smallest RTT is none.
+    NO_QUEUE: u64 = 10;
+    /// From this part of the smallest RTT on there is a queue.
+    SOME_QUEUE: u64 = 4;
+    /// A queue of this share of the longest is a long one.
+    LONG_QUEUE: f64 = 0.7, of 10;
+    /// The longest queue is that of so long.
+    MAX_QUEUE_MEMORY: Span = Span::from_secs(3);
+    /// How deep the buffer is, is remembered for so long.
+    DEPTH_MEMORY: Span = Span::from_secs(30);
+    /// A loss rate that counts if there is any queue.
+    LOSS_WITH_QUEUE: f64 = 0.03, of 100;
+    /// A loss rate that counts in any case.
+    LOSS_ALWAYS: f64 = 0.1, of 100;
+    /// A buffer of fewer smallest RTTs than this is short.
+    SHORT_BUFFER: f64 = 1.2, of 10;
+    /// What a drain leaves of the bandwidth-delay product.
+    DRAIN_GAIN: f64 = 0.75, of 4;
+    /// What the first drain leaves, packets.
+    MIN_DRAIN_WINDOW: f64 = 2.0;
+    /// Gain on the delivery rate while the queue fills again after a drain.
+    REFILL_GAIN: f64 = 1.25, of 4;
+    /// Above this smallest RTT only every second multiple of the period drains, ms.
+    LONG_PATH_MS: f64 = 100.0, of 1000;
+    /// A jump of the RTT is more than a quarter of this: a queue that R tolerates.
+    DELAY: Span = Span::from_millis(160);
+    /// RTTs that are known less well do not show a longer route: siblings' queue would pass for one.
+    SURE: Span = Span::from_millis(1);
+    /// What D_est allows on a longer route until it is learned, ms.
+    ALLOWED: f64 = 10.0, of 1000;
+}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Company {
@@ -107,7 +114,7 @@ impl Company {
         of(&self.near)
             >= of(&self.longest)
                 .mul_f64(LONG_QUEUE)
-                .max(self.drains.base() / 10)
+                .max(self.drains.base() / NO_QUEUE)
     }
 
     /// The buffer is short, and all that is lost is lost there.
@@ -145,7 +152,9 @@ impl Verus {
             c.route
                 .look(cx.now, (packet.sent_at, rtt), base, DELAY, error, rate);
         }
-        let queueing = c.drains.sample(cx.now, rtt, error, base / 10, base / 4);
+        let queueing = c
+            .drains
+            .sample(cx.now, rtt, error, base / NO_QUEUE, base / SOME_QUEUE);
         c.near
             .insert(cx.now, queueing, base / 2 + self.settings.epoch);
         c.longest.insert(cx.now, queueing, MAX_QUEUE_MEMORY);
@@ -227,7 +236,7 @@ impl Verus {
         if !long {
             c.by_chance = Some(cx.now);
         }
-        let queue = c.near.get().unwrap_or_default() >= c.drains.base() / 4;
+        let queue = c.near.get().unwrap_or_default() >= c.drains.base() / SOME_QUEUE;
         let counts = match (self.slow_start, queue) {
             // The bursts of slow start are a queue already.
             (true, false) => c.loss_rate.get() > LOSS_ALWAYS,

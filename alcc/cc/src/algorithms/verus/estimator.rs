@@ -15,8 +15,10 @@ use super::settings::{ALPHA, RTT_WEIGHT, Settings};
 
 /// A change below this many ms is none (program).
 const DEAD_BAND: f64 = 0.0001;
-/// D_min before the first sample, ms (program).
-const D_MIN_START: f64 = 1000.0;
+constants! { VERUS:
+    /// D_min before the first sample, ms (program).
+    D_MIN_START: f64 = 1000.0, of 1000;
+}
 /// Longest delay believed, ms.
 const MAX_DELAY: f64 = 60_000.0;
 

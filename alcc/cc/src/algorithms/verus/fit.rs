@@ -17,8 +17,12 @@
 //! functions more than eight nodes away (1e-9 of it).
 use super::curve::Curve;
 
-/// Where the search for the node divisor begins.
-pub const DIVISOR: u32 = 15;
+constants! { VERUS:
+    /// Windows from one node of the spline to the next: where the search for the divisor begins.
+    pub DIVISOR: u32 = 15;
+    /// A curve has so many nodes at least.
+    FEWEST: u32 = 5;
+}
 /// Half the bandwidth, with the diagonal.
 const BAND: usize = 4;
 /// Number of nodes beyond which a basis function is below 1e-18.
@@ -26,12 +30,12 @@ const REACH: usize = 32;
 /// Number of nodes beyond which its square does not matter for Φ.
 const PHI_REACH: f64 = 8.0;
 
-/// The largest divisor from `from` down that gives at least 5 nodes for `largest`, and the nodes.
+/// The largest divisor from `from` down that gives at least [`FEWEST`] nodes for `largest`, and the nodes.
 /// `None` if there is none.
 pub fn nodes(largest: u32, from: u32) -> Option<(u32, usize)> {
     (1..=from)
         .rev()
-        .find(|n| largest / n >= 5)
+        .find(|n| largest / n >= FEWEST)
         .map(|n| (n, (largest / n) as usize))
 }
 

@@ -13,35 +13,35 @@ use crate::parts::{Policer, pacing_rate};
 use crate::{Cx, Event, Packet, Pn};
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// A slow start ended by loss: slots from the lost packet's label on are forgotten, but never below
-/// this.
-pub(super) const FORGET_FROM: u32 = 100;
-/// In flight is never capped below this many packets (`tuned`).
-const CAP_FLOOR: f64 = 4.0;
-/// How fast the rate of the cap falls to a lower sample, per epoch (`tuned`).
-const RATE_FALL: f64 = 0.1;
-
-/// For so long the ceiling that a loss leaves grows by one packet per round trip (`tuned`, and the
-/// next: both as in H-TCP).
-const CEILING_CALM: Span = Span::from_secs(1);
-/// Afterwards each second without a loss adds so many to that. All who lost at the same time grow
-/// alike, whatever they have.
-const CEILING_STEP: f64 = 10.0;
-/// Times the rate of W in D_est: bursts of an epoch are spread, and the clock of acknowledgements
-/// rules (`tuned`; as Linux paces).
-const PACING_GAIN: f64 = 2.0;
-/// A queue this much longer than the one seen contradicts nothing, ms (`tuned`).
-const STALE_FLOOR: f64 = 10.0;
-/// A single segment in flight waits for a delayed acknowledgement, and its delay would be learned
-/// as the path's (`tuned`).
-const MIN_FLOOR: f64 = 2.0;
-/// The floor does not grow beyond this (`tuned`). It is a share of a wide path, and little beside a
-/// window alone on it.
-const MAX_FLOOR: f64 = 50.0;
-/// A step of the floor is at most a packet, or this share of the window.
-const FLOOR_STEP: f64 = 1.0 / 16.0;
-/// An epoch that lasts this many times as long as requested counts with its real length (`tuned`).
-const LATE: f64 = 1.5;
+constants! { VERUS:
+    /// A slow start ended by loss forgets slots from the lost packet's label on, but none below this.
+    pub(super) FORGET_FROM: u32 = 100;
+    /// In flight is never capped below so many packets (`tuned`).
+    CAP_FLOOR: f64 = 4.0;
+    /// How fast the rate of the cap falls to a lower sample, per epoch (`tuned`).
+    RATE_FALL: f64 = 0.1, of 10;
+    /// For so long the ceiling that a loss leaves grows by a packet per round trip.
+    /// (`tuned`, and the next: both as in H-TCP.)
+    CEILING_CALM: Span = Span::from_secs(1);
+    /// Afterwards each second without a loss adds so many to that.
+    /// All who lost at the same time grow alike, whatever they have.
+    CEILING_STEP: f64 = 10.0;
+    /// Times the rate of W in D_est (`tuned`; as Linux paces).
+    /// Bursts of an epoch are spread, and the clock of acknowledgements rules.
+    PACING_GAIN: f64 = 2.0;
+    /// A queue this much longer than the one seen contradicts nothing, ms (`tuned`).
+    STALE_FLOOR: f64 = 10.0, of 1000;
+    /// The smallest floor, packets (`tuned`).
+    /// A single segment in flight waits for a delayed acknowledgement, and its delay would be learned as the path's.
+    MIN_FLOOR: f64 = 2.0;
+    /// The floor does not grow beyond this, packets (`tuned`).
+    /// It is a share of a wide path, and little beside a window alone on it.
+    MAX_FLOOR: f64 = 50.0;
+    /// A step of the floor is at most a packet, or this share of the window.
+    FLOOR_STEP: f64 = 0.0625, of 16;
+    /// An epoch that lasts so many times as long as asked counts with its real length (`tuned`).
+    LATE: f64 = 1.5, of 2;
+}
 
 /// The loss phase: the profile is frozen, acknowledgements add 1/W.
 #[derive(Clone, Copy, Debug)]

@@ -75,6 +75,14 @@ pub const MIN_DELAY: f64 = 1e-3;
 /// Longer than any connection lives, and no overflow when it is added to a time.
 const NEVER: Span = Span::from_secs(1_000_000_000);
 
+pub(crate) const TABLES: &[&[crate::constants::Constant]] = &[
+    settings::TABLE,
+    machine::TABLE,
+    company::TABLE,
+    estimator::TABLE,
+    fit::TABLE,
+];
+
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "verus",
     summary: "Verus (SIGCOMM 2015): learns the delay of each window, holds the delay below r times the smallest",

@@ -32,15 +32,48 @@
 //! | floor under W | 2 to 50 × D_min/`like`, +1 packet per RTT × its square, at most W/16, × M per RTT of intolerable delay | – | packets | ours |
 use alcc_units::Span;
 
-/// α of equation 2.
-pub(super) const ALPHA: f64 = 0.2;
-pub(super) const POINT_WEIGHT: f64 = 0.875;
-pub(super) const RTT_WEIGHT: f64 = 0.875;
-/// M of equation 6.
-pub(super) const DECREASE: f64 = 0.7;
-
-/// The share of the soft limit that a doubling of W takes (`tuned`).
-pub(super) const YIELD: f64 = 0.1;
+constants! { VERUS:
+    /// ε: what an epoch lasts.
+    EPOCH: Span = Span::from_millis(10);
+    /// R: the tolerated ratio of the largest to the smallest delay.
+    RATIO: f64 = 6.0;
+    /// R refers to a path of so many ms, so that unlike round trips tolerate one queue.
+    LIKE: f64 = 40.0, of 1000;
+    /// A path counts as so many times as long at least.
+    LONG_LEAST: f64 = 0.25, of 256;
+    /// A path counts as so many times as long at most.
+    LONG_MOST: f64 = 4.0, of 256;
+    /// α of equation 2: weight of the old.
+    pub(super) ALPHA: f64 = 0.2, of 5;
+    /// Weight of the old delay of a point.
+    pub(super) POINT_WEIGHT: f64 = 0.875, of 8;
+    /// Weight of the old smoothed RTT.
+    pub(super) RTT_WEIGHT: f64 = 0.875, of 8;
+    /// δ1 of equation 4, ms.
+    DOWN: f64 = 1.0, of 1000;
+    /// δ2 of equation 4, ms.
+    UP: f64 = 2.0, of 1000;
+    /// M of equation 6.
+    pub(super) DECREASE: f64 = 0.7, of 10;
+    /// From one curve to the next.
+    REFIT: Span = Span::from_secs(1);
+    /// The first window, packets.
+    START: f64 = 10.0;
+    /// The part of the tolerated queue where equation 4 begins to push back, with the first window.
+    SOFT: f64 = 0.95, of 65_536;
+    /// What a doubling of the window takes of SOFT.
+    YIELD: f64 = 0.1, of 10;
+    /// SOFT falls to this.
+    LEAST_SOFT: f64 = 0.1, of 65_536;
+    /// The part of the tolerated queue that ends slow start.
+    EXIT: f64 = 0.3, of 10;
+    /// The part of the tolerated queue below which a queue is jitter.
+    JITTER: f64 = 0.15, of 20;
+    /// What the cut by one sample leaves of D_est at least.
+    CUT: f64 = 0.85, of 65_536;
+    /// So many times the queue seen, allowed by D_est, disprove the curve.
+    STALE: f64 = 4.0;
+}
 
 /// What ends slow start besides a loss and a timeout.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -112,10 +145,10 @@ impl Settings {
     /// What the text says; where it is silent, the program.
     pub(super) const PAPER: Self = Self {
         epoch: Span::from_millis(5),
-        down: 1.0,
-        up: 2.0,
-        refit: Span::from_secs(1),
-        ratio: 6.0,
+        down: DOWN,
+        up: UP,
+        refit: REFIT,
+        ratio: RATIO,
         soft: 1.0,
         rho: 2.0,
         like: None,
@@ -135,22 +168,22 @@ impl Settings {
 
     /// Ours. Numbers below are the ones to tune.
     pub(super) const TUNED: Self = Self {
-        epoch: Span::from_millis(10),
-        soft: 0.95,
+        epoch: EPOCH,
+        soft: SOFT,
         rho: 1.0,
-        like: Some(40.0),
+        like: Some(LIKE),
         exit_at: ExitAt::Queue {
-            share: 0.3,
+            share: EXIT,
             floor: 5.0,
             cap: 250.0,
         },
-        start_window: 10.0,
+        start_window: START,
         hold_empty: true,
         flight_cap: Some(1.25),
         rate_cap: true,
-        proportional_cut: Some(0.85),
-        jitter_floor: Some(0.15),
-        stale: Some(4.0),
+        proportional_cut: Some(CUT),
+        jitter_floor: Some(JITTER),
+        stale: Some(STALE),
         validate_app_limited: true,
         company: true,
         measured_epochs: true,
@@ -167,7 +200,8 @@ impl Settings {
     /// How many times as long as the path that others are judged like this one is, and within
     /// bounds.
     pub(super) fn long(&self, rtt: f64) -> f64 {
-        self.like.map_or(1.0, |like| (rtt / like).clamp(0.25, 4.0))
+        self.like
+            .map_or(1.0, |like| (rtt / like).clamp(LONG_LEAST, LONG_MOST))
     }
 
     /// The part of the tolerated queue at which the ratio branch of equation 4 begins, at this
@@ -175,7 +209,7 @@ impl Settings {
     pub(super) fn soft_part(&self, window: f64) -> f64 {
         if self.company {
             let doublings = libm::log2(window.max(1.0) / self.start_window);
-            (self.soft * (1.0 - YIELD * doublings)).clamp(0.1, 1.0)
+            (self.soft * (1.0 - YIELD * doublings)).clamp(LEAST_SOFT, 1.0)
         } else {
             self.soft
         }

@@ -6,8 +6,10 @@ use std::ops::Range;
 
 /// The first word of a file with levels.
 const WORD: &str = "levels";
-/// More than anybody needs.
-const MOST: usize = 16;
+alcc_cc::constants! { MDI:
+    /// More bounds of levels than anybody needs.
+    MOST: usize = 16;
+}
 
 /// Where one level ends and the next begins: multiples of the smallest delay. None: one level.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -2,10 +2,12 @@
 //! The table of the random walk: its grid, how it is read and drawn from.
 use std::fmt;
 
-/// More than any published table has.
-pub(super) const MAX_STATES: usize = 2048;
-/// What the sum of a distribution may be off.
-const TOLERANCE: f64 = 1e-6;
+alcc_cc::constants! { MDI:
+    /// More states than any published table has.
+    pub(super) MAX_STATES: usize = 2048;
+    /// What the sum of a distribution may be off.
+    TOLERANCE: f64 = 1e-6;
+}
 
 /// Evenly spaced bins.
 #[derive(Clone, Copy, PartialEq, Debug)]

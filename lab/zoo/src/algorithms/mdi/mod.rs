@@ -83,16 +83,31 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     build: Build::Function(build),
 };
 
-const EPOCH: Span = Span::from_millis(5);
-const START: f64 = 10.0;
-const FIRST_DELAY: f64 = 20.0;
-/// What a change is reckoned of, at least.
-const MIN_SCALE: f64 = 1.01;
-const MAX_WINDOW: f64 = 10_000.0;
-const DECREASE: f64 = 0.7;
-const FLIGHT: f64 = 1.25;
-/// Weight of a sample in the smoothed RTT (Verus).
-const SMOOTHING: f64 = 0.125;
+alcc_cc::constants! { MDI:
+    /// From one change of the window to the next.
+    EPOCH: Span = Span::from_millis(5);
+    /// First window, packets.
+    START: f64 = 10.0;
+    /// The delay before the first sample, ms.
+    FIRST_DELAY: f64 = 20.0;
+    /// What a change is reckoned of, at least.
+    MIN_SCALE: f64 = 1.01;
+    /// Largest window, packets.
+    MAX_WINDOW: f64 = 10_000.0;
+    /// Slow start ends at an RTT of so many times the smallest.
+    EXIT: f64 = 1.25;
+    /// Slow start ends at an RTT of so many ms above the smallest.
+    EXIT_MS: f64 = 5.0;
+    /// What a loss leaves of the window.
+    DECREASE: f64 = 0.7;
+    /// In flight stays below so many windows.
+    FLIGHT: f64 = 1.25;
+    /// Weight of a sample in the smoothed RTT (Verus).
+    SMOOTHING: f64 = 0.125;
+}
+
+pub(crate) const TABLES: &[&[alcc_cc::constants::Constant]] =
+    &[TABLE, matrix::TABLE, levels::TABLE];
 
 static LEVELLED: OnceLock<Arc<Levels>> = OnceLock::new();
 static PUBLISHED_FORM: OnceLock<Arc<Matrix>> = OnceLock::new();
@@ -293,7 +308,7 @@ impl Controller for Mdi {
                     self.window = (self.window + n).min(MAX_WINDOW);
                 }
                 let rtt = packet.rtt.map_or(0.0, Span::as_millis_f64);
-                if rtt > (1.25 * self.min_rtt).max(self.min_rtt + 5.0) {
+                if rtt > (EXIT * self.min_rtt).max(self.min_rtt + EXIT_MS) {
                     self.slow_start = false;
                     // What is in flight has come of the queue that was just seen: half of it was
                     // too much.

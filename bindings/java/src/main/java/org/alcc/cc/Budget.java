@@ -1,32 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.cc;
 
+import static org.alcc.cc.Constants.*;
+
 /**
  * Budget keeps in flight what the path may deliver in its smallest round trip. To that it adds a queueing delay that
- * the user names. What it does, and why, stands in {@code docs/budget.md}; every constant with its source in
- * {@code alcc/cc/src/algorithms/budget.rs}.
+ * the user names. What it does, and why, stands in {@code docs/budget.md}.
  */
 public final class Budget extends Controller {
-    private static final double PACKETS = 2;
-    private static final double FAST = 1000;
-    private static final double YIELD = 0.025;
-    private static final double YIELD_OF_MEAN = 0.05;
-    private static final double NEUTRAL = 1600;
-    private static final double SMALL = 100;
-    private static final double GOLDEN = 0.618033988749895;
-    private static final double INITIAL = 10;
-    private static final double SMALLEST = 4;
-    private static final int FIRST = 8;
-    private static final double LARGEST = 1e9;
-    private static final long REFILL = 100_000_000;
-    private static final long GRAIN = 1_000_000;
     private static final double LOG_2 = Math.log(2);
-    private static final double NEUTRAL_DOUBLINGS = Math.log(NEUTRAL / FAST) / LOG_2;
 
     private final long delay;
     private long mss = 1448;
     private boolean starting = true;
-    private double window = INITIAL;
+    private double window = BUDGET_INITIAL;
     /** What is added to a small window before it is cut to whole packets: 0 to 1. */
     private double phase;
     private final Service service = new Service();
@@ -46,7 +33,7 @@ public final class Budget extends Controller {
 
     /** With a budget of 40 ms. */
     public Budget() {
-        this(40);
+        this((int) (BUDGET_DELAY / 1_000_000));
     }
 
     /**
@@ -76,7 +63,7 @@ public final class Budget extends Controller {
             if (rtt == 0) {
                 continue;
             }
-            queueing = drains.sample(now, rtt, batch.rttError(), delay / 10, delay / 4);
+            queueing = drains.sample(now, rtt, batch.rttError(), delay / ROUTE_SAME, delay / BUDGET_EMPTY);
             long above = Math.max(queueing - batch.rttError(), 0);
             if (starting && batch.sentAt(i) >= roundFrom) {
                 least = Long.MAX_VALUE;
@@ -90,7 +77,7 @@ public final class Budget extends Controller {
             }
             if (!known) {
                 known = true;
-                starved = ackedAt >= 0 && now - ackedAt + GRAIN >= above;
+                starved = ackedAt >= 0 && now - ackedAt + DRAINS_GRAIN >= above;
             }
             int every = route.isDue(now) ? 0 : competition.every();
             boolean may = !starting && (every == 0 || !route.isInDoubt());
@@ -102,7 +89,7 @@ public final class Budget extends Controller {
             }
         }
         ackedAt = now;
-        patience = Math.max((drains.base() + queueing) * 2, GRAIN);
+        patience = Math.max((drains.base() + queueing) * BUDGET_PATIENCE, DRAINS_GRAIN);
         silentAt = drains.isDraining() ? now + patience : NONE;
         return starved;
     }
@@ -112,9 +99,9 @@ public final class Budget extends Controller {
         boolean lost = unanswered > 0;
         if (route.isLonger(now, drains, delay, error, lost, service.mean())) {
             drains.rise(now);
-            route.carry(now + drains.base() * 3 + REFILL);
+            route.carry(now + drains.base() * BUDGET_CARRIED + BUDGET_REFILL);
         }
-        refilled = now + drains.base() + REFILL;
+        refilled = now + drains.base() + BUDGET_REFILL;
         competition.drained(now, drains, delay, lost, product());
         drains.hold(competition.suspects());
         if (competition.window() > 0) {
@@ -126,7 +113,7 @@ public final class Budget extends Controller {
         double base = drains.base() / 1e9;
         double budget = delay / 1e9;
         if (drains.isDraining()) {
-            return Math.max(service.mean() * (base - budget), PACKETS) + unanswered;
+            return Math.max(service.mean() * (base - budget), BUDGET_PACKETS) + unanswered;
         }
         return Math.max(product(), competition.window());
     }
@@ -136,15 +123,15 @@ public final class Budget extends Controller {
         double base = drains.base() / 1e9;
         double budget = delay / 1e9;
         double mean = Math.max(service.mean(), route.carried());
-        double doublings = Math.log(Math.max(mean / FAST, 1)) / LOG_2;
-        double ofHigh = service.high() * (base + budget / 5) - mean * (budget * YIELD * doublings);
-        double beyond = doublings - NEUTRAL_DOUBLINGS;
-        double ofMean = mean * (base + budget / 2 - budget * YIELD_OF_MEAN * beyond);
-        return Math.max(Math.max(ofHigh, ofMean) + PACKETS, SMALLEST);
+        double doublings = Math.log(Math.max(mean / BUDGET_FAST, 1)) / LOG_2;
+        double ofHigh = service.high() * (base + budget / BUDGET_OF_HIGH) - mean * (budget * BUDGET_YIELD * doublings);
+        double beyond = doublings - BUDGET_NEUTRAL;
+        double ofMean = mean * (base + budget / BUDGET_OF_MEAN - budget * BUDGET_YIELD_OF_MEAN * beyond);
+        return Math.max(Math.max(ofHigh, ofMean) + BUDGET_PACKETS, BUDGET_SMALLEST);
     }
 
     private void follow() {
-        window = Math.min(Math.max(wanted(), 1), LARGEST);
+        window = Math.min(Math.max(wanted(), 1), BUDGET_LARGEST);
     }
 
     @Override
@@ -153,7 +140,7 @@ public final class Budget extends Controller {
         for (int i = 0; i < batch.count(); i++) {
             double each = batch.length(i) / (double) mss;
             packets += each;
-            phase = (phase + each * GOLDEN) % 1.0;
+            phase = (phase + each * BUDGET_GOLDEN) % 1.0;
         }
         competition.delivered(packets);
         long base = drains.base();
@@ -174,9 +161,9 @@ public final class Budget extends Controller {
         }
         if (starting) {
             if (Parts.isWindowUsed(batch, Parts.windowBytes(window, mss))) {
-                window = Math.min(window + packets, LARGEST);
+                window = Math.min(window + packets, BUDGET_LARGEST);
             }
-            if (samples < FIRST || least <= delay / 10) {
+            if (samples < BUDGET_FIRST || least <= delay / ROUTE_SAME) {
                 return;
             }
             starting = false;
@@ -189,8 +176,8 @@ public final class Budget extends Controller {
     @Override
     public void timer(long now) {
         if (now >= silentAt) {
-            unanswered += PACKETS;
-            patience *= 2;
+            unanswered += BUDGET_PACKETS;
+            patience *= BUDGET_PATIENCE;
             silentAt = now + patience;
             follow();
         }
@@ -204,14 +191,14 @@ public final class Budget extends Controller {
     @Override
     public long window() {
         // The last packet, of which a part is in a small window, is in flight for that part of the acknowledgements.
-        boolean whole = starting || drains.isDraining() || window >= SMALL;
+        boolean whole = starting || drains.isDraining() || window >= BUDGET_SMALL;
         return Parts.windowBytes(whole ? window : window + phase, mss);
     }
 
     @Override
     public long rate() {
         long recent = drains.recent();
-        return starting || recent == 0 ? 0 : Parts.pacingRate(window / (Math.max(recent, GRAIN) / 1e9), mss);
+        return starting || recent == 0 ? 0 : Parts.pacingRate(window / (Math.max(recent, DRAINS_GRAIN) / 1e9), mss);
     }
 
     @Override

@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.cc;
 
+import static org.alcc.cc.Constants.*;
+
 /**
  * Whether others keep a queue that no drain empties, and the window that competes with them. It grows by a packet per
- * round trip. Above TCP nobody hears of a loss, so what grows it is only that it was used. Every constant stands with
- * its reason in {@code alcc/cc/src/algorithms/budget/competition.rs}.
+ * round trip. Above TCP nobody hears of a loss, so what grows it is only that it was used.
  */
 final class Competition {
-    private static final int DRAINS = 4;
-    /** From this part of the budget on a queue that stands is one of others. */
-    static final double STANDS = 0.75;
-    /** Siblings that drain leave no more than so many packets. */
-    static final double SIBLINGS = 5;
-    private static final double SLOW = 2;
-    private static final double AS_IT_WAS = 0.85;
-    private static final double STILL = 0.3;
-    private static final int EVERY = 4;
-    private static final double DEEP = 1.5;
-
     /** Packets; 0: this flow does not compete. */
     private double window;
     private int kept;
@@ -38,7 +28,7 @@ final class Competition {
 
     /** Drains are at multiples of the period by this. */
     int every() {
-        return window > 0 ? EVERY : 1;
+        return window > 0 ? COMPETITION_EVERY : 1;
     }
 
     /** The last drains may have met others. */
@@ -52,30 +42,30 @@ final class Competition {
 
     /** A drain has ended; {@code lost}: for long nothing came back in it. The window would be {@code product}. */
     void drained(long now, Drains drains, long delay, boolean lost, double product) {
-        double last = delivered / Math.max((now - drainedAt) / 1e9, 0.1);
+        double last = delivered / Math.max((now - drainedAt) / 1e9, COMPETITION_SHORTEST / 1e9);
         rate = rate == 0 ? last : (rate + last) / 2;
         delivered = 0;
         drainedAt = now;
         double before = drains.before() / 1e9;
         double left = drains.left() / 1e9;
         double budget = delay / 1e9;
-        double siblings = SIBLINGS / Math.max(rate, 1);
-        boolean stands = Math.min(left, before) > budget * STANDS;
-        boolean shown = siblings <= budget * SLOW && left > siblings && stands;
-        if (lost || !shown || window > 0 && left <= before * STILL) {
+        double siblings = ROUTE_SIBLINGS / Math.max(rate, 1);
+        boolean stands = Math.min(left, before) > budget * ROUTE_STANDS;
+        boolean shown = siblings <= budget * COMPETITION_SLOW && left > siblings && stands;
+        if (lost || !shown || window > 0 && left <= before * COMPETITION_STILL) {
             kept = 0;
             best = 0;
             window = 0;
             return;
         }
-        if (window == 0 && left <= before * AS_IT_WAS) {
+        if (window == 0 && left <= before * COMPETITION_AS_IT_WAS) {
             return;
         }
         kept++;
         best = Math.max(best, last);
-        if (kept >= DRAINS && window == 0) {
+        if (kept >= COMPETITION_DRAINS && window == 0) {
             // In a deep buffer others have taken most of the rate by now.
-            double from = left > budget * DEEP ? Math.max(rate, best) : rate;
+            double from = left > budget * COMPETITION_DEEP ? Math.max(rate, best) : rate;
             window = Math.max(from * (drains.base() / 1e9 + left), product);
         }
     }

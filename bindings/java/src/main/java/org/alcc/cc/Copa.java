@@ -1,40 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.cc;
 
+import static org.alcc.cc.Constants.*;
+
 /**
  * Copa (Arun and Balakrishnan, NSDI 2018) in the project's living form. Its window aims at 1/delta packets of its own
- * in the queue, without the competitive mode. Every constant stands with its source in
- * {@code alcc/cc/src/algorithms/copa.rs}.
+ * in the queue, without the competitive mode.
  */
 public final class Copa extends Controller {
     /** 1/packets in the queue unless another is given. */
-    public static final double DELTA = 0.18;
-
-    private static final double INITIAL = 10;
-    private static final double MIN_WINDOW = 2;
-    private static final double MAX_WINDOW = 1e9;
-    private static final double SMOOTHING = 1.0 / 16;
-    private static final long MEMORY = 10_000_000_000L;
-    private static final long BUNCHES_OVER = 1_000_000_000L;
-    private static final int HOLD = 3;
-    private static final double SLACK = 1e-12;
-    private static final double OVERLOAD = 5;
-    private static final double DRAIN_STEP = 0.5;
-    private static final double DRAIN_GAIN = 0.75;
-    private static final long NEARLY_EMPTY = 10;
-    private static final long BURST = 1_000_000;
-    /** A record of at most so many segments has a step for each, a longer one has {@link #STEPS}. */
-    private static final long EACH_SEGMENT = 64;
-    private static final long STEPS = 8;
-    /** Queueing up to this is none. */
-    private static final long FLOOR = 500_000;
-    /** What tells a longer route from the queue of others, and how well round trips must be known for that. */
-    private static final long DELAY = 40_000_000;
-    private static final long SURE = 1_000_000;
+    public static final double DELTA = COPA_DELTA;
 
     private final double delta;
     private long mss = 1448;
-    private double window = INITIAL;
+    private double window = COPA_INITIAL;
     private boolean slowStart = true;
     private boolean updated;
     private long minimum;
@@ -99,13 +78,13 @@ public final class Copa extends Controller {
     /** Would more packets than wanted be in the queue without the floor? */
     private boolean isBelowFloor() {
         long whole = Math.max(standing.get() - minimum, 0);
-        return whole <= FLOOR && window * seconds(whole) > seconds(standing.get()) / delta;
+        return whole <= COPA_FLOOR && window * seconds(whole) > seconds(standing.get()) / delta;
     }
 
     /** From the floor to twice the floor it rises from nothing to all of it. */
     private long queueing() {
         long whole = Math.max(standing.get() - minimum, 0);
-        return Math.min(whole, 2 * Math.max(whole - FLOOR, 0));
+        return Math.min(whole, 2 * Math.max(whole - COPA_FLOOR, 0));
     }
 
     /** Packets of this flow in the queue. */
@@ -116,7 +95,7 @@ public final class Copa extends Controller {
 
     private double targetWindow() {
         double queueing = seconds(queueing());
-        return queueing <= 0 ? MAX_WINDOW : seconds(standing.get()) / (delta * queueing);
+        return queueing <= 0 ? COPA_MAX_WINDOW : seconds(standing.get()) / (delta * queueing);
     }
 
     /** What the window makes, packets per second. */
@@ -126,24 +105,24 @@ public final class Copa extends Controller {
     }
 
     private void sample(long now, long sentAt, long rtt, long error) {
-        if (!slowStart && !drains.isDraining() && error <= SURE) {
-            route.look(now, sentAt, rtt, DELAY, error, made());
+        if (!slowStart && !drains.isDraining() && error <= COPA_SURE) {
+            route.look(now, sentAt, rtt, COPA_DELAY, error, made());
         }
         double r = seconds(rtt);
-        smoothed = smoothed == 0 ? r : smoothed + (r - smoothed) * SMOOTHING;
-        long nearly = Math.max(drains.base() / NEARLY_EMPTY, FLOOR);
+        smoothed = smoothed == 0 ? r : smoothed + (r - smoothed) * COPA_SMOOTHING;
+        long nearly = Math.max(drains.base() / COPA_NEARLY_EMPTY, COPA_FLOOR);
         drains.sample(now, rtt, error, nearly, nearly);
         minimum = drains.base();
         // The standing round trip looks over a whole bunch of acknowledgements.
-        long over = Math.max(smoothedNanos() / 2, FLOOR);
+        long over = Math.max(smoothedNanos() / 2, COPA_FLOOR);
         over = Math.max(Math.max(over, Math.min(gaps.get(), smoothedNanos())), error);
-        standing.insert(now, rtt, Math.min(over, MEMORY));
+        standing.insert(now, rtt, Math.min(over, COPA_MIN_RTT_OVER));
     }
 
     private void leaveSlowStart(long now) {
         double left = Math.max(window - queue(), Math.min(targetWindow(), window));
         // What was measured is of a round trip ago. Then half of it was in flight.
-        window = Math.max(left / 2, MIN_WINDOW);
+        window = Math.max(left / 2, COPA_MIN_WINDOW);
         slowStart = false;
         drains.doubt();
         overload(now, window);
@@ -159,7 +138,7 @@ public final class Copa extends Controller {
     private void step(long now, long n, boolean mayGrow) {
         updated = true;
         double wanted = 1 / delta;
-        boolean up = queue() <= wanted + SLACK * wanted;
+        boolean up = queue() <= wanted + COPA_SLACK * wanted;
         if (slowStart && up) {
             window += mayGrow ? n : 0;
             return;
@@ -176,13 +155,13 @@ public final class Copa extends Controller {
         double room = delta * window;
         velocity = Math.min(velocity, Math.max(room, 1));
         double step = n * (velocity / room);
-        if (!up && queue() > OVERLOAD / delta) {
-            step = Math.max(step, Math.min(n * DRAIN_STEP, window - drainedTo(now)));
+        if (!up && queue() > COPA_OVERLOAD / delta) {
+            step = Math.max(step, Math.min(n * COPA_DRAIN_STEP, window - drainedTo(now)));
         }
         if (!up) {
-            window = Math.max(window - step, MIN_WINDOW);
+            window = Math.max(window - step, COPA_MIN_WINDOW);
         } else if (mayGrow) {
-            window = Math.min(window + step, MAX_WINDOW);
+            window = Math.min(window + step, COPA_MAX_WINDOW);
         }
     }
 
@@ -192,7 +171,7 @@ public final class Copa extends Controller {
             int went = window > windowThen ? 1 : -1;
             if (way == went) {
                 same++;
-                velocity = same >= HOLD ? Math.min(velocity * 2, 1e9) : velocity;
+                velocity = same >= COPA_HOLD ? Math.min(velocity * 2, 1e9) : velocity;
             } else {
                 velocity = 1;
                 same = 0;
@@ -223,18 +202,18 @@ public final class Copa extends Controller {
             drainedRate = made();
         } else if (what == Drains.ENDS) {
             // A longer route carries what the shorter one carried.
-            if (route.isLonger(now, drains, DELAY, error, false, drainedRate) && error <= SURE) {
+            if (route.isLonger(now, drains, COPA_DELAY, error, false, drainedRate) && error <= COPA_SURE) {
                 drains.rise(now);
                 minimum = drains.base();
                 drainedRate = Math.max(drainedRate, route.before());
             }
-            window = Math.max(drainedRate * seconds(drains.base()), MIN_WINDOW);
+            window = Math.max(drainedRate * seconds(drains.base()), COPA_MIN_WINDOW);
             begin(now);
             // The queue that is seen now was before the drain.
             overload(now, window);
         }
         if (drains.isDraining()) {
-            window = Math.max(drainedRate * seconds(drains.base()) * DRAIN_GAIN, MIN_WINDOW);
+            window = Math.max(drainedRate * seconds(drains.base()) * COPA_DRAIN_GAIN, COPA_MIN_WINDOW);
         }
         return drains.isDraining();
     }
@@ -242,7 +221,7 @@ public final class Copa extends Controller {
     @Override
     public void acked(long now, AckBatch batch) {
         if (lastAck >= 0 && lastAck < now) {
-            gaps.insert(now, now - lastAck, BUNCHES_OVER);
+            gaps.insert(now, now - lastAck, COPA_BUNCHES_OVER);
         }
         lastAck = now;
         boolean mayGrow = Parts.isWindowUsed(batch, window());
@@ -254,7 +233,7 @@ public final class Copa extends Controller {
                 continue;
             }
             long n = Parts.segments(batch.length(i), mss);
-            long steps = n > EACH_SEGMENT ? STEPS : n;
+            long steps = n > COPA_EACH_SEGMENT ? COPA_STEPS : n;
             for (long k = 0; k < steps; k++) {
                 step(now, (k + 1) * n / steps - k * n / steps, mayGrow);
             }
@@ -275,13 +254,13 @@ public final class Copa extends Controller {
     @Override
     public long rate() {
         double over = seconds(standing.get());
-        return updated && over > 0 ? Parts.pacingRate(2 * window / over, mss) : 0;
+        return updated && over > 0 ? Parts.pacingRate(COPA_PACING_GAIN * window / over, mss) : 0;
     }
 
     @Override
     public long burst() {
         // A host that wakes a little late must be able to catch up.
         long rate = rate();
-        return rate == 0 ? mss : Math.min(Math.max(rate / 8 * BURST / 1_000_000_000, 2 * mss), 10 * mss);
+        return rate == 0 ? mss : Math.min(Math.max(rate / 8 * COPA_BURST / 1_000_000_000, 2 * mss), 10 * mss);
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.cc;
 
+import static org.alcc.cc.Constants.*;
+
 /**
  * The smallest round trip, and when to send less than the path holds so that it can be seen. Drains begin at multiples
  * of three seconds of the host's clock. So the flows of one host drain together, and all see the path empty.
@@ -11,13 +13,6 @@ final class Drains {
     static final int BEGINS = 1;
     static final int AGAIN = 2;
     static final int ENDS = 3;
-
-    private static final long PERIOD = 3_000_000_000L;
-    /** A smallest round trip that was not seen for so long may be of another path. 10 s, as BBR has it. */
-    private static final long MEMORY = 10_000_000_000L;
-    private static final long RECENT = 1_000_000_000L;
-    /** Below this difference two round trips are the same. */
-    private static final long GRAIN = 1_000_000;
 
     private boolean known;
     private long base;
@@ -79,7 +74,7 @@ final class Drains {
     long sample(long now, long rtt, long error, long same, long empty) {
         base = known ? Math.min(base, rtt) : rtt;
         known = true;
-        recent.insert(now, rtt, RECENT);
+        recent.insert(now, rtt, DRAINS_RECENT);
         if (draining) {
             lowest = Math.min(lowest, rtt);
         }
@@ -99,10 +94,10 @@ final class Drains {
      * period, with 0 at once.
      */
     int step(long now, long sentAt, boolean may, int every) {
-        boolean turned = now / PERIOD != turn && now / PERIOD % Math.max(every, 1) == 0;
-        turn = now / PERIOD;
+        boolean turned = now / DRAINS_PERIOD != turn && now / DRAINS_PERIOD % Math.max(every, 1) == 0;
+        turn = now / DRAINS_PERIOD;
         if (!draining) {
-            boolean missed = unsure || now - emptyAt > PERIOD / 2;
+            boolean missed = unsure || now - emptyAt > DRAINS_PERIOD / DRAINS_MISSED;
             if (!may || every != 0 && !(turned && missed)) {
                 return NOTHING;
             }
@@ -114,7 +109,7 @@ final class Drains {
         if (sentAt < since) {
             return NOTHING;
         }
-        if (base + base / 20 + GRAIN < was) {
+        if (base + base / DRAINS_FELL + DRAINS_GRAIN < was) {
             begin(now);
             return AGAIN;
         }
@@ -123,7 +118,7 @@ final class Drains {
         emptyAt = now;
         before = Math.max(recentBefore - base, 0);
         left = Math.max(lowest - base, 0);
-        if (now - baseAt > MEMORY && !held) {
+        if (now - baseAt > DRAINS_MEMORY && !held) {
             rise(now);
         }
         return ENDS;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.cc;
 
+import static org.alcc.cc.Constants.*;
+
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
@@ -13,8 +15,6 @@ import java.nio.charset.Charset;
  */
 public final class Levels {
     private static final String WORD = "levels,";
-    private static final int MOST = 16;
-    private static final int MAX_STATES = 2048;
     private static Levels builtin;
 
     /** Where one level ends and the next begins, in smallest delays. */
@@ -97,9 +97,9 @@ public final class Levels {
             } catch (NumberFormatException e) {
                 bounds[i] = 0;
             }
-            if (!(bounds[i] > before) || Double.isInfinite(bounds[i]) || words.length > MOST) {
+            if (!(bounds[i] > before) || Double.isInfinite(bounds[i]) || words.length > MDI_MOST) {
                 throw lines.wrong("'" + line + "'",
-                    "at most " + MOST + " ascending multiples of the smallest delay above 1, such as " + WORD + "1.5,3,6");
+                    "at most " + MDI_MOST + " ascending multiples of the smallest delay above 1, such as " + WORD + "1.5,3,6");
             }
             before = bounds[i];
         }
@@ -108,9 +108,9 @@ public final class Levels {
 
     private static int[] header(Matrix.Lines lines, double[] bounds, String first) throws IOException {
         int[] header = lines.header(bounds.length == 0 ? first : lines.next());
-        if (header[0] * header[4] * (bounds.length + 1) > MAX_STATES) {
+        if (header[0] * header[4] * (bounds.length + 1) > MDI_MAX_STATES) {
             throw lines.wrong(bounds.length + 1 + " levels of " + header[0] * header[4] + " states",
-                "at most " + MAX_STATES + " together");
+                "at most " + MDI_MAX_STATES + " together");
         }
         return header;
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.cc;
 
+import static org.alcc.cc.Constants.*;
+
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.Reader;
@@ -13,9 +15,6 @@ import java.util.List;
  * the new change of delay. It does not change, so flows and threads may share it.
  */
 public final class Matrix {
-    private static final int MAX_STATES = 2048;
-    private static final double TOLERANCE = 1e-6;
-
     private final int windows;
     private final int windowMin;
     private final int windowStep;
@@ -190,10 +189,10 @@ public final class Matrix {
                 long last = numbers.get(i + 1) + (long) numbers.get(i + 3) * (numbers.get(i) - 1L);
                 right = numbers.get(i) > 0 && numbers.get(i + 3) > 0 && last == numbers.get(i + 2);
             }
-            if (!right || (long) numbers.get(0) * numbers.get(4) > MAX_STATES) {
+            if (!right || (long) numbers.get(0) * numbers.get(4) > MDI_MAX_STATES) {
                 String found = line == null ? "" : line.substring(0, Math.min(line.length(), 60));
                 throw wrong("'" + found + "'", "bins,first,last,step of the window and of the delay, and at most "
-                    + MAX_STATES + " states");
+                    + MDI_MAX_STATES + " states");
             }
             int[] header = new int[8];
             for (int i = 0; i < 8; i++) {
@@ -217,7 +216,7 @@ public final class Matrix {
                 }
                 sum += block[i];
             }
-            if (sum != 0 && Math.abs(sum - 1) > TOLERANCE) {
+            if (sum != 0 && Math.abs(sum - 1) > MDI_TOLERANCE) {
                 throw wrong(n + " probabilities that sum up to " + sum, "1, or all 0");
             }
             return block;

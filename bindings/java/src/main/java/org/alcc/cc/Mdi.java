@@ -1,30 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.cc;
 
+import static org.alcc.cc.Constants.*;
+
 /**
  * MDI (Khan et al., ACM CCR 51(1), 2021): every 5 ms a change of the window is drawn from a table. The table was
- * learned from another algorithm, here Verus. Every constant stands with its source in {@code
- * lab/zoo/src/algorithms/mdi/mod.rs}.
+ * learned from another algorithm, here Verus.
  */
 public final class Mdi extends Controller {
-    private static final long EPOCH = 5_000_000;
-    private static final double EPOCH_MS = 5;
-    private static final double START = 10;
-    private static final double FIRST_DELAY = 20;
-    private static final double MIN_SCALE = 1.01;
-    private static final double MAX_WINDOW = 10_000;
-    private static final double FLIGHT = 1.25;
-    private static final double SMOOTHING = 0.125;
-
     private final Levels levels;
     private long mss = 1448;
     private Random64 random = new Random64(1);
-    private double window = START;
+    private double window = MDI_START;
     /** Of the last two epochs, the newest first: packets, and milliseconds. */
-    private double window1 = START;
-    private double window2 = START;
-    private double delay1 = FIRST_DELAY;
-    private double delay2 = FIRST_DELAY;
+    private double window1 = MDI_START;
+    private double window2 = MDI_START;
+    private double delay1 = MDI_FIRST_DELAY;
+    private double delay2 = MDI_FIRST_DELAY;
     private boolean slowStart = true;
     /** The largest sample of this epoch, ms; 0: none. */
     private double largest;
@@ -64,13 +56,13 @@ public final class Mdi extends Controller {
     }
 
     private long nextOnGrid(long now) {
-        return started + EPOCH * ((now - started) / EPOCH + 1);
+        return started + MDI_EPOCH * ((now - started) / MDI_EPOCH + 1);
     }
 
     private void sample(double rtt) {
         largest = Math.max(largest, rtt);
         smallest = Math.min(smallest, rtt);
-        smoothed = smoothed == 0 ? rtt : smoothed + SMOOTHING * (rtt - smoothed);
+        smoothed = smoothed == 0 ? rtt : smoothed + MDI_SMOOTHING * (rtt - smoothed);
     }
 
     /** The window after a change; the scale of small windows is that of two packets, or it would explode. */
@@ -80,9 +72,9 @@ public final class Mdi extends Controller {
 
     private double walk(double delay) {
         Matrix matrix = levels.at(delay1 / smallest);
-        int lastDelay = matrix.delayBin(Matrix.change(delay1, delay2, MIN_SCALE));
-        int lastWindow = matrix.windowBin(Matrix.change(window1, window2, MIN_SCALE));
-        int next = matrix.delayBin(Matrix.change(delay, delay1, MIN_SCALE));
+        int lastDelay = matrix.delayBin(Matrix.change(delay1, delay2, MDI_MIN_SCALE));
+        int lastWindow = matrix.windowBin(Matrix.change(window1, window2, MDI_MIN_SCALE));
+        int next = matrix.delayBin(Matrix.change(delay, delay1, MDI_MIN_SCALE));
         return moved(window1, matrix.draw(lastDelay, lastWindow, next, random.unit()));
     }
 
@@ -97,7 +89,7 @@ public final class Mdi extends Controller {
             double next = walk(delay);
             window = idle ? Math.min(next, window) : next;
         }
-        window = Math.min(Math.max(window, 1), MAX_WINDOW);
+        window = Math.min(Math.max(window, 1), MDI_MAX_WINDOW);
         delay2 = delay1;
         delay1 = delay;
         window2 = window1;
@@ -108,7 +100,7 @@ public final class Mdi extends Controller {
     /** Equation 5 of Verus. */
     private void release() {
         double packets = inFlight / (double) mss;
-        long epochs = Math.max((long) Math.ceil(smoothed / EPOCH_MS), 1);
+        long epochs = Math.max((long) Math.ceil(smoothed / (MDI_EPOCH / 1e6)), 1);
         double share = epochs <= 2 ? 1 : (epochs - 2) / (double) (epochs - 1);
         double exact = Math.max(window - packets * share, 0) + credit;
         double whole = Math.floor(exact);
@@ -145,9 +137,9 @@ public final class Mdi extends Controller {
                 continue;
             }
             if (!idle) {
-                window = Math.min(window + Parts.segments(batch.length(i), mss), MAX_WINDOW);
+                window = Math.min(window + Parts.segments(batch.length(i), mss), MDI_MAX_WINDOW);
             }
-            if (rtt > Math.max(1.25 * smallest, smallest + 5)) {
+            if (rtt > Math.max(MDI_EXIT * smallest, smallest + MDI_EXIT_MS)) {
                 slowStart = false;
                 // What is in flight has come of the queue that was just seen: half of it was too much.
                 window = Math.max(window / 2, 1);
@@ -185,7 +177,7 @@ public final class Mdi extends Controller {
 
     @Override
     public long window() {
-        return Math.max((long) (mss * (window * FLIGHT)), mss);
+        return Math.max((long) (mss * (window * MDI_FLIGHT)), mss);
     }
 
     @Override

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.cc;
 
+import static org.alcc.cc.Constants.*;
+
 /** Arithmetic that several algorithms share. */
 final class Parts {
-    /** Largest window, bytes: more than any path holds. */
-    private static final long MAX_WINDOW = 1L << 40;
-    private static final double MIN_RATE = 8e3;
-    private static final double MAX_RATE = 1e12;
-
     private Parts() { }
 
     /** A window in packets as bytes: at least a segment. */
     static long windowBytes(double packets, long mss) {
-        return Math.max(Math.min((long) (mss * packets), MAX_WINDOW), mss);
+        return Math.max(Math.min((long) (mss * packets), PARTS_LARGEST), mss);
     }
 
     /** Packets per second as bits per second. */
     static long pacingRate(double packets, long mss) {
-        return (long) Math.min(Math.max(packets * mss * 8, MIN_RATE), MAX_RATE);
+        return (long) Math.min(Math.max(packets * mss * 8, PARTS_SLOWEST), PARTS_FASTEST);
     }
 
     /** Segments that a record stands for. */

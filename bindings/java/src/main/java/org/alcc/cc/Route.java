@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.cc;
 
+import static org.alcc.cc.Constants.*;
+
 /**
  * Whether the route became longer. Its window then carries less than the rate, so the rate falls from drain to drain;
  * and neither that nor the drains shorten the round trip. What siblings leave in a drain is no longer route, nor is
- * what stands as a queue of others would. But after a jump of the round trip it is one whatever stands. Every constant
- * stands with its reason in {@code alcc/cc/src/parts/route.rs}.
+ * what stands as a queue of others would. But after a jump of the round trip it is one whatever stands.
  */
 final class Route {
-    private static final long LOWER = 2_000_000;
-    private static final long HIGHER = 3_000_000;
-    private static final double FELL = 0.95;
-    private static final long SURE = 1_000_000;
-
-    private static final long JUMP = 4;
-    private static final long LASTS = 1_100_000_000;
-
     /** The mean rate when the last drain ended, packets per second. */
     private double rate;
     /** Of the newest packet: when it was sent, and its round trip; zero before the first. */
@@ -38,10 +31,10 @@ final class Route {
         if (jumpedAt >= 0 && rtt < middle) {
             // What an outage or a queue added is gone. What stays may be the route's.
             long stays = Math.max(rtt - from, 0);
-            jumpedAt = stays > delay / JUMP ? now : -1;
+            jumpedAt = stays > delay / ROUTE_JUMP ? now : -1;
             middle = from + stays / 2;
         }
-        if (was > 0 && jumpedAt < 0 && rtt - was > delay / JUMP + (gap + error) * JUMP) {
+        if (was > 0 && jumpedAt < 0 && rtt - was > delay / ROUTE_JUMP + (gap + error) * ROUTE_JUMP) {
             jumpedAt = now;
             from = was;
             middle = from + (rtt - was) / 2;
@@ -62,7 +55,7 @@ final class Route {
 
     /** The jump lasts: a drain tells whether the route is longer. */
     boolean isDue(long now) {
-        return jumpedAt >= 0 && now - jumpedAt > LASTS;
+        return jumpedAt >= 0 && now - jumpedAt > ROUTE_LASTS;
     }
 
     /** The longer route carries what the shorter one carried, until that is measured. */
@@ -85,22 +78,22 @@ final class Route {
      * came back for long, so what the drain left is not known; a jump is drained again.
      */
     boolean isLonger(long now, Drains drains, long delay, long error, boolean lost, double mean) {
-        boolean fell = mean < rate * FELL;
+        boolean fell = mean < rate * ROUTE_FELL;
         rate = mean;
         long before = drains.before();
         long left = drains.left();
-        boolean flat = before <= left + LOWER + error && left <= before + HIGHER + error;
-        long siblings = (long) (Competition.SIBLINGS / Math.max(mean, 1) * 1e9);
-        boolean longer = left > siblings && left <= (long) (delay * Competition.STANDS);
-        boolean jumped = jumpedAt >= 0 && left > delay / 10 + error;
+        boolean flat = before <= left + ROUTE_LOWER + error && left <= before + ROUTE_HIGHER + error;
+        long siblings = (long) (ROUTE_SIBLINGS / Math.max(mean, 1) * 1e9);
+        boolean longer = left > siblings && left <= (long) (delay * ROUTE_STANDS);
+        boolean jumped = jumpedAt >= 0 && left > delay / ROUTE_SAME + error;
         jumpedAt = jumpedAt >= 0 && lost ? now : -1;
         if (!jumped) {
             this.before = mean;
         }
         // Where siblings are many, a flow is slow, and their queue passes for a route, too.
-        boolean alone = this.before * (delay / 2 / 1e9) > Competition.SIBLINGS;
-        boolean sure = error <= SURE;
-        boolean told = sure || alone && error * JUMP <= left;
+        boolean alone = this.before * (delay / ROUTE_FAST / 1e9) > ROUTE_SIBLINGS;
+        boolean sure = error <= ROUTE_SURE;
+        boolean told = sure || alone && error * ROUTE_JUMP <= left;
         return flat && (jumped && told || fell && longer && sure) && !lost;
     }
 }

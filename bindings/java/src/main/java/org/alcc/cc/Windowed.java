@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.cc;
 
+import static org.alcc.cc.Constants.*;
+
 /** Smallest or largest value over a sliding window of time, in at most 129 entries. */
 final class Windowed {
-    /** Entries are at least this part of the window apart. */
-    private static final int BUCKETS = 128;
-
     private final boolean largest;
-    private final long[] times = new long[BUCKETS + 1];
-    private final long[] values = new long[BUCKETS + 1];
+    private final long[] times = new long[MINIMUM_BUCKETS + 1];
+    private final long[] values = new long[MINIMUM_BUCKETS + 1];
     private int first;
     private int count;
 
@@ -30,7 +29,7 @@ final class Windowed {
             first = at(1);
             count--;
         }
-        boolean apart = count == 0 || now - times[at(count - 1)] > window / BUCKETS;
+        boolean apart = count == 0 || now - times[at(count - 1)] > window / MINIMUM_BUCKETS;
         if (apart && count < times.length) {
             times[at(count)] = now;
             values[at(count)] = value;
