@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Distributions over the flows of all starts as SVG, as papers draw them. Each series has a curve
+//! Distributions over the flows of all starts as papers draw them. Each series has a curve
 //! of shares (CDF), or a box with whiskers.
 use crate::definition::{Aggregate, Axis, Definition};
-use crate::frame::{Failure, Frame, Size, name_at, name_ticks, number_ticks, tick};
 use crate::judge::value;
-use crate::picture::{Picture, fit, legend, range, series, title, words};
+use crate::picture::{Picture, fit, legend, range, scale, series, title, words};
 use crate::run::Run;
-use crate::signs::{colour, mark};
+use alcc_live::axis::Axis as Scale;
+use alcc_live::chart::{Chart, Curve, Shape};
 use alcc_results::percentile;
-use plotters::coord::CoordTranslate;
-use plotters::prelude::*;
 
 /// Markers on one curve at most, so that they tell lines apart and do not hide them.
 const MARKS: usize = 8;
@@ -68,11 +66,7 @@ fn all(samples: &Samples) -> impl Iterator<Item = f64> + Clone + '_ {
 }
 
 /// A curve of shares for each series, in a panel for each choice of the other axis.
-pub(crate) fn curves(
-    definition: &Definition,
-    runs: &[Run],
-    metric: &str,
-) -> Result<Vec<Picture>, String> {
+pub(crate) fn curves(definition: &Definition, runs: &[Run], metric: &str) -> Vec<Picture> {
     let panels: Vec<(String, Samples)> = match varied(definition) {
         None => vec![(title(metric), samples(definition, runs.iter(), metric))],
         Some((i, axis)) => {
@@ -99,42 +93,38 @@ pub(crate) fn curves(
     drawn
         .map(|(label, samples)| {
             let caption = format!("{label}. The share of the {what} with at most so much.");
-            let draw = |size| curve(samples, metric, what, from..to, size);
-            Picture::new(label.clone(), caption, true, draw)
+            let chart = curve(samples, metric, what, Scale::exactly(from, to));
+            Picture::new(label.clone(), caption, true, chart)
         })
         .collect()
 }
 
-fn curve(
-    samples: &Samples,
-    metric: &str,
-    what: &str,
-    x: std::ops::Range<f64>,
-    size: Size,
-) -> Result<String, String> {
-    let wide = x.end - x.start;
-    let frame = Frame {
-        size,
-        titles: [&title(metric), &format!("share of the {what}")],
-        ticks: [&|v| tick(v, wide), &|v| tick(v, 1.0)],
-        x_ticks: number_ticks(size),
-        behind: Vec::new(),
-    };
-    frame.draw(x, 0.0..1.0, |plot| {
-        let with_values = samples.iter().enumerate();
-        for (number, values) in with_values.filter(|(_, values)| !values.is_empty()) {
-            let share = |count: usize| count as f64 / values.len() as f64;
-            let step = |(i, v): (usize, &f64)| [(*v, share(i)), (*v, share(i + 1))];
-            let steps: Vec<(f64, f64)> = values.iter().enumerate().flat_map(step).collect();
-            let style = colour(number).stroke_width(2);
-            plot.draw(&PathElement::new(steps, style))?;
-            let each = values.len().div_ceil(MARKS).max(1);
-            for (i, value) in values.iter().enumerate().skip(each / 2).step_by(each) {
-                mark(plot, number, (*value, share(i + 1)))?;
-            }
-        }
-        Ok(())
-    })
+fn curve(samples: &Samples, metric: &str, what: &str, x: Scale) -> Chart {
+    let mut curves = Vec::new();
+    for (class, values) in samples.iter().enumerate() {
+        let share = |count: usize| count as f64 / values.len() as f64;
+        let step = |(i, v): (usize, &f64)| [(*v, share(i)), (*v, share(i + 1))];
+        curves.push(Curve {
+            class,
+            shape: Shape::Whole,
+            points: values.iter().enumerate().flat_map(step).collect(),
+        });
+        let each = values.len().div_ceil(MARKS).max(1);
+        let marked = values.iter().enumerate().skip(each / 2).step_by(each);
+        curves.push(Curve {
+            class,
+            shape: Shape::Signs,
+            points: marked.map(|(i, value)| (*value, share(i + 1))).collect(),
+        });
+    }
+    Chart {
+        label: String::new(),
+        x_title: title(metric),
+        y_title: format!("share of the {what}"),
+        x,
+        y: Scale::exactly(0.0, 1.0),
+        curves,
+    }
 }
 
 /// Quartiles of values in ascending order; `None` without values.
@@ -169,11 +159,7 @@ impl Five {
 }
 
 /// A box for each series at each choice of the other axis.
-pub(crate) fn boxes(
-    definition: &Definition,
-    runs: &[Run],
-    metric: &str,
-) -> Result<Vec<Picture>, String> {
+pub(crate) fn boxes(definition: &Definition, runs: &[Run], metric: &str) -> Vec<Picture> {
     let groups: Vec<(String, Samples)> = match varied(definition) {
         None => vec![(String::new(), samples(definition, runs.iter(), metric))],
         Some((i, axis)) => {
@@ -185,7 +171,7 @@ pub(crate) fn boxes(
         }
     };
     if groups.iter().all(|(_, samples)| all(samples).count() == 0) {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let x = varied(definition).map_or("", |(_, axis)| axis.key.as_str());
     let what = what(definition);
@@ -196,61 +182,60 @@ pub(crate) fn boxes(
     let series = legend(definition).len().max(1);
     // A box needs more room than a name.
     let fits = fit(groups.iter().map(|(name, _)| name.as_str())) && groups.len() * series <= 12;
-    let draw = |size| draw_boxes(&groups, metric, x, series, size);
-    Ok(vec![Picture::new(title(metric), caption, fits, draw)?])
+    let chart = box_chart(&groups, metric, x, series);
+    vec![Picture::new(title(metric), caption, fits, chart)]
 }
 
-fn draw_boxes(
-    groups: &[(String, Samples)],
-    metric: &str,
-    x_label: &str,
-    series: usize,
-    size: Size,
-) -> Result<String, String> {
+fn box_chart(groups: &[(String, Samples)], metric: &str, x: &str, series: usize) -> Chart {
     let fives = groups.iter().flat_map(|(_, samples)| samples);
     let fives = fives.filter_map(|values| Five::of(values));
-    let (from, to) = range(fives.flat_map(|five| [five.least, five.most]), true);
-    let names = groups.iter().map(|(name, _)| name.as_str());
-    let frame = Frame {
-        size,
-        titles: [&words(x_label), &title(metric)],
-        ticks: [&|v| name_at(names.clone(), v), &|v| tick(v, to - from)],
-        x_ticks: name_ticks(groups.len()),
-        behind: Vec::new(),
-    };
-    frame.draw(-0.5..groups.len() as f64 - 0.5, from..to, |plot| {
-        let each = 0.8 / series as f64;
-        for (group, (_, samples)) in groups.iter().enumerate() {
-            for (number, values) in samples.iter().enumerate() {
-                let middle = (series - 1) as f64 / 2.0;
-                let at = group as f64 + (number as f64 - middle) * each;
-                one_box(plot, values, number, at, each * 0.35)?;
-            }
+    let each = 0.8 / series as f64;
+    let middle = (series - 1) as f64 / 2.0;
+    let mut curves = Vec::new();
+    for (group, (_, samples)) in groups.iter().enumerate() {
+        for (class, values) in samples.iter().enumerate() {
+            let at = group as f64 + (class as f64 - middle) * each;
+            curves.extend(one_box(values, class, at, each * 0.35));
         }
-        Ok(())
-    })
+    }
+    Chart {
+        label: String::new(),
+        x_title: words(x),
+        y_title: title(metric),
+        x: Scale::names(groups.iter().map(|(name, _)| name.clone()).collect()),
+        y: scale(fives.flat_map(|five| [five.least, five.most]), true),
+        curves,
+    }
 }
 
 /// A box of these values at this place, twice so wide.
-fn one_box<C: CoordTranslate<From = (f64, f64)>>(
-    plot: &DrawingArea<SVGBackend<'_>, C>,
-    values: &[f64],
-    series: usize,
-    at: f64,
-    half: f64,
-) -> Result<(), Failure> {
+fn one_box(values: &[f64], class: usize, at: f64, half: f64) -> Vec<Curve> {
     let Some(five) = Five::of(values) else {
-        return Ok(());
+        return Vec::new();
     };
-    let style = colour(series).stroke_width(2);
-    let line = |from: f64, to: f64| PathElement::new([(at, from), (at, to)], style);
-    let sides = [(at - half, five.quarter), (at + half, five.three)];
-    plot.draw(&Rectangle::new(sides, style))?;
-    plot.draw(&line(five.least, five.quarter))?;
-    plot.draw(&line(five.three, five.most))?;
+    let (left, right) = (at - half, at + half);
+    let (quarter, three) = (five.quarter, five.three);
+    let around = [
+        (left, quarter),
+        (right, quarter),
+        (right, three),
+        (left, three),
+        (left, quarter),
+    ];
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    plot.draw(&Cross::new((at, mean), 5, style))?;
-    mark(plot, series, (at, five.median))
+    let parts: [(Shape, &[(f64, f64)]); 5] = [
+        (Shape::Whole, &around),
+        (Shape::Whole, &[(at, five.least), (at, quarter)]),
+        (Shape::Whole, &[(at, three), (at, five.most)]),
+        (Shape::Crosses, &[(at, mean)]),
+        (Shape::Signs, &[(at, five.median)]),
+    ];
+    let curve = |(shape, points): (Shape, &[(f64, f64)])| Curve {
+        class,
+        shape,
+        points: points.to_vec(),
+    };
+    parts.map(curve).into()
 }
 
 #[cfg(test)]
@@ -272,14 +257,12 @@ mod tests {
     #[test]
     fn a_curve_of_shares_has_a_step_for_each_value_and_ends_at_one() {
         let samples = vec![vec![1.0, 2.0, 4.0], vec![3.0]];
-        let svg = curve(&samples, "loss", "flows", 0.0..5.0, crate::picture::WIDE).unwrap();
-        assert_eq!(svg.matches("<polyline").count() - axes(), 2, "{svg}");
-        assert!(svg.contains("share of the flows"));
-    }
-
-    /// Polylines of an empty chart.
-    fn axes() -> usize {
-        let svg = curve(&Vec::new(), "loss", "flows", 0.0..5.0, crate::picture::WIDE).unwrap();
-        svg.matches("<polyline").count()
+        let chart = curve(&samples, "loss", "flows", Scale::exactly(0.0, 5.0));
+        let lines = chart.curves.iter().filter(|c| c.shape == Shape::Whole);
+        let ends: Vec<_> = lines
+            .map(|c| (c.points.len(), c.points.last().unwrap().1))
+            .collect();
+        assert_eq!(ends, [(6, 1.0), (2, 1.0)]);
+        assert_eq!(chart.y_title, "share of the flows");
     }
 }

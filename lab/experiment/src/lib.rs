@@ -10,8 +10,8 @@
 //! | [`judge`] | the values of cells, the expectations, the verdict |
 //! | [`each`] | expectations about each cell, and their tables |
 //! | [`channel`] | figures of a trace alone |
-//! | [`picture`] | the figure as SVG |
-//! | [`profile_picture`] | learned delay profiles as SVG |
+//! | [`picture`] | the figures |
+//! | [`profile_picture`] | learned delay profiles |
 //! | [`page`] | the site: an index, and a page for each experiment |
 //! | [`results`] | the stored results with the checksums of their inputs, and their page |
 //! | [`board`] | every algorithm everywhere, and the default that follows |
@@ -31,7 +31,6 @@ pub mod channel;
 pub mod definition;
 mod distribution_picture;
 pub mod each;
-mod frame;
 pub mod judge;
 pub mod page;
 pub mod picture;

@@ -7,6 +7,7 @@ use crate::judge::{Judgement, Outcome, Verdict, measured, number, value};
 use crate::plan::shell_word;
 use crate::run::Run;
 use crate::{each, picture, profile_picture, signs};
+use alcc_live::chart::{self, Chart};
 use alcc_results::Spread;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,7 @@ impl std::fmt::Display for Took {
 }
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --in: #00805c26; --good: #00805c; --bad: #b43c00; --paper: #fff; --edge: #0005; }
+:root { color-scheme: light dark; --text: currentColor; --grid: #8884; --area: #8884; --line: #8884; --soft: #8881; --in: #00805c26; --good: #00805c; --bad: #b43c00; --paper: #fff; --edge: #0005; }
 body { background: var(--paper); color: #111; font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1rem; }
 @media (prefers-color-scheme: dark) { :root { --good: #00b383; --bad: #f0690f; --paper: #121212; --edge: #fff6; } body { color: #eee; } }
 table { border-collapse: collapse; width: 100%; }
@@ -101,7 +102,7 @@ fn document(title: &str, body: &Markup, provenance: &Provenance) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(chart::STYLE)) (PreEscaped(STYLE)) (PreEscaped(signs::style())) }
             }
             body { main { (body) } (footer(provenance)) }
         }
@@ -265,7 +266,7 @@ pub fn sweep(
 }
 
 fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
-    let figures = picture::pictures(definition, runs)?;
+    let figures = picture::pictures(definition, runs);
     let names = picture::legend(definition).into_iter().enumerate();
     let legend = names.map(|(i, name)| {
         let (colour, sign) = signs::marker(i);
@@ -276,12 +277,7 @@ fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
         @for picture in &figures {
             figure {
                 div.plot role="region" aria-label=(picture.label) tabindex="0" {
-                    div role="img" aria-label=(picture.alternative) {
-                        @if let Some(narrow) = &picture.narrow {
-                            div.desk { (PreEscaped(&picture.svg)) }
-                            div.phone { (PreEscaped(narrow)) }
-                        } @else { (PreEscaped(&picture.svg)) }
-                    }
+                    (drawn(&picture.chart, picture.narrow.as_ref())?)
                 }
                 figcaption.legend {
                     @for (colour, sign, name) in picture.legend.as_ref().unwrap_or(&legend) {
@@ -294,17 +290,26 @@ fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
     })
 }
 
+/// A chart, and the same for a phone.
+fn drawn(chart: &Chart, narrow: Option<&Chart>) -> Result<Markup, String> {
+    let wide = PreEscaped(chart.svg(picture::WIDE)?);
+    Ok(match narrow {
+        None => wide,
+        Some(narrow) => html! {
+            div.desk { (wide) }
+            div.phone { (PreEscaped(narrow.svg(picture::NARROW)?)) }
+        },
+    })
+}
+
 fn profiles(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
-    let pictures = profile_picture::pictures(definition, runs)?;
+    let pictures = profile_picture::pictures(definition, runs);
     Ok(html! {
         @if !pictures.is_empty() { h2 { "What was learned: delay over window" } }
         @for picture in &pictures {
             figure.profile {
                 div.plot role="region" aria-label={ "Profiles of " (picture.cell) } tabindex="0" {
-                    div role="img" aria-label=(picture.label) {
-                        div.desk { (PreEscaped(&picture.svg)) }
-                        div.phone { (PreEscaped(&picture.narrow)) }
-                    }
+                    (drawn(&picture.chart, Some(&picture.chart))?)
                 }
                 figcaption.legend {
                     span { (picture.cell) }

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The figure of an experiment as SVG. It has a panel for each metric, and a point for each cell
+//! The figures of an experiment. There is one for each metric, with a point for each cell
 //! with the spread of its repetitions.
 use crate::definition::{Axis, Definition, Form};
 use crate::distribution_picture::{boxes, curves};
-use crate::frame::{Failure, Frame, Size, log_axis, name_at, name_ticks, number_ticks, tick};
-use crate::judge::{number, value};
+use crate::judge::value;
 use crate::population_picture::populations;
 use crate::run::Run;
 use crate::seconds::THROUGHPUT;
 use crate::seconds_picture::{courses, densities};
-use crate::signs::{colour, mark};
+use alcc_live::axis::Axis as Scale;
+use alcc_live::chart::{Chart, Curve, Shape};
 use alcc_results::Spread;
-use plotters::coord::CoordTranslate;
-use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
-use plotters::prelude::*;
 use std::collections::BTreeMap;
 
-pub(crate) const WIDE: Size = (760, 340);
+/// Width and height of a figure.
+pub(crate) const WIDE: (u32, u32) = (760, 340);
 /// On a phone, which shows all of it.
-const NARROW: Size = (380, 300);
+pub(crate) const NARROW: (u32, u32) = (380, 300);
 
 /// Width of the series at one category; the way to the next category is 1.
 const BESIDE: f64 = 0.4;
@@ -27,33 +25,28 @@ const BESIDE: f64 = 0.4;
 pub(crate) struct Picture {
     /// Its name.
     pub label: String,
-    /// What it shows, for who does not see it.
-    pub alternative: String,
     /// What its signs mean.
     pub caption: String,
     /// Colour, sign and name of each series. None: those of [`legend`].
     pub legend: Option<Vec<(&'static str, String, String)>>,
-    pub svg: String,
+    pub chart: Chart,
     /// The same for a phone. None: too much for one, so that it scrolls.
-    pub narrow: Option<String>,
+    pub narrow: Option<Chart>,
 }
 
 impl Picture {
-    /// With the signs of [`legend`]; `draw` draws it in a size.
-    pub(crate) fn new(
-        label: String,
-        caption: String,
-        is_narrow: bool,
-        draw: impl Fn(Size) -> Result<String, String>,
-    ) -> Result<Self, String> {
-        Ok(Self {
-            alternative: format!("{label} of each cell; the table below has the figures"),
+    /// With the signs of [`legend`]. A chart without a label gets one.
+    pub(crate) fn new(label: String, caption: String, is_narrow: bool, mut chart: Chart) -> Self {
+        if chart.label.is_empty() {
+            chart.label = format!("{label} of each cell; the table below has the figures");
+        }
+        Self {
             label,
             caption,
             legend: None,
-            svg: draw(WIDE)?,
-            narrow: is_narrow.then(|| draw(NARROW)).transpose()?,
-        })
+            narrow: is_narrow.then(|| chart.clone()),
+            chart,
+        }
     }
 }
 
@@ -114,19 +107,16 @@ pub fn legend(definition: &Definition) -> Vec<&str> {
 }
 
 /// The figures for each metric of the report; none if nothing can be drawn.
-///
-/// # Errors
-/// The error of the drawing library.
-pub(crate) fn pictures(definition: &Definition, runs: &[Run]) -> Result<Vec<Picture>, String> {
+pub(crate) fn pictures(definition: &Definition, runs: &[Run]) -> Vec<Picture> {
     let report = &definition.report;
     // Of real programs, single seconds are not kept.
     let has_seconds = runs.iter().any(|run| !run.seconds.is_empty());
     if report.has_seconds() && !has_seconds {
         let is_population = report.form.contains(&Form::Population);
         let x = is_population.then_some("queue_delay_median_ms");
-        return Ok(medians(definition, runs, THROUGHPUT, x)?
+        return medians(definition, runs, THROUGHPUT, x)
             .into_iter()
-            .collect());
+            .collect();
     }
     let metrics = match report.y.as_slice() {
         [] => &[THROUGHPUT.to_owned()],
@@ -135,23 +125,23 @@ pub(crate) fn pictures(definition: &Definition, runs: &[Run]) -> Result<Vec<Pict
     let mut all = Vec::new();
     for form in report.forms() {
         if *form == Form::Population {
-            all.extend(populations(definition, runs)?);
+            all.extend(populations(definition, runs));
             continue;
         }
         for metric in metrics {
             match form {
-                Form::Series => all.extend(courses(definition, runs, metric)?),
-                Form::Density => all.extend(densities(definition, runs, metric)?),
-                Form::Distribution => all.extend(curves(definition, runs, metric)?),
-                Form::Boxes => all.extend(boxes(definition, runs, metric)?),
+                Form::Series => all.extend(courses(definition, runs, metric)),
+                Form::Density => all.extend(densities(definition, runs, metric)),
+                Form::Distribution => all.extend(curves(definition, runs, metric)),
+                Form::Boxes => all.extend(boxes(definition, runs, metric)),
                 Form::Cells => {}
                 Form::Median | Form::Population => {
-                    all.extend(medians(definition, runs, metric, report.x.as_deref())?);
+                    all.extend(medians(definition, runs, metric, report.x.as_deref()));
                 }
             }
         }
     }
-    Ok(all)
+    all
 }
 
 /// The medians of the cells over `x`; none if nothing can be drawn.
@@ -160,18 +150,27 @@ fn medians(
     runs: &[Run],
     metric: &str,
     x: Option<&str>,
-) -> Result<Option<Picture>, String> {
+) -> Option<Picture> {
     let panel = panel(definition, runs, metric, x);
     if panel.points.is_empty() {
-        return Ok(None);
+        return None;
     }
-    let fits = panel.by_series || fit(panel.categories.iter().map(String::as_str));
     let caption = match definition.starts {
         1 => String::new(),
         n => format!("Vertical line: from the smallest to the largest of {n} starts."),
     };
-    let draw = |size| draw(&panel, size);
-    Picture::new(title(metric), caption, fits, draw).map(Some)
+    Some(picture(&panel, caption))
+}
+
+fn picture(panel: &Panel<'_>, caption: String) -> Picture {
+    let fits = fit(panel.categories.iter().map(String::as_str));
+    let is_narrow = panel.by_series || fits;
+    let mut picture = Picture::new(title(panel.metric), caption, is_narrow, chart(panel));
+    if let Some(narrow) = picture.narrow.as_mut().filter(|_| !fits) {
+        // Where names have no room, the legend alone names them.
+        narrow.x = Scale::names(vec![String::new(); panel.categories.len()]);
+    }
+    picture
 }
 
 fn panel<'a>(
@@ -337,62 +336,44 @@ pub(crate) fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64,
     )
 }
 
-fn draw(panel: &Panel<'_>, size: Size) -> Result<String, String> {
-    let x = panel.points.iter().map(|point| point.at.0);
+/// An axis with all values and a margin, from zero if that is asked.
+pub(crate) fn scale(values: impl Iterator<Item = f64>, from_zero: bool) -> Scale {
+    let (from, to) = range(values, from_zero);
+    Scale::exactly(from, to)
+}
+
+fn chart(panel: &Panel<'_>) -> Chart {
+    let x = || panel.points.iter().map(|point| point.at.0);
     let y = panel.points.iter().flat_map(|m| [m.spread.0, m.spread.1]);
-    let y = range(y, true);
-    let categories = &panel.categories;
-    if panel.log_x {
-        let least = x.clone().fold(f64::INFINITY, f64::min).max(1e-3);
-        let most = x.fold(least, f64::max);
-        let x = log_axis(least / 1.3..most * 1.3, number_ticks(size));
-        chart(panel, size, x, y, number_ticks(size), &number)
-    } else if categories.is_empty() {
-        let (from, to) = range(x, true);
-        let x_tick = |at| tick(at, to - from);
-        chart(panel, size, from..to, y, number_ticks(size), &x_tick)
-    } else {
-        let x = -0.5..categories.len() as f64 - 0.5;
-        let names = categories.iter().map(String::as_str);
-        // Where they have no room, the legend alone names them.
-        let has_names = size != NARROW || fit(names.clone());
-        let name = |at| name_at(names.clone().filter(|_| has_names), at);
-        chart(panel, size, x, y, name_ticks(categories.len()), &name)
+    Chart {
+        label: String::new(),
+        x_title: panel.x_title.clone(),
+        y_title: title(panel.metric),
+        x: if panel.log_x {
+            Scale::log(x().map(|v| v.max(1e-3)), 0.0, 1.0)
+        } else if panel.categories.is_empty() {
+            scale(x(), true)
+        } else {
+            Scale::names(panel.categories.clone())
+        },
+        y: scale(y, true),
+        curves: points(panel),
     }
 }
 
-fn chart<X>(
-    panel: &Panel<'_>,
-    size: Size,
-    x: X,
-    y: (f64, f64),
-    x_ticks: usize,
-    x_tick: &dyn Fn(f64) -> String,
-) -> Result<String, String>
-where
-    X: AsRangedCoord<Value = f64>,
-    X::CoordDescType: ValueFormatter<f64>,
-{
-    let frame = Frame {
-        size,
-        titles: [&panel.x_title, &title(panel.metric)],
-        ticks: [x_tick, &|v| tick(v, y.1 - y.0)],
-        x_ticks,
-        behind: Vec::new(),
+fn points(panel: &Panel<'_>) -> Vec<Curve> {
+    let curve = |class, shape, points| Curve {
+        class,
+        shape,
+        points,
     };
-    frame.draw(x, y.0..y.1, |plot| points(panel, plot))
-}
-
-fn points<C: CoordTranslate<From = (f64, f64)>>(
-    panel: &Panel<'_>,
-    plot: &DrawingArea<SVGBackend<'_>, C>,
-) -> Result<(), Failure> {
     let last = panel.points.iter().map(|point| point.series).max();
-    for series in (0..=last.unwrap_or(0)).filter(|_| panel.joined) {
+    let lines = (0..=last.unwrap_or(0)).filter(|_| panel.joined);
+    let lines = lines.map(|series| {
         let of = panel.points.iter().filter(|point| point.series == series);
-        let line = of.map(|point| point.at).collect::<Vec<_>>();
-        plot.draw(&PathElement::new(line, colour(series)))?;
-    }
+        curve(series, Shape::Whole, of.map(|point| point.at).collect())
+    });
+    let mut curves: Vec<Curve> = lines.collect();
     // Beside one another, or those with equal values would hide one another.
     let beside = !panel.categories.is_empty() && !panel.joined && !panel.by_series;
     let count = if beside { last.unwrap_or(0) + 1 } else { 1 };
@@ -401,12 +382,14 @@ fn points<C: CoordTranslate<From = (f64, f64)>>(
         let aside = (point.series as f64 - middle) * BESIDE / count as f64;
         let x = point.at.0 + if beside { aside } else { 0.0 };
         let (least, most) = point.spread;
-        let line = [(x, least), (x, most)];
-        let style = colour(point.series).stroke_width(1);
-        plot.draw(&PathElement::new(line, style))?;
-        mark(plot, point.series, (x, point.at.1))?;
+        curves.push(curve(
+            point.series,
+            Shape::Whole,
+            vec![(x, least), (x, most)],
+        ));
+        curves.push(curve(point.series, Shape::Signs, vec![(x, point.at.1)]));
     }
-    Ok(())
+    curves
 }
 
 #[cfg(test)]
@@ -475,15 +458,11 @@ mod tests {
                 joined,
                 points: points.into(),
             };
-            let svg = draw(&panel, WIDE).unwrap();
-            let circle = svg.split("cx=\"").nth(1).unwrap();
-            let circle: f64 = circle.split('"').next().unwrap().parse().unwrap();
-            // The triangle's first corner is above its place.
-            let triangle = svg.rsplit("points=\"").next().unwrap();
-            let triangle: f64 = triangle.split(',').next().unwrap().parse().unwrap();
-            triangle - circle
+            let curves = super::points(&panel);
+            let signs: Vec<_> = curves.iter().filter(|c| c.shape == Shape::Signs).collect();
+            signs[1].points[0].0 - signs[0].points[0].0
         };
-        assert!(places(false, false) > 12.0, "{}", places(false, false));
+        assert!(places(false, false) > 0.1, "{}", places(false, false));
         assert_eq!([places(true, false), places(false, true)], [0.0, 0.0]);
     }
 
@@ -500,7 +479,9 @@ mod tests {
                 joined: false,
                 points: Vec::new(),
             };
-            [WIDE, NARROW].map(|size| draw(&panel, size).unwrap().contains(names[0]))
+            let drawn = picture(&panel, String::new());
+            let svgs = [(drawn.chart, WIDE), (drawn.narrow.unwrap(), NARROW)];
+            svgs.map(|(chart, size)| chart.svg(size).unwrap().contains(names[0]))
         };
         assert_eq!(of(&["copa", "cubic"]), [true, true]);
         assert_eq!(of(&["a rather long name"; 3]), [true, false]);
@@ -529,15 +510,14 @@ mod tests {
                 joined: false,
                 points: points.into(),
             };
-            let svg = draw(&panel, WIDE).unwrap();
-            let mut texts: Vec<&str> = (svg.lines())
-                .filter(|line| line.parse::<f64>().is_ok())
-                .collect();
-            assert!(texts.len() > 6, "{values:?} {texts:?}");
-            texts.sort_unstable();
-            let twice = |text: &&str| texts.iter().filter(|t| *t == text).count() > 2;
-            // Once on each axis.
-            assert!(!texts.iter().any(twice), "{values:?} {texts:?}");
+            let chart = chart(&panel);
+            for axis in [chart.x, chart.y] {
+                let mut texts: Vec<String> = axis.ticks().into_iter().map(|t| t.1).collect();
+                let count = texts.len();
+                texts.sort_unstable();
+                texts.dedup();
+                assert!(count >= 3 && texts.len() == count, "{values:?} {texts:?}");
+            }
         }
     }
 }

@@ -3,15 +3,12 @@
 //! through the quartiles of its single seconds, and its sign at the medians.
 use crate::definition::Definition;
 use crate::distribution_picture::quartiles;
-use crate::frame::{self, Failure, Frame, Size, number_ticks, tick};
 use crate::picture::{Picture, range, title};
 use crate::run::Run;
 use crate::seconds::{DELAY, THROUGHPUT};
-use crate::seconds_picture::{Line, Panel, dashes, legend, panels};
-use crate::signs::{colour, mark};
-use plotters::coord::CoordTranslate;
-use plotters::prelude::*;
-use std::ops::Range;
+use crate::seconds_picture::{Line, Panel, legend, panels};
+use alcc_live::axis::Axis;
+use alcc_live::chart::{Chart, Curve, Shape};
 
 /// Points of an outline.
 const POINTS: u32 = 72;
@@ -63,7 +60,7 @@ impl Region {
 }
 
 /// Throughput over queueing delay, of the seconds of all starts.
-pub(crate) fn populations(definition: &Definition, runs: &[Run]) -> Result<Vec<Picture>, String> {
+pub(crate) fn populations(definition: &Definition, runs: &[Run]) -> Vec<Picture> {
     let delays = panels(definition, runs.iter(), DELAY);
     let of_delay = |panel: &Panel, line: &Line| {
         let panel = delays.iter().find(|one| one.name == panel.name)?;
@@ -95,54 +92,43 @@ pub(crate) fn populations(definition: &Definition, runs: &[Run]) -> Result<Vec<P
             "{label}. Outline: through the quartiles of the single seconds of all starts. Sign: medians."
         );
         let regions: Vec<Region> = named.into_iter().map(|(_, region)| region).collect();
-        let draw = |size| draw(&regions, size);
-        let picture = Picture::new(label.clone(), caption, true, draw)?;
+        let alternative = format!("{label}, quartiles of single seconds. {words}");
+        let picture = Picture::new(label, caption, true, chart(&regions, alternative));
         pictures.push(Picture {
-            alternative: format!("{label}, quartiles of single seconds. {words}"),
             legend: Some(legend(&panel)),
             ..picture
         });
     }
-    Ok(pictures)
+    pictures
 }
 
 /// An axis with all these values. None is negative.
-fn axis(values: impl Iterator<Item = f64>) -> Range<f64> {
+fn axis(values: impl Iterator<Item = f64>) -> Axis {
     let (from, to) = range(values, false);
-    from.max(0.0)..to
+    Axis::exactly(from.max(0.0), to)
 }
 
-fn draw(regions: &[Region], size: Size) -> Result<String, String> {
-    let x = axis(regions.iter().flat_map(|region| region.delay));
-    let y = axis(regions.iter().flat_map(|region| region.throughput));
-    let (x_wide, y_wide) = (x.end - x.start, y.end - y.start);
-    let frame = Frame {
-        size,
-        titles: [&title(DELAY), &title(THROUGHPUT)],
-        ticks: [&|v| tick(v, x_wide), &|v| tick(v, y_wide)],
-        x_ticks: number_ticks(size),
-        behind: Vec::new(),
+fn chart(regions: &[Region], label: String) -> Chart {
+    let outlines = regions.iter().flat_map(|region| {
+        [Shape::Region, Shape::Line].map(|shape| (region, shape, region.outline()))
+    });
+    let medians = regions.iter().map(|region| {
+        let median = (region.delay[1], region.throughput[1]);
+        (region, Shape::Signs, vec![median])
+    });
+    let curve = |(region, shape, points): (&Region, Shape, Vec<(f64, f64)>)| Curve {
+        class: region.look,
+        shape,
+        points,
     };
-    frame.draw(x, y, |plot| {
-        for region in regions {
-            outline(plot, region)?;
-        }
-        for region in regions {
-            mark(plot, region.look, (region.delay[1], region.throughput[1]))?;
-        }
-        Ok(())
-    })
-}
-
-fn outline<C: CoordTranslate<From = (f64, f64)>>(
-    plot: &DrawingArea<SVGBackend<'_>, C>,
-    region: &Region,
-) -> Result<(), Failure> {
-    let colour = colour(region.look);
-    plot.draw(&Polygon::new(region.outline(), colour.mix(0.12)))?;
-    let style = frame::line(colour, dashes(region.look));
-    plot.draw(&PathElement::new(region.outline(), style))?;
-    Ok(())
+    Chart {
+        label,
+        x_title: title(DELAY),
+        y_title: title(THROUGHPUT),
+        x: axis(regions.iter().flat_map(|region| region.delay)),
+        y: axis(regions.iter().flat_map(|region| region.throughput)),
+        curves: outlines.chain(medians).map(curve).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -202,8 +188,8 @@ flow = '{form}'\n[[sweep]]\nkey = 'form'\nvalues = ['copa', 'cubic']\n
             // Nothing came through.
             run(["copa", "b"], 1, &[0.0], &[]),
         ];
-        let drawn = populations(&definition, &runs).unwrap();
-        let alternatives: Vec<&str> = drawn.iter().map(|one| one.alternative.as_str()).collect();
+        let drawn = populations(&definition, &runs);
+        let alternatives: Vec<&str> = drawn.iter().map(|one| one.chart.label.as_str()).collect();
         assert_eq!(
             alternatives,
             [
@@ -215,12 +201,12 @@ flow = '{form}'\n[[sweep]]\nkey = 'form'\nvalues = ['copa', 'cubic']\n
             ]
         );
         assert_eq!(drawn[0].legend.as_ref().unwrap().len(), 2);
-        for svg in [&drawn[0].svg, drawn[0].narrow.as_ref().unwrap()] {
-            assert_eq!(svg.matches("stroke-dasharray=\"9 4\"").count(), 1, "{svg}");
-            assert!(svg.contains("\nqueue delay, ms\n"), "{svg}");
-        }
+        let svg = drawn[0].chart.svg(crate::picture::NARROW).unwrap();
+        assert!(svg.contains("\nqueue delay, ms\n"), "{svg}");
+        // An outline, its area and a sign.
+        assert_eq!(svg.matches("class=\"k0\"").count(), 3, "{svg}");
         // Both forms, in their order.
-        let all = crate::picture::pictures(&definition, &runs).unwrap();
+        let all = crate::picture::pictures(&definition, &runs);
         let labels: Vec<&str> = all.iter().map(|one| one.label.as_str()).collect();
         assert_eq!(labels.len(), 4);
         assert!(

@@ -2,15 +2,12 @@
 //! Learned delay profiles as the Verus paper draws them. These are points with the curve through
 //! them (figure 5), or curves over time (figure 7b). Delay in ms over the window in packets.
 use crate::definition::{Definition, ProfileForm};
-use crate::frame::{self, DASHES, Frame, Size, number_ticks};
 use crate::run::Run;
-use crate::signs::{COLOURS, colour};
+use crate::signs::{self, COLOURS};
+use alcc_live::axis::Axis;
+use alcc_live::chart::{Chart, Curve, Shape};
 use alcc_results::DrawnProfile;
-use plotters::prelude::*;
 
-const WIDE: Size = (760, 380);
-/// On a phone.
-const NARROW: Size = (380, 300);
 /// Most points of a curve: the eye tells no more apart, and a page is to stay small.
 const CURVE_POINTS: usize = 60;
 /// Most measured points of a picture.
@@ -19,12 +16,8 @@ const POINTS: usize = 400;
 pub struct Picture {
     /// The names of the cell's choices.
     pub cell: String,
-    /// What is drawn, for those who cannot see it.
-    pub label: String,
     /// The drawing.
-    pub svg: String,
-    /// The same for a phone.
-    pub narrow: String,
+    pub chart: Chart,
     /// What stands for what: colour, sign, meaning.
     pub legend: Vec<(&'static str, String, String)>,
 }
@@ -36,21 +29,18 @@ struct Line<'a> {
 }
 
 /// A picture for each cell with profiles, of its first start.
-///
-/// # Errors
-/// The error of the drawing library.
-pub fn pictures(definition: &Definition, runs: &[Run]) -> Result<Vec<Picture>, String> {
+pub fn pictures(definition: &Definition, runs: &[Run]) -> Vec<Picture> {
     let Some(form) = definition.report.profile else {
-        return Ok(Vec::new());
+        return Vec::new();
     };
     let drawn = runs.iter().filter(|run| !run.profiles.is_empty());
     drawn.map(|run| picture(form, run)).collect()
 }
 
-fn picture(form: ProfileForm, run: &Run) -> Result<Picture, String> {
+fn picture(form: ProfileForm, run: &Run) -> Picture {
     let cell = run.cell.join(", ");
     let profiles = run.profiles.as_slice();
-    Ok(match (form, profiles) {
+    match (form, profiles) {
         (ProfileForm::Points, [.., last]) => {
             let line = [Line { third: 1, of: last }];
             let points = thinned(&last.points, POINTS);
@@ -60,8 +50,7 @@ fn picture(form: ProfileForm, run: &Run) -> Result<Picture, String> {
                 last.at_s
             );
             Picture {
-                svg: draw(&line, &points, WIDE)?,
-                narrow: draw(&line, &points, NARROW)?,
+                chart: chart(label, &line, points),
                 legend: vec![
                     (
                         COLOURS[0],
@@ -70,11 +59,10 @@ fn picture(form: ProfileForm, run: &Run) -> Result<Picture, String> {
                     ),
                     (
                         COLOURS[1],
-                        DASHES[1].1.repeat(2),
+                        signs::line(1).repeat(2),
                         "the curve through them".to_owned(),
                     ),
                 ],
-                label,
                 cell,
             }
         }
@@ -92,17 +80,15 @@ fn picture(form: ProfileForm, run: &Run) -> Result<Picture, String> {
                 format!("seconds from {low:.1} to {high:.1} Mbit/s"),
                 format!("seconds above {high:.1} Mbit/s"),
             ];
-            let signs = DASHES.map(|(_, sign)| sign.repeat(2));
+            let signs = [0, 1, 2].map(|third| signs::line(third).repeat(2));
             let looks = COLOURS.into_iter().zip(signs).zip(names);
             Picture {
-                svg: draw(&lines, &[], WIDE)?,
-                narrow: draw(&lines, &[], NARROW)?,
+                chart: chart(label, &lines, Vec::new()),
                 legend: looks.map(|((c, s), name)| (c, s, name)).collect(),
-                label,
                 cell,
             }
         }
-    })
+    }
 }
 
 /// By throughput: the lower, the middle or the upper third, and the two bounds between them, Mbit/s.
@@ -125,31 +111,28 @@ fn thinned(points: &[(u32, f64)], most: usize) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn draw(lines: &[Line<'_>], points: &[(f64, f64)], size: Size) -> Result<String, String> {
-    let curves: Vec<(usize, Vec<(f64, f64)>)> = lines
-        .iter()
-        .map(|line| (line.third, thinned(&line.of.curve, CURVE_POINTS)))
-        .collect();
-    let all = curves.iter().flat_map(|(_, curve)| curve).chain(points);
-    let (window, delay) = all.fold((1.0_f64, 1.0_f64), |(w, d), p| (w.max(p.0), d.max(p.1)));
-    let whole = |v: f64| format!("{v:.0}");
-    let frame = Frame {
-        size,
-        titles: ["sending window, packets", "delay, ms"],
-        ticks: [&whole, &whole],
-        x_ticks: number_ticks(size),
-        behind: Vec::new(),
+fn chart(label: String, lines: &[Line<'_>], points: Vec<(f64, f64)>) -> Chart {
+    let dots = Curve {
+        class: 0,
+        shape: Shape::Dots,
+        points,
     };
-    frame.draw(0.0..window * 1.04, 0.0..delay * 1.04, |plot| {
-        for &point in points {
-            plot.draw(&Circle::new(point, 3, colour(0).filled()))?;
-        }
-        for (third, curve) in curves {
-            let style = frame::line(colour(third), third);
-            plot.draw(&PathElement::new(curve, style))?;
-        }
-        Ok(())
-    })
+    let lines = lines.iter().map(|line| Curve {
+        class: line.third,
+        shape: Shape::Line,
+        points: thinned(&line.of.curve, CURVE_POINTS),
+    });
+    let curves: Vec<Curve> = [dots].into_iter().chain(lines).collect();
+    let all = curves.iter().flat_map(|curve| &curve.points);
+    let (window, delay) = all.fold((1.0_f64, 1.0_f64), |(w, d), p| (w.max(p.0), d.max(p.1)));
+    Chart {
+        label,
+        x_title: "sending window, packets".to_owned(),
+        y_title: "delay, ms".to_owned(),
+        x: Axis::exactly(0.0, window * 1.04),
+        y: Axis::exactly(0.0, delay * 1.04),
+        curves,
+    }
 }
 
 #[cfg(test)]
@@ -177,11 +160,14 @@ mod tests {
     #[test]
     fn points_are_dots_and_the_last_curve_is_dashed() {
         let run = run(vec![profile(1.0, 1.0), profile(2.0, 1.0)]);
-        let picture = picture(ProfileForm::Points, &run).unwrap();
-        let dots = picture.svg.matches("<circle").count();
-        assert!((300..=POINTS + 1).contains(&dots), "{dots}");
-        assert_eq!(picture.svg.matches("dasharray=\"9 4\"").count(), 1);
-        assert!(picture.label.contains("after 2 s"), "{}", picture.label);
+        let picture = picture(ProfileForm::Points, &run);
+        let [dots, line] = &picture.chart.curves[..] else {
+            panic!("{:?}", picture.chart)
+        };
+        assert!((300..=POINTS + 1).contains(&dots.points.len()));
+        assert_eq!((line.class, signs::dashes(line.class)), (1, 1));
+        let label = &picture.chart.label;
+        assert!(label.contains("after 2 s"), "{label}");
         assert_eq!(picture.legend.len(), 2);
     }
 
@@ -192,14 +178,13 @@ mod tests {
             .map(|mbps| profile(0.0, mbps))
             .collect();
         assert_eq!(thirds(&all), (vec![1, 0, 2, 0, 1, 2], [5.0, 8.0]));
-        let picture = picture(ProfileForm::Curves, &run(all)).unwrap();
-        for colour in &COLOURS[..3] {
-            let upper = colour.to_uppercase();
-            assert!(picture.svg.contains(&upper), "{colour}");
-        }
-        let dotted = picture.svg.matches("dasharray=\"2 4\"").count();
-        assert_eq!(dotted, 2, "curves of the upper third");
-        assert!(picture.svg.len() < 100_000, "{}", picture.svg.len());
+        let picture = picture(ProfileForm::Curves, &run(all));
+        let classes =
+            [0, 1, 2].map(|n| picture.chart.curves.iter().filter(|c| c.class == n).count());
+        // The dots, of which there are none, have the first class, too.
+        assert_eq!(classes, [3, 2, 2]);
+        let svg = picture.chart.svg(crate::picture::WIDE).unwrap();
+        assert!(svg.len() < 100_000, "{}", svg.len());
         assert_eq!(picture.legend[0].2, "seconds below 5.0 Mbit/s");
     }
 

@@ -2,24 +2,19 @@
 //! Single seconds as papers draw them: over time, a line for each flow, or as densities. Lines
 //! differ in colour, in the shape of their signs and in their dashes.
 use crate::definition::Definition;
-use crate::frame::{self, DASHES, Failure, Frame, Size, number_ticks, tick};
 use crate::picture::{Picture, range, series, title};
 use crate::run::Run;
 use crate::seconds::THROUGHPUT;
-use crate::signs::{COLOURS, colour, mark, marker};
+use crate::signs::{self, marker};
+use alcc_live::axis::Axis;
+use alcc_live::chart::{Chart, Curve, Shape};
 use alcc_live::report::{bandwidth, density};
-use plotters::coord::CoordTranslate;
-use plotters::prelude::*;
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 /// Signs on one line, so that they tell lines apart and do not hide them.
 const MARKS: usize = 6;
 /// The begin of a logarithmic axis at least: no queue is shorter than one packet on a fast link.
 const LEAST: f64 = 0.1;
-
-/// Ticks of a logarithmic axis at most.
-const LOG_TICKS: usize = 8;
 
 /// A point of a line; without a value the line is interrupted.
 type Point = (f64, Option<f64>);
@@ -39,15 +34,6 @@ pub(crate) struct Panel {
     pub(crate) lines: Vec<Line>,
     /// What the link offered in each second, if that changes.
     capacity: Vec<Point>,
-}
-
-/// A chart without its lines.
-struct Axes<'a> {
-    x: Range<f64>,
-    y: Range<f64>,
-    log_y: bool,
-    x_title: &'a str,
-    y_title: &'a str,
 }
 
 impl Line {
@@ -157,16 +143,11 @@ fn in_words(values: impl Iterator<Item = f64>) -> String {
     }
 }
 
-/// Number of the dashes of a look: lines of one colour differ in them, too.
-pub(crate) fn dashes(look: usize) -> usize {
-    (look + look / COLOURS.len() * 2) % DASHES.len()
-}
-
 /// The looks and the names of the lines.
 pub(crate) fn legend(panel: &Panel) -> Vec<(&'static str, String, String)> {
     let of = |line: &Line| {
         let (colour, shape) = marker(line.look);
-        let dashes = DASHES[dashes(line.look)].1;
+        let dashes = signs::line(line.look);
         (
             colour,
             format!("{dashes}{shape}{dashes}"),
@@ -177,13 +158,7 @@ pub(crate) fn legend(panel: &Panel) -> Vec<(&'static str, String, String)> {
     named.map(of).collect()
 }
 
-fn picture(
-    panel: &Panel,
-    metric: &str,
-    over: &str,
-    caption: &str,
-    draw: impl Fn(Size) -> Result<String, String>,
-) -> Result<Picture, String> {
+fn picture(panel: &Panel, metric: &str, over: &str, caption: &str, mut chart: Chart) -> Picture {
     let title = title(metric);
     let label = match panel.name.as_str() {
         "" => title,
@@ -196,25 +171,19 @@ fn picture(
             name => format!("{name}: {values}"),
         }
     });
-    let alternative = format!("{label}, {over}. {}", lines.collect::<Vec<_>>().join("; "));
+    chart.label = format!("{label}, {over}. {}", lines.collect::<Vec<_>>().join("; "));
     let mut legend = legend(panel);
     if !panel.capacity.is_empty() {
         legend.push(("#808080", "▒".to_owned(), "offered by the link".to_owned()));
     }
-    let picture = Picture::new(label.clone(), format!("{label}. {caption}"), true, draw)?;
-    Ok(Picture {
-        alternative,
+    Picture {
         legend: Some(legend),
-        ..picture
-    })
+        ..Picture::new(label.clone(), format!("{label}. {caption}"), true, chart)
+    }
 }
 
 /// Second by second, of the first start.
-pub(crate) fn courses(
-    definition: &Definition,
-    runs: &[Run],
-    metric: &str,
-) -> Result<Vec<Picture>, String> {
+pub(crate) fn courses(definition: &Definition, runs: &[Run], metric: &str) -> Vec<Picture> {
     let first = runs.iter().filter(|run| run.repetition == 1);
     let panels = panels(definition, first, metric);
     let report = &definition.report;
@@ -222,7 +191,6 @@ pub(crate) fn courses(
     let lines = panels.iter().flat_map(|panel| &panel.lines);
     let last = lines.map(|line| line.points.len()).max().unwrap_or(1) as f64;
     let over = format!("second by second over {last} s");
-    let y_title = title(metric);
     let drawn = panels.iter().map(|panel| {
         let mut values: Vec<f64> = panel.lines.iter().flat_map(Line::values).collect();
         values.extend(panel.capacity.iter().filter_map(|(_, value)| *value));
@@ -230,35 +198,30 @@ pub(crate) fn courses(
         let short = values.iter().any(|value| *value < LEAST);
         let y = if log_y {
             let positive = values.iter().map(|value| value.max(LEAST));
-            let least = positive.clone().fold(f64::INFINITY, f64::min);
-            least / 1.2..positive.chain(reach).fold(least, f64::max) * 1.2
+            Axis::log(positive.chain(reach), 0.0, 1.0)
         } else {
-            0.0..range(values.into_iter(), true).1.max(reach.unwrap_or(0.0))
+            let to = range(values.into_iter(), true).1;
+            Axis::exactly(0.0, to.max(reach.unwrap_or(0.0)))
         };
-        let axes = Axes {
-            x: 0.0..last,
+        let chart = Chart {
+            label: String::new(),
+            x_title: "time, s".to_owned(),
+            y_title: title(metric),
+            x: Axis::exactly(0.0, last),
             y,
-            log_y,
-            x_title: "time, s",
-            y_title: &y_title,
+            curves: curves(panel),
         };
         let mut caption = "Means of single seconds of the first start.".to_owned();
         if log_y && short {
             caption += " Less than 0.1 is drawn as 0.1.";
         }
-        picture(panel, metric, &over, &caption, |size| {
-            draw(panel, &axes, size)
-        })
+        picture(panel, metric, &over, &caption, chart)
     });
     drawn.collect()
 }
 
 /// The density of the seconds of all starts.
-pub(crate) fn densities(
-    definition: &Definition,
-    runs: &[Run],
-    metric: &str,
-) -> Result<Vec<Picture>, String> {
+pub(crate) fn densities(definition: &Definition, runs: &[Run], metric: &str) -> Vec<Picture> {
     let x_title = title(metric);
     let unit = x_title.rsplit_once(", ").map_or("unit", |(_, unit)| unit);
     let y_title = format!("density, per {unit}");
@@ -286,76 +249,62 @@ pub(crate) fn densities(
                     points: points.collect(),
                 }
             };
-            let curves = Panel {
+            let dense = Panel {
                 name: String::new(),
                 lines: panel.lines.iter().map(dense).collect(),
                 capacity: Vec::new(),
             };
-            let most = curves.lines.iter().flat_map(Line::values);
-            let axes = Axes {
-                x: 0.0..to,
-                y: 0.0..range(most, true).1,
-                log_y: false,
-                x_title: &x_title,
-                y_title: &y_title,
+            let most = dense.lines.iter().flat_map(Line::values);
+            let chart = Chart {
+                label: String::new(),
+                x_title: x_title.clone(),
+                y_title: y_title.clone(),
+                x: Axis::exactly(0.0, to),
+                y: Axis::exactly(0.0, range(most, true).1),
+                curves: curves(&dense),
             };
             let caption =
                 "Density of the single seconds of all starts: Gaussian kernels of Scott's width.";
             let over = "density of single seconds";
-            picture(&panel, metric, over, caption, |size| {
-                draw(&curves, &axes, size)
-            })
+            picture(&panel, metric, over, caption, chart)
         });
     drawn.collect()
 }
 
-fn draw(panel: &Panel, axes: &Axes<'_>, size: Size) -> Result<String, String> {
-    let points = panel.capacity.iter().map(|(at, v)| (*at, v.unwrap_or(0.0)));
-    let last = panel.capacity.last().map(|(at, _)| *at);
-    let ends = last.into_iter().flat_map(|last| [(last, 0.0), (0.0, 0.0)]);
-    let (x, y) = (axes.x.clone(), axes.y.clone());
-    let x_wide = x.end - x.start;
-    let y_wide = if axes.log_y { 1.0 } else { y.end - y.start };
-    let frame = Frame {
-        size,
-        titles: [axes.x_title, axes.y_title],
-        ticks: [&|v| tick(v, x_wide), &|v| tick(v, y_wide)],
-        x_ticks: number_ticks(size),
-        behind: points.chain(ends).collect(),
-    };
-    if axes.log_y {
-        let y = frame::log_axis(y, LOG_TICKS);
-        frame.draw(x, y, |plot| lines(panel, plot, LEAST))
-    } else {
-        frame.draw(x, y, |plot| lines(panel, plot, f64::NEG_INFINITY))
-    }
-}
-
-/// Draws the lines. What is less than `least` is drawn there.
-fn lines<C: CoordTranslate<From = (f64, f64)>>(
-    panel: &Panel,
-    plot: &DrawingArea<SVGBackend<'_>, C>,
-    least: f64,
-) -> Result<(), Failure> {
-    let known = |(at, value): &Point| Some((*at, (*value)?.max(least)));
+/// What the link offered, and lines with signs.
+fn curves(panel: &Panel) -> Vec<Curve> {
+    let mut curves = Vec::new();
+    let offered = panel.capacity.iter().map(|(at, v)| (*at, v.unwrap_or(0.0)));
+    curves.push(Curve {
+        class: 0,
+        shape: Shape::Area,
+        points: offered.collect(),
+    });
     let count = panel.lines.len().max(1);
     for (number, line) in panel.lines.iter().enumerate() {
-        let style = frame::line(colour(line.look), dashes(line.look));
-        for run in line.points.split(|(_, value)| value.is_none()) {
-            let points: Vec<(f64, f64)> = run.iter().filter_map(known).collect();
-            if !points.is_empty() {
-                plot.draw(&PathElement::new(points, style))?;
-            }
-        }
+        let points = line.points.iter();
+        curves.push(Curve {
+            class: line.look,
+            shape: Shape::Line,
+            points: points
+                .map(|(at, value)| (*at, value.unwrap_or(f64::NAN)))
+                .collect(),
+        });
         // Not at the same places: lines that are alike must not hide one another's signs.
-        let all: Vec<(f64, f64)> = line.points.iter().filter_map(known).collect();
+        let known = line
+            .points
+            .iter()
+            .filter_map(|(at, value)| Some((*at, (*value)?)));
+        let all: Vec<(f64, f64)> = known.collect();
         let each = all.len().div_ceil(MARKS).max(1);
         let first = each * (2 * number + 1) / (2 * count);
-        for at in all.iter().skip(first).step_by(each) {
-            mark(plot, line.look, *at)?;
-        }
+        curves.push(Curve {
+            class: line.look,
+            shape: Shape::Signs,
+            points: all.iter().skip(first).step_by(each).copied().collect(),
+        });
     }
-    Ok(())
+    curves
 }
 
 #[cfg(test)]
@@ -407,7 +356,7 @@ flow = '{flow}'\n[[sweep]]\nkey = 'form'\nvalues = [{ name = 'native', flow = 'c
             ]
         };
         let runs: Vec<Run> = cells.iter().enumerate().flat_map(of).collect();
-        let drawn = courses(&definition(TEXT), &runs, THROUGHPUT).unwrap();
+        let drawn = courses(&definition(TEXT), &runs, THROUGHPUT);
         let labels: Vec<&str> = drawn.iter().map(|one| one.label.as_str()).collect();
         assert_eq!(
             labels,
@@ -418,7 +367,7 @@ flow = '{flow}'\n[[sweep]]\nkey = 'form'\nvalues = [{ name = 'native', flow = 'c
         );
         // The first start alone.
         assert_eq!(
-            drawn[0].alternative,
+            drawn[0].chart.label,
             "throughput, Mbit/s; trace: a, second by second over 3 s. \
              native: 1.0 to 3.0, median 2.0; above: 1.0 to 5.0, median 2.0"
         );
@@ -435,32 +384,28 @@ flow = '{flow}'\n[[sweep]]\nkey = 'form'\nvalues = [{ name = 'native', flow = 'c
                 ("▒", "offered by the link")
             ]
         );
-        for svg in [&drawn[0].svg, drawn[0].narrow.as_ref().unwrap()] {
-            assert_eq!(svg.matches("stroke-dasharray=\"9 4\"").count(), 1, "{svg}");
-            assert!(
-                svg.contains("time, s") && svg.len() < 10_000,
-                "{}",
-                svg.len()
-            );
-        }
+        let svg = drawn[0].chart.svg(crate::picture::NARROW).unwrap();
+        assert!(svg.contains("time, s") && svg.len() < 10_000, "{svg}");
+        assert_eq!(svg.matches("class=\"area\"").count(), 1, "{svg}");
     }
 
     #[test]
     fn flows_and_windows_of_a_cell_have_a_panel_of_their_own() {
         let flows = vec![seconds(&[1.0, 2.0]), seconds(&[3.0])];
         let runs = [run(&["native", "a"], 1, flows)];
-        let drawn = courses(&definition(TEXT), &runs, THROUGHPUT).unwrap();
+        let drawn = courses(&definition(TEXT), &runs, THROUGHPUT);
         assert_eq!(drawn[0].label, "throughput, Mbit/s; form: native, trace: a");
         assert!(
             drawn[0]
-                .alternative
+                .chart
+                .label
                 .ends_with("flow 1: 1.0 to 2.0, median 2.0; flow 2: 3.0 to 3.0, median 3.0")
         );
 
         let mut above = seconds(&[1.0, 2.0]);
         above.tcp_window = vec![Some(90.0), Some(91.0)];
         let runs = [run(&["above", "a"], 1, vec![above])];
-        let drawn = courses(&definition(TEXT), &runs, "cwnd").unwrap();
+        let drawn = courses(&definition(TEXT), &runs, "cwnd");
         let names: Vec<String> = drawn[0]
             .legend
             .iter()
@@ -473,8 +418,8 @@ flow = '{flow}'\n[[sweep]]\nkey = 'form'\nvalues = [{ name = 'native', flow = 'c
     #[test]
     fn ten_lines_differ_without_colour_and_eighteen_without_signs() {
         use std::collections::BTreeSet;
-        let shapes: BTreeSet<_> = (0..10).map(|i| (marker(i).1, dashes(i))).collect();
-        let colours: BTreeSet<_> = (0..18).map(|i| (marker(i).0, dashes(i))).collect();
+        let shapes: BTreeSet<_> = (0..10).map(|i| (marker(i).1, signs::dashes(i))).collect();
+        let colours: BTreeSet<_> = (0..18).map(|i| (marker(i).0, signs::dashes(i))).collect();
         assert_eq!((shapes.len(), colours.len()), (10, 18));
     }
 
@@ -483,8 +428,9 @@ flow = '{flow}'\n[[sweep]]\nkey = 'form'\nvalues = [{ name = 'native', flow = 'c
         let text =
             TEXT.to_owned() + "reach = { throughput_mbps = 400 }\nlog-y = ['throughput_mbps']\n";
         let runs = [run(&["native", "a"], 1, vec![seconds(&[0.0, 2.0])])];
-        let drawn = courses(&definition(&text), &runs, THROUGHPUT).unwrap();
-        assert!(drawn[0].svg.contains("\n100\n"), "{}", drawn[0].svg);
+        let drawn = courses(&definition(&text), &runs, THROUGHPUT);
+        let svg = drawn[0].chart.svg(crate::picture::WIDE).unwrap();
+        assert!(svg.contains("\n100\n"), "{svg}");
         assert!(
             drawn[0].caption.contains("drawn as 0.1"),
             "{}",
@@ -496,33 +442,26 @@ flow = '{flow}'\n[[sweep]]\nkey = 'form'\nvalues = [{ name = 'native', flow = 'c
     fn a_density_is_of_all_starts() {
         let text = TEXT.replace("'series'", "'density'");
         let one = |n, v| run(&["native", "a"], n, vec![seconds(&[v, v + 1.0])]);
-        let drawn = densities(&definition(&text), &[one(1, 4.0), one(2, 8.0)], THROUGHPUT).unwrap();
+        let drawn = densities(&definition(&text), &[one(1, 4.0), one(2, 8.0)], THROUGHPUT);
         assert!(
             drawn[0]
-                .alternative
+                .chart
+                .label
                 .ends_with("native: 4.0 to 9.0, median 8.0"),
             "{}",
-            drawn[0].alternative
+            drawn[0].chart.label
         );
-        assert!(drawn[0].svg.contains("density, per Mbit/s"));
+        assert_eq!(drawn[0].chart.y_title, "density, per Mbit/s");
         assert!(drawn[0].caption.contains("Scott"));
         // It ends on the axis.
-        let last = |svg: &str| {
-            let points = svg.rsplit("<polyline").next().unwrap();
-            let points = points.split("points=\"").nth(1).unwrap();
-            let last = points.split('"').next().unwrap().trim().rsplit(' ').next();
-            last.unwrap()
-                .split(',')
-                .nth(1)
-                .unwrap()
-                .parse::<i32>()
-                .unwrap()
-        };
-        let bottom = crate::picture::WIDE.1 as i32 - 8 - 44;
-        assert!(
-            (last(&drawn[0].svg) - bottom).abs() <= 3,
-            "{}",
-            drawn[0].svg
-        );
+        let lines = drawn[0]
+            .chart
+            .curves
+            .iter()
+            .filter(|c| c.shape == Shape::Line);
+        assert!(lines.clone().count() == 1);
+        for line in lines {
+            assert!(line.points.last().unwrap().1 < 0.005, "{line:?}");
+        }
     }
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The signs of the series: they differ in colour and in the shape of their points.
-use crate::frame::Failure;
-use plotters::coord::CoordTranslate;
-use plotters::prelude::*;
+//! The looks of the series: they differ in colour, in the shape of their points and in their dashes.
+use alcc_live::chart::SIGNS;
+use alcc_live::report::classes;
 
 /// Six colours of medium lightness, since pages are light or dark. They are the best that a search
 /// found for what the tests ask of them.
@@ -10,39 +9,33 @@ pub(crate) const COLOURS: [&str; 6] = [
     "#3c4bf0", "#f0690f", "#874b96", "#3c96f0", "#b43c00", "#b48796",
 ];
 
+/// Lengths of dash and gap of a line, and what stands for them beside a name.
+const DASHES: [(&str, &str); 3] = [("", "━"), ("9,4", "╍"), ("2,4", "┉")];
+
+/// Looks that a page knows.
+const LOOKS: usize = 90;
+
 /// Colour and shape of the points of a series, as text.
 pub(crate) fn marker(series: usize) -> (&'static str, char) {
     // Five shapes and six colours: neighbours differ in both, and up to five series in shape alone.
-    let shape = ['●', '▲', '■', '◆', '▼'][series % 5];
+    let shape = SIGNS[series % SIGNS.len()];
     (COLOURS[series % COLOURS.len()], shape)
 }
 
-pub(crate) fn colour(series: usize) -> RGBColor {
-    let hex = marker(series).0;
-    let part = |from: usize| {
-        let digits = hex.get(from..from + 2).unwrap_or("80");
-        u8::from_str_radix(digits, 16).unwrap_or(128)
-    };
-    RGBColor(part(1), part(3), part(5))
+/// Number of the dashes of a look: lines of one colour differ in them, too.
+pub(crate) fn dashes(look: usize) -> usize {
+    (look + look / COLOURS.len() * 2) % DASHES.len()
 }
 
-/// Draws the sign of a series.
-pub(crate) fn mark<C: CoordTranslate<From = (f64, f64)>>(
-    area: &DrawingArea<SVGBackend<'_>, C>,
-    series: usize,
-    at: (f64, f64),
-) -> Result<(), Failure> {
-    let colour = colour(series).filled();
-    let shape =
-        |points: &[(i32, i32)]| EmptyElement::at(at) + Polygon::new(points.to_vec(), colour);
-    match marker(series).1 {
-        '●' => area.draw(&Circle::new(at, 5, colour)),
-        '▲' => area.draw(&shape(&[(0, -6), (6, 5), (-6, 5)])),
-        '■' => area.draw(&shape(&[(-5, -5), (5, -5), (5, 5), (-5, 5)])),
-        '▼' => area.draw(&shape(&[(0, 6), (6, -5), (-6, -5)])),
-        _ => area.draw(&shape(&[(0, -7), (6, 0), (0, 7), (-6, 0)])),
-    }?;
-    Ok(())
+/// What stands for the line of a look beside a name.
+pub(crate) fn line(look: usize) -> &'static str {
+    DASHES[dashes(look)].1
+}
+
+/// The looks of all series, as CSS.
+pub(crate) fn style() -> String {
+    let look = |n| (String::new(), marker(n).0, DASHES[dashes(n)].0);
+    classes(&(0..LOOKS).map(look).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! An axis of a picture or a chart: from values to places, and where its ticks are.
 
 /// Values `from` to `to` lie at the places `begin` to `end`, which may go either way.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Axis {
     from: f64,
     to: f64,
@@ -10,6 +10,7 @@ pub struct Axis {
     end: f64,
     log: bool,
     step: f64,
+    names: Vec<String>,
 }
 
 /// What a tick may be a power of ten times of.
@@ -39,6 +40,16 @@ impl Axis {
             end: 1.0,
             log: false,
             step: step(to - from),
+            names: Vec::new(),
+        }
+    }
+
+    /// Names at 0, 1, 2 and so on.
+    pub fn names(names: Vec<String>) -> Self {
+        let to = names.len().max(1) as f64 - 0.5;
+        Self {
+            names,
+            ..Self::exactly(-0.5, to)
         }
     }
 
@@ -54,6 +65,7 @@ impl Axis {
             end,
             log: true,
             step: 0.0,
+            names: Vec::new(),
         }
     }
 
@@ -78,6 +90,7 @@ impl Axis {
             end,
             log: false,
             step: step(ticked),
+            names: Vec::new(),
         }
     }
 
@@ -109,6 +122,10 @@ impl Axis {
 
     /// Values with their labels.
     pub fn ticks(&self) -> Vec<(f64, String)> {
+        if !self.names.is_empty() {
+            let places = (0..).map(f64::from);
+            return places.zip(self.names.iter().cloned()).collect();
+        }
         if self.log {
             let powers = (self.from.log10().floor() as i32)..=(self.to.log10().ceil() as i32);
             let of = |round: &'static [f64]| {
@@ -159,19 +176,19 @@ mod tests {
     #[test]
     fn values_near_each_other_have_several_ticks() {
         let labels =
-            |axis: Axis| -> Vec<String> { axis.ticks().into_iter().map(|t| t.1).collect() };
+            |axis: &Axis| -> Vec<String> { axis.ticks().into_iter().map(|t| t.1).collect() };
         let x = Axis::log([81.0, 71.0].into_iter(), 100.0, 0.0);
-        assert_eq!(labels(x), ["60", "70", "80", "90", "100"]);
+        assert_eq!(labels(&x), ["60", "70", "80", "90", "100"]);
         let y = Axis::linear([21.2, 21.78].into_iter(), 100.0, 0.0);
-        assert_eq!(labels(y), ["21.2", "21.4", "21.6", "21.8"]);
+        assert_eq!(labels(&y), ["21.2", "21.4", "21.6", "21.8"]);
         for value in [1.0, 4.1, 5.0, 73.0, 980.0] {
             let near = [value, value * 1.02];
             for axis in [
                 Axis::log(near.into_iter(), 0.0, 1.0),
                 Axis::linear(near.into_iter(), 0.0, 1.0),
             ] {
-                let count = labels(axis).len();
-                assert!((2..=8).contains(&count), "{axis:?}: {:?}", labels(axis));
+                let count = labels(&axis).len();
+                assert!((2..=8).contains(&count), "{axis:?}: {:?}", labels(&axis));
             }
         }
     }

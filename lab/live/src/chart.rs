@@ -12,12 +12,17 @@ use std::ops::Range;
 pub(crate) const FINE: u32 = 3;
 /// Size of small text.
 pub(crate) const FONT: u32 = 12;
-/// The first bytes of the colours that stand for a number; the third is the number.
-const NUMBERED: &str = "\"#0100";
+/// The first byte of the colours that stand for a number; the others are the number.
+const NUMBERED: &str = "\"#01";
 /// Number of what has no scheme: the capacity's area.
-pub(crate) const AREA: u8 = 255;
+pub(crate) const AREA: usize = 255;
 /// Number of a line at a value that is no measurement.
-pub(crate) const RULE: u8 = 254;
+pub(crate) const RULE: usize = 254;
+/// From this number on lines are those of the class below it, without dashes.
+const WHOLE: usize = 256;
+
+/// How a page draws charts: its classes say colour `--c` and dashes `--d` of each scheme.
+pub const STYLE: &str = include_str!("chart.css");
 /// Text that is no name of a scheme.
 pub(crate) const SOFT: RGBColor = RGBColor(0x5d, 0x6b, 0x78);
 
@@ -28,7 +33,8 @@ pub(crate) fn font(size: u32) -> f64 {
 
 /// What is drawn with it gets its look by its number, see [`dressed`].
 pub(crate) fn numbered(number: usize) -> RGBColor {
-    RGBColor(1, 0, u8::try_from(number).unwrap_or(RULE - 1))
+    let [.., high, low] = number.to_be_bytes();
+    RGBColor(1, high, low)
 }
 
 /// How points are drawn.
@@ -42,6 +48,16 @@ pub enum Shape {
     Area,
     /// A thin line at a value, which is explained elsewhere.
     Rule,
+    /// From point to point, thin and without dashes.
+    Whole,
+    /// The sign of the class at each point.
+    Signs,
+    /// A cross at each point.
+    Crosses,
+    /// A small dot at each point.
+    Dots,
+    /// A pale area within the points.
+    Region,
 }
 
 /// Points that belong together.
@@ -81,7 +97,7 @@ pub(crate) struct Coordinate {
 impl Coordinate {
     fn new(axis: &Axis) -> Self {
         Self {
-            axis: *axis,
+            axis: axis.clone(),
             ticks: axis.ticks(),
         }
     }
@@ -122,15 +138,10 @@ impl Chart {
     /// # Errors
     /// The error of the drawing library.
     pub fn svg(&self, (width, height): (u32, u32)) -> Result<String, String> {
-        let failed = |e: &dyn std::fmt::Display| format!("draw {}: {e}", self.label);
-        let mut svg = String::new();
-        let size = (width * FINE, height * FINE);
-        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let (x, y) = (&self.x, &self.y);
         // The page says how wide lines are.
-        let (across, down) = self.draw(&area, 8, 2).map_err(|e| failed(&e))?;
-        area.present().map_err(|e| failed(&e))?;
-        drop(area);
+        let drawn = drawing((width, height), |area| Ok(self.draw(area, 8, 2)?));
+        let (content, (across, down)) = drawn.map_err(|e| format!("draw {}: {e}", self.label))?;
         let inside = [across.start, across.end, down.start, down.end].map(|v| v.to_string());
         let scale = |axis: &Axis| {
             let (from, to) = axis.values();
@@ -142,16 +153,15 @@ impl Chart {
         let mut root = format!(
             "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {}\" data-inside=\"{}\" data-x=\"{}\" data-y=\"{}\" data-units=\"{}|{}\">",
             escape(&self.label),
-            size.0,
-            size.1,
+            width * FINE,
+            height * FINE,
             inside.join(" "),
             scale(x),
             scale(y),
             escape(&self.x_title),
             escape(&self.y_title),
         );
-        let content = svg.split_once('>').map_or("", |(_, content)| content);
-        root.push_str(&dressed(&said_elsewhere(content), class));
+        root.push_str(&dressed(&said_elsewhere(&content), class));
         Ok(root)
     }
 
@@ -167,17 +177,92 @@ impl Chart {
         let chart = axes(area, [&self.x, &self.y], titles, top)?;
         let plotting = chart.plotting_area();
         for curve in &self.curves {
-            for piece in curve.pieces(&self.y) {
-                let colour = numbered(curve.number().into());
-                if curve.shape == Shape::Area {
-                    plotting.draw(&Polygon::new(piece, colour.filled()))?;
-                } else {
-                    plotting.draw(&PathElement::new(piece, colour.stroke_width(line)))?;
+            let colour = numbered(curve.number());
+            let places = || curve.points.iter().copied().filter(is_known);
+            match curve.shape {
+                Shape::Signs => {
+                    for at in places() {
+                        sign(plotting, curve.class, at)?;
+                    }
+                }
+                Shape::Crosses => {
+                    let arm = 5 * FINE as i32;
+                    for at in places() {
+                        for (x, y) in [(arm, arm), (arm, -arm)] {
+                            let line =
+                                PathElement::new([(-x, -y), (x, y)], colour.stroke_width(line));
+                            plotting.draw(&(EmptyElement::at(at) + line))?;
+                        }
+                    }
+                }
+                Shape::Dots => {
+                    for at in places() {
+                        plotting.draw(&Circle::new(at, 3 * FINE, colour.filled()))?;
+                    }
+                }
+                Shape::Region => {
+                    let points: Vec<_> = places().collect();
+                    plotting.draw(&Polygon::new(points, colour.mix(0.12).filled()))?;
+                }
+                Shape::Area | Shape::Line | Shape::Steps | Shape::Rule | Shape::Whole => {
+                    for piece in curve.pieces(&self.y) {
+                        if curve.shape == Shape::Area {
+                            plotting.draw(&Polygon::new(piece, colour.filled()))?;
+                        } else {
+                            plotting.draw(&PathElement::new(piece, colour.stroke_width(line)))?;
+                        }
+                    }
                 }
             }
         }
         Ok(plotting.get_pixel_range())
     }
+}
+
+fn is_known((x, y): &(f64, f64)) -> bool {
+    x.is_finite() && y.is_finite()
+}
+
+/// The signs of classes, in their order: they differ without colours, too.
+pub const SIGNS: [char; 5] = ['●', '▲', '■', '◆', '▼'];
+
+/// Draws the sign of a class.
+fn sign<DB: DrawingBackend>(
+    plotting: &DrawingArea<DB, Cartesian2d<Coordinate, Coordinate>>,
+    class: usize,
+    at: (f64, f64),
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
+    let style = numbered(class).filled();
+    let shape = |points: &[(i32, i32)]| {
+        let fine = |(x, y): &(i32, i32)| (x * FINE as i32, y * FINE as i32);
+        let points: Vec<_> = points.iter().map(fine).collect();
+        EmptyElement::at(at) + Polygon::new(points, style)
+    };
+    match SIGNS[class % SIGNS.len()] {
+        '●' => plotting.draw(&Circle::new(at, 5 * FINE, style)),
+        '▲' => plotting.draw(&shape(&[(0, -6), (6, 5), (-6, 5)])),
+        '■' => plotting.draw(&shape(&[(-5, -5), (5, -5), (5, 5), (-5, 5)])),
+        '▼' => plotting.draw(&shape(&[(0, 6), (6, -5), (-6, -5)])),
+        _ => plotting.draw(&shape(&[(0, -7), (6, 0), (0, 7), (-6, 0)])),
+    }
+}
+
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Failure = Box<dyn std::error::Error>;
+
+/// What is drawn on so many units of the page, without the root element, and what `draw` returns.
+pub(crate) fn drawing<T>(
+    (width, height): (u32, u32),
+    draw: impl FnOnce(&Area<'_>) -> Result<T, Failure>,
+) -> Result<(String, T), Failure> {
+    let mut svg = String::new();
+    let size = (width * FINE, height * FINE);
+    let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+    let result = draw(&area)?;
+    area.present()?;
+    drop(area);
+    let content = svg.split_once('>').map_or("", |(_, content)| content);
+    Ok((content.to_owned(), result))
 }
 
 /// From and to, in units of the drawing.
@@ -218,11 +303,12 @@ pub(crate) fn axes<'a, DB: DrawingBackend>(
 pub(crate) type Axes<'a, DB> = ChartContext<'a, DB, Cartesian2d<Coordinate, Coordinate>>;
 
 impl Curve {
-    fn number(&self) -> u8 {
+    fn number(&self) -> usize {
         match self.shape {
             Shape::Area => AREA,
             Shape::Rule => RULE,
-            Shape::Line | Shape::Steps => u8::try_from(self.class).unwrap_or(RULE - 1),
+            Shape::Whole | Shape::Crosses => WHOLE + self.class.min(RULE - 1),
+            _ => self.class.min(RULE - 1),
         }
     }
 
@@ -231,7 +317,7 @@ impl Curve {
         let mut pieces = vec![Vec::new()];
         let mut last: Option<(f64, f64)> = None;
         for &(at, value) in &self.points {
-            if !(at.is_finite() && value.is_finite()) {
+            if !is_known(&(at, value)) {
                 pieces.push(Vec::new());
                 last = None;
                 continue;
@@ -277,22 +363,23 @@ pub(crate) fn said_elsewhere(svg: &str) -> String {
 }
 
 /// The attribute by which a page knows a number.
-pub(crate) fn class(number: u8, _: &str) -> String {
+pub(crate) fn class(number: usize, _: &str) -> String {
     match number {
         AREA => "class=\"area\"".to_owned(),
         RULE => "class=\"rule\"".to_owned(),
+        WHOLE.. => format!("class=\"k{} whole\"", number - WHOLE),
         scheme => format!("class=\"k{scheme}\""),
     }
 }
 
 /// The drawing with attributes in the place of the colours that stand for a number. They are told
 /// the number, and whether it stands for "stroke" or "fill".
-pub(crate) fn dressed(svg: &str, attributes: impl Fn(u8, &str) -> String) -> String {
+pub(crate) fn dressed(svg: &str, attributes: impl Fn(usize, &str) -> String) -> String {
     let mut parts = svg.split(NUMBERED);
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (number, rest) = part.split_once('"').unwrap_or((part, ""));
-        let number = u8::from_str_radix(number, 16).unwrap_or(RULE);
+        let number = usize::from_str_radix(number, 16).unwrap_or(RULE);
         // "stroke=" or "fill=".
         let at = text.rfind(' ').map_or(0, |at| at + 1);
         let attribute = text.split_off(at);

@@ -11,7 +11,7 @@
 //! | [`meter`] | from what happens at the bottleneck to throughput, delay and loss |
 //! | [`report`] | one self-contained HTML page |
 //! | [`picture`] | throughput against delay, SVG |
-//! | [`chart`], [`axis`] | curves on two axes, SVG for pages |
+//! | [`chart`], [`axis`] | every chart: curves, signs and areas on two axes, as SVG |
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
 //! | [`applications`] | other real programs: FTP, a browser, video, a VPN |
 //! | [`flows`] | the flows of one simulated run, for a figure |

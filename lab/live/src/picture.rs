@@ -7,12 +7,11 @@
 mod panel;
 
 use crate::axis::Axis;
-use crate::chart::{self, FINE, FONT, RULE, SOFT, escape, numbered};
+use crate::chart::{self, Area, FINE, FONT, Failure, RULE, SOFT, escape, numbered};
 use crate::palette;
 use crate::report::Look;
 use alcc_results::Results;
 use panel::{Panel, links, one, over_all};
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -32,9 +31,6 @@ const LEFT: u32 = 62;
 /// Radius of a large mark with a name beside it, of one without, and of a dot.
 const RADII: [u32; 3] = [8, 6, 3];
 pub(crate) const INK: RGBColor = RGBColor(0x17, 0x21, 0x2b);
-
-pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-pub(crate) type Failure = Box<dyn std::error::Error>;
 
 /// The fonts of a picture that stands alone.
 pub(crate) const FAMILY: &str =
@@ -118,21 +114,16 @@ fn alone(panel: &Panel<'_>, (width, height): (u32, u32)) -> Result<String, Strin
     let figures = panel.marks.iter().map(|m| m.says(panel));
     let figures = figures.collect::<Vec<_>>().join("; ");
     let label = format!("{}: {figures}", panel.title);
-    let size = (width * FINE, height * FINE);
-    let mut svg = String::new();
-    let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-    draw(&area, panel, (0, 0), (width, height))
-        .and_then(|()| Ok(area.present()?))
-        .map_err(|e| format!("draw {label}: {e}"))?;
-    drop(area);
-    let content = svg.split_once('>').map_or("", |(_, content)| content);
+    let size = (width, height);
+    let drawn = chart::drawing(size, |area| draw(area, panel, (0, 0), size));
+    let (content, ()) = drawn.map_err(|e| format!("draw {label}: {e}"))?;
     Ok(format!(
         "<svg role=\"img\" class=\"plane\" aria-label=\"{}\" viewBox=\"0 0 {} {}\">{}",
         escape(&label),
-        size.0,
-        size.1,
+        width * FINE,
+        height * FINE,
         titled(
-            &chart::dressed(&chart::said_elsewhere(content), chart::class),
+            &chart::dressed(&chart::said_elsewhere(&content), chart::class),
             [panel]
         )
     ))
@@ -173,73 +164,70 @@ fn page(
     let small = u32::try_from(panels.len())? - u32::from(large);
     let head = HEAD + if large { LARGE } else { 0 };
     let height = head + small.div_ceil(COLUMNS) * SMALL + 12;
-    let size = (WIDTH * FINE, height * FINE);
-    let mut svg = String::new();
-    let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-    area.fill(&WHITE)?;
-    let about = &results.about;
-    let title = "Throughput against delay";
-    write(
-        &area,
-        title,
-        text_style(20, &INK, true),
-        [fine(24), fine(34)],
-    )?;
-    let how = format!(
-        "{} · {} · up and right is better · dashed: Pareto front",
-        about.link, about.mode
-    );
-    write(
-        &area,
-        &how,
-        text_style(13, &SOFT, false),
-        [fine(24), fine(55)],
-    )?;
-    let mut x = 24;
-    for (number, (scheme, _)) in looks.iter().enumerate() {
-        let name = results.label(scheme);
-        let dot = (fine(x + 5), fine(71));
-        area.draw(&Circle::new(dot, fine(5), numbered(number).filled()))?;
+    let (content, ()) = chart::drawing((WIDTH, height), |area| {
+        area.fill(&WHITE)?;
+        let about = &results.about;
+        let title = "Throughput against delay";
         write(
-            &area,
-            &name,
-            text_style(FONT, &INK, false),
-            [fine(x + 15), fine(78)],
+            area,
+            title,
+            text_style(20, &INK, true),
+            [fine(24), fine(34)],
         )?;
-        x += 34 + 7 * u32::try_from(name.chars().count())?;
-    }
-    let each = WIDTH / COLUMNS;
-    for (panel, n) in panels.iter().zip(0..) {
-        let (at, size) = match n {
-            0 if large => ((0, HEAD), (WIDTH, LARGE)),
-            _ => {
-                let n = n - u32::from(large);
-                (
-                    (n % COLUMNS * each, head + n / COLUMNS * SMALL),
-                    (each, SMALL),
-                )
-            }
-        };
-        draw(&area, panel, at, size)?;
-    }
-    area.present()?;
-    drop(area);
-    let content = svg.split_once('>').map_or("", |(_, content)| content);
-    let look = |number: u8, attribute: &str| match number {
+        let how = format!(
+            "{} · {} · up and right is better · dashed: Pareto front",
+            about.link, about.mode
+        );
+        write(
+            area,
+            &how,
+            text_style(13, &SOFT, false),
+            [fine(24), fine(55)],
+        )?;
+        let mut x = 24;
+        for (number, (scheme, _)) in looks.iter().enumerate() {
+            let name = results.label(scheme);
+            let dot = (fine(x + 5), fine(71));
+            area.draw(&Circle::new(dot, fine(5), numbered(number).filled()))?;
+            write(
+                area,
+                &name,
+                text_style(FONT, &INK, false),
+                [fine(x + 15), fine(78)],
+            )?;
+            x += 34 + 7 * u32::try_from(name.chars().count())?;
+        }
+        let each = WIDTH / COLUMNS;
+        for (panel, n) in panels.iter().zip(0..) {
+            let (at, size) = match n {
+                0 if large => ((0, HEAD), (WIDTH, LARGE)),
+                _ => {
+                    let n = n - u32::from(large);
+                    (
+                        (n % COLUMNS * each, head + n / COLUMNS * SMALL),
+                        (each, SMALL),
+                    )
+                }
+            };
+            draw(area, panel, at, size)?;
+        }
+        Ok(())
+    })?;
+    let look = |number: usize, attribute: &str| match number {
         RULE => format!("{attribute}=\"#9aa6b2\" stroke-dasharray=\"15 12\""),
         _ => {
-            let look = looks.get(usize::from(number));
+            let look = looks.get(number);
             let colour = look.map_or("#666666", |(_, look)| look.colour);
             format!("{attribute}=\"{colour}\"")
         }
     };
-    let content = standing_alone(content);
+    let content = standing_alone(&content);
     Ok(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{WIDTH}\" height=\"{height}\" \
          font-family=\"{FAMILY}\">{}<style>{DARK}</style>{}",
-        size.0,
-        size.1,
-        chart::metadata(about),
+        WIDTH * FINE,
+        height * FINE,
+        chart::metadata(&results.about),
         titled(&chart::dressed(&content, look), panels)
     ))
 }
@@ -327,7 +315,7 @@ fn front(
         .map(|m| place(m.at).into())
         .collect();
     on_it.sort_unstable();
-    let line = numbered(RULE.into()).stroke_width(FINE + 1);
+    let line = numbered(RULE).stroke_width(FINE + 1);
     page.draw(&PathElement::new(on_it, line))?;
     Ok(())
 }

@@ -4,7 +4,7 @@
 mod charts;
 mod figure;
 
-use crate::chart::{Chart, escape};
+use crate::chart::{self, Chart, escape};
 use crate::palette;
 use alcc_results::{Results, SIMULATED};
 use charts::{HALF, Links, Sizes};
@@ -98,7 +98,7 @@ pub fn html(results: &Results) -> String {
         PAGE,
         &[
             ("title", &escape(&format!("alcc: {}", results.about.link))),
-            ("css", STYLE),
+            ("css", &(chart::STYLE.to_owned() + STYLE)),
             ("classes", &classes(&legend)),
             ("legend", &buttons(&legend).into_string()),
             ("charts", &charts.into_string()),
@@ -112,7 +112,7 @@ pub fn html(results: &Results) -> String {
 }
 
 /// What the classes of the curves look like, as CSS.
-fn classes(legend: &[(String, &str, &str)]) -> String {
+pub fn classes(legend: &[(String, &str, &str)]) -> String {
     let one = |(n, (_, colour, dash)): (usize, &(String, &str, &str))| {
         let dash = if dash.is_empty() { "none" } else { dash };
         format!(".k{n}{{--c:{colour};--d:{dash}}}.no-k{n} .k{n}{{display:none}}\n")
@@ -174,7 +174,7 @@ pub fn page(
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 link rel="icon" href="data:,";
                 title { "alcc: " (title) }
-                style { (PreEscaped(STYLE)) (PreEscaped(classes(legend))) }
+                style { (PreEscaped(chart::STYLE)) (PreEscaped(STYLE)) (PreEscaped(classes(legend))) }
             }
             body {
                 main {

@@ -74,6 +74,7 @@ fn header() -> String {
  * no integer is a number of parts, of which NAME_OF are one.
  */
 #pragma once
+
 "
     .to_owned();
     for constant in constants() {
@@ -103,7 +104,7 @@ fn header() -> String {
             } else {
                 "U"
             };
-            write!(text, "\n/* {comment} */\n#define {name} {whole}{wide}\n").unwrap();
+            writeln!(text, "/* {comment} */\n#define {name} {whole}{wide}").unwrap();
         }
         let of = format!("{name}_OF");
         if let (Kernel::Of(parts), true) = (constant.kernel, names(&sources, &of)) {
@@ -114,7 +115,7 @@ fn header() -> String {
     let Value::Number(memory) = memory.value else {
         panic!("{memory:?}")
     };
-    text += "\n/* exp(-n / LOSSES_MEMORY) for n = 1, 2, 4, ..., 8192, of 2^31. */\n#define LOSS_RATE_POWERS { \\\n";
+    text += "/* exp(-n / LOSSES_MEMORY) for n = 1, 2, 4, ..., 8192, of 2^31. */\n#define LOSS_RATE_POWERS { \\\n";
     for bit in 0..14 {
         let left = (-f64::from(1 << bit) / memory).exp() * f64::from(1_u32 << 31);
         writeln!(text, "\t{left:.0}U, \\").unwrap();
@@ -142,6 +143,7 @@ package org.alcc.cc;
  */
 final class Constants {
     private Constants() { }
+
 "
     .to_owned();
     for constant in constants().filter(|c| names(&sources, c.name)) {
@@ -156,7 +158,7 @@ final class Constants {
             Value::Single(_) => format!("float {} = {value}f", constant.name),
         };
         let meaning = meaning(constant);
-        write!(text, "\n    /** {meaning} */\n    static final {value};\n").unwrap();
+        writeln!(text, "    /** {meaning} */\n    static final {value};").unwrap();
     }
     text + "}\n"
 }

@@ -270,7 +270,8 @@ fn delay_profiles_are_drawn_as_the_paper_draws_them() {
         let number = |browser: &mut Browser, what: &str| browser.value(what).as_f64().unwrap();
         let points = "document.querySelectorAll('.profile circle').length";
         assert!(number(browser, points) > 20.0, "at {width}");
-        let dashes = "getComputedStyle(document.querySelector('.profile polyline[stroke-dasharray]')).strokeDasharray";
+        let dashes =
+            "getComputedStyle(document.querySelector('.profile polyline.k1')).strokeDasharray";
         assert_eq!(browser.value(dashes), "9px, 4px");
         let names = "document.querySelector('.profile .legend').innerText";
         let names = browser.value(names);
@@ -315,7 +316,7 @@ fn figures_over_time_fit_a_phone() {
         assert_eq!(browser.value(shown), 3, "at {width}");
         let wide = "[...document.querySelectorAll('.plot')].filter(e => e.scrollWidth > e.clientWidth + 1).length";
         assert_eq!(browser.value(wide), 0, "at {width}");
-        let dashed = "document.querySelectorAll('figure polyline[stroke-dasharray]').length > 0";
+        let dashed = "[...document.querySelectorAll('figure polyline')].some(e => getComputedStyle(e).strokeDasharray != 'none')";
         assert_eq!(browser.value(dashed), true, "at {width}");
         let names = "document.querySelector('.legend').innerText";
         let names = browser.value(names);

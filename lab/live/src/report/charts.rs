@@ -421,7 +421,7 @@ impl<'a> Links<'a> {
                 label,
                 x_title: unit.into(),
                 y_title: y_title.into(),
-                x,
+                x: x.clone(),
                 y,
                 curves,
             };

@@ -3,10 +3,11 @@
 //! script, and colours that do not depend on a page. Each link has a row of panels.
 use super::charts::{Links, POINTS};
 use super::{Look, looks, name};
-use crate::chart::{AREA, Chart, FINE, FONT, RULE, SOFT, dressed, escape, metadata, numbered};
-use crate::picture::{
-    self, Area, FAMILY, Failure, INK, NO_TITLE, fine, standing_alone, text_style, write,
+use crate::chart::{
+    AREA, Area, Chart, FINE, FONT, Failure, RULE, SOFT, drawing, dressed, escape, metadata,
+    numbered,
 };
+use crate::picture::{self, FAMILY, INK, NO_TITLE, fine, standing_alone, text_style, write};
 use alcc_results::Results;
 use plotters::prelude::*;
 use std::str::FromStr;
@@ -143,39 +144,36 @@ fn page(results: &Results, looks: &[Look], rows: &[(&str, Vec<Panel>)]) -> Resul
     for (_, panels) in rows {
         height += head + u32::try_from(panels.len())?.div_ceil(columns) * PANEL.1;
     }
-    let mut svg = String::new();
-    let size = (width * FINE, height * FINE);
-    let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-    area.fill(&WHITE)?;
-    legend(Some(&area), results, looks, width)?;
-    let mut y = top;
-    for (link, panels) in rows {
-        if head > 0 {
-            write(
-                &area,
-                link,
-                text_style(13, &INK, true),
-                [fine(16), fine(y + 20)],
-            )?;
-        }
-        y += head;
-        for (panel, n) in panels.iter().zip(0..) {
-            let at = (n % columns * PANEL.0, y + n / columns * PANEL.1);
-            match panel {
-                Panel::Plane => picture::draw_link(&area, results, link, looks, (at, PANEL))?,
-                Panel::Chart(chart) => {
-                    let place = (at.0 * FINE, at.1 * FINE);
-                    let size = (PANEL.0 * FINE, PANEL.1 * FINE);
-                    let part = area.clone().shrink(place, size);
-                    chart.draw(&part, NO_TITLE, 2 * FINE)?;
+    let (content, ()) = drawing((width, height), |area| {
+        area.fill(&WHITE)?;
+        legend(Some(area), results, looks, width)?;
+        let mut y = top;
+        for (link, panels) in rows {
+            if head > 0 {
+                write(
+                    area,
+                    link,
+                    text_style(13, &INK, true),
+                    [fine(16), fine(y + 20)],
+                )?;
+            }
+            y += head;
+            for (panel, n) in panels.iter().zip(0..) {
+                let at = (n % columns * PANEL.0, y + n / columns * PANEL.1);
+                match panel {
+                    Panel::Plane => picture::draw_link(area, results, link, looks, (at, PANEL))?,
+                    Panel::Chart(chart) => {
+                        let place = (at.0 * FINE, at.1 * FINE);
+                        let size = (PANEL.0 * FINE, PANEL.1 * FINE);
+                        let part = area.clone().shrink(place, size);
+                        chart.draw(&part, NO_TITLE, 2 * FINE)?;
+                    }
                 }
             }
+            y += u32::try_from(panels.len())?.div_ceil(columns) * PANEL.1;
         }
-        y += u32::try_from(panels.len())?.div_ceil(columns) * PANEL.1;
-    }
-    area.present()?;
-    drop(area);
-    let content = svg.split_once('>').map_or("", |(_, content)| content);
+        Ok(())
+    })?;
     let soft = format!("#{:02x}{:02x}{:02x}", SOFT.0, SOFT.1, SOFT.2);
     let dashed = |dash: &str| {
         let dash = dash.split(',').filter_map(|n| n.parse::<u32>().ok());
@@ -187,7 +185,7 @@ fn page(results: &Results, looks: &[Look], rows: &[(&str, Vec<Panel>)]) -> Resul
             format!(" stroke-dasharray=\"{dash}\"")
         }
     };
-    let look = |number: u8, attribute: &str| match (number, looks.get(usize::from(number))) {
+    let look = |number: usize, attribute: &str| match (number, looks.get(number)) {
         (AREA, _) => format!("{attribute}=\"#e4e9ee\""),
         (RULE, _) => format!("{attribute}=\"#9aa6b2\"{}", dashed("2,3")),
         (_, Some(look)) if attribute == "stroke" => {
@@ -204,9 +202,9 @@ fn page(results: &Results, looks: &[Look], rows: &[(&str, Vec<Panel>)]) -> Resul
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {}\" \
          width=\"{width}\" height=\"{height}\" font-family=\"{FAMILY}\">{}{}",
         escape(&label),
-        size.0,
-        size.1,
+        width * FINE,
+        height * FINE,
         metadata(&results.about),
-        dressed(&standing_alone(content), look)
+        dressed(&standing_alone(&content), look)
     ))
 }
