@@ -230,7 +230,7 @@ fn sender(bytes: &[u8]) {
         .parse()
         .expect("an algorithm");
     let cc = alcc_zoo::registry().build(&spec).expect("an algorithm");
-    let cc = Box::new(conformance::Checked::new(cc));
+    let cc = conformance::Checked::of(cc);
     let mut now = Time::from_millis(1);
     let mut flow = Sender::new(cc, rules, now, None, 1);
     flow.start(now);

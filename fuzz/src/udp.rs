@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The datagrams of `alcc-udp`: their decoder, handshakes, and connections that hear whatever a
 //! network brings.
+use alcc_cc::Spec;
 use alcc_cc::conformance::Checked;
-use alcc_cc::{Controller, Spec};
 use alcc_udp::wire::{AckBody, COOKIE, Datagram, seal};
 use alcc_udp::{Limits, Listener, Outgoing, Setup};
 use alcc_units::{Rng, Span, Time};
@@ -41,8 +41,7 @@ fn listener(now: Time) -> Listener {
     let halves = Box::new(|spec: &str| {
         let spec: Spec = spec.parse().map_err(drop)?;
         let cc = alcc_zoo::registry().build(&spec).map_err(drop)?;
-        let cc: Box<dyn Controller> = Box::new(Checked::new(cc));
-        Ok(cc.receiver())
+        Ok(Checked::of(cc).receiver())
     });
     let limits = Limits {
         connections: 20,
@@ -123,9 +122,7 @@ pub fn connection(bytes: &[u8]) {
     let mut outgoing = Outgoing::new(
         now,
         Setup {
-            cc: Box::new(Checked::new(
-                alcc_zoo::registry().build(&spec).expect("an algorithm"),
-            )),
+            cc: Checked::of(alcc_zoo::registry().build(&spec).expect("an algorithm")),
             spec: algorithm.to_owned(),
             id: 1,
             seed: 1,

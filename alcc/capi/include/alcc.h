@@ -21,7 +21,7 @@ extern "C"
 #else
 extern
 #endif
-__attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorithm_v2;
+__attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorithm_v3;
 
 
 // As the descriptor in `alcc_set_cc` and the like: the defaults of new streams of this process.
@@ -34,7 +34,7 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 #define ALCC_ACCEPTED 1
 
 // The version of this interface, the first member of `struct alcc_algorithm`.
-#define ALCC_PLUGIN_ABI 2
+#define ALCC_PLUGIN_ABI 3
 
 // "None" for every 64-bit number: no limit, no pacing rate, no timer, no sample.
 #define ALCC_NONE 18446744073709551615ull
@@ -72,9 +72,9 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 // Flag of an acknowledgement: read from kernel counters at an interval, not from packets.
 #define ALCC_ACK_FROM_COUNTERS 128
 
-// Flag of an acknowledgement: the oldest data in flight has not arrived. A kernel's window does not
-// grow then.
-#define ALCC_ACK_ABOVE_HOLE 256
+// Flag of an acknowledgement: the oldest data in flight has arrived. A kernel's window does not
+// grow without.
+#define ALCC_ACK_ADVANCED 256
 
 // `alcc_needs.flags`: delayed or aggregated acknowledgements hurt.
 #define ALCC_NEEDS_PER_PACKET_ACK 1
@@ -88,15 +88,12 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 // `alcc_needs.flags`: it reacts to marks (ECN): its packets may be marked instead of dropped.
 #define ALCC_NEEDS_ECN 8
 
-// `alcc_needs.flags`: it decides by the reports of its receiver module.
-#define ALCC_NEEDS_RECEIVER 16
-
 // `alcc_needs.flags`: its limit holds whatever it costs. Others are left to the kernel while the
 // host sees their path too late.
-#define ALCC_NEEDS_STRICT 32
+#define ALCC_NEEDS_STRICT 16
 
 // `alcc_needs.flags`: designed for TCP's own rules of loss detection and timers, not for datagrams.
-#define ALCC_NEEDS_STREAM 64
+#define ALCC_NEEDS_STREAM 32
 
 // Room for a header, in bytes.
 #define ALCC_HEADER_ROOM 16
@@ -243,16 +240,16 @@ struct alcc_create {
   uint32_t size;
   // How many values there are: as many as the algorithm has options.
   uint32_t value_count;
+  // Name of the algorithm, as in its table.
+  const char *algorithm;
+  // The chosen profile; NULL if the algorithm has none.
+  const char *profile;
   // The values, in the order of the algorithm's options.
   const struct alcc_value *values;
   // Room for one line that says what is wrong with the values, if `create` returns NULL.
   char *error;
   // Size of that room in bytes.
   uint64_t error_size;
-  // Name of the algorithm, as in its table.
-  const char *algorithm;
-  // The chosen profile; NULL if the algorithm has none.
-  const char *profile;
 };
 
 // What may leave. Comes filled with "no limit".
@@ -288,6 +285,8 @@ struct alcc_packet {
   uint64_t delivered;
   // When it was sent: the time at which that total was reached.
   uint64_t delivered_at_ns;
+  // When the first packet of its flight was sent; it ended that flight.
+  uint64_t first_sent_at_ns;
   // When it was sent: bytes in flight, this packet included.
   uint64_t in_flight;
   // `ALCC_PACKET_...`, when it was sent.
@@ -333,8 +332,6 @@ struct alcc_ack {
   // Bytes that arrived with a mark (ECN, congestion experienced) since the last acknowledgement.
   // React as to a loss, once per round trip.
   uint64_t marked;
-  // Of each packet: when the first packet of the flight that it ended was sent.
-  const uint64_t *first_sent_at_ns;
 };
 
 // What an algorithm needs from its host. Comes filled with the defaults.
@@ -346,11 +343,9 @@ struct alcc_needs {
   // Over TCP: the interval at which to look for acknowledgements, 1 ms to 100 ms. A shorter one
   // costs wake-ups.
   uint64_t feedback_period_ns;
-  // The largest header for the receiver module, in bytes.
-  uint64_t header;
 };
 
-// The path, when a connection starts or its route changes.
+// The path, when a connection starts.
 struct alcc_path {
   // Size of this structure.
   uint32_t size;
@@ -421,13 +416,25 @@ struct alcc_recovery_end {
 };
 
 // The receiver module of an algorithm that must know when packets arrive. Where the peer has no
-// module, the host keeps it beside the algorithm, and feeds it with acknowledgements. `state` is
-// what `create` or `clone` returned here. All callbacks are there.
+// module, the host keeps it beside the algorithm, and feeds it with acknowledgements. `algorithm` is
+// the state of the algorithm, `state` what `create` or `clone` returned here. All callbacks are
+// there.
 struct alcc_receiver {
   // Size of this structure.
   uint32_t size;
-  // Zero.
-  uint32_t reserved;
+  // The length of headers: bytes of each packet that the host sets aside, at most
+  // ALCC_HEADER_ROOM.
+  uint32_t header_length;
+  // The packet of the algorithm's last `on_sent` gets its header. Writes it, at most
+  // `header_length` bytes, and returns its length. `more`: another packet follows at once.
+  uint64_t (*on_header)(void *algorithm,
+                        uint64_t now_ns,
+                        uint64_t number,
+                        uint32_t more,
+                        uint8_t *header);
+  // A report of the receiver module for the algorithm. Its bytes come from the network: do not
+  // trust them.
+  void (*on_feedback)(void *algorithm, uint64_t now_ns, const uint8_t *report, uint64_t length);
   // The receiver module of a connection, given the state of its algorithm.
   void *(*create)(const void *algorithm);
   // A complete copy, independent of the first.
@@ -451,7 +458,7 @@ struct alcc_receiver {
 };
 
 // An algorithm. A plug-in is a shared object that defines one constant of this type, named
-// `alcc_algorithm_v2`.
+// `alcc_algorithm_v3`.
 //
 // `state` is what `create` or `clone` returned: the state of one connection. Callbacks of one
 // `state` never run at the same time. Those of different states may, so keep no variables outside
@@ -475,6 +482,11 @@ struct alcc_algorithm {
   const char *const *gauge_names;
   // How many such names, at most 64.
   uint64_t gauge_count;
+  // Names of its profiles, the values of `profile=`, the default first; NULL: none. If there is
+  // an algorithm of this name, these profiles are added to it.
+  const char *const *profile_names;
+  // How many such names, at most 64.
+  uint64_t profile_count;
   // The state of a new connection. NULL: refused, with the reason in `settings->error`.
   void *(*create)(const struct alcc_create *settings);
   // A complete copy, independent of the first.
@@ -500,16 +512,11 @@ struct alcc_algorithm {
   void (*on_spurious)(void *state, uint64_t now_ns, uint32_t timeout);
   // Everything lost has been repaired.
   void (*on_recovery_end)(void *state, uint64_t now_ns, const struct alcc_recovery_end *end);
-  // A report from the receiver. Its bytes come from the network: do not trust them.
-  void (*on_feedback)(void *state, uint64_t now_ns, const uint8_t *report, uint64_t length);
   // Sending begins again after `idle_ns` with nothing in flight.
   void (*on_idle_restart)(void *state, uint64_t now_ns, uint64_t idle_ns);
   // Packets may have another size from now on. The path is the same: what was learned of it
   // holds.
   void (*on_mtu)(void *state, uint64_t now_ns, uint64_t mss);
-  // The packets take another route, so what was learned of the old one may not hold. NULL:
-  // `on_mtu` is called instead.
-  void (*on_route)(void *state, uint64_t now_ns, const struct alcc_path *path);
   // The time that `next_timer` returned has come.
   void (*on_timer)(void *state, uint64_t now_ns);
   // When `on_timer` wants to be called, or ALCC_NONE; later than the time of the last
@@ -517,25 +524,13 @@ struct alcc_algorithm {
   uint64_t (*next_timer)(const void *state);
   // Fills in the internal values, in the order of `gauge_names`.
   void (*gauges)(const void *state, double *values);
+  // Nothing is sent for a while: gives back memory that is not needed then.
+  void (*release_memory)(void *state);
+  // Its receiver module; NULL: none. With one, it decides by its reports.
+  const struct alcc_receiver *receiver;
   // A plug-in of several algorithms: their tables by number from 0; NULL behind the last. Of the
   // exported table nothing else is read then. NULL: it is the only one.
   const struct alcc_algorithm *(*list)(uint64_t number);
-  // Names of its profiles, the values of `profile=`, the default first; NULL: none. If there is
-  // an algorithm of this name, these profiles are added to it.
-  const char *const *profile_names;
-  // How many such names, at most 64.
-  uint64_t profile_count;
-  // Nothing is sent for a while: gives back memory that is not needed then.
-  void (*release_memory)(void *state);
-  // The packet of the last `on_sent` gets its header for the receiver module. Writes it, at most
-  // ALCC_HEADER_ROOM bytes, and returns its length. `more`: another packet follows at once.
-  uint64_t (*on_header)(void *state,
-                        uint64_t now_ns,
-                        uint64_t number,
-                        uint32_t more,
-                        uint8_t *header);
-  // Its receiver module; NULL: none.
-  const struct alcc_receiver *receiver;
 };
 
 #ifdef __cplusplus
@@ -599,7 +594,7 @@ int alcc_writable_fd(int fd);
 // `alcc_message` says what is wrong.
 int alcc_set_cc(int fd, const char *spec);
 
-// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`. It stays
+// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v3`. It stays
 // loaded. ALCC_PLUGIN names plug-ins to load with the library. Returns 0, or -1 with EINVAL; then
 // `alcc_message` says what is wrong.
 int alcc_load_plugin(const char *file);

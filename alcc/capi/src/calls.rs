@@ -355,7 +355,7 @@ pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
     })
 }
 
-/// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`. It stays
+/// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v3`. It stays
 /// loaded. ALCC_PLUGIN names plug-ins to load with the library. Returns 0, or -1 with EINVAL; then
 /// `alcc_message` says what is wrong.
 #[unsafe(no_mangle)]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The trait `Controller`, its events, and the allowance it answers with.
-use crate::{EventSink, Header, Receiver};
+use crate::{CloneController, EventSink};
 use alcc_units::{Bytes, Rate, Span, Time};
+use std::any::Any;
 
 /// Packet number. Every transmission gets a new one, even a retransmission, so RTT samples are
 /// unambiguous.
@@ -46,6 +47,12 @@ impl Allowance {
     }
 }
 
+impl Default for Allowance {
+    fn default() -> Self {
+        Self::UNLIMITED
+    }
+}
+
 /// The context of an event: time and log.
 pub struct Cx<'a> {
     /// Never decreases from call to call; may be late.
@@ -54,8 +61,8 @@ pub struct Cx<'a> {
     pub log: &'a mut dyn EventSink,
 }
 
-/// Facts about the path at the start of a flow or after a route change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Facts about the path at the start of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Path {
     /// Maximum segment size, at least 1 byte.
     pub mss: Bytes,
@@ -63,17 +70,6 @@ pub struct Path {
     pub rtt_hint: Option<Span>,
     /// Seed of the controller's random numbers.
     pub seed: u64,
-}
-
-/// A point of a learned delay profile, or of the curve through the points.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ProfilePoint {
-    /// The window, in packets.
-    pub window: u32,
-    /// The delay that this window leads to, in ms.
-    pub delay_ms: f64,
-    /// The point is on the curve; otherwise it was measured.
-    pub fitted: bool,
 }
 
 /// How the host reduces the rate during loss recovery.
@@ -84,33 +80,6 @@ pub enum Recovery {
     AtOnce,
     /// Proportional rate reduction (RFC 6937).
     Prr,
-}
-
-/// The transport stack around a controller: a kernel of a certain age, or the program of a paper.
-/// `alcc_flow::Rules` has a row for each.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Stack {
-    /// Linux 6.
-    Linux,
-    /// Linux 3.16, the kernel of the Verus paper.
-    Linux3_16,
-    /// Linux 2.6.24, the kernel of the HSDPA paper.
-    Linux2_6_24,
-    /// TCP of Windows 7.
-    Windows7,
-    /// Datagrams with this project's own rules.
-    #[default]
-    Datagrams,
-    /// Datagrams as `alcc-udp` sends them.
-    Udp,
-    /// Datagrams by the text of the Verus paper.
-    VerusPaper,
-    /// The Verus authors' program.
-    VerusOriginal,
-    /// genericCC, with which Copa's authors published it.
-    CopaOriginal,
-    /// The Sprout authors' program.
-    SproutOriginal,
 }
 
 /// What a controller needs from its host.
@@ -128,14 +97,8 @@ pub struct Needs {
     /// Over TCP: how often the counters should be read. A shorter interval costs wake-ups, a longer
     /// one blurs RTT samples.
     pub feedback_period: Span,
-    /// Bytes per packet for the receiver module, at most 16: the upper bound of
-    /// [`Controller::header`].
-    pub header: u8,
-    /// The stack that it was designed for: packets, acknowledgements, loss detection, timers.
-    pub stack: Stack,
-    /// It decides by the reports of its receiver module. Without [`Controller::receiver`] it cannot
-    /// send.
-    pub receiver: bool,
+    /// It was designed for a TCP: its loss detection, its timers. Otherwise for datagrams.
+    pub stream: bool,
     /// Its limit is what is asked for, and holds whatever it costs. A host may see their path so
     /// late that the program would send less than without them. Others are left to the kernel
     /// meanwhile.
@@ -150,9 +113,7 @@ impl Default for Needs {
             ecn: false,
             recovery: Recovery::AtOnce,
             feedback_period: Span::from_millis(5),
-            header: 0,
-            stack: Stack::Datagrams,
-            receiver: false,
+            stream: false,
             strict: false,
         }
     }
@@ -171,7 +132,7 @@ pub enum Kind {
 }
 
 /// A sent packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sent {
     /// Its packet number.
     pub pn: Pn,
@@ -184,15 +145,6 @@ pub struct Sent {
     pub kind: Kind,
     /// The application has no more data.
     pub app_limited: bool,
-}
-
-/// The packet of the last [`Controller::on_sent`], which is about to get its header.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sending {
-    /// Its packet number.
-    pub pn: Pn,
-    /// Another packet follows at once: data, allowance and pacer permit it.
-    pub more: bool,
 }
 
 /// State of the connection when a packet was sent (delivery-rate estimation draft, section 3.3).
@@ -225,7 +177,7 @@ impl Stamp {
 }
 
 /// An acknowledged or lost packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Packet {
     /// Its packet number.
     pub pn: Pn,
@@ -283,7 +235,7 @@ pub enum Source {
 }
 
 /// Acknowledged packets, ascending, never empty. [`Feed::acked`](crate::Feed::acked) makes one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct AckBatch<'a> {
     /// The packets.
     pub acked: &'a [Packet],
@@ -317,7 +269,7 @@ pub struct AckBatch<'a> {
 
 /// Lost packets, ascending, never empty. Reported before the acknowledgement that revealed them.
 /// [`Feed::lost`](crate::Feed::lost) makes one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct LossBatch<'a> {
     /// The packets.
     pub lost: &'a [Packet],
@@ -330,7 +282,7 @@ pub struct LossBatch<'a> {
 }
 
 /// The retransmission timer expired.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Rto {
     /// 1 on the first expiry for the same data, then 2, 3, ...
     pub backoff: u32,
@@ -352,7 +304,7 @@ pub enum Spurious {
 }
 
 /// Recovery has ended. [`Feed::repaired`](crate::Feed::repaired) makes one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct RecoveryEnd {
     /// In flight.
     pub in_flight: Bytes,
@@ -360,12 +312,14 @@ pub struct RecoveryEnd {
     pub rtt: RttView,
 }
 
-/// A congestion control algorithm for one flow.
+/// A congestion control algorithm for one flow. [`WithReceiver`](crate::WithReceiver) is one with
+/// a part where packets arrive.
 ///
 /// Contract, checked for every registered algorithm by the conformance suite:
 ///
-/// * **Order at one instant**: `on_feedback`, `on_loss`, `on_ack`, `on_recovery_end`, `on_timer`,
-///   then sending. If one episode ends as the next begins, its end comes before the new loss.
+/// * **Order at one instant**: a receiver's report, `on_loss`, `on_ack`, `on_recovery_end`,
+///   `on_timer`, then sending. If one episode ends as the next begins, its end comes before the new
+///   loss.
 /// * **Time**: `cx.now` never decreases; calls may be late. After `on_timer` at `now`,
 ///   [`Controller::next_timer`] is `None` or later than `now`. Timers are idempotent deadlines: a
 ///   late one counts once, with the true time.
@@ -373,9 +327,10 @@ pub struct RecoveryEnd {
 ///   `on_sent`.
 /// * **Numbers**: window at least one mss, rate 8 kbit/s to 1 Tbit/s, no NaN or infinity in the
 ///   state.
-/// * **Determinism**: the same events give the same allowances, bit for bit, on every platform.
+/// * **Determinism**: the same events give the same allowances, bit for bit, on every platform. A
+///   clone is a complete snapshot.
 /// * No allocation that grows with time, no panic, no error: every sequence of events is valid.
-pub trait Controller: Send {
+pub trait Controller: CloneController + Any + Send {
     /// What the host should provide.
     fn needs(&self) -> Needs {
         Needs::default()
@@ -387,17 +342,6 @@ pub trait Controller: Send {
     /// A packet is sent. The returned tag comes back with it.
     fn on_sent(&mut self, _cx: &mut Cx<'_>, _sent: &Sent) -> Tag {
         Tag::default()
-    }
-
-    /// The header of that packet for the receiver module. Asked right after [`Controller::on_sent`]
-    /// by hosts that have one.
-    fn header(&mut self, _cx: &mut Cx<'_>, _sending: &Sending) -> Header {
-        Header::EMPTY
-    }
-
-    /// A new receiver module, for the place where packets arrive; `Some` if [`Needs::receiver`].
-    fn receiver(&self) -> Option<Box<dyn Receiver>> {
-        None
     }
 
     /// Packets were acknowledged.
@@ -416,43 +360,28 @@ pub trait Controller: Send {
     /// Loss recovery has ended.
     fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _end: &RecoveryEnd) {}
 
-    /// A report of the receiver module. The bytes are untrusted.
-    fn on_feedback(&mut self, _cx: &mut Cx<'_>, _report: &[u8]) {}
-
     /// Sending restarts after `idle` with nothing in flight.
     fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, _idle: Span) {}
-
-    /// Nothing is in flight and nobody waits to send, perhaps for a long time, and on thousands of
-    /// connections. Frees memory that is not needed until then. Changes no answer.
-    fn release_memory(&mut self) {}
 
     /// Path MTU discovery has changed the packet size. The path is the same, so what was learned
     /// about it stays valid.
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, _mss: Bytes) {}
 
-    /// The route has changed: what was learned about the old one may not hold.
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.on_mtu(cx, path.mss);
-    }
-
     /// [`Controller::next_timer`] is due.
     fn on_timer(&mut self, _cx: &mut Cx<'_>) {}
-
-    /// What may be sent now.
-    fn allowance(&self) -> Allowance;
 
     /// When [`Controller::on_timer`] shall be called; `None` or [`Time::MAX`]: never.
     fn next_timer(&self) -> Option<Time> {
         None
     }
 
+    /// What may be sent now.
+    fn allowance(&self) -> Allowance;
+
     /// Named internal values for plots, in the units of the source paper.
     fn gauges(&self, _put: &mut dyn FnMut(&'static str, f64)) {}
 
-    /// What it has learned about the delay of each window: points, then the curve through them.
-    /// Empty unless the algorithm learns such a profile (Verus).
-    fn profile(&self, _put: &mut dyn FnMut(ProfilePoint)) {}
-
-    /// A complete snapshot.
-    fn clone_box(&self) -> Box<dyn Controller>;
+    /// Nothing is in flight and nobody waits to send, perhaps for a long time, and on thousands of
+    /// connections. Frees memory that is not needed until then. Changes no answer.
+    fn release_memory(&mut self) {}
 }

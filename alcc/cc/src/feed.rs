@@ -36,8 +36,9 @@ mod local;
 pub use delivery::Delivery;
 
 use crate::{
-    AckBatch, Allowance, Controller, Cx, Discard, Event, EventSink, Header, LimitedBy, LossBatch,
-    Needs, Packet, Path, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, Discard, Event, EventSink, Header, Instance, LimitedBy,
+    LossBatch, Needs, Packet, Path, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious,
+    Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use local::LocalReceiver;
@@ -70,7 +71,7 @@ enum Step {
 
 /// An algorithm with the state that its host must keep for it.
 pub struct Feed {
-    cc: Box<dyn Controller>,
+    cc: Instance,
     log: Option<Log>,
     /// Round-trip times of the last batch.
     rtt: RttView,
@@ -120,7 +121,7 @@ pub struct Acked<'a> {
 
 impl Feed {
     /// An algorithm that has not started.
-    pub fn new(cc: Box<dyn Controller>, now: Time) -> Self {
+    pub fn new(cc: Instance, now: Time) -> Self {
         Self {
             cc,
             log: None,
@@ -147,7 +148,7 @@ impl Feed {
     /// Runs the algorithm's receiver module here, if it has one. The peer does not know the
     /// algorithm, and acknowledgements stand for arrivals.
     pub fn use_local_receiver(&mut self) {
-        self.local = LocalReceiver::of(self.cc.as_ref());
+        self.local = LocalReceiver::of(&self.cc);
     }
 
     /// Starts the algorithm.
@@ -190,7 +191,7 @@ impl Feed {
         self.now
     }
 
-    fn tell<R>(&mut self, event: impl FnOnce(&mut dyn Controller, &mut Cx<'_>) -> R) -> R {
+    fn tell<R>(&mut self, event: impl FnOnce(&mut Instance, &mut Cx<'_>) -> R) -> R {
         let (now, rtt) = (self.now, self.rtt);
         let mut completed;
         let log: &mut dyn EventSink = match &mut self.log {
@@ -201,7 +202,7 @@ impl Feed {
                 &mut completed
             }
         };
-        event(self.cc.as_mut(), &mut Cx { now, log })
+        event(&mut self.cc, &mut Cx { now, log })
     }
 
     /// Sending restarts with nothing in flight; the last ACK was at `heard_at`. An idle time above
@@ -231,6 +232,11 @@ impl Feed {
         self.settle();
         self.sent_at = Some(self.now);
         self.tell(|cc, cx| cc.on_sent(cx, sent))
+    }
+
+    /// The length of headers; zero if the algorithm has no receiver module.
+    pub fn header_len(&self) -> u8 {
+        self.cc.header_len()
     }
 
     /// The header of the last packet, for the receiver module.
@@ -371,11 +377,6 @@ impl Feed {
         self.tell(|cc, cx| cc.on_mtu(cx, mss));
     }
 
-    /// The route has changed.
-    pub fn route(&mut self, path: &Path) {
-        self.tell(|cc, cx| cc.on_route(cx, path));
-    }
-
     /// Nothing is in flight and nobody waits to send.
     pub fn release_memory(&mut self) {
         self.cc.release_memory();
@@ -428,14 +429,14 @@ impl Feed {
     /// The algorithm, to read its state.
     #[inline]
     pub fn controller(&self) -> &dyn Controller {
-        self.cc.as_ref()
+        &*self.cc
     }
 
     /// A complete snapshot, whose events are discarded.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {
-            cc: self.cc.clone_box(),
+            cc: self.cc.clone(),
             log: None,
             local: self.local.clone(),
             step: self.step.clone(),
@@ -487,16 +488,12 @@ mod tests {
         fn allowance(&self) -> Allowance {
             Allowance::window(Bytes::new(1448))
         }
-
-        fn clone_box(&self) -> Box<dyn Controller> {
-            Box::new(self.clone())
-        }
     }
 
     #[test]
     fn a_timer_at_the_end_of_the_clock_is_never_due() {
         let last = Time::from_nanos(u64::MAX - 1);
-        let mut feed = Feed::new(Box::new(TimerAt(last)), Time::ZERO);
+        let mut feed = Feed::new(Instance::new(TimerAt(last)), Time::ZERO);
         feed.start(&Path {
             mss: Bytes::new(1448),
             seed: 1,

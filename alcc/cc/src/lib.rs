@@ -9,7 +9,7 @@
 //! * to write one: copy `algorithms/fixed.rs`, add its name to the line in `algorithms.rs`;
 //! * to choose one by name: [`Registry::builtin`] and [`Spec`] (`verus:r=4,profile=paper`);
 //! * to bring one from another crate: [`Registry::with`], or a profile of one: [`Registry::with_form`];
-//! * an algorithm that must know when packets arrive has a receiver module: [`Receiver`].
+//! * an algorithm that must know when packets arrive has a receiver module: [`WithReceiver`].
 #![forbid(unsafe_code)]
 
 // So that the file of an algorithm reads the same inside and outside of this crate.
@@ -25,24 +25,27 @@ mod event;
 #[cfg(feature = "events")]
 pub mod events;
 pub mod feed;
+mod instance;
 pub mod parts;
 mod receiver;
 mod registry;
+mod snapshot;
 #[cfg(test)]
 mod testing;
 
 pub use controller::{
     AckBatch, Allowance, Controller, Cx, Kind, LimitedBy, LossBatch, Needs, Packet, Path, Pn,
-    ProfilePoint, Recovery, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Stack,
-    Stamp, Tag,
+    Recovery, RecoveryEnd, Rto, RttView, Sent, Source, Spurious, Stamp, Tag,
 };
 pub use event::{Discard, Event, EventParts, EventSink};
 pub use feed::{Acked, Delivery, Feed, Log};
-pub use receiver::{Header, Octets, Receiver, Report};
+pub use instance::Instance;
+pub use receiver::{Header, Octets, Receiver, Report, Sending, WithReceiver};
 pub use registry::{
     Algorithm, Build, Built, DEFAULT, Form, LABORATORY, LABORATORY_FORMS, OWN_FORM, OptionDoc,
     Options, Reader, Registry, Spec, SpecError,
 };
+pub use snapshot::{CloneController, CloneReceiver, CloneWithReceiver};
 
 /// The algorithms that the bench of unit tests builds.
 #[cfg(test)]

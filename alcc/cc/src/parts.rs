@@ -29,17 +29,17 @@ pub use windowed::{WindowedMax, WindowedMin};
 
 use alcc_units::{Bytes, Rate};
 
-/// What the forms of Verus share, and MDI with them.
+/// Verus, and what its forms share, and MDI with them.
 pub mod verus {
     pub use crate::algorithms::verus::curve::Curve;
     pub use crate::algorithms::verus::epochs::Epochs;
     pub use crate::algorithms::verus::estimator::plausible;
     pub use crate::algorithms::verus::fit::{DIVISOR, fit, nodes};
-    pub use crate::algorithms::verus::profile::{LARGEST, Points, label, label_of};
+    pub use crate::algorithms::verus::profile::{LARGEST, Points, ProfilePoint, label, label_of};
     pub use crate::algorithms::verus::release::{
         epochs_in, lacking, packets, release_exact, release_whole, whole_packets,
     };
-    pub use crate::algorithms::verus::{Asked, MIN_DELAY, OPTIONS};
+    pub use crate::algorithms::verus::{Asked, MIN_DELAY, OPTIONS, Verus};
 }
 
 /// What the forms of Copa share.

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receiver module of an algorithm that needs to know when packets *arrive* (Sprout). Also what
-//! it exchanges with the controller.
+//! Algorithms that need to know when packets *arrive* (Sprout): a controller, and a receiver module
+//! where the packets come out.
 //!
 //! ```text
-//! Controller::on_sent, then ::header ──── Header, with the packet ───▶ Receiver::on_packet, ::on_timer
-//!            ::on_feedback ◀──────────── Report, alone or on an ACK ── Receiver::report
+//! WithReceiver::header ─────────── Header, with the packet ───▶ Receiver::on_packet, ::on_timer
+//!             ::on_feedback ◀───── Report, alone or on an ACK ── Receiver::report
 //! ```
 //!
 //! The receiving program builds it from the same spec (`Registry::build(&spec)?.receiver()`). Above
 //! plain TCP the peer knows nothing of this. There the host keeps it beside the controller and
 //! feeds it with acknowledgements (`alcc_flow::OverTcp` does).
-use crate::Pn;
+use crate::{CloneReceiver, CloneWithReceiver, Controller, Cx, Pn};
 use alcc_units::{Bytes, Time};
 use std::ops::Deref;
 
@@ -58,6 +58,30 @@ impl<const N: usize> Deref for Octets<N> {
     }
 }
 
+/// The packet of the last [`Controller::on_sent`], which is about to get its header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sending {
+    /// Its packet number.
+    pub pn: Pn,
+    /// Another packet follows at once: data, allowance and pacer permit it.
+    pub more: bool,
+}
+
+/// A controller that decides by the reports of its receiver module. Without them it cannot send.
+pub trait WithReceiver: Controller + CloneWithReceiver {
+    /// A new receiver module, for the place where packets arrive.
+    fn receiver(&self) -> Box<dyn Receiver>;
+
+    /// The length of headers: bytes of each packet that the host sets aside, at most 16.
+    fn header_len(&self) -> u8;
+
+    /// The header of the packet of the last [`Controller::on_sent`], for the receiver module.
+    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header;
+
+    /// A report of the receiver module. The bytes are untrusted.
+    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]);
+}
+
 /// The receiver module of an algorithm, for one flow.
 ///
 /// Contract, checked by the conformance suite:
@@ -67,7 +91,7 @@ impl<const N: usize> Deref for Octets<N> {
 /// * `now` never decreases; calls may be late. After [`Receiver::on_timer`] at `now`,
 ///   [`Receiver::next_timer`] is `None` or later than `now`;
 /// * the same calls give the same reports, bit for bit, on every platform.
-pub trait Receiver: Send {
+pub trait Receiver: CloneReceiver + Send {
     /// A packet arrived. The arguments are its packet number, its length without headers, and its
     /// header from the controller. The length is zero for an empty probe. Duplicates are not passed
     /// on.
@@ -82,12 +106,9 @@ pub trait Receiver: Send {
     fn on_timer(&mut self, _now: Time) {}
 
     /// A report for the controller, at most once each. Called after every packet and timer. The
-    /// report goes to [`crate::Controller::on_feedback`] as soon as possible, and may be lost: only
+    /// report goes to [`WithReceiver::on_feedback`] as soon as possible, and may be lost: only
     /// the newest counts.
     fn report(&mut self, now: Time) -> Option<Report>;
-
-    /// A complete snapshot.
-    fn clone_box(&self) -> Box<dyn Receiver>;
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Algorithms by name: `verus:r=4,profile=paper`.
-use crate::{Controller, algorithms};
+use crate::{Instance, algorithms};
 pub use alcc_units::{OptionDoc, Options, Reader, Spec, SpecError};
 use std::borrow::Cow;
 use std::panic::RefUnwindSafe;
@@ -33,8 +33,8 @@ pub const LABORATORY_FORMS: &[(&str, &str)] = &[
     ("verus", "original"),
 ];
 
-/// The result of [`Build`]: a controller, or the wrong option.
-pub type Built = Result<Box<dyn Controller>, SpecError>;
+/// The result of [`Build`]: the algorithm for one flow, or the wrong option.
+pub type Built = Result<Instance, SpecError>;
 
 /// How to make a controller from options.
 #[derive(Clone)]

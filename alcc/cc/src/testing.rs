@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Test bench for window rules: whole rounds of packets at a constant RTT, without a simulation.
 use alcc_cc::{
-    AckBatch, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, RecoveryEnd, Rto,
+    AckBatch, Cx, Discard, Instance, Kind, LimitedBy, LossBatch, Packet, Path, RecoveryEnd, Rto,
     RttView, Sent, Source, Spec, Spurious, Stamp, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
@@ -9,7 +9,7 @@ use alcc_units::{Bytes, Span, Time};
 pub(crate) const MSS: Bytes = Bytes::new(1000);
 
 pub(crate) struct Bench {
-    pub(crate) cc: Box<dyn Controller>,
+    pub(crate) cc: Instance,
     pub(crate) now: Time,
     /// Of the next packets: a longer one is a queue.
     pub(crate) rtt: Span,

@@ -3,8 +3,8 @@
 //! of them. What happens about once a second (Verus's fit), or a table that still grows to its
 //! bound, may.
 use alcc_cc::{
-    AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Path, Pn, Receiver, RecoveryEnd,
-    Report, Rto, Sending, Sent, Spurious, Tag, conformance,
+    AckBatch, Allowance, Controller, Cx, Header, Instance, LossBatch, Needs, Path, Pn, Receiver,
+    RecoveryEnd, Report, Rto, Sending, Sent, Spurious, Tag, WithReceiver, conformance,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -53,12 +53,13 @@ const FEW: u64 = 15 * 20;
 /// Counts what happens inside the algorithm once it has run for this long.
 const SETTLED: Time = Time::from_millis(5_000);
 
-struct Watched(Box<dyn Controller>);
+#[derive(Clone)]
+struct Watched(Instance);
 
 impl Watched {
-    fn watch<T>(&mut self, now: Time, call: impl FnOnce(&mut dyn Controller) -> T) -> T {
+    fn watch<T>(&mut self, now: Time, call: impl FnOnce(&mut Instance) -> T) -> T {
         INSIDE.set(now >= SETTLED);
-        let result = call(self.0.as_mut());
+        let result = call(&mut self.0);
         INSIDE.set(false);
         result
     }
@@ -73,15 +74,6 @@ impl Controller for Watched {
     }
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         self.watch(cx.now, |cc| cc.on_sent(cx, sent))
-    }
-    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
-        self.watch(cx.now, |cc| cc.header(cx, sending))
-    }
-    fn receiver(&self) -> Option<Box<dyn Receiver>> {
-        Some(Box::new(WatchedHalf(self.0.receiver()?)))
-    }
-    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
-        self.watch(cx.now, |cc| cc.on_feedback(cx, report));
     }
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.watch(cx.now, |cc| cc.on_ack(cx, ack));
@@ -107,11 +99,24 @@ impl Controller for Watched {
     fn next_timer(&self) -> Option<Time> {
         self.0.next_timer()
     }
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self(self.0.clone_box()))
+}
+
+impl WithReceiver for Watched {
+    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
+        self.watch(cx.now, |cc| cc.header(cx, sending))
+    }
+    fn receiver(&self) -> Box<dyn Receiver> {
+        Box::new(WatchedHalf(self.0.receiver().expect("it has one")))
+    }
+    fn header_len(&self) -> u8 {
+        self.0.header_len()
+    }
+    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
+        self.watch(cx.now, |cc| cc.on_feedback(cx, report));
     }
 }
 
+#[derive(Clone)]
 struct WatchedHalf(Box<dyn Receiver>);
 
 impl WatchedHalf {
@@ -136,9 +141,6 @@ impl Receiver for WatchedHalf {
     fn report(&mut self, now: Time) -> Option<Report> {
         self.watch(now, |half| half.report(now))
     }
-    fn clone_box(&self) -> Box<dyn Receiver> {
-        Box::new(Self(self.0.clone_box()))
-    }
 }
 
 #[test]
@@ -156,7 +158,7 @@ fn no_algorithm_allocates_per_packet_or_tick() {
             continue;
         };
         COUNT.set(0);
-        let result = conformance::run(&scenario, vec![Box::new(Watched(cc))]);
+        let result = conformance::run(&scenario, vec![cc.wrapped(Watched)]);
         assert!(result[0].packets(SETTLED) > 100, "{}", algorithm.name);
         if COUNT.get() > FEW {
             guilty.push(format!("{}: {}", algorithm.name, COUNT.get()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every algorithm of the registry, in every profile, keeps the contract.
-use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, conformance};
+use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Instance, conformance};
 use alcc_units::{Bytes, Time};
 use std::borrow::Cow;
 
@@ -45,6 +45,16 @@ enum Fault {
 /// A controller with one fault each.
 struct Faulty(Fault, u64);
 
+impl Clone for Faulty {
+    fn clone(&self) -> Self {
+        let acks = match self.0 {
+            Fault::ForgetfulClone => 0,
+            _ => self.1,
+        };
+        Self(self.0, acks)
+    }
+}
+
 impl Controller for Faulty {
     fn on_ack(&mut self, _cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         let days = ack.rtt.latest.as_secs_f64() / 86_400.0;
@@ -74,15 +84,6 @@ impl Controller for Faulty {
     fn next_timer(&self) -> Option<Time> {
         (self.0 == Fault::TimerInThePast).then_some(Time::ZERO)
     }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        let acks = if self.0 == Fault::ForgetfulClone {
-            0
-        } else {
-            self.1
-        };
-        Box::new(Self(self.0, acks))
-    }
 }
 
 /// What a life finds in this fault.
@@ -93,7 +94,7 @@ fn lives(fault: Fault) -> String {
         summary: "",
         profiles: Cow::Borrowed(&[]),
         options: &[],
-        build: Build::Function(|_| Ok(Box::new(Faulty(Fault::GrowsUnused, 0)))),
+        build: Build::Function(|_| Ok(Instance::new(Faulty(Fault::GrowsUnused, 0)))),
     };
     let run = || conformance::check_lives(&algorithm);
     let fault = std::panic::catch_unwind(run).expect_err("the fault was not found");
@@ -120,7 +121,7 @@ fn faults_are_found() {
                 summary: "",
                 profiles: Cow::Borrowed(&[]),
                 options: &[],
-                build: Build::Function(|_| Ok(Box::new(Faulty(Fault::$fault, 0)))),
+                build: Build::Function(|_| Ok(Instance::new(Faulty(Fault::$fault, 0)))),
             })
         };
     }

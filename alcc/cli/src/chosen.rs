@@ -100,7 +100,7 @@ impl Options {
 /// Whether connections under this algorithm can share one allowance.
 fn check_share(registry: &Registry, spec: &Spec) -> Result<(), Failure> {
     let cc = registry.build(spec).map_err(Failure::usage)?;
-    if alcc_socket::can_share(cc.as_ref()) {
+    if alcc_socket::can_share(&cc) {
         return Ok(());
     }
     Err(Failure::usage(format!(

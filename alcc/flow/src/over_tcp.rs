@@ -8,9 +8,9 @@ use crate::late::Lateness;
 use crate::ledger::Ledger;
 use crate::transmissions::{AckSample, Transmissions};
 use crate::unheard::Unheard;
-use crate::{AckStamp, RttEstimator, Rules, room};
+use crate::{AckStamp, RttEstimator, room};
 use alcc_cc::{
-    Acked, Allowance, Controller, Feed, Header, Kind, LimitedBy, Log, Path, ProfilePoint, Rto,
+    Acked, Allowance, Controller, Feed, Header, Instance, Kind, LimitedBy, Log, Path, Rto,
     RttView, Sending, Sent, Source, Spurious, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -204,7 +204,7 @@ const DATAGRAM_TIMEOUT: Span = Span::from_secs(1);
 impl OverTcp {
     /// Takes control of a connection with the state `progress` at `now`. `seed` is for the
     /// controller's random numbers.
-    pub fn new(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
+    pub fn new(cc: Instance, now: Time, progress: &TcpProgress, seed: u64) -> Self {
         let mut new = Self::waiting(cc, now, progress);
         new.start(progress, seed);
         new
@@ -213,7 +213,7 @@ impl OverTcp {
     /// As [`OverTcp::new`], for a peer that acknowledges by in-band frames.
     /// [`OverTcp::progress_stamped`] gets exact times. The receiver module is at the peer
     /// ([`OverTcp::on_report`]).
-    pub fn in_band(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
+    pub fn in_band(cc: Instance, now: Time, progress: &TcpProgress, seed: u64) -> Self {
         let frames = Frames {
             exact_min_rtt: None,
             unheard: Unheard::new(now),
@@ -228,7 +228,7 @@ impl OverTcp {
 
     /// As [`OverTcp::new`], but the algorithm has not started: call [`OverTcp::start`] before
     /// anything else. A host on a small stack can start it elsewhere.
-    pub fn waiting(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress) -> Self {
+    pub fn waiting(cc: Instance, now: Time, progress: &TcpProgress) -> Self {
         let ledger = Ledger::new(now, progress.written, progress.acked);
         Self {
             feedback: Feedback::Counters(ledger),
@@ -253,7 +253,7 @@ impl OverTcp {
             flow.feed.use_local_receiver();
         }
         let needs = flow.feed.needs();
-        flow.datagrams = !Rules::of(needs.stack).is_stream();
+        flow.datagrams = !needs.stream;
         flow.period = needs.feedback_period.max(Span::from_micros(100));
     }
 
@@ -450,7 +450,7 @@ impl OverTcp {
         let (feed, mss) = (&mut flow.feed, flow.mss);
         let mut headed = feed.has_local_receiver();
         if let Some(frames) = frames {
-            headed |= feed.needs().header > 0;
+            headed |= feed.header_len() > 0;
             if ledger.in_flight() == Bytes::ZERO {
                 frames.unheard.begin(now);
             }
@@ -671,9 +671,9 @@ impl OverTcp {
         self.flow.feed.controller().gauges(put);
     }
 
-    /// The algorithm's delay profile.
-    pub fn profile(&self, put: &mut dyn FnMut(ProfilePoint)) {
-        self.flow.feed.controller().profile(put);
+    /// The algorithm, to read its state.
+    pub fn controller(&self) -> &dyn Controller {
+        self.flow.feed.controller()
     }
 
     /// More is acknowledged than at the last reading.
@@ -791,7 +791,7 @@ impl Frames {
 }
 
 impl Flow {
-    fn new(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress) -> Self {
+    fn new(cc: Instance, now: Time, progress: &TcpProgress) -> Self {
         Self {
             feed: Feed::new(cc, now),
             unread: false,

@@ -23,10 +23,9 @@
 //! | retransmission | yes | yes | yes | no | no | no |
 //! | timeout | RFC 6298, at least 1 s | same | same | 5 x RTT in 150 to 1000 ms, no backoff, only reported | 2 s of silence, all marked lost | none |
 //! | acknowledgements | as the algorithm wants | each 5 ms, with the time of each packet | as the algorithm wants | each packet | each packet | each packet |
-use alcc_cc::Stack;
 use alcc_units::{Bytes, Span};
 
-/// The rules of one host. Each row is a public constant; [`Rules::of`] finds one.
+/// The rules of one host. Each row is a public constant; [`Rules::named`] finds one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rules {
     /// Its name.
@@ -369,22 +368,6 @@ impl Rules {
         COPA,
         SPROUT,
     ];
-
-    /// The row of a stack.
-    pub const fn of(stack: Stack) -> &'static Self {
-        match stack {
-            Stack::Linux => &LINUX,
-            Stack::Linux3_16 => &LINUX_3_16,
-            Stack::Linux2_6_24 => &LINUX_2_6_24,
-            Stack::Windows7 => &WINDOWS_7,
-            Stack::Datagrams => &DATAGRAMS,
-            Stack::Udp => &UDP,
-            Stack::VerusPaper => &VERUS_PAPER,
-            Stack::VerusOriginal => &VERUS,
-            Stack::CopaOriginal => &COPA,
-            Stack::SproutOriginal => &SPROUT,
-        }
-    }
 
     /// The row with this name.
     pub fn named(name: &str) -> Option<&'static Self> {

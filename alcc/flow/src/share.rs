@@ -23,8 +23,8 @@
 //! below leaves half of a link unused.
 use crate::RttEstimator;
 use alcc_cc::{
-    AckBatch, Acked, Allowance, Controller, Cx, Delivery, Feed, LimitedBy, LossBatch, Needs,
-    Packet, Path, Pn, Rto, Sent, Source, Tag,
+    AckBatch, Acked, Allowance, Controller, Cx, Delivery, Feed, Instance, LimitedBy, LossBatch,
+    Needs, Packet, Path, Pn, Rto, Sent, Source, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::BTreeMap;
@@ -47,17 +47,17 @@ impl Share {
     /// Whether the flows of this algorithm can share. Its allowance must be a window or a rate. A
     /// quota (Verus) is released anew each epoch, and is often less than a segment for each member.
     /// A receiver module (Sprout) belongs to one flow.
-    pub fn suits(cc: &dyn Controller) -> bool {
-        !cc.needs().receiver && cc.allowance().quota == Bytes::MAX
+    pub fn suits(cc: &Instance) -> bool {
+        !cc.has_receiver() && cc.allowance().quota == Bytes::MAX
     }
 
     /// A share for this algorithm, which has not started and must [suit](Self::suits).
-    pub fn new(cc: Box<dyn Controller>) -> Self {
+    pub fn new(cc: Instance) -> Self {
         Self::among(cc, None)
     }
 
     /// As [`Share::new`], with members in other processes.
-    pub fn among(cc: Box<dyn Controller>, elsewhere: Option<Box<dyn Elsewhere>>) -> Self {
+    pub fn among(cc: Instance, elsewhere: Option<Box<dyn Elsewhere>>) -> Self {
         Self(Arc::new(Mutex::new(Group {
             needs: cc.needs(),
             feed: Feed::new(cc, Time::ZERO),
@@ -73,9 +73,9 @@ impl Share {
     }
 
     /// Another flow to the same destination.
-    pub fn join(&self) -> Box<dyn Controller> {
+    pub fn join(&self) -> Instance {
         let number = self.group().members.admit();
-        Box::new(Member {
+        Instance::new(Member {
             share: self.clone(),
             number,
         })
@@ -124,9 +124,9 @@ impl<K: Ord> Shares<K> {
     pub fn join(
         &mut self,
         key: K,
-        cc: Box<dyn Controller>,
+        cc: Instance,
         elsewhere: impl FnOnce() -> Option<Box<dyn Elsewhere>>,
-    ) -> Box<dyn Controller> {
+    ) -> Instance {
         if self.by_key.len() >= self.enough {
             self.by_key.retain(|_, share| share.has_members());
             self.enough = (2 * self.by_key.len()).max(FEW);
@@ -418,12 +418,6 @@ impl Controller for Member {
         group.tell(cx.now, |group, _| group.feed.mtu(mss));
     }
 
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        let mut group = self.share.group();
-        group.mss = path.mss;
-        group.tell(cx.now, |group, _| group.feed.route(path));
-    }
-
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         let mut group = self.share.group();
         group.tell(cx.now, |group, _| group.feed.run_timer());
@@ -440,13 +434,11 @@ impl Controller for Member {
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         self.share.group().feed.controller().gauges(put);
     }
+}
 
-    fn profile(&self, put: &mut dyn FnMut(alcc_cc::ProfilePoint)) {
-        self.share.group().feed.controller().profile(put);
-    }
-
+impl Clone for Member {
     /// A copy shares with nobody: it continues alone from here.
-    fn clone_box(&self) -> Box<dyn Controller> {
+    fn clone(&self) -> Self {
         let group = self.share.group();
         let mut copy = Group {
             feed: group.feed.fork(),
@@ -458,10 +450,10 @@ impl Controller for Member {
         group.elsewhere().for_each(|number| {
             copy.members.dismiss(number);
         });
-        Box::new(Self {
+        Self {
             share: Share(Arc::new(Mutex::new(copy))),
             number: self.number,
-        })
+        }
     }
 }
 

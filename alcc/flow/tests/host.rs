@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The list of operations of the conformance kit, driven through the hosts of this crate.
-use alcc_cc::Controller;
+use alcc_cc::Instance;
 use alcc_cc::conformance::{HostUnderTest, START, check_host};
 use alcc_flow::{
     Ack, AckSample, Arrival, Limit, OverTcp, Range, Repair, Rules, Sender, TcpProgress, Transmit,
@@ -19,7 +19,7 @@ struct Packets {
 }
 
 impl Packets {
-    fn new(cc: Box<dyn Controller>, rules: &Rules) -> Self {
+    fn new(cc: Instance, rules: &Rules) -> Self {
         let mut sender = Sender::new(cc, rules, START, None, 1);
         sender.start(START);
         Self {
@@ -119,7 +119,7 @@ struct Kernel {
 const MSS: Bytes = Bytes::new(1448);
 
 impl Kernel {
-    fn new(cc: Box<dyn Controller>) -> Self {
+    fn new(cc: Instance) -> Self {
         let tcp = TcpProgress {
             mss: MSS,
             ..TcpProgress::default()
@@ -215,7 +215,7 @@ struct SampledKernel {
 }
 
 impl SampledKernel {
-    fn new(cc: Box<dyn Controller>) -> Self {
+    fn new(cc: Instance) -> Self {
         let tcp = TcpProgress {
             mss: MSS,
             ..TcpProgress::default()

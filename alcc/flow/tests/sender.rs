@@ -21,7 +21,7 @@ impl Bench {
     /// A flow that begins at 1 s after a handshake of 40 ms, with `segments` written.
     fn new(cc: &str, rules: &Rules, segments: u64) -> Self {
         let controller = alcc_zoo::registry().build(&cc.parse().unwrap()).unwrap();
-        let controller = Box::new(Checked::new(controller));
+        let controller = Checked::of(controller);
         let hint = rules.is_stream().then(|| Span::from_millis(40));
         let mut sender = Sender::new(controller, rules, at(1000), hint, 1);
         sender.start(at(1000));

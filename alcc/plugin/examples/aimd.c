@@ -60,7 +60,7 @@ static void on_path(void *state, uint64_t now_ns, const struct alcc_path *path)
     ((struct aimd *)state)->mss = (double)path->mss;
 }
 
-/* The path has another mss; a new route (no on_route here) comes this way, too. */
+/* The path has another mss. */
 static void on_mtu(void *state, uint64_t now_ns, uint64_t mss)
 {
     (void)now_ns;
@@ -162,7 +162,7 @@ static const struct alcc_option options[] = {
 
 static const char *const gauge_names[] = {"cwnd", "ssthresh"};
 
-const struct alcc_algorithm alcc_algorithm_v2 = {
+const struct alcc_algorithm alcc_algorithm_v3 = {
     .abi = ALCC_PLUGIN_ABI,
     .size = sizeof(struct alcc_algorithm),
     .name = "aimd",

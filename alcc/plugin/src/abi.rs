@@ -3,13 +3,13 @@
 //! there.
 //!
 //! How it can grow: structures of events and answers begin with the size that the host knows, and
-//! grow at the end. The table of callbacks begins with the size that the plug-in knows. Callbacks
+//! grow at the end. The tables of callbacks begin with the size that the plug-in knows. Callbacks
 //! beyond that size are NULL. `alcc_packet` and `alcc_rtt` stand inside others, so they change only
 //! with [`ALCC_PLUGIN_ABI`].
 use std::ffi::{c_char, c_void};
 
 /// The version of this interface, the first member of `struct alcc_algorithm`.
-pub const ALCC_PLUGIN_ABI: u32 = 2;
+pub const ALCC_PLUGIN_ABI: u32 = 3;
 
 /// "None" for every 64-bit number: no limit, no pacing rate, no timer, no sample.
 pub const ALCC_NONE: u64 = 0xFFFF_FFFF_FFFF_FFFF;
@@ -37,9 +37,9 @@ pub const ALCC_ACK_ROUND_START: u32 = 32;
 pub const ALCC_ACK_IN_RECOVERY: u32 = 64;
 /// Flag of an acknowledgement: read from kernel counters at an interval, not from packets.
 pub const ALCC_ACK_FROM_COUNTERS: u32 = 128;
-/// Flag of an acknowledgement: the oldest data in flight has not arrived. A kernel's window does not
-/// grow then.
-pub const ALCC_ACK_ABOVE_HOLE: u32 = 256;
+/// Flag of an acknowledgement: the oldest data in flight has arrived. A kernel's window does not
+/// grow without.
+pub const ALCC_ACK_ADVANCED: u32 = 256;
 
 /// `alcc_needs.flags`: delayed or aggregated acknowledgements hurt.
 pub const ALCC_NEEDS_PER_PACKET_ACK: u32 = 1;
@@ -49,13 +49,11 @@ pub const ALCC_NEEDS_PACING: u32 = 2;
 pub const ALCC_NEEDS_PRR: u32 = 4;
 /// `alcc_needs.flags`: it reacts to marks (ECN): its packets may be marked instead of dropped.
 pub const ALCC_NEEDS_ECN: u32 = 8;
-/// `alcc_needs.flags`: it decides by the reports of its receiver module.
-pub const ALCC_NEEDS_RECEIVER: u32 = 16;
 /// `alcc_needs.flags`: its limit holds whatever it costs. Others are left to the kernel while the
 /// host sees their path too late.
-pub const ALCC_NEEDS_STRICT: u32 = 32;
+pub const ALCC_NEEDS_STRICT: u32 = 16;
 /// `alcc_needs.flags`: designed for TCP's own rules of loss detection and timers, not for datagrams.
-pub const ALCC_NEEDS_STREAM: u32 = 64;
+pub const ALCC_NEEDS_STREAM: u32 = 32;
 
 /// Room for a header, in bytes.
 pub const ALCC_HEADER_ROOM: u32 = 16;
@@ -112,21 +110,21 @@ pub struct alcc_create {
     pub size: u32,
     /// How many values there are: as many as the algorithm has options.
     pub value_count: u32,
+    /// Name of the algorithm, as in its table.
+    pub algorithm: *const c_char,
+    /// The chosen profile; NULL if the algorithm has none.
+    pub profile: *const c_char,
     /// The values, in the order of the algorithm's options.
     pub values: *const alcc_value,
     /// Room for one line that says what is wrong with the values, if `create` returns NULL.
     pub error: *mut c_char,
     /// Size of that room in bytes.
     pub error_size: u64,
-    /// Name of the algorithm, as in its table.
-    pub algorithm: *const c_char,
-    /// The chosen profile; NULL if the algorithm has none.
-    pub profile: *const c_char,
 }
 
 /// What an algorithm needs from its host. Comes filled with the defaults.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct alcc_needs {
     /// Size of this structure.
     pub size: u32,
@@ -135,13 +133,11 @@ pub struct alcc_needs {
     /// Over TCP: the interval at which to look for acknowledgements, 1 ms to 100 ms. A shorter one
     /// costs wake-ups.
     pub feedback_period_ns: u64,
-    /// The largest header for the receiver module, in bytes.
-    pub header: u64,
 }
 
-/// The path, when a connection starts or its route changes.
+/// The path, when a connection starts.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct alcc_path {
     /// Size of this structure.
     pub size: u32,
@@ -157,7 +153,7 @@ pub struct alcc_path {
 
 /// A packet leaves.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct alcc_sent {
     /// Size of this structure.
     pub size: u32,
@@ -173,7 +169,7 @@ pub struct alcc_sent {
 
 /// A packet that was acknowledged or lost.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct alcc_packet {
     /// Its transmission number.
     pub number: u64,
@@ -189,6 +185,8 @@ pub struct alcc_packet {
     pub delivered: u64,
     /// When it was sent: the time at which that total was reached.
     pub delivered_at_ns: u64,
+    /// When the first packet of its flight was sent; it ended that flight.
+    pub first_sent_at_ns: u64,
     /// When it was sent: bytes in flight, this packet included.
     pub in_flight: u64,
     /// `ALCC_PACKET_...`, when it was sent.
@@ -199,7 +197,7 @@ pub struct alcc_packet {
 
 /// Round-trip times (RFC 6298); zero before the first sample.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct alcc_rtt {
     /// The newest sample.
     pub latest_ns: u64,
@@ -213,6 +211,7 @@ pub struct alcc_rtt {
 
 /// Packets were acknowledged: at least one, in the order sent.
 #[repr(C)]
+#[derive(Default)]
 pub struct alcc_ack {
     /// Size of this structure.
     pub size: u32,
@@ -237,12 +236,11 @@ pub struct alcc_ack {
     /// Bytes that arrived with a mark (ECN, congestion experienced) since the last acknowledgement.
     /// React as to a loss, once per round trip.
     pub marked: u64,
-    /// Of each packet: when the first packet of the flight that it ended was sent.
-    pub first_sent_at_ns: *const u64,
 }
 
 /// Packets were lost: at least one. Comes before the acknowledgement that disclosed them.
 #[repr(C)]
+#[derive(Default)]
 pub struct alcc_loss {
     /// Size of this structure.
     pub size: u32,
@@ -260,7 +258,7 @@ pub struct alcc_loss {
 
 /// The retransmission timer expired.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct alcc_rto {
     /// Size of this structure.
     pub size: u32,
@@ -276,7 +274,7 @@ pub struct alcc_rto {
 
 /// Everything lost has been repaired.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct alcc_recovery_end {
     /// Size of this structure.
     pub size: u32,
@@ -290,7 +288,7 @@ pub struct alcc_recovery_end {
 
 /// What may leave. Comes filled with "no limit".
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct alcc_allowance {
     /// Size of this structure.
     pub size: u32,
@@ -308,15 +306,33 @@ pub struct alcc_allowance {
 }
 
 /// The receiver module of an algorithm that must know when packets arrive. Where the peer has no
-/// module, the host keeps it beside the algorithm, and feeds it with acknowledgements. `state` is
-/// what `create` or `clone` returned here. All callbacks are there.
+/// module, the host keeps it beside the algorithm, and feeds it with acknowledgements. `algorithm` is
+/// the state of the algorithm, `state` what `create` or `clone` returned here. All callbacks are
+/// there.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct alcc_receiver {
     /// Size of this structure.
     pub size: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// The length of headers: bytes of each packet that the host sets aside, at most
+    /// ALCC_HEADER_ROOM.
+    pub header_length: u32,
+    /// The packet of the algorithm's last `on_sent` gets its header. Writes it, at most
+    /// `header_length` bytes, and returns its length. `more`: another packet follows at once.
+    pub on_header: Option<
+        unsafe extern "C" fn(
+            algorithm: *mut c_void,
+            now_ns: u64,
+            number: u64,
+            more: u32,
+            header: *mut u8,
+        ) -> u64,
+    >,
+    /// A report of the receiver module for the algorithm. Its bytes come from the network: do not
+    /// trust them.
+    pub on_feedback: Option<
+        unsafe extern "C" fn(algorithm: *mut c_void, now_ns: u64, report: *const u8, length: u64),
+    >,
     /// The receiver module of a connection, given the state of its algorithm.
     pub create: Option<unsafe extern "C" fn(algorithm: *const c_void) -> *mut c_void>,
     /// A complete copy, independent of the first.
@@ -345,7 +361,7 @@ pub struct alcc_receiver {
 }
 
 /// An algorithm. A plug-in is a shared object that defines one constant of this type, named
-/// `alcc_algorithm_v2`.
+/// `alcc_algorithm_v3`.
 ///
 /// `state` is what `create` or `clone` returned: the state of one connection. Callbacks of one
 /// `state` never run at the same time. Those of different states may, so keep no variables outside
@@ -371,6 +387,11 @@ pub struct alcc_algorithm {
     pub gauge_names: *const *const c_char,
     /// How many such names, at most 64.
     pub gauge_count: u64,
+    /// Names of its profiles, the values of `profile=`, the default first; NULL: none. If there is
+    /// an algorithm of this name, these profiles are added to it.
+    pub profile_names: *const *const c_char,
+    /// How many such names, at most 64.
+    pub profile_count: u64,
     /// The state of a new connection. NULL: refused, with the reason in `settings->error`.
     pub create: Option<unsafe extern "C" fn(settings: *const alcc_create) -> *mut c_void>,
     /// A complete copy, independent of the first.
@@ -402,20 +423,12 @@ pub struct alcc_algorithm {
     pub on_recovery_end: Option<
         unsafe extern "C" fn(state: *mut c_void, now_ns: u64, end: *const alcc_recovery_end),
     >,
-    /// A report from the receiver. Its bytes come from the network: do not trust them.
-    pub on_feedback: Option<
-        unsafe extern "C" fn(state: *mut c_void, now_ns: u64, report: *const u8, length: u64),
-    >,
     /// Sending begins again after `idle_ns` with nothing in flight.
     pub on_idle_restart:
         Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, idle_ns: u64)>,
     /// Packets may have another size from now on. The path is the same: what was learned of it
     /// holds.
     pub on_mtu: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, mss: u64)>,
-    /// The packets take another route, so what was learned of the old one may not hold. NULL:
-    /// `on_mtu` is called instead.
-    pub on_route:
-        Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, path: *const alcc_path)>,
     /// The time that `next_timer` returned has come.
     pub on_timer: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64)>,
     /// When `on_timer` wants to be called, or ALCC_NONE; later than the time of the last
@@ -423,27 +436,11 @@ pub struct alcc_algorithm {
     pub next_timer: Option<unsafe extern "C" fn(state: *const c_void) -> u64>,
     /// Fills in the internal values, in the order of `gauge_names`.
     pub gauges: Option<unsafe extern "C" fn(state: *const c_void, values: *mut f64)>,
+    /// Nothing is sent for a while: gives back memory that is not needed then.
+    pub release_memory: Option<unsafe extern "C" fn(state: *mut c_void)>,
+    /// Its receiver module; NULL: none. With one, it decides by its reports.
+    pub receiver: *const alcc_receiver,
     /// A plug-in of several algorithms: their tables by number from 0; NULL behind the last. Of the
     /// exported table nothing else is read then. NULL: it is the only one.
     pub list: Option<unsafe extern "C" fn(number: u64) -> *const Self>,
-    /// Names of its profiles, the values of `profile=`, the default first; NULL: none. If there is
-    /// an algorithm of this name, these profiles are added to it.
-    pub profile_names: *const *const c_char,
-    /// How many such names, at most 64.
-    pub profile_count: u64,
-    /// Nothing is sent for a while: gives back memory that is not needed then.
-    pub release_memory: Option<unsafe extern "C" fn(state: *mut c_void)>,
-    /// The packet of the last `on_sent` gets its header for the receiver module. Writes it, at most
-    /// ALCC_HEADER_ROOM bytes, and returns its length. `more`: another packet follows at once.
-    pub on_header: Option<
-        unsafe extern "C" fn(
-            state: *mut c_void,
-            now_ns: u64,
-            number: u64,
-            more: u32,
-            header: *mut u8,
-        ) -> u64,
-    >,
-    /// Its receiver module; NULL: none.
-    pub receiver: *const alcc_receiver,
 }

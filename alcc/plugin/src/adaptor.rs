@@ -2,13 +2,12 @@
 //! A plug-in as a [`Controller`]. Events go out as C structures. Answers come back, and are held in
 //! the range that the contract of [`Controller`] promises to the host.
 use crate::abi::*;
-use crate::events;
 use crate::receiver::PluginReceiver;
 use crate::table::{Table, Value};
 use alcc_cc::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
 use alcc_cc::{
-    AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Packet, Path, Receiver,
-    Recovery, RecoveryEnd, Rto, Sending, Sent, Spurious, Stack, Tag,
+    AckBatch, Allowance, Built, Controller, Cx, Header, Instance, LossBatch, Needs, Packet, Path,
+    Receiver, RecoveryEnd, Rto, Sending, Sent, Spurious, Tag, WithReceiver,
 };
 use alcc_units::{Bytes, Options, Rate, Span, Spec, SpecError, Time};
 use std::ffi::{CStr, CString, c_void};
@@ -45,8 +44,6 @@ pub(crate) struct PluginController {
     left: Option<Bytes>,
     /// The packets of a batch, for the time of a call.
     packets: Vec<alcc_packet>,
-    /// When their flights began.
-    first_sent: Vec<u64>,
 }
 
 // SAFETY: the interface lets the host move a state between threads; it is never used by two at a
@@ -56,7 +53,13 @@ unsafe impl Send for PluginController {}
 /// Calls a callback with the state, if both are there.
 macro_rules! call {
     ($self:ident . $name:ident ( $($argument:expr),* )) => {
-        match ($self.table.calls.$name, $self.state) {
+        call!($self, $self.table.calls, $name($($argument),*))
+    };
+    ($self:ident . reports() . $name:ident ( $($argument:expr),* )) => {
+        call!($self, $self.reports(), $name($($argument),*))
+    };
+    ($self:ident, $calls:expr, $name:ident ( $($argument:expr),* )) => {
+        match ($calls.$name, $self.state) {
             // SAFETY: the function is the plug-in's for this state. The arguments are as the
             // interface says and outlive the call.
             (Some(f), Some(state)) => Some(unsafe { f(state.as_ptr(), $($argument),*) }),
@@ -66,8 +69,8 @@ macro_rules! call {
 }
 
 impl PluginController {
-    /// A controller with the options as typed and the defaults for the rest.
-    pub(crate) fn new(table: &Arc<Table>, options: &Options<'_>) -> Result<Self, SpecError> {
+    /// One of the table with the options as typed and the defaults for the rest.
+    pub(crate) fn build(table: &Arc<Table>, options: &Options<'_>) -> Built {
         let text = |name, default| options.text(name).unwrap_or(default).to_owned();
         let whole = Spec {
             name: table.name.to_owned(),
@@ -85,7 +88,7 @@ impl PluginController {
             name: table.name.to_owned(),
             why,
         })?;
-        Ok(Self {
+        let controller = Self {
             table: table.clone(),
             state: Some(state),
             mss: Bytes::new(1),
@@ -94,8 +97,16 @@ impl PluginController {
             timer: None,
             left: None,
             packets: Vec::new(),
-            first_sent: Vec::new(),
+        };
+        Ok(match table.receiver {
+            None => Instance::new(controller),
+            Some(_) => Instance::with_receiver(controller),
         })
+    }
+
+    /// The callbacks of the receiver module; NULL without one.
+    fn reports(&self) -> alcc_receiver {
+        self.table.receiver.unwrap_or_default()
     }
 
     /// Every event but sending: the plug-in may give a new quota.
@@ -106,17 +117,14 @@ impl PluginController {
     }
 
     fn quota(&self) -> Bytes {
-        let mut answer = events::unlimited();
+        let mut answer = alcc_allowance::from(&Allowance::UNLIMITED);
         call!(self.allowance(&raw mut answer));
         Bytes::new(answer.quota).min(self.left.unwrap_or(Bytes::MAX))
     }
 
     fn fill(&mut self, packets: &[Packet]) {
         self.packets.clear();
-        self.packets.extend(packets.iter().map(events::packet));
-        self.first_sent.clear();
-        let first_sent = packets.iter().map(|p| p.stamp.first_sent_at.as_nanos());
-        self.first_sent.extend(first_sent);
+        self.packets.extend(packets.iter().map(alcc_packet::from));
     }
 
     /// Would nothing ever leave again?
@@ -181,34 +189,21 @@ impl Drop for PluginController {
 
 impl Controller for PluginController {
     fn needs(&self) -> Needs {
-        let mut answer = events::needs();
+        let mut answer = alcc_needs::from(&Needs::default());
         call!(self.needs(&raw mut answer));
-        let has = |flag| answer.flags & flag != 0;
+        let needs = Needs::from(&answer);
         Needs {
-            per_packet_ack: has(ALCC_NEEDS_PER_PACKET_ACK),
-            paced: has(ALCC_NEEDS_PACING),
-            ecn: has(ALCC_NEEDS_ECN),
-            recovery: if has(ALCC_NEEDS_PRR) {
-                Recovery::Prr
-            } else {
-                Recovery::AtOnce
-            },
-            feedback_period: Span::from_nanos(answer.feedback_period_ns)
+            feedback_period: needs
+                .feedback_period
                 .clamp(*FEEDBACK.start(), *FEEDBACK.end()),
-            header: answer.header.min(ALCC_HEADER_ROOM.into()) as u8,
-            stack: match has(ALCC_NEEDS_STREAM) {
-                true => Stack::Linux,
-                false => Needs::default().stack,
-            },
-            receiver: has(ALCC_NEEDS_RECEIVER) && self.table.receiver.is_some(),
-            strict: has(ALCC_NEEDS_STRICT),
+            ..needs
         }
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         let now = self.event(cx);
         self.mss = path.mss;
-        let path = events::path(path);
+        let path = alcc_path::from(path);
         call!(self.on_start(now, &raw const path));
     }
 
@@ -216,7 +211,7 @@ impl Controller for PluginController {
         let before = self.quota();
         self.now = cx.now;
         self.in_flight = sent.in_flight_before + sent.len;
-        let event = events::sent(sent);
+        let event = alcc_sent::from(sent);
         let tag = call!(self.on_sent(cx.now.as_nanos(), &raw const event));
         self.left = Some(match before {
             Bytes::MAX => Bytes::MAX,
@@ -225,25 +220,15 @@ impl Controller for PluginController {
         Tag(tag.unwrap_or_default())
     }
 
-    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
-        let mut bytes = [0; ALCC_HEADER_ROOM as usize];
-        let now = cx.now.as_nanos();
-        let more = sending.more.into();
-        let length = call!(self.on_header(now, sending.pn, more, bytes.as_mut_ptr()));
-        let length = length.unwrap_or_default().min(bytes.len() as u64) as usize;
-        Header::new(&bytes[..length])
-    }
-
-    fn receiver(&self) -> Option<Box<dyn Receiver>> {
-        let receiver = PluginReceiver::new(self.table.receiver?, self.state?)?;
-        Some(Box::new(receiver))
-    }
-
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         let now = self.event(cx);
         self.in_flight = ack.in_flight;
         self.fill(ack.acked);
-        let event = events::ack(ack, &self.packets, &self.first_sent);
+        let event = alcc_ack {
+            packets: self.packets.as_ptr(),
+            packet_count: self.packets.len() as u64,
+            ..ack.into()
+        };
         call!(self.on_ack(now, &raw const event));
     }
 
@@ -251,13 +236,17 @@ impl Controller for PluginController {
         let now = self.event(cx);
         self.in_flight = loss.in_flight;
         self.fill(loss.lost);
-        let event = events::loss(loss, &self.packets);
+        let event = alcc_loss {
+            packets: self.packets.as_ptr(),
+            packet_count: self.packets.len() as u64,
+            ..loss.into()
+        };
         call!(self.on_loss(now, &raw const event));
     }
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         let now = self.event(cx);
-        let event = events::rto(rto);
+        let event = alcc_rto::from(rto);
         call!(self.on_rto(now, &raw const event));
     }
 
@@ -268,13 +257,8 @@ impl Controller for PluginController {
 
     fn on_recovery_end(&mut self, cx: &mut Cx<'_>, end: &RecoveryEnd) {
         let now = self.event(cx);
-        let event = events::recovery_end(end);
+        let event = alcc_recovery_end::from(end);
         call!(self.on_recovery_end(now, &raw const event));
-    }
-
-    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
-        let now = self.event(cx);
-        call!(self.on_feedback(now, report.as_ptr(), report.len() as u64));
     }
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, idle: Span) {
@@ -283,7 +267,7 @@ impl Controller for PluginController {
     }
 
     fn release_memory(&mut self) {
-        (self.packets, self.first_sent) = (Vec::new(), Vec::new());
+        self.packets = Vec::new();
         call!(self.release_memory());
     }
 
@@ -293,16 +277,6 @@ impl Controller for PluginController {
         call!(self.on_mtu(now, mss.get()));
     }
 
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        if self.table.calls.on_route.is_none() {
-            return self.on_mtu(cx, path.mss);
-        }
-        let now = self.event(cx);
-        self.mss = path.mss;
-        let path = events::path(path);
-        call!(self.on_route(now, &raw const path));
-    }
-
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         let now = self.event(cx);
         self.timer = Some(cx.now);
@@ -310,18 +284,19 @@ impl Controller for PluginController {
     }
 
     fn allowance(&self) -> Allowance {
-        let mut answer = events::unlimited();
+        let mut answer = alcc_allowance::from(&Allowance::UNLIMITED);
         if call!(self.allowance(&raw mut answer)).is_none() {
             return Allowance::window(self.mss * FALLBACK_SEGMENTS);
         }
-        let quota = Bytes::new(answer.quota).min(self.left.unwrap_or(Bytes::MAX));
+        let allowed = Allowance::from(&answer);
+        let quota = allowed.quota.min(self.left.unwrap_or(Bytes::MAX));
+        let in_range = |rate: Rate| rate.clamp(MIN_PACING_RATE, MAX_PACING_RATE);
         Allowance {
-            window: Bytes::new(answer.window).min(MAX_WINDOW).max(self.mss),
+            window: allowed.window.min(MAX_WINDOW).max(self.mss),
             quota: if self.stuck(quota) { self.mss } else { quota },
-            rate: (answer.rate_bps != ALCC_NONE)
-                .then(|| Rate::bps(answer.rate_bps).clamp(MIN_PACING_RATE, MAX_PACING_RATE)),
-            burst: Bytes::new(answer.burst).min(MAX_WINDOW),
-            ping: answer.ping != 0 && self.left.is_none(),
+            rate: allowed.rate.map(in_range),
+            burst: allowed.burst.min(MAX_WINDOW),
+            ping: allowed.ping && self.left.is_none(),
         }
     }
 
@@ -343,14 +318,41 @@ impl Controller for PluginController {
             }
         }
     }
+}
 
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self {
+impl Clone for PluginController {
+    fn clone(&self) -> Self {
+        Self {
             state: call!(self.clone()).and_then(NonNull::new),
             table: self.table.clone(),
             packets: Vec::new(),
-            first_sent: Vec::new(),
             ..*self
-        })
+        }
+    }
+}
+
+/// Built so if the table has a receiver module.
+impl WithReceiver for PluginController {
+    fn receiver(&self) -> Box<dyn Receiver> {
+        Box::new(PluginReceiver::new(self.reports(), self.state))
+    }
+
+    fn header_len(&self) -> u8 {
+        self.reports().header_length.min(ALCC_HEADER_ROOM) as u8
+    }
+
+    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
+        let mut bytes = [0; ALCC_HEADER_ROOM as usize];
+        let (now, more) = (cx.now.as_nanos(), sending.more.into());
+        let to = bytes.as_mut_ptr();
+        let length = call!(self.reports().on_header(now, sending.pn, more, to));
+        let length = length.unwrap_or_default().min(self.header_len().into());
+        Header::new(&bytes[..length as usize])
+    }
+
+    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
+        let now = self.event(cx);
+        let (bytes, length) = (report.as_ptr(), report.len() as u64);
+        call!(self.reports().on_feedback(now, bytes, length));
     }
 }

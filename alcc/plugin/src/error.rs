@@ -22,7 +22,7 @@ pub enum PluginError {
         why: String,
     },
     /// A shared object, but no plug-in.
-    #[error("plug-in {}: it exports no alcc_algorithm_v2: define 'const struct alcc_algorithm alcc_algorithm_v2' as alcc.h declares it", .file.display())]
+    #[error("plug-in {}: it exports no alcc_algorithm_v3: define 'const struct alcc_algorithm alcc_algorithm_v3' as alcc.h declares it", .file.display())]
     Symbol {
         /// The file.
         file: PathBuf,

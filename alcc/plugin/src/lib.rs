@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Congestion control algorithms written in C. A plug-in is a shared object that defines one
-//! constant, `alcc_algorithm_v2` ([`abi::alcc_algorithm`]). That has a name, options and callbacks.
+//! constant, `alcc_algorithm_v3` ([`abi::alcc_algorithm`]). That has a name, options and callbacks.
 //! [`load`] turns it into an [`Algorithm`] like any other. So it runs wherever a [`Registry`] is
 //! asked: simulator, runtime, conformance suite.
 //!
@@ -15,8 +15,8 @@
 pub mod abi;
 mod adaptor;
 mod error;
-mod events;
 mod load;
+mod mirror;
 mod receiver;
 mod table;
 

@@ -17,9 +17,10 @@ use std::sync::Arc;
 /// The environment variable that names plug-ins, separated by `:`.
 pub const ENV: &str = "ALCC_PLUGIN";
 
-const SYMBOL: &[u8] = b"alcc_algorithm_v2\0";
-/// What plug-ins of the first version export.
-const FIRST_SYMBOL: &[u8] = b"alcc_algorithm_v1\0";
+/// What a plug-in of this version exports.
+fn symbol(abi: u32) -> String {
+    format!("alcc_algorithm_v{abi}\0")
+}
 
 /// Loads the plug-in `file`, which from then on runs in this process with all its rights: the first
 /// of its algorithms.
@@ -46,9 +47,7 @@ pub fn load_all(file: &Path) -> Result<Vec<Algorithm>, PluginError> {
             options: table.docs,
             build: Build::Loaded {
                 file: file.to_string_lossy().into(),
-                build: Arc::new(move |options| {
-                    Ok(Box::new(PluginController::new(&table, options)?))
-                }),
+                build: Arc::new(move |options| PluginController::build(&table, options)),
             },
         }
     };
@@ -95,18 +94,26 @@ fn open(file: &Path) -> Result<Vec<Table>, PluginError> {
     })?;
     // SAFETY: the symbol's name stands for its type; a symbol that is found is a definition.
     let tables = unsafe {
-        match library
-            .get::<*const alcc_algorithm>(SYMBOL)
-            .map(|s| s.as_raw_ptr())
-        {
-            Ok(exported) if !exported.is_null() => read_all(exported.cast(), file),
-            _ if library.get::<*const u8>(FIRST_SYMBOL).is_ok() => Err(PluginError::Abi {
-                file: file.to_owned(),
-                found: 1,
-                want: ALCC_PLUGIN_ABI,
-            }),
-            _ => Err(PluginError::Symbol {
-                file: file.to_owned(),
+        let exported = |abi| {
+            let found = library.get::<*const alcc_algorithm>(symbol(abi).as_bytes());
+            found.ok().map(|symbol| symbol.as_raw_ptr())
+        };
+        let older = || {
+            (1..ALCC_PLUGIN_ABI)
+                .rev()
+                .find(|abi| exported(*abi).is_some())
+        };
+        match exported(ALCC_PLUGIN_ABI).filter(|exported| !exported.is_null()) {
+            Some(exported) => read_all(exported.cast(), file),
+            None => Err(match older() {
+                Some(found) => PluginError::Abi {
+                    file: file.to_owned(),
+                    found,
+                    want: ALCC_PLUGIN_ABI,
+                },
+                None => PluginError::Symbol {
+                    file: file.to_owned(),
+                },
             }),
         }
     };

@@ -13,7 +13,7 @@ const MIN_TIMER: Span = Span::from_micros(100);
 pub(crate) struct PluginReceiver {
     /// All are there: [`PluginReceiver::complete`].
     calls: alcc_receiver,
-    /// `None`: the plug-in had no memory for a copy.
+    /// `None`: the plug-in had no memory for it.
     state: Option<NonNull<c_void>>,
     /// When `on_timer` was last called.
     timer: Option<Time>,
@@ -38,7 +38,9 @@ macro_rules! call {
 impl PluginReceiver {
     /// Whether all callbacks are there.
     pub(crate) fn complete(calls: &alcc_receiver) -> bool {
-        calls.create.is_some()
+        calls.on_header.is_some()
+            && calls.on_feedback.is_some()
+            && calls.create.is_some()
             && calls.clone.is_some()
             && calls.destroy.is_some()
             && calls.on_packet.is_some()
@@ -47,17 +49,17 @@ impl PluginReceiver {
             && calls.report.is_some()
     }
 
-    /// The module for the algorithm in this state; `None`: the plug-in makes none.
-    pub(crate) fn new(calls: alcc_receiver, algorithm: NonNull<c_void>) -> Option<Self> {
-        // SAFETY: the state is that of an algorithm of the plug-in that declares this module.
-        let state = calls
-            .create
-            .and_then(|create| NonNull::new(unsafe { create(algorithm.as_ptr()) }))?;
-        Some(Self {
+    /// The module for the algorithm in this state. Without a state it reports nothing.
+    pub(crate) fn new(calls: alcc_receiver, algorithm: Option<NonNull<c_void>>) -> Self {
+        let state = calls.create.zip(algorithm).and_then(|(create, algorithm)| {
+            // SAFETY: the state is that of an algorithm of the plug-in that declares this module.
+            NonNull::new(unsafe { create(algorithm.as_ptr()) })
+        });
+        Self {
             calls,
-            state: Some(state),
+            state,
             timer: None,
-        })
+        }
     }
 }
 
@@ -90,12 +92,14 @@ impl Receiver for PluginReceiver {
         let length = usize::try_from(length).ok()?;
         bytes.get(..length).map(Report::new)
     }
+}
 
-    fn clone_box(&self) -> Box<dyn Receiver> {
-        Box::new(Self {
+impl Clone for PluginReceiver {
+    fn clone(&self) -> Self {
+        Self {
             calls: self.calls,
             state: call!(self.clone()).and_then(NonNull::new),
             timer: self.timer,
-        })
+        }
     }
 }

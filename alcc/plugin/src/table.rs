@@ -267,7 +267,7 @@ impl Table {
     /// Reads what a plug-in exports.
     ///
     /// # Safety
-    /// `exported` points at what the plug-in in `file` defines as `alcc_algorithm_v2`, which stays
+    /// `exported` points at what the plug-in in `file` defines as `alcc_algorithm_v3`, which stays
     /// loaded.
     pub(crate) unsafe fn read(
         exported: *const alcc_algorithm,

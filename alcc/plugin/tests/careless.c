@@ -109,7 +109,7 @@ static const struct alcc_option options[] = {
 
 static const char *const gauge_names[] = {"whole", "time", "bytes", "real", "nan", "infinite"};
 
-const struct alcc_algorithm alcc_algorithm_v2 = {
+const struct alcc_algorithm alcc_algorithm_v3 = {
     .abi = ALCC_PLUGIN_ABI,
     .size = sizeof(struct alcc_algorithm),
     .name = "careless",

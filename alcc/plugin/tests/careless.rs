@@ -3,7 +3,7 @@
 mod support;
 
 use alcc_cc::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
-use alcc_cc::{Allowance, Controller, Cx, Discard, Path, Registry, Spec, conformance};
+use alcc_cc::{Allowance, Cx, Discard, Instance, Path, Registry, Spec, conformance};
 use alcc_plugin::{PluginError, load, with_env, with_files};
 use alcc_units::{Bytes, Span, Time};
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ fn careless() -> PathBuf {
     FILE.clone()
 }
 
-fn built_with(options: &str) -> Result<Box<dyn Controller>, String> {
+fn built_with(options: &str) -> Result<Instance, String> {
     let registry = with_files(Registry::builtin(), [careless()]).unwrap();
     let spec: Spec = format!("careless:{options}").parse().unwrap();
     registry.build(&spec).map_err(|error| error.to_string())
 }
 
-fn started(fault: &str) -> Box<dyn Controller> {
+fn started(fault: &str) -> Instance {
     let mut cc = built_with(&format!("fault={fault}")).unwrap();
     let path = Path {
         mss: Bytes::new(1000),
@@ -87,9 +87,9 @@ fn answers_are_held_in_range() {
 
 #[test]
 fn a_copy_that_cannot_be_made_sends_ten_segments() {
-    let copy = started("no-memory").clone_box();
+    let copy = started("no-memory").clone();
     assert_eq!(copy.allowance(), Allowance::window(Bytes::new(10_000)));
-    assert_eq!(copy.clone_box().next_timer(), None);
+    assert_eq!(copy.clone().next_timer(), None);
 }
 
 #[test]
@@ -173,8 +173,8 @@ fn what_is_no_plug_in_is_refused_in_one_line() {
     let table = |name: &str, fields: &str, want: &str| refused(&wrapped(name, "", fields), want);
     table(
         "abi",
-        ".abi = 3,",
-        "built for plug-in ABI 3, this is ABI 2: recompile it with this version's alcc.h, its table named alcc_algorithm_v2",
+        ".abi = 4,",
+        "built for plug-in ABI 4, this is ABI 3: recompile it with this version's alcc.h, its table named alcc_algorithm_v3",
     );
     table(
         "size",
@@ -217,14 +217,19 @@ fn what_is_no_plug_in_is_refused_in_one_line() {
         "{\"x\", \"1\", \"h\", 0, 0, 0, 0}, {\"x\", \"1\", \"h\", 0, 0, 0, 0}",
         "option x is there twice",
     );
-    // Compiled as it was for ABI 1, from what its header said.
-    refused(
-        &built("first", include_str!("v1.c"), &[]),
-        "it is built for plug-in ABI 1, this is ABI 2: recompile it with this version's alcc.h, its table named alcc_algorithm_v2",
-    );
+    // As the versions before began.
+    for abi in [1, 2] {
+        let text = format!("const unsigned alcc_algorithm_v{abi}[] = {{ {abi}, 8 }};");
+        refused(
+            &built(&format!("old-{abi}"), &text, &[]),
+            &format!(
+                "it is built for plug-in ABI {abi}, this is ABI 3: recompile it with this version's alcc.h, its table named alcc_algorithm_v3"
+            ),
+        );
+    }
     refused(
         &built("empty", "int nothing;", &[]),
-        "it exports no alcc_algorithm_v2",
+        "it exports no alcc_algorithm_v3",
     );
     refused(
         &built(

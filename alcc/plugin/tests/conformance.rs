@@ -30,7 +30,7 @@ fn every_state_that_was_made_is_destroyed() {
     let spec = algorithm.name.parse().unwrap();
     conformance::run_seed(&algorithm, &spec, 1);
     let registry = Registry::builtin().with(algorithm);
-    drop(registry.build(&spec).unwrap().clone_box());
+    drop(registry.build(&spec).unwrap().clone());
     // SAFETY: the file defines both as `long`; nobody else runs it.
     let (made, destroyed): (c_long, c_long) = unsafe {
         let library = libloading::Library::new(&file).unwrap();

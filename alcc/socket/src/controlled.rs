@@ -8,7 +8,7 @@ use crate::saved_options::SavedOptions;
 use crate::steering::{self, Steering, Told};
 use crate::triple::{Deployment, Enforcement};
 use crate::unsent_limit::UnsentLimit;
-use alcc_cc::{Controller, Spec, SpecError};
+use alcc_cc::{Built, Instance, Spec, SpecError};
 use alcc_flow::{AckSample, Counters, Limit, OverTcp, TcpProgress};
 use alcc_observe::{ByReason, Bypass, Commands, Identity, Log, Peer, Published, State, Totals};
 use alcc_sys::{Reading, Stamps};
@@ -102,7 +102,7 @@ impl Controlled {
     pub(crate) fn new(
         plane: &Arc<ControlPlane>,
         plan: &Arc<Plan>,
-        controller: Box<dyn Controller>,
+        controller: Instance,
         socket: &Takeover,
     ) -> Self {
         let now = kernel::now();
@@ -335,7 +335,7 @@ impl Controlled {
         self.publish_state();
     }
 
-    fn build(&self, cc: &Spec) -> Result<Box<dyn Controller>, SpecError> {
+    fn build(&self, cc: &Spec) -> Built {
         let to = self.peer.remote.ip();
         self.plane.build_for(cc, to, self.plan.share)
     }
@@ -364,12 +364,7 @@ impl Controlled {
     }
 
     /// A fresh controller takes over at the present counters.
-    fn restart(
-        &mut self,
-        fd: Option<RawFd>,
-        controller: Box<dyn Controller>,
-        name: impl FnOnce(&mut Self),
-    ) {
+    fn restart(&mut self, fd: Option<RawFd>, controller: Instance, name: impl FnOnce(&mut Self)) {
         let Some((fd, reading)) = fd.and_then(|fd| Some((fd, kernel::read(fd)?))) else {
             return;
         };

@@ -2,7 +2,7 @@
 //! What all controlled connections of a runtime share.
 use crate::kernel;
 use crate::steering::Maps;
-use alcc_cc::{Controller, Registry, Spec, SpecError};
+use alcc_cc::{Built, Instance, Registry, Spec};
 use alcc_driver::Activity;
 use alcc_flow::{Elsewhere, Share, Shares};
 use alcc_observe::{AtomicTotals, CommandCache, Commands, Log, Segment, Sharing, Totals};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// Whether connections under this algorithm can share one allowance.
-pub fn can_share(cc: &dyn Controller) -> bool {
+pub fn can_share(cc: &Instance) -> bool {
     Share::suits(cc)
 }
 
@@ -98,21 +98,16 @@ impl ControlPlane {
 
     /// # Errors
     /// That this process does not have the algorithm, or that it does not take these options.
-    pub(crate) fn build(&self, cc: &Spec) -> Result<Box<dyn Controller>, SpecError> {
+    pub(crate) fn build(&self, cc: &Spec) -> Built {
         self.registry().build(cc)
     }
 
     /// As [`ControlPlane::build`], for a connection to this address. With `share` it has one allowance
     /// with the others there, in this process and in others of the run, if the algorithm can be
     /// shared.
-    pub(crate) fn build_for(
-        &self,
-        cc: &Spec,
-        to: IpAddr,
-        share: bool,
-    ) -> Result<Box<dyn Controller>, SpecError> {
+    pub(crate) fn build_for(&self, cc: &Spec, to: IpAddr, share: bool) -> Built {
         let controller = self.build(cc)?;
-        if !share || !can_share(controller.as_ref()) {
+        if !share || !can_share(&controller) {
             return Ok(controller);
         }
         let mut shares = alcc_sys::lock(&self.shares);

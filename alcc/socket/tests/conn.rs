@@ -3,7 +3,7 @@
 #[path = "../../cli/tests/support/wait.rs"]
 mod wait;
 
-use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Registry};
+use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Instance, Registry};
 use alcc_observe::{Command, Segment, State, Totals};
 use alcc_socket::{Attached, Conn, Inherited, Runtime, Settings, Wait, Waker, Write};
 use alcc_units::{Bytes, Rate};
@@ -326,10 +326,6 @@ impl Controller for Paced {
             ..Allowance::window(Bytes::new(100_000))
         }
     }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
-    }
 }
 
 /// Its writes pass the gate, and the kernel's buffer must have the room that it has under plain TCP.
@@ -340,7 +336,7 @@ fn a_program_that_nobody_would_wake_is_not_paced() {
         summary: "",
         profiles: Cow::Borrowed(&[]),
         options: &[],
-        build: Build::Function(|_| Ok(Box::new(Paced))),
+        build: Build::Function(|_| Ok(Instance::new(Paced))),
     };
     let registry = Registry::builtin().with(paced);
     let run = Run::new("unwoken", &[("ALCC_CC", "fixed")], registry);

@@ -3,8 +3,8 @@
 use crate::arguments::{number, shown};
 use crate::errors::{Wrong, error, said, scenario};
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, LossBatch, Needs, OptionDoc,
-    Options, Path, Rto,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Instance, LossBatch, Needs,
+    OptionDoc, Options, Path, Rto,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -198,7 +198,7 @@ pub(crate) fn algorithm(
                 });
                 read.map_err(|e| options.wrong(name, e.value(py).to_string()))?;
             }
-            Ok(Box::new(PyController {
+            Ok(Instance::new(PyController {
                 class: class.clone(),
                 arguments: Arc::new(arguments.unbind()),
                 live: None,
@@ -207,7 +207,7 @@ pub(crate) fn algorithm(
                 timer: None,
                 mss: Bytes::new(1448),
                 now: Time::ZERO,
-            }) as Box<dyn Controller>)
+            }))
         })
     };
     Ok(Algorithm {
@@ -515,8 +515,10 @@ impl Controller for PyController {
             }
         });
     }
+}
 
-    fn clone_box(&self) -> Box<dyn Controller> {
+impl Clone for PyController {
+    fn clone(&self) -> Self {
         Python::attach(|py| {
             let copy = |live: &Live| -> PyResult<Live> {
                 let copied = py
@@ -530,7 +532,7 @@ impl Controller for PyController {
                     .put(self.raised(py, "__deepcopy__", self.now, cause));
                 None
             });
-            Box::new(Self {
+            Self {
                 class: self.class.clone(),
                 arguments: self.arguments.clone(),
                 live,
@@ -539,7 +541,7 @@ impl Controller for PyController {
                 timer: self.timer,
                 mss: self.mss,
                 now: self.now,
-            })
+            }
         })
     }
 }
@@ -554,7 +556,7 @@ pub(crate) fn external() -> Algorithm {
         summary: "a window that is set from outside",
         profiles: Cow::Borrowed(&[]),
         options: &[],
-        build: Build::Function(|_| Ok(Box::new(External::default()))),
+        build: Build::Function(|_| Ok(Instance::new(External::default()))),
     }
 }
 
@@ -580,10 +582,6 @@ impl Controller for External {
     fn allowance(&self) -> Allowance {
         let window = self.window.load(Ordering::Relaxed).max(self.mss).max(1);
         Allowance::window(Bytes::new(window))
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

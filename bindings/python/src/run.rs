@@ -5,6 +5,7 @@ use crate::controller::{EXTERNAL, External};
 use crate::errors::{Wrong, guarded, scenario, simulation};
 use crate::options::{self, Asked, Opened};
 use crate::table::Table;
+use alcc_cc::Instance;
 use alcc_results::scenario::Resolved;
 use alcc_results::simulated::Simulated;
 use alcc_results::{About, InputFile, SIMULATED};
@@ -429,7 +430,7 @@ impl Simulation {
             windows.push((flow.algorithm == EXTERNAL).then(|| {
                 let external = External::default();
                 let window = external.window.clone();
-                flow.controller = Box::new(external);
+                flow.controller = Instance::new(external);
                 window
             }));
         }

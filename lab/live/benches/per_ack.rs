@@ -8,7 +8,7 @@ mod median;
 #[path = "support/table.rs"]
 mod table;
 
-use alcc_cc::{Acked, Controller, Delivery, Feed, Kind, Packet, Path, RttView, Sent, Source, Spec};
+use alcc_cc::{Acked, Delivery, Feed, Instance, Kind, Packet, Path, RttView, Sent, Source, Spec};
 use alcc_flow::{AckSample, OverTcp, TcpProgress};
 use alcc_link::{Dir, Direction, DirectionSpec, Outcome, QueueSpec, RateSpec};
 use alcc_trace::Trace;
@@ -33,7 +33,7 @@ fn round_trips(packets: usize) -> Vec<Span> {
         .collect()
 }
 
-fn alone(cc: Box<dyn Controller>, rtts: &[Span]) {
+fn alone(cc: Instance, rtts: &[Span]) {
     let mut feed = Feed::new(cc, Time::ZERO);
     let mut delivery = Delivery::new(Time::ZERO);
     let path = Path {
@@ -94,7 +94,7 @@ fn alone(cc: Box<dyn Controller>, rtts: &[Span]) {
     }
 }
 
-fn over_tcp(cc: Box<dyn Controller>, packets: u64) {
+fn over_tcp(cc: Instance, packets: u64) {
     let mut tcp = TcpProgress {
         mss: MSS,
         min_rtt: Span::from_millis(40),
@@ -119,7 +119,7 @@ fn over_tcp(cc: Box<dyn Controller>, packets: u64) {
 
 /// A kernel that keeps the limit and tells of each acknowledgement, at 70 Gbit/s: a reading of the
 /// last 32 acknowledgements each 5 ms.
-fn over_kernel(cc: Box<dyn Controller>, packets: u64) {
+fn over_kernel(cc: Instance, packets: u64) {
     let in_flight = 600;
     let mut tcp = TcpProgress {
         mss: MSS,
@@ -214,18 +214,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         Default::default();
     for spec in &specs {
         let cc = registry.build(spec)?;
-        let (copy, other) = (cc.clone_box(), cc.clone_box());
-        single.push((
-            spec.to_string(),
-            Box::new(move || alone(cc.clone_box(), rtts)),
-        ));
+        let (copy, other) = (cc.clone(), cc.clone());
+        single.push((spec.to_string(), Box::new(move || alone(cc.clone(), rtts))));
         above.push((
             spec.to_string(),
-            Box::new(move || over_tcp(copy.clone_box(), packets)),
+            Box::new(move || over_tcp(copy.clone(), packets)),
         ));
         fast.push((
             spec.to_string(),
-            Box::new(move || over_kernel(other.clone_box(), packets)),
+            Box::new(move || over_kernel(other.clone(), packets)),
         ));
     }
     table(

@@ -4,7 +4,7 @@
 mod watched;
 
 use crate::parallel;
-use alcc_cc::Registry;
+use alcc_cc::{Instance, Registry};
 use alcc_results::scenario::{Files, Resolved, ScenarioOptions, Value};
 use alcc_sim::run;
 use alcc_zoo::model_driven::{Bounds, Counting, Counts, Epoch, Grid, change};
@@ -88,7 +88,7 @@ pub fn watch(
     let [flow] = &mut scenario.flows[..] else {
         return Err(flow.error(format_args!("'{}': one flow is looked at", flow.text)));
     };
-    flow.controller = Box::new(Watched::new(flow.controller.clone_box(), runs.clone()));
+    flow.controller = Instance::new(Watched::new(flow.controller.clone(), runs.clone()));
     let report = run(&scenario).map_err(|error| format!("{}: {error}", lesson.link))?;
     let runs = std::mem::take(&mut *alcc_sys::lock(&runs));
     let flow = report.flows.first();

@@ -246,14 +246,17 @@ impl<W: Write> Probe for Qlog<W> {
 
     fn flow(&mut self, state: &FlowState<'_>) {
         let (mut values, mut packets) = (Map::new(), None);
-        (state.gauges)(&mut |name, value| {
+        let mut put = |name: &'static str, value: f64| {
             if value.is_finite() {
                 values.insert(name.to_owned(), json!(value));
                 if name == "window" {
                     packets = Some(value);
                 }
             }
-        });
+        };
+        if let Some(cc) = state.controller {
+            cc.gauges(&mut put);
+        }
         let mut metrics = Map::new();
         let mut put = |name: &str, value: Value| metrics.insert(name.to_owned(), value);
         put("bytes_in_flight", json!(state.in_flight.get()));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A [`Controller`] as a table of C functions. The other direction is `adaptor.rs` of `alcc-plugin`.
 use crate::EMPTY;
-use crate::events;
-use alcc_cc::{Allowance, Controller, Cx, Discard, Recovery, Sending, Spurious, Stack};
+use alcc_cc::{
+    AckBatch, Allowance, Cx, Discard, Instance, LossBatch, Packet, Path, RecoveryEnd, Rto, Sent,
+    Spurious,
+};
 use alcc_plugin::abi::*;
-use alcc_units::{Bytes, Rate, Span, Time};
+use alcc_units::{Bytes, Span, Time};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
@@ -25,30 +27,27 @@ pub(crate) const CALLS: alcc_algorithm = alcc_algorithm {
     on_rto: Some(on_rto),
     on_spurious: Some(on_spurious),
     on_recovery_end: Some(on_recovery_end),
-    on_feedback: Some(on_feedback),
     on_idle_restart: Some(on_idle_restart),
     on_mtu: Some(on_mtu),
-    on_route: Some(on_route),
     on_timer: Some(on_timer),
     next_timer: Some(next_timer),
     gauges: Some(gauges),
     release_memory: Some(release_memory),
-    on_header: Some(on_header),
     ..EMPTY
 };
 
 /// One connection.
 pub(crate) struct State {
     /// `None`: it panicked.
-    controller: Option<Box<dyn Controller>>,
+    controller: Option<Instance>,
     mss: Bytes,
     gauges: &'static [&'static str],
     /// The packets of a batch, for the time of a call.
-    packets: Vec<alcc_cc::Packet>,
+    packets: Vec<Packet>,
 }
 
 impl State {
-    pub(crate) fn new(controller: Box<dyn Controller>, gauges: &'static [&'static str]) -> Self {
+    pub(crate) fn new(controller: Instance, gauges: &'static [&'static str]) -> Self {
         Self {
             controller: Some(controller),
             mss: Bytes::new(1),
@@ -65,25 +64,25 @@ impl State {
     pub(crate) unsafe fn ask<T>(
         state: *const c_void,
         otherwise: T,
-        call: impl FnOnce(&dyn Controller) -> T,
+        call: impl FnOnce(&Instance) -> T,
     ) -> T {
         // SAFETY: the caller's promise.
         let state = unsafe { &*state.cast::<Self>() };
         let Some(controller) = &state.controller else {
             return otherwise;
         };
-        catch_unwind(AssertUnwindSafe(|| call(controller.as_ref()))).unwrap_or(otherwise)
+        catch_unwind(AssertUnwindSafe(|| call(controller))).unwrap_or(otherwise)
     }
 
     /// An event.
     ///
     /// # Safety
     /// As [`State::ask`].
-    unsafe fn tell<T>(
+    pub(crate) unsafe fn tell<T>(
         state: *mut c_void,
         now_ns: u64,
         otherwise: T,
-        call: impl FnOnce(&mut dyn Controller, &mut Cx<'_>, &mut Vec<alcc_cc::Packet>) -> T,
+        call: impl FnOnce(&mut Instance, &mut Cx<'_>, &mut Vec<Packet>) -> T,
     ) -> T {
         // SAFETY: the caller's promise.
         let state = unsafe { &mut *state.cast::<Self>() };
@@ -95,9 +94,7 @@ impl State {
             log: &mut Discard,
         };
         let packets = &mut state.packets;
-        let told = catch_unwind(AssertUnwindSafe(|| {
-            call(controller.as_mut(), &mut cx, packets)
-        }));
+        let told = catch_unwind(AssertUnwindSafe(|| call(controller, &mut cx, packets)));
         told.unwrap_or_else(|_| {
             // What a panic left is not run again, not even to free it.
             std::mem::forget(state.controller.take());
@@ -115,7 +112,7 @@ impl State {
 
 unsafe extern "C" fn clone(state: *const c_void) -> *mut c_void {
     // SAFETY: the host passes a state of this plug-in, here and below.
-    let copy = unsafe { State::ask(state, None, |cc| Some(cc.clone_box())) };
+    let copy = unsafe { State::ask(state, None, |cc| Some(cc.clone())) };
     let Some(copy) = copy else {
         return null_mut();
     };
@@ -140,40 +137,16 @@ unsafe extern "C" fn allowance(state: *const c_void, out: *mut alcc_allowance) {
         let mss = (*state.cast::<State>()).mss;
         let fallback = Allowance::window(mss * FALLBACK_SEGMENTS);
         let allowed = State::ask(state, fallback, |cc| cc.allowance());
-        let out = &mut *out;
-        out.window = allowed.window.get();
-        out.quota = allowed.quota.get();
-        out.rate_bps = allowed.rate.map_or(ALCC_NONE, Rate::as_bps);
-        out.burst = allowed.burst.get();
-        out.ping = allowed.ping.into();
+        *out = (&allowed).into();
     }
 }
 
 unsafe extern "C" fn needs(state: *const c_void, out: *mut alcc_needs) {
     // SAFETY: as above; `out` is there to be filled in.
     unsafe {
-        let Some(needs) = State::ask(state, None, |cc| Some(cc.needs())) else {
-            return;
-        };
-        let stream = matches!(
-            needs.stack,
-            Stack::Linux | Stack::Linux3_16 | Stack::Linux2_6_24 | Stack::Windows7
-        );
-        let out = &mut *out;
-        out.flags = [
-            (needs.per_packet_ack, ALCC_NEEDS_PER_PACKET_ACK),
-            (needs.paced, ALCC_NEEDS_PACING),
-            (needs.recovery == Recovery::Prr, ALCC_NEEDS_PRR),
-            (needs.ecn, ALCC_NEEDS_ECN),
-            (needs.receiver, ALCC_NEEDS_RECEIVER),
-            (needs.strict, ALCC_NEEDS_STRICT),
-            (stream, ALCC_NEEDS_STREAM),
-        ]
-        .into_iter()
-        .filter_map(|(on, flag)| on.then_some(flag))
-        .sum();
-        out.feedback_period_ns = needs.feedback_period.as_nanos();
-        out.header = needs.header.into();
+        if let Some(needs) = State::ask(state, None, |cc| Some(cc.needs())) {
+            *out = (&needs).into();
+        }
     }
 }
 
@@ -181,7 +154,7 @@ unsafe extern "C" fn on_start(state: *mut c_void, now_ns: u64, path: *const alcc
     // SAFETY: as above; events are there for the time of the call, here and below.
     unsafe {
         State::set_mss(state, (*path).mss);
-        let path = events::path(&*path);
+        let path = Path::from(&*path);
         State::tell(state, now_ns, (), |cc, cx, _| cc.on_start(cx, &path));
     }
 }
@@ -189,30 +162,20 @@ unsafe extern "C" fn on_start(state: *mut c_void, now_ns: u64, path: *const alcc
 unsafe extern "C" fn on_sent(state: *mut c_void, now_ns: u64, sent: *const alcc_sent) -> u64 {
     // SAFETY: as above.
     unsafe {
-        let sent = events::sent(&*sent);
+        let sent = Sent::from(&*sent);
         State::tell(state, now_ns, 0, |cc, cx, _| cc.on_sent(cx, &sent).0)
     }
 }
 
-unsafe extern "C" fn on_header(
-    state: *mut c_void,
-    now_ns: u64,
-    number: u64,
-    more: u32,
-    to: *mut u8,
-) -> u64 {
-    let sending = Sending {
-        pn: number,
-        more: more != 0,
-    };
-    // SAFETY: as above; there is room for the longest header.
-    unsafe {
-        State::tell(state, now_ns, 0, |cc, cx, _| {
-            let header = cc.header(cx, &sending);
-            std::ptr::copy_nonoverlapping(header.as_ptr(), to, header.len());
-            header.len() as u64
-        })
-    }
+/// Fills in the packets of a batch.
+///
+/// # Safety
+/// There are `count` packets.
+unsafe fn fill(to: &mut Vec<Packet>, from: *const alcc_packet, count: u64) {
+    // SAFETY: the caller's promise.
+    let from = unsafe { std::slice::from_raw_parts(from, count as usize) };
+    to.clear();
+    to.extend(from.iter().map(Packet::from));
 }
 
 unsafe extern "C" fn on_ack(state: *mut c_void, now_ns: u64, ack: *const alcc_ack) {
@@ -220,8 +183,15 @@ unsafe extern "C" fn on_ack(state: *mut c_void, now_ns: u64, ack: *const alcc_ac
     unsafe {
         let ack = &*ack;
         State::tell(state, now_ns, (), |cc, cx, packets| {
-            events::packets(packets, ack.packets, ack.packet_count, ack.first_sent_at_ns);
-            cc.on_ack(cx, &events::ack(ack, packets));
+            fill(packets, ack.packets, ack.packet_count);
+            let acked = packets.as_slice();
+            cc.on_ack(
+                cx,
+                &AckBatch {
+                    acked,
+                    ..ack.into()
+                },
+            );
         });
     }
 }
@@ -231,8 +201,15 @@ unsafe extern "C" fn on_loss(state: *mut c_void, now_ns: u64, loss: *const alcc_
     unsafe {
         let loss = &*loss;
         State::tell(state, now_ns, (), |cc, cx, packets| {
-            events::packets(packets, loss.packets, loss.packet_count, std::ptr::null());
-            cc.on_loss(cx, &events::loss(loss, packets));
+            fill(packets, loss.packets, loss.packet_count);
+            let lost = packets.as_slice();
+            cc.on_loss(
+                cx,
+                &LossBatch {
+                    lost,
+                    ..loss.into()
+                },
+            );
         });
     }
 }
@@ -240,7 +217,7 @@ unsafe extern "C" fn on_loss(state: *mut c_void, now_ns: u64, loss: *const alcc_
 unsafe extern "C" fn on_rto(state: *mut c_void, now_ns: u64, rto: *const alcc_rto) {
     // SAFETY: as above.
     unsafe {
-        let rto = events::rto(&*rto);
+        let rto = Rto::from(&*rto);
         State::tell(state, now_ns, (), |cc, cx, _| cc.on_rto(cx, &rto));
     }
 }
@@ -261,19 +238,8 @@ unsafe extern "C" fn on_recovery_end(
 ) {
     // SAFETY: as above.
     unsafe {
-        let end = events::recovery_end(&*end);
+        let end = RecoveryEnd::from(&*end);
         State::tell(state, now_ns, (), |cc, cx, _| cc.on_recovery_end(cx, &end));
-    }
-}
-
-unsafe extern "C" fn on_feedback(state: *mut c_void, now_ns: u64, report: *const u8, length: u64) {
-    // SAFETY: as above; the report has so many bytes.
-    unsafe {
-        let report = match length {
-            0 => &[],
-            length => std::slice::from_raw_parts(report, length as usize),
-        };
-        State::tell(state, now_ns, (), |cc, cx, _| cc.on_feedback(cx, report));
     }
 }
 
@@ -290,15 +256,6 @@ unsafe extern "C" fn on_mtu(state: *mut c_void, now_ns: u64, mss: u64) {
         State::tell(state, now_ns, (), |cc, cx, _| {
             cc.on_mtu(cx, Bytes::new(mss));
         });
-    }
-}
-
-unsafe extern "C" fn on_route(state: *mut c_void, now_ns: u64, path: *const alcc_path) {
-    // SAFETY: as above.
-    unsafe {
-        State::set_mss(state, (*path).mss);
-        let path = events::path(&*path);
-        State::tell(state, now_ns, (), |cc, cx, _| cc.on_route(cx, &path));
     }
 }
 
@@ -340,6 +297,7 @@ unsafe extern "C" fn gauges(state: *const c_void, values: *mut f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alcc_cc::Controller;
 
     /// Panics at the first timer, and could not be freed either.
     struct Broken;
@@ -351,7 +309,7 @@ mod tests {
     }
 
     impl Controller for Broken {
-        fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &alcc_cc::AckBatch<'_>) {}
+        fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &AckBatch<'_>) {}
         fn on_timer(&mut self, _cx: &mut Cx<'_>) {
             panic!("for a test");
         }
@@ -361,23 +319,19 @@ mod tests {
         fn next_timer(&self) -> Option<Time> {
             Some(Time::ZERO)
         }
-        fn clone_box(&self) -> Box<dyn Controller> {
+    }
+
+    impl Clone for Broken {
+        fn clone(&self) -> Self {
             panic!("for a test");
         }
     }
 
     #[test]
     fn a_panic_ends_in_the_callback_and_leaves_ten_segments() {
-        let state = Box::into_raw(Box::new(State::new(Box::new(Broken), &[]))).cast();
+        let state = Box::into_raw(Box::new(State::new(Instance::new(Broken), &[]))).cast();
         let window = || {
-            let mut out = alcc_allowance {
-                size: size_of::<alcc_allowance>() as u32,
-                ping: 0,
-                window: ALCC_NONE,
-                quota: ALCC_NONE,
-                rate_bps: ALCC_NONE,
-                burst: 0,
-            };
+            let mut out = alcc_allowance::from(&Allowance::UNLIMITED);
             // SAFETY: a state as `create` makes it.
             unsafe { allowance(state, &raw mut out) };
             (out.window, out.quota)

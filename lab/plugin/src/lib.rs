@@ -11,7 +11,6 @@
 //! segments, as with a plug-in that has no memory for a copy.
 mod algorithm;
 mod create;
-mod events;
 mod receiver;
 mod tables;
 
@@ -28,7 +27,7 @@ unsafe impl Sync for Exported {}
 /// What the loader looks for: it names the function that has the tables.
 #[allow(non_upper_case_globals, reason = "the name is that of the interface")]
 #[unsafe(no_mangle)]
-pub static alcc_algorithm_v2: Exported = Exported(alcc_algorithm {
+pub static alcc_algorithm_v3: Exported = Exported(alcc_algorithm {
     list: Some(tables::list),
     ..EMPTY
 });
@@ -43,6 +42,8 @@ const EMPTY: alcc_algorithm = alcc_algorithm {
     option_count: 0,
     gauge_names: null(),
     gauge_count: 0,
+    profile_names: null(),
+    profile_count: 0,
     create: None,
     clone: None,
     destroy: None,
@@ -55,17 +56,12 @@ const EMPTY: alcc_algorithm = alcc_algorithm {
     on_rto: None,
     on_spurious: None,
     on_recovery_end: None,
-    on_feedback: None,
     on_idle_restart: None,
     on_mtu: None,
-    on_route: None,
     on_timer: None,
     next_timer: None,
     gauges: None,
-    list: None,
-    profile_names: null(),
-    profile_count: 0,
     release_memory: None,
-    on_header: None,
     receiver: null(),
+    list: None,
 };

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A [`Receiver`] as a table of C functions.
 use crate::algorithm::State;
-use alcc_cc::Receiver;
+use alcc_cc::{Receiver, Sending};
 use alcc_plugin::abi::{ALCC_NONE, alcc_receiver};
 use alcc_units::{Bytes, Time};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
-/// All callbacks.
-pub(crate) const CALLS: alcc_receiver = alcc_receiver {
-    size: size_of::<alcc_receiver>() as u32,
-    reserved: 0,
-    create: Some(create),
-    clone: Some(clone),
-    destroy: Some(destroy),
-    on_packet: Some(on_packet),
-    on_timer: Some(on_timer),
-    next_timer: Some(next_timer),
-    report: Some(report),
-};
+/// All callbacks, for headers of this length.
+pub(crate) const fn calls(header_length: u8) -> alcc_receiver {
+    alcc_receiver {
+        size: size_of::<alcc_receiver>() as u32,
+        header_length: header_length as u32,
+        on_header: Some(on_header),
+        on_feedback: Some(on_feedback),
+        create: Some(create),
+        clone: Some(clone),
+        destroy: Some(destroy),
+        on_packet: Some(on_packet),
+        on_timer: Some(on_timer),
+        next_timer: Some(next_timer),
+        report: Some(report),
+    }
+}
 
 /// Of one connection. `None`: it panicked, and reports nothing more.
 struct Half(Option<Box<dyn Receiver>>);
@@ -43,6 +47,45 @@ unsafe fn with<T>(
         std::mem::forget(half.0.take());
         otherwise
     })
+}
+
+unsafe extern "C" fn on_header(
+    algorithm: *mut c_void,
+    now_ns: u64,
+    number: u64,
+    more: u32,
+    to: *mut u8,
+) -> u64 {
+    let sending = Sending {
+        pn: number,
+        more: more != 0,
+    };
+    // SAFETY: the state is one of this plug-in's algorithms; there is room for the longest header.
+    unsafe {
+        State::tell(algorithm, now_ns, 0, |cc, cx, _| {
+            let header = cc.header(cx, &sending);
+            std::ptr::copy_nonoverlapping(header.as_ptr(), to, header.len());
+            header.len() as u64
+        })
+    }
+}
+
+unsafe extern "C" fn on_feedback(
+    algorithm: *mut c_void,
+    now_ns: u64,
+    report: *const u8,
+    length: u64,
+) {
+    // SAFETY: as above; the report has so many bytes.
+    unsafe {
+        let report = match length {
+            0 => &[],
+            length => std::slice::from_raw_parts(report, length as usize),
+        };
+        State::tell(algorithm, now_ns, (), |cc, cx, _| {
+            cc.on_feedback(cx, report);
+        });
+    }
 }
 
 fn boxed(receiver: Option<Box<dyn Receiver>>) -> *mut c_void {

@@ -63,7 +63,7 @@ fn made(algorithm: &Algorithm) -> Option<Entry> {
         false => forms().next()?.1.options,
     };
     let mut gauges: Vec<&'static str> = Vec::new();
-    let mut has_receiver = false;
+    let mut header_len = None;
     let chosen = |profile: &&str| Spec {
         options: vec![("profile".to_owned(), (*profile).to_owned())],
         ..Spec::named(algorithm.name)
@@ -73,7 +73,9 @@ fn made(algorithm: &Algorithm) -> Option<Entry> {
         false => profiles.iter().map(chosen).collect(),
     };
     for cc in specs.iter().filter_map(|spec| registry().build(spec).ok()) {
-        has_receiver |= cc.needs().receiver;
+        if cc.has_receiver() {
+            header_len = header_len.max(Some(cc.header_len()));
+        }
         cc.gauges(&mut |name, _| {
             if !gauges.contains(&name) {
                 gauges.push(name);
@@ -90,10 +92,10 @@ fn made(algorithm: &Algorithm) -> Option<Entry> {
         create: Some(create::create),
         profile_names: c_strings(&profiles),
         profile_count: profiles.len() as u64,
-        receiver: match has_receiver {
-            true => &raw const RECEIVER,
-            false => null(),
-        },
+        receiver: header_len.map_or(null(), |length| {
+            let calls: &'static alcc_receiver = Box::leak(Box::new(receiver::calls(length)));
+            &raw const *calls
+        }),
         ..algorithm::CALLS
     };
     Some(Entry {
@@ -126,5 +128,3 @@ fn c_strings(texts: &[&str]) -> *const *const c_char {
     let list: Vec<*const c_char> = texts.iter().map(|text| c_string(text)).collect();
     Vec::leak(list).as_ptr()
 }
-
-static RECEIVER: alcc_receiver = receiver::CALLS;

@@ -3,8 +3,8 @@
 //! it does there.
 use alcc_cc::conformance::{self, Scenario};
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, Header, LossBatch, Needs, Path, Pn, Receiver,
-    RecoveryEnd, Registry, Report, Rto, Sending, Sent, Spec, Spurious, Stack, Tag,
+    AckBatch, Algorithm, Allowance, Controller, Cx, Header, Instance, LossBatch, Needs, Path, Pn,
+    Receiver, RecoveryEnd, Registry, Report, Rto, Sending, Sent, Spec, Spurious, Tag, WithReceiver,
 };
 use alcc_sim::{FlowSpec, Timing};
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -129,45 +129,38 @@ fn an_algorithm_without_a_profile_stays_the_products() {
 }
 
 /// An algorithm beside its form in the plug-in: both are told the same, and must answer the same.
+#[derive(Clone)]
 struct Twin {
-    native: Box<dyn Controller>,
-    plugged: Box<dyn Controller>,
+    native: Instance,
+    plugged: Instance,
     mss: Bytes,
     /// When `on_timer` was last called.
     timer: Option<Time>,
 }
 
 impl Twin {
-    fn of(spec: &Spec, plugged: &Registry) -> Self {
-        Self {
-            native: alcc_zoo::registry().build(spec).unwrap(),
-            plugged: plugged.build(spec).unwrap(),
+    fn of(spec: &Spec, plugged: &Registry) -> Instance {
+        let plugged = plugged.build(spec).unwrap();
+        let native = alcc_zoo::registry().build(spec).unwrap();
+        assert_eq!(plugged.has_receiver(), native.has_receiver());
+        native.wrapped(|native| Self {
+            native,
+            plugged,
             mss: Bytes::new(1),
             timer: None,
-        }
+        })
     }
 
-    fn tell(&mut self, cx: &mut Cx<'_>, event: impl Fn(&mut dyn Controller, &mut Cx<'_>)) {
-        event(self.native.as_mut(), cx);
-        event(self.plugged.as_mut(), cx);
-    }
-}
-
-/// What a plug-in's adaptor keeps of it: any TCP's rules are those of today.
-fn kept(needs: Needs) -> Needs {
-    Needs {
-        stack: match needs.stack {
-            Stack::Linux | Stack::Linux3_16 | Stack::Linux2_6_24 | Stack::Windows7 => Stack::Linux,
-            _ => Stack::Datagrams,
-        },
-        ..needs
+    fn tell(&mut self, cx: &mut Cx<'_>, event: impl Fn(&mut Instance, &mut Cx<'_>)) {
+        event(&mut self.native, cx);
+        event(&mut self.plugged, cx);
     }
 }
 
 impl Controller for Twin {
     fn needs(&self) -> Needs {
         let needs = self.native.needs();
-        assert_eq!(self.plugged.needs(), kept(needs));
+        assert_eq!(self.plugged.needs(), needs);
         needs
     }
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
@@ -178,16 +171,6 @@ impl Controller for Twin {
         let tag = self.native.on_sent(cx, sent);
         assert_eq!(self.plugged.on_sent(cx, sent), tag);
         tag
-    }
-    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
-        let header = self.native.header(cx, sending);
-        assert_eq!(self.plugged.header(cx, sending), header);
-        header
-    }
-    fn receiver(&self) -> Option<Box<dyn Receiver>> {
-        let (native, plugged) = (self.native.receiver(), self.plugged.receiver());
-        assert_eq!(native.is_some(), plugged.is_some());
-        Some(Box::new(TwinHalf(native?, plugged?, None)))
     }
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.tell(cx, |cc, cx| cc.on_ack(cx, ack));
@@ -204,9 +187,6 @@ impl Controller for Twin {
     fn on_recovery_end(&mut self, cx: &mut Cx<'_>, end: &RecoveryEnd) {
         self.tell(cx, |cc, cx| cc.on_recovery_end(cx, end));
     }
-    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
-        self.tell(cx, |cc, cx| cc.on_feedback(cx, report));
-    }
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, idle: Span) {
         self.tell(cx, |cc, cx| cc.on_idle_restart(cx, idle));
     }
@@ -217,10 +197,6 @@ impl Controller for Twin {
     fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: Bytes) {
         self.mss = mss;
         self.tell(cx, |cc, cx| cc.on_mtu(cx, mss));
-    }
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
-        self.tell(cx, |cc, cx| cc.on_route(cx, path));
     }
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.timer = Some(cx.now);
@@ -243,28 +219,41 @@ impl Controller for Twin {
         at
     }
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        let list = |cc: &dyn Controller| {
+        let list = |cc: &Instance| {
             let mut list = Vec::new();
             cc.gauges(&mut |name, value| list.push((name, value)));
             list.retain(|(_, value)| value.is_finite());
             list.sort_by_key(|(name, _)| *name);
             list
         };
-        let shown = list(self.native.as_ref());
-        assert_eq!(list(self.plugged.as_ref()), shown);
+        let shown = list(&self.native);
+        assert_eq!(list(&self.plugged), shown);
         shown.into_iter().for_each(|(name, value)| put(name, value));
     }
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self {
-            native: self.native.clone_box(),
-            plugged: self.plugged.clone_box(),
-            mss: self.mss,
-            timer: self.timer,
-        })
+}
+
+impl WithReceiver for Twin {
+    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
+        let header = self.native.header(cx, sending);
+        assert_eq!(self.plugged.header(cx, sending), header);
+        header
+    }
+    fn receiver(&self) -> Box<dyn Receiver> {
+        let halves = self.native.receiver().zip(self.plugged.receiver());
+        let (native, plugged) = halves.expect("both have one");
+        Box::new(TwinHalf(native, plugged, None))
+    }
+    fn header_len(&self) -> u8 {
+        assert_eq!(self.plugged.header_len(), self.native.header_len());
+        self.native.header_len()
+    }
+    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
+        self.tell(cx, |cc, cx| cc.on_feedback(cx, report));
     }
 }
 
 /// The receiver modules of twins, and when `on_timer` was last called.
+#[derive(Clone)]
 struct TwinHalf(Box<dyn Receiver>, Box<dyn Receiver>, Option<Time>);
 
 impl Receiver for TwinHalf {
@@ -288,9 +277,6 @@ impl Receiver for TwinHalf {
         assert_eq!(self.1.report(now), report);
         report
     }
-    fn clone_box(&self) -> Box<dyn Receiver> {
-        Box::new(Self(self.0.clone_box(), self.1.clone_box(), self.2))
-    }
 }
 
 /// With losses, an outage and jitter; and with everything else that can happen to a connection.
@@ -302,8 +288,7 @@ fn each_answers_as_it_does_in_the_laboratory() {
     scenario.queue = 60;
     scenario.outage = Some((Time::from_millis(8_000), Time::from_millis(11_000)));
     for spec in specs() {
-        let twin = Box::new(Twin::of(&spec, &plugged));
-        let told = conformance::run(&scenario, vec![twin.clone_box()]);
+        let told = conformance::run(&scenario, vec![Twin::of(&spec, &plugged)]);
         assert!(told[0].packets(Time::ZERO) > 500, "{spec}");
         let algorithm = twins(&spec);
         let named = Spec::named(algorithm.name);
@@ -321,7 +306,7 @@ fn twins(spec: &Spec) -> Algorithm {
         options: &[],
         build: alcc_cc::Build::Loaded {
             file: "a test".into(),
-            build: std::sync::Arc::new(move |_| Ok(Box::new(Twin::of(&spec, &plugged)))),
+            build: std::sync::Arc::new(move |_| Ok(Twin::of(&spec, &plugged))),
         },
     }
 }

@@ -2,7 +2,7 @@
 use crate::controller::Adapter;
 use crate::gauge::Gauge;
 use crate::host::Host;
-use alcc_cc::{Needs, Registry, Spec, SpecError};
+use alcc_cc::{Registry, Spec, SpecError};
 use alcc_units::Span;
 use noq::congestion::{Controller, ControllerFactory};
 use noq::{AckFrequencyConfig, TransportConfig};
@@ -25,7 +25,8 @@ pub fn congestion(spec: &str) -> Result<Arc<Congestion>, SpecError> {
 pub struct Congestion {
     registry: Registry,
     spec: Spec,
-    needs: Needs,
+    /// The peer should acknowledge every packet.
+    per_packet_ack: bool,
     seed: u64,
     made: AtomicU64,
     gauge: Arc<Gauge>,
@@ -37,11 +38,11 @@ impl Congestion {
     /// # Errors
     /// [`SpecError`] for an unknown name or option and for a value that does not do.
     pub fn new(registry: Registry, spec: Spec) -> Result<Self, SpecError> {
-        let needs = registry.build(&spec)?.needs();
+        let cc = registry.build(&spec)?;
         Ok(Self {
             registry,
             spec,
-            needs,
+            per_packet_ack: cc.needs().per_packet_ack || cc.has_receiver(),
             seed: RandomState::new().hash_one(0),
             made: AtomicU64::new(0),
             gauge: Arc::default(),
@@ -81,7 +82,7 @@ impl Congestion {
     /// frequency" acknowledges every second one, which blurs delays a little.
     pub fn set(self: &Arc<Self>, transport: &mut TransportConfig) {
         transport.congestion_controller_factory(Arc::clone(self) as _);
-        if self.needs.per_packet_ack || self.needs.receiver {
+        if self.per_packet_ack {
             let mut acks = AckFrequencyConfig::default();
             acks.ack_eliciting_threshold(0u8.into());
             transport.ack_frequency_config(Some(acks));

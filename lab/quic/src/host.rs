@@ -7,7 +7,7 @@
 use crate::gauge::Gauge;
 use crate::sent_packets::SentPackets;
 use alcc_cc::{
-    Acked, Allowance, Controller, Delivery, Feed, Kind, Packet, Path, Pn, Rto, RttView, Sending,
+    Acked, Allowance, Delivery, Feed, Instance, Kind, Packet, Path, Pn, Rto, RttView, Sending,
     Sent, Source, Spurious,
 };
 use alcc_flow::RttEstimator;
@@ -87,13 +87,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(
-        cc: Box<dyn Controller>,
-        now: Instant,
-        mtu: u16,
-        seed: u64,
-        gauge: Arc<Gauge>,
-    ) -> Self {
+    pub(crate) fn new(cc: Instance, now: Instant, mtu: u16, seed: u64, gauge: Arc<Gauge>) -> Self {
         let mss = Bytes::new(mtu.max(1).into());
         let path = Path {
             mss,

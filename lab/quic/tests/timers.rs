@@ -2,7 +2,7 @@
 //! An algorithm whose packets are released by its timer alone, and which comes from elsewhere.
 mod support;
 
-use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Path, Sent, Tag};
+use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Instance, Path, Sent, Tag};
 use alcc_quic::Congestion;
 use alcc_quic::blocking::Listener;
 use alcc_units::{Bytes, Span, Time};
@@ -61,10 +61,6 @@ impl Controller for Drip {
             ..Allowance::UNLIMITED
         }
     }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
-    }
 }
 
 const DRIP: Algorithm = Algorithm {
@@ -73,7 +69,7 @@ const DRIP: Algorithm = Algorithm {
     profiles: Cow::Borrowed(&[]),
     options: &[],
     build: Build::Function(|_| {
-        Ok(Box::new(Drip {
+        Ok(Instance::new(Drip {
             at: Time::ZERO,
             quota: Bytes::ZERO,
             mss: Bytes::new(1200),

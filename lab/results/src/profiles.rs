@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Delay profiles over time, as rows and as figures. They are what a flow has learned about the
 //! delay of each window, second by second.
-use alcc_cc::ProfilePoint;
 use alcc_sim::{FlowState, Report};
 use alcc_units::{Span, Time};
+use alcc_zoo::delay_profile::{self, ProfilePoint};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -95,7 +95,9 @@ impl Profiles {
             return;
         }
         let mut points = Vec::new();
-        (state.profile)(&mut |point| points.push(point));
+        if let Some(cc) = state.controller {
+            delay_profile::read(cc, &mut |point| points.push(point));
+        }
         if points.is_empty() {
             return;
         }

@@ -116,7 +116,7 @@ impl<P: Probe> Simulation<P> {
             if !spec.paired {
                 phase = phase_of(spec, seed, flows.is_empty());
             }
-            let cc = spec.controller.clone_box();
+            let cc = spec.controller.clone();
             let cc = match &spec.share {
                 None => cc,
                 Some(name) => shares.join(name.as_str(), cc, || processes.join(name)),
@@ -578,8 +578,7 @@ impl<P: Probe> Simulation<P> {
                 },
                 mss: host.rules().mss,
                 rtt: host.rtt(),
-                gauges: &|put| host.gauges(put),
-                profile: &|put| host.profile(put),
+                controller: host.controller(),
             });
         }
         self.schedule(number);

@@ -11,7 +11,7 @@ use crate::network::{Hop, Network, Packets};
 use crate::receiver::Receiver;
 use crate::source::AppModel;
 use crate::{FlowReport, FlowSpec, FlowStatus, Sample, Scenario, Under};
-use alcc_cc::Controller;
+use alcc_cc::Instance;
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 
 /// Maximum phase of a flow: Sprout's tick, four of Verus' epochs, a frame of an
@@ -80,7 +80,7 @@ impl Flow {
     pub(crate) fn new(
         scenario: &Scenario,
         spec: &FlowSpec,
-        cc: Box<dyn Controller>,
+        cc: Instance,
         phase: Span,
         seed: u64,
         (network, packets): (&mut Network, &mut Packets),
@@ -172,7 +172,9 @@ impl Flow {
         let mut gauges = Vec::new();
         let (mut in_flight, mut window, mut kernel_cwnd) = (Bytes::ZERO, None, None);
         if let Endpoints::Acked { host, .. } = &self.endpoints {
-            host.gauges(&mut |name, value| gauges.push((name, value)));
+            if let Some(cc) = host.controller() {
+                cc.gauges(&mut |name, value| gauges.push((name, value)));
+            }
             (in_flight, kernel_cwnd) = (host.in_flight(), host.kernel_window());
             window = host.window().filter(|window| *window != Bytes::MAX);
         }
@@ -206,7 +208,9 @@ impl Flow {
             (status.acked, status.lost) = host.outcome();
             status.window = host.window().filter(|window| *window != Bytes::MAX);
             status.kernel_cwnd = host.kernel_window();
-            host.gauges(&mut |name, value| status.gauges.push((name, value)));
+            if let Some(cc) = host.controller() {
+                cc.gauges(&mut |name, value| status.gauges.push((name, value)));
+            }
         }
         status
     }

@@ -4,8 +4,9 @@ mod described;
 mod options;
 
 use crate::{Kernel, Source, Timing};
-use alcc_cc::{Controller, Registry, Spec, SpecError};
+use alcc_cc::{Built, Instance, Needs, Registry, Spec, SpecError};
 use alcc_flow::Rules;
+use alcc_flow::rules::{COPA, DATAGRAMS, LINUX, VERUS, VERUS_PAPER};
 use alcc_link::Dir;
 use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time, one_line};
 use described::Described;
@@ -22,7 +23,7 @@ pub struct FlowSpec {
     pub name: Option<String>,
     /// The controller, which has not started; the run uses a copy. A constant-rate flow does not
     /// use it.
-    pub controller: Box<dyn Controller>,
+    pub controller: Instance,
     /// What carries it.
     pub under: Under,
     /// What the application has to send.
@@ -224,13 +225,31 @@ impl FlowSpec {
     }
 }
 
+/// Published forms that were made for datagrams of a program, with the rules of that program.
+/// `profile=linux-3.16` and the like name their stack.
+const PROGRAMS: &[(&str, &str, Rules)] = &[
+    ("verus", "paper", VERUS_PAPER),
+    ("verus", "original", VERUS),
+    ("copa", "original", COPA),
+];
+
 /// The rules of its hosts: those asked for, or those of the stack that the algorithm was made for.
-fn rules(controller: &dyn Controller, asked: Option<&'static Rules>) -> Rules {
-    *asked.unwrap_or_else(|| Rules::of(controller.needs().stack))
+fn rules(spec: &Spec, needs: &Needs, asked: Option<&'static Rules>) -> Rules {
+    let mut options = spec.options.iter();
+    let profile = options.find(|(name, _)| name == "profile");
+    let made_for = profile.and_then(|(_, profile)| {
+        let mut programs = PROGRAMS.iter();
+        let program = programs.find(|(name, form, _)| spec.name == *name && profile == form);
+        program.map_or_else(|| Rules::named(profile), |(_, _, rules)| Some(rules))
+    });
+    *asked.or(made_for).unwrap_or(match needs.stream {
+        true => &LINUX,
+        false => &DATAGRAMS,
+    })
 }
 
 /// The controller of a flow without an algorithm.
-fn idle(registry: &Registry) -> Result<Box<dyn Controller>, SpecError> {
+fn idle(registry: &Registry) -> Built {
     registry.build(&Spec::named("fixed"))
 }
 
@@ -260,7 +279,6 @@ fn udp(spec: &Spec, source: &mut Source) -> Result<Under, SpecError> {
 mod tests {
     use super::described::parts_of;
     use super::*;
-    use alcc_flow::rules::{DATAGRAMS, LINUX};
 
     fn parse(text: &str) -> Result<Vec<FlowSpec>, String> {
         FlowSpec::parse(text, &alcc_zoo::registry(), Timing::default()).map_err(|e| e.to_string())

@@ -3,7 +3,7 @@
 //! repaired is `alcc_flow`'s.
 use crate::histogram::Durations;
 use crate::network::Outbox;
-use alcc_cc::{Log, ProfilePoint, Receiver, RttView};
+use alcc_cc::{Controller, Log, Receiver, RttView};
 use alcc_flow::rules::AckRule;
 use alcc_flow::{Ack, Arrival, FoundLost, Rules, Sender};
 use alcc_units::{Bytes, Span, Time};
@@ -117,11 +117,8 @@ pub(crate) trait Host: Send {
         None
     }
 
-    /// The algorithm's internal values.
-    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64));
-
-    /// The algorithm's delay profile.
-    fn profile(&self, put: &mut dyn FnMut(ProfilePoint));
+    /// The algorithm; `None` before the start.
+    fn controller(&self) -> Option<&dyn Controller>;
 
     /// What happened so far.
     fn stats(&mut self) -> &mut SenderStats;

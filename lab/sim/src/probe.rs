@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Watching a run: packet by packet for captures, flow by flow for logs.
-use alcc_cc::{Log, ProfilePoint, RttView};
+use alcc_cc::{Controller, Log, RttView};
 use alcc_flow::{Ack, FoundLost};
 use alcc_link::Dir;
 use alcc_units::{Bytes, Time};
@@ -137,12 +137,6 @@ pub enum PacketContent {
     Report,
 }
 
-/// Takes a value by name.
-pub type PutGauge<'a> = &'a mut dyn FnMut(&'static str, f64);
-
-/// Takes the points of a delay profile.
-pub type PutProfile<'a> = &'a mut dyn FnMut(ProfilePoint);
-
 /// The state of a sender at one moment.
 pub struct FlowState<'a> {
     /// The present time.
@@ -158,8 +152,6 @@ pub struct FlowState<'a> {
     pub mss: Bytes,
     /// The sender's estimate.
     pub rtt: RttView,
-    /// Visits the algorithm's internal values.
-    pub gauges: &'a dyn Fn(PutGauge<'_>),
-    /// Visits the algorithm's delay profile.
-    pub profile: &'a dyn Fn(PutProfile<'_>),
+    /// The algorithm, to read its state; `None` before the start.
+    pub controller: Option<&'a dyn Controller>,
 }

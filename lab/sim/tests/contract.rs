@@ -17,9 +17,9 @@ fn keeps_the_contract(flow: &str, loss: f64, seed: u64) -> Option<String> {
     scenario.duration = Span::from_secs(8);
     scenario.seed = seed;
     for flow in &mut scenario.flows {
-        flow.controller = Box::new(Checked::new(flow.controller.clone_box()));
+        flow.controller = Checked::of(flow.controller.clone());
         if let Under::Tcp(kernel) = &mut flow.under {
-            kernel.controller = Box::new(Checked::new(kernel.controller.clone_box()));
+            kernel.controller = Checked::of(kernel.controller.clone());
         }
     }
     let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&scenario)));

@@ -298,7 +298,7 @@ impl Client {
     /// Opens a flow to a receiver. It can be written to when [`Stream::wait_open`] says so.
     pub fn connect(&self, to: SocketAddr, setup: Setup) -> Stream {
         let id = setup.id;
-        let needs_reports = setup.cc.needs().receiver;
+        let needs_reports = setup.cc.has_receiver();
         self.hub.with(|engine| {
             engine.needs_reports += usize::from(needs_reports);
             let now = now();

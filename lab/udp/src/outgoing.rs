@@ -3,7 +3,7 @@
 use crate::buffer::Unacknowledged;
 use crate::end::End;
 use crate::wire::{self, AckBody, COOKIE, Cookie, Data, Datagram, Reason};
-use alcc_cc::{Controller, Packet};
+use alcc_cc::{Instance, Packet};
 use alcc_flow::rules::UDP;
 use alcc_flow::{Ack, Arrival, Sender};
 use alcc_units::{Bytes, Span, Time};
@@ -22,7 +22,7 @@ const MAX_AHEAD: u64 = 64 << 10;
 /// Parts of a sending end.
 pub struct Setup {
     /// The algorithm.
-    pub cc: Box<dyn Controller>,
+    pub cc: Instance,
     /// Its spec, from which the receiver makes its receiver module; at most 255 bytes.
     pub spec: String,
     /// An unguessable number.

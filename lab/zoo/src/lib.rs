@@ -33,6 +33,25 @@ pub const CONSTANTS: &[&[&[alcc_cc::constants::Constant]]] = &[
     algorithms::mdi::TABLES,
 ];
 
+/// The delay profile of Verus.
+pub mod delay_profile {
+    use crate::forms::verus::Original;
+    use alcc_cc::Controller;
+    pub use alcc_cc::parts::verus::ProfilePoint;
+    use alcc_cc::parts::verus::Verus;
+    use std::any::Any;
+
+    /// The points that `cc` has learned, then the curve through them; nothing if it is not a Verus.
+    pub fn read(cc: &dyn Controller, put: &mut dyn FnMut(ProfilePoint)) {
+        let cc: &dyn Any = cc;
+        if let Some(verus) = cc.downcast_ref::<Verus>() {
+            verus.profile(put);
+        } else if let Some(original) = cc.downcast_ref::<Original>() {
+            original.profile(put);
+        }
+    }
+}
+
 /// The order in which lists show algorithms.
 const ORDER: &[&str] = &[
     "fixed",

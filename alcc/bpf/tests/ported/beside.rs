@@ -2,8 +2,8 @@
 //! Two controllers on the same acknowledgements, losses and timeouts. The reference is in charge.
 use alcc_cc::conformance::{Scenario, Service, run};
 use alcc_cc::{
-    AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Packet, Path, RecoveryEnd, Registry,
-    Rto, Sent, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, Instance, LossBatch, Needs, Packet, Path, RecoveryEnd,
+    Registry, Rto, Sent, Spurious, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::sync::{Arc, Mutex};
@@ -30,9 +30,10 @@ impl Seen {
     }
 }
 
+#[derive(Clone)]
 struct Beside {
-    reference: Box<dyn Controller>,
-    ours: Box<dyn Controller>,
+    reference: Instance,
+    ours: Instance,
     mss: Bytes,
     /// Ours hears only of every so many acknowledgements.
     every: u64,
@@ -154,10 +155,6 @@ impl Controller for Beside {
     fn allowance(&self) -> Allowance {
         self.reference.allowance()
     }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        unreachable!("no path of these tests takes a snapshot")
-    }
 }
 
 /// A link, and how many losses and timeouts a replay on it must meet at least.
@@ -207,16 +204,11 @@ pub(crate) fn links() -> Vec<Link> {
     ]
 }
 
-fn replay(link: &Link, pair: [Box<dyn Controller>; 2], every: u64) -> Seen {
+fn replay(link: &Link, pair: [Instance; 2], every: u64) -> Seen {
     replay_beside(link, pair, every, Vec::new())
 }
 
-fn replay_beside(
-    link: &Link,
-    pair: [Box<dyn Controller>; 2],
-    every: u64,
-    others: Vec<Box<dyn Controller>>,
-) -> Seen {
+fn replay_beside(link: &Link, pair: [Instance; 2], every: u64, others: Vec<Instance>) -> Seen {
     let seen = Arc::<Mutex<Seen>>::default();
     let [reference, ours] = pair;
     let beside = Beside {
@@ -226,7 +218,7 @@ fn replay_beside(
         every,
         seen: Arc::clone(&seen),
     };
-    let mut flows: Vec<Box<dyn Controller>> = vec![Box::new(beside)];
+    let mut flows: Vec<Instance> = vec![Instance::new(beside)];
     flows.extend(others);
     run(&link.scenario, flows);
     let seen = *seen.lock().unwrap();
@@ -243,7 +235,7 @@ fn replay_beside(
 /// The comparison can fail: of a control that hears only of every second acknowledgement it does.
 pub(crate) fn stay_together(
     algorithm: &str,
-    ours: impl Fn() -> Box<dyn Controller>,
+    ours: impl Fn() -> Instance,
     together: impl Fn(&Link, &Seen) -> bool,
 ) {
     let pair = || [super::reference(algorithm), ours()];
@@ -266,7 +258,7 @@ pub(crate) fn stay_together(
 
 /// The same beside a flow of Cubic that fills two products of buffer. A form that grows where half of the window is in
 /// flight was up to 5 packets off, one that grows by a packet per round trip only 17 % on the average.
-pub(crate) fn stays_together_beside_cubic(algorithm: &str, ours: Box<dyn Controller>) {
+pub(crate) fn stays_together_beside_cubic(algorithm: &str, ours: Instance) {
     let rtt = Span::from_millis(40);
     let mut scenario = Scenario::constant(Rate::mbps(100), rtt, Span::from_secs(60));
     scenario.queue = 666;
@@ -292,7 +284,7 @@ pub(crate) fn within_a_packet(_link: &Link, seen: &Seen) -> bool {
 /// or to `queue`, a share.
 pub(crate) fn reaches_the_same(
     algorithm: &str,
-    ours: impl Fn() -> Box<dyn Controller>,
+    ours: impl Fn() -> Instance,
     share: f64,
     queue: f64,
 ) {

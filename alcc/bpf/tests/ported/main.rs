@@ -15,7 +15,7 @@ mod verus;
 mod westwood;
 
 use alcc_bpf::RESIDENT;
-use alcc_cc::{Algorithm, Build, Controller, Spec, conformance};
+use alcc_cc::{Algorithm, Build, Instance, Spec, conformance};
 use std::borrow::Cow;
 
 /// The form of `cc` that a resident algorithm follows.
@@ -25,7 +25,7 @@ fn follows(algorithm: &str) -> &'static str {
 }
 
 /// The same, built.
-fn reference(algorithm: &str) -> Box<dyn Controller> {
+fn reference(algorithm: &str) -> Instance {
     let spec: Spec = follows(algorithm).parse().unwrap();
     alcc_zoo::registry().build(&spec).unwrap()
 }

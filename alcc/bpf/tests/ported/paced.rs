@@ -4,7 +4,7 @@
 use super::stack::micros;
 use alcc_cc::parts::window_used;
 use alcc_cc::{
-    AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Path, Rto, Sent, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, Instance, LossBatch, Needs, Path, Rto, Sent, Spurious, Tag,
 };
 use alcc_units::{Bytes, Rate, Time};
 
@@ -69,8 +69,8 @@ struct Paced<C> {
 }
 
 /// `control` in the kernel's stack.
-pub(crate) fn controller<C: Control>() -> Box<dyn Controller> {
-    Box::new(Paced {
+pub(crate) fn controller<C: Control>() -> Instance {
+    Instance::new(Paced {
         control: C::new(),
         mss: Bytes::new(1448),
     })
@@ -174,9 +174,5 @@ impl<C: Control> Controller for Paced<C> {
         if let Some(target) = self.control.target() {
             put("window", target as f64 / ONE);
         }
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

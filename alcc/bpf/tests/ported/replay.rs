@@ -6,7 +6,8 @@
 //! This one has none: who was not there must reach the same answers from the written events alone, as in Java.
 use alcc_cc::feed::Delivery;
 use alcc_cc::{
-    Acked, Controller, Feed, Kind, LimitedBy, Packet, Path, Rto, RttView, Sent, Source, Stamp, Tag,
+    Acked, Controller, Feed, Instance, Kind, LimitedBy, Packet, Path, Rto, RttView, Sent, Source,
+    Stamp, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
@@ -94,7 +95,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    pub(crate) fn new(cc: Box<dyn Controller>, case: &Case, hears: RoundTrips) -> Self {
+    pub(crate) fn new(cc: Instance, case: &Case, hears: RoundTrips) -> Self {
         Self {
             hears,
             feed: Feed::new(cc, case.start),

@@ -3,8 +3,8 @@
 //! callbacks of `tcp_congestion_ops`, so that such a control is a controller here.
 use alcc_cc::parts::{restart_window, rto, window_bytes, window_used};
 use alcc_cc::{
-    AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Path, Pn, RecoveryEnd, Rto, RttView,
-    Sent, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, Instance, LossBatch, Needs, Path, Pn, RecoveryEnd, Rto,
+    RttView, Sent, Spurious, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
 
@@ -75,8 +75,8 @@ pub(crate) struct Stack<C> {
 const NOBODYS: u32 = 0x8110_4110;
 
 /// `control` in the kernel's stack.
-pub(crate) fn controller<C: Control>() -> Box<dyn Controller> {
-    Box::new(stack::<C>())
+pub(crate) fn controller<C: Control>() -> Instance {
+    Instance::new(stack::<C>())
 }
 
 fn stack<C: Control>() -> Stack<C> {
@@ -248,10 +248,6 @@ impl<C: Control> Controller for Stack<C> {
 
     fn allowance(&self) -> Allowance {
         Allowance::window(window_bytes(self.w.cwnd.into(), self.mss))
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

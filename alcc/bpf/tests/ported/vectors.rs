@@ -4,7 +4,7 @@
 use super::beside::packets;
 use super::ours;
 use super::replay::{Case, Replay, RoundTrips, cases};
-use alcc_cc::Controller;
+use alcc_cc::Instance;
 use alcc_units::Bytes;
 
 const FILE: &str = concat!(
@@ -22,7 +22,7 @@ fn read() -> Vec<Case> {
 /// Tells all of them all, and looks after each event that has an answer by then.
 fn replay(
     case: &Case,
-    controllers: Vec<Box<dyn Controller>>,
+    controllers: Vec<Instance>,
     hear: RoundTrips,
     mut look: impl FnMut(usize, &[i64], &[Replay]),
 ) {
@@ -45,7 +45,7 @@ fn replay(
 }
 
 /// The form that the file is of.
-fn reference(case: &Case) -> Box<dyn Controller> {
+fn reference(case: &Case) -> Instance {
     let spec = case.algorithm.parse().unwrap();
     alcc_zoo::registry().build(&spec).unwrap()
 }

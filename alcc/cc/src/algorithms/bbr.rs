@@ -31,8 +31,8 @@ use crate::parts::{
     segments, window_bytes,
 };
 use crate::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
-    RecoveryEnd, Rto, SpecError, Spurious, Stack,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Event, Instance, LossBatch,
+    Needs, Options, Path, RecoveryEnd, Rto, Spurious,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::borrow::Cow;
@@ -107,8 +107,8 @@ struct Bbr {
     rng: Rng,
 }
 
-fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    Ok(Box::new(Bbr::new()))
+fn build(_: &Options<'_>) -> Built {
+    Ok(Instance::new(Bbr::new()))
 }
 
 impl Bbr {
@@ -288,7 +288,7 @@ impl Controller for Bbr {
     fn needs(&self) -> Needs {
         Needs {
             paced: true,
-            stack: Stack::Linux,
+            stream: true,
             ..Needs::default()
         }
     }
@@ -400,10 +400,6 @@ impl Controller for Bbr {
         );
         put("pacing_gain", self.pacing_gain());
         put("held_back", self.extra_acked());
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

@@ -20,7 +20,7 @@
 //! it for that. Where each segment is acknowledged, the ratio settles at 31/16, by rounding. The
 //! window then grows nearly twice as fast as meant.
 use crate::parts::{AckRatio, Counting, Credit, Growth, LossBased, UNLIMITED, Window, segments};
-use crate::{AckBatch, Algorithm, Build, Controller, Cx, Options, SpecError};
+use crate::{AckBatch, Algorithm, Build, Built, Cx, Instance, Options};
 use alcc_units::{Span, Time};
 use std::borrow::Cow;
 
@@ -61,14 +61,14 @@ struct Bic {
     old: bool,
 }
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let mut kernel = super::reno::kernel(options.profile());
     let old = kernel.counts_ones();
     if !old {
         // Delayed acknowledgements are reckoned with by their ratio: each counts once.
         kernel.counting = Counting::SegmentsThenOne;
     }
-    Ok(Box::new(LossBased::of(kernel, Bic::new(old))))
+    Ok(Instance::new(LossBased::of(kernel, Bic::new(old))))
 }
 
 impl Bic {

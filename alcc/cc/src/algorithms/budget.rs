@@ -55,8 +55,8 @@ use crate::parts::drains::GRAIN;
 use crate::parts::route::SAME;
 use crate::parts::{Drained, Drains, Route, pacing_rate, window_bytes, window_used};
 use crate::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc,
-    Options, Path, Rto, SpecError, Spurious,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Event, Instance, LossBatch,
+    Needs, OptionDoc, Options, Path, Rto, Spurious,
 };
 use alcc_units::{Bytes, Span, Time};
 use competition::Competition;
@@ -158,9 +158,9 @@ struct Budget {
     route: Route,
 }
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let ms = Span::from_millis;
-    Ok(Box::new(Budget {
+    Ok(Instance::new(Budget {
         delay: options.span("delay", DELAY, ms(1)..=ms(10_000))?,
         mss: Bytes::new(1448),
         starting: true,
@@ -465,9 +465,5 @@ impl Controller for Budget {
         put("rate_mean_mbps", self.service.mean * mbps);
         put("rtt_min_ms", self.drains.base().as_millis_f64());
         put("queue_ms", self.queueing.as_millis_f64());
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

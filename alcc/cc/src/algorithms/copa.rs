@@ -42,7 +42,7 @@ pub(crate) mod shared;
 mod tests;
 pub(crate) mod velocity;
 
-use crate::{Algorithm, Build, Controller, OptionDoc, Options, SpecError};
+use crate::{Algorithm, Build, Built, Instance, OptionDoc, Options, SpecError};
 use alcc_units::Span;
 use settings::Settings;
 use std::borrow::Cow;
@@ -93,14 +93,14 @@ pub fn asked(options: &Options<'_>, delta: f64, auto: bool) -> Result<(f64, bool
 pub(crate) const TABLES: &[&[crate::constants::Constant]] =
     &[settings::TABLE, shared::TABLE, controller::TABLE];
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let living = match options.profile() {
         "paper" => Settings::PAPER,
         _ => Settings::TUNED,
     };
     let (delta, auto) = asked(options, living.delta, living.auto)?;
     let floor = options.span("floor", living.floor, Span::ZERO..=Span::from_millis(10))?;
-    Ok(Box::new(controller::Copa::new(Settings {
+    Ok(Instance::new(controller::Copa::new(Settings {
         delta,
         auto,
         floor,

@@ -29,7 +29,7 @@
 mod linux;
 
 use crate::parts::{Kernel, LossBased};
-use crate::{Algorithm, Build, Controller, OptionDoc, Options, SpecError};
+use crate::{Algorithm, Build, Built, Instance, OptionDoc, Options};
 use linux::Generation;
 use std::borrow::Cow;
 
@@ -53,7 +53,7 @@ pub fn curve() -> Curve {
     linux::Cubic::new(&Generation::LINUX, false)
 }
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let hystart = options.choice("hystart", &["on", "off"])? == "on";
     let (kernel, generation) = match options.profile() {
         "linux-3.16" => (Kernel::LINUX_3_16, &Generation::LINUX_3_16),
@@ -61,5 +61,5 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         _ => (Kernel::LINUX, &Generation::LINUX),
     };
     let cubic = linux::Cubic::new(generation, hystart);
-    Ok(Box::new(LossBased::of(kernel, cubic)))
+    Ok(Instance::new(LossBased::of(kernel, cubic)))
 }

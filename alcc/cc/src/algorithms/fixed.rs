@@ -6,8 +6,8 @@
 //! |---|---|---|
 //! | window | 20 packets | the base library of the ALCC artifact |
 use crate::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Needs, OptionDoc, Options, Path,
-    SpecError,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Instance, Needs, OptionDoc,
+    Options, Path,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::borrow::Cow;
@@ -47,7 +47,7 @@ struct Draw {
     rng: Rng,
 }
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let every = options.span(
         "every",
         Span::from_secs(1),
@@ -64,7 +64,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         next: Time::ZERO,
         rng: Rng::new(0),
     });
-    Ok(Box::new(Fixed {
+    Ok(Instance::new(Fixed {
         packets,
         mss: Bytes::new(1),
         draw,
@@ -110,10 +110,6 @@ impl Controller for Fixed {
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         put("cwnd", self.packets as f64);
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

@@ -22,7 +22,7 @@
 //! **Known weakness**: fills every buffer; one lost packet per window at random holds it at
 //! 1.2/sqrt(p) packets.
 use crate::parts::{Credit, Growth, Kernel, LossBased, Window};
-use crate::{Algorithm, Build, Controller, Cx, Options, SpecError, Stack};
+use crate::{Algorithm, Build, Built, Cx, Instance, Options};
 use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -48,7 +48,7 @@ impl Reno {
     pub fn of(kernel: &Kernel) -> Self {
         Self {
             old: kernel.counts_ones(),
-            of_flight: kernel.stack == Stack::Windows7,
+            of_flight: kernel.halves_flight,
             ..Self::default()
         }
     }
@@ -64,9 +64,9 @@ pub fn kernel(profile: &str) -> Kernel {
     }
 }
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let kernel = kernel(options.profile());
-    Ok(Box::new(LossBased::of(kernel, Reno::of(&kernel))))
+    Ok(Instance::new(LossBased::of(kernel, Reno::of(&kernel))))
 }
 
 impl Growth for Reno {

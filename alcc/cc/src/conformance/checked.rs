@@ -2,8 +2,9 @@
 //! The other side of the contract: what a host owes an algorithm.
 use crate::registry::{Build, Built};
 use crate::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, Form, Header, LossBatch, Needs, Options,
-    Packet, Path, Pn, Receiver, RecoveryEnd, Registry, Rto, Sending, Sent, Spurious, Tag,
+    AckBatch, Algorithm, Allowance, Controller, Cx, Form, Header, Instance, LossBatch, Needs,
+    Options, Packet, Path, Pn, Receiver, RecoveryEnd, Registry, Rto, Sending, Sent, Spurious, Tag,
+    WithReceiver,
 };
 use alcc_units::{Bytes, Span, Time};
 use std::cell::Cell;
@@ -12,8 +13,9 @@ use std::sync::Arc;
 /// An algorithm that panics when its host breaks the contract of [`Controller`]. It checks what
 /// comes before what at one instant, and that time never goes back. Batches must be ascending and
 /// not empty, and totals must fit to the packets. Hosts are tested with it.
+#[derive(Clone)]
 pub struct Checked {
-    inner: Box<dyn Controller>,
+    inner: Instance,
     now: Time,
     started: bool,
     /// How far the order of this instant has come. The host that asks what may leave begins a new
@@ -40,8 +42,8 @@ enum Step {
 
 impl Checked {
     /// `inner`, watched.
-    pub fn new(inner: Box<dyn Controller>) -> Self {
-        Self {
+    pub fn of(inner: Instance) -> Instance {
+        inner.wrapped(|inner| Self {
             inner,
             now: Time::ZERO,
             started: false,
@@ -50,7 +52,7 @@ impl Checked {
             delivered: Bytes::ZERO,
             round_ends: Bytes::ZERO,
             episode: false,
-        }
+        })
     }
 
     /// All algorithms of a registry, each watched.
@@ -66,9 +68,8 @@ impl Checked {
                     forms: forms.into_iter().map(form).collect(),
                 };
             }
-            let build = move |options: &Options<'_>| -> Built {
-                Ok(Box::new(Checked::new(inner.build(options)?)))
-            };
+            let build =
+                move |options: &Options<'_>| -> Built { Ok(Checked::of(inner.build(options)?)) };
             Build::Loaded {
                 file: name.into(),
                 build: Arc::new(build),
@@ -159,15 +160,6 @@ impl Controller for Checked {
         self.inner.on_sent(cx, sent)
     }
 
-    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
-        assert_eq!(Some(sending.pn), self.sent, "a header of another packet");
-        self.inner.header(cx, sending)
-    }
-
-    fn receiver(&self) -> Option<Box<dyn Receiver>> {
-        self.inner.receiver()
-    }
-
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.event(cx, Step::Ack);
         self.packets("acknowledgement", ack.acked);
@@ -227,11 +219,6 @@ impl Controller for Checked {
         self.inner.on_recovery_end(cx, end);
     }
 
-    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
-        self.event(cx, Step::Feedback);
-        self.inner.on_feedback(cx, report);
-    }
-
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, idle: Span) {
         self.anywhere(cx, "an idle restart");
         self.inner.on_idle_restart(cx, idle);
@@ -245,11 +232,6 @@ impl Controller for Checked {
         self.anywhere(cx, "another mss");
         assert!(mss > Bytes::ZERO);
         self.inner.on_mtu(cx, mss);
-    }
-
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.anywhere(cx, "another route");
-        self.inner.on_route(cx, path);
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
@@ -275,17 +257,26 @@ impl Controller for Checked {
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         self.inner.gauges(put);
     }
+}
 
-    fn profile(&self, put: &mut dyn FnMut(crate::ProfilePoint)) {
-        self.inner.profile(put);
+impl WithReceiver for Checked {
+    fn receiver(&self) -> Box<dyn Receiver> {
+        let receiver = self.inner.receiver();
+        receiver.unwrap_or_else(|| unreachable!("it is wrapped as what it is"))
     }
 
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self {
-            inner: self.inner.clone_box(),
-            step: self.step.clone(),
-            ..*self
-        })
+    fn header_len(&self) -> u8 {
+        self.inner.header_len()
+    }
+
+    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
+        assert_eq!(Some(sending.pn), self.sent, "a header of another packet");
+        self.inner.header(cx, sending)
+    }
+
+    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
+        self.event(cx, Step::Feedback);
+        self.inner.on_feedback(cx, report);
     }
 }
 
@@ -297,7 +288,7 @@ mod tests {
     fn broken(fault: impl FnOnce(&mut Bench) + std::panic::UnwindSafe) -> String {
         let run = std::panic::catch_unwind(move || {
             let mut b = Bench::of("reno");
-            b.cc = Box::new(Checked::new(b.cc.clone_box()));
+            b.cc = Checked::of(b.cc.clone());
             let path = Path {
                 mss: Bytes::new(1000),
                 rtt_hint: None,

@@ -4,8 +4,8 @@
 use super::Checked;
 use super::sender::Sender;
 use crate::{
-    AckBatch, Allowance, Controller, Cx, LossBatch, Packet, Pn, RecoveryEnd, Registry, Sent, Spec,
-    Tag,
+    AckBatch, Allowance, Controller, Cx, Instance, LossBatch, Packet, Pn, RecoveryEnd, Registry,
+    Sent, Spec, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::sync::mpsc;
@@ -47,13 +47,13 @@ const WINDOW: usize = 10;
 pub fn check_host(
     registry: &Registry,
     len: Bytes,
-    make: &dyn Fn(Box<dyn Controller>) -> Box<dyn HostUnderTest>,
+    make: &dyn Fn(Instance) -> Box<dyn HostUnderTest>,
 ) {
     for seed in 0..LISTS {
-        let told = |make: &dyn Fn(Box<dyn Controller>) -> Box<dyn HostUnderTest>| {
+        let told = |make: &dyn Fn(Instance) -> Box<dyn HostUnderTest>| {
             let (tell, told) = mpsc::channel();
             let window = len * WINDOW as u64;
-            let mut host = make(Box::new(Checked::new(Box::new(Recorder { tell, window }))));
+            let mut host = make(Checked::of(Instance::new(Recorder { tell, window })));
             without_loss(host.as_mut(), seed);
             drop(host);
             told.into_iter().collect::<Vec<String>>()
@@ -79,7 +79,7 @@ pub fn check_host(
             continue;
         };
         for seed in 0..LISTS {
-            let mut host = make(Box::new(Checked::new(cc.clone_box())));
+            let mut host = make(Checked::of(cc.clone()));
             with_losses(host.as_mut(), seed);
         }
     }
@@ -200,16 +200,12 @@ impl Controller for Recorder {
     fn allowance(&self) -> Allowance {
         Allowance::window(self.window)
     }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
-    }
 }
 
 struct Reference(Sender);
 
 impl Reference {
-    fn new(cc: Box<dyn Controller>, len: Bytes) -> Self {
+    fn new(cc: Instance, len: Bytes) -> Self {
         Self(Sender::new(cc, len, len, Span::ZERO, 1))
     }
 }

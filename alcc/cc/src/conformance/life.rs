@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a flow meets in its life, on the small model of a path: 12 Mbit/s, 40 ms.
 use super::path::{FlowResult, Scenario, run};
-use crate::{Controller, Spec};
+use crate::{Instance, Spec};
 use alcc_units::{Rate, Span, Time};
 
 const RATE: Rate = Rate::mbps(12);
@@ -21,7 +21,7 @@ const UNPROVEN: f64 = 2.01;
 /// product that it has measured.
 const UNPROVEN_PACED: f64 = 3.2;
 
-type Build<'a> = &'a dyn Fn() -> Box<dyn Controller>;
+type Build<'a> = &'a dyn Fn() -> Instance;
 
 const fn secs(n: u64) -> Time {
     Time::from_millis(n * 1000)

@@ -3,7 +3,7 @@
 use super::operation::Operation;
 use super::sender::Sender;
 use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
-use crate::{Allowance, Controller, Event, EventSink, Feed, LimitedBy, Packet, Path, Spurious};
+use crate::{Allowance, Event, EventSink, Feed, Instance, LimitedBy, Packet, Spurious};
 use alcc_units::{Bytes, Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(cc: Box<dyn Controller>, tick: Span, seed: u64) -> Self {
+    pub(super) fn new(cc: Instance, tick: Span, seed: u64) -> Self {
         let mss = Bytes::new(1448);
         Self {
             sender: Sender::new(cc, mss, mss, tick, seed),
@@ -77,15 +77,6 @@ impl Model {
             Operation::Feedback(report) => self.feed().feedback(report),
             Operation::Spurious => self.spurious(),
             Operation::Mtu(mss) => self.resize(Bytes::new(u64::from(*mss).max(1)))?,
-            Operation::Route(mss) => {
-                self.mss = Bytes::new(u64::from(*mss).max(1));
-                let path = Path {
-                    mss: self.mss,
-                    rtt_hint: None,
-                    seed: 1,
-                };
-                self.feed().route(&path);
-            }
             Operation::Idle(span) => {
                 self.now += *span;
                 if self.sender.outstanding.is_empty() {

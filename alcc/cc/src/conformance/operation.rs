@@ -27,8 +27,6 @@ pub(super) enum Operation {
     Spurious,
     /// Another mss.
     Mtu(u16),
-    /// The same, and another route.
-    Route(u16),
     /// Nothing is sent for this long.
     Idle(Span),
     /// Everything due is called.
@@ -91,8 +89,7 @@ impl Operation {
                 Self::Feedback((0..n).map(|_| next()).collect())
             }
             25 => Self::Spurious,
-            26 if what < 128 => Self::Mtu(u16::from_le_bytes([next(), next()])),
-            26 => Self::Route(u16::from_le_bytes([next(), next()])),
+            26 => Self::Mtu(u16::from_le_bytes([next(), next()])),
             27..=28 => Self::Idle(span(next())),
             29 => Self::Limited(next()),
             30 => Self::Timer,

@@ -3,7 +3,7 @@
 //! algorithms. Not the simulator.
 use super::sender::Sender;
 use crate::parts::MAX_WINDOW;
-use crate::{Controller, Report, Spec};
+use crate::{Instance, Report, Spec};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -291,7 +291,7 @@ impl Offer {
 }
 
 /// Runs `controllers` beside each other.
-pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<FlowResult> {
+pub fn run(scenario: &Scenario, controllers: Vec<Instance>) -> Vec<FlowResult> {
     let mut run = Run::new(scenario, controllers);
     let end = Time::ZERO + scenario.duration;
     while let Some(Reverse((now, what, _))) = run.events.pop() {
@@ -328,7 +328,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(scenario: &'a Scenario, controllers: Vec<Box<dyn Controller>>) -> Self {
+    fn new(scenario: &'a Scenario, controllers: Vec<Instance>) -> Self {
         let back = WayBack::new(scenario, controllers.len());
         let flow = |(i, cc)| {
             let seed = scenario.seed + i as u64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The receiver half against whatever the network may bring.
-use crate::{Controller, Cx, Discard, Path, Receiver, Report};
+use crate::{Cx, Discard, Instance, Path, Receiver, Report};
 use alcc_units::{Bytes, Rng, Span, Time};
 
 /// Calls per sequence.
@@ -69,7 +69,7 @@ fn step(
 
 /// A random sequence; what the half says goes to the controller, and the whole again from a
 /// snapshot.
-pub(super) fn check(fresh: &dyn Fn() -> Box<dyn Controller>, seed: u64) -> Result<(), String> {
+pub(super) fn check(fresh: &dyn Fn() -> Instance, seed: u64) -> Result<(), String> {
     let story = |snapshot: u64| -> Result<Vec<Option<Report>>, String> {
         let mut cc = fresh();
         let path = Path {
@@ -93,7 +93,7 @@ pub(super) fn check(fresh: &dyn Fn() -> Box<dyn Controller>, seed: u64) -> Resul
                 cc.on_feedback(&mut Cx { now, log }, report);
             }
             if call == snapshot {
-                half = half.clone_box();
+                half = half.clone();
             }
             story.push(report);
         }

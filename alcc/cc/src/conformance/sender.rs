@@ -2,7 +2,7 @@
 //! The reference host: what surrounds a controller in a sender, by the letter of the contract.
 use crate::parts::rto;
 use crate::{
-    Acked, Allowance, Controller, Delivery, Feed, Header, Kind, Packet, Path, Pn, Receiver, Report,
+    Acked, Allowance, Delivery, Feed, Header, Instance, Kind, Packet, Path, Pn, Receiver, Report,
     Rto, RttView, Sending, Sent, Source,
 };
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
@@ -44,13 +44,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(
-        cc: Box<dyn Controller>,
-        mss: Bytes,
-        len: Bytes,
-        tick: Span,
-        seed: u64,
-    ) -> Self {
+    pub(super) fn new(cc: Instance, mss: Bytes, len: Bytes, tick: Span, seed: u64) -> Self {
         let path = Path {
             mss,
             rtt_hint: None,
@@ -95,7 +89,7 @@ impl Sender {
     pub(super) fn fork(&self) -> Self {
         Self {
             feed: self.feed.fork(),
-            half: self.half.as_ref().map(|half| half.clone_box()),
+            half: self.half.clone(),
             headers: self.headers.clone(),
             outstanding: self.outstanding.clone(),
             inbox: self.inbox.clone(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::{Controller, Header, Packet, Pn, Receiver, Report};
+use crate::{Header, Instance, Packet, Pn, Receiver, Report};
 use alcc_units::Time;
 use std::collections::VecDeque;
 
@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 /// They come later than arrivals by the return path, as a report would. When they came within the
 /// time since the last reading is unknown. So counts per tick are off by the arrivals of one
 /// reading.
+#[derive(Clone)]
 pub(super) struct LocalReceiver {
     half: Box<dyn Receiver>,
     /// Headers of packets in flight. The host bounds their number.
@@ -17,7 +18,7 @@ pub(super) struct LocalReceiver {
 
 impl LocalReceiver {
     /// `None` for an algorithm without a receiver module.
-    pub(super) fn of(cc: &dyn Controller) -> Option<Self> {
+    pub(super) fn of(cc: &Instance) -> Option<Self> {
         Some(Self {
             half: cc.receiver()?,
             headers: VecDeque::new(),
@@ -61,14 +62,5 @@ impl LocalReceiver {
     /// Nothing is in flight, or it will never be acknowledged.
     pub(super) fn release_memory(&mut self) {
         self.headers = VecDeque::new();
-    }
-}
-
-impl Clone for LocalReceiver {
-    fn clone(&self) -> Self {
-        Self {
-            half: self.half.clone_box(),
-            headers: self.headers.clone(),
-        }
     }
 }

@@ -4,7 +4,7 @@
 use super::{pacing_rate, restart_window, rto, segments, window_bytes, window_used};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Pn, Recovery,
-    RecoveryEnd, Rto, RttView, Sent, Source, Spurious, Stack, Tag,
+    RecoveryEnd, Rto, RttView, Sent, Source, Spurious, Tag,
 };
 use alcc_units::{Bytes, Span};
 use std::cell::Cell;
@@ -136,8 +136,6 @@ pub enum Counting {
 /// What depends on the age of a kernel.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kernel {
-    /// Its stack.
-    pub stack: Stack,
     /// Initial window, packets.
     pub initial: f64,
     /// How ACKs are counted.
@@ -146,27 +144,27 @@ pub struct Kernel {
     pub at_ssthresh: bool,
     /// After idle the window restarts at the initial window, instead of halving per RTO.
     pub restarts: bool,
+    /// A loss halves what was in flight (RFC 5681), not the window.
+    pub halves_flight: bool,
 }
 
 impl Kernel {
     /// Since 4.1; initial window of RFC 6928.
     pub const LINUX: Self = Self {
-        stack: Stack::Linux,
         initial: INITIAL_WINDOW,
         counting: Counting::Segments,
         at_ssthresh: false,
         restarts: false,
+        halves_flight: false,
     };
     /// The kernel of the Verus paper. Slow start counts segments since 3.13.
     pub const LINUX_3_16: Self = Self {
-        stack: Stack::Linux3_16,
         counting: Counting::SegmentsThenOne,
         at_ssthresh: true,
         ..Self::LINUX
     };
     /// The kernel of the HSDPA paper; initial window of RFC 3390 for the segments of Ethernet.
     pub const LINUX_2_6_24: Self = Self {
-        stack: Stack::Linux2_6_24,
         initial: 3.0,
         counting: Counting::One,
         ..Self::LINUX_3_16
@@ -174,9 +172,9 @@ impl Kernel {
     /// NewReno of Windows 7: initial window of RFC 2581 (from memory), restart after idle (RFC
     /// 5681, section 4.1).
     pub const WINDOWS_7: Self = Self {
-        stack: Stack::Windows7,
         initial: 2.0,
         restarts: true,
+        halves_flight: true,
         ..Self::LINUX
     };
 
@@ -337,7 +335,7 @@ impl<G: Growth> Controller for LossBased<G> {
     fn needs(&self) -> Needs {
         Needs {
             recovery: Recovery::Prr,
-            stack: self.kernel.stack,
+            stream: true,
             ecn: true,
             paced: G::PACED,
             ..Needs::default()
@@ -464,10 +462,6 @@ impl<G: Growth> Controller for LossBased<G> {
         put("cwnd", self.w.cwnd);
         put("ssthresh", self.w.ssthresh);
         self.growth.gauges(put);
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

@@ -53,7 +53,7 @@ static const struct alcc_option options[] = {
     {"ack", "0", "time of each acknowledgement, ms", ALCC_OPTION_WHOLE, 0, 0, 1000},
 };
 
-const struct alcc_algorithm alcc_algorithm_v2 = {
+const struct alcc_algorithm alcc_algorithm_v3 = {
     .abi = ALCC_PLUGIN_ABI,
     .size = sizeof(struct alcc_algorithm),
     .name = "slow",

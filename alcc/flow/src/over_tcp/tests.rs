@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 use alcc_cc::conformance::Checked;
-use alcc_cc::{AckBatch, Cx, LossBatch, Spec};
+use alcc_cc::{AckBatch, Controller, Cx, Instance, LossBatch, Spec};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
@@ -374,10 +374,6 @@ impl Controller for Listener {
     fn allowance(&self) -> Allowance {
         Allowance::UNLIMITED
     }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
-    }
 }
 
 /// Readings every 5 ms of a kernel that sends and delivers `burst` packets per acknowledgement,
@@ -396,7 +392,7 @@ fn readings_of(burst: u32, acks: u32) -> Heard {
         ..TcpProgress::default()
     };
     let listener = Listener::default();
-    let mut flow = OverTcp::new(Box::new(listener.clone()), at(0), &tcp, 1);
+    let mut flow = OverTcp::new(Instance::new(listener.clone()), at(0), &tcp, 1);
     flow.use_samples(&sample);
     for reading in 1..=20 {
         let mut samples = Vec::new();
@@ -484,10 +480,6 @@ impl Controller for Allows {
 
     fn allowance(&self) -> Allowance {
         self.0
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

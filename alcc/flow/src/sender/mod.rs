@@ -13,7 +13,7 @@ use crate::rules::{AckSemantics, Reduction, Rules};
 use crate::scoreboard::{Scoreboard, SegmentIndex};
 use crate::unheard::Unheard;
 use crate::{Repair, TcpProgress};
-use alcc_cc::{Controller, Feed, Log, Packet, Path, Pn, Recovery, RttView, Spurious};
+use alcc_cc::{Controller, Feed, Instance, Log, Packet, Path, Pn, Recovery, RttView, Spurious};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
@@ -209,13 +209,7 @@ struct AckOutcome {
 
 impl Sender {
     /// A flow that has not started. `rtt_hint`: the RTT of the handshake.
-    pub fn new(
-        cc: Box<dyn Controller>,
-        rules: &Rules,
-        now: Time,
-        rtt_hint: Option<Span>,
-        seed: u64,
-    ) -> Self {
+    pub fn new(cc: Instance, rules: &Rules, now: Time, rtt_hint: Option<Span>, seed: u64) -> Self {
         let mut scoreboard = Scoreboard::new(now);
         if !rules.is_stream() {
             scoreboard.keep_replaced();
@@ -229,16 +223,16 @@ impl Sender {
             rules.reduction != Reduction::Immediate && needs.recovery == Recovery::Prr;
         let mut rules = *rules;
         if !rules.is_stream() {
-            let header = Bytes::new(needs.header.into());
+            let header = Bytes::new(cc.header_len().into());
             rules.mss = rules.mss.saturating_sub(header);
             rules.header += header;
         }
         Self {
+            has_header: cc.header_len() > 0,
             feed: Feed::new(cc, now),
             rules,
             mss: rules.mss.get().max(1),
             reduces_rate,
-            has_header: needs.header > 0,
             seed,
             rtt_hint,
             scoreboard,

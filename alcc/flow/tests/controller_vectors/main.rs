@@ -5,6 +5,7 @@ mod packets;
 mod recorder;
 mod script;
 
+use alcc_cc::Instance;
 use alcc_flow::{AckStamp, OverTcp, TcpProgress};
 use alcc_units::{Bytes, Rng, Span, Time};
 use recorder::{Host, Recorder, lines};
@@ -109,7 +110,7 @@ fn run(case: &Case) -> Vec<String> {
         mss: MSS,
         ..TcpProgress::default()
     };
-    let mut flow = OverTcp::in_band(Box::new(cc), START, &progress, seed);
+    let mut flow = OverTcp::in_band(Instance::new(cc), START, &progress, seed);
     let mut rng = Rng::new(seed);
     let (mut served, mut acked, mut rate) = (0_u64, 0_u64, 250_u64);
     let mut stamps: Vec<AckStamp> = Vec::new();

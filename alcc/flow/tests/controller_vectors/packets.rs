@@ -3,6 +3,7 @@
 //! queue, with losses by chance and an outage.
 use super::START;
 use super::recorder::{Host, Recorder, lines};
+use alcc_cc::Instance;
 use alcc_flow::rules::LINUX;
 use alcc_flow::{Ack, Receiver, Sender, Transmit};
 use alcc_units::{Bytes, Rng, Span, Time};
@@ -41,7 +42,7 @@ fn due<T>(queue: &mut VecDeque<(Time, T)>, now: Time) -> Option<T> {
 /// The flow, in steps of a millisecond.
 pub(super) fn run(spec: &str, seed: u64) -> Vec<String> {
     let (cc, story) = Recorder::new(spec, Host::Packets);
-    let mut sender = Sender::new(Box::new(cc), &LINUX, START, None, seed);
+    let mut sender = Sender::new(Instance::new(cc), &LINUX, START, None, seed);
     let mut receiver = Receiver::new(&LINUX);
     let mut rng = Rng::new(seed);
     let mut data: VecDeque<(Time, Transmit)> = VecDeque::new();

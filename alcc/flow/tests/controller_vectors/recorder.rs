@@ -2,8 +2,8 @@
 //! Listens to an algorithm and writes down what it is told and what it answers.
 use super::START;
 use alcc_cc::{
-    AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Packet, Path, RecoveryEnd, Rto, RttView,
-    Sent, Spec, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, Instance, LossBatch, Needs, Packet, Path, RecoveryEnd,
+    Rto, RttView, Sent, Spec, Spurious, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::fmt::Write;
@@ -52,8 +52,9 @@ impl Host {
 const ASK: [&str; 5] = ["bic", "copa", "vegas", "verus", "westwood"];
 
 /// Passes everything on and writes it down.
+#[derive(Clone)]
 pub(super) struct Recorder {
-    inner: Box<dyn Controller>,
+    inner: Instance,
     host: Host,
     asks: bool,
     /// Packets so far.
@@ -268,10 +269,6 @@ impl Controller for Recorder {
 
     fn next_timer(&self) -> Option<Time> {
         self.inner.next_timer()
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        unreachable!("one host, one flow")
     }
 }
 

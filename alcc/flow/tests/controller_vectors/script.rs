@@ -8,7 +8,7 @@
 use super::START;
 use super::recorder::{Host, Recorder, lines};
 use alcc_cc::feed::Delivery;
-use alcc_cc::{Acked, Feed, Kind, Packet, Path, Rto, Sent, Source};
+use alcc_cc::{Acked, Feed, Instance, Kind, Packet, Path, Rto, Sent, Source};
 use alcc_flow::RttEstimator;
 use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
@@ -260,7 +260,7 @@ impl Flow {
 pub(super) fn run(case: &Case) -> Vec<String> {
     let (cc, story) = Recorder::new(case.spec, case.host);
     let mut flow = Flow {
-        feed: Feed::new(Box::new(cc), START),
+        feed: Feed::new(Instance::new(cc), START),
         delivery: Delivery::new(START),
         rtt: RttEstimator::default(),
         sent: 0,

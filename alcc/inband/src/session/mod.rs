@@ -9,7 +9,7 @@ use crate::frame::{self, Decoder, reason};
 use crate::output::Output;
 use crate::preface::{MAX_NAME, Preface};
 use crate::{Error, Settings};
-use alcc_cc::{Controller, Discard, Receiver, Registry, Report, Spec};
+use alcc_cc::{Discard, Instance, Receiver, Registry, Report, Spec};
 use alcc_flow::{OverTcp, Pacer};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
@@ -73,7 +73,7 @@ pub struct Session {
     busy_since: Time,
     /// The stream below has ended in good order.
     carrier_closed: bool,
-    cc: Option<Box<dyn Controller>>,
+    cc: Option<Instance>,
     receiver_algorithm: String,
     header_len: Option<u8>,
     flow: Option<OverTcp>,
@@ -131,8 +131,7 @@ impl Session {
         let cc = registry
             .build(&settings.cc)
             .map_err(|why| Error::Algorithm(why.to_string()))?;
-        let needs = cc.needs();
-        let receiver_algorithm = if needs.receiver {
+        let receiver_algorithm = if cc.has_receiver() {
             settings.cc.to_string()
         } else {
             String::new()
@@ -153,9 +152,9 @@ impl Session {
             preface_sent: false,
             preface: Vec::new(),
             last_received: None,
-            cc: Some(cc),
             receiver_algorithm,
-            header_len: (needs.header > 0).then_some(needs.header.min(16)),
+            header_len: (cc.header_len() > 0).then_some(cc.header_len().min(16)),
+            cc: Some(cc),
             flow: None,
             mss: mss as u64,
             credit: 0,

@@ -18,7 +18,7 @@ pub(crate) fn example() -> PathBuf {
 /// the same names.
 pub(crate) fn wrapped(name: &str, code: &str, fields: &str) -> PathBuf {
     let text = std::fs::read_to_string(root().join("examples/aimd.c")).unwrap();
-    let table = "const struct alcc_algorithm alcc_algorithm_v2 = {";
+    let table = "const struct alcc_algorithm alcc_algorithm_v3 = {";
     let (head, rest) = text.split_once(table).expect("a table in the example");
     let rest = rest.replace(".name = \"aimd\"", &format!(".name = \"{name}\""));
     let rest = rest.replace("};", &format!("{fields}\n}};"));

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::SENDING;
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, OptionDoc, Options, SpecError,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Instance, OptionDoc, Options,
 };
 use alcc_socket::own::{self, Runtime, Settings, Stream, Wait};
 use alcc_socket::{Deployment, Feedback};
@@ -30,8 +30,8 @@ const PACED: Algorithm = Algorithm {
     build: Build::Function(paced),
 };
 
-fn paced(options: &Options<'_>) -> std::result::Result<Box<dyn Controller>, SpecError> {
-    Ok(Box::new(Paced(Rate::mbps(options.whole(
+fn paced(options: &Options<'_>) -> Built {
+    Ok(Instance::new(Paced(Rate::mbps(options.whole(
         "mbps",
         1000,
         1..=10_000,
@@ -49,10 +49,6 @@ impl Controller for Paced {
             rate: Some(self.0),
             ..Allowance::window(Bytes::new(2_000_000))
         }
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

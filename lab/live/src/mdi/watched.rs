@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Looks at an algorithm from outside, as the walk sees it: once in each epoch.
 use alcc_cc::{
-    AckBatch, Allowance, Controller, Cx, Event, EventSink, LossBatch, Needs, Path, RecoveryEnd,
-    Rto, Sent, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, Event, EventSink, Instance, LossBatch, Needs, Path,
+    RecoveryEnd, Rto, Sent, Spurious, Tag,
 };
 use alcc_units::{Span, Time};
 use alcc_zoo::model_driven::Epoch;
@@ -15,8 +15,9 @@ const EPOCH: Span = Span::from_millis(5);
 pub(super) type Runs = Vec<Vec<Epoch>>;
 
 /// An algorithm, and what it did in each epoch.
+#[derive(Clone)]
 pub(super) struct Watched {
-    inner: Box<dyn Controller>,
+    inner: Instance,
     runs: Arc<Mutex<Runs>>,
     slow_start: SlowStart,
     largest: Option<f64>,
@@ -27,6 +28,7 @@ pub(super) struct Watched {
 }
 
 /// Hears whether it is in slow start.
+#[derive(Clone)]
 struct SlowStart(bool);
 
 impl EventSink for SlowStart {
@@ -40,7 +42,7 @@ impl EventSink for SlowStart {
 }
 
 impl Watched {
-    pub(super) fn new(inner: Box<dyn Controller>, runs: Arc<Mutex<Runs>>) -> Self {
+    pub(super) fn new(inner: Instance, runs: Arc<Mutex<Runs>>) -> Self {
         Self {
             inner,
             runs,
@@ -59,7 +61,7 @@ impl Watched {
         f: impl FnOnce(&mut dyn Controller, &mut Cx<'_>) -> T,
     ) -> T {
         let (now, log) = (cx.now, &mut self.slow_start);
-        let told = f(self.inner.as_mut(), &mut Cx { now, log });
+        let told = f(&mut *self.inner, &mut Cx { now, log });
         self.look(now);
         told
     }
@@ -145,13 +147,5 @@ impl Controller for Watched {
     }
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         self.inner.gauges(put);
-    }
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self {
-            inner: self.inner.clone_box(),
-            runs: self.runs.clone(),
-            slow_start: SlowStart(self.slow_start.0),
-            ..*self
-        })
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 use alcc_cc::conformance::{Checked, HostUnderTest, START, check_host};
-use alcc_cc::{AckBatch, Algorithm, Cx, LossBatch, RecoveryEnd, Spec, Tag};
+use alcc_cc::{AckBatch, Algorithm, Controller, Cx, Instance, LossBatch, RecoveryEnd, Spec, Tag};
 use proptest::prelude::*;
 use std::cell::RefCell;
 
@@ -108,10 +108,6 @@ impl Controller for Recorder {
     fn allowance(&self) -> Allowance {
         Allowance::window(Bytes::new(12_000))
     }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
-    }
 }
 
 struct Stack {
@@ -120,18 +116,18 @@ struct Stack {
 }
 
 impl Stack {
-    fn new(cc: Box<dyn Controller>) -> Self {
+    fn new(cc: Instance) -> Self {
         let origin = Instant::now();
         told();
         Self {
             origin,
-            host: Host::new(Box::new(Checked::new(cc)), origin, MTU, 1, Arc::default()),
+            host: Host::new(Checked::of(cc), origin, MTU, 1, Arc::default()),
         }
     }
 
     fn recorded() -> Self {
         let timer = Time::ZERO + Span::from_millis(5);
-        Self::new(Box::new(Recorder { timer }))
+        Self::new(Instance::new(Recorder { timer }))
     }
 
     fn at(&self, ms: u64) -> Instant {
@@ -306,7 +302,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// Whatever the stack says: windows and timers are such as it can bear.
-fn bears(cc: Box<dyn Controller>, events: &[Event], clock: bool, timers: bool) {
+fn bears(cc: Instance, events: &[Event], clock: bool, timers: bool) {
     let mut stack = Stack::new(cc);
     if timers {
         stack.host.has_timers();
@@ -422,7 +418,7 @@ fn every_algorithm_bears_whatever_a_stack_says() {
         let outcome = runner.run(
             &(events, any::<bool>(), any::<bool>()),
             |(events, clock, timers)| {
-                bears(cc.clone_box(), &events, clock, timers);
+                bears(cc.clone(), &events, clock, timers);
                 Ok(())
             },
         );

@@ -12,8 +12,8 @@
 //! **Known weakness**: a path whose smallest round trip it has never seen.
 use alcc_cc::parts::window_bytes;
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, LossBatch, OptionDoc, Options, Path,
-    SpecError,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Instance, LossBatch, OptionDoc,
+    Options, Path,
 };
 use alcc_units::{Bytes, Span};
 use std::borrow::Cow;
@@ -30,9 +30,9 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     build: Build::Function(build),
 };
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let (default, least, most) = (20, Span::from_millis(1), Span::from_secs(1));
-    Ok(Box::new(Mine {
+    Ok(Instance::new(Mine {
         queue: options.span("queue", Span::from_millis(default), least..=most)?,
         window: 10.0,
         mss: Bytes::new(1),
@@ -76,9 +76,5 @@ impl Controller for Mine {
 
     fn allowance(&self) -> Allowance {
         Allowance::window(window_bytes(self.window, self.mss))
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

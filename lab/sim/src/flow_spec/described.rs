@@ -3,7 +3,7 @@
 use super::options::FlowOptions;
 use super::{FlowError, FlowSpec, Under, idle, rules, udp};
 use crate::{Kernel, Source, Timing};
-use alcc_cc::{Controller, Registry, Spec, SpecError};
+use alcc_cc::{Instance, Registry, Spec, SpecError};
 use alcc_flow::Share;
 use alcc_flow::rules::LINUX;
 
@@ -95,7 +95,7 @@ impl<'a> Described<'a> {
             return Err(self.wrong("ecn=on", want));
         }
         if options.share.is_some()
-            && (!Share::suits(one.controller.as_ref()) || matches!(one.under, Under::Udp { .. }))
+            && (!Share::suits(&one.controller) || matches!(one.under, Under::Udp { .. }))
         {
             let want = format!(
                 "{} cannot share: an algorithm with a window, such as budget, copa or cubic, can",
@@ -139,14 +139,14 @@ impl<'a> Described<'a> {
         })
     }
 
-    fn sender(&self, source: &mut Source) -> Result<(Box<dyn Controller>, Under), SpecError> {
+    fn sender(&self, source: &mut Source) -> Result<(Instance, Under), SpecError> {
         if self.spec.name == "udp" {
             return Ok((idle(self.registry)?, udp(&self.spec, source)?));
         }
         let controller = self.registry.build(&self.spec)?;
         let under = match &self.options.over {
             None => {
-                let rules = rules(controller.as_ref(), self.options.host);
+                let rules = rules(&self.spec, &controller.needs(), self.options.host);
                 Under::Native(self.options.buffers(rules))
             }
             Some(below) => Under::Tcp(self.kernel(below)?),
@@ -156,7 +156,7 @@ impl<'a> Described<'a> {
 
     fn kernel(&self, below: &Spec) -> Result<Kernel, SpecError> {
         let controller = self.registry.build(below)?;
-        let rules = rules(controller.as_ref(), self.options.host);
+        let rules = rules(below, &controller.needs(), self.options.host);
         let rules = if rules.is_stream() { rules } else { LINUX };
         let rules = self.options.buffers(rules);
         Ok(Kernel {

@@ -2,7 +2,7 @@
 //! The controller decides what a native sender sends, with as much data as the application has.
 use super::{Host, SenderStats, Writes};
 use crate::network::Outbox;
-use alcc_cc::{Controller, Kind, Log, ProfilePoint, Receiver, RttView};
+use alcc_cc::{Controller, Instance, Kind, Log, Receiver, RttView};
 use alcc_flow::rules::AckRule;
 use alcc_flow::{Ack, Arrival, FoundLost, Rules, Sender};
 use alcc_units::{Bytes, Span, Time};
@@ -23,7 +23,7 @@ pub(crate) struct Native {
 
 impl Native {
     pub(crate) fn new(
-        cc: Box<dyn Controller>,
+        cc: Instance,
         rules: &Rules,
         now: Time,
         handshake_rtt: Span,
@@ -69,9 +69,7 @@ impl Host for Native {
     }
 
     fn receiver_module(&self) -> Option<Box<dyn Receiver>> {
-        self.receiver_module
-            .as_ref()
-            .map(|module| module.clone_box())
+        self.receiver_module.clone()
     }
 
     fn on_feedback(&mut self, now: Time, report: &[u8]) {
@@ -157,12 +155,8 @@ impl Host for Native {
         Some(self.sender.controller().allowance().window)
     }
 
-    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        self.sender.controller().gauges(put);
-    }
-
-    fn profile(&self, put: &mut dyn FnMut(ProfilePoint)) {
-        self.sender.controller().profile(put);
+    fn controller(&self) -> Option<&dyn Controller> {
+        Some(self.sender.controller())
     }
 
     fn stats(&mut self) -> &mut SenderStats {

@@ -4,7 +4,7 @@
 //! later.
 use super::{Host, SenderStats, Writes, earlier};
 use crate::network::Outbox;
-use alcc_cc::{Controller, Log, ProfilePoint, RttView};
+use alcc_cc::{Controller, Instance, Log, RttView};
 use alcc_flow::{Ack, Arrival, FoundLost, OverTcp, Rules, Sender};
 use alcc_units::{Bytes, Rng, Span, Time};
 
@@ -38,7 +38,7 @@ pub struct Kernel {
     /// Its congestion control's name.
     pub name: String,
     /// A controller that has not started; the run uses a copy.
-    pub controller: Box<dyn Controller>,
+    pub controller: Instance,
     /// How it sends and acknowledges.
     pub rules: Rules,
     /// How late things happen on its machine.
@@ -47,7 +47,7 @@ pub struct Kernel {
 
 pub(crate) struct OverTcpHost {
     over: Option<OverTcp>,
-    idle: Option<Box<dyn Controller>>,
+    idle: Option<Instance>,
     log: Option<Log>,
     tcp: Sender,
     writes: Writes,
@@ -66,7 +66,7 @@ pub(crate) struct OverTcpHost {
 
 impl OverTcpHost {
     pub(crate) fn new(
-        cc: Box<dyn Controller>,
+        cc: Instance,
         below: &Kernel,
         now: Time,
         handshake_rtt: Span,
@@ -77,7 +77,7 @@ impl OverTcpHost {
             idle: Some(cc),
             log: None,
             tcp: Sender::new(
-                below.controller.clone_box(),
+                below.controller.clone(),
                 &below.rules,
                 now,
                 Some(handshake_rtt),
@@ -251,16 +251,8 @@ impl Host for OverTcpHost {
         Some(self.tcp.window_packets() as f64)
     }
 
-    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        if let Some(over) = &self.over {
-            over.gauges(put);
-        }
-    }
-
-    fn profile(&self, put: &mut dyn FnMut(ProfilePoint)) {
-        if let Some(over) = &self.over {
-            over.profile(put);
-        }
+    fn controller(&self) -> Option<&dyn Controller> {
+        self.over.as_ref().map(OverTcp::controller)
     }
 
     fn stats(&mut self) -> &mut SenderStats {

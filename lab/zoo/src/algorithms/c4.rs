@@ -35,8 +35,8 @@
 //! longer.
 use alcc_cc::parts::{MAX_PACING_RATE, MIN_PACING_RATE, segments, window_bytes};
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
-    Pn, Rto, Sent, SpecError, Tag,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Event, Instance, LossBatch,
+    Needs, Options, Path, Pn, Rto, Sent, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::borrow::Cow;
@@ -128,8 +128,8 @@ struct C4 {
     silent: bool,
 }
 
-fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    Ok(Box::new(C4::new()))
+fn build(_: &Options<'_>) -> Built {
+    Ok(Instance::new(C4::new()))
 }
 
 /// 0 to 1, of a rate in bytes per second.
@@ -411,15 +411,6 @@ impl Controller for C4 {
         self.mss = path.mss;
     }
 
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        *self = Self {
-            next: self.next,
-            ..Self::new()
-        };
-        self.era.first = self.next;
-        self.on_start(cx, path);
-    }
-
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
         self.mss = mss;
     }
@@ -504,10 +495,6 @@ impl Controller for C4 {
         put("max_rtt_ms", self.max_rtt * 1e3);
         put("alpha", self.era.alpha);
         put("loss_rate", self.loss_rate);
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

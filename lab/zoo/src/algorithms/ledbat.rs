@@ -24,7 +24,7 @@
 //! **Known weakness**: a late-comer takes the standing queue of an earlier flow for the base until
 //! that one withdraws. On a radio link, jitter above the target holds it at its smallest window.
 use alcc_cc::parts::{Growth, LossBased, Window, WindowedMin};
-use alcc_cc::{Algorithm, Build, Controller, Cx, Event, Options, Packet, SpecError};
+use alcc_cc::{Algorithm, Build, Built, Cx, Event, Instance, Options, Packet};
 use alcc_units::{Span, Time};
 use std::borrow::Cow;
 
@@ -62,14 +62,14 @@ struct Ledbat {
     slowdown: Slowdown,
 }
 
-fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(_: &Options<'_>) -> Built {
     let growth = Ledbat {
         min_rtt: WindowedMin::new(),
         latest: [Span::MAX; SAMPLES],
         seen: 0,
         slowdown: Slowdown::Never,
     };
-    Ok(Box::new(LossBased::starting_at(MIN_CWND, growth)))
+    Ok(Instance::new(LossBased::starting_at(MIN_CWND, growth)))
 }
 
 fn gain(base: Span) -> f64 {

@@ -24,7 +24,7 @@
 //!
 //! **Known weakness**: without marks on the path it is Reno, and fills every buffer.
 use alcc_cc::parts::{Growth, LossBased, Window};
-use alcc_cc::{AckBatch, Algorithm, Build, Controller, Cx, Options, SpecError};
+use alcc_cc::{AckBatch, Algorithm, Build, Built, Cx, Instance, Options};
 use alcc_units::{Span, Time};
 use std::borrow::Cow;
 
@@ -51,8 +51,8 @@ struct Prague {
     unmarked: f64,
 }
 
-fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    Ok(Box::new(LossBased::new(Prague::default())))
+fn build(_: &Options<'_>) -> Built {
+    Ok(Instance::new(LossBased::new(Prague::default())))
 }
 
 fn virtual_rtt(w: &Window) -> Span {

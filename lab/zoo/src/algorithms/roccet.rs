@@ -28,9 +28,7 @@
 //! queue. While others fill the buffer the smallest RTT is theirs, and the bound rises with it.
 use alcc_cc::parts::cubic::{Curve, curve};
 use alcc_cc::parts::{Growth, LossBased, Window, segments};
-use alcc_cc::{
-    AckBatch, Algorithm, Build, Controller, Cx, Event, Options, Packet, Path, SpecError,
-};
+use alcc_cc::{AckBatch, Algorithm, Build, Built, Cx, Event, Instance, Options, Packet, Path};
 use alcc_units::{Span, Time};
 use std::borrow::Cow;
 
@@ -119,8 +117,8 @@ struct Roccet {
     received_then: f64,
 }
 
-fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    Ok(Box::new(LossBased::new(Roccet::new())))
+fn build(_: &Options<'_>) -> Built {
+    Ok(Instance::new(LossBased::new(Roccet::new())))
 }
 
 impl Roccet {

@@ -35,8 +35,8 @@
 //! window.
 use alcc_cc::parts::{MAX_PACING_RATE, MAX_WINDOW, WindowedMin, rto};
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
-    Rto, RttView, SpecError,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Event, Instance, LossBatch,
+    Needs, Options, Path, Rto, RttView,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::borrow::Cow;
@@ -82,8 +82,8 @@ struct Scream {
     most: [f64; 2],
 }
 
-fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    Ok(Box::new(Scream::new()))
+fn build(_: &Options<'_>) -> Built {
+    Ok(Instance::new(Scream::new()))
 }
 
 impl Scream {
@@ -210,12 +210,6 @@ impl Controller for Scream {
         self.window = self.window.max(self.least_window());
     }
 
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.least_rtt.clear();
-        (self.queue_avg, self.inflection) = (0.0, 1.0);
-        self.on_mtu(cx, path.mss);
-    }
-
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.rtt = ack.rtt;
         let in_flight = ack.in_flight_before.get() as f64;
@@ -269,10 +263,6 @@ impl Controller for Scream {
         put("queue_ms", self.queue_avg * 1e3);
         let least = self.least_rtt.get().unwrap_or_default();
         put("rtt_min_ms", least.as_millis_f64());
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

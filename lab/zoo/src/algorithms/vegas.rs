@@ -25,7 +25,7 @@
 //! path became longer since. Jitter then looks like a queue, and it starves. Beside Reno or Cubic,
 //! and with traffic in the other direction, it yields.
 use alcc_cc::parts::{Growth, LossBased, MIN_SSTHRESH, Window, segments};
-use alcc_cc::{AckBatch, Algorithm, Build, Controller, Cx, Event, Options, Packet, Pn, SpecError};
+use alcc_cc::{AckBatch, Algorithm, Build, Built, Cx, Event, Instance, Options, Packet, Pn};
 use alcc_units::Span;
 use std::borrow::Cow;
 
@@ -68,8 +68,8 @@ struct Vegas {
     decided: Option<Pn>,
 }
 
-fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    Ok(Box::new(LossBased::new(Vegas::default())))
+fn build(_: &Options<'_>) -> Built {
+    Ok(Instance::new(LossBased::new(Vegas::default())))
 }
 
 impl Vegas {

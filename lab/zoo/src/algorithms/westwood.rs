@@ -23,7 +23,7 @@
 //! **Known weakness**: between losses it fills every buffer, like Reno. On a path whose rate has
 //! just dropped, the filters remember the old one.
 use alcc_cc::parts::{self, Growth, Kernel, LossBased, MIN_SSTHRESH, Reno, Window};
-use alcc_cc::{AckBatch, Algorithm, Build, Controller, Cx, Options, Packet, SpecError};
+use alcc_cc::{AckBatch, Algorithm, Build, Built, Cx, Instance, Options, Packet};
 use alcc_units::{Span, Time};
 use std::borrow::Cow;
 
@@ -52,14 +52,14 @@ struct Westwood {
     bytes: u64,
 }
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let kernel = parts::kernel(options.profile());
     let westwood = Westwood {
         reno: Reno::of(&kernel),
         floor: kernel == Kernel::LINUX_2_6_24,
         ..Westwood::default()
     };
-    Ok(Box::new(LossBased::of(kernel, westwood)))
+    Ok(Instance::new(LossBased::of(kernel, westwood)))
 }
 
 impl Westwood {

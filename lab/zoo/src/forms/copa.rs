@@ -4,7 +4,7 @@ mod mvfst;
 mod original;
 
 use alcc_cc::parts::copa::{OPTIONS, asked};
-use alcc_cc::{Build, Form};
+use alcc_cc::{Build, Form, Instance};
 use mvfst::Mvfst;
 use original::Original;
 
@@ -13,7 +13,7 @@ pub(crate) const ORIGINAL: Form = Form {
     options: OPTIONS,
     build: Build::Function(|options| {
         let (delta, auto) = asked(options, Original::DELTA, Original::AUTO)?;
-        Ok(Box::new(Original::new(delta, auto)))
+        Ok(Instance::new(Original::new(delta, auto)))
     }),
 };
 
@@ -22,6 +22,6 @@ pub(crate) const MVFST: Form = Form {
     options: OPTIONS,
     build: Build::Function(|options| {
         let (delta, auto) = asked(options, Mvfst::DELTA, Mvfst::AUTO)?;
-        Ok(Box::new(Mvfst::new(delta, auto)))
+        Ok(Instance::new(Mvfst::new(delta, auto)))
     }),
 };

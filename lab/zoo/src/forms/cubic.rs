@@ -2,13 +2,13 @@
 //! `cubic:profile=rfc9438`: the text. Its constants stand beside the kernels' in the product's
 //! `cubic.rs`.
 use alcc_cc::parts::{Growth, LossBased, UNLIMITED, Window};
-use alcc_cc::{AckBatch, Build, Cx, Form};
+use alcc_cc::{AckBatch, Build, Cx, Form, Instance};
 use alcc_units::{Span, Time};
 
 pub(crate) const RFC9438: Form = Form {
     profile: "rfc9438",
     options: &[],
-    build: Build::Function(|_| Ok(Box::new(LossBased::new(Cubic::new())))),
+    build: Build::Function(|_| Ok(Instance::new(LossBased::new(Cubic::new())))),
 };
 
 const C: f64 = 0.4;

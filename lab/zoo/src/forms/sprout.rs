@@ -15,8 +15,8 @@ use alcc_cc::parts::sprout::{
     Arrived, Asked, Estimate, HEADER, HORIZON, Half, Inference, Learner, OPTIONS, Outlook, Phi,
 };
 use alcc_cc::{
-    AckBatch, Allowance, Build, Built, Controller, Cx, Form, Header, Needs, Options, Path,
-    Receiver, Sending, Sent, Tag,
+    AckBatch, Allowance, Build, Built, Controller, Cx, Form, Header, Instance, Needs, Options,
+    Path, Receiver, Sending, Sent, Tag, WithReceiver,
 };
 use alcc_units::{Bytes, Span, Time};
 
@@ -29,7 +29,7 @@ pub(crate) const ORIGINAL: Form = Form {
 /// The program with this inference.
 pub(crate) fn original(how: Inference, options: &Options<'_>) -> Built {
     let asked = Asked::published(how, options)?;
-    Ok(Box::new(Original::new(asked)))
+    Ok(Instance::with_receiver(Original::new(asked)))
 }
 
 /// Per packet.
@@ -84,11 +84,7 @@ impl Original {
 
 impl Controller for Original {
     fn needs(&self) -> Needs {
-        Needs {
-            header: HEADER as u8,
-            receiver: true,
-            ..Needs::default()
-        }
+        Needs { ..Needs::default() }
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
@@ -104,10 +100,6 @@ impl Controller for Original {
         self.release();
     }
 
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.on_mtu(cx, path.mss);
-    }
-
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         self.last_len = sent.len.get().saturating_add(HEADER_BYTES);
         self.outlook.sent(cx.now, self.last_len);
@@ -117,28 +109,7 @@ impl Controller for Original {
         Tag::default()
     }
 
-    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
-        let time_to_next = if sending.more {
-            0
-        } else {
-            (HEARTBEAT.as_nanos() / 1_000_000) as u16
-        };
-        self.outlook
-            .mark(cx.now, self.last_len, MAX_THROWAWAY, time_to_next)
-            .encode()
-    }
-
-    fn receiver(&self) -> Option<Box<dyn Receiver>> {
-        Some(Box::new(Half::new(Program::new(self.asked, self.mss))))
-    }
-
     fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &AckBatch<'_>) {}
-
-    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
-        if self.outlook.take(cx.now, report) {
-            self.release();
-        }
-    }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         while self.outlook.tick_at().is_some_and(|at| at <= cx.now) {
@@ -170,9 +141,32 @@ impl Controller for Original {
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         self.outlook.gauges(self.window(), self.mss, put);
     }
+}
 
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
+impl WithReceiver for Original {
+    fn receiver(&self) -> Box<dyn Receiver> {
+        Box::new(Half::new(Program::new(self.asked, self.mss)))
+    }
+
+    fn header_len(&self) -> u8 {
+        HEADER as u8
+    }
+
+    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
+        let time_to_next = if sending.more {
+            0
+        } else {
+            (HEARTBEAT.as_nanos() / 1_000_000) as u16
+        };
+        self.outlook
+            .mark(cx.now, self.last_len, MAX_THROWAWAY, time_to_next)
+            .encode()
+    }
+
+    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
+        if self.outlook.take(cx.now, report) {
+            self.release();
+        }
     }
 }
 

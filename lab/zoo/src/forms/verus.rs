@@ -25,12 +25,12 @@ mod estimator;
 mod tests;
 
 use alcc_cc::parts::verus::{
-    Asked, Curve, DIVISOR, Epochs, LARGEST, OPTIONS, Points, epochs_in, fit, label, label_of,
-    lacking, nodes, packets, plausible, release_whole,
+    Asked, Curve, DIVISOR, Epochs, LARGEST, OPTIONS, Points, ProfilePoint, epochs_in, fit, label,
+    label_of, lacking, nodes, packets, plausible, release_whole,
 };
 use alcc_cc::{
-    AckBatch, Allowance, Build, Controller, Cx, Event, Form, LossBatch, Needs, Packet, Path, Pn,
-    RecoveryEnd, Rto, Sent, Stack, Tag,
+    AckBatch, Allowance, Build, Controller, Cx, Event, Form, Instance, LossBatch, Needs, Packet,
+    Path, Pn, RecoveryEnd, Rto, Sent, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
 use estimator::Estimator;
@@ -40,7 +40,7 @@ pub(crate) const ORIGINAL: Form = Form {
     options: OPTIONS,
     build: Build::Function(|options| {
         let asked = Asked::PUBLISHED.read(options)?;
-        Ok(Box::new(Original::new(asked)))
+        Ok(Instance::new(Original::new(asked)))
     }),
 };
 
@@ -61,7 +61,7 @@ struct Repair {
 }
 
 #[derive(Clone)]
-pub(super) struct Original {
+pub(crate) struct Original {
     settings: Asked,
     mss: Bytes,
     epochs: Epochs,
@@ -275,12 +275,21 @@ impl Original {
     }
 }
 
+impl Original {
+    /// As [`alcc_cc::parts::verus::Verus::profile`].
+    pub(crate) fn profile(&self, put: &mut dyn FnMut(ProfilePoint)) {
+        self.points.show(put);
+        if let Some(curve) = &self.curve {
+            curve.show(put);
+        }
+    }
+}
+
 impl Controller for Original {
     fn needs(&self) -> Needs {
         Needs {
             per_packet_ack: true,
             feedback_period: self.settings.epoch,
-            stack: Stack::VerusOriginal,
             ..Needs::default()
         }
     }
@@ -368,11 +377,6 @@ impl Controller for Original {
         }
     }
 
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss.max(Bytes::new(1));
-        self.restart(cx, "another route");
-    }
-
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         if self.epochs.end(cx.now) {
             self.epoch(cx);
@@ -396,16 +400,5 @@ impl Controller for Original {
         put("d_max", self.estimator.d_max.unwrap_or(0.0));
         put("window", self.window);
         put("quota", self.quota.packets(self.mss));
-    }
-
-    fn profile(&self, put: &mut dyn FnMut(alcc_cc::ProfilePoint)) {
-        self.points.show(put);
-        if let Some(curve) = &self.curve {
-            curve.show(put);
-        }
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

@@ -275,13 +275,6 @@ impl Controller for Copa {
         self.mss = mss;
     }
 
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
-        self.forget_delays(cx.now);
-        self.policer = self.s.policer.then(Policer::default);
-        self.mode.forget_delays();
-    }
-
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         if let Some(last) = self.last_ack.filter(|last| *last < cx.now) {
             self.gaps.insert(cx.now, cx.now.since(last), BUNCHES_OVER);
@@ -385,10 +378,6 @@ impl Controller for Copa {
             slow_start: self.slow_start,
         };
         self.rtts.gauges(&state, put);
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

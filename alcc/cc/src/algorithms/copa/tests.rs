@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::conformance::{FlowResult, Scenario, Service, capacity, run};
-use crate::{Controller, Registry, Spec};
+use crate::{Instance, Registry, Spec};
 use alcc_units::{Rate, Span, Time};
 
-fn build(spec: &str) -> Box<dyn Controller> {
+fn build(spec: &str) -> Instance {
     Registry::builtin()
         .build(&spec.parse::<Spec>().unwrap())
         .unwrap()

@@ -39,7 +39,7 @@ pub(crate) mod settings;
 mod tests;
 pub(crate) mod wire;
 
-use crate::{Algorithm, Build, Controller, Options, SpecError};
+use crate::{Algorithm, Build, Built, Instance, Options};
 use settings::{Inference, OPTIONS, PROFILES, Settings};
 use std::borrow::Cow;
 
@@ -51,7 +51,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     build: Build::Function(build),
 };
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     living(Inference::Filter, options)
 }
 
@@ -59,10 +59,10 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
 ///
 /// # Errors
 /// [`SpecError::Value`] for a value that is out of range.
-pub fn living(how: Inference, options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+pub fn living(how: Inference, options: &Options<'_>) -> Built {
     let settings = match options.profile() {
         "paper" => Settings::paper(how, options)?,
         _ => Settings::tuned(how, options)?,
     };
-    Ok(Box::new(sender::Sprout::new(settings)))
+    Ok(Instance::with_receiver(sender::Sprout::new(settings)))
 }

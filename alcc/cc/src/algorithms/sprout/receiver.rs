@@ -105,8 +105,4 @@ impl<L: Learner> Receiver for Half<L> {
         };
         Some(forecast.encode())
     }
-
-    fn clone_box(&self) -> Box<dyn Receiver> {
-        Box::new(self.clone())
-    }
 }

@@ -9,7 +9,7 @@ use super::wire::HEADER;
 use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE, Policer};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Event, Header, LossBatch, Needs, Path, Receiver, Sending,
-    Sent, Tag,
+    Sent, Tag, WithReceiver,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
@@ -118,8 +118,6 @@ impl Controller for Sprout {
     fn needs(&self) -> Needs {
         Needs {
             paced: self.settings.paced,
-            header: HEADER as u8,
-            receiver: true,
             ..Needs::default()
         }
     }
@@ -138,11 +136,6 @@ impl Controller for Sprout {
         self.release();
     }
 
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.rtt_min = path.rtt_hint.unwrap_or(self.rtt_min);
-        self.on_mtu(cx, path.mss);
-    }
-
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         let len = sent.len.get();
         self.outlook.sent(cx.now, len);
@@ -152,22 +145,6 @@ impl Controller for Sprout {
         self.in_flight = sent.in_flight_before + sent.len;
         self.ping = false;
         Tag::default()
-    }
-
-    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
-        let flight_goes_on = sending.more || self.settings.paced && self.quota >= self.mss;
-        let time_to_next = match (self.last.app_limited, flight_goes_on) {
-            (true, _) => IDLE,
-            (_, true) => 0,
-            _ => (self.settings.heartbeat.as_nanos() / 1_000_000) as u16,
-        };
-        self.outlook
-            .mark(cx.now, self.last.len.get(), u32::MAX.into(), time_to_next)
-            .encode()
-    }
-
-    fn receiver(&self) -> Option<Box<dyn Receiver>> {
-        Some(Box::new(Half::new(Scaled::new(self.settings, self.mss))))
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
@@ -183,17 +160,6 @@ impl Controller for Sprout {
             policer.on_loss(cx.now, loss, self.mss);
         }
         self.in_flight = loss.in_flight;
-    }
-
-    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
-        let had_none = self.outlook.is_blind() || self.outlook.is_over();
-        if !self.outlook.take(cx.now, report) {
-            return;
-        }
-        if had_none {
-            cx.log.event(cx.now, Event::Mode { to: "forecast" });
-        }
-        self.release();
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
@@ -230,8 +196,37 @@ impl Controller for Sprout {
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         self.outlook.gauges(self.window(), self.mss, put);
     }
+}
 
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
+impl WithReceiver for Sprout {
+    fn receiver(&self) -> Box<dyn Receiver> {
+        Box::new(Half::new(Scaled::new(self.settings, self.mss)))
+    }
+
+    fn header_len(&self) -> u8 {
+        HEADER as u8
+    }
+
+    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
+        let flight_goes_on = sending.more || self.settings.paced && self.quota >= self.mss;
+        let time_to_next = match (self.last.app_limited, flight_goes_on) {
+            (true, _) => IDLE,
+            (_, true) => 0,
+            _ => (self.settings.heartbeat.as_nanos() / 1_000_000) as u16,
+        };
+        self.outlook
+            .mark(cx.now, self.last.len.get(), u32::MAX.into(), time_to_next)
+            .encode()
+    }
+
+    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
+        let had_none = self.outlook.is_blind() || self.outlook.is_over();
+        if !self.outlook.take(cx.now, report) {
+            return;
+        }
+        if had_none {
+            cx.log.event(cx.now, Event::Mode { to: "forecast" });
+        }
+        self.release();
     }
 }

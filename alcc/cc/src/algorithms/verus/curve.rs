@@ -6,8 +6,7 @@
 //! largest value up to each node is kept. So the walk is confined to one node distance. Outside the
 //! data the curve goes on as a straight line.
 use super::fit::weights;
-use super::profile::LARGEST;
-use crate::ProfilePoint;
+use super::profile::{LARGEST, ProfilePoint};
 
 /// A natural cubic spline over windows, in ms.
 #[derive(Clone, Debug)]

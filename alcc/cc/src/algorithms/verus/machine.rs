@@ -67,8 +67,9 @@ pub(super) struct BeforeLoss {
     floor: f64,
 }
 
+/// Verus at work.
 #[derive(Clone)]
-pub(super) struct Verus {
+pub struct Verus {
     pub(super) settings: Settings,
     pub(super) mss: Bytes,
     pub(super) epochs: Epochs,

@@ -62,11 +62,13 @@ mod settings;
 mod tests;
 
 use crate::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, LossBatch, Needs, OptionDoc, Options,
-    Path, RecoveryEnd, Rto, Sent, SpecError, Spurious, Stack, Tag,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Instance, LossBatch, Needs,
+    OptionDoc, Options, Path, RecoveryEnd, Rto, Sent, SpecError, Spurious, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
-use machine::{FORGET_FROM, Verus};
+use machine::FORGET_FROM;
+pub use machine::Verus;
+use profile::ProfilePoint;
 use settings::Settings;
 use std::borrow::Cow;
 
@@ -193,7 +195,7 @@ impl Asked {
     }
 }
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let settings = match options.profile() {
         "tuned" => Settings::TUNED,
         _ => Settings::PAPER,
@@ -206,7 +208,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         refit,
         hold_empty,
     } = Asked::of(&settings).read(options)?;
-    Ok(Box::new(Verus::new(Settings {
+    Ok(Instance::new(Verus::new(Settings {
         ratio,
         epoch,
         down,
@@ -217,16 +219,22 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     })))
 }
 
+impl Verus {
+    /// What it has learned about the delay of each window: points, then the curve through them.
+    pub fn profile(&self, put: &mut dyn FnMut(ProfilePoint)) {
+        self.points.show(put);
+        if let Some(curve) = &self.curve {
+            curve.show(put);
+        }
+    }
+}
+
 impl Controller for Verus {
     fn needs(&self) -> Needs {
         Needs {
             per_packet_ack: true,
             paced: self.settings.company,
             feedback_period: self.settings.epoch,
-            stack: match self.settings.company {
-                true => Stack::Datagrams,
-                false => Stack::VerusPaper,
-            },
             ..Needs::default()
         }
     }
@@ -342,11 +350,6 @@ impl Controller for Verus {
         }
     }
 
-    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss.max(Bytes::new(1));
-        self.restart(cx, "another route");
-    }
-
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         if self.epochs.end(cx.now) {
             self.epoch(cx);
@@ -380,16 +383,5 @@ impl Controller for Verus {
         put("d_max", self.estimator.d_max.unwrap_or(0.0));
         put("window", self.window);
         put("quota", self.quota.packets(self.mss));
-    }
-
-    fn profile(&self, put: &mut dyn FnMut(crate::ProfilePoint)) {
-        self.points.show(put);
-        if let Some(curve) = &self.curve {
-            curve.show(put);
-        }
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

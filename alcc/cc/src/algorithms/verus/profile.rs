@@ -6,13 +6,24 @@
 //! first packet sent under one of them. Known weakness, shared with the original: a window that is
 //! not visited keeps its old delay.
 
-use crate::{Packet, ProfilePoint};
+use crate::Packet;
 
 /// Largest window that has a slot.
 pub const LARGEST: u32 = 39_999;
 const PAGE: usize = 32;
 /// Value of a slot that has seen nothing; real delays are positive.
 const UNSET: f64 = -1.0;
+
+/// A point of a learned delay profile, or of the curve through the points.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ProfilePoint {
+    /// The window, in packets.
+    pub window: u32,
+    /// The delay that this window leads to, in ms.
+    pub delay_ms: f64,
+    /// The point is on the curve; otherwise it was measured.
+    pub fitted: bool,
+}
 
 /// The whole packets of a window: under this label its packets are filed.
 pub fn label(window: f64) -> u32 {

@@ -42,8 +42,8 @@ use alcc_cc::parts::{
     window_bytes,
 };
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
-    RecoveryEnd, Rto, Sent, SpecError, Spurious, Stack, Tag,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Event, Instance, LossBatch,
+    Needs, Options, Path, RecoveryEnd, Rto, Sent, Spurious, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 use bounds::{Bounds, Latest, Undo};
@@ -168,12 +168,12 @@ struct Bbr3 {
     rng: Rng,
 }
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let settings = match options.profile() {
         "draft" => Settings::DRAFT,
         _ => Settings::LINUX,
     };
-    Ok(Box::new(Bbr3::new(settings)))
+    Ok(Instance::new(Bbr3::new(settings)))
 }
 
 impl Bbr3 {
@@ -342,7 +342,7 @@ impl Controller for Bbr3 {
     fn needs(&self) -> Needs {
         Needs {
             paced: true,
-            stack: Stack::Linux,
+            stream: true,
             ..Needs::default()
         }
     }
@@ -455,9 +455,5 @@ impl Controller for Bbr3 {
         let lately = self.bounds.inflight_lo.min(MAX_CWND);
         put("inflight_lately", lately);
         put("held_back", self.aggregation.extra_acked(self.rate));
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

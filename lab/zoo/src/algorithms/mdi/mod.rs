@@ -48,8 +48,8 @@ mod tests;
 
 use alcc_cc::parts::{segments, window_bytes, window_used};
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc,
-    Options, Path, Rto, Sent, SpecError, Tag,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Event, Instance, LossBatch,
+    Needs, OptionDoc, Options, Path, Rto, Sent, SpecError, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 use by_epochs::{ByEpochs, reduced};
@@ -139,7 +139,7 @@ fn without_levels() -> Result<Arc<Matrix>, SpecError> {
     builtin(&PUBLISHED_FORM, include_str!("builtin.txt"), Levels::only)
 }
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let wrong = |why: &str| options.refused(format!("{}, {why}", options.shown("matrix")));
     let given = match options.file("matrix")? {
         None => None,
@@ -154,14 +154,14 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
                 wrong("levels: profile=original takes a table in the authors' form, without them")
             })?),
         };
-        return Ok(Box::new(original::Original::new(matrix, above, below)));
+        return Ok(Instance::new(original::Original::new(matrix, above, below)));
     }
     let constants = ["above", "below"];
     if let Some(name) = constants.iter().find(|name| options.text(name).is_some()) {
         return Err(options.wrong(name, "profile=original, whose constant it is"));
     }
     let levels = given.map_or_else(levelled, |levels| Ok(Arc::new(levels)))?;
-    Ok(Box::new(Mdi::new(levels)))
+    Ok(Instance::new(Mdi::new(levels)))
 }
 
 #[derive(Clone)]
@@ -368,9 +368,5 @@ impl Controller for Mdi {
         put("window", self.window);
         put("quota", self.flow.quota().packets(self.flow.mss()));
         put("rtt_ms", self.smoothed);
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

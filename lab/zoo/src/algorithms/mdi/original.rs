@@ -191,8 +191,4 @@ impl Controller for Original {
         put("quota", self.flow.quota().packets(self.flow.mss()));
         put("rtt_ms", self.rtt);
     }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
-    }
 }

@@ -38,8 +38,8 @@ mod tests;
 
 use alcc_cc::parts::{pacing_rate, window_bytes};
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
-    Rto, Sent, SpecError, Tag,
+    AckBatch, Algorithm, Allowance, Build, Built, Controller, Cx, Event, Instance, LossBatch,
+    Needs, Options, Path, Rto, Sent, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 use interval::Interval;
@@ -173,13 +173,13 @@ struct Vivace {
     rng: Rng,
 }
 
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+fn build(options: &Options<'_>) -> Built {
     let settings = match options.profile() {
         "paper" => Settings::PAPER,
         "original" => Settings::ORIGINAL,
         _ => Settings::TUNED,
     };
-    Ok(Box::new(Vivace::new(settings)))
+    Ok(Instance::new(Vivace::new(settings)))
 }
 
 impl Vivace {
@@ -528,9 +528,5 @@ impl Controller for Vivace {
         put("pacing_mbps", self.current());
         let best = self.best.map_or(0.0, |b| b.utility);
         put("utility", best);
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

@@ -123,12 +123,6 @@ impl Controller for Mvfst {
         self.mss = mss;
     }
 
-    fn on_route(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
-        self.rtts.forget_delays();
-        self.mode.forget_delays();
-    }
-
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         let may_grow = window_used(ack, self.allowance().window);
         for packet in ack.acked {
@@ -185,10 +179,6 @@ impl Controller for Mvfst {
             slow_start: self.slow_start,
         };
         self.rtts.gauges(&state, put);
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

@@ -17,7 +17,7 @@ use alcc_cc::parts::copa::{
     Gauges, HeavyLoss, INITIAL, MIN_RTT_OVER, Mode, Rtts, SILENCE, Way, allowance, needs, verdict,
 };
 use alcc_cc::parts::segments;
-use alcc_cc::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Rto, Stack};
+use alcc_cc::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Rto};
 use alcc_units::{Bytes, Span, Time};
 
 /// genericCC holds the window still until twice the initial window, less one, has been
@@ -162,10 +162,7 @@ impl Original {
 
 impl Controller for Original {
     fn needs(&self) -> Needs {
-        Needs {
-            stack: Stack::CopaOriginal,
-            ..needs()
-        }
+        Needs { ..needs() }
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
@@ -175,12 +172,6 @@ impl Controller for Original {
 
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
         self.mss = mss;
-    }
-
-    fn on_route(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
-        self.rtts.forget_delays();
-        self.mode.forget_delays();
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
@@ -241,10 +232,6 @@ impl Controller for Original {
             slow_start: self.slow_start,
         };
         self.rtts.gauges(&state, put);
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

@@ -8,7 +8,7 @@ mod bottleneck;
 
 use super::Original;
 use alcc_cc::parts::verus::Asked;
-use alcc_cc::{Controller, Event, Spec};
+use alcc_cc::{Controller, Event, Instance, Spec};
 use alcc_units::{Rate, Rng, Span, Time};
 use bench::{Bench, ms};
 use bottleneck::{Outcome, PATH, Setup, constant, opportunities, run, told};
@@ -254,7 +254,7 @@ fn stories() {
 
 /// A rate of 2 to 20 Mbit/s, drawn every second, over kernel TCP: acknowledgements are read at a
 /// tick.
-fn varying(cc: Box<dyn Controller>) -> Outcome {
+fn varying(cc: Instance) -> Outcome {
     let over_tcp = Setup {
         tick: Some(Span::from_micros(2500)),
         ..PATH
@@ -265,7 +265,7 @@ fn varying(cc: Box<dyn Controller>) -> Outcome {
 
 #[test]
 fn tuned_on_a_varying_link_keeps_the_throughput_at_less_delay() {
-    let original = varying(Box::new(Original::new(Asked::PUBLISHED)));
+    let original = varying(Instance::new(Original::new(Asked::PUBLISHED)));
     let tuned = crate::registry().build(&Spec::named("verus"));
     let tuned = varying(tuned.unwrap());
     assert!(tuned.utilization > 0.95, "{}", tuned.utilization);

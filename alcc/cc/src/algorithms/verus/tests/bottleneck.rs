@@ -3,8 +3,8 @@
 //! a deep first-in first-out buffer, and a constant base RTT. Acknowledgements are heard one by
 //! one, or at a tick as over TCP.
 use alcc_cc::{
-    AckBatch, Controller, Cx, Event, Kind, LimitedBy, LossBatch, Packet, Path, Rto, RttView, Sent,
-    Source, Stamp,
+    AckBatch, Controller, Cx, Event, Instance, Kind, LimitedBy, LossBatch, Packet, Path, Rto,
+    RttView, Sent, Source, Stamp,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
@@ -74,7 +74,7 @@ pub(in super::super) fn opportunities(
 
 /// Runs `cc` over the opportunities.
 pub(in super::super) fn run(
-    mut cc: Box<dyn Controller>,
+    mut cc: Instance,
     setup: Setup,
     mut link: Box<dyn Iterator<Item = Time>>,
 ) -> Outcome {
@@ -280,7 +280,7 @@ pub(in super::super) fn constant(
     mbps: u64,
 ) -> Outcome {
     run(
-        Box::new(cc),
+        Instance::new(cc),
         setup,
         opportunities(move |_| Rate::mbps(mbps)),
     )

@@ -4,7 +4,7 @@
 use super::super::Verus;
 use super::super::settings::Settings;
 use super::bottleneck::{PATH, Setup, constant, opportunities, run, told};
-use crate::Event;
+use crate::{Event, Instance};
 use alcc_units::{Rate, Span, Time};
 
 /// As over kernel TCP: acknowledgements are read at a tick.
@@ -61,7 +61,7 @@ fn a_faster_path_is_learned_anew_instead_of_crept_up_to() {
         duration: Time::from_millis(20_000),
         ..PATH
     };
-    let outcome = run(Box::new(tuned()), setup, opportunities(rate));
+    let outcome = run(Instance::new(tuned()), setup, opportunities(rate));
     let relearned = outcome
         .story
         .iter()

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Copies of what is in a box. Whatever can be cloned has these traits: nobody implements them.
+use crate::{Controller, Receiver, WithReceiver};
+
+macro_rules! clones {
+    ($($boxed:ident by $name:ident),*) => {$(
+        #[doc = concat!("The supertrait that makes `Box<dyn ", stringify!($boxed), ">` clone.")]
+        pub trait $name {
+            /// A complete snapshot.
+            fn clone_box(&self) -> Box<dyn $boxed>;
+        }
+
+        impl<T: $boxed + Clone + 'static> $name for T {
+            fn clone_box(&self) -> Box<dyn $boxed> {
+                Box::new(self.clone())
+            }
+        }
+
+        impl Clone for Box<dyn $boxed> {
+            fn clone(&self) -> Self {
+                $name::clone_box(self.as_ref())
+            }
+        }
+    )*};
+}
+
+clones! {
+    Controller by CloneController,
+    WithReceiver by CloneWithReceiver,
+    Receiver by CloneReceiver
+}
