@@ -42,8 +42,8 @@ pub use feed::{Acked, Delivery, Feed, Log};
 pub use instance::Instance;
 pub use receiver::{Header, Octets, Receiver, Report, Sending, WithReceiver};
 pub use registry::{
-    Algorithm, Build, Built, DEFAULT, Form, LABORATORY, LABORATORY_FORMS, OWN_FORM, OptionDoc,
-    Options, Reader, Registry, Spec, SpecError,
+    Algorithm, Build, Built, DEFAULT, Form, OWN_FORM, OptionDoc, Options, Reader, Registry, Spec,
+    SpecError,
 };
 pub use snapshot::{CloneController, CloneReceiver, CloneWithReceiver};
 

@@ -10,28 +10,9 @@ use std::sync::Arc;
 /// (docs/budget.md).
 pub const DEFAULT: &str = "budget";
 
-/// Algorithms of the laboratory, which its plug-in brings. A test of `alcc-zoo` compares the list.
-pub const LABORATORY: &[&str] = &[
-    "bbr3",
-    "c4",
-    "ledbat",
-    "mdi",
-    "prague",
-    "roccet",
-    "scream",
-    "sprout-ewma",
-    "vegas",
-    "vivace",
-    "westwood",
-];
-/// Profiles of algorithms of this crate that the laboratory has.
-pub const LABORATORY_FORMS: &[(&str, &str)] = &[
-    ("copa", "mvfst"),
-    ("copa", "original"),
-    ("cubic", "rfc9438"),
-    ("sprout", "original"),
-    ("verus", "original"),
-];
+/// Where a user of this crate's registry finds other algorithms and profiles.
+const MORE: &str =
+    "the laboratory's come with alcc-lab, or with --plugin libalcc_lab.so (ALCC_PLUGIN)";
 
 /// The result of [`Build`]: the algorithm for one flow, or the wrong option.
 pub type Built = Result<Instance, SpecError>;
@@ -159,6 +140,8 @@ pub struct Registry {
     /// Algorithms and their forms that a peer may not ask for.
     local_forms: Vec<(&'static str, &'static str)>,
     read: Option<Arc<Reader>>,
+    /// Where there are more; part of the message about a name that is not here.
+    more: Option<&'static str>,
 }
 
 impl Registry {
@@ -169,7 +152,16 @@ impl Registry {
             local: Vec::new(),
             local_forms: Vec::new(),
             read: None,
+            more: Some(MORE),
         }
+    }
+
+    /// The registry of a program that has all algorithms of the project: messages about an unknown
+    /// one name no other place.
+    #[must_use]
+    pub fn complete(mut self) -> Self {
+        self.more = None;
+        self
     }
 
     /// Sets how files named in options are read. Without it such an option is refused.
@@ -226,13 +218,15 @@ impl Registry {
         registry
     }
 
-    /// The registry with its algorithms in the order of `names`. The others follow as they stand.
+    /// As [`Registry::with`], behind the algorithm `before` in lists.
     #[must_use]
-    pub fn in_order(mut self, names: &[&str]) -> Self {
-        let place = |a: &Algorithm| names.iter().position(|name| *name == a.name);
-        self.algorithms
-            .sort_by_key(|a| place(a).unwrap_or(usize::MAX));
-        self
+    pub fn with_after(self, before: &str, algorithm: Algorithm) -> Self {
+        let mut registry = self.with(algorithm);
+        let place = registry.algorithms.iter().position(|a| a.name == before);
+        if let Some(place) = place {
+            registry.algorithms[place + 1..].rotate_right(1);
+        }
+        registry
     }
 
     /// The registry for specs from a peer: options name no files, and local algorithms are missing.
@@ -250,6 +244,7 @@ impl Registry {
             local: Vec::new(),
             local_forms: Vec::new(),
             read: None,
+            more: None,
         }
     }
 
@@ -275,29 +270,22 @@ impl Registry {
     /// [`SpecError`] for an unknown name or option, and for an invalid value.
     pub fn build(&self, spec: &Spec) -> Built {
         let names = self.algorithms.iter().map(|a| a.name);
-        let elsewhere = |name: String| SpecError::Elsewhere {
-            kind: "algorithm",
-            name,
-            how: "it is the laboratory's: use alcc-lab, or --plugin libalcc_lab.so (ALCC_PLUGIN)",
+        let hinted = |why: SpecError| match self.more {
+            Some(how) => why.or_elsewhere(how),
+            None => why,
         };
-        let algorithm = self
-            .algorithms
-            .iter()
+        let mut algorithms = self.algorithms.iter();
+        let algorithm = algorithms
             .find(|a| a.name == spec.name)
-            .ok_or_else(|| match LABORATORY.contains(&spec.name.as_str()) {
-                true => elsewhere(spec.name.clone()),
-                false => SpecError::unknown("algorithm", &spec.name, names),
-            })?;
+            .ok_or_else(|| hinted(SpecError::unknown("algorithm", &spec.name, names)))?;
         let mut typed = spec.options.iter();
         let profile = typed.find(|(option, _)| option == "profile");
-        if let Some((_, form)) = profile
-            && LABORATORY_FORMS.contains(&(algorithm.name, form.as_str()))
-            && !algorithm.profiles.contains(&form.as_str())
-        {
-            return Err(elsewhere(format!("{}:profile={form}", spec.name)));
-        }
         let declared = algorithm.options_of(profile.map_or("", |(_, value)| value));
-        let options = Options::new("algorithm", spec, declared, &algorithm.profiles)?;
+        let options = Options::new("algorithm", spec, declared, &algorithm.profiles);
+        let options = options.map_err(|why| match &why {
+            SpecError::Value { option, .. } if option == "profile" => hinted(why),
+            _ => why,
+        })?;
         let options = options.reading(self.read.as_deref());
         algorithm.build.build(&options)
     }
@@ -405,8 +393,9 @@ mod tests {
     fn mistakes_are_named_with_what_would_be_right() {
         assert!(refused("fixd").contains("no algorithm 'fixd' (did you mean fixed?)"));
         assert!(refused("fixed:windw=3").contains("did you mean window?"));
-        assert!(refused("c4").starts_with("algorithm c4 is not built in: "));
-        assert!(refused("verus:r=4,profile=original").contains("--plugin libalcc_lab.so"));
+        for elsewhere in ["c4", "verus:r=4,profile=original"] {
+            assert!(refused(elsewhere).contains("--plugin libalcc_lab.so"));
+        }
         assert_eq!(
             refused("fixed:window=0"),
             "algorithm fixed: window=0: want a whole number from 1 to 1000000"

@@ -238,10 +238,16 @@ fn nginx_under_each_algorithm_of_the_laboratory() {
     let world = support::World::new(support::link(20));
     let hash = world.file("f", 500_000);
     let plugin = programs::built("libalcc_lab.so");
-    let names = alcc_cc::LABORATORY.iter().map(ToString::to_string);
-    let forms = alcc_cc::LABORATORY_FORMS.iter();
-    let forms = forms.map(|(name, profile)| format!("{name}:profile={profile}"));
-    for cc in names.chain(forms) {
+    let known = alcc_cc::Registry::builtin();
+    let brought = alcc_plugin::load_all(&plugin).unwrap();
+    let specs = brought.iter().flat_map(|algorithm| {
+        let form = |profile: &&str| format!("{}:profile={profile}", algorithm.name);
+        match known.iter().any(|a| a.name == algorithm.name) {
+            true => algorithm.profiles.iter().map(form).collect(),
+            false => vec![algorithm.name.to_owned()],
+        }
+    });
+    for cc in specs {
         let server = world.gated(&["--plugin", plugin.to_str().unwrap(), "--cc", &cc]);
         assert_eq!(world.fetch("http://$S:8080/f"), hash, "{cc}");
         let (report, said) = server.stop();

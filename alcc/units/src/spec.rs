@@ -78,14 +78,12 @@ pub enum SpecError {
         /// All known names.
         known: String,
     },
-    /// It is there, but in another part of the project.
-    #[error("{kind} {name} is not built in: {how}")]
+    /// It is not here; another part of the project may have it.
+    #[error("{source}; {how}")]
     Elsewhere {
-        /// The kind of thing: `algorithm`, `queue`.
-        kind: &'static str,
-        /// The name that was asked for.
-        name: String,
-        /// How to get it.
+        /// What is wrong here.
+        source: Box<Self>,
+        /// How to get more.
         how: &'static str,
     },
     /// No such option.
@@ -143,6 +141,15 @@ impl SpecError {
             name: name.to_owned(),
             nearest: nearest(name, known.clone()),
             known: known.collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    /// The same, with a hint where it may be instead.
+    #[must_use]
+    pub fn or_elsewhere(self, how: &'static str) -> Self {
+        Self::Elsewhere {
+            source: Box::new(self),
+            how,
         }
     }
 }

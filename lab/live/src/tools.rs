@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::LabError;
 use crate::scheme::Scheme;
-use alcc_cc::{Registry, SpecError};
+use alcc_cc::Registry;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,11 +81,7 @@ impl Tools {
     /// The laboratory's plug-in, if `alcc run` needs it for this scheme: beside this program, or
     /// where it is installed.
     fn plugin(&self, scheme: &Scheme) -> Result<Option<PathBuf>, LabError> {
-        let built = scheme
-            .controlled
-            .as_ref()
-            .map(|spec| Registry::builtin().build(spec));
-        if !matches!(built, Some(Err(SpecError::Elsewhere { .. }))) {
+        if !scheme.controlled.as_ref().is_some_and(alcc_zoo::brings) {
             return Ok(None);
         }
         let found = alcc_sys::installed(Path::new(PLUGIN));

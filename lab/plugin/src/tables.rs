@@ -46,9 +46,7 @@ fn entries() -> &'static [Entry] {
 
 /// The entry of an algorithm: all of it if it is the laboratory's, else the forms that are.
 fn made(algorithm: &Algorithm) -> Option<Entry> {
-    let own = alcc_zoo::algorithms()
-        .iter()
-        .any(|a| a.name == algorithm.name);
+    let own = alcc_zoo::algorithms().any(|a| a.name == algorithm.name);
     let forms = || {
         let forms = alcc_zoo::forms().iter();
         forms.filter(|(name, _)| *name == algorithm.name)

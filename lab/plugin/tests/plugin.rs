@@ -82,7 +82,7 @@ fn what_is_wrong_is_said_as_it_is_without_the_plug_in() {
         Ok(_) => panic!("{spec} was taken"),
         Err(error) => error.to_string(),
     };
-    let loaded = loaded();
+    let loaded = loaded().complete();
     for spec in [
         "verus:profile=orignal",
         "c4:profile=paper",
@@ -100,8 +100,8 @@ fn what_is_wrong_is_said_as_it_is_without_the_plug_in() {
     assert!(why.contains("profile=orignal: want"), "{why}");
     // Native code takes nothing from a peer.
     let peers = loaded.for_peers();
-    assert!(wrong(&peers, "verus:profile=original").contains("profile=original is not built in"));
-    assert!(wrong(&peers, "c4").contains("algorithm c4 is not built in"));
+    assert!(wrong(&peers, "verus:profile=original").contains("profile=original: want"));
+    assert!(wrong(&peers, "c4").contains("no algorithm 'c4'"));
 }
 
 #[test]

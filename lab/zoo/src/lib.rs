@@ -5,7 +5,7 @@
 //! simulator, the emulator's programs and the fuzzers run them. The plug-in `libalcc_lab.so`
 //! (`lab/plugin`) brings them to the product.
 //!
-//! * an algorithm: a file `algorithms/NAME.rs`, and its name in `algorithms.rs`;
+//! * an algorithm: a file `algorithms/NAME.rs`, and a line in `algorithms.rs`;
 //! * a form of a product's algorithm that only changes when it differs from its source: a file in
 //!   `forms/`, and a line in [`forms`].
 #![forbid(unsafe_code)]
@@ -17,7 +17,7 @@ mod forms;
 #[path = "../../../alcc/cc/src/testing.rs"]
 mod testing;
 
-use alcc_cc::{Algorithm, Form, Registry};
+use alcc_cc::{Algorithm, Form, Registry, Spec};
 
 /// Transition matrices of `mdi`: read, learned, written.
 pub mod model_driven {
@@ -52,33 +52,11 @@ pub mod delay_profile {
     }
 }
 
-/// The order in which lists show algorithms.
-const ORDER: &[&str] = &[
-    "fixed",
-    "reno",
-    "cubic",
-    "verus",
-    "copa",
-    "vegas",
-    "bic",
-    "westwood",
-    "bbr",
-    "bbr3",
-    "budget",
-    "ledbat",
-    "mdi",
-    "sprout",
-    "sprout-ewma",
-    "vivace",
-    "c4",
-    "scream",
-    "prague",
-    "roccet",
-];
-
 /// The algorithms of this crate, without the product's.
-pub fn algorithms() -> &'static [Algorithm] {
+pub fn algorithms() -> impl Iterator<Item = &'static Algorithm> {
     algorithms::ALGORITHMS
+        .iter()
+        .map(|(_, algorithm)| algorithm)
 }
 
 /// The profiles that this crate adds to algorithms of the product, each with the algorithm's name.
@@ -86,33 +64,48 @@ pub fn forms() -> &'static [(&'static str, Form)] {
     forms::FORMS
 }
 
+/// True if the product needs this crate's plug-in for `spec`.
+pub fn brings(spec: &Spec) -> bool {
+    let typed = |form: &Form| {
+        let mut options = spec.options.iter();
+        options.any(|(name, value)| name == "profile" && value == form.profile)
+    };
+    algorithms().any(|a| a.name == spec.name)
+        || (forms().iter()).any(|(name, form)| spec.name == *name && typed(form))
+}
+
 /// The product's algorithms with all forms, and those of this crate.
 pub fn registry() -> Registry {
-    let all = algorithms().iter().cloned();
-    let registry = all.fold(Registry::builtin(), Registry::with);
+    let all = algorithms::ALGORITHMS.iter().cloned();
+    let registry = all.fold(Registry::builtin(), |registry, (before, algorithm)| {
+        registry.with_after(before, algorithm)
+    });
     let forms = forms().iter().cloned();
     forms
         .fold(registry, |registry, (name, form)| {
             registry.with_form(name, form)
         })
-        .in_order(ORDER)
+        .complete()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// By these lists the product says where an algorithm is that it does not have.
     #[test]
-    fn the_product_knows_what_is_here() {
-        let mut names: Vec<_> = algorithms().iter().map(|a| a.name).collect();
-        names.sort_unstable();
-        assert_eq!(names, alcc_cc::LABORATORY);
-        let mut forms: Vec<_> = forms()
-            .iter()
-            .map(|(name, form)| (*name, form.profile))
-            .collect();
-        forms.sort_unstable();
-        assert_eq!(forms, alcc_cc::LABORATORY_FORMS);
+    fn each_stands_behind_the_one_that_its_line_names() {
+        let names: Vec<_> = registry().iter().map(|a| a.name).collect();
+        let place = |name: &str| names.iter().position(|known| *known == name);
+        for (before, algorithm) in algorithms::ALGORITHMS {
+            let before = place(before).expect("an algorithm");
+            assert!(Some(before) < place(algorithm.name), "{}", algorithm.name);
+        }
+    }
+
+    #[test]
+    fn the_product_needs_the_plug_in_for_what_is_here() {
+        let needed = |spec: &str| brings(&spec.parse().expect("a spec"));
+        assert!(needed("c4") && needed("verus:r=4,profile=original"));
+        assert!(!needed("verus") && !needed("copa:profile=paper"));
     }
 }
