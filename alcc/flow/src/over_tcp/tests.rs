@@ -501,7 +501,7 @@ proptest! {
             ping,
             ..Allowance::UNLIMITED
         };
-        let mut c = OverTcp::new(Box::new(Allows(allowance)), at(0), &read(0, 0), 1);
+        let mut c = OverTcp::new(Instance::new(Allows(allowance)), at(0), &read(0, 0), 1);
         let [wanted, queued, unsent] = [wanted, queued, unsent].map(Bytes::new);
         let most = c.max_write_ahead(&allowance);
         let ping = ping && queued == Bytes::ZERO;
