@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Events that algorithms report: logs show them, and tests read them instead of private fields.
-use crate::RttView;
 use alcc_units::Time;
 use std::fmt;
 
@@ -139,11 +138,6 @@ impl<S: fmt::Display> fmt::Display for Event<S> {
 pub trait EventSink {
     /// Something happened at `now`.
     fn event(&mut self, now: Time, event: Event);
-
-    /// The same, with the round-trip times that the host knew by then. Hosts call this one.
-    fn event_with_rtt(&mut self, now: Time, event: Event, _rtt: RttView) {
-        self.event(now, event);
-    }
 }
 
 /// Discards events.

@@ -44,18 +44,18 @@ use alcc_units::{Bytes, Rate, Span, Time};
 use local::LocalReceiver;
 use std::cell::Cell;
 
-/// Where the events of an algorithm go.
-pub type Log = Box<dyn EventSink + Send>;
+/// Receives the events of an algorithm, with the round-trip times that its host knew by then.
+pub type Log = Box<dyn FnMut(Time, Event, RttView) + Send>;
 
 /// Adds the RTT to the events of the algorithm.
 struct Completed<'a> {
-    log: &'a mut dyn EventSink,
+    log: &'a mut Log,
     rtt: RttView,
 }
 
 impl EventSink for Completed<'_> {
     fn event(&mut self, now: Time, event: Event) {
-        self.log.event_with_rtt(now, event, self.rtt);
+        (self.log)(now, event, self.rtt);
     }
 }
 
@@ -197,7 +197,6 @@ impl Feed {
         let log: &mut dyn EventSink = match &mut self.log {
             None => &mut Discard,
             Some(log) => {
-                let log = log.as_mut();
                 completed = Completed { log, rtt };
                 &mut completed
             }

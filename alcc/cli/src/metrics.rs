@@ -317,8 +317,8 @@ mod tests {
     #[test]
     fn what_is_left_alone_has_its_reason() {
         let (_dir, segment) = segment();
-        segment.leave_alone(Missed::Loopback);
-        segment.leave_alone(Missed::Loopback);
+        segment.count(&alcc_observe::Event::left_alone(Missed::Loopback));
+        segment.count(&alcc_observe::Event::left_alone(Missed::Loopback));
         let page = page(&segment).0;
         for (reason, n) in [("loopback", 2), ("outbound", 0), ("excluded", 0)] {
             let line = format!("alcc_left_alone_total{{reason=\"{reason}\"}} {n}\n");

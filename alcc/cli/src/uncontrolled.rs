@@ -12,10 +12,11 @@ use crate::http::spawn;
 use crate::loader;
 use crate::output::{note, one_line};
 use crate::wording::{count, hint, megabytes};
-use alcc_observe::{Bypass, Missed, MissedCount, Peer, Segment, State};
+use alcc_observe::{Bypass, Event, Missed, Peer, Segment, State};
 use alcc_socket::Selection;
 use alcc_sys::thread_cpu;
 use alcc_sys::{Ended, Sockets, TcpSocket};
+use alcc_units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -243,13 +244,11 @@ impl Scan {
         if let Some(sum) = self.found.get_mut(place) {
             sum.bytes += more;
         }
-        self.wanted.segment.miss(
-            place.1,
-            MissedCount {
-                connections: 0,
-                bytes: more,
-            },
-        );
+        self.wanted.segment.count(&Event::Missed {
+            why: place.1,
+            connections: 0,
+            bytes: Bytes::new(more),
+        });
         true
     }
 
@@ -390,13 +389,11 @@ impl Scan {
         });
         sum.connections += 1;
         sum.bytes += missed;
-        self.wanted.segment.miss(
+        self.wanted.segment.count(&Event::Missed {
             why,
-            MissedCount {
-                connections: 1,
-                bytes: missed,
-            },
-        );
+            connections: 1,
+            bytes: Bytes::new(missed),
+        });
         self.suspects.insert(s.cookie, (place, missed));
     }
 

@@ -45,15 +45,12 @@ pub fn next_id() -> u64 {
 
 impl Visit for dyn BackgroundTask {
     type Host = ();
-    type Local = ();
-
-    fn start((): &(), _: Time) {}
 
     fn id(&self) -> u64 {
         BackgroundTask::id(self)
     }
 
-    fn visit(&self, (): &(), _: usize, (): &mut ()) -> Next {
+    fn visit(&self, (): &(), _: usize) -> Next {
         BackgroundTask::visit(self, alcc_sys::now())
     }
 

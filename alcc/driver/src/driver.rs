@@ -73,25 +73,17 @@ pub struct Activity {
 pub trait Visit: Send + Sync + 'static {
     /// Whose loop it is.
     type Host: ?Sized;
-    /// What the loop keeps between visits.
-    type Local: Send;
-
-    /// Before the first visit.
-    fn start(host: &Self::Host, now: Time) -> Self::Local;
 
     /// Unlike that of any other.
     fn id(&self) -> u64;
 
     /// Does what is due, as one of `active` that the loop serves.
-    fn visit(&self, host: &Self::Host, active: usize, local: &mut Self::Local) -> Next;
+    fn visit(&self, host: &Self::Host, active: usize) -> Next;
 
     /// True if nothing is left to visit.
     fn is_gone(&self) -> bool {
         false
     }
-
-    /// Now and then.
-    fn flush(_: &mut Self::Local) {}
 }
 
 /// A loop without its thread.
@@ -128,7 +120,6 @@ struct Item<T: ?Sized> {
 struct Work<T: Visit + ?Sized> {
     items: BTreeMap<u64, Item<T>>,
     due: BinaryHeap<Reverse<(Time, u64)>>,
-    local: Option<T::Local>,
     /// More items than this, and those that are gone are looked for.
     sweep_at: usize,
     cpu: Span,
@@ -161,7 +152,6 @@ impl<T: Visit + ?Sized> Driver<T> {
             work: Mutex::new(Work {
                 items: BTreeMap::new(),
                 due: BinaryHeap::new(),
-                local: None,
                 sweep_at: MAX_SPARE,
                 cpu: Span::ZERO,
                 planned: None,
@@ -237,7 +227,6 @@ impl<T: Visit + ?Sized> Driver<T> {
         self.expected.store(now.as_nanos(), Ordering::Relaxed);
         work.woke(now);
         self.take_added(work, now);
-        let local = work.local.get_or_insert_with(|| T::start(host, now));
         while let Some(&Reverse((at, id))) = work.due.peek()
             && at <= now
         {
@@ -247,7 +236,7 @@ impl<T: Visit + ?Sized> Driver<T> {
                 continue;
             };
             item.due = None;
-            let next = item.what.visit(host, active, local);
+            let next = item.what.visit(host, active);
             if let (Some(fd), Wakeup::Epoll(epoll)) = (next.readable, &self.wakeup) {
                 epoll.watch_once(fd, id);
             }
@@ -340,8 +329,5 @@ impl<T: Visit + ?Sized> Work<T> {
             self.cpu = cpu;
         }
         self.accounted = now;
-        if let Some(local) = &mut self.local {
-            T::flush(local);
-        }
     }
 }

@@ -28,19 +28,13 @@ struct Item {
 
 impl Visit for Item {
     type Host = Mutex<Vec<u64>>;
-    type Local = usize;
-
-    fn start(_: &Self::Host, _: Time) -> usize {
-        0
-    }
 
     fn id(&self) -> u64 {
         self.id
     }
 
-    fn visit(&self, host: &Self::Host, active: usize, local: &mut usize) -> Next {
+    fn visit(&self, host: &Self::Host, active: usize) -> Next {
         assert!(active >= 1);
-        *local += 1;
         host.lock().unwrap().push(self.id);
         let visits = self.visits.fetch_add(1, Ordering::Relaxed) + 1;
         (visits < self.most)

@@ -75,6 +75,13 @@ impl ByReason {
         Bypass::ALL.into_iter().map(|why| (why, self.get(why)))
     }
 
+    /// One for each reason that has a number here and none in `before`.
+    pub fn newer_than(&self, before: &Self) -> Self {
+        Self(std::array::from_fn(|i| {
+            u64::from(self.0[i] > 0 && before.0[i] == 0)
+        }))
+    }
+
     /// As words of a record.
     pub(crate) fn words(&self) -> [u64; Self::LEN] {
         self.0
@@ -105,6 +112,8 @@ mod tests {
             let mut sum = ByReason::of(why, 3);
             sum += ByReason::of(why, 4);
             assert_eq!((sum.get(why), sum.sum()), (7, 7));
+            assert_eq!(sum.newer_than(&ByReason::default()), ByReason::of(why, 1));
+            assert_eq!(sum.newer_than(&sum), ByReason::default());
             assert_eq!(ByReason::read(|i| sum.words()[i]), sum);
         }
     }

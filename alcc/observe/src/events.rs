@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The ring of events: what algorithms say of themselves, for `alcc log` and `alcc run --log`.
+//! The event ring: the events of algorithms, for `alcc log` and `alcc run --log`.
+use crate::event::{self, Subscriber};
 use crate::map::{
     EVENTS, EVENTS_COUNT, EVENTS_HEAD, EVENTS_LEASE, EVENTS_LEN, get_text, text_words,
 };
 use crate::ring::{Reader, Record, Ring};
 use crate::segment::Segment;
 use crate::status;
-use alcc_cc::{Event, EventSink, RttView};
+use alcc_cc::{Event, RttView};
 use alcc_units::{Span, Time};
 use std::io;
 use std::net::SocketAddr;
@@ -67,7 +68,8 @@ const IDENTITY: usize = WORD + WORD_LEN;
 const FIELDS: usize = IDENTITY + status::NAMED_LEN;
 const _: () = assert!(FIELDS + 2 <= EVENTS_LEN);
 
-/// Where the events of a connection go. Without a reader that is one comparison.
+/// Writes the events of a connection's algorithm while somebody reads the ring. The algorithm's host
+/// holds it, because events come from within the algorithm.
 pub(crate) struct Sink {
     pub(crate) segment: Arc<Segment>,
     /// The connection's place in the table, which names it.
@@ -76,12 +78,11 @@ pub(crate) struct Sink {
     pub(crate) id: u64,
 }
 
-impl EventSink for Sink {
-    fn event(&mut self, at: Time, event: Event) {
-        self.event_with_rtt(at, event, RttView::default());
-    }
-
-    fn event_with_rtt(&mut self, at: Time, event: Event, rtt: RttView) {
+impl Subscriber for Sink {
+    fn on(&mut self, event: &event::Event<'_>) {
+        let event::Event::Algorithm { at, event, rtt } = *event else {
+            return;
+        };
         if !RING.wanted(&self.segment, at) {
             return;
         }
@@ -156,17 +157,27 @@ mod tests {
     fn an_event_is_read_by_another_view_and_nothing_without_a_reader() {
         let scratch = Scratch::new();
         let (ours, theirs) = (Arc::new(scratch.create()), scratch.open());
-        let slot = Slot::take(&ours, &who(3)).unwrap();
+        let mut slot = Slot::take(&ours, &who(3)).unwrap();
         let mut sink = sink(&ours, &slot);
         let at = Time::from_millis(5);
-        sink.event_with_rtt(at, REDUCED, RTT);
+        let reduced = |at| event::Event::Algorithm {
+            at,
+            event: REDUCED,
+            rtt: RTT,
+        };
+        let mode = |ms, to| event::Event::Algorithm {
+            at: Time::from_millis(ms),
+            event: Event::Mode { to },
+            rtt: RttView::default(),
+        };
+        sink.on(&reduced(at));
         let mut reader = theirs.events().unwrap();
         reader.lease(Time::from_millis(6));
-        sink.event_with_rtt(at, REDUCED, RTT);
-        slot.algorithm("copa");
-        sink.event(Time::from_millis(5), Event::Mode { to: "competitive" });
+        sink.on(&reduced(at));
+        slot.on(&event::Event::AlgorithmChanged("copa"));
+        sink.on(&mode(5, "competitive"));
         // The lease is over.
-        sink.event(Time::from_millis(6), Event::Mode { to: "default" });
+        sink.on(&mode(6, "default"));
         let mut got = Vec::new();
         reader.read(|e: &EventEntry| got.push(e.clone()));
         let expected = EventEntry {
@@ -203,7 +214,13 @@ mod tests {
                 let slot = Slot::take(&ours, &who(id)).unwrap();
                 let mut sink = sink(&ours, &slot);
                 scope.spawn(move || {
-                    (0..each).for_each(|n| sink.event(Time::from_nanos(n), REDUCED));
+                    (0..each).for_each(|n| {
+                        sink.on(&event::Event::Algorithm {
+                            at: Time::from_nanos(n),
+                            event: REDUCED,
+                            rtt: RTT,
+                        });
+                    });
                     drop(slot);
                 });
             }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Counters by port and algorithm, for watching a server over days: they stay when
 //! connections end.
+use crate::event::{Event, Subscriber};
 use crate::map::{GROUP_LEN, GROUPS, GROUPS_COUNT, get_text, put_text};
 use crate::segment::Segment;
 use alcc_units::Span;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Upper bounds of the histograms' buckets, in microseconds; a last bucket takes the rest.
@@ -18,19 +20,29 @@ const STATE: usize = 0;
 const PORT: usize = 1;
 const ALGORITHM: usize = 2;
 const ALGORITHM_LEN: usize = 6;
-const TOTALS: usize = 8;
-const TOTALS_LEN: usize = 5;
-const RTT: usize = TOTALS + TOTALS_LEN;
+const CONNECTIONS: usize = 8;
+const BYTES: usize = 9;
+const GATE_CLOSED: usize = 10;
+const RETRANSMITS: usize = 11;
+const READINGS: usize = 12;
+const RTT: usize = 13;
 const DELAY: usize = RTT + BUCKETS + 1;
 
 const CLAIMED: u64 = 1;
 const READY: u64 = 2;
 
-/// Which group a connection belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct GroupId(usize);
+/// Counts the events of a connection in its group.
+pub(crate) struct Member {
+    segment: Arc<Segment>,
+    port: u16,
+    /// Place of the group.
+    group: usize,
+    /// As of the last reading.
+    retransmits: u64,
+    acked: u64,
+}
 
-/// What is added to a group.
+/// Counters of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupTotals {
     /// Connections taken under control.
@@ -84,7 +96,7 @@ fn read(words: &[AtomicU64]) -> [u64; GROUP_LEN] {
 
 /// The group of a port and an algorithm, made if need be. Two processes may make the same one at
 /// the same time: readers add them up. The last group is for all that find no other.
-pub(crate) fn find(segment: &Segment, port: u16, algorithm: &str) -> GroupId {
+fn find(segment: &Segment, port: u16, algorithm: &str) -> usize {
     let cut = |text: &str| text.bytes().take(ALGORITHM_LEN * 8).collect::<Vec<_>>();
     for index in 0..GROUPS_COUNT - 1 {
         let group = words(segment, index);
@@ -93,7 +105,7 @@ pub(crate) fn find(segment: &Segment, port: u16, algorithm: &str) -> GroupId {
                 let copy = read(group);
                 let name = get_text(&copy[ALGORITHM..][..ALGORITHM_LEN]);
                 if copy[PORT] == u64::from(port) && name.into_bytes() == cut(algorithm) {
-                    return GroupId(index);
+                    return index;
                 }
             }
             0 if group[STATE]
@@ -103,7 +115,7 @@ pub(crate) fn find(segment: &Segment, port: u16, algorithm: &str) -> GroupId {
                 group[PORT].store(port.into(), Ordering::Relaxed);
                 put_text(&group[ALGORITHM..][..ALGORITHM_LEN], algorithm);
                 group[STATE].store(READY, Ordering::Release);
-                return GroupId(index);
+                return index;
             }
             _ => {}
         }
@@ -111,33 +123,60 @@ pub(crate) fn find(segment: &Segment, port: u16, algorithm: &str) -> GroupId {
     let last = words(segment, GROUPS_COUNT - 1);
     put_text(&last[ALGORITHM..][..ALGORITHM_LEN], "other");
     last[STATE].store(READY, Ordering::Release);
-    GroupId(GROUPS_COUNT - 1)
+    GROUPS_COUNT - 1
 }
 
-/// Adds to a group's counters.
-pub(crate) fn add(segment: &Segment, id: GroupId, more: &GroupTotals) {
-    let values = [
-        more.connections,
-        more.bytes,
-        more.gate_closed,
-        more.retransmits,
-        more.readings,
-    ];
-    for (word, n) in words(segment, id.0)[TOTALS..].iter().zip(values) {
-        if n > 0 {
-            word.fetch_add(n, Ordering::Relaxed);
+impl Member {
+    /// A connection of this port under this algorithm.
+    pub(crate) fn new(segment: &Arc<Segment>, port: u16, algorithm: &str) -> Self {
+        Self {
+            segment: Arc::clone(segment),
+            port,
+            group: find(segment, port, algorithm),
+            retransmits: 0,
+            acked: 0,
         }
+    }
+
+    fn add(&self, word: usize, n: u64) {
+        if n > 0 {
+            words(&self.segment, self.group)[word].fetch_add(n, Ordering::Relaxed);
+        }
+    }
+
+    /// Enters a time in the histogram at this word.
+    fn observe(&self, histogram: usize, time: Span) {
+        let us = time.as_micros();
+        let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
+        self.add(histogram + bucket, 1);
+        self.add(histogram + BUCKETS, us);
     }
 }
 
-/// Enters one RTT sample.
-pub(crate) fn observe(segment: &Segment, id: GroupId, rtt: Span, queueing: Span) {
-    for (at, time) in [(RTT, rtt), (DELAY, queueing)] {
-        let us = time.as_micros();
-        let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
-        let group = words(segment, id.0);
-        group[at + bucket].fetch_add(1, Ordering::Relaxed);
-        group[at + BUCKETS].fetch_add(us, Ordering::Relaxed);
+impl Subscriber for Member {
+    fn on(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Opened(tcp) => {
+                self.add(CONNECTIONS, 1);
+                (self.retransmits, self.acked) = (tcp.retransmits, tcp.acked);
+            }
+            Event::Passed(more) => {
+                self.add(BYTES, more.bytes.get());
+                self.add(GATE_CLOSED, more.gate_closed);
+            }
+            Event::Reading(now) => {
+                let (retransmits, acked) = (now.tcp.retransmits, now.tcp.acked);
+                self.add(RETRANSMITS, retransmits.saturating_sub(self.retransmits));
+                self.add(READINGS, 1);
+                if acked > self.acked && !now.rtt.latest.is_zero() {
+                    self.observe(RTT, now.rtt.latest);
+                    self.observe(DELAY, now.queueing());
+                }
+                (self.retransmits, self.acked) = (retransmits, acked);
+            }
+            Event::AlgorithmChanged(name) => self.group = find(&self.segment, self.port, name),
+            _ => {}
+        }
     }
 }
 
@@ -162,15 +201,14 @@ impl Segment {
                 queueing: Histogram::default(),
             });
             let t = &mut group.totals;
-            let fields = [
-                &mut t.connections,
-                &mut t.bytes,
-                &mut t.gate_closed,
-                &mut t.retransmits,
-                &mut t.readings,
-            ];
-            for (to, from) in fields.into_iter().zip(&copy[TOTALS..]) {
-                *to = to.wrapping_add(*from);
+            for (to, word) in [
+                (&mut t.connections, CONNECTIONS),
+                (&mut t.bytes, BYTES),
+                (&mut t.gate_closed, GATE_CLOSED),
+                (&mut t.retransmits, RETRANSMITS),
+                (&mut t.readings, READINGS),
+            ] {
+                *to = to.wrapping_add(copy[word]);
             }
             for (histogram, at) in [(&mut group.rtt, RTT), (&mut group.queueing, DELAY)] {
                 for (to, from) in histogram.buckets.iter_mut().zip(&copy[at..]) {
@@ -186,34 +224,59 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::tests::{reading, tcp};
+    use crate::event::{Passed, Reading};
     use crate::segment::tests::Scratch;
+    use alcc_cc::RttView;
+    use alcc_units::Bytes;
 
     #[test]
     fn groups_are_found_again_and_the_rest_shares_the_last() {
         const { assert!(DELAY + BUCKETS < GROUP_LEN) };
         let scratch = Scratch::new();
-        let segment = scratch.create();
+        let segment = Arc::new(scratch.create());
         let a = find(&segment, 443, "verus");
         assert_eq!(find(&segment, 443, "verus"), a);
         assert_ne!(find(&segment, 443, "copa"), a);
         assert_ne!(find(&segment, 80, "verus"), a);
-        let more = GroupTotals {
+        let mut member = Member::new(&segment, 443, "verus");
+        let mut tcp = tcp();
+        member.on(&Event::Opened(&tcp));
+        let passed = Passed {
+            bytes: Bytes::new(2),
+            gate_closed: 3,
+            ..Passed::default()
+        };
+        member.on(&Event::Passed(&passed));
+        // Nothing new is acknowledged: no sample.
+        member.on(&Event::Reading(&reading(&tcp)));
+        // 40 ms is in the bucket up to 50 ms, 1 ms in that up to 1 ms, 6 s above all.
+        for (latest, min) in [(40, 39), (6000, 6000)] {
+            tcp.acked += 1;
+            tcp.retransmits += 2;
+            let rtt = RttView {
+                latest: Span::from_millis(latest),
+                min: Span::from_millis(min),
+                ..RttView::default()
+            };
+            member.on(&Event::Reading(&Reading {
+                rtt,
+                ..reading(&tcp)
+            }));
+        }
+        let expected = GroupTotals {
             connections: 1,
             bytes: 2,
             gate_closed: 3,
             retransmits: 4,
-            readings: 5,
+            readings: 3,
         };
-        add(&segment, a, &more);
-        // 40 ms is in the bucket up to 50 ms, 1 ms in that up to 1 ms, 6 s above all.
-        observe(&segment, a, Span::from_millis(40), Span::from_millis(1));
-        observe(&segment, a, Span::from_secs(6), Span::ZERO);
         let all = segment.groups();
         let verus = all
             .iter()
             .find(|g| g.port == 443 && g.algorithm == "verus")
             .unwrap();
-        assert_eq!(verus.totals, more);
+        assert_eq!(verus.totals, expected);
         let at = |h: &Histogram| {
             h.buckets
                 .iter()
@@ -226,7 +289,7 @@ mod tests {
         assert_eq!(at(&verus.queueing), [(0, 2)]);
         assert_eq!(verus.rtt.sum_us, 6_040_000);
         for port in 1..200 {
-            add(&segment, find(&segment, port, "verus"), &more);
+            Member::new(&segment, port, "verus").on(&Event::Opened(&tcp));
         }
         let all = segment.groups();
         assert_eq!(all.len(), GROUPS_COUNT);

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the processes of a run tell the world, and what the world orders them to do. It is a
-//! [`Segment`] of shared memory. `alcc run`, the programs below it, `alcc top`, `ctl`, `log` and
-//! the metrics map it.
+//! What the processes of a run report, and the commands that they get. Both are in a [`Segment`] of
+//! shared memory, which `alcc run`, the programs below it, `alcc top`, `ctl`, `log` and the metrics
+//! map.
 //!
 //! ```text
-//!   a connection ──► Published ──► status table ──► alcc top, the search for uncontrolled connections
-//!        ▲               ├───────► groups ────────► --metrics
-//!        │               ├───────► trace ring ────► alcc log
-//!        │               └───────► event ring ────► alcc log, alcc run --log
-//!    CommandCache ◄────────────── commands ◄─────── alcc ctl
+//!   a connection ──► Event ──┬──► counters, groups ──► --metrics, summaries
+//!        ▲                   ├──► status table ──────► alcc top, the search for uncontrolled ones
+//!        │                   ├──► trace ring ────────► alcc log, alcc trial
+//!        │                   ├──► event ring ────────► alcc log, alcc run --log
+//!        │                   └──► Log ───────────────► the CSV files of alcc run --log
+//!    CommandCache ◄────────────── commands ◄────────── alcc ctl
 //!    Sharing ◄──────► places ◄──► Sharing of another process
 //! ```
 //!
-//! Nothing here controls a connection, or asks the kernel about one.
+//! Nothing here controls a connection, or asks the kernel about one. Accounts and the places of
+//! `Sharing` are not reports: other processes decide by them.
 
 mod accounts;
 mod bell;
 mod bypass;
 mod commands;
 mod entry;
+mod event;
 mod events;
 mod groups;
 mod guard;
@@ -41,6 +44,7 @@ pub use alcc_sys::Peer;
 pub use bypass::{ByReason, Bypass};
 pub use commands::{Action, Command, CommandCache, Commands};
 pub use entry::{Entry, lock, own_directories, run_directories};
+pub use event::{Event, Passed, Reading, Subscriber};
 pub use events::{EventEntry, EventReader};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use log::Log;

@@ -6,8 +6,8 @@
 //! be frozen, or a network away. So lines are collected in memory, and a thread that exists only
 //! while there is something to write opens and writes the file. What does not fit is dropped, and
 //! counted in the next line.
-use alcc_flow::OverTcp;
-use alcc_sys::{Reading, lock, overwrite_own};
+use crate::event::{Event, Reading, Subscriber};
+use alcc_sys::{lock, overwrite_own};
 use alcc_units::{Bytes, Time};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -68,10 +68,8 @@ impl Log {
         }
     }
 
-    /// Adds one line.
-    pub fn reading(&mut self, at: Time, connection: u64, reading: &Reading, flow: &OverTcp) {
-        let (tcp, allowance) = (&reading.progress, flow.allowance());
-        let ssthresh = reading.ssthresh.map(|n| n.to_string()).unwrap_or_default();
+    fn add(&mut self, now: &Reading<'_>) {
+        let ssthresh = now.ssthresh.map(|n| n.to_string()).unwrap_or_default();
         let limit = |b: Bytes| {
             if b == Bytes::MAX {
                 String::new()
@@ -79,28 +77,28 @@ impl Log {
                 b.get().to_string()
             }
         };
-        let rate = allowance
-            .rate
+        let rate = (now.allowance.rate)
             .map(|r| format!("{:.3}", r.as_mbps_f64()))
             .unwrap_or_default();
         let mut gauges = String::new();
-        flow.gauges(&mut |name, value| gauges.push_str(&format!("{name}={value:.3} ")));
+        (now.gauges)(&mut |name, value| gauges.push_str(&format!("{name}={value:.3} ")));
         if self.dropped > 0 {
             gauges.push_str(&format!("dropped_lines={}", self.dropped));
         }
         // Into memory: this never fails.
         let _ = writeln!(
             self.lines,
-            "{:.3},{connection},{},{},{},{},{},{rate},{:.3},{:.3},{},{ssthresh},{}",
-            at.since(self.origin).as_millis_f64(),
-            tcp.acked,
-            flow.in_flight().get(),
-            tcp.unsent.get(),
-            limit(allowance.window),
-            limit(allowance.quota),
-            flow.rtt().latest.as_millis_f64(),
-            tcp.min_rtt.as_millis_f64(),
-            reading.cwnd,
+            "{:.3},{},{},{},{},{},{},{rate},{:.3},{:.3},{},{ssthresh},{}",
+            now.at.since(self.origin).as_millis_f64(),
+            now.connection,
+            now.tcp.acked,
+            now.in_flight.get(),
+            now.tcp.unsent.get(),
+            limit(now.allowance.window),
+            limit(now.allowance.quota),
+            now.rtt.latest.as_millis_f64(),
+            now.tcp.min_rtt.as_millis_f64(),
+            now.cwnd,
             gauges.trim_end(),
         );
         self.count += 1;
@@ -110,7 +108,7 @@ impl Log {
     }
 
     /// Hands what is collected to the writer.
-    pub fn flush(&mut self) {
+    fn flush(&mut self) {
         if self.count == 0 {
             return;
         }
@@ -119,6 +117,17 @@ impl Log {
         let tells = std::mem::take(&mut self.dropped);
         if !write(&self.writer, lines) {
             self.dropped = tells + count;
+        }
+    }
+}
+
+impl Subscriber for Log {
+    fn on(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Reading(now) => self.add(now),
+            // From time to time, and when there is nothing more to do.
+            Event::Worked { .. } => self.flush(),
+            _ => {}
         }
     }
 }
@@ -177,7 +186,7 @@ mod tests {
         Log::new(folder, Time::ZERO)
     }
 
-    fn add(log: &mut Log, line: &str) {
+    fn push(log: &mut Log, line: &str) {
         log.lines.push_str(line);
         log.count += 1;
     }
@@ -196,7 +205,7 @@ mod tests {
         let mut log = log(&scratch.0);
         let wanted: String = (0..1000).map(|n| format!("{n}\n")).collect();
         for n in 0..1000 {
-            add(&mut log, &format!("{n}\n"));
+            push(&mut log, &format!("{n}\n"));
             if n % 50 == 0 {
                 log.flush();
             }
@@ -210,6 +219,21 @@ mod tests {
     }
 
     #[test]
+    fn a_reading_is_a_line() {
+        let scratch = Scratch::new();
+        let mut log = log(&scratch.0);
+        let tcp = crate::event::tests::tcp();
+        let reading = Reading {
+            gauges: &|put| put("mode", 2.0),
+            ..crate::event::tests::reading(&tcp)
+        };
+        log.on(&Event::Reading(&reading));
+        let line = "9.000,3,40000,1448,500,10136,,7.000,50.000,39.000,10,6,mode=2.000\n";
+        assert_eq!(log.lines, format!("{HEADER}{line}"));
+        std::fs::remove_dir_all(&scratch.0).unwrap();
+    }
+
+    #[test]
     fn a_file_that_takes_nothing_holds_nobody_and_what_is_dropped_is_counted() {
         let scratch = Scratch::new();
         let mut log = log(&scratch.0);
@@ -217,7 +241,7 @@ mod tests {
         let frozen = Arc::clone(&log.writer);
         let held = lock(&frozen.file);
         for n in 0..200 {
-            add(&mut log, &format!("{n}\n"));
+            push(&mut log, &format!("{n}\n"));
             log.flush();
         }
         assert!(log.dropped >= 100, "{}", log.dropped);
@@ -234,7 +258,7 @@ mod tests {
         let other = scratch.0.join("other");
         std::fs::write(&other, "content").unwrap();
         std::os::unix::fs::symlink(&other, &log.writer.path).unwrap();
-        add(&mut log, "1\n");
+        push(&mut log, "1\n");
         log.flush();
         until(|| lock(&log.writer.queue).over);
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "content");

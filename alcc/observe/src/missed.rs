@@ -4,7 +4,7 @@
 //! control are [`Bypass`](crate::Bypass).
 use crate::map::{COUNTERS, COUNTERS_LEN, MISSED};
 use crate::segment::Segment;
-use crate::totals::Totals;
+use alcc_units::Bytes;
 use std::sync::atomic::Ordering;
 
 /// Why a connection is not controlled.
@@ -157,26 +157,13 @@ impl Segment {
     }
 
     /// Counts connections that are not controlled, and bytes on them.
-    pub fn miss(&self, why: Missed, more: MissedCount) {
-        for (second, n) in [more.connections, more.bytes].into_iter().enumerate() {
+    pub(crate) fn miss(&self, why: Missed, connections: u64, bytes: Bytes) {
+        for (second, n) in [connections, bytes.get()].into_iter().enumerate() {
             if n > 0 {
                 self.missed_word(why, second)
                     .fetch_add(n, Ordering::Relaxed);
             }
         }
-    }
-
-    /// Counts a connection that the selection leaves alone.
-    pub fn leave_alone(&self, why: Missed) {
-        self.add(&Totals {
-            left_alone: 1,
-            ..Totals::default()
-        });
-        let one = MissedCount {
-            connections: 1,
-            bytes: 0,
-        };
-        self.miss(why, one);
     }
 
     /// What was not controlled so far, by reason; reasons without a connection are left out.
@@ -206,11 +193,11 @@ mod tests {
                 connections: n,
                 bytes: 100 * n,
             };
-            theirs.miss(why, more);
+            theirs.miss(why, n, Bytes::new(100 * n));
             assert_eq!(ours.missed().len(), place + 1);
             assert_eq!(ours.missed()[place], (why, more));
         }
-        assert_eq!(ours.totals(), Totals::default());
+        assert_eq!(ours.totals(), crate::Totals::default());
         assert!(ours.failed().is_empty());
     }
 }

@@ -200,7 +200,7 @@ impl Segment {
     }
 
     /// The runtime of this process failed.
-    pub fn note_failure(&self, pid: u32) {
+    pub(crate) fn note_failure(&self, pid: u32) {
         let count = self.map.word(map::FAILED);
         let place = count.fetch_add(1, Ordering::Relaxed) as usize;
         if place < map::FAILED_LEN - 1 {

@@ -1,170 +1,223 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Counters of a whole run.
 use crate::bypass::ByReason;
+use crate::event::Event;
 use crate::map::{COUNTERS, MISSED};
 use crate::segment::Segment;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const COUNTS: usize = 11;
-const FIELDS: usize = COUNTS + 2 * ByReason::LEN;
-const _: () = assert!(COUNTERS + FIELDS <= MISSED);
+/// Declares the counters: what each counts, its name, and its word among the counters.
+macro_rules! totals {
+    ($($(#[$doc:meta])+ $name:ident = $word:literal,)+) => {
+        /// A snapshot of the counters.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Totals {
+            $($(#[$doc])+ pub $name: u64,)+
+            /// Bytes of controlled connections that passed without the algorithm's leave; not
+            /// among `bytes`.
+            pub bypassed_bytes: ByReason,
+            /// Connections with such bytes.
+            pub bypassed_connections: ByReason,
+        }
 
-/// A snapshot of the counters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Totals {
-    /// Processes that loaded the library.
-    pub processes: u64,
-    /// Connections controlled.
-    pub connections: u64,
-    /// TCP connections seen and left alone, by the selection.
-    pub left_alone: u64,
-    /// How often a write was refused or cut short.
-    pub gate_closed: u64,
-    /// Bytes that passed under control.
-    pub bytes: u64,
-    /// CPU time of the runtime's threads, ns.
-    pub runtime_cpu_ns: u64,
-    /// Readings of the kernel's counters.
-    pub readings: u64,
-    /// Runtimes that failed; their connections went on as plain TCP.
-    pub failures: u64,
-    /// Connections for which the kernel refused the congestion control asked for below.
-    pub under_refused: u64,
-    /// Wake-ups of the runtime's threads at a time that was planned.
-    pub wakeups: u64,
-    /// Wake-ups that came more than 3 ms late: the thread waited for a processor.
-    pub late_wakeups: u64,
-    /// Bytes of controlled connections that passed without the algorithm's leave; not among
-    /// `bytes`.
-    pub bypassed_bytes: ByReason,
-    /// Connections with such bytes.
-    pub bypassed_connections: ByReason,
+        /// The words of the counters.
+        #[allow(non_upper_case_globals, reason = "named as the fields are")]
+        mod word {
+            $(pub(super) const $name: usize = $word;)+
+        }
+
+        impl Totals {
+            fn read(words: &[AtomicU64]) -> Self {
+                let get = |word: usize| words[word].load(Ordering::Relaxed);
+                Self {
+                    $($name: get($word),)+
+                    bypassed_bytes: ByReason::read(|i| get(BYPASSED_BYTES + i)),
+                    bypassed_connections: ByReason::read(|i| get(BYPASSED_CONNECTIONS + i)),
+                }
+            }
+        }
+    };
 }
 
-/// Counters of which nobody else sees anything.
-pub struct AtomicTotals([AtomicU64; FIELDS]);
+totals! {
+    /// Processes that loaded the library.
+    processes = 0,
+    /// Connections controlled.
+    connections = 1,
+    /// TCP connections seen and left alone, by the selection.
+    left_alone = 2,
+    /// How often a write was refused or cut short.
+    gate_closed = 3,
+    /// Bytes that passed under control.
+    bytes = 4,
+    /// CPU time of the runtime's threads, ns.
+    runtime_cpu_ns = 5,
+    /// Readings of the kernel's counters.
+    readings = 6,
+    /// Runtimes that failed; their connections went on as plain TCP.
+    failures = 7,
+    /// Connections for which the kernel refused the congestion control asked for below.
+    under_refused = 8,
+    /// Wake-ups of the runtime's threads at a time that was planned.
+    wakeups = 9,
+    /// Wake-ups that came more than 3 ms late: the thread waited for a processor.
+    late_wakeups = 10,
+}
+
+const BYPASSED_BYTES: usize = 11;
+const BYPASSED_CONNECTIONS: usize = BYPASSED_BYTES + ByReason::LEN;
+const WORDS: usize = BYPASSED_CONNECTIONS + ByReason::LEN;
+const _: () = assert!(COUNTERS + WORDS <= MISSED);
+
+/// Counters of one runtime, which no other process sees.
+pub struct AtomicTotals([AtomicU64; WORDS]);
 
 impl Default for AtomicTotals {
     fn default() -> Self {
-        Self([const { AtomicU64::new(0) }; FIELDS])
+        Self([const { AtomicU64::new(0) }; WORDS])
     }
 }
 
 impl AtomicTotals {
-    /// Adds to every counter.
-    pub fn add(&self, t: &Totals) {
-        t.add_to(|i| &self.0[i]);
+    /// Counts an event.
+    pub fn count(&self, event: &Event<'_>) {
+        count(&self.0, event);
     }
 
     /// The counters now.
     pub fn totals(&self) -> Totals {
-        Totals::read(|i| &self.0[i])
+        Totals::read(&self.0)
     }
 }
 
 impl Segment {
-    fn counter(&self, index: usize) -> &AtomicU64 {
-        self.map().word(COUNTERS + index)
+    fn counters(&self) -> &[AtomicU64] {
+        self.map().words(COUNTERS, WORDS)
     }
 
-    /// Adds to every counter.
-    pub fn add(&self, t: &Totals) {
-        t.add_to(|i| self.counter(i));
+    /// Counts an event among the counters of the run.
+    pub(crate) fn count_totals(&self, event: &Event<'_>) {
+        count(self.counters(), event);
     }
 
     /// The counters now.
     pub fn totals(&self) -> Totals {
-        Totals::read(|i| self.counter(i))
+        Totals::read(self.counters())
     }
 }
 
-impl Totals {
-    fn add_to<'a>(&self, counter: impl Fn(usize) -> &'a AtomicU64) {
-        for (index, n) in self.fields().into_iter().enumerate() {
-            if n > 0 {
-                counter(index).fetch_add(n, Ordering::Relaxed);
+fn count(words: &[AtomicU64], event: &Event<'_>) {
+    let add = |word: usize, n: u64| {
+        if n > 0 {
+            words[word].fetch_add(n, Ordering::Relaxed);
+        }
+    };
+    match *event {
+        Event::ProcessStarted => add(word::processes, 1),
+        Event::RuntimeFailed { .. } => add(word::failures, 1),
+        Event::Worked {
+            cpu,
+            wakeups,
+            late_wakeups,
+        } => {
+            add(word::runtime_cpu_ns, cpu.as_nanos());
+            add(word::wakeups, wakeups);
+            add(word::late_wakeups, late_wakeups);
+        }
+        Event::Missed {
+            why, connections, ..
+        } if why.is_chosen() => {
+            add(word::left_alone, connections);
+        }
+        Event::Opened(_) => add(word::connections, 1),
+        Event::UnderRefused => add(word::under_refused, 1),
+        Event::Passed(more) => {
+            add(word::bytes, more.bytes.get());
+            add(word::gate_closed, more.gate_closed);
+            for (first, by_reason) in [
+                (BYPASSED_BYTES, &more.bypassed),
+                (BYPASSED_CONNECTIONS, &more.newly_bypassed),
+            ] {
+                (by_reason.words().into_iter().enumerate()).for_each(|(i, n)| add(first + i, n));
             }
         }
-    }
-
-    fn read<'a>(counter: impl Fn(usize) -> &'a AtomicU64) -> Self {
-        let get = |i| counter(i).load(Ordering::Relaxed);
-        Self {
-            processes: get(0),
-            connections: get(1),
-            left_alone: get(2),
-            gate_closed: get(3),
-            bytes: get(4),
-            runtime_cpu_ns: get(5),
-            readings: get(6),
-            failures: get(7),
-            under_refused: get(8),
-            wakeups: get(9),
-            late_wakeups: get(10),
-            bypassed_bytes: ByReason::read(|i| get(COUNTS + i)),
-            bypassed_connections: ByReason::read(|i| get(COUNTS + ByReason::LEN + i)),
-        }
-    }
-
-    fn fields(&self) -> [u64; FIELDS] {
-        let counts = [
-            self.processes,
-            self.connections,
-            self.left_alone,
-            self.gate_closed,
-            self.bytes,
-            self.runtime_cpu_ns,
-            self.readings,
-            self.failures,
-            self.under_refused,
-            self.wakeups,
-            self.late_wakeups,
-        ];
-        let mut fields = [0; FIELDS];
-        let by_reason = [self.bypassed_bytes, self.bypassed_connections];
-        let words = by_reason.iter().flat_map(ByReason::words);
-        let all = counts.into_iter().chain(words);
-        fields.iter_mut().zip(all).for_each(|(to, n)| *to = n);
-        fields
+        Event::Reading(_) => add(word::readings, 1),
+        _ => {}
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Bypass;
     use crate::segment::tests::Scratch;
+    use crate::{Bypass, Missed, Passed};
+    use alcc_flow::TcpProgress;
+    use alcc_units::{Bytes, Span};
 
     #[test]
-    fn two_processes_views_add_up() {
+    fn the_events_of_two_processes_add_up() {
         let scratch = Scratch::new();
         let (ours, theirs) = (scratch.create(), scratch.open());
-        let one = Totals {
+        let passed = Passed {
+            bytes: Bytes::new(5),
+            gate_closed: 4,
+            bypassed: ByReason::of(Bypass::NoWakeup, 12),
+            newly_bypassed: ByReason::of(Bypass::NoWakeup, 1),
+        };
+        let worked = Event::Worked {
+            cpu: Span::from_nanos(6),
+            wakeups: 10,
+            late_wakeups: 11,
+        };
+        let tcp = TcpProgress::default();
+        let missed = |why| Event::Missed {
+            why,
+            connections: 3,
+            bytes: Bytes::ZERO,
+        };
+        for event in [
+            Event::ProcessStarted,
+            Event::RuntimeFailed { pid: 7 },
+            worked,
+            missed(Missed::Outbound),
+            missed(Missed::Static),
+            Event::Opened(&tcp),
+            Event::UnderRefused,
+            Event::Passed(&passed),
+            Event::Closed,
+        ] {
+            theirs.count(&event);
+        }
+        ours.count(&Event::Opened(&tcp));
+        let expected = Totals {
             processes: 1,
             connections: 2,
             left_alone: 3,
             gate_closed: 4,
             bytes: 5,
             runtime_cpu_ns: 6,
-            readings: 7,
-            failures: 8,
-            under_refused: 9,
+            readings: 0,
+            failures: 1,
+            under_refused: 1,
             wakeups: 10,
             late_wakeups: 11,
             bypassed_bytes: ByReason::of(Bypass::NoWakeup, 12),
-            bypassed_connections: ByReason::of(Bypass::NoWakeup, 13),
+            bypassed_connections: ByReason::of(Bypass::NoWakeup, 1),
         };
-        theirs.add(&one);
-        ours.add(&Totals {
-            connections: 1,
-            ..Totals::default()
-        });
+        assert_eq!(ours.totals(), expected);
+        assert_eq!(ours.failed(), [7]);
+    }
+
+    /// Programs of other versions read and write these words.
+    #[test]
+    fn each_counter_has_its_word() {
+        let words: [AtomicU64; WORDS] = std::array::from_fn(|i| AtomicU64::new(i as u64));
+        let totals = Totals::read(&words);
         assert_eq!(
-            ours.totals(),
-            Totals {
-                connections: 3,
-                ..one
-            }
+            (totals.processes, totals.bytes, totals.late_wakeups),
+            (0, 4, 10)
         );
+        assert_eq!(totals.bypassed_bytes.words(), [11, 12, 13]);
+        assert_eq!(totals.bypassed_connections.words(), [14, 15, 16]);
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The trace ring: the last readings of all processes of a run, for `alcc log` and `alcc trial`.
 use crate::bell;
+use crate::event::{Event, Subscriber};
 use crate::map::{LEASE, LEFT_COUNT, TRACE, TRACE_COUNT, TRACE_ENTRY, TRACE_HEAD};
 use crate::ring::{Reader, Record, Ring};
 use crate::segment::Segment;
@@ -9,6 +10,7 @@ use alcc_flow::TcpProgress;
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -99,30 +101,6 @@ pub(crate) static RING: Ring = Ring {
     count: TRACE_COUNT,
 };
 
-/// Writes one reading.
-pub(crate) fn write(segment: &Segment, p: &TraceEntry) {
-    let limit = |value: Option<u64>| value.unwrap_or(u64::MAX);
-    let fields = [
-        p.at.as_nanos(),
-        u64::from(p.pid) << 32 | (p.id & 0xFFFF_FFFF),
-        p.acked,
-        p.in_flight.get() | if p.has_more { MORE } else { 0 },
-        p.unsent.get(),
-        limit(p.window.map(Bytes::get)),
-        p.cwnd,
-        limit(p.ssthresh),
-        p.mss.get(),
-        p.rtt.as_nanos(),
-        p.min_rtt.as_nanos(),
-        limit(p.pacing.map(Rate::as_bps)),
-        p.delivery.as_bps(),
-        p.client,
-        p.retransmits,
-        p.smoothed.as_nanos(),
-    ];
-    RING.write(segment, fields);
-}
-
 /// In the time of a record: it is no reading.
 const LEFT: u64 = 1 << 63;
 /// In the bytes in flight: the program has more.
@@ -136,32 +114,82 @@ const NAMES: usize = 3;
 const COUNTERS: usize = NAMES + status::ENDS_LEN;
 const _: () = assert!(FIELDS + 2 <= TRACE_ENTRY && COUNTERS + 4 <= CLIENT);
 
-/// Writes that the connection at this place in the table is left.
-pub(crate) fn write_left(
-    segment: &Segment,
-    at: Time,
-    (pid, id): (u32, u64),
-    client: u64,
-    index: usize,
-    tcp: &TcpProgress,
-) {
-    let mut fields = [0; FIELDS];
-    fields[0] = at.as_nanos() | LEFT;
-    fields[1] = u64::from(pid) << 32 | (id & 0xFFFF_FFFF);
-    fields[COOKIE] = status::cookie(segment, index);
-    let names = &status::named(segment, index)[..status::ENDS_LEN];
-    fields[NAMES..][..status::ENDS_LEN].copy_from_slice(names);
-    let counters = [
-        tcp.acked,
-        tcp.in_buffer().get(),
-        tcp.mss.get(),
-        tcp.retransmits,
-    ];
-    fields[COUNTERS..][..4].copy_from_slice(&counters);
-    fields[CLIENT] = client;
-    RING.write(segment, fields);
-    if tcp.in_buffer() > Bytes::ZERO {
-        bell::ring(segment.map().word(LEFT_COUNT));
+/// Writes the readings of a connection while somebody reads the ring.
+pub(crate) struct Trace {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) pid: u32,
+    pub(crate) id: u64,
+    pub(crate) client: u64,
+    /// The connection's place in the table, which names it, as long as it is open.
+    pub(crate) place: Option<usize>,
+}
+
+impl Trace {
+    pub(crate) fn is_read(&self, at: Time) -> bool {
+        RING.wanted(&self.segment, at)
+    }
+
+    fn who(&self) -> u64 {
+        u64::from(self.pid) << 32 | (self.id & 0xFFFF_FFFF)
+    }
+
+    /// Writes the last counters of the connection.
+    fn left(&self, at: Time, tcp: &TcpProgress) {
+        let Some(place) = self.place else { return };
+        let mut fields = [0; FIELDS];
+        fields[0] = at.as_nanos() | LEFT;
+        fields[1] = self.who();
+        fields[COOKIE] = status::cookie(&self.segment, place);
+        let names = &status::named(&self.segment, place)[..status::ENDS_LEN];
+        fields[NAMES..][..status::ENDS_LEN].copy_from_slice(names);
+        let counters = [
+            tcp.acked,
+            tcp.in_buffer().get(),
+            tcp.mss.get(),
+            tcp.retransmits,
+        ];
+        fields[COUNTERS..][..4].copy_from_slice(&counters);
+        fields[CLIENT] = self.client;
+        RING.write(&self.segment, fields);
+        if tcp.in_buffer() > Bytes::ZERO {
+            bell::ring(self.segment.map().word(LEFT_COUNT));
+        }
+    }
+}
+
+impl Subscriber for Trace {
+    fn on(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Reading(now) if self.is_read(now.at) => {
+                let tcp = now.tcp;
+                let in_flight = now.under_way.unwrap_or_else(|| tcp.in_buffer());
+                let fields = [
+                    now.at.as_nanos(),
+                    self.who(),
+                    tcp.acked,
+                    in_flight.get() | if now.has_more { MORE } else { 0 },
+                    tcp.unsent.get(),
+                    now.allowance.window.get(),
+                    now.cwnd,
+                    now.ssthresh.unwrap_or(u64::MAX),
+                    tcp.mss.get(),
+                    now.rtt.latest.as_nanos(),
+                    now.rtt.min.as_nanos(),
+                    now.allowance.rate.unwrap_or(Rate::MAX).as_bps(),
+                    now.delivery.as_bps(),
+                    self.client,
+                    tcp.retransmits,
+                    tcp.smoothed_rtt.as_nanos(),
+                ];
+                RING.write(&self.segment, fields);
+                if !now.is_alive && in_flight > Bytes::ZERO {
+                    self.left(now.at, tcp);
+                }
+            }
+            Event::Closing { at, tcp } if self.is_read(at) => self.left(at, tcp),
+            Event::Closed => self.place = None,
+            _ => {}
+        }
     }
 }
 
@@ -261,99 +289,117 @@ impl TraceEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Reading;
+    use crate::event::tests::{reading, tcp};
     use crate::segment::tests::Scratch;
-    use std::sync::Arc;
 
-    fn reading(id: u64) -> TraceEntry {
-        TraceEntry {
-            at: Time::from_millis(id),
+    fn trace(segment: &Arc<Segment>, place: Option<usize>) -> Trace {
+        Trace {
+            segment: Arc::clone(segment),
             pid: 7,
-            id,
+            id: 3,
             client: 12,
-            acked: 1,
-            in_flight: Bytes::new(2),
-            unsent: Bytes::new(3),
-            window: None,
-            cwnd: 5,
-            ssthresh: Some(6),
-            mss: Bytes::new(7),
-            rtt: Span::from_micros(8),
-            min_rtt: Span::from_micros(9),
-            pacing: Some(Rate::bps(10)),
-            delivery: Rate::bps(11),
-            retransmits: 13,
-            smoothed: Span::from_micros(14),
-            has_more: id % 2 == 1,
+            place,
         }
     }
 
     #[test]
     fn readings_come_in_order_and_what_was_too_fast_is_counted() {
         let scratch = Scratch::new();
-        let (writer, reader) = (scratch.create(), scratch.open());
-        let mut trace = reader.trace().unwrap();
-        assert!(!RING.wanted(&writer, Time::from_millis(1)));
-        trace.lease(Time::from_millis(2));
-        assert!(
-            RING.wanted(&writer, Time::from_millis(1))
-                && !RING.wanted(&writer, Time::from_millis(2))
-        );
-        (0..10).for_each(|id| write(&writer, &reading(id)));
-        let mut got = Vec::new();
-        trace.read(|p| got.push(*p));
-        let wanted: Vec<_> = (0..10).map(|id| Traced::Reading(reading(id))).collect();
-        assert_eq!(got, wanted);
+        let (ours, theirs) = (Arc::new(scratch.create()), scratch.open());
+        let mut reader = theirs.trace().unwrap();
+        let mut writer = trace(&ours, None);
+        let tcp = tcp();
+        let mut write = |ms| {
+            let at = Time::from_millis(ms);
+            let has_more = ms % 2 == 1;
+            let reading = Reading {
+                at,
+                has_more,
+                ..reading(&tcp)
+            };
+            writer.on(&Event::Reading(&reading));
+        };
+        write(1);
         let many = TRACE_COUNT as u64 + 100;
-        (0..many).for_each(|id| write(&writer, &reading(id)));
+        reader.lease(Time::from_millis(many));
+        (0..10).for_each(&mut write);
+        let mut got = Vec::new();
+        reader.read(|p| got.push(*p));
+        let entry = |ms| TraceEntry {
+            at: Time::from_millis(ms),
+            pid: 7,
+            id: 3,
+            client: 12,
+            acked: 40_000,
+            in_flight: Bytes::new(3000),
+            unsent: Bytes::new(500),
+            window: Some(Bytes::new(7 * 1448)),
+            cwnd: 10,
+            ssthresh: Some(6),
+            mss: Bytes::new(1448),
+            rtt: Span::from_millis(50),
+            min_rtt: Span::from_millis(40),
+            pacing: Some(Rate::mbps(7)),
+            delivery: Rate::mbps(3),
+            retransmits: 2,
+            smoothed: Span::from_millis(44),
+            has_more: ms % 2 == 1,
+        };
+        let expected: Vec<_> = (0..10).map(|ms| Traced::Reading(entry(ms))).collect();
+        assert_eq!(got, expected, "the first was before the lease");
+        // The last is after it.
+        (0..=many).for_each(&mut write);
         got.clear();
-        trace.read(|p| got.push(*p));
-        assert_eq!((got.len(), trace.lost()), (TRACE_COUNT, 100));
-        assert_eq!(got[0], Traced::Reading(reading(100)));
-        trace.end();
-        assert!(!RING.wanted(&writer, Time::ZERO));
+        reader.read(|p| got.push(*p));
+        assert_eq!((got.len(), reader.lost()), (TRACE_COUNT, 100));
+        assert_eq!(got[0], Traced::Reading(entry(100)));
+        reader.end();
+        write(0);
+        reader.read(|p| panic!("{p:?}"));
     }
 
     #[test]
     fn a_connection_that_is_left_has_its_names() {
         let scratch = Scratch::new();
         let (writer, reader) = (Arc::new(scratch.create()), scratch.open());
-        let mut trace = reader.trace().unwrap();
+        let mut ring = reader.trace().unwrap();
+        ring.lease(Time::MAX);
         let mut bell = reader.left_bell();
         let who = status::tests::who(3);
         let slot = status::Slot::take(&writer, &who).unwrap();
-        let tcp = TcpProgress {
-            acked: 40,
-            written: 100,
-            mss: Bytes::new(7),
-            retransmits: 2,
-            ..TcpProgress::default()
-        };
-        write_left(
-            &writer,
-            Time::from_millis(9),
-            (7, 3),
-            12,
-            slot.index(),
-            &tcp,
-        );
+        let (at, tcp) = (Time::from_millis(9), tcp());
+        let mut trace = trace(&writer, Some(slot.index()));
+        trace.on(&Event::Closing { at, tcp: &tcp });
         // Whoever waits need not.
         bell.wait(Duration::from_secs(600));
         let mut got = Vec::new();
-        trace.read(|p| got.push(*p));
-        let left = LeftEntry {
-            at: Time::from_millis(9),
+        ring.read(|p| got.push(*p));
+        let left = Traced::Left(LeftEntry {
+            at,
             pid: 7,
             id: 3,
             client: 12,
             cookie: who.cookie,
             local: who.local,
             remote: who.remote,
-            acked: 40,
-            in_flight: Bytes::new(60),
-            mss: Bytes::new(7),
+            acked: 40_000,
+            in_flight: Bytes::new(3000),
+            mss: Bytes::new(1448),
             retransmits: 2,
+        });
+        assert_eq!(got, [left]);
+        // Also if the peer takes nothing more, and not once the connection has lost its place.
+        let dead = Reading {
+            is_alive: false,
+            ..reading(&tcp)
         };
-        assert_eq!(got, [Traced::Left(left)]);
+        trace.on(&Event::Reading(&dead));
+        trace.on(&Event::Closed);
+        trace.on(&Event::Closing { at, tcp: &tcp });
+        got.clear();
+        ring.read(|p| got.push(*p));
+        assert_eq!((got.len(), got[1]), (2, left));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::alloc::{PRELOAD_HEAP, Pause};
 use crate::epoll::Epoll;
 use crate::table::Table;
 use alcc_cc::Registry;
-use alcc_observe::{Segment, Totals};
+use alcc_observe::{Event, Segment};
 use alcc_socket::{ReentrancyGuard, Runtime, Settings};
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -276,10 +276,7 @@ extern "C" fn start() {
     // second, longer one.
     std::panic::set_hook(Box::new(|_| ()));
     if let Some(segment) = segment() {
-        segment.add(&Totals {
-            processes: 1,
-            ..Totals::default()
-        });
+        segment.count(&Event::ProcessStarted);
     }
     // SAFETY: functions of this library, which stays. If there is no memory for them, children do
     // without a thread of ours.

@@ -6,7 +6,7 @@ use crate::end::End;
 use crate::route::Route;
 use crate::session::{CLIENT, DriveContext, Outcome, SERVER, Session};
 use crate::stats::Stats;
-use alcc_observe::Segment;
+use alcc_observe::{Event, Segment};
 use alcc_socket::own::Runtime;
 use alcc_socket::{Selection, Socket, classify};
 use mio::net::TcpStream;
@@ -462,7 +462,7 @@ impl Worker {
             if let Some(why) = left_alone {
                 Stats::one(&stats.left_alone);
                 if let (Some(segment), Some(why)) = (&self.shared.segment, why) {
-                    segment.leave_alone(why);
+                    segment.count(&Event::left_alone(why));
                 }
                 continue;
             }

@@ -5,11 +5,10 @@ mod writers;
 
 use crate::controlled::{Controlled, Mode, Takeover};
 use crate::kernel;
-use crate::plane::SharedLog;
 use crate::runtime::Runtime;
 use alcc_driver::{Next, Visit};
-use alcc_observe::{Bypass, Log};
-use alcc_sys::{lock, lock_within};
+use alcc_observe::Bypass;
+use alcc_sys::lock_within;
 use alcc_units::{Bytes, Span, Time};
 use libc::c_int;
 use std::os::fd::RawFd;
@@ -662,30 +661,13 @@ impl<W: Waker> Drop for WriteGuard<'_, W> {
 
 impl<W: Waker> Visit for Conn<W> {
     type Host = Runtime<W>;
-    type Local = Option<SharedLog>;
-
-    fn start(runtime: &Runtime<W>, now: Time) -> Option<SharedLog> {
-        // A process that can have no thread has none that writes the log.
-        let shared = runtime
-            .plane
-            .shared_log()
-            .filter(|_| !runtime.is_inline())?;
-        *lock(shared) = runtime.plane.open_log(now);
-        Some(Arc::clone(shared))
-    }
-
-    fn flush(log: &mut Option<SharedLog>) {
-        if let Some(shared) = log {
-            lock(shared).iter_mut().for_each(Log::flush);
-        }
-    }
 
     fn id(&self) -> u64 {
         self.id
     }
 
     /// Reads the counters and lets the algorithm act on them.
-    fn visit(&self, runtime: &Runtime<W>, active: usize, _log: &mut Option<SharedLog>) -> Next {
+    fn visit(&self, runtime: &Runtime<W>, active: usize) -> Next {
         runtime.plane.visit();
         let now = kernel::now();
         // A thread of the program that is stopped there keeps nobody from the other connections.

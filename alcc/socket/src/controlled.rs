@@ -10,7 +10,9 @@ use crate::triple::{Deployment, Enforcement};
 use crate::unsent_limit::UnsentLimit;
 use alcc_cc::{Built, Instance, Spec, SpecError};
 use alcc_flow::{AckSample, Counters, Limit, OverTcp, TcpProgress};
-use alcc_observe::{ByReason, Bypass, Commands, Identity, Log, Peer, Published, State, Totals};
+use alcc_observe::{
+    ByReason, Bypass, Commands, Event, Identity, Passed, Peer, Published, State, Subscriber,
+};
 use alcc_sys::{Reading, Stamps};
 use alcc_units::{Bytes, Rate, Time};
 use std::io;
@@ -85,6 +87,8 @@ pub(crate) struct Controlled {
     reported: Counters,
     /// Passed without the algorithm's leave, and not reported yet.
     bypassed: ByReason,
+    /// Reported already.
+    bypassed_before: ByReason,
     /// The algorithm's rate does not hold: see [`Controlled::lift_pacing`].
     is_unpaced: bool,
     /// The program's last write was short or refused, so it has more, or bytes of it are still queued.
@@ -122,6 +126,7 @@ impl Controlled {
             published: Published::default(),
             reported: Counters::default(),
             bypassed: ByReason::default(),
+            bypassed_before: ByReason::default(),
             is_unpaced: false,
             has_more: false,
         }
@@ -144,10 +149,7 @@ impl Controlled {
         self.prepare(socket.fd, socket.reading.progress.written);
         // Before the algorithm starts, which has something to say then.
         self.published = self.publish(socket);
-        self.plane.count(&Totals {
-            connections: 1,
-            ..Totals::default()
-        });
+        self.emit(&Event::Opened(&socket.reading.progress));
         first
     }
 
@@ -221,7 +223,13 @@ impl Controlled {
             feedback: self.feedback().to_owned(),
             enforcement: self.enforcement().name.to_owned(),
         };
-        Published::new(Some(segment), &who, &socket.reading.progress)
+        Published::new(segment, &who)
+    }
+
+    /// Something happened to the connection: for everybody to whom that is shown.
+    fn emit(&mut self, event: &Event<'_>) {
+        self.plane.on(event);
+        self.published.on(event);
     }
 
     /// The algorithm in charge.
@@ -265,10 +273,7 @@ impl Controlled {
         if let Some(name) = &self.plan.under
             && self.saved_options.select_under(fd, name).is_err()
         {
-            self.plane.count(&Totals {
-                under_refused: 1,
-                ..Totals::default()
-            });
+            self.emit(&Event::UnderRefused);
         }
         self.enable_stamps(fd, written);
     }
@@ -304,13 +309,18 @@ impl Controlled {
         self.publish_state();
     }
 
-    fn publish_state(&self) {
+    fn publish_state(&mut self) {
         let state = match self.mode {
             Mode::Off => State::Off,
             Mode::Failed => State::Failed,
             Mode::Controlled | Mode::Released | Mode::Over => State::Controlled,
         };
-        self.published.state(kernel::now(), state, self.applied);
+        let (at, generation) = (kernel::now(), self.applied);
+        self.emit(&Event::StateChanged {
+            at,
+            state,
+            generation,
+        });
     }
 
     /// What `alcc ctl` has ordered since the last time.
@@ -376,7 +386,7 @@ impl Controlled {
         }
         name(self);
         let cc = self.cc().to_string();
-        self.published.algorithm(&cc);
+        self.emit(&Event::AlgorithmChanged(&cc));
         let first = self.steer(fd);
         let tcp = &reading.progress;
         *self.flow = OverTcp::waiting(controller, kernel::now(), tcp);
@@ -395,14 +405,7 @@ impl Controlled {
     /// Reads the kernel's counters and lets the algorithm act on them. `within`: a write may be
     /// under way, of which the kernel knows already. `told`: as [`Controlled::look`] has seen it just
     /// before.
-    pub(crate) fn read(
-        &mut self,
-        fd: RawFd,
-        now: Time,
-        within: bool,
-        told: Option<Told>,
-        log: &mut Option<Log>,
-    ) {
+    pub(crate) fn read(&mut self, fd: RawFd, now: Time, within: bool, told: Option<Told>) {
         let Some(mut seen) = self.observe(fd, now, told) else {
             return;
         };
@@ -414,7 +417,7 @@ impl Controlled {
             self.progress(fd, now, within, &mut seen.reading.progress);
         }
         self.found_pacing(fd, seen.reading.pacing);
-        self.conclude(now, &seen.reading, under_way, log);
+        self.conclude(now, &seen.reading, under_way);
     }
 
     /// The first part of a reading: what the kernel tells. `None`: there is nothing to act on.
@@ -449,33 +452,34 @@ impl Controlled {
     }
 
     /// The last part of a reading: what others are told.
-    pub(crate) fn conclude(
-        &mut self,
-        now: Time,
-        reading: &Reading,
-        under_way: Option<Bytes>,
-        log: &mut Option<Log>,
-    ) {
-        self.plane.count(&Totals {
-            readings: 1,
-            ..Totals::default()
-        });
-        if let Some(log) = log {
-            log.reading(now, self.id, reading, &self.flow);
-        }
-        let opens = (self.flow).is_writable(self.flow.in_flight(), reading.progress.unsent);
+    pub(crate) fn conclude(&mut self, now: Time, reading: &Reading, under_way: Option<Bytes>) {
+        let tcp = &reading.progress;
+        let opens = (self.flow).is_writable(self.flow.in_flight(), tcp.unsent);
         if opens || !reading.alive {
             self.flow.unblock();
         }
         self.report();
-        (self.published).reading(
-            now,
-            reading,
+        let flow = &self.flow;
+        let state = alcc_observe::Reading {
+            at: now,
+            connection: self.id,
+            tcp,
+            cwnd: reading.cwnd,
+            ssthresh: reading.ssthresh,
+            delivery: reading.delivery,
+            is_alive: reading.alive,
+            in_flight: flow.in_flight(),
             under_way,
-            self.has_more,
-            &self.flow,
-            self.applied,
-        );
+            is_idle: flow.is_idle(),
+            has_more: self.has_more,
+            rtt: flow.rtt(),
+            allowance: flow.allowance(),
+            gauges: &|put| flow.gauges(put),
+            generation: self.applied,
+        };
+        let event = Event::Reading(&state);
+        self.plane.on(&event);
+        self.published.on(&event);
         if !reading.alive {
             self.mode = Mode::Over;
         }
@@ -602,14 +606,14 @@ impl Controlled {
         if more == Counters::default() && bypassed == ByReason::default() {
             return;
         }
-        self.plane.count(&Totals {
+        let newly_bypassed = bypassed.newer_than(&self.bypassed_before);
+        self.bypassed_before += bypassed;
+        self.emit(&Event::Passed(&Passed {
+            bytes: Bytes::new(more.bytes),
             gate_closed: more.gate_closed,
-            bytes: more.bytes,
-            bypassed_bytes: bypassed,
-            bypassed_connections: self.published.bypassed(bypassed),
-            ..Totals::default()
-        });
-        self.published.passed(&more);
+            bypassed,
+            newly_bypassed,
+        }));
         self.reported = now;
     }
 
@@ -620,18 +624,21 @@ impl Controlled {
 
     /// The program is about to close the last descriptor. The last counters are published even if
     /// all is acknowledged: no reading may have seen that yet.
-    pub(crate) fn leave(&self, fd: RawFd, now: Time) {
+    pub(crate) fn leave(&mut self, fd: RawFd, now: Time) {
         if self.is_watched_closely(now)
             && let Some(reading) = kernel::read(fd)
         {
-            self.published.left(now, &reading.progress);
+            self.emit(&Event::Closing {
+                at: now,
+                tcp: &reading.progress,
+            });
         }
     }
 
     /// Nobody sees it any more.
     pub(crate) fn end(&mut self) {
         self.report();
-        self.published.end();
+        self.emit(&Event::Closed);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{event_loop, steering};
 use alcc_cc::{Registry, Spec, SpecError};
 use alcc_driver::{Driver, Next, Visit};
 use alcc_flow::TcpProgress;
-use alcc_observe::{Log, Segment};
+use alcc_observe::Segment;
 use alcc_units::{Bytes, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -325,7 +325,7 @@ impl Inner {
     }
 
     /// Reads the counters and lets the algorithm act on them. `None`: the socket is lost.
-    fn read(&mut self, cookie: u64, now: Time, active: usize, log: &mut Option<Log>) -> Option<()> {
+    fn read(&mut self, cookie: u64, now: Time, active: usize) -> Option<()> {
         let seen = {
             let socket = self.socket(cookie)?;
             self.observe(socket.as_raw_fd(), now, active)
@@ -338,7 +338,7 @@ impl Inner {
             let socket = self.socket(cookie)?;
             self.control.set_limit(socket.as_raw_fd(), now, tcp);
         }
-        self.control.conclude(now, &seen.reading, None, log);
+        self.control.conclude(now, &seen.reading, None);
         // What the program sends is known from the counters alone.
         let sent = passed(tcp);
         let more = Bytes::new(sent.saturating_sub(self.passed));
@@ -373,24 +373,15 @@ impl Inner {
 
 impl Visit for Connection {
     type Host = Others;
-    type Local = Option<Log>;
-
-    fn start(others: &Others, now: Time) -> Option<Log> {
-        others.plane.open_log(now)
-    }
-
-    fn flush(log: &mut Option<Log>) {
-        log.iter_mut().for_each(Log::flush);
-    }
 
     fn id(&self) -> u64 {
         self.id
     }
 
-    fn visit(&self, others: &Others, active: usize, log: &mut Option<Log>) -> Next {
+    fn visit(&self, others: &Others, active: usize) -> Next {
         let inner = &mut *self.lock();
         others.plane.visit();
-        let read = || inner.read(self.cookie, kernel::now(), active, log);
+        let read = || inner.read(self.cookie, kernel::now(), active);
         let read = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
             let socket = inner.socket(self.cookie)?;
             (inner.control).release(Some(socket.as_raw_fd()), Mode::Failed);

@@ -5,9 +5,10 @@ use crate::steering::Maps;
 use alcc_cc::{Built, Instance, Registry, Spec};
 use alcc_driver::Activity;
 use alcc_flow::{Elsewhere, Share, Shares};
-use alcc_observe::{AtomicTotals, CommandCache, Commands, Log, Segment, Sharing, Totals};
+use alcc_observe::{
+    AtomicTotals, CommandCache, Commands, Event, Log, Segment, Sharing, Subscriber, Totals,
+};
 use alcc_sys::Before;
-use alcc_units::Time;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,9 +19,6 @@ pub fn can_share(cc: &Instance) -> bool {
     Share::suits(cc)
 }
 
-/// A log that several threads write.
-pub(crate) type SharedLog = Arc<Mutex<Option<Log>>>;
-
 /// The algorithms there are, the commands of `alcc ctl`, and where status, totals and log go.
 pub(crate) struct ControlPlane {
     registry: RwLock<Registry>,
@@ -30,9 +28,9 @@ pub(crate) struct ControlPlane {
     shares: Mutex<Shares<(IpAddr, String)>>,
     /// What this runtime counted, apart from others in the segment.
     counters: AtomicTotals,
-    log: Option<PathBuf>,
-    /// Opened by the loop; threads of the program that wait for room write to it, too.
-    opened_log: SharedLog,
+    log_folder: Option<PathBuf>,
+    /// Threads of the program that wait for room write to it, too.
+    log: Mutex<Option<Log>>,
     /// For tests: the visit that panics.
     fault: Option<u64>,
     visits: AtomicU64,
@@ -79,8 +77,8 @@ impl ControlPlane {
             commands: CommandCache::default(),
             shares: Mutex::new(Shares::new()),
             counters: AtomicTotals::default(),
-            log,
-            opened_log: SharedLog::default(),
+            log_folder: log,
+            log: Mutex::default(),
             fault,
             visits: AtomicU64::new(0),
             maps,
@@ -129,20 +127,24 @@ impl ControlPlane {
         self.commands.newer(self.segment.as_deref()?, seen)
     }
 
-    pub(crate) fn count(&self, more: &Totals) {
+    /// An event of this runtime or of one of its connections: for the counters of the run and of
+    /// this runtime, and for the log.
+    pub(crate) fn on(&self, event: &Event<'_>) {
         if let Some(segment) = &self.segment {
-            segment.add(more);
+            segment.count(event);
         }
-        self.counters.add(more);
+        self.counters.count(event);
+        if self.log_folder.is_some() && matches!(event, Event::Reading(_) | Event::Worked { .. }) {
+            (alcc_sys::lock(&self.log).iter_mut()).for_each(|log| log.on(event));
+        }
     }
 
     /// What the loop's thread did.
     pub(crate) fn worked(&self, activity: Activity) {
-        self.count(&Totals {
-            runtime_cpu_ns: activity.cpu.as_nanos(),
+        self.on(&Event::Worked {
+            cpu: activity.cpu,
             wakeups: activity.wakeups,
             late_wakeups: activity.late_wakeups,
-            ..Totals::default()
         });
     }
 
@@ -150,13 +152,11 @@ impl ControlPlane {
         self.counters.totals()
     }
 
-    /// The log of all threads, once the loop has opened it; `None` if none is wanted.
-    pub(crate) fn shared_log(&self) -> Option<&SharedLog> {
-        self.log.as_ref().map(|_| &self.opened_log)
-    }
-
-    pub(crate) fn open_log(&self, now: Time) -> Option<Log> {
-        Some(Log::new(self.log.as_deref()?, now))
+    /// The loop's thread begins. A process that can have none has none that writes a log.
+    pub(crate) fn begin(&self) {
+        if let Some(folder) = &self.log_folder {
+            alcc_sys::lock(&self.log).get_or_insert_with(|| Log::new(folder, kernel::now()));
+        }
     }
 
     /// The loop visits a connection.

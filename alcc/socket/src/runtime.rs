@@ -8,7 +8,7 @@ use crate::service_thread::ServiceThread;
 use crate::{Deployment, ReentrancyGuard, Settings, Socket, kernel};
 use alcc_cc::Registry;
 use alcc_driver::{Activity, Driver};
-use alcc_observe::{Peer, Segment, Totals};
+use alcc_observe::{Event, Peer, Segment};
 use alcc_units::{Span, Time};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -136,11 +136,6 @@ impl<W: Waker> Runtime<W> {
         }
     }
 
-    /// Adds to the shared counters.
-    pub fn count(&self, totals: &Totals) {
-        self.plane.count(totals);
-    }
-
     /// Runs `f`; `None` if it panics, if the runtime has failed already, or if this is a signal
     /// handler that interrupted the runtime: then the connection is plain TCP.
     pub fn guarded<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
@@ -160,16 +155,10 @@ impl<W: Waker> Runtime<W> {
     /// Gives up, and says so once.
     pub fn fail(&self, why: &str) {
         if !self.failed.swap(true, Ordering::AcqRel) {
-            self.count(&Totals {
-                failures: 1,
-                ..Totals::default()
-            });
-            if let Some(segment) = self.plane.segment() {
-                segment.note_failure(std::process::id());
-            }
+            let pid = std::process::id();
+            self.plane.on(&Event::RuntimeFailed { pid });
             let line = format!(
-                "alcc: process {}: the runtime failed ({why}); its connections go on as plain TCP\n",
-                std::process::id()
+                "alcc: process {pid}: the runtime failed ({why}); its connections go on as plain TCP\n"
             );
             // SAFETY: pointer and length describe `line`. One write, so that lines of several
             // processes do not mix.
@@ -259,9 +248,7 @@ impl<W: Waker> Runtime<W> {
             Err(waker) => waker,
         };
         if let Some(why) = self.settings.selection.leaves_alone(&peer) {
-            if let Some(segment) = self.plane.segment() {
-                segment.leave_alone(why);
-            }
+            self.plane.on(&Event::left_alone(why));
             return Attached::LeftAlone;
         }
         let Some(reading) = kernel::read(fd) else {
@@ -360,6 +347,7 @@ impl<W: Waker> Runtime<W> {
 
     fn run(&self, number: u32) {
         self.service_thread.on_start();
+        self.plane.begin();
         while self.service_thread.may_run(number)
             && let Some(woke) = self.guarded(|| (kernel::now(), self.run_once()))
         {

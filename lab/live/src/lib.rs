@@ -20,7 +20,6 @@
 //! | [`twin`] | the simulator beside the emulator |
 //! | [`pairs`] | an algorithm above TCP beside its native form |
 //! | [`capture`], [`qlog`] | a simulated run packet by packet, as pcap and as qlog |
-//! | [`logged`] | what its algorithms say of themselves |
 //! | [`mdi`] | a random walk learned from another algorithm |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
@@ -44,7 +43,6 @@ pub mod forms;
 mod link;
 mod list;
 pub mod live;
-pub mod logged;
 pub mod mdi;
 pub mod meter;
 pub mod pairs;

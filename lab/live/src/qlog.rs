@@ -10,10 +10,11 @@
 //! What algorithms say of themselves stands in a namespace of its own, `alcc:`.
 //! `quic:congestion_state_updated` has the states of one machine, and theirs are several.
 use crate::capture::finish;
-use crate::logged::LoggedEvent;
 use alcc_cc::events;
 use alcc_results::About;
-use alcc_sim::{FlowState, FoundLost, LossSign, PacketContent, PacketEvent, PacketStep, Probe};
+use alcc_sim::{
+    AlgorithmEvent, FlowState, FoundLost, LossSign, PacketContent, PacketEvent, PacketStep, Probe,
+};
 use alcc_units::Time;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -123,14 +124,6 @@ impl<W: Write> Qlog<W> {
         }
     }
 
-    /// Something that an algorithm said. What was said first comes first, before the packets that
-    /// follow from it.
-    pub fn logged(&mut self, logged: &LoggedEvent) {
-        let data = Value::Object(events::values(&logged.event, &logged.rtt));
-        let name = format!("alcc:{}", logged.event.name());
-        self.event(logged.at, logged.flow, &name, data);
-    }
-
     fn packet_step(&mut self, event: &PacketEvent) {
         match (event.what, event.content) {
             (
@@ -232,6 +225,16 @@ impl Flow {
 }
 
 impl<W: Write> Probe for Qlog<W> {
+    fn wants_algorithms(&self) -> bool {
+        true
+    }
+
+    fn algorithm(&mut self, reported: &AlgorithmEvent) {
+        let data = Value::Object(events::values(&reported.event, &reported.rtt));
+        let name = format!("alcc:{}", reported.event.name());
+        self.event(reported.at, reported.flow, &name, data);
+    }
+
     fn packet(&mut self, event: &PacketEvent) {
         self.packet_step(event);
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The qlog of a simulated run, against what draft-ietf-quic-qlog-main-schema-14 and
 //! draft-ietf-quic-qlog-quic-events-13 say in CDDL: fields, types and words, and nothing beside them.
-use alcc_live::logged::Collector;
 use alcc_live::qlog::Qlog;
 use alcc_results::About;
 use alcc_results::scenario::ScenarioOptions;
-use alcc_sim::{FlowState, FoundLost, PacketEvent, PacketStep, Probe, Report};
+use alcc_sim::{AlgorithmEvent, FlowState, FoundLost, PacketEvent, PacketStep, Probe, Report};
 use alcc_units::Time;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -183,20 +182,11 @@ fn check_event(event: &Value) -> Result<(), String> {
 /// As `alcc-lab sim` does it, with the drops beside.
 struct Watched {
     qlog: Qlog<Vec<u8>>,
-    said: Collector,
     dropped: Vec<(Time, usize, u64)>,
-}
-
-impl Watched {
-    fn take(&mut self) {
-        let said = self.said.take();
-        said.iter().for_each(|event| self.qlog.logged(event));
-    }
 }
 
 impl Probe for Watched {
     fn packet(&mut self, event: &PacketEvent) {
-        self.take();
         if let (PacketStep::Dropped(..), alcc_sim::PacketContent::Data { pn, .. }) =
             (event.what, event.content)
         {
@@ -206,17 +196,19 @@ impl Probe for Watched {
     }
 
     fn lost(&mut self, at: Time, flow: usize, packets: &[FoundLost]) {
-        self.take();
         self.qlog.lost(at, flow, packets);
     }
 
     fn flow(&mut self, state: &FlowState<'_>) {
-        self.take();
         self.qlog.flow(state);
     }
 
-    fn log(&mut self, flow: usize) -> Option<alcc_cc::Log> {
-        Some(self.said.log(flow))
+    fn wants_algorithms(&self) -> bool {
+        true
+    }
+
+    fn algorithm(&mut self, event: &AlgorithmEvent) {
+        self.qlog.algorithm(event);
     }
 }
 
@@ -234,7 +226,6 @@ fn run(options: &str, flows: &[&str]) -> (Vec<Value>, Report, Drops) {
         .scenario;
     let mut watched = Watched {
         qlog: Qlog::new(Vec::new(), "test", &About::default()).unwrap(),
-        said: Collector::default(),
         dropped: Vec::new(),
     };
     let report = alcc_sim::run_with(&scenario, &mut watched).unwrap();

@@ -101,7 +101,7 @@ impl<P: Probe> Simulation<P> {
     /// # Errors
     /// As [`Simulation::new`].
     #[cold]
-    pub fn with_probe(scenario: &Scenario, mut probe: P) -> Result<Self, SimError> {
+    pub fn with_probe(scenario: &Scenario, probe: P) -> Result<Self, SimError> {
         scenario.check()?;
         let mut seeds = Rng::new(scenario.seed);
         let mut network = Network::new(scenario, &mut seeds);
@@ -130,17 +130,6 @@ impl<P: Probe> Simulation<P> {
                 (&mut network, &mut packets),
                 &offered,
             ));
-        }
-        for (number, flow) in flows.iter_mut().enumerate() {
-            let Endpoints::Acked { host, .. } = &mut flow.endpoints else {
-                continue;
-            };
-            if let Some(log) = probe.log(number) {
-                host.set_log(log);
-            }
-            if probe.is_enabled() {
-                host.keep_lost();
-            }
         }
         for (number, _) in scenario.flows.iter().enumerate().filter(|(_, f)| f.paired) {
             if let Some(other) = number.checked_sub(1) {
@@ -270,6 +259,7 @@ impl<P: Probe> Simulation<P> {
     fn stop_at(&mut self, now: Time) -> Result<(), SimError> {
         self.now = self.now.max(now);
         self.network.catch_up(self.now, &mut self.traffic);
+        self.traffic.pass_reported();
         Ok(())
     }
 
@@ -530,6 +520,7 @@ impl<P: Probe> Simulation<P> {
         {
             let lost = host.take_lost();
             if !lost.is_empty() {
+                self.traffic.pass_reported();
                 self.traffic.probe.lost(now, number, &lost);
             }
         }
@@ -565,6 +556,9 @@ impl<P: Probe> Simulation<P> {
         }
         outbox.clear();
         self.outbox = outbox;
+        if self.traffic.probe.is_enabled() {
+            self.traffic.pass_reported();
+        }
         if self.traffic.probe.is_enabled()
             && let Endpoints::Acked { host, .. } = &self.traffic.flows[number].endpoints
         {

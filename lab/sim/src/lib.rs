@@ -34,7 +34,9 @@ pub use flow_spec::{FLOW_HELP, FlowError, FlowSpec, Under};
 pub use histogram::Summary;
 pub use host::over_tcp::{Kernel, Timing};
 pub use network::LinkCounters;
-pub use probe::{FlowState, LinkDir, PacketContent, PacketEvent, PacketStep, Probe};
+pub use probe::{
+    AlgorithmEvent, FlowState, LinkDir, PacketContent, PacketEvent, PacketStep, Probe,
+};
 pub use report::{FlowReport, FlowStatus, Gauge, LinkReport, Report, Sample};
 pub use scenario::{LinkSpec, Scenario, SimError};
 pub use source::Source;

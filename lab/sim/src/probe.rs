@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Watching a run: packet by packet for captures, flow by flow for logs.
-use alcc_cc::{Controller, Log, RttView};
+use alcc_cc::{Controller, Event, RttView};
 use alcc_flow::{Ack, FoundLost};
 use alcc_link::Dir;
 use alcc_units::{Bytes, Time};
@@ -23,10 +23,14 @@ pub trait Probe {
     /// wanted to send.
     fn flow(&mut self, _state: &FlowState<'_>) {}
 
-    /// The log for the events of that flow's algorithm. Called once, before the run.
-    fn log(&mut self, _flow: usize) -> Option<Log> {
-        None
+    /// Whether it wants the events of algorithms. Called before the run.
+    fn wants_algorithms(&self) -> bool {
+        false
     }
+
+    /// The algorithm of a flow has reported an event. A probe of packets gets it before the packets
+    /// that follow from it, another one at the end of the step.
+    fn algorithm(&mut self, _event: &AlgorithmEvent) {}
 
     /// Called from time to time. Simulated time is `now`. The run will end at `end`, as far as is
     /// known. False ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
@@ -58,13 +62,30 @@ impl<P: Probe + ?Sized> Probe for &mut P {
         (**self).flow(state);
     }
 
-    fn log(&mut self, flow: usize) -> Option<Log> {
-        (**self).log(flow)
+    fn wants_algorithms(&self) -> bool {
+        (**self).wants_algorithms()
+    }
+
+    fn algorithm(&mut self, event: &AlgorithmEvent) {
+        (**self).algorithm(event);
     }
 
     fn progress(&mut self, now: Time, end: Time) -> bool {
         (**self).progress(now, end)
     }
+}
+
+/// An event that an algorithm reported.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct AlgorithmEvent {
+    /// When.
+    pub at: Time,
+    /// Number of the flow in the scenario, from 0.
+    pub flow: usize,
+    /// The event.
+    pub event: Event,
+    /// Round-trip times that its host knew by then.
+    pub rtt: RttView,
 }
 
 /// Something happened to a packet.

@@ -5,9 +5,10 @@
 use crate::Scenario;
 use crate::flow::{Endpoints, Flow};
 use crate::network::{Content, InFlight, LinkCounters, Packets, link_dir};
-use crate::probe::{PacketContent, PacketEvent, PacketStep, Probe};
+use crate::probe::{AlgorithmEvent, PacketContent, PacketEvent, PacketStep, Probe};
 use alcc_link::{Outcome, Outcomes, Packet};
 use alcc_units::{Bytes, Span, Time};
+use std::sync::mpsc::{self, Receiver};
 
 /// The first packet of this size or more begins the window. Those of the papers' programs are
 /// shorter than 1500 bytes.
@@ -16,6 +17,8 @@ const SECOND: Span = Span::from_secs(1);
 
 pub(crate) struct Traffic<P> {
     pub(crate) probe: P,
+    /// Events of algorithms that the probe has not got yet; `None` if it wants none.
+    reported: Option<Receiver<AlgorithmEvent>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) packets: Packets,
     /// Of each direction of a link.
@@ -36,13 +39,35 @@ impl<P: Probe> Traffic<P> {
     /// Before the first event.
     pub(crate) fn new(
         probe: P,
-        flows: Vec<Flow>,
+        mut flows: Vec<Flow>,
         packets: Packets,
         scenario: &Scenario,
         first_start: Time,
     ) -> Self {
+        let channel = probe.wants_algorithms().then(mpsc::channel);
+        for (flow, of) in flows.iter_mut().enumerate() {
+            let Endpoints::Acked { host, .. } = &mut of.endpoints else {
+                continue;
+            };
+            if let Some((to, _)) = &channel {
+                let to = to.clone();
+                host.set_log(Box::new(move |at, event, rtt| {
+                    // The receiving end outlives the flows.
+                    let _ended = to.send(AlgorithmEvent {
+                        at,
+                        flow,
+                        event,
+                        rtt,
+                    });
+                }));
+            }
+            if probe.is_enabled() {
+                host.keep_lost();
+            }
+        }
         Self {
             probe,
+            reported: channel.map(|(_, reported)| reported),
             flows,
             packets,
             counters: vec![LinkCounters::default(); 2 * scenario.links.len()],
@@ -82,7 +107,15 @@ impl<P: Probe> Traffic<P> {
         }
     }
 
+    /// Passes what algorithms have reported to the probe.
+    pub(crate) fn pass_reported(&mut self) {
+        let probe = &mut self.probe;
+        let reported = self.reported.iter().flat_map(Receiver::try_iter);
+        reported.for_each(|event| probe.algorithm(&event));
+    }
+
     fn show(&mut self, at: Time, id: u32, what: PacketStep) {
+        self.pass_reported();
         let packet = self.packets.get(id);
         let flow = packet.flow as usize;
         let (udp, stream) = match &self.flows[flow].endpoints {

@@ -72,19 +72,21 @@ fn of_every_host() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Where an algorithm's events go.
+/// The events of algorithms.
 #[derive(Default)]
-struct Events(std::sync::Arc<std::sync::Mutex<Vec<(usize, alcc_cc::Event)>>>);
+struct Events(Vec<alcc_sim::AlgorithmEvent>);
 
 impl alcc_sim::Probe for Events {
-    fn log(&mut self, flow: usize) -> Option<alcc_cc::Log> {
-        struct Sink(usize, Events);
-        impl alcc_cc::EventSink for Sink {
-            fn event(&mut self, _now: alcc_units::Time, event: alcc_cc::Event) {
-                self.1.0.lock().unwrap().push((self.0, event));
-            }
-        }
-        Some(Box::new(Sink(flow, Self(self.0.clone()))))
+    fn is_enabled(&self) -> bool {
+        false
+    }
+
+    fn wants_algorithms(&self) -> bool {
+        true
+    }
+
+    fn algorithm(&mut self, event: &alcc_sim::AlgorithmEvent) {
+        self.0.push(*event);
     }
 }
 
@@ -95,11 +97,10 @@ fn events_of_each_algorithm_reach_the_probe() {
     let mut scenario = common::scenario(RateSpec::Fixed(Rate::mbps(12)), 8, &flows);
     scenario.links[0].down.queue = "droptail:bytes=100000".parse().unwrap();
     alcc_sim::run_with(&scenario, &mut events).unwrap();
-    let told = events.0.lock().unwrap();
     for flow in 0..flows.len() {
-        let ends = |e: &&(usize, alcc_cc::Event)| {
-            e.0 == flow && matches!(e.1, alcc_cc::Event::SlowStartExit { .. })
+        let ends = |e: &alcc_sim::AlgorithmEvent| {
+            e.flow == flow && matches!(e.event, alcc_cc::Event::SlowStartExit { .. })
         };
-        assert!(told.iter().any(|e| ends(&e)), "{flow}: {told:?}");
+        assert!(events.0.iter().any(ends), "{flow}: {:?}", events.0);
     }
 }

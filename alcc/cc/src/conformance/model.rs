@@ -3,29 +3,30 @@
 use super::operation::Operation;
 use super::sender::Sender;
 use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
-use crate::{Allowance, Event, EventSink, Feed, Instance, LimitedBy, Packet, Spurious};
+use crate::{Allowance, Event, Feed, Instance, LimitedBy, Log, Packet, Spurious};
 use alcc_units::{Bytes, Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether an algorithm has changed its mode.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Modes(Arc<AtomicBool>);
 
 impl Modes {
     fn have_changed(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
-}
 
-impl EventSink for Modes {
-    fn event(&mut self, _now: Time, event: Event) {
-        if matches!(
-            event,
-            Event::Mode { .. } | Event::SlowStartExit { .. } | Event::SlowStartRestart { .. }
-        ) {
-            self.0.store(true, Ordering::Relaxed);
-        }
+    fn log(&self) -> Log {
+        let changed = Arc::clone(&self.0);
+        Box::new(move |_, event, _| {
+            if matches!(
+                event,
+                Event::Mode { .. } | Event::SlowStartExit { .. } | Event::SlowStartRestart { .. }
+            ) {
+                changed.store(true, Ordering::Relaxed);
+            }
+        })
     }
 }
 
@@ -304,7 +305,7 @@ impl Model {
         let limited = *together.feed.limited();
         let modes = Modes::default();
         for sender in [&mut together, &mut apart] {
-            sender.feed.set_log(Box::new(modes.clone()));
+            sender.feed.set_log(modes.log());
             sender.repeat_second_sample();
             sender.marked = false;
         }

@@ -319,19 +319,12 @@ fn a_peer_that_has_stopped_reading_costs_few_readings() {
 #[test]
 fn what_an_algorithm_says_at_its_start_is_heard() {
     use std::sync::mpsc;
-    struct Sink(mpsc::Sender<(Time, alcc_cc::Event)>);
-    impl alcc_cc::EventSink for Sink {
-        fn event(&mut self, now: Time, event: alcc_cc::Event) {
-            self.0.send((now, event)).unwrap();
-        }
-    }
     let (to, told) = mpsc::channel();
     let cc = Checked::registry(&alcc_zoo::registry())
         .build(&"bbr3".parse().unwrap())
         .unwrap();
-    let log: Log = Box::new(Sink(to));
     let mut flow = OverTcp::waiting(cc, at(3), &read(0, 0));
-    flow.set_log(log);
+    flow.set_log(Box::new(move |at, event, _| to.send((at, event)).unwrap()));
     flow.start(&read(0, 0), 1);
     let startup = alcc_cc::Event::Mode { to: "startup" };
     assert_eq!(told.try_recv(), Ok((at(3), startup)));

@@ -4,7 +4,6 @@ use super::{Conn, Inner, Waker};
 use crate::controlled::Controlled;
 use crate::kernel;
 use crate::runtime::Runtime;
-use alcc_sys::lock;
 use alcc_units::{Bytes, Time};
 use std::os::fd::RawFd;
 
@@ -75,10 +74,7 @@ impl Inner {
         };
         if let Some(fd) = fd {
             let within = self.writers.are_in_calls();
-            self.with_unblock(conn, |control| match runtime.plane.shared_log() {
-                None => control.read(fd, now, within, told, &mut None),
-                Some(shared) => control.read(fd, now, within, told, &mut lock(shared)),
-            });
+            self.with_unblock(conn, |control| control.read(fd, now, within, told));
         }
         if fd.is_none() || !self.control.is_in_charge() {
             self.end(runtime, conn);

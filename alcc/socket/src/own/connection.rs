@@ -11,7 +11,6 @@ use crate::controlled::{Controlled, Mode};
 use crate::kernel;
 use alcc_cc::{Spec, SpecError};
 use alcc_driver::{Next, Visit};
-use alcc_observe::Log;
 use alcc_units::{Span, Time};
 use libc::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -232,22 +231,13 @@ impl Connection {
 
 impl Visit for Connection {
     type Host = Runtime;
-    type Local = Option<Log>;
-
-    fn start(runtime: &Runtime, now: Time) -> Option<Log> {
-        runtime.plane.open_log(now)
-    }
-
-    fn flush(log: &mut Option<Log>) {
-        log.iter_mut().for_each(Log::flush);
-    }
 
     fn id(&self) -> u64 {
         self.id
     }
 
     /// Reads the counters, lets the algorithm act on them and hands over what it allows.
-    fn visit(&self, runtime: &Runtime, active: usize, log: &mut Option<Log>) -> Next {
+    fn visit(&self, runtime: &Runtime, active: usize) -> Next {
         let inner = &mut *self.lock();
         let now = kernel::now();
         inner.is_gone();
@@ -260,7 +250,7 @@ impl Visit for Connection {
             runtime.plane.visit();
             inner.control.flow.set_active_flows(active);
             if let Some(fd) = inner.raw() {
-                inner.control.read(fd, now, false, None, log);
+                inner.control.read(fd, now, false, None);
             }
         });
         if inner.queue.len() > 0 && !inner.is_blocked() && inner.error.is_none() {

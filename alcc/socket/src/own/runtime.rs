@@ -115,6 +115,7 @@ impl Runtime {
     }
 
     fn run(&self) {
+        self.plane.begin();
         let tell = |activity| self.plane.worked(activity);
         loop {
             let next = self.driver.run_once(self, Some(&tell));

@@ -6,13 +6,11 @@ use crate::output::{Product, not_made, note, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::trace_arg::TRACE_HELP;
-use alcc_cc::Log;
 use alcc_cc::events;
 use alcc_files::ScenarioFolder;
 use alcc_link::RateSpec;
 use alcc_live::capture::{Capture, CapturePoint};
 use alcc_live::flows::Waits;
-use alcc_live::logged::{Collector, LoggedEvent};
 use alcc_live::qlog::Qlog;
 use alcc_live::simulated::HELD_BY_BUFFER;
 use alcc_live::{Tools, board, twin};
@@ -20,7 +18,9 @@ use alcc_results::row::{SIMULATED, Value};
 use alcc_results::scenario::{Files, Resolved, ScenarioOptions};
 use alcc_results::simulated::{self, Simulated};
 use alcc_results::{About, Profiles, samples};
-use alcc_sim::{FLOW_HELP, FlowState, FoundLost, PacketEvent, Probe, Report, Scenario};
+use alcc_sim::{
+    AlgorithmEvent, FLOW_HELP, FlowState, FoundLost, PacketEvent, Probe, Report, Scenario,
+};
 use alcc_units::{Rate, Span, Time};
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -171,10 +171,8 @@ struct Shown {
     bar: Bar,
     pcap: Option<Capture<BufWriter<File>>>,
     qlog: Option<Qlog<BufWriter<File>>>,
-    /// Events of the algorithms, if requested.
-    told: Option<Collector>,
-    /// All events, for the series.
-    kept: Option<Vec<LoggedEvent>>,
+    /// Events of the algorithms, for the series.
+    reported: Option<Vec<AlgorithmEvent>>,
     /// Delay profiles, if requested.
     profiles: Option<Profiles>,
     /// Delays for a figure, if requested.
@@ -201,28 +199,14 @@ impl Shown {
             bar: Bar::new(),
             pcap: pcap.transpose()?,
             qlog: qlog.transpose()?,
-            told: (args.qlog.is_some() || args.series.is_some()).then(Collector::default),
-            kept: args.series.is_some().then(Vec::new),
+            reported: args.series.is_some().then(Vec::new),
             profiles: args.profile.is_some().then(Profiles::default),
             waits: args.figure.is_wanted().then(|| Waits::new(flows)),
         })
     }
 
-    /// Events since the last call.
-    fn take_logged(&mut self) {
-        let Some(told) = &self.told else { return };
-        let told = told.take();
-        if let Some(qlog) = &mut self.qlog {
-            told.iter().for_each(|told| qlog.logged(told));
-        }
-        if let Some(kept) = &mut self.kept {
-            kept.extend(told);
-        }
-    }
-
     /// Closes the files of `args`. Returns the events of the algorithms.
-    fn finish(mut self, args: &Args) -> Result<Vec<LoggedEvent>, Failure> {
-        self.take_logged();
+    fn finish(self, args: &Args) -> Result<Vec<AlgorithmEvent>, Failure> {
         let pcap = self.pcap.map_or(Ok(()), |pcap| pcap.finish().map(drop));
         let qlog = self.qlog.map_or(Ok(()), |qlog| qlog.finish().map(drop));
         for (written, file) in [(pcap, &args.pcap), (qlog, &args.qlog)] {
@@ -231,7 +215,7 @@ impl Shown {
                 return Err(Failure::failed(why));
             }
         }
-        Ok(self.kept.unwrap_or_default())
+        Ok(self.reported.unwrap_or_default())
     }
 }
 
@@ -244,7 +228,6 @@ impl Probe for Shown {
     }
 
     fn packet(&mut self, event: &PacketEvent) {
-        self.take_logged();
         if let Some(pcap) = &mut self.pcap {
             pcap.packet(event);
         }
@@ -257,14 +240,12 @@ impl Probe for Shown {
     }
 
     fn lost(&mut self, at: Time, flow: usize, packets: &[FoundLost]) {
-        self.take_logged();
         if let Some(qlog) = &mut self.qlog {
             qlog.lost(at, flow, packets);
         }
     }
 
     fn flow(&mut self, state: &FlowState<'_>) {
-        self.take_logged();
         if let Some(qlog) = &mut self.qlog {
             qlog.flow(state);
         }
@@ -273,8 +254,17 @@ impl Probe for Shown {
         }
     }
 
-    fn log(&mut self, flow: usize) -> Option<Log> {
-        self.told.as_ref().map(|told| told.log(flow))
+    fn wants_algorithms(&self) -> bool {
+        self.qlog.is_some() || self.reported.is_some()
+    }
+
+    fn algorithm(&mut self, event: &AlgorithmEvent) {
+        if let Some(qlog) = &mut self.qlog {
+            qlog.algorithm(event);
+        }
+        if let Some(reported) = &mut self.reported {
+            reported.push(*event);
+        }
     }
 
     fn progress(&mut self, now: Time, end: Time) -> bool {
@@ -314,9 +304,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         results.about = about.clone();
         args.figure.write(&results)?;
     }
-    let told = shown.finish(args)?;
+    let reported = shown.finish(args)?;
     if let Some(series) = series {
-        series.fill(|to| write_series(to, &report, &told))?;
+        series.fill(|to| write_series(to, &report, &reported))?;
     }
     for csv in [&args.series, &args.profile].into_iter().flatten() {
         board::write_about(csv, &about).map_err(Failure::failed)?;
@@ -525,15 +515,20 @@ fn table(scenario: &Scenario, report: &Report) -> String {
 /// One line per flow and sample. Gauges of all algorithms are columns; missing ones are empty. The
 /// last column has the algorithm's events since the line before, each with its time. The last line
 /// includes the events after it.
-fn write_series(out: &mut dyn Write, report: &Report, told: &[LoggedEvent]) -> std::io::Result<()> {
+fn write_series(
+    out: &mut dyn Write,
+    report: &Report,
+    reported: &[AlgorithmEvent],
+) -> std::io::Result<()> {
     let names = samples::gauges(report);
     let columns = samples::COLUMNS.iter().map(|(name, _)| *name);
     let columns: Vec<&str> = columns.chain(names.iter().copied()).collect();
     write!(out, "{}", columns.join(","))?;
     writeln!(out, ",events")?;
-    let since = |told: &LoggedEvent| told.at.since(report.started);
+    let since = |event: &AlgorithmEvent| event.at.since(report.started);
     for (number, flow) in report.flows.iter().enumerate() {
-        let mut told = told.iter().filter(|told| told.flow == number).peekable();
+        let of_flow = reported.iter().filter(|event| event.flow == number);
+        let mut of_flow = of_flow.peekable();
         for (place, sample) in flow.series.iter().enumerate() {
             let last = place + 1 == flow.series.len();
             let values = samples::values(number, flow, sample).map(cell);
@@ -543,8 +538,8 @@ fn write_series(out: &mut dyn Write, report: &Report, told: &[LoggedEvent]) -> s
                 write!(out, ",{}", cell(gauge))?;
             }
             let mut cells = Vec::new();
-            while let Some(told) = told.next_if(|told| last || since(told) <= sample.at) {
-                cells.push(events::cell(since(told), &told.event, &told.rtt));
+            while let Some(e) = of_flow.next_if(|event| last || since(event) <= sample.at) {
+                cells.push(events::cell(since(e), &e.event, &e.rtt));
             }
             writeln!(out, ",{}", cells.join("; "))?;
         }

@@ -25,7 +25,7 @@ impl Inner {
             && self.control.is_watched_closely(now)
             && kernel::queued(fd) == Bytes::ZERO
         {
-            self.control.read(fd, now, false, None, &mut None);
+            self.control.read(fd, now, false, None);
         }
         let wanted = self.queue.len() + direct.len();
         let mut room = self.room(now, fd, wanted);
