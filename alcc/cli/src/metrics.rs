@@ -2,9 +2,12 @@
 //! `alcc run --metrics`: the counters of a run in Prometheus' text format.
 use crate::failure::Failure;
 use crate::http::{Answer, Handler, Place, Request, Server};
-use alcc_observe::{BOUNDS_US, ByReason, Group, Histogram, Missed, Segment};
+use alcc_observe::{BOUNDS_US, Group, Histogram, Missed, Segment, Totals, Uncontrolled};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
+
+use Samples::{Groups, Histograms, Now, One, Reasons};
 
 /// Writes more metrics.
 pub(crate) type More = Arc<dyn Fn(&mut Page) + Send + Sync>;
@@ -54,198 +57,142 @@ impl Source {
     }
 }
 
-/// The page. Names and units as Prometheus recommends: base units, `_total` for counters.
-fn page(segment: &Segment) -> Page {
-    let mut page = Page(String::new());
-    processes(segment, &mut page);
-    state(segment, &mut page);
-    uncontrolled(segment, &mut page);
-    groups(segment, &mut page);
-    open_now(segment, &mut page);
-    page
+/// A metric: name, type, help text, and how its samples are computed.
+struct Metric(&'static str, &'static str, &'static str, Samples);
+
+enum Samples {
+    /// One sample, with these labels.
+    One(&'static str, fn(&View) -> f64),
+    /// By the reason why traffic is not controlled.
+    Reasons(fn(&View) -> Vec<(&'static str, u64)>),
+    /// By port and algorithm.
+    Groups(fn(&Group) -> u64),
+    /// Distributions by port and algorithm.
+    Histograms(fn(&Group) -> &Histogram),
+    /// Of the connections open now, by port, algorithm and state.
+    Now(fn(&Open) -> u64),
 }
 
-/// Counters of the run as a whole.
-fn processes(segment: &Segment, page: &mut Page) {
-    let t = segment.totals();
-    for (name, help, value) in [
-        (
-            "alcc_processes_total",
-            "Processes that loaded the library.",
-            t.processes as f64,
-        ),
-        (
-            "alcc_runtime_failures_total",
-            "Processes whose runtime failed.",
-            t.failures as f64,
-        ),
-        (
-            "alcc_runtime_cpu_seconds_total",
-            "CPU time of the runtime's threads.",
-            t.runtime_cpu_ns as f64 / 1e9,
-        ),
-        (
-            "alcc_wakeups_total",
-            "Wake-ups of the runtime's threads at a planned time.",
-            t.wakeups as f64,
-        ),
-        (
-            "alcc_late_wakeups_total",
-            "Those of them more than 3 ms late: the thread waited for a processor.",
-            t.late_wakeups as f64,
-        ),
-        (
-            "alcc_connections_not_shown_total",
-            "Connections that found no place in the table.",
-            segment.not_shown() as f64,
-        ),
-    ] {
-        page.metric(name, "counter", help);
-        page.sample(name, "", value);
-    }
+const VERSION: &str = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
+
+/// All metrics, in the order of the page; one line adds one. Names and units as Prometheus
+/// recommends: base units, `_total` for counters.
+#[rustfmt::skip]
+const METRICS: &[Metric] = &[
+    Metric("alcc_processes_total", "counter", "Processes that loaded the library.", One("", |v| v.totals.processes as f64)),
+    Metric("alcc_runtime_failures_total", "counter", "Processes whose runtime failed.", One("", |v| v.totals.failures as f64)),
+    Metric("alcc_runtime_cpu_seconds_total", "counter", "CPU time of the runtime's threads.", One("", |v| v.totals.runtime_cpu_ns as f64 / 1e9)),
+    Metric("alcc_wakeups_total", "counter", "Wake-ups of the runtime's threads at a planned time.", One("", |v| v.totals.wakeups as f64)),
+    Metric("alcc_late_wakeups_total", "counter", "Those of them more than 3 ms late: the thread waited for a processor.", One("", |v| v.totals.late_wakeups as f64)),
+    Metric("alcc_connections_not_shown_total", "counter", "Connections that found no place in the table.", One("", |v| v.not_shown as f64)),
+    Metric("alcc_build_info", "gauge", "Always 1; the label says which alcc.", One(VERSION, |_| 1.0)),
+    Metric("alcc_enabled", "gauge", "0 after 'alcc ctl off' for all connections, else 1.", One("", |v| f64::from(u8::from(v.is_enabled)))),
+    Metric("alcc_left_alone_total", "counter", "TCP connections left alone by the selection, by what leaves them out.", Reasons(left_alone)),
+    Metric("alcc_uncontrolled_connections_total", "counter", "TCP connections that were not, or not wholly, controlled.", Reasons(|v| v.uncontrolled.iter().map(|one| (one.reason, one.connections)).collect())),
+    Metric("alcc_uncontrolled_bytes_total", "counter", "Bytes that passed uncontrolled, at least; of connections left alone they are not counted.", Reasons(|v| v.uncontrolled.iter().filter_map(|one| Some((one.reason, one.bytes?))).collect())),
+    Metric("alcc_connections_total", "counter", "Connections taken under control.", Groups(|g| g.totals.connections)),
+    Metric("alcc_bytes_total", "counter", "Bytes that passed under control.", Groups(|g| g.totals.bytes)),
+    Metric("alcc_gate_closed_total", "counter", "Writes refused or cut short by the algorithm.", Groups(|g| g.totals.gate_closed)),
+    Metric("alcc_retransmits_total", "counter", "Segments sent again.", Groups(|g| g.totals.retransmits)),
+    Metric("alcc_readings_total", "counter", "Readings of the kernel's counters.", Groups(|g| g.totals.readings)),
+    Metric("alcc_rtt_seconds", "histogram", "RTT, one sample per reading of a connection, not per byte.", Histograms(|g| &g.rtt)),
+    Metric("alcc_queueing_delay_seconds", "histogram", "RTT above the connection's smallest, one sample per reading of a connection, not per byte.", Histograms(|g| &g.queueing)),
+    Metric("alcc_connections", "gauge", "Connections open now.", Now(|n| n.connections)),
+    Metric("alcc_in_flight_bytes", "gauge", "Bytes in flight now.", Now(|n| n.in_flight)),
+];
+
+/// What the metrics are computed from: the segment at one moment.
+struct View {
+    totals: Totals,
+    not_shown: u64,
+    is_enabled: bool,
+    uncontrolled: Vec<Uncontrolled>,
+    groups: Vec<Group>,
+    /// By port, algorithm and state.
+    open: BTreeMap<(u16, String, &'static str), Open>,
 }
 
-/// Which alcc it is, and whether it is on.
-fn state(segment: &Segment, page: &mut Page) {
-    page.metric(
-        "alcc_build_info",
-        "gauge",
-        "Always 1; the label says which alcc.",
-    );
-    let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
-    page.sample("alcc_build_info", version, 1.0);
-    page.metric(
-        "alcc_enabled",
-        "gauge",
-        "0 after 'alcc ctl off' for all connections, else 1.",
-    );
-    let orders = segment.commands().unwrap_or_default();
-    page.sample("alcc_enabled", "", f64::from(u8::from(!orders.all_off())));
+/// Connections of one state that are open.
+#[derive(Default)]
+struct Open {
+    connections: u64,
+    in_flight: u64,
 }
 
-/// Counters and distributions by port and algorithm.
-fn groups(segment: &Segment, page: &mut Page) {
-    let groups = segment.groups();
-    type Get = fn(&Group) -> u64;
-    let counters: [(&str, &str, Get); 5] = [
-        (
-            "alcc_connections_total",
-            "Connections taken under control.",
-            |g| g.totals.connections,
-        ),
-        (
-            "alcc_bytes_total",
-            "Bytes that passed under control.",
-            |g| g.totals.bytes,
-        ),
-        (
-            "alcc_gate_closed_total",
-            "Writes refused or cut short by the algorithm.",
-            |g| g.totals.gate_closed,
-        ),
-        ("alcc_retransmits_total", "Segments sent again.", |g| {
-            g.totals.retransmits
-        }),
-        (
-            "alcc_readings_total",
-            "Readings of the kernel's counters.",
-            |g| g.totals.readings,
-        ),
-    ];
-    for (name, help, get) in counters {
-        page.metric(name, "counter", help);
-        for g in &groups {
-            page.sample(name, &labels(g.port, &g.algorithm), get(g) as f64);
+impl View {
+    fn of(segment: &Segment) -> Self {
+        let mut open = BTreeMap::<_, Open>::new();
+        for c in segment.connections() {
+            let port = if c.who.outbound {
+                c.who.remote.port()
+            } else {
+                c.who.local.port()
+            };
+            let state = c.now.word();
+            let sum = open.entry((port, c.who.algorithm, state)).or_default();
+            sum.connections += 1;
+            sum.in_flight = sum.in_flight.saturating_add(c.now.in_flight.get());
         }
-    }
-    type HistogramOf = fn(&Group) -> &Histogram;
-    let histograms: [(&str, &str, HistogramOf); 2] = [
-        (
-            "alcc_rtt_seconds",
-            "RTT, one sample per reading of a connection, not per byte.",
-            |g| &g.rtt,
-        ),
-        (
-            "alcc_queueing_delay_seconds",
-            "RTT above the connection's smallest, one sample per reading of a connection, not per byte.",
-            |g| &g.queueing,
-        ),
-    ];
-    for (name, help, get) in histograms {
-        page.metric(name, "histogram", help);
-        for g in &groups {
-            page.histogram(name, &labels(g.port, &g.algorithm), get(g));
+        Self {
+            totals: segment.totals(),
+            not_shown: segment.not_shown(),
+            is_enabled: !segment.commands().unwrap_or_default().all_off(),
+            uncontrolled: segment.uncontrolled().collect(),
+            groups: segment.groups(),
+            open,
         }
     }
 }
 
-/// Uncontrolled traffic, by reason.
-fn uncontrolled(segment: &Segment, page: &mut Page) {
-    let totals = segment.totals();
-    let missed: Vec<_> = segment.missed();
-    let name = "alcc_left_alone_total";
-    let help = "TCP connections left alone by the selection, by what leaves them out.";
-    page.metric(name, "counter", help);
-    for why in Missed::ALL.into_iter().filter(|why| why.is_chosen()) {
-        let found = missed.iter().find(|(other, _)| *other == why);
-        let n = found.map_or(0, |(_, n)| n.connections);
-        page.sample(name, &format!("reason=\"{}\"", why.name()), n as f64);
-    }
-    let bypassed = |n: &ByReason| -> Vec<_> {
-        let all = n.iter().filter(|(_, n)| *n > 0);
-        all.map(|(why, n)| (why.name(), n)).collect()
+fn left_alone(view: &View) -> Vec<(&'static str, u64)> {
+    let chosen = Missed::ALL.into_iter().filter(|why| why.is_chosen());
+    let found = |why: Missed| {
+        view.uncontrolled
+            .iter()
+            .find(|one| one.reason == why.name())
     };
-    let connections = missed.iter().map(|(why, n)| (why.name(), n.connections));
-    // The bytes of connections that are left alone are not counted.
-    let looked_at = missed.iter().filter(|(why, _)| !why.is_chosen());
-    let bytes = looked_at.map(|(why, n)| (why.name(), n.bytes));
-    for (name, help, samples) in [
-        (
-            "alcc_uncontrolled_connections_total",
-            "TCP connections that were not, or not wholly, controlled.",
-            connections
-                .chain(bypassed(&totals.bypassed_connections))
-                .collect::<Vec<_>>(),
-        ),
-        (
-            "alcc_uncontrolled_bytes_total",
-            "Bytes that passed uncontrolled, at least; of connections left alone they are not counted.",
-            bytes.chain(bypassed(&totals.bypassed_bytes)).collect(),
-        ),
-    ] {
-        page.metric(name, "counter", help);
-        for (reason, n) in samples {
-            page.sample(name, &format!("reason=\"{reason}\""), n as f64);
-        }
-    }
+    chosen
+        .map(|why| (why.name(), found(why).map_or(0, |one| one.connections)))
+        .collect()
 }
 
-/// Gauges: what is open at this moment.
-fn open_now(segment: &Segment, page: &mut Page) {
-    let mut now = std::collections::BTreeMap::<(u16, String, &str), (u64, u64)>::new();
-    for c in segment.connections() {
-        let port = if c.who.outbound {
-            c.who.remote.port()
-        } else {
-            c.who.local.port()
-        };
-        let state = c.now.word();
-        let sum = now.entry((port, c.who.algorithm, state)).or_default();
-        sum.0 += 1;
-        sum.1 = sum.1.saturating_add(c.now.in_flight.get());
-    }
-    type Gauge = fn(&(u64, u64)) -> u64;
-    let gauges: [(&str, &str, Gauge); 2] = [
-        ("alcc_connections", "Connections open now.", |n| n.0),
-        ("alcc_in_flight_bytes", "Bytes in flight now.", |n| n.1),
-    ];
-    for (name, help, get) in gauges {
-        page.metric(name, "gauge", help);
-        for ((port, algorithm, state), n) in &now {
-            let labels = format!("{},state=\"{state}\"", labels(*port, algorithm));
-            page.sample(name, &labels, get(n) as f64);
+fn page(segment: &Segment) -> Page {
+    let view = View::of(segment);
+    let mut page = Page(String::new());
+    for Metric(name, kind, help, samples) in METRICS {
+        let groups = view
+            .groups
+            .iter()
+            .map(|g| (labels(g.port, &g.algorithm), g));
+        match samples {
+            One(labels, get) => page.metric(name, kind, help, [((*labels).to_owned(), get(&view))]),
+            Reasons(get) => {
+                let all = get(&view).into_iter();
+                let labelled = |(reason, n)| (format!("reason=\"{reason}\""), n as f64);
+                page.metric(name, kind, help, all.map(labelled));
+            }
+            Groups(get) => {
+                page.metric(
+                    name,
+                    kind,
+                    help,
+                    groups.map(|(labels, g)| (labels, get(g) as f64)),
+                );
+            }
+            Histograms(get) => {
+                page.metric(name, kind, help, []);
+                groups.for_each(|(labels, g)| page.histogram(name, &labels, get(g)));
+            }
+            Now(get) => {
+                let labelled = |((port, algorithm, state), n): (&(u16, String, &str), &Open)| {
+                    let labels = labels(*port, algorithm);
+                    (format!("{labels},state=\"{state}\""), get(n) as f64)
+                };
+                page.metric(name, kind, help, view.open.iter().map(labelled));
+            }
         }
     }
+    page
 }
 
 fn labels(port: u16, algorithm: &str) -> String {
@@ -260,11 +207,21 @@ fn labels(port: u16, algorithm: &str) -> String {
 pub(crate) struct Page(String);
 
 impl Page {
-    pub(crate) fn metric(&mut self, name: &str, kind: &str, help: &str) {
+    /// Adds a metric with its samples: labels and value.
+    pub(crate) fn metric(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (String, f64)>,
+    ) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in samples {
+            self.sample(name, &labels, value);
+        }
     }
 
-    pub(crate) fn sample(&mut self, name: &str, labels: &str, value: f64) {
+    fn sample(&mut self, name: &str, labels: &str, value: f64) {
         let _ = if labels.is_empty() {
             writeln!(self.0, "{name} {value}")
         } else {
@@ -292,6 +249,7 @@ impl Page {
 mod tests {
     use super::*;
     use crate::http::MAX_READERS;
+    use alcc_observe::Event;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
@@ -317,8 +275,8 @@ mod tests {
     #[test]
     fn what_is_left_alone_has_its_reason() {
         let (_dir, segment) = segment();
-        segment.count(&alcc_observe::Event::left_alone(Missed::Loopback));
-        segment.count(&alcc_observe::Event::left_alone(Missed::Loopback));
+        segment.count(&Event::left_alone(Missed::Loopback));
+        segment.count(&Event::left_alone(Missed::Loopback));
         let page = page(&segment).0;
         for (reason, n) in [("loopback", 2), ("outbound", 0), ("excluded", 0)] {
             let line = format!("alcc_left_alone_total{{reason=\"{reason}\"}} {n}\n");

@@ -6,7 +6,7 @@ use crate::output::{Product, note};
 use crate::trial::{PLAIN, Plan};
 use crate::uncontrolled::NotControlled;
 use crate::wording::{count, gate, hint, megabytes, note_refused};
-use alcc_observe::{Missed, MissedCount, Segment};
+use alcc_observe::{Missed, MissedCount, Segment, Uncontrolled};
 use alcc_socket::{Settings, Triple};
 use std::ffi::OsString;
 use std::path::Path;
@@ -225,44 +225,21 @@ fn system_default() -> Option<String> {
 
 /// All uncontrolled traffic so far, by reason, as JSON: `alcc run --json` and `alcc top --json`.
 pub(crate) fn uncontrolled(segment: &Segment) -> serde_json::Value {
-    let totals = segment.totals();
-    let bypassed = totals.bypassed_connections.iter().filter(|(_, n)| *n > 0);
-    let bypassed = bypassed.map(|(why, n)| {
-        serde_json::json!({
-            "reason": why.name(), "connections": n, "bytes": totals.bypassed_bytes.get(why),
-        })
+    let all = segment.uncontrolled().map(|one| {
+        serde_json::json!({"reason": one.reason, "connections": one.connections, "bytes": one.bytes})
     });
-    let missed = segment.missed().into_iter().map(|(why, n)| {
-        // The bytes of connections that are left alone are not counted.
-        let bytes = (!why.is_chosen()).then_some(n.bytes);
-        serde_json::json!({"reason": why.name(), "connections": n.connections, "bytes": bytes})
-    });
-    missed.chain(bypassed).collect()
+    all.collect()
 }
 
-/// The same as lines for people.
-pub(crate) fn uncontrolled_lines(segment: &Segment) -> Vec<String> {
-    let totals = segment.totals();
-    let line = |connections, bytes: Option<u64>, why: String| {
-        let bytes = bytes.map_or_else(String::new, |bytes| format!(", {}", megabytes(bytes)));
-        format!(
-            "not controlled: {}{bytes}: {why}",
-            count(connections, "connection")
-        )
-    };
-    let missed = segment.missed().into_iter().map(|(why, n)| {
-        if why.is_chosen() {
-            line(n.connections, None, hint(why.name(), why.remedy()))
-        } else {
-            line(n.connections, Some(n.bytes), hint(why.why(), why.remedy()))
-        }
-    });
-    let bypassed = totals.bypassed_connections.iter().filter(|(_, n)| *n > 0);
-    let bypassed = bypassed.map(|(why, n)| {
-        let bytes = totals.bypassed_bytes.get(why);
-        line(n, Some(bytes), hint(why.why(), Some(why.remedy())))
-    });
-    missed.chain(bypassed).collect()
+/// The same as a line for people.
+pub(crate) fn uncontrolled_line(one: &Uncontrolled) -> String {
+    let bytes = one.bytes.map(|bytes| format!(", {}", megabytes(bytes)));
+    format!(
+        "not controlled: {}{}: {}",
+        count(one.connections, "connection"),
+        bytes.unwrap_or_default(),
+        hint(one.why, one.remedy)
+    )
 }
 
 /// "; 3 skipped: loopback (--loopback)".

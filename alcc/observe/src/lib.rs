@@ -48,7 +48,7 @@ pub use event::{Event, Passed, Reading, Subscriber};
 pub use events::{EventEntry, EventReader};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use log::Log;
-pub use missed::{Missed, MissedCount};
+pub use missed::{Missed, MissedCount, Uncontrolled};
 pub use pattern::Pattern;
 pub use published::Published;
 pub use segment::Segment;

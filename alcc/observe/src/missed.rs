@@ -2,6 +2,7 @@
 //! Connections that are plain TCP as a whole. These are those that the selection leaves alone, and
 //! those that the library does not reach. Bytes that pass by the algorithm on connections under
 //! control are [`Bypass`](crate::Bypass).
+use crate::bypass::Bypass;
 use crate::map::{COUNTERS, COUNTERS_LEN, MISSED};
 use crate::segment::Segment;
 use alcc_units::Bytes;
@@ -174,6 +175,47 @@ impl Segment {
         };
         let all = Missed::ALL.into_iter().map(|why| (why, count(why)));
         all.filter(|(_, n)| n.connections > 0).collect()
+    }
+}
+
+/// Traffic that was not controlled, for one reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Uncontrolled {
+    /// A word for metrics and tables.
+    pub reason: &'static str,
+    /// A sentence for people; the word alone where the user has chosen it.
+    pub why: &'static str,
+    /// What would bring it under control.
+    pub remedy: Option<&'static str>,
+    /// Connections that were not, or not wholly, controlled.
+    pub connections: u64,
+    /// Bytes on them; `None`: not counted, as the user has chosen it.
+    pub bytes: Option<u64>,
+}
+
+impl Segment {
+    /// All that was not controlled so far: whole connections, then bytes of controlled ones.
+    pub fn uncontrolled(&self) -> impl Iterator<Item = Uncontrolled> {
+        let totals = self.totals();
+        let missed = self.missed().into_iter().map(|(why, n)| Uncontrolled {
+            reason: why.name(),
+            why: if why.is_chosen() {
+                why.name()
+            } else {
+                why.why()
+            },
+            remedy: why.remedy(),
+            connections: n.connections,
+            bytes: (!why.is_chosen()).then_some(n.bytes),
+        });
+        let bypassed = Bypass::ALL.into_iter().map(move |why| Uncontrolled {
+            reason: why.name(),
+            why: why.why(),
+            remedy: Some(why.remedy()),
+            connections: totals.bypassed_connections.get(why),
+            bytes: Some(totals.bypassed_bytes.get(why)),
+        });
+        missed.chain(bypassed.filter(|one| one.connections > 0))
     }
 }
 

@@ -4,6 +4,7 @@ use crate::bypass::ByReason;
 use crate::event::Event;
 use crate::map::{COUNTERS, MISSED};
 use crate::segment::Segment;
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Declares the counters: what each counts, its name, and its word among the counters.
@@ -24,6 +25,14 @@ macro_rules! totals {
         #[allow(non_upper_case_globals, reason = "named as the fields are")]
         mod word {
             $(pub(super) const $name: usize = $word;)+
+        }
+
+        impl AddAssign for Totals {
+            fn add_assign(&mut self, more: Self) {
+                $(self.$name += more.$name;)+
+                self.bypassed_bytes += more.bypassed_bytes;
+                self.bypassed_connections += more.bypassed_connections;
+            }
         }
 
         impl Totals {

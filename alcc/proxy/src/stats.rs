@@ -28,26 +28,15 @@ pub struct Totals {
     pub turned_away: u64,
     /// How often accepting paused because descriptors or memory had run out.
     pub accept_pauses: u64,
-    /// Ends controlled: clients, and with [`outbound`](alcc_socket::Selection::outbound) servers.
-    pub controlled: u64,
     /// Ends relayed plainly, by the selection.
     pub left_alone: u64,
-    /// How often the algorithm held bytes back.
-    pub gate_closed: u64,
-    /// Bytes that left under control.
-    pub controlled_bytes: u64,
-    /// Readings of the kernel's counters.
-    pub readings: u64,
-    /// CPU time of the runtime's threads, ns.
-    pub runtime_cpu_ns: u64,
-    /// Wake-ups of the runtime's threads at a time that was planned.
-    pub wakeups: u64,
-    /// Wake-ups that came more than 3 ms late: the thread waited for a processor.
-    pub late_wakeups: u64,
     /// Connections whose algorithm failed; they went on as plain TCP.
     pub failures: u64,
     /// Ends for which the kernel refused the congestion control asked for below.
     pub under_refused: u64,
+    /// Counters of the runtimes. Their connections are the ends controlled: clients, and with
+    /// [`outbound`](alcc_socket::Selection::outbound) servers.
+    pub runtimes: alcc_observe::Totals,
 }
 
 #[derive(Default)]
@@ -84,8 +73,8 @@ impl Stats {
 
     /// With what the runtimes have counted.
     pub(crate) fn totals(&self, runtimes: &[Arc<Runtime>]) -> Totals {
-        let theirs: Vec<_> = runtimes.iter().map(|r| r.totals()).collect();
-        let sum = |field: fn(&alcc_observe::Totals) -> u64| theirs.iter().map(field).sum();
+        let mut theirs = alcc_observe::Totals::default();
+        runtimes.iter().for_each(|r| theirs += r.totals());
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Totals {
             connections: get(&self.connections),
@@ -98,16 +87,10 @@ impl Stats {
             silent: get(&self.silent),
             turned_away: get(&self.turned_away),
             accept_pauses: get(&self.accept_pauses),
-            controlled: sum(|t| t.connections),
             left_alone: get(&self.left_alone),
-            gate_closed: sum(|t| t.gate_closed),
-            controlled_bytes: sum(|t| t.bytes),
-            readings: sum(|t| t.readings),
-            runtime_cpu_ns: sum(|t| t.runtime_cpu_ns),
-            wakeups: sum(|t| t.wakeups),
-            late_wakeups: sum(|t| t.late_wakeups),
             failures: get(&self.failures),
             under_refused: get(&self.under_refused),
+            runtimes: theirs,
         }
     }
 }

@@ -256,6 +256,7 @@ fn conclude(
     totals: &Totals,
     trial: Option<serde_json::Value>,
 ) {
+    let runtimes = &totals.runtimes;
     let cpu = alcc_sys::process_cpu().as_secs_f64();
     if let Some(file) = json {
         let mut report = serde_json::json!({
@@ -274,15 +275,15 @@ fn conclude(
             "accept_pauses": totals.accept_pauses,
             "bytes_up": totals.bytes_up,
             "bytes_down": totals.bytes_down,
-            "controlled": totals.controlled,
+            "controlled": runtimes.connections,
             "left_alone": totals.left_alone,
-            "gate_closed": totals.gate_closed,
-            "controlled_bytes": totals.controlled_bytes,
-            "readings": totals.readings,
+            "gate_closed": runtimes.gate_closed,
+            "controlled_bytes": runtimes.bytes,
+            "readings": runtimes.readings,
             "cpu_s": cpu,
-            "runtime_cpu_s": totals.runtime_cpu_ns as f64 / 1e9,
-            "wakeups": totals.wakeups,
-            "late_wakeups": totals.late_wakeups,
+            "runtime_cpu_s": runtimes.runtime_cpu_ns as f64 / 1e9,
+            "wakeups": runtimes.wakeups,
+            "late_wakeups": runtimes.late_wakeups,
             "failures": totals.failures,
             "under_refused": totals.under_refused,
         });
@@ -299,8 +300,8 @@ fn conclude(
         count(totals.connections, "connection"),
         megabytes(totals.bytes_down),
         megabytes(totals.bytes_up),
-        totals.controlled,
-        gate(&triple.enforcement, totals.gate_closed),
+        runtimes.connections,
+        gate(&triple.enforcement, runtimes.gate_closed),
     ));
     if totals.failures > 0 {
         note(format_args!(

@@ -9,7 +9,7 @@ use crate::output::{Reader, print};
 use crate::progress::stop_flag;
 use crate::running::Running;
 use crate::runs::Which;
-use crate::summary::{uncontrolled, uncontrolled_lines};
+use crate::summary::{uncontrolled, uncontrolled_line};
 use crate::wording::count;
 use alcc_observe::StatusRecord;
 use alcc_socket::now;
@@ -372,8 +372,8 @@ fn table(runs: &[Running], rows: &[Row], screen: Screen) -> String {
             &figures,
             screen.columns,
         ));
-        for missed in uncontrolled_lines(&run.segment) {
-            line(format!("  {missed}"));
+        for one in run.segment.uncontrolled() {
+            line(format!("  {}", uncontrolled_line(&one)));
         }
     }
     let kernel = rows.iter().filter(|row| row.run.is_none());

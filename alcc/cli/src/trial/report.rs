@@ -218,73 +218,34 @@ fn missing(known: &Known) -> Vec<String> {
     all
 }
 
-/// `alcc_trial_*`.
+/// `alcc_trial_*`; one line is one metric.
+#[rustfmt::skip]
 pub(super) fn metrics(known: &Known, page: &mut Page) {
-    type Get = fn(&Tally) -> f64;
     let groups = [("plain", &known.plain), ("treated", &known.treated)];
-    let counts: [(&str, &str, &str, Get); 3] = [
-        (
-            "alcc_trial_clients",
-            "gauge",
-            "Clients with a transfer.",
-            |t| t.clients() as f64,
-        ),
-        (
-            "alcc_trial_transfers_total",
-            "counter",
-            "Transfers of 64 KiB or more.",
-            |t| t.transfers() as f64,
-        ),
-        (
-            "alcc_trial_bytes_total",
-            "counter",
-            "Bytes of these transfers.",
-            |t| t.bytes().get() as f64,
-        ),
-    ];
-    for (name, kind, help, get) in counts {
-        page.metric(name, kind, help);
-        for (group, tally) in groups {
-            page.sample(name, &format!("group=\"{group}\""), get(tally));
-        }
-    }
-    let name = "alcc_trial_unended_total";
-    page.metric(
-        name,
-        "counter",
-        "Transfers that began and were not seen to their end.",
-    );
-    for ((group, _), n) in groups.iter().zip(known.unended) {
-        page.sample(name, &format!("group=\"{group}\""), n as f64);
-    }
+    let label = |group| format!("group=\"{group}\"");
+    let counts = |get: fn(&Tally) -> f64| groups.map(|(group, tally)| (label(group), get(tally)));
+    let unended = groups.iter().zip(known.unended);
     let effects = known.effects();
-    let name = "alcc_trial_value";
-    page.metric(
-        name,
-        "gauge",
-        "Mean over clients, geometric for times and rates.",
-    );
-    for e in &effects {
-        for (group, value) in [("plain", e.plain), ("treated", e.treated)] {
+    let values = effects.iter().flat_map(|e| {
+        [("plain", e.plain), ("treated", e.treated)].map(|(group, value)| {
             let labels = format!("metric=\"{}\",group=\"{group}\"", e.metric.name());
-            page.sample(name, &labels, value);
-        }
-    }
-    let name = "alcc_trial_change";
-    page.metric(
-        name,
-        "gauge",
-        "Treated beside plain, and its 99 % interval: -0.2 is 20 % less.",
-    );
-    for e in &effects {
-        for (bound, value) in [("low", e.low), ("estimate", e.change), ("high", e.high)] {
+            (labels, value)
+        })
+    });
+    let changes = effects.iter().flat_map(|e| {
+        [("low", e.low), ("estimate", e.change), ("high", e.high)].map(|(bound, value)| {
             let labels = format!("metric=\"{}\",bound=\"{bound}\"", e.metric.name());
-            page.sample(name, &labels, value);
-        }
-    }
-    let name = "alcc_trial_stopped";
-    page.metric(name, "gauge", "1 if the trial has ended itself.");
-    page.sample(name, "", f64::from(u8::from(known.stopped.is_some())));
+            (labels, value)
+        })
+    });
+    let stopped = f64::from(u8::from(known.stopped.is_some()));
+    page.metric("alcc_trial_clients", "gauge", "Clients with a transfer.", counts(|t| t.clients() as f64));
+    page.metric("alcc_trial_transfers_total", "counter", "Transfers of 64 KiB or more.", counts(|t| t.transfers() as f64));
+    page.metric("alcc_trial_bytes_total", "counter", "Bytes of these transfers.", counts(|t| t.bytes().get() as f64));
+    page.metric("alcc_trial_unended_total", "counter", "Transfers that began and were not seen to their end.", unended.map(|((group, _), n)| (label(group), n as f64)));
+    page.metric("alcc_trial_value", "gauge", "Mean over clients, geometric for times and rates.", values);
+    page.metric("alcc_trial_change", "gauge", "Treated beside plain, and its 99 % interval: -0.2 is 20 % less.", changes);
+    page.metric("alcc_trial_stopped", "gauge", "1 if the trial has ended itself.", [(String::new(), stopped)]);
 }
 
 pub(super) fn json(name: &str, known: &Known) -> serde_json::Value {
