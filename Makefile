@@ -40,7 +40,7 @@ demo: build ## The main job: nginx under cubic, bbr, verus, copa and budget on a
 	@$(WITH_DEPS) $(LAB) demo $(ARGS)
 
 picture: build ## README's picture and table, measured again on a quiet machine (some 3 minutes)
-	@$(WITH_DEPS) set -e; $(LAB) compare --emu --traces synth:lte --schemes cubic,bbr,alcc-verus,alcc-copa,alcc-budget --duration 30s --runs 5 --out $(TARGET)/picture; \
+	@$(WITH_DEPS) set -e; $(LAB) compare --emu --traces synth:lte --schemes cubic,bbr,verus/over=cubic,copa/over=cubic,budget/over=cubic --duration 30s --runs 5 --out $(TARGET)/picture; \
 	cp $(TARGET)/picture/results.json docs/img/demo.json; \
 	ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-lab $$ALCC_FEATURES --test pages the_readme_shows
 
@@ -88,7 +88,7 @@ truth: build ## The simulator beside published figures, and tuned beside origina
 	@$(LAB) compare --sim --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" --reference lab/notes/truth.csv
 	@$(LAB) compare --sim --traces "$$ALCC_TRACES" --tuned verus,copa,sprout
 
-compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,alcc-verus --runs 1")
+compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,verus/over=cubic --runs 1")
 	@$(WITH_DEPS) $(LAB) compare --emu --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" $(ARGS)
 
 native: build ## Algorithms above TCP beside their native forms, two recorded traces (ALCC_TRACES=DIR, ARGS="--full": five traces, three TCPs)

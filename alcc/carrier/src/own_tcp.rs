@@ -31,7 +31,6 @@ impl Transport for Tcp {
             suffix: "-tcp",
             feedback: best_feedback().map_or("kernel", |best| best.name),
             enforcement: Enforcement::best(Deployment::Own).map_or("kernel", |best| best.name),
-            simulated: Err("it has the kernel's counters only: alcc-A is its form above TCP"),
             takes: Takes {
                 needs_cc: false,
                 other_feedback: true,

@@ -17,8 +17,6 @@ pub struct About {
     pub feedback: &'static str,
     /// How the limit is kept, unless the sender says otherwise.
     pub enforcement: &'static str,
-    /// What the simulator has for it: the parts of a flow after the algorithm; or why nothing.
-    pub simulated: Result<&'static str, &'static str>,
     /// Which options it takes.
     pub takes: Takes,
 }
@@ -94,12 +92,6 @@ impl Table {
                 known.join(", ")
             ))
         })
-    }
-
-    /// The row whose suffix ends a scheme's name, and the name without it.
-    pub fn of_scheme<'a>(&self, name: &'a str) -> Option<(&'a str, About)> {
-        self.rows()
-            .find_map(|row| Some((name.strip_suffix(row.suffix)?, row)))
     }
 
     /// What a sender with these options will be.

@@ -9,6 +9,7 @@ pub(crate) mod list;
 pub(crate) mod mdi;
 pub(crate) mod reproduce;
 pub(crate) mod sim;
+pub(crate) mod study;
 pub(crate) mod sweep;
 pub(crate) mod trace;
 pub(crate) mod worst;

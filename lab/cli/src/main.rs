@@ -49,7 +49,7 @@ enum Command {
     Demo(commands::demo::Args),
     Sim(Box<commands::sim::Args>),
     Emulate(commands::emulate::Args),
-    Compare(commands::compare::Args),
+    Compare(Box<commands::compare::Args>),
     Reproduce(commands::reproduce::Args),
     Sweep(Box<commands::sweep::Args>),
     Worst(commands::worst::Args),

@@ -8,10 +8,20 @@ pub(crate) const HINTS: &[Hint] = &[
     (
         "sweep",
         "--cc",
-        "a flow names its algorithm: --flow budget, or several by --vary 'flow=budget;copa'",
+        "a flow names its algorithm: --flow budget, or several: --flow budget,copa",
     ),
-    ("compare", "--cc", "give --schemes cubic,alcc-budget"),
-    ("demo", "--cc", "give --schemes cubic,alcc-budget"),
+    (
+        "compare",
+        "--seeds",
+        "repetitions are called runs: give --runs",
+    ),
+    (
+        "sweep",
+        "--starts",
+        "repetitions are called runs: give --runs",
+    ),
+    ("compare", "--cc", "give --schemes cubic,budget/over=cubic"),
+    ("demo", "--cc", "give --schemes cubic,budget/over=cubic"),
     (
         "emulate",
         "--cc",

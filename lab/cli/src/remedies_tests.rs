@@ -55,7 +55,7 @@ const PRINTED_BY: &[(&str, &[&str])] = &[
     ("lab/trace/", &["trace convert"]),
     ("lab/experiment/src/sweep.rs", &["sweep"]),
     ("lab/experiment/", &["reproduce"]),
-    ("lab/live/src/scheme", &["compare", "demo"]),
+    ("lab/live/src/scheme", &["compare", "sim"]),
     ("lab/live/src/twin/", &["sim"]),
     ("lab/record/", &["trace record"]),
     ("alcc/observe/src/entry.rs", &["top"]),

@@ -83,7 +83,8 @@ fn the_command_is_quoted() {
 #[test]
 fn one_worker_and_three_give_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = "--schemes cubic,verus:r=4,profile=paper,alcc-copa --seeds 2 --duration 5s";
+    let arguments =
+        "--schemes cubic,verus:r=4,profile=paper,copa/over=cubic --runs 2 --duration 5s";
     let by = |jobs: &str| {
         let out = folder.path().join(jobs);
         let csv = out.with_extension("csv");
@@ -143,7 +144,7 @@ fn one_worker_and_three_give_the_same_bytes() {
 #[test]
 fn forms_above_tcp_stand_beside_the_native_one() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = "--schemes copa-udp,alcc-copa,cubic --seeds 2 --duration 5s";
+    let arguments = "--schemes copa/transport=udp,copa/over=cubic,cubic --runs 2 --duration 5s";
     let output = compare(arguments, "synth:lte", folder.path())
         .output()
         .unwrap();
@@ -177,7 +178,7 @@ fn forms_above_tcp_stand_beside_the_native_one() {
 fn a_killed_sweep_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let [whole, broken] = ["whole", "broken"].map(|name| folder.path().join(name));
-    let arguments = "--schemes cubic,alcc-verus --seeds 40 --duration 10s --jobs 1";
+    let arguments = "--schemes cubic,verus/over=cubic --runs 40 --duration 10s --jobs 1";
     let traces = "12mbit";
     let expected = good(
         &compare(arguments, traces, &whole)
@@ -359,6 +360,13 @@ fn wrong_arguments_are_one_line_and_status_2() {
         ("synth:lte", "--duration 0s", "--duration"),
         ("synth:nowhere", "", "no scenario has that name"),
         ("/no/such/trace", "", "/no/such/trace"),
+        (
+            "synth:lte",
+            "--schemes cubic,alcc-verus:r=4",
+            "--schemes: flow 'alcc-verus:r=4': this is now written verus:r=4/over=cubic",
+        ),
+        ("synth:lte", "--rtt 20ms,x", "--rtt: 'x'"),
+        ("synth:lte", "--cross 2*cubik", "did you mean cubic?"),
         (empty, "", "there is no file in it"),
         ("synth:lte synth:lte", "", "two of that name"),
     ] {
@@ -377,29 +385,13 @@ fn wrong_arguments_are_one_line_and_status_2() {
 }
 
 #[test]
-fn the_emulator_says_what_works_instead_of_a_native_algorithm() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
-        .args("compare --emu --traces synth:lte --schemes cubic,verus:r=4 --out".split(' '))
-        .arg(folder.path().join("out"))
-        .output()
-        .unwrap();
-    let says = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{says}");
-    assert!(
-        says.contains("--sim") && says.contains("alcc-verus:r=4"),
-        "{says}"
-    );
-}
-
-#[test]
 fn a_failed_emulated_run_leaves_the_others_alone() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     // nginx may have been unpacked for us beside the build's output, and tests run in their crate's
     // folder.
     // A receiver behind a proxy is not possible, which shows only when it starts.
-    let arguments = "compare --emu --traces 12mbit --schemes alcc-fixed-inband/carrier=connect:proxy=127.0.0.1:1,cubic --duration 2s --runs 1 --json --out";
+    let arguments = "compare --emu --traces 12mbit --schemes fixed/over=cubic/transport=in-band/carrier=connect:proxy=127.0.0.1:1,cubic --duration 2s --runs 1 --json --out";
     let output = Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
         .args(arguments.split(' '))
         .arg(&out)

@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
 fn plain_and_controlled_beside_each_other() {
     let out = tempfile::tempdir().unwrap();
     let folder = out.path().to_str().unwrap();
-    let schemes = "cubic,alcc-fixed:window=20";
+    let schemes = "cubic,fixed:window=20/over=cubic";
     let mut command = real::alcc(&[
         "demo",
         "--duration",

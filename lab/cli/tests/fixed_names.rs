@@ -100,7 +100,7 @@ alcc-lab trace record
     --listen --mode --duration --warm-up --down --up --size --interval --limit --label --bind
     --patience --together --count --sessions --max-duration --out --insecure --json
 alcc-lab compare
-    --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
+    --sim --emu --traces --schemes --cross --native --under --plugin --duration --runs --seed --rtt
     --queue --loss --loss-up --up --start --settle --jobs --out --csv --figure --panels --log
     --reference --tuned --only --interval --json
 alcc-lab reproduce
@@ -109,7 +109,7 @@ alcc-lab reproduce
 alcc-lab sweep
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake
-    --max-events --vary --starts --x --y --out --jobs --plugin --json
+    --max-events --vary --runs --x --y --out --jobs --plugin --json
 alcc-lab worst
     --table --crowd --cc --seed --list --shrink --out --jobs --plugin --json
 alcc-lab mdi
@@ -283,12 +283,18 @@ own/tcp-info/queue+pacing
 own/tcp-info/queue
 ";
 
-/// Schemes that a real host runs, and schemes that the simulator runs.
+/// Schemes that a real host runs, and schemes that the simulator runs: as typed, and what rows call
+/// them if that differs.
 const EMULATED: &str = "
-cubic bbr reno alcc-verus alcc-verus:r=4 alcc-copa/over=reno alcc-sprout verus-udp verus-quic
-alcc-verus-inband alcc-verus-inband/carrier=tls alcc-verus-tcp
+cubic bbr reno verus/over=cubic->alcc-verus verus:r=4/over=cubic->alcc-verus:r=4
+copa/over=reno->alcc-copa/over=reno verus/transport=udp->verus-udp verus/transport=quic->verus-quic
+verus/over=cubic/transport=in-band->alcc-verus-inband
+verus/over=cubic/transport=in-band/carrier=tls->alcc-verus-inband/carrier=tls
+verus/over=cubic/transport=tcp->alcc-verus-tcp
 ";
-const SIMULATED: &str = "verus copa:profile=original alcc-verus verus-udp";
+const SIMULATED: &str = "
+verus copa:profile=original verus/over=cubic->alcc-verus verus/transport=udp->verus-udp
+";
 
 /// What the C library exports, and what its header declares.
 const FUNCTIONS: &str = "
@@ -523,8 +529,9 @@ fn names_of_schemes() {
     let registry = alcc_zoo::registry();
     for (schemes, side) in [(EMULATED, Side::Emulated), (SIMULATED, Side::Simulated)] {
         for name in words(schemes) {
-            let scheme = Scheme::parse(&name, &registry, side);
-            assert_eq!(scheme.expect("a scheme").name, name);
+            let (typed, label) = name.split_once("->").unwrap_or((&name, &name));
+            let scheme = Scheme::parse(typed, &registry, side);
+            assert_eq!(scheme.expect("a scheme").name, label);
         }
     }
 }

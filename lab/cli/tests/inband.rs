@@ -10,7 +10,7 @@ use serde_json::Value;
 #[test]
 fn sprout_and_verus_over_tcp_keep_the_queue_short_and_the_link_busy() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = "compare --emu --traces 12mbit --schemes alcc-sprout-inband,alcc-verus-inband --duration 6s --runs 1 --json --out";
+    let arguments = "compare --emu --traces 12mbit --schemes sprout/over=cubic/transport=in-band,verus/over=cubic/transport=in-band --duration 6s --runs 1 --json --out";
     let mut command = real::alcc(&arguments.split(' ').collect::<Vec<_>>());
     command.arg(folder.path().join("out"));
     let Some(output) = real::done(&mut command, real::PROGRAMS) else {

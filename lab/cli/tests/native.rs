@@ -10,7 +10,7 @@ use std::fs;
 #[test]
 fn forms_of_one_algorithm_run_beside_each_other() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = "compare --emu --traces 12mbit --schemes copa-udp,alcc-copa-inband --duration 2s --runs 2 --json --out";
+    let arguments = "compare --emu --traces 12mbit --schemes copa/transport=udp,copa/over=cubic/transport=in-band --duration 2s --runs 2 --json --out";
     let mut command = real::alcc(&arguments.split(' ').collect::<Vec<_>>());
     command.arg(folder.path());
     // Nothing here needs a web server.

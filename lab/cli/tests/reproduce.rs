@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 const EXPERIMENT: &str = r#"title = "A window that never grows"
 source = "this test"
 statement = "It builds no queue."
-starts = 2
+runs = 2
 
 [scenario]
 link = "12mbit"
@@ -439,15 +439,7 @@ fn files_of_ones_own_are_told_apart() {
 #[test]
 fn the_table_of_a_sweep_has_numbers_and_ranges() {
     let folder = Folder::with(EXPERIMENT);
-    let words = [
-        "sweep",
-        "--link",
-        "lte",
-        "--duration",
-        "2s",
-        "--starts",
-        "3",
-    ];
+    let words = ["sweep", "--link", "lte", "--duration", "2s", "--runs", "3"];
     let vary = ["--vary", "flow=cubic;fixed:window=1"];
     let output = folder.alcc(&[&words[..], &vary].concat());
     let said = String::from_utf8(output.stdout).unwrap();
@@ -461,7 +453,7 @@ fn the_table_of_a_sweep_has_numbers_and_ranges() {
         lines[1][3].starts_with('(') && lines[1][3].contains('-'),
         "{said}"
     );
-    let output = folder.alcc(&[&words[..5], &["--starts", "1"], &vary].concat());
+    let output = folder.alcc(&[&words[..5], &["--runs", "1"], &vary].concat());
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(!said.contains('('), "{said}");
 }
@@ -476,7 +468,7 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
         "12mbit",
         "--duration",
         "2s",
-        "--starts",
+        "--runs",
         "1",
     ];
     let words = [&words[..], &["--flow", "fixed:window={window}"], &vary].concat();

@@ -213,7 +213,7 @@ mod tests {
 source = "s"
 statement = "x"
 application = "ftp"
-starts = 3
+runs = 3
 [scenario]
 link = "12mbit"
 flow = "{scheme}"

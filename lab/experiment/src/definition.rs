@@ -38,7 +38,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// Repetitions of each cell, unless the file says otherwise.
-pub const DEFAULT_STARTS: u32 = 3;
+pub const DEFAULT_RUNS: u32 = 3;
 /// Maximum number of runs of one experiment.
 pub const MAX_RUNS: usize = 10_000;
 
@@ -232,7 +232,7 @@ pub struct Expectation {
     #[serde(default)]
     pub over: Option<BTreeMap<String, String>>,
     /// The bound holds for every start, not only for their median.
-    #[serde(default)]
+    #[serde(default, rename = "every-run")]
     pub every_start: bool,
     /// Number of the flow that counts, from 1. None: all flows, aggregated by `flows`.
     #[serde(default)]

@@ -190,7 +190,7 @@ mod tests {
 
     fn definition(bound: &str) -> Definition {
         let text = format!(
-            "title = 't'\nsource = 's'\nstatement = 'x'\nstarts = 3\n[scenario]\nlink = '{{link}}'\nflow = '{{flows}}*{{scheme}}'\n\
+            "title = 't'\nsource = 's'\nstatement = 'x'\nruns = 3\n[scenario]\nlink = '{{link}}'\nflow = '{{flows}}*{{scheme}}'\n\
              [[sweep]]\nkey = 'scheme'\nvalues = ['copa', 'cubic']\n\
              [[sweep]]\nkey = 'flows'\nvalues = [2, 6]\n\
              [[sweep]]\nkey = 'link'\nvalues = ['12mbit', '20mbit']\n\

@@ -181,7 +181,7 @@ fn planned(
         set.extend(choice.set.iter().map(|(k, v)| (k.as_str(), v.as_str())));
     }
     let number = repetition.to_string();
-    set.insert("start", &number);
+    set.insert("run", &number);
     let mut scenario = definition.scenario.clone();
     let mut wrong = None;
     scenario.for_each(&mut |key, value| match substitute(value, &set) {
@@ -242,12 +242,11 @@ fn substitute(value: &mut Value, set: &BTreeMap<&str, &str>) -> Result<Same, Str
         let Some((name, _)) = rest.split_once('}') else {
             return Err(format!("{}: '{before}{{' is not closed", value.location));
         };
-        if name == "start" || name.starts_with("draw:") {
+        if name == "run" || name.starts_with("draw:") {
             same = Same::InOneRepetition;
         }
         if let Some(bounds) = name.strip_prefix("draw:") {
-            let random_number =
-                random_number(bounds, set.get("start").copied().unwrap_or_default());
+            let random_number = random_number(bounds, set.get("run").copied().unwrap_or_default());
             let random_number = random_number.map_err(|e| format!("{}: {e}", value.location))?;
             value.text = value
                 .text
@@ -356,7 +355,7 @@ mod tests {
         let text = r#"title = "t"
 source = "s"
 statement = "x"
-starts = 2
+runs = 2
 [scenario]
 link = "{trace}"
 flow = "cubic"
@@ -380,10 +379,10 @@ values = [{ name = "a", trace = "12mbit" }, { name = "b", trace = "24mbit" }, { 
         let text = r#"title = "t"
 source = "s"
 statement = "x"
-starts = 2
+runs = 2
 [scenario]
 link = "{rate}"
-flow = ["{scheme}", "cubic@{start}s"]
+flow = ["{scheme}", "cubic@{run}s"]
 [[sweep]]
 key = "rate"
 values = ["12mbit", "24mbit"]
@@ -417,8 +416,8 @@ values = [{ name = "Verus", scheme = "verus:r={r}", r = "4" }, "copa"]
     fn a_given_seed_is_that_of_the_first_repetition() {
         let seeds = |seed: &str| -> Vec<String> {
             let text = format!(
-                "title = 't'\nsource = 's'\nstatement = 'x'\nstarts = 3\n[scenario]\n{seed}\n\
-                 [[sweep]]\nkey = 'first'\nvalues = [{{ name = 'a', first = '40', own = '5{{start}}' }}]\n"
+                "title = 't'\nsource = 's'\nstatement = 'x'\nruns = 3\n[scenario]\n{seed}\n\
+                 [[sweep]]\nkey = 'first'\nvalues = [{{ name = 'a', first = '40', own = '5{{run}}' }}]\n"
             );
             let plan = Plan::new(&Definition::from_toml(&text, "e.toml").unwrap()).unwrap();
             let seed = |run: PlannedRun| run.scenario.seed.unwrap().text;
@@ -440,7 +439,7 @@ values = [{ name = "Verus", scheme = "verus:r={r}", r = "4" }, "copa"]
         let text = r#"title = "t"
 source = "s"
 statement = "x"
-starts = 20
+runs = 20
 [scenario]
 link = "{draw:1300..1600}kbit"
 flow = "{scheme}"

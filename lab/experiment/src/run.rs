@@ -459,7 +459,7 @@ mod tests {
         fs::write(at.join("a.trace"), lines.join("\n") + "\n").unwrap();
     }
 
-    const TEXT: &str = "title = 't'\nsource = 's'\nstatement = 'x'\nstarts = 1\n
+    const TEXT: &str = "title = 't'\nsource = 's'\nstatement = 'x'\nruns = 1\n
 [scenario]\nlink = 'a.trace'\nflow = '{scheme}'\nduration = '1s'\n
 [[sweep]]\nkey = 'scheme'\n
 values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";

@@ -2,7 +2,7 @@
 //! Sweeps: experiments from options, without expectations. Cells, starts, storage, figures and
 //! tables are the same as for other experiments.
 use crate::definition::{Axis, Choice, Definition, Report, Subject};
-use alcc_results::scenario::{ScenarioOptions, Value};
+use alcc_results::scenario::{ScenarioOptions, Value, parts};
 use std::collections::BTreeMap;
 
 /// Maximum number of values of one axis.
@@ -19,10 +19,10 @@ const USAGE: &str = "write KEY=VALUE,VALUE,... (or with ; between values that ha
 pub fn definition(
     mut scenario: ScenarioOptions,
     vary: &[String],
-    starts: u32,
+    runs: u32,
     report: Report,
 ) -> Result<Definition, String> {
-    let mut sweep: Vec<Axis> = Vec::new();
+    let mut sweep = lists(&mut scenario)?;
     for text in vary {
         let axis = axis(text).map_err(|e| format!("--vary '{text}': {e}"))?;
         if sweep.iter().any(|other| other.key == axis.key) {
@@ -31,6 +31,11 @@ pub fn definition(
         insert_placeholder(&mut scenario, &axis.key)?;
         sweep.push(axis);
     }
+    if sweep.is_empty() {
+        return Err(
+            "nothing varies: give --vary KEY=VALUES, or a list such as --rtt 20ms,80ms".to_owned(),
+        );
+    }
     let names: Vec<&str> = sweep.iter().map(|axis| axis.key.as_str()).collect();
     let definition = Definition {
         title: format!("Sweep over {}", names.join(", ")),
@@ -38,7 +43,7 @@ pub fn definition(
         statement: String::new(),
         explained_by: None,
         needs: None,
-        starts,
+        starts: runs,
         subject: Subject::Flows,
         scenario,
         sweep,
@@ -54,6 +59,29 @@ pub fn definition(
             _ => why,
         })?;
     Ok(definition)
+}
+
+/// The axes that the scenario's own lists are, such as `20ms,80ms`. A placeholder takes the place of
+/// each.
+fn lists(scenario: &mut ScenarioOptions) -> Result<Vec<Axis>, String> {
+    let mut found: Vec<Result<Axis, String>> = Vec::new();
+    scenario.for_each(&mut |key, value| {
+        let names = parts(&value.text, key).unwrap_or_default();
+        if names.len() > 1 {
+            found.push(listed(key, names).map_err(|e| value.error(e)));
+            value.text = format!("{{{key}}}");
+        }
+    });
+    let axes = found.into_iter().collect::<Result<Vec<Axis>, _>>()?;
+    for (n, axis) in axes.iter().enumerate() {
+        if axes[..n].iter().any(|other| other.key == axis.key) {
+            let key = &axis.key;
+            return Err(format!(
+                "--{key}: two lists: write one as {{NAME}}, and --vary NAME=VALUES"
+            ));
+        }
+    }
+    Ok(axes)
 }
 
 /// Adds the placeholder `{key}` to the scenario, unless it is there.
@@ -80,10 +108,17 @@ fn axis(text: &str) -> Result<Axis, String> {
     let names = match range(values)? {
         Some(names) => names,
         None => {
-            let between = if values.contains(';') { ';' } else { ',' };
-            values.split(between).map(|v| v.trim().to_owned()).collect()
+            if values.contains(';') {
+                values.split(';').map(|v| v.trim().to_owned()).collect()
+            } else {
+                parts(values, "value").map_err(|_| USAGE)?
+            }
         }
     };
+    listed(key, names)
+}
+
+fn listed(key: &str, names: Vec<String>) -> Result<Axis, String> {
     let mut choices: Vec<Choice> = Vec::new();
     for name in names {
         if name.is_empty() || key.is_empty() {
@@ -202,9 +237,10 @@ mod tests {
     fn values_are_listed_stepped_or_multiplied() {
         assert_eq!(values("rtt=20ms,40ms"), ["20ms", "40ms"]);
         assert_eq!(
-            values("flow=verus:r=2,epoch=5ms;copa"),
+            values("flow=verus:r=2,epoch=5ms,copa"),
             ["verus:r=2,epoch=5ms", "copa"]
         );
+        assert_eq!(values("mbps=1;2,5"), ["1", "2,5"]);
         assert_eq!(
             values("d=10ms..40ms/10ms"),
             ["10ms", "20ms", "30ms", "40ms"]
@@ -247,6 +283,14 @@ mod tests {
             "alcc-lab sim --rtt 80ms --flow budget:delay=10ms --seed 1"
         );
         assert_eq!(commands.len(), 4);
+        let mut listed = ScenarioOptions::default();
+        for (key, text) in [("rtt", "20ms,40ms"), ("step", "5s:rate=9mbit,loss=1%")] {
+            listed.add(key, Value::option(key, text)).unwrap();
+        }
+        let flows = ["flow=copa,copa/over=cubic".to_owned()];
+        let swept = definition(listed, &flows, 1, Report::default()).unwrap();
+        let keys: Vec<&str> = swept.sweep.iter().map(|axis| axis.key.as_str()).collect();
+        assert_eq!(keys, ["rtt", "flow"]);
         for (vary, why) in [
             ("delay", "write KEY="),
             ("delay=", "write KEY="),

@@ -2,7 +2,7 @@
 //! Scenario files of this machine, and the files that they name: for the program and for bindings.
 #![forbid(unsafe_code)]
 
-use alcc_results::scenario::{Files, ScenarioOptions, reason};
+use alcc_results::scenario::{Files, ScenarioOptions, Study, reason};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -43,25 +43,43 @@ const MAX_SCENARIO: u64 = 16 << 20;
 /// # Errors
 /// One line: the file, the line in it, what was found and what was expected.
 pub fn read(path: &Path) -> Result<(ScenarioOptions, ScenarioFolder), String> {
+    let example = "what is to be simulated, such as flow = \"cubic\"";
+    let options = read_toml(path, "scenario", example, ScenarioOptions::from_toml)?;
+    let folder = path.parent().map(Path::to_owned);
+    Ok((options, ScenarioFolder::in_folders(folder)))
+}
+
+/// Reads the file of a comparison.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_study(path: &Path) -> Result<Study, String> {
+    let example = "what is to be compared, such as schemes = [\"cubic\", \"bbr\"]";
+    read_toml(path, "study", example, Study::from_toml)
+}
+
+fn read_toml<T: Default + PartialEq>(
+    path: &Path,
+    what: &str,
+    example: &str,
+    parse: fn(&str, &str) -> Result<T, String>,
+) -> Result<T, String> {
     let name = path.display().to_string();
-    let failed = |why: String| format!("read the scenario {name}: {why}");
+    let failed = |why: String| format!("read the {what} {name}: {why}");
     let file = File::open(path).map_err(|e| failed(reason(&e)))?;
     let mut text = String::new();
     let read = file.take(MAX_SCENARIO + 1).read_to_string(&mut text);
     let read = read.map_err(|e| failed(reason(&e)))?;
     if read as u64 > MAX_SCENARIO {
         return Err(failed(format!(
-            "it has more than {MAX_SCENARIO} bytes: a scenario has some hundred"
+            "it has more than {MAX_SCENARIO} bytes: a {what} has some hundred"
         )));
     }
-    let options = ScenarioOptions::from_toml(&text, &name)?;
-    if options == ScenarioOptions::default() {
-        return Err(failed(
-            "it has no key: write what is to be simulated, such as flow = \"cubic\"".to_owned(),
-        ));
+    let options = parse(&text, &name)?;
+    if options == T::default() {
+        return Err(failed(format!("it has no key: write {example}")));
     }
-    let folder = path.parent().map(Path::to_owned);
-    Ok((options, ScenarioFolder::in_folders(folder)))
+    Ok(options)
 }
 
 /// The build ID of a program or library ([`alcc_units::build_id`]).

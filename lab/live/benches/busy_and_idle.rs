@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use support::{Result, World, conclude, is_ours, number, request, schemes, under};
 
 /// The first is the peer. `ALCC_BENCH_SCHEMES` names others.
-const SCHEMES: &str = "cubic,alcc-verus,alcc-copa";
+const SCHEMES: &str = "cubic,verus/over=cubic,copa/over=cubic";
 const FILE_SIZE: usize = 64 << 20;
 /// About a second of the link: a connection that has been used.
 const BEFORE_IDLE: usize = 1_500_000;

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use support::{Result, World, conclude, is_ours, number, schemes, under};
 
 /// The first is the peer. `ALCC_BENCH_SCHEMES` names others.
-const SCHEMES: &str = "cubic,alcc-verus,alcc-copa";
+const SCHEMES: &str = "cubic,verus/over=cubic,copa/over=cubic";
 const MBPS: u64 = 100;
 /// More than one connection gets over the whole link in the time of a benchmark.
 const FILE_SIZE: usize = 64 << 20;

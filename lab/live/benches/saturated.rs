@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use support::{Result, World, conclude, is_ours, number, request, schemes, under};
 
 /// A million segments: more than any kernel's send buffer holds.
-const SCHEMES: &str = "cubic,alcc-fixed:window=1000000";
+const SCHEMES: &str = "cubic,fixed:window=1000000/over=cubic";
 const ASKED: f64 = 0.90;
 const SERVER_CORE: usize = 0;
 const CLIENT_CORE: usize = 1;

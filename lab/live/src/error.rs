@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// Not the name of a scheme.
+    /// Not a list of schemes, or not one that can be run so.
     #[error("scheme '{scheme}': {why}")]
     Scheme {
         /// As typed.
@@ -14,6 +14,9 @@ pub enum LabError {
         /// What is wrong and what would be right.
         why: String,
     },
+    /// Not a flow.
+    #[error(transparent)]
+    Flow(#[from] alcc_sim::FlowError),
     /// A program that the experiment needs is not on this machine.
     #[error("find {program}: {looked}; {fix}")]
     Missing {

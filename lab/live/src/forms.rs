@@ -13,8 +13,8 @@ pub struct Form {
     pub name: &'static str,
     /// Its name for people.
     pub title: &'static str,
-    /// As typed, around the algorithm's name.
-    scheme: (&'static str, bool, &'static str),
+    /// As typed, with `{}` for the algorithm's name.
+    scheme: &'static str,
     /// What the paper has, beside the native form.
     pub published: &'static str,
 }
@@ -24,37 +24,37 @@ pub const FORMS: [Form; 6] = [
     Form {
         name: "plain",
         title: "plain Cubic",
-        scheme: ("cubic", false, ""),
+        scheme: "cubic",
         published: "-",
     },
     Form {
         name: "native",
         title: "native, datagrams",
-        scheme: ("", true, "-udp"),
+        scheme: "{}/transport=udp",
         published: "1",
     },
     Form {
         name: "inband",
         title: "in-band",
-        scheme: ("alcc-", true, "-inband"),
+        scheme: "{}/over=cubic/transport=in-band",
         published: "1.11",
     },
     Form {
         name: "gate",
         title: "gate",
-        scheme: ("alcc-", true, "/over=cubic"),
+        scheme: "{}/over=cubic",
         published: "1.5 to 2",
     },
     Form {
         name: "window",
         title: "window in the kernel",
-        scheme: ("alcc-", true, "/enforce=bpf"),
+        scheme: "{}/enforce=bpf",
         published: "-",
     },
     Form {
         name: "kernel",
         title: "all in the kernel",
-        scheme: ("alcc_", true, ""),
+        scheme: "alcc_{}",
         published: "-",
     },
 ];
@@ -65,8 +65,7 @@ pub const NATIVE: usize = 1;
 impl Form {
     /// The scheme of `alcc-lab compare`.
     fn scheme(&self, algorithm: &str) -> String {
-        let (before, named, after) = self.scheme;
-        format!("{before}{}{after}", if named { algorithm } else { "" })
+        self.scheme.replace("{}", algorithm)
     }
 }
 
@@ -155,9 +154,8 @@ mod tests {
     fn every_form_is_a_scheme() {
         for form in &FORMS {
             let scheme: Scheme = form.scheme("copa").parse().unwrap();
-            assert_eq!(scheme.name, form.scheme("copa"));
+            assert_eq!(scheme.controlled.is_some(), form.scheme.contains("{}/"));
         }
-        assert_eq!(FORMS[NATIVE].scheme("copa"), "copa-udp");
-        assert_eq!(FORMS[3].scheme("verus"), "alcc-verus/over=cubic");
+        assert_eq!(FORMS[NATIVE].scheme("copa"), "copa/transport=udp");
     }
 }

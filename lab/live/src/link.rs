@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::LabError;
-use crate::list;
 use crate::meter::{Meter, Observed};
 use alcc_emu::{Dir, PathSpec};
 use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec};
-use alcc_results::scenario::{random_start, why_not_read};
+use alcc_results::scenario::{parts, random_start, why_not_read};
 use alcc_results::{Configured, Row};
 use alcc_trace::{SCENARIOS, Scenario, Trace, scenario};
 use alcc_units::{Rate, Span, UnitError, positive};
@@ -303,12 +302,12 @@ impl Link {
                 found.links.push(Self::open_in(path, defaults)?);
                 continue;
             }
-            let parts = list::parts(&text, "trace").map_err(|why| LabError::Traces {
+            let typed = parts(&text, "trace").map_err(|why| LabError::Traces {
                 list: text.to_string(),
                 why,
             })?;
-            for part in parts {
-                found.links.push(Self::open_in(Path::new(part), defaults)?);
+            for part in typed {
+                found.links.push(Self::open_in(Path::new(&part), defaults)?);
             }
         }
         if found.links.is_empty() {

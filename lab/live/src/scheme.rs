@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A way to send, as typed: what comparisons compare, and what runs them asks.
-mod name;
-
+//! A way to send: what comparisons compare. FLOW ([`alcc_sim::FLOW_HELP`]) says it; here are the
+//! real programs that do it.
 use crate::LabError;
 use crate::link::Link;
-use crate::list;
+use crate::transports::TRANSPORTS;
 use alcc_cc::{Registry, Spec};
 use alcc_pipe::About;
 use alcc_results::Row;
-use alcc_sim::{FlowSpec, Source, Timing};
-use alcc_units::{Bytes, Span};
+use alcc_results::scenario::parts;
+use alcc_sim::{FlowError, FlowSpec, FlowText, Scenario, Source, Timing};
+use alcc_units::{Bytes, Span, Time};
 use std::str::FromStr;
 
 /// Where a scheme runs. The same words mean the same on both sides.
@@ -21,19 +21,15 @@ pub enum Side {
     Simulated,
 }
 
-/// A way to send. Plain TCP is `cubic`, `bbr`, `reno`; any TCP with little unsent is `bbr+lowat`,
-/// `bbr/lowat=32kB`. One of this project's algorithms above TCP in an unmodified program is
-/// `alcc-verus`, `alcc-verus:r=4`, `alcc-copa/over=reno`. Between two of its own programs it is
-/// `alcc-verus-inband`, `alcc-verus-inband/carrier=tls`. Without TCP it is `verus-udp`,
-/// `verus-quic`. In the simulator it may be alone: `verus`, `copa:profile=original`. Several of
-/// them over one link are a scheme, too: `6*budget/stagger=103.3ms`, `budget+cubic@10s`.
+/// A way to send: `cubic`, `verus:r=4/over=cubic`, `verus/transport=udp`. Several flows over one
+/// link are a scheme, too: `6*budget/stagger=103.3ms`, `budget+cubic@10s`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
-    /// As typed: the row's name.
+    /// The row's name: [`FlowText::label`].
     pub name: String,
     /// Datagrams at a constant rate, without an algorithm.
     pub constant: Option<Constant>,
-    /// Our algorithm, in an unmodified program or by a transport; `None` for one that is alone.
+    /// Our algorithm, in an unmodified program or by a transport; `None` for the kernel's alone.
     pub controlled: Option<Spec>,
     /// What it goes by between two programs of this project. `None`: an unmodified program sends.
     pub transport: Option<About>,
@@ -46,8 +42,7 @@ pub struct Scheme {
     pub enforce: Option<String>,
     /// `tcp_notsent_lowat` of the sending host; `None`: the kernel's default.
     pub notsent_lowat: Option<Bytes>,
-    /// The same as FLOWs of the simulator: `verus:r=4/over=cubic`; none where it has nothing like
-    /// it.
+    /// As typed, for the simulator; none where it has nothing like it.
     pub flows: Vec<String>,
     /// Several flows over one link. Then only the FLOWs say who sends.
     pub is_crowd: bool,
@@ -62,14 +57,10 @@ pub struct Constant {
     pub packet: Bytes,
 }
 
-/// What runs under a controlled connection unless the scheme says otherwise: the kernel default
-/// nearly everywhere.
+/// The window that `alcc bpf load` keeps replaces this one: the kernel default nearly everywhere.
 const UNDER: &str = "cubic";
 
-/// The end of a TCP scheme's name that limits what is unsent, as new users are told to
-/// (lab/notes/measurements.md).
-const LOWAT: &str = "+lowat";
-const LOWAT_BYTES: u64 = 16_384;
+const ONLY_LINUX: &str = "the real kernel is today's Linux: leave host= and options out";
 
 /// Algorithms of this project that are also the kernel's. Their bare names mean plain TCP.
 pub(crate) const IN_KERNEL: [&str; 6] = ["reno", "cubic", "bic", "westwood", "vegas", "bbr"];
@@ -87,93 +78,182 @@ impl Scheme {
     /// in-band over TCP and TLS. Another is above TCP with this algorithm of the kernel in an
     /// unmodified program.
     pub fn forms<'a>(algorithms: impl IntoIterator<Item = &'a str>, under: &str) -> String {
-        let over = if under == UNDER {
-            String::new()
-        } else {
-            format!("/over={under}")
-        };
         let forms = |a: &str| {
-            format!(
-                "{a}-udp,alcc-{a}{over},alcc-{a}-inband{over},alcc-{a}-inband/carrier=tls{over}"
-            )
+            let tcp = format!("{a}/over={under}");
+            let inband = format!("{tcp}/transport=in-band");
+            format!("{a}/transport=udp,{tcp},{inband},{inband}/carrier=tls")
         };
         let all: Vec<String> = algorithms.into_iter().map(forms).collect();
         all.join(",")
     }
 
-    /// Reads one scheme for one side, with the algorithms of `registry`.
+    /// Reads FLOW or FLOW+FLOW for one side, with the algorithms of `registry`.
     ///
     /// # Errors
-    /// [`LabError::Scheme`] with what would be right.
+    /// [`LabError::Flow`] with what would be right; [`LabError::Twin`] for what this side cannot do.
     pub fn parse(text: &str, registry: &Registry, side: Side) -> Result<Self, LabError> {
-        // Before the plus of several flows.
-        if let Some(one) = text.strip_suffix(LOWAT) {
-            let mut scheme = Self::parse(&format!("{one}/lowat={LOWAT_BYTES}B"), registry, side)?;
-            text.clone_into(&mut scheme.name);
-            return Ok(scheme);
+        let flows = FlowText::all(text)?;
+        let is_crowd = flows.len() > 1 || text.contains('*');
+        if is_crowd || side == Side::Simulated {
+            for flow in &flows {
+                flow.build(registry, Timing::default())?;
+            }
         }
-        if let Some(parts) = crowd_of(text) {
-            return Self::crowd(text, &parts, registry);
+        let [flow] = &flows[..] else {
+            return Ok(Self::named(&flows, true));
+        };
+        let parts = &flow.parts;
+        if is_crowd || side == Side::Simulated {
+            let is_ours = !is_crowd && (parts.over.is_some() || parts.transport.is_some());
+            return Ok(Self {
+                controlled: is_ours.then(|| flow.algorithm.clone()),
+                transport: about(flow).filter(|_| is_ours),
+                ..Self::named(&flows, is_crowd)
+            });
         }
-        name::read(text, registry, side).map_err(|why| LabError::Scheme {
-            scheme: text.to_owned(),
-            why,
+        if parts.rtt.is_some() {
+            return Err(cannot(
+                flow,
+                "a round trip of its own",
+                "give --rtt instead",
+            ));
+        }
+        if parts.start > Time::ZERO || parts.stop.is_some() || parts.length.is_some() {
+            let instead = "it has the whole window: leave the times out, or add another flow";
+            return Err(cannot(
+                flow,
+                "a single flow for a part of the time",
+                instead,
+            ));
+        }
+        Self::real(flow, registry)
+    }
+
+    /// The real programs of one flow.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub(crate) fn real(flow: &FlowText, registry: &Registry) -> Result<Self, LabError> {
+        let (parts, algorithm) = (&flow.parts, &flow.algorithm);
+        for (is_given, what, instead) in [
+            (parts.both, "dir=both", "real downloads go down"),
+            (
+                parts.dir != Default::default(),
+                "dir=up",
+                "real downloads go down",
+            ),
+            (
+                parts.share.is_some(),
+                "share=",
+                "real programs do not share an allowance yet: leave it out",
+            ),
+            (
+                parts.tunnel.is_some(),
+                "tunnel=",
+                "real programs have no tunnel here: leave it out, or see the experiment app-vpn",
+            ),
+        ] {
+            if is_given {
+                return Err(cannot(flow, what, instead));
+            }
+        }
+        let named = Self::named(std::slice::from_ref(flow), false);
+        if let Some((source, packet)) = flow.constant()? {
+            let constant = Some(Constant { source, packet });
+            return Ok(Self { constant, ..named });
+        }
+        if parts.source != Source::default() {
+            let instead = "a real download is without end: leave it out";
+            return Err(cannot(flow, "size=, app= or on=", instead));
+        }
+        let is_known = registry.iter().any(|known| known.name == algorithm.name);
+        let is_ours = parts.over.is_some() || parts.transport.is_some() || parts.in_kernel;
+        let is_kernels = IN_KERNEL.contains(&algorithm.name.as_str()) || !is_known;
+        let kernels = |spec: &Spec| {
+            let is_linux = parts.host.is_none_or(|host| host.name == "linux");
+            let is_plain = ["", "profile=linux"].contains(&spec.options_text().as_str());
+            match is_linux && is_plain {
+                true => Ok(spec.name.clone()),
+                false => Err(cannot(flow, "another kernel than this one's", ONLY_LINUX)),
+            }
+        };
+        if !is_ours && is_kernels {
+            if let (false, Some(now)) = (is_known, flow.renamed()) {
+                let flow = flow.text.clone();
+                return Err(FlowError::Renamed { flow, now }.into());
+            }
+            let kernel = kernels(algorithm)?;
+            return Ok(Self { kernel, ..named });
+        }
+        let controller = registry.build(algorithm).map_err(|why| flow.unbuilt(why))?;
+        let mut transport = about(flow);
+        let kernel = match &parts.over {
+            Some(over) => kernels(over)?,
+            None if parts.in_kernel => UNDER.to_owned(),
+            None => String::new(),
+        };
+        if !is_ours {
+            if flow.rules(controller.as_ref()).is_stream() {
+                let instead = "over datagrams it is /transport=udp, above TCP /over=cubic";
+                return Err(cannot(flow, "a TCP without a kernel", instead));
+            }
+            transport = TRANSPORTS.rows().next();
+        }
+        if kernel.is_empty() && parts.notsent_lowat.is_some() {
+            return Err(cannot(
+                flow,
+                "lowat=",
+                "it is a setting of TCP: leave it out",
+            ));
+        }
+        Ok(Self {
+            controlled: Some(algorithm.clone()),
+            transport,
+            kernel,
+            ..named
         })
     }
 
-    /// Datagrams at a constant rate.
-    pub(crate) fn constant(name: String, source: Source, packet: Bytes) -> Self {
-        Self {
-            name,
-            constant: Some(Constant { source, packet }),
-            controlled: None,
-            transport: None,
-            carrier: None,
-            kernel: String::new(),
-            enforce: None,
-            notsent_lowat: None,
-            flows: Vec::new(),
-            is_crowd: false,
-        }
-    }
-
-    /// Reads the parts of a scheme of several flows.
-    fn crowd(text: &str, parts: &[&str], registry: &Registry) -> Result<Self, LabError> {
-        let read = |part: &&str| {
-            let wrong = |why: String| LabError::Scheme {
-                scheme: text.to_owned(),
-                why: format!("part '{part}': {why}"),
-            };
-            let flow = flow_of(part).map_err(wrong)?;
-            FlowSpec::parse(&flow, registry, Timing::default())
-                .map_err(|e| wrong(e.to_string()))?;
-            Ok(flow)
+    /// What the text alone says.
+    fn named(flows: &[FlowText], is_crowd: bool) -> Self {
+        let names: Vec<String> = flows.iter().map(FlowText::label).collect();
+        let has_twin = |flow: &&FlowText| {
+            let by = flow.parts.transport;
+            by.is_none_or(|by| by.simulated.is_ok()) && !flow.parts.in_kernel
         };
-        Ok(Self {
-            name: text.to_owned(),
+        let simulated = flows.iter().filter(has_twin);
+        let one = flows.first().filter(|_| !is_crowd).map(|flow| &flow.parts);
+        Self {
+            name: names.join("+"),
             constant: None,
             controlled: None,
             transport: None,
-            carrier: None,
+            carrier: one.and_then(|parts| parts.carrier.clone()),
             kernel: String::new(),
-            enforce: None,
-            notsent_lowat: None,
-            flows: parts.iter().map(read).collect::<Result<_, LabError>>()?,
-            is_crowd: true,
-        })
+            enforce: one.and_then(|parts| parts.in_kernel.then(|| "bpf".to_owned())),
+            notsent_lowat: one.and_then(|parts| parts.notsent_lowat),
+            flows: simulated.map(|flow| flow.text.clone()).collect(),
+            is_crowd,
+        }
     }
 
-    /// Its flows in the simulator.
+    /// Its flows over a link in the simulator.
     ///
     /// # Errors
-    /// [`LabError::Scheme`] if `registry` is not the one with which it was read.
-    pub(crate) fn flow_specs(&self, registry: &Registry) -> Result<Vec<FlowSpec>, LabError> {
-        let mut flows = Vec::new();
-        for flow in &self.flows {
-            let read = FlowSpec::parse(flow, registry, Timing::default());
-            flows.extend(read.map_err(|e| self.unfit(e.to_string()))?);
-        }
-        Ok(flows)
+    /// [`LabError::Flow`] if `registry` is not the one with which it was read.
+    pub(crate) fn scenario(
+        &self,
+        link: &Link,
+        duration: Span,
+        registry: &Registry,
+    ) -> Result<Scenario, LabError> {
+        let path = link.path.clone();
+        Ok(Scenario {
+            flows: FlowSpec::parse(&self.flows.join("+"), registry, Timing::default())?,
+            duration,
+            seed: path.seed,
+            ..Scenario::one_link(path.down, path.up)
+        })
     }
 
     /// It sends packets of its own, without TCP: what the forms above TCP of the same algorithm are
@@ -187,48 +267,41 @@ impl Scheme {
         self.controlled.is_some() && self.controlled == other.controlled
     }
 
-    /// Reads `cubic,alcc-verus:r=4,profile=paper,bbr` for all of `sides`. A comma ends a scheme
-    /// unless what follows it is `option=value`. A part that has an `=` before any `:` or `/`
-    /// continues the options before it. No scheme begins like that.
+    /// Reads `cubic,verus:r=4,profile=paper/over=cubic,bbr` for all of `sides`.
     ///
     /// # Errors
-    /// [`LabError::Scheme`] for the first that is none, or if there is none at all or one twice.
+    /// As [`parse`](Self::parse) for the first that is wrong; [`LabError::Scheme`] if there is none
+    /// at all or one twice.
     pub fn list(text: &str, registry: &Registry, sides: &[Side]) -> Result<Vec<Self>, LabError> {
-        let mut parts: Vec<String> = Vec::new();
-        let typed = list::parts(text, "scheme").map_err(|why| LabError::Scheme {
+        let mut all: Vec<Self> = Vec::new();
+        let typed = parts(text, "scheme").map_err(|why| LabError::Scheme {
             scheme: text.to_owned(),
             why,
         })?;
         for part in typed {
-            let continues = part
-                .split_once('=')
-                .is_some_and(|(key, _)| !key.contains([':', '/']));
-            match parts.last_mut() {
-                Some(last) if continues => {
-                    last.push(',');
-                    last.push_str(part);
-                }
-                _ => parts.push(part.to_owned()),
-            }
-        }
-        for (i, part) in parts.iter().enumerate() {
-            if parts[..i].contains(part) {
-                return Err(LabError::Scheme {
-                    scheme: part.clone(),
-                    why: "is given twice; 'alcc-lab compare --runs N' repeats".to_owned(),
-                });
-            }
-        }
-        let read = |part: &String| {
-            let mut read = sides.iter().map(|side| Self::parse(part, registry, *side));
+            let mut read = sides.iter().map(|side| Self::parse(&part, registry, *side));
             let first = read.next().unwrap_or_else(|| part.parse())?;
             // What the simulator has nothing like has no twin.
             if !first.flows.is_empty() {
                 read.try_for_each(|other| other.map(drop))?;
             }
-            Ok(first)
-        };
-        parts.iter().map(read).collect()
+            all.push(first);
+        }
+        Self::differ(&all)?;
+        Ok(all)
+    }
+
+    /// Checks that each has a name of its own.
+    ///
+    /// # Errors
+    /// [`LabError::Scheme`] for one that is there twice.
+    pub fn differ(all: &[Self]) -> Result<(), LabError> {
+        let twice =
+            |(n, one): &(usize, &Self)| all[..*n].iter().any(|other| other.name == one.name);
+        match all.iter().enumerate().find(twice) {
+            None => Ok(()),
+            Some((_, one)) => Err(one.unfit("is given twice; 'alcc-lab compare --runs N' repeats")),
+        }
     }
 
     /// The kernel's congestion control, alone or below ours; `None` where it is not asked for one.
@@ -302,61 +375,35 @@ impl Scheme {
     }
 }
 
-/// The parts of a scheme of several flows: `6*budget`, `budget+2*cubic@0s+30s`. `None` if it is one
-/// flow. A plus begins a part where a name or a number of flows follows.
-fn crowd_of(text: &str) -> Option<Vec<&str>> {
-    let is_count = |text: &str| {
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        digits > 0 && text[digits..].starts_with('*')
-    };
-    let mut parts = Vec::new();
-    let mut from = 0;
-    for (at, _) in text.match_indices('+') {
-        let rest = &text[at + 1..];
-        if rest.starts_with(|c: char| c.is_ascii_alphabetic()) || is_count(rest) {
-            parts.push(&text[from..at]);
-            from = at + 1;
-        }
-    }
-    parts.push(&text[from..]);
-    (parts.len() > 1 || is_count(text)).then_some(parts)
+/// What carries the flow, if it says so.
+fn about(flow: &FlowText) -> Option<About> {
+    let by = flow.parts.transport?;
+    TRANSPORTS.rows().find(|row| row.name == by.name)
 }
 
-/// A part of a crowd as a FLOW: `2*alcc-verus:r=4/rtt=50ms@5s` is
-/// `2*verus:r=4/rtt=50ms/over=cubic@5s`.
-fn flow_of(part: &str) -> Result<String, String> {
-    let (count, rest) = match part.split_once('*') {
-        Some((count, rest)) => (format!("{count}*"), rest),
-        None => (String::new(), part),
-    };
-    let Some(ours) = rest.strip_prefix("alcc-") else {
-        return if rest.contains("/over=") {
-            Err(format!(
-                "what runs above TCP is called alcc-: write {count}alcc-{rest}"
-            ))
-        } else {
-            Ok(part.to_owned())
-        };
-    };
-    if ours.contains("/over=") {
-        return Ok(format!("{count}{ours}"));
+/// The error for what real programs cannot do.
+pub(crate) fn cannot(flow: &FlowText, what: &str, instead: &str) -> LabError {
+    LabError::Twin {
+        what: format!("{what} (flow {})", flow.text),
+        instead: instead.to_owned(),
     }
-    let (words, times) = match ours.split_once('@') {
-        Some((words, times)) => (words, format!("@{times}")),
-        None => (ours, String::new()),
-    };
-    Ok(format!("{count}{words}/over={UNDER}{times}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(text: &str, side: Side) -> Result<Scheme, String> {
+        Scheme::parse(text, &alcc_zoo::registry(), side).map_err(|e| e.to_string())
+    }
+
+    fn real(text: &str) -> Scheme {
+        read(text, Side::Emulated).unwrap()
+    }
+
     #[test]
     fn what_the_kernel_lacks_is_named_with_what_helps() {
-        let mut scheme =
-            Scheme::parse("alcc-verus/over=bic", &alcc_zoo::registry(), Side::Emulated);
-        let scheme = scheme.as_mut().unwrap();
+        let mut scheme = real("verus/over=bic");
         scheme.kernel = "nosuch".to_owned();
         let error = scheme.check_kernel().unwrap_err().to_string();
         assert!(
@@ -369,120 +416,70 @@ mod tests {
 
     #[test]
     fn between_two_programs_of_ours() {
-        let read = |text: &str, side| Scheme::parse(text, &alcc_zoo::registry(), side);
-        let real = |text: &str| read(text, Side::Emulated).unwrap();
         let spec = |s: &Scheme| s.controlled.as_ref().unwrap().to_string();
-        let native = real("verus-udp:r=4");
+        let native = real("verus:r=4/transport=udp");
         assert_eq!(spec(&native), "verus:r=4");
         assert_eq!((native.kernel.as_str(), native.is_native()), ("", true));
         let mut row = Row::default();
         native.describe(&mut row);
         let triple = [&row.algorithm, &row.feedback, &row.enforcement].map(String::as_str);
         assert_eq!((triple, row.under), (["verus", "udp", "native"], None));
-        let tls = real("alcc-verus-inband:r=4/carrier=tls/over=reno");
+        assert_eq!(row.scheme, "verus-udp:r=4");
+        let tls = real("verus:r=4/over=reno/transport=in-band/carrier=tls");
         assert_eq!(tls.carrier.as_deref(), Some("tls"));
         assert_eq!((tls.kernel.as_str(), tls.is_native()), ("reno", false));
         assert_eq!(tls.transport.unwrap().name, "in-band");
-        assert!(native.same_algorithm(&tls) && native.same_algorithm(&real("alcc-verus:r=4")));
-        assert!(!native.same_algorithm(&real("alcc-verus")));
+        assert!(native.same_algorithm(&tls));
+        assert!(native.same_algorithm(&real("verus:r=4/over=cubic")));
+        assert!(!native.same_algorithm(&real("verus/over=cubic")));
         assert!(!real("cubic").same_algorithm(&real("cubic")));
-        assert_eq!(spec(&real("alcc-sprout-ewma-inband")), "sprout-ewma");
-        let simulated = read("verus-udp:r=4", Side::Simulated).unwrap();
-        assert!(simulated.flows[0].starts_with("verus:r=4"));
+        // Alone it sends datagrams, as in the simulator.
+        assert_eq!(real("verus:r=4").transport, native.transport);
         for (text, side, part) in [
-            ("verus-inband", Side::Emulated, "write alcc-verus-inband"),
-            ("alcc-verus-udp", Side::Emulated, "write verus-udp"),
-            ("verus-udp/over=cubic", Side::Emulated, "leave /over= out"),
-            ("verus-udp/carrier=tls", Side::Emulated, "/carrier="),
-            ("alcc-verus/carrier=tls", Side::Emulated, "/carrier="),
-            ("alcc-verus-inband/over=", Side::Emulated, "with a value"),
-            ("alcc-verus-inband/over=a/over=b", Side::Emulated, "once"),
-            ("alcc-nonsense-inband", Side::Emulated, "nonsense"),
-            ("nonsense-udp", Side::Emulated, "nonsense"),
-            ("verus", Side::Emulated, "verus-udp"),
-            ("alcc-verus-inband", Side::Simulated, "alcc-A"),
-            ("verus-quic", Side::Simulated, "A-udp"),
+            ("nonsense/transport=udp", Side::Emulated, "nonsense"),
+            ("verus/host=linux", Side::Emulated, "/transport=udp"),
+            ("verus/lowat=16kB", Side::Emulated, "a setting of TCP"),
+            ("verus@5s", Side::Emulated, "add another flow"),
+            ("verus/rtt=80ms", Side::Emulated, "--rtt"),
+            ("cubic/dir=up", Side::Emulated, "dir=up"),
+            ("cubic:profile=linux-3.16", Side::Emulated, "today's Linux"),
+            ("verus/over=reno:gain=2", Side::Emulated, "today's Linux"),
+            ("verus/transport=quic", Side::Simulated, "transport=udp is"),
         ] {
-            let error = read(text, side).unwrap_err().to_string();
+            let error = read(text, side).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
     }
 
     #[test]
     fn plain_and_controlled() {
-        let plain: Scheme = "bbr".parse().unwrap();
+        let plain = real("bbr/lowat=32kB");
         assert_eq!((plain.controlled, plain.kernel.as_str()), (None, "bbr"));
-        let ours: Scheme = "alcc-fixed:window=20/over=reno".parse().unwrap();
+        assert_eq!(plain.notsent_lowat, Some(Bytes::new(32_000)));
+        assert_eq!(real("nosuch").kernel, "nosuch", "perhaps it has it");
         let mut row = Row::default();
-        ours.describe(&mut row);
+        real("fixed:window=20/over=reno").describe(&mut row);
         assert_eq!(row.scheme, "alcc-fixed:window=20/over=reno");
         assert_eq!(
             (row.algorithm.as_str(), row.options.as_str()),
             ("fixed", "window=20")
         );
         assert_eq!(row.under.as_deref(), Some("reno"));
-    }
-
-    #[test]
-    fn a_window_in_the_kernel() {
-        let read = |text: &str, side| Scheme::parse(text, &alcc_zoo::registry(), side);
-        let rung = read("alcc-copa/enforce=bpf", Side::Emulated).unwrap();
-        assert_eq!(rung.enforce.as_deref(), Some("bpf"));
-        assert!(rung.flows.is_empty());
-        for (text, side, part) in [
-            (
-                "alcc-copa/enforce=gate",
-                Side::Emulated,
-                "/enforce=bpf is of",
-            ),
-            (
-                "alcc-copa/enforce=bpf/over=reno",
-                Side::Emulated,
-                "without /over=",
-            ),
-            ("copa-udp/enforce=bpf", Side::Emulated, "/enforce=bpf is of"),
-            ("alcc-copa/enforce=bpf", Side::Simulated, "copa alone"),
-        ] {
-            let error = read(text, side).unwrap_err().to_string();
-            assert!(error.contains(part), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_tcp_with_little_unsent() {
-        let read = |text: &str, side| Scheme::parse(text, &alcc_zoo::registry(), side);
-        let real = read("bbr+lowat", Side::Emulated).unwrap();
-        assert_eq!(
-            (real.name.as_str(), real.kernel.as_str()),
-            ("bbr+lowat", "bbr")
-        );
-        assert_eq!(real.notsent_lowat, Some(Bytes::new(16_384)));
-        assert!(!real.is_crowd);
-        let simulated = read("bbr+lowat", Side::Simulated).unwrap();
-        assert_eq!(simulated.flows, ["bbr/lowat=16384B"]);
-        let ours = read("alcc-verus:r=4/lowat=32kB/over=reno", Side::Simulated).unwrap();
-        assert_eq!(ours.flows, ["verus:r=4/over=reno/lowat=32kB"]);
-        assert_eq!(ours.notsent_lowat, Some(Bytes::new(32_000)));
-        for (text, side, part) in [
-            ("verus-udp+lowat", Side::Emulated, "a setting of TCP"),
-            ("bbr/lowat=no", Side::Emulated, "/lowat=:"),
-            ("bbr/lowat=9B", Side::Simulated, "4096 bytes"),
-            ("verus+lowat", Side::Simulated, "only a TCP has it"),
-        ] {
-            let error = read(text, side).unwrap_err().to_string();
-            assert!(error.contains(part), "{text}: {error}");
-        }
+        let window = real("copa/enforce=bpf");
+        assert_eq!(window.enforce.as_deref(), Some("bpf"));
+        assert!(window.flows.is_empty());
     }
 
     #[test]
     fn a_list_knows_options_from_schemes() {
-        let list = Scheme::list(
-            "cubic,alcc-fixed:window=20, alcc-fixed:window=random,every=1s/over=reno,bbr",
-            &alcc_zoo::registry(),
-            &[Side::Emulated, Side::Simulated],
-        )
-        .unwrap();
-        let names: Vec<_> = list.iter().map(|s| s.name.as_str()).collect();
+        let both = [Side::Emulated, Side::Simulated];
+        let list = |text: &str, sides: &[Side]| {
+            let all = Scheme::list(text, &alcc_zoo::registry(), sides);
+            all.map_err(|e| e.to_string())
+        };
+        let text = "cubic,fixed:window=20/over=cubic, fixed:window=random,every=1s/over=reno,bbr";
+        let read = list(text, &both).unwrap();
+        let names: Vec<_> = read.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(
             names,
             [
@@ -492,110 +489,33 @@ mod tests {
                 "bbr"
             ]
         );
-    }
-
-    #[test]
-    fn mistakes_are_named() {
         for (text, part) in [
-            ("alcc-", "not a name"),
-            ("alcc-nonsense", "no algorithm 'nonsense'"),
-            ("alcc-fixed:windw=2", "windw"),
-            ("cubic/over=reno", "alcc-cubic/over=reno"),
+            ("fixed:windw=2/over=cubic", "windw"),
             ("", "it is empty: write a scheme"),
             ("cubic,", "after the last comma"),
             ("cubic,cubic", "twice"),
-            ("$(reboot)", "cubic"),
-            ("verus:r=4", "over the kernel's TCP it is alcc-verus:r=4"),
-            ("cubic,cubic:profile=linux", "--sim"),
+            ("$(reboot)", "$(reboot)"),
+            ("cubic,alcc-verus:r=4", "now written verus:r=4/over=cubic"),
+            ("budget+nonsense", "flow 'nonsense': no algorithm"),
         ] {
-            let error = Scheme::list(text, &alcc_zoo::registry(), &[Side::Emulated])
-                .unwrap_err()
-                .to_string();
+            let error = list(text, &both).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
             assert!(!error.contains('\n'));
         }
     }
 
     #[test]
-    fn the_simulator_has_ours_alone_and_over_its_own_tcp() {
-        let sides = [Side::Simulated];
-        let flows = |text: &str| -> Result<Vec<String>, String> {
-            Scheme::list(text, &alcc_zoo::registry(), &sides)
-                .map(|all| all.into_iter().flat_map(|s| s.flows).collect())
-                .map_err(|e| e.to_string())
-        };
-        assert_eq!(
-            flows("verus:r=4,profile=paper,alcc-copa/over=reno,alcc-verus,cubic").unwrap(),
-            [
-                "verus:r=4,profile=paper",
-                "copa/over=reno",
-                "verus/over=cubic",
-                "cubic"
-            ]
-        );
-        assert_eq!(
-            flows("cubic/host=linux-3.16,sprout/dir=both").unwrap(),
-            ["cubic/host=linux-3.16", "sprout/dir=both"]
-        );
-        for (text, part) in [
-            ("dctcp", "no algorithm 'dctcp'"),
-            ("verus/over=cubic", "alcc-verus/over=cubic"),
-            ("alcc-verus/over=nonsense", "nonsense"),
-            ("verus/dir=left", "dir="),
-            ("verus@5s", "verus@5s"),
-        ] {
-            let error = flows(text).unwrap_err();
-            assert!(error.contains(part), "{text}: {error}");
-        }
-    }
-
-    #[test]
     fn several_flows_are_one_scheme() {
-        let read = |text: &str| {
-            let list = Scheme::list(text, &alcc_zoo::registry(), &[Side::Simulated]);
-            list.map_err(|e| e.to_string())
-        };
-        let all = read(
-            "6*budget/stagger=103.3ms,budget+cubic@0s+240s+2*alcc-verus:r=4,profile=paper/rtt=50ms@5s,copa/rtt=20ms+udp:rate=1mbit,on=1s,off=1s,cubic",
-        )
-        .unwrap();
-        let flows: Vec<_> = all
-            .iter()
-            .map(|s| (s.flows.join(" "), s.is_crowd))
-            .collect();
+        let text = "budget+cubic@0s+240s+2*verus:r=4,profile=paper/rtt=50ms/over=cubic@5s";
+        let crowd = read(text, Side::Simulated).unwrap();
+        assert!(crowd.is_crowd);
+        assert_eq!(crowd.kernel(), None);
+        assert_eq!(crowd.flows.join("+"), text);
         assert_eq!(
-            flows,
-            [
-                ("6*budget/stagger=103.3ms".to_owned(), true),
-                (
-                    "budget cubic@0s+240s 2*verus:r=4,profile=paper/rtt=50ms/over=cubic@5s"
-                        .to_owned(),
-                    true
-                ),
-                ("copa/rtt=20ms udp:rate=1mbit,on=1s,off=1s".to_owned(), true),
-                ("cubic".to_owned(), false),
-            ]
+            crowd.name,
+            "budget+cubic@0s+240s+2*alcc-verus:r=4,profile=paper/rtt=50ms@5s"
         );
-        assert_eq!(all[1].kernel(), None);
-        for (text, parts) in [
-            ("budget+nonsense", ["part 'nonsense'", "no algorithm"]),
-            (
-                "2*budget/stager=1s+cubic",
-                ["part '2*budget/stager=1s'", "stagger="],
-            ),
-            ("0*budget", ["part '0*budget'", "from 1 to 10000"]),
-            (
-                "cubic+budget/over=reno",
-                ["part 'budget/over=reno'", "write alcc-budget/over=reno"],
-            ),
-            ("cubic+", ["cubic+", "cubic+"]),
-            ("+cubic", ["part ''", ""]),
-        ] {
-            let error = read(text).unwrap_err();
-            assert!(
-                parts.iter().all(|part| error.contains(part)),
-                "{text}: {error}"
-            );
-        }
+        assert!(read("6*budget", Side::Simulated).unwrap().is_crowd);
+        assert!(!read("sprout/dir=both", Side::Simulated).unwrap().is_crowd);
     }
 }

@@ -142,18 +142,13 @@ fn measure(simulation: &Simulation<'_>, go_on: GoOn<'_>) -> Result<Option<Measur
 }
 
 pub(crate) fn scenario(simulation: &Simulation<'_>) -> Result<Scenario, LabError> {
-    let mut flows = simulation.scheme.flow_specs(simulation.registry)?;
-    for flow in &mut flows {
+    let Simulation { link, duration, .. } = *simulation;
+    let mut scenario = (simulation.scheme).scenario(link, duration, simulation.registry)?;
+    for flow in &mut scenario.flows {
         flow.start += simulation.start;
         flow.stop = flow.stop.map(|stop| stop + simulation.start);
     }
-    let path = simulation.link.path.clone();
-    Ok(Scenario {
-        flows,
-        duration: simulation.duration,
-        seed: path.seed,
-        ..Scenario::one_link(path.down, path.up)
-    })
+    Ok(scenario)
 }
 
 /// The flow's data go through the bottleneck that is looked at. Of a pair (`dir=both`) the way down
@@ -229,7 +224,7 @@ mod tests {
     /// end of the window.
     #[test]
     fn two_meters_agree() {
-        for scheme in ["cubic", "alcc-copa"] {
+        for scheme in ["cubic", "copa/over=cubic"] {
             let Measured { rows, series, .. } = measured("synth:lte", scheme);
             let (row, series) = (&rows[0], &series[0]);
             assert!(row.started_s.unwrap() >= 0.3, "{row:?}");

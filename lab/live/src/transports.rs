@@ -2,7 +2,7 @@
 //! The transports between two programs of this project.
 use alcc_pipe::Table;
 
-/// All transports of `alcc-lab send`, `alcc-lab recv` and of the names of schemes; the first is the
+/// All transports of `alcc-lab send`, `alcc-lab recv` and of real flows; the first is the
 /// default.
 pub static TRANSPORTS: Table = Table(&[
     &alcc_udp::Udp,
@@ -21,8 +21,10 @@ mod tests {
         for (i, row) in rows.iter().enumerate() {
             let others = || rows[..i].iter();
             assert!(others().all(|other| other.name != row.name));
-            assert!(others().all(|other| other.suffix != row.suffix));
             assert!(!row.summary.is_empty());
+            let by = alcc_sim::TRANSPORTS.iter().find(|by| by.name == row.name);
+            let flow = by.map(|by| (by.suffix, by.is_above_tcp));
+            assert_eq!(flow, Some((row.suffix, row.is_above_tcp())), "in a FLOW");
         }
         let why = TRANSPORTS.find("pigeon").err().unwrap().to_string();
         assert!(why.contains("there are udp, quic, tcp, in-band"), "{why}");

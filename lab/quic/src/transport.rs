@@ -25,7 +25,6 @@ impl Transport for Quic {
             suffix: "-quic",
             feedback: "quic",
             enforcement: "native",
-            simulated: Err("it has no QUIC: A-udp is the native form there"),
             takes: Takes {
                 needs_cc: false,
                 other_feedback: false,

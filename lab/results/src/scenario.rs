@@ -29,19 +29,21 @@
 mod changes;
 mod file;
 mod files;
+mod list;
 mod options;
 
 use crate::Configured;
 use alcc_cc::Registry;
 use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec, Step};
-use alcc_sim::{FlowSpec, LinkSpec, Scenario, Timing, Under};
+use alcc_sim::{FlowSpec, FlowText, LinkSpec, Scenario, Timing, Under};
 use alcc_trace::Trace;
 use alcc_units::{Rate, Span, Time, one_line, positive};
 use std::path::Path;
 
 pub use alcc_units::reason;
 pub use files::{Files, LinkTrace, open_trace, random_start, synthetic, why_not_read};
-pub use options::{Link, LinkOptions, ScenarioOptions, Value};
+pub use list::parts;
+pub use options::{Link, LinkOptions, ScenarioOptions, Study, StudyOptions, Value};
 
 /// A scenario with all values resolved.
 pub struct Resolved {
@@ -326,7 +328,7 @@ impl ScenarioOptions {
         use alcc_sim::SimError::{Flows, NoLink, NoWindow, Route, Rtt, Stop};
         let value = match error {
             Route { flow, .. } | Rtt { flow, .. } | Stop { flow, .. } => {
-                self.value_of_flow(*flow).or(self.rtt.as_ref())
+                self.value_of_flow(*flow as u64).or(self.rtt.as_ref())
             }
             NoWindow => self.duration.as_ref(),
             Flows { .. } => self.flow.last(),
@@ -339,11 +341,11 @@ impl ScenarioOptions {
     }
 
     /// The value that declares flow number `flow`, counted from 1.
-    fn value_of_flow(&self, flow: usize) -> Option<&Value> {
+    fn value_of_flow(&self, flow: u64) -> Option<&Value> {
         let mut before = 0;
         self.flow.iter().find(|value| {
-            let count = value.text.split_once('*').map_or("1", |(n, _)| n);
-            before += count.parse::<usize>().unwrap_or(1);
+            let flows = FlowText::all(&value.text).unwrap_or_default();
+            before += flows.iter().map(FlowText::flows).sum::<u64>();
             flow <= before
         })
     }

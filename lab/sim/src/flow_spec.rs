@@ -9,7 +9,9 @@ use alcc_flow::Rules;
 use alcc_flow::rules::{COPA, DATAGRAMS, LINUX, VERUS, VERUS_PAPER};
 use alcc_link::Dir;
 use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time, one_line};
-use described::Described;
+
+pub use described::FlowText;
+pub use options::{Parts, TRANSPORTS, Transport};
 
 /// A flow: its algorithm, what carries it, what it sends, and in which direction.
 pub struct FlowSpec {
@@ -75,10 +77,17 @@ pub enum Under {
 
 /// The syntax of FLOW, for help texts.
 pub const FLOW_HELP: &str = "\
-A FLOW is [N*]A[/PART]...[@START[-STOP]]: N flows (1 to 10000) of algorithm A with its options, such as 10*cubic/rtt=80ms@5s-30s.
+A FLOW is [N*]A[:OPTIONS][/PART]...[@START[-STOP]]: N flows (1 to 10000) of algorithm A, such as 10*cubic/rtt=80ms@5s-30s.
 @START+LENGTH instead: each of the N stops so long after its own start, such as 5*cubic/stagger=30s@0s+240s.
+FLOW+FLOW are both over the same link: budget+2*cubic@10s. In a list a comma begins the next, unless option=value follows it.
+A/over=CC is A above a TCP whose congestion control is CC: min(A's window, TCP's). Rows call A/over=cubic alcc-A.
+A alone sends its own packets: cubic, reno, bbr, ... are plain TCP; verus, copa, ... send datagrams.
 PARTs:
-  over=A              above a simulated TCP with this algorithm as its congestion control, such as over=cubic
+  over=CC             above a TCP with this algorithm as its congestion control, such as over=cubic
+  transport=NAME      what carries it between alcc send and alcc recv: udp or quic (alone), tcp or in-band (with over=);
+                      the simulator has udp
+  carrier=tls         of transport=in-band: inside TLS
+  enforce=bpf         real programs, without over=: the window is kept in the kernel (alcc bpf load)
   host=RULES          packets, loss detection and timers as of linux, linux-3.16, linux-2.6.24, windows7-newreno, datagrams or udp;
                       without it those the algorithm was made for, or that its profile names; with over=, those of the TCP
   sndbuf=100kB        send buffer of a TCP as an application sets it: the kernel takes twice as much and lets it not grow
@@ -152,6 +161,14 @@ pub enum FlowError {
         /// What was found.
         found: String,
     },
+    /// A spelling of an earlier version.
+    #[error("flow '{}': this is now written {now}", one_line(.flow))]
+    Renamed {
+        /// The flow as typed.
+        flow: String,
+        /// The same flow today.
+        now: String,
+    },
     /// The algorithm.
     #[error("flow '{}': {source}", one_line(.flow))]
     Algorithm {
@@ -163,23 +180,16 @@ pub enum FlowError {
 }
 
 impl FlowSpec {
-    /// Reads [`FLOW_HELP`]'s FLOW, such as `2*verus:r=4/over=cubic@5s`: N equal flows.
+    /// Reads [`FLOW_HELP`]'s FLOW or FLOW+FLOW, such as `2*verus:r=4/over=cubic@5s`: N equal flows
+    /// for each.
     ///
     /// # Errors
     /// [`FlowError`] with what would be right.
     pub fn parse(text: &str, registry: &Registry, timing: Timing) -> Result<Vec<Self>, FlowError> {
-        let (count, described) = Described::read(text, registry, timing)?;
-        let backs: &[bool] = if described.options.both {
-            &[false, true]
-        } else {
-            &[false]
-        };
-        let flows = (0..count)
-            .flat_map(|number| backs.iter().map(move |back| (number, *back)))
-            .map(|(number, back)| described.flow(number, back))
-            .collect::<Result<Vec<_>, _>>()?;
-        // All are alike.
-        flows.first().map_or(Ok(()), |one| described.check(one))?;
+        let mut flows = Vec::new();
+        for flow in FlowText::all(text)? {
+            flows.extend(flow.build(registry, timing)?);
+        }
         Ok(flows)
     }
 
@@ -253,8 +263,8 @@ fn idle(registry: &Registry) -> Built {
     registry.build(&Spec::named("fixed"))
 }
 
-/// The sender of `udp:...`, whose options concern the source.
-fn udp(spec: &Spec, source: &mut Source) -> Result<Under, SpecError> {
+/// IP bytes of a packet of `udp:...`, whose other options concern the source.
+fn udp(spec: &Spec, source: &mut Source) -> Result<Bytes, SpecError> {
     let options = Options::new("algorithm", spec, UDP, &[])?;
     let rate = options.text("rate").and_then(|text| text.parse().ok());
     let rate = rate.filter(|rate| *rate > Rate::ZERO);
@@ -272,7 +282,7 @@ fn udp(spec: &Spec, source: &mut Source) -> Result<Under, SpecError> {
     if !on.is_zero() {
         source.on_off = Some((on, off));
     }
-    Ok(Under::Udp { packet })
+    Ok(packet)
 }
 
 #[cfg(test)]
@@ -416,7 +426,7 @@ mod tests {
             ("fixed/size=0", "1 byte or more"),
             ("fixed/app=0mbit", "1 bit/s or more"),
             ("fixed/on=1s,of=2s", "on=1s,off=2s"),
-            ("fixed/speed=3", "write over=, host="),
+            ("fixed/speed=3", "write over=, transport="),
             ("fixed/stager=3s", "did you mean stagger=?"),
             ("cubic/sndbuf=100", "4096 bytes to 1 GB"),
             ("verus/sndbuf=100kB", "'sndbuf=': only a TCP has it"),
@@ -443,6 +453,71 @@ mod tests {
             assert!(error.contains(part), "{text}: {error}");
             assert!(!error.contains('\n'));
         }
+    }
+
+    #[test]
+    fn a_plus_begins_a_flow() {
+        let flows = parse("cubic@0s+9s+2*verus:r=4/over=reno@5s+udp:rate=1mbit").unwrap();
+        let texts: Vec<_> = flows.iter().map(|flow| flow.text.as_str()).collect();
+        let pair = "2*verus:r=4/over=reno@5s";
+        assert_eq!(texts, ["cubic@0s+9s", pair, pair, "udp:rate=1mbit"]);
+        for text in ["cubic+", "+cubic", "cubic+nonsense", "cubic++reno"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    /// Comparisons were typed as rows are called.
+    #[test]
+    fn an_earlier_spelling_is_refused_with_the_one_of_today() {
+        for (label, now) in [
+            ("alcc-verus", "verus/over=cubic"),
+            (
+                "2*alcc-copa:delta=0.1/rtt=9ms@5s",
+                "2*copa:delta=0.1/over=cubic/rtt=9ms@5s",
+            ),
+            ("alcc-copa/over=reno", "copa/over=reno"),
+            ("alcc-copa/enforce=bpf", "copa/enforce=bpf"),
+            ("verus-udp:r=4", "verus:r=4/transport=udp"),
+            ("verus-quic", "verus/transport=quic"),
+            ("alcc-verus-tcp", "verus/over=cubic/transport=tcp"),
+            (
+                "alcc-sprout-ewma-inband/carrier=tls",
+                "sprout-ewma/over=cubic/transport=in-band/carrier=tls",
+            ),
+        ] {
+            let error = parse(label).err().unwrap();
+            assert_eq!(error, format!("flow '{label}': this is now written {now}"));
+            let [flow] = &FlowText::all(now).unwrap()[..] else {
+                panic!("{now}");
+            };
+            assert_eq!(flow.label(), label);
+        }
+        let error = parse("bbr+lowat").err().unwrap();
+        assert!(error.ends_with("now written bbr/lowat=16384B"), "{error}");
+    }
+
+    #[test]
+    fn what_carries_a_flow_is_said_once() {
+        for (text, part) in [
+            ("verus/transport=pigeon", "one of udp, quic, tcp, in-band"),
+            ("verus/transport=in-band", "add over="),
+            ("verus/over=cubic/transport=udp", "leave over= out"),
+            ("verus/transport=udp/host=linux", "'host='"),
+            ("verus/over=cubic/carrier=tls", "transport=in-band"),
+            ("verus/enforce=gate", "write enforce=bpf"),
+            ("verus/over=reno/enforce=bpf", "leave over="),
+            ("verus/enforce=bpf", "verus alone"),
+            ("verus/transport=quic", "has no QUIC"),
+            ("verus/over=cubic/transport=tcp", "leave it out"),
+            ("udp:rate=1mbit/transport=udp", "'transport=': datagrams"),
+        ] {
+            let error = parse(text).err().unwrap();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        let Under::Native(rules) = parse("verus/transport=udp").unwrap()[0].under else {
+            panic!("datagrams");
+        };
+        assert_eq!(rules.name, "udp");
     }
 
     #[test]

@@ -30,7 +30,9 @@ mod traffic;
 
 pub use alcc_flow::{Ack, FoundLost, LossSign, Range};
 pub use engine::{Simulation, run, run_with};
-pub use flow_spec::{FLOW_HELP, FlowError, FlowSpec, Under};
+pub use flow_spec::{
+    FLOW_HELP, FlowError, FlowSpec, FlowText, Parts, TRANSPORTS, Transport, Under,
+};
 pub use histogram::Summary;
 pub use host::over_tcp::{Kernel, Timing};
 pub use network::LinkCounters;

@@ -33,7 +33,6 @@ impl Transport for Udp {
             suffix: "-udp",
             feedback: "udp",
             enforcement: "native",
-            simulated: Ok("/host=udp"),
             takes: Takes {
                 needs_cc: true,
                 other_feedback: false,

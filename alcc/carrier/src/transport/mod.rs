@@ -30,9 +30,6 @@ impl Transport for InBand {
             suffix: "-inband",
             feedback: "in-band",
             enforcement: "queue",
-            simulated: Err(
-                "it has no acknowledgements inside the stream: alcc-A is its form above TCP",
-            ),
             takes: Takes {
                 needs_cc: true,
                 other_feedback: false,

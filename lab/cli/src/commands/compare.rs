@@ -1,51 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::study::Study;
 use crate::failure::{Failure, reason};
 use crate::figure_arg::Figure;
 use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_experiment::plan::shell_word;
-use alcc_link::QueueSpec;
 use alcc_live::board::{self, Backend, Plan};
 use alcc_live::truth::{self, Reference, Traces};
-use alcc_live::{
-    LabError, Link, PathDefaults, Results, Scheme, Side, Tools, Up, pairs, parts, twin,
-};
-use alcc_results::scenario::probability;
-use alcc_units::Span;
+use alcc_live::{LabError, Results, Scheme, Side, Tools, pairs, parts, twin};
+use alcc_results::scenario::StudyOptions;
+use alcc_sim::FLOW_HELP;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "Examples:
-  alcc-lab compare --sim --traces traces --schemes cubic,verus:r=4,profile=paper,alcc-copa --seeds 3
-  alcc-lab compare --sim --traces synth:lte,synth:rapid 12mbit --schemes bbr,alcc-budget:delay=40ms --csv out.csv
-  alcc-lab compare --emu --traces traces/alcc --schemes cubic,bbr,alcc-verus,alcc-copa --runs 3
-  alcc-lab compare --sim --traces 20mbit --schemes 6*cubic/stagger=103.3ms,6*budget/stagger=103.3ms,budget+cubic,budget+bbr@10s --seeds 5
-  alcc-lab compare --sim --traces 60mbit --schemes budget/rtt=40ms+budget/rtt=50ms+budget/rtt=100ms --rtt 40ms --seeds 5
-  alcc-lab compare --sim --traces lte --schemes cubic,bbr,alcc-budget --seeds 5 --figure lte.svg --panels plane,distribution
+  alcc-lab compare --sim --traces traces --schemes cubic,verus:r=4,profile=paper,copa/over=cubic --runs 3
+  alcc-lab compare --sim --traces synth:lte,synth:rapid 12mbit --schemes bbr,budget:delay=40ms/over=cubic --csv out.csv
+  alcc-lab compare --sim --traces lte --schemes cubic,budget --rtt 20ms,80ms --queue droptail:packets=100,codel --runs 5
+  alcc-lab compare study.toml --runs 5      # options overrule the file
+  alcc-lab compare --emu --traces traces/alcc --schemes cubic,bbr,verus/over=cubic,copa/over=cubic --runs 3
+  alcc-lab compare --sim --traces 20mbit --schemes 6*cubic/stagger=103.3ms,6*budget/stagger=103.3ms,budget+cubic,budget+bbr@10s --runs 5
+  alcc-lab compare --sim --traces 60mbit --schemes budget/rtt=40ms+budget/rtt=50ms+budget/rtt=100ms --rtt 40ms --runs 5
+  alcc-lab compare --sim --traces lte --schemes cubic,bbr,budget/over=cubic --runs 5 --figure lte.svg --panels plane,distribution
   alcc-lab compare --sim --traces traces --reference lab/notes/truth.csv
-  alcc-lab compare --sim --emu --traces traces/alcc/CampusWalk --schemes cubic,reno,alcc-verus,alcc-copa
-  alcc-lab compare --emu --traces traces/alcc --schemes verus-udp,alcc-verus,alcc-verus-inband,copa-udp,alcc-copa,cubic --runs 5
+  alcc-lab compare --sim --emu --traces traces/alcc/CampusWalk --schemes cubic,reno,verus/over=cubic,copa/over=cubic
+  alcc-lab compare --emu --traces traces/alcc --schemes verus/transport=udp,verus/over=cubic,cubic --runs 5
   alcc-lab compare --emu --native --traces traces/alcc/highwayGold traces/alcc/rapidGold --runs 5
 
-SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is the algorithm A above TCP (cubic unless it says otherwise), in nginx under alcc run.
-A TCP with +lowat, such as bbr+lowat, has at most 16384 bytes unsent (sysctl net.ipv4.tcp_notsent_lowat; /lowat=32kB is another limit): the application's delay goes, the network's stays.
-alcc-A/enforce=bpf is alcc-A with its window kept in the kernel (alcc bpf load).
-Between alcc send and alcc recv: A-udp[:OPTIONS] and A-quic (without TCP: native), alcc-A-inband[:OPTIONS][/carrier=tls][/over=TCPCC] and alcc-A-tcp.
-With --sim also A[:OPTIONS][/PART...] alone (PARTs: alcc-lab sim --help). A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
+A STUDY.toml has the names of the options as keys, and lists; traces are looked for beside it first. Without --emu it runs in the simulator:
+  traces = [\"walk.down\", \"12mbit\"]
+  schemes = [\"cubic\", \"verus:r=4/over=cubic\"]
+  rtt = [\"20ms\", \"80ms\"]
+  cross = \"2*cubic@10s\"
 
-Several flows over one link are a scheme, too: PART[+PART]..., a PART being [N*]SCHEME[/PART]...[@START[-STOP]] as a FLOW of alcc-lab sim, such as 6*budget/stagger=103.3ms, budget+cubic@10s, budget/rtt=20ms+alcc-budget/rtt=50ms.
-A row is of all of them, and says how they shared: Jain's index of single seconds and the smallest share that one had over 10 s (both after --settle), and after what time the slowest had 80 % of an equal share. results.json has the throughput of each between comings and goings (phases). Round trips of their own (rtt=) begin at the link's (--rtt). With --emu the flows are real, all on one emulated link: plain TCP of one kind, and alcc-A; their round trip is the link's, and they have data without end.
+Of several flows the row is of all of them, and says how they shared: Jain's index of single seconds and the smallest share that one had over 10 s (both after --settle), and after what time the slowest had 80 % of an equal share. results.json gives each flow's throughput for every phase, that is, between two starts or stops. A flow's own rtt= must be at least --rtt.
 
-With --emu all schemes of a trace run at the same time on links of their own; with native ones (A-udp) only the forms of one algorithm do, and a table says how far each is from its native form, run by run, and whether that is near enough (median throughput 3 %, median queueing delay 5 % or 2 ms). native.md has the tables.
+With --emu A/over=CC is nginx under alcc run, and a transport= is between alcc send and alcc recv. All flows of a scheme are on one emulated link: their round trip is the link's, and they have data without end.
+All schemes of a trace run at the same time on links of their own. With native ones (A/transport=udp) only the forms of one algorithm do, and a table says how far each is from its native form, run by run, and whether that is near enough (median throughput 3 %, median queueing delay 5 % or 2 ms). native.md has the tables.
 
 --out keeps every finished run in its folder runs/: an interrupted comparison, started again with the same arguments, goes on where it was.
 Simulated runs stay there and are done again only when the arguments or the program change.";
-
-/// The kernel's algorithms, BBR with one more line of `sysctl`, and this project's above TCP. One
-/// of them is what `alcc run` does by default.
-pub(crate) const SCHEMES: &str = "cubic,bbr,bbr+lowat,alcc-verus,alcc-copa,alcc-budget";
 
 /// Compare schemes on traces: each trace, all schemes, several times, in the simulator or with real
 /// TCP in the emulator
@@ -54,8 +50,11 @@ pub(crate) const SCHEMES: &str = "cubic,bbr,bbr+lowat,alcc-verus,alcc-copa,alcc-
 /// application's delay. The values are medians of the repetitions, with the smallest and largest. A
 /// mark says who is on the Pareto front. Writes a report, CSV and JSON files.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES, group = clap::ArgGroup::new("place").required(true).multiple(true).args(["sim", "emu"]))]
+#[command(after_help = format!("{EXAMPLES}\n\n{FLOW_HELP}"), group = clap::ArgGroup::new("place").required(true).multiple(true).args(["sim", "emu", "study"]))]
 pub(crate) struct Args {
+    /// What to compare; options overrule it
+    #[arg(value_name = "STUDY.toml")]
+    study: Option<PathBuf>,
     /// In the simulator, several runs at a time; the results do not depend on the machine
     #[arg(long)]
     sim: bool,
@@ -66,13 +65,12 @@ pub(crate) struct Args {
     emu: bool,
     /// Trace files in Mahimahi's format, folders of them and of folders, synthetic scenarios
     /// (synth:city-driving), rates (12mbit); may be repeated
-    #[arg(long, visible_alias = "link", value_name = "DIR|FILE", required = true, num_args = 1.., env = "ALCC_TRACES")]
+    #[arg(long, visible_alias = "link", value_name = "DIR|FILE", required_unless_present = "study", num_args = 1.., env = "ALCC_TRACES")]
     traces: Vec<PathBuf>,
-    /// What to compare, see below
-    #[arg(long, value_name = "A,B", default_value = SCHEMES)]
-    schemes: String,
+    #[command(flatten)]
+    options: StudyOptions,
     /// With --emu: instead of SCHEMES, these algorithms' native forms and beside them those above
-    /// TCP: A-udp, alcc-A, alcc-A-inband, alcc-A-inband/carrier=tls
+    /// TCP: A/transport=udp, A/over=CC, and that with transport=in-band, plain and with carrier=tls
     #[arg(long, value_name = "A,B", num_args = 0..=1, require_equals = true, default_missing_value = "verus,copa,sprout",
         requires = "emu", conflicts_with_all = ["schemes", "reference", "tuned"])]
     native: Option<String>,
@@ -86,40 +84,6 @@ pub(crate) struct Args {
     under: String,
     #[command(flatten)]
     plugins: Plugins,
-    /// Length of each measured window, which begins with the first full-size packet at the
-    /// bottleneck
-    #[arg(long, value_name = "SPAN", default_value = "60s")]
-    duration: Span,
-    /// Repetitions of each trace and scheme. Each has the next seed; after the first one a recorded
-    /// trace begins elsewhere, at the same place for every scheme. In the emulator the order of the
-    /// schemes alternates [default: 1 with --sim, 3 with --emu, 5 with --native]
-    #[arg(long, visible_alias = "seeds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: Option<u32>,
-    /// Seed of everything random on the links, synthetic channels included
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Round-trip time without queueing, half of it in each direction
-    #[arg(long, value_name = "T", default_value = "40ms")]
-    rtt: Span,
-    /// The queue before each bottleneck
-    #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
-    queue: QueueSpec,
-    /// Probability of random loss towards the receivers: 1% or 0.01
-    #[arg(long, value_name = "P", default_value = "0", value_parser = probability)]
-    loss: f64,
-    /// The same on the way back, of acknowledgements
-    #[arg(long, value_name = "P", default_value = "0", value_parser = probability)]
-    loss_up: f64,
-    /// The other direction: a rate, a trace, or 'partner' for NAME.up beside NAME.down and the
-    /// other way round
-    #[arg(long, value_name = "RATE|TRACE|partner", default_value = "12mbit")]
-    up: Up,
-    /// With --sim: how long after the link's beginning the flows start
-    #[arg(long, value_name = "T", default_value = "0s", conflicts_with = "emu")]
-    start: Span,
-    /// How long after the window's begin the fairness of several flows begins to count
-    #[arg(long, value_name = "T", default_value = "20s")]
-    settle: Span,
     /// With --sim: runs at the same time [default: one per processor]
     #[arg(long, value_name = "N", conflicts_with = "emu", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -174,14 +138,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(algorithms) = &args.tuned {
         return beside_originals(args, algorithms);
     }
-    let around = PathDefaults {
-        rtt: args.rtt,
-        queue: args.queue.clone(),
-        up: args.up.clone(),
-        loss: [args.loss, args.loss_up],
-        seed: args.seed,
-    };
-    let found = Link::open_all(&args.traces, &around).map_err(Failure::usage)?;
+    let study = Study::of(args.study.as_deref(), &args.traces, &args.options)?;
+    let found = study.links()?;
     let registry = args.plugins.registry(crate::algorithms())?;
     let sides: &[Side] = match (args.sim, args.emu) {
         (true, true) => &[Side::Emulated, Side::Simulated],
@@ -190,18 +148,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let native = args.native.as_deref();
     let schemes = match native {
-        Some(algorithms) => Scheme::forms(listed("--native", algorithms)?, &args.under),
-        None => args.schemes.clone(),
+        Some(algorithms) => {
+            let algorithms = listed("--native", algorithms)?;
+            let forms = Scheme::forms(algorithms.iter().map(String::as_str), &args.under);
+            Scheme::list(&forms, &registry, sides).map_err(Failure::usage)?
+        }
+        None => study.schemes(&registry, sides)?,
     };
-    let schemes = Scheme::list(&schemes, &registry, sides).map_err(Failure::usage)?;
     let plugins = args.plugins.files();
     let backend = if !args.emu {
         Backend::Simulated {
             registry,
             plugins,
             workers: args.jobs.map_or_else(processors, usize::from),
-            start: args.start,
+            start: study.start.unwrap_or_default(),
         }
+    } else if study.start.is_some() {
+        return Err(Failure::usage(
+            "start: real flows begin with the link: leave it out with --emu",
+        ));
     } else {
         Backend::Emulated {
             tools: Tools {
@@ -217,9 +182,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan {
         links: found.links,
         schemes,
-        duration: checked(args.duration)?,
-        settle: args.settle,
-        runs: args.runs.unwrap_or(match (args.emu, native) {
+        duration: study.duration,
+        settle: study.settle,
+        runs: study.runs.unwrap_or(match (args.emu, native) {
             (_, Some(_)) => 5,
             (true, None) => 3,
             (false, None) => 1,
@@ -279,10 +244,7 @@ fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> 
     let algorithms = listed("--tuned", algorithms)?;
     let registry = args.plugins.registry(crate::algorithms())?;
     for algorithm in &algorithms {
-        for form in [
-            (*algorithm).to_owned(),
-            format!("{algorithm}:profile=original"),
-        ] {
+        for form in [algorithm.clone(), format!("{algorithm}:profile=original")] {
             registry
                 .build(&form.parse().map_err(Failure::usage)?)
                 .map_err(Failure::usage)?;
@@ -307,7 +269,7 @@ fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> 
 }
 
 /// The algorithms that an option lists.
-fn listed<'a>(option: &str, algorithms: &'a str) -> Result<Vec<&'a str>, Failure> {
+fn listed(option: &str, algorithms: &str) -> Result<Vec<String>, Failure> {
     parts(algorithms, "name")
         .map_err(|why| Failure::usage(format!("{option} '{algorithms}': {why}")))
 }
@@ -443,17 +405,6 @@ pub(crate) fn failure(error: LabError) -> Failure {
         Failure::usage(error)
     } else {
         Failure::failed(error)
-    }
-}
-
-/// Anything from a second to the hour that delays are measured to.
-pub(crate) fn checked(duration: Span) -> Result<Span, Failure> {
-    if (Span::from_secs(1)..=Span::from_secs(3_600)).contains(&duration) {
-        Ok(duration)
-    } else {
-        Err(Failure::usage(format!(
-            "--duration {duration}: want 1s to 3600s"
-        )))
     }
 }
 

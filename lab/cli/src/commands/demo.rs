@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::commands::compare;
+use crate::commands::{compare, study};
 use crate::failure::Failure;
 use alcc_live::board::{Backend, Interval, Plan};
 use alcc_live::{Link, Scheme, Side};
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// open in a browser.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc-lab demo\n  alcc-lab demo --trace CampusWalk --duration 60s\n  alcc-lab demo --schemes cubic,alcc-verus:r=2,alcc-verus:r=6"
+    after_help = "Examples:\n  alcc-lab demo\n  alcc-lab demo --trace CampusWalk --duration 60s\n  alcc-lab demo --schemes cubic,verus:r=2/over=cubic,verus:r=6/over=cubic"
 )]
 pub(crate) struct Args {
     /// The link: a recorded trace in Mahimahi's format, or a synthetic scenario such as
@@ -24,9 +24,9 @@ pub(crate) struct Args {
     /// Length of the measurement
     #[arg(long, value_name = "SPAN", default_value = "30s")]
     duration: Span,
-    /// What to compare: the kernel's (cubic) and alcc's above it (alcc-verus:r=4,
-    /// alcc-copa/over=reno)
-    #[arg(long, value_name = "A,B", default_value = compare::SCHEMES)]
+    /// What to compare: the kernel's (cubic) and alcc's above it (verus:r=4/over=cubic,
+    /// copa/over=reno)
+    #[arg(long, value_name = "A,B", default_value = study::SCHEMES)]
     schemes: String,
     /// Seed of the synthetic link
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -51,7 +51,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         links: vec![link.map_err(Failure::usage)?],
         schemes: Scheme::list(&args.schemes, &crate::algorithms(), &[Side::Emulated])
             .map_err(Failure::usage)?,
-        duration: compare::checked(args.duration)?,
+        duration: study::in_hour(args.duration)
+            .map_err(|e| Failure::usage(format!("--duration: {e}")))?,
         settle: Span::ZERO,
         runs: 1,
         backend: Backend::Emulated {

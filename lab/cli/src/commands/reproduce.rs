@@ -84,7 +84,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "all", "results", "json"])]
     board: Option<PathBuf>,
     /// With --board: its live part, the results.json of 'alcc-lab compare --emu' with the schemes
-    /// bbr,alcc-verus,alcc-copa,alcc-budget,alcc-sprout
+    /// bbr and A/over=cubic for A of verus, copa, budget and sprout
     #[arg(long, value_name = "FILE", requires = "board")]
     live: Option<PathBuf>,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output::{alone_in, folder, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
-use alcc_experiment::definition::{Aggregate, DEFAULT_STARTS, Report};
+use alcc_experiment::definition::{Aggregate, DEFAULT_RUNS, Report};
 use alcc_experiment::judge::{number, value};
 use alcc_experiment::run::{RunError, Runner, Side};
 use alcc_experiment::{Definition, Plan, Run, page, sweep};
@@ -23,12 +23,13 @@ const DELAY: &str = "queue_delay_mean_ms";
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   alcc-lab sweep --link lte --flow 'budget:delay={delay}' --vary delay=10ms..100ms
-  alcc-lab sweep --link lte --vary 'flow=budget;copa;verus:r=2' --vary rtt=20ms,80ms --x queue_delay_mean_ms
-  alcc-lab sweep --link '{rate}' --flow cubic --flow budget --vary rate=1mbit..64mbit*2 --y jain --starts 5
+  alcc-lab sweep --link lte --flow budget,copa,verus:r=2 --rtt 20ms,80ms --x queue_delay_mean_ms
+  alcc-lab sweep --link '{rate}' --flow cubic --flow budget --vary rate=1mbit..64mbit*2 --y jain --runs 5
 
+A list in an option is varied: --rtt 20ms,80ms. A comma begins the next value, unless option=value follows it.
 --vary NAME=VALUES: the values stand where the scenario has {NAME}, or are those of its key NAME. They are
-a list with commas (with ; if a value has commas itself), FROM..TO (ten values), FROM..TO/STEP or FROM..TO*FACTOR.
-The first --vary varies slowest. An interrupted sweep goes on where it was if it is given again: see
+a list (or with ; between values), FROM..TO (ten values), FROM..TO/STEP or FROM..TO*FACTOR.
+Lists vary slowest, then the first --vary. An interrupted sweep goes on where it was if it is given again: see
 docs/reproducing.md.")]
 pub(crate) struct Args {
     /// What to simulate; options overrule it
@@ -37,11 +38,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     options: ScenarioOptions,
     /// What is varied; may be repeated
-    #[arg(long, value_name = "NAME=VALUES", required = true)]
+    #[arg(long, value_name = "NAME=VALUES")]
     vary: Vec<String>,
     /// Repetitions of each combination. The first has --seed, each further one the next seed
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_STARTS)]
-    starts: u32,
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_RUNS)]
+    runs: u32,
     /// What the horizontal axis shows: a field of a row [default: the last --vary]
     #[arg(long, value_name = "METRIC")]
     x: Option<String>,
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Some(path) => alcc_files::read(path).map_err(Failure::usage)?,
     };
     let options = file.overridden_by(args.options.clone());
-    let definition = sweep::definition(options, &args.vary, args.starts, args.report());
+    let definition = sweep::definition(options, &args.vary, args.runs, args.report());
     let definition = definition.map_err(Failure::usage)?;
     let plan = Plan::new(&definition).map_err(Failure::usage)?;
     let registry = args.plugins.registry(crate::algorithms())?;

@@ -14,7 +14,7 @@ const CASES: &[(&str, i32)] = &[
         2,
     ),
     (
-        "sweep --link 1mbit --duration 1s --vary flow=cubic,reno --starts 1 --out FULL/swept",
+        "sweep --link 1mbit --duration 1s --vary flow=cubic,reno --runs 1 --out FULL/swept",
         1,
     ),
     ("trace synth rapid --output FULL/rapid", 1),

@@ -258,7 +258,7 @@ const CASES: &[Case] = &[
     ),
     case(
         "sweep",
-        "--link 1mbit --duration 1s --vary flow=cubic,reno --starts 1 --out DIR/swept",
+        "--link 1mbit --duration 1s --vary flow=cubic,reno --runs 1 --out DIR/swept",
         0,
         true,
         With::Nothing,

@@ -255,7 +255,10 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("reproduce EMPTY", "is an empty word"),
     ("sim --cc budget", "--flow budget"),
     ("sweep --cc budget --vary rtt=1ms,2ms", "--flow budget"),
-    ("compare --sim --cc budget", "--schemes cubic,alcc-budget"),
+    (
+        "compare --sim --cc budget",
+        "--schemes cubic,budget/over=cubic",
+    ),
     ("reproduce verus-fig11a --full", "--emu --full"),
     ("reproduce verus-fig11a --cells a=b", "--emu --cells"),
     ("reproduce --applications dir", "--emu --full"),
@@ -490,7 +493,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("worst 0..1000000", "at most 100000 scenarios"),
     ("worst 2 --cc nosuch", "--cc: flow 'nosuch': no algorithm"),
     ("sweep --vary nosuch=1,2", "nosuch"),
-    ("sweep --starts 0 --vary rtt=20ms,40ms", "at least 1"),
+    ("sweep --runs 0 --vary rtt=20ms,40ms", "at least 1"),
     (
         "sweep nosuch.toml --vary rtt=20ms,40ms",
         "there is no such file",
@@ -675,6 +678,17 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "1s to 3600s",
     ),
     ("compare --sim --traces good.trace --runs 0", "want 1 to"),
+    ("compare --sim --traces good.trace --seeds 2", "give --runs"),
+    ("compare --sim --traces good.trace --rtt 1ms,1", "rtt: '1'"),
+    ("compare nosuch.toml", "read the study nosuch.toml"),
+    (
+        "bundle nosuch.toml --out x.tar",
+        "read the study nosuch.toml",
+    ),
+    ("sweep --starts 2 --rtt 20ms,40ms", "give --runs"),
+    ("sweep --flow copa", "nothing varies"),
+    ("sim --rtt 20ms,40ms", "take lists"),
+    ("sim --flow alcc-copa", "now written copa/over=cubic"),
     (
         "compare --sim --traces good.trace --out good.trace",
         "name a folder",

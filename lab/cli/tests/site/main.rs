@@ -16,7 +16,7 @@ use std::process::Command;
 const EXPERIMENT: &str = r#"title = "Windows that never grow"
 source = "this test"
 statement = "They build no queue."
-starts = 2
+runs = 2
 
 [scenario]
 link = "12mbit"
@@ -54,7 +54,7 @@ at-least = 11
 const LEARNED: &str = r#"title = "What Verus learns"
 source = "this test"
 statement = "Its curve rises."
-starts = 1
+runs = 1
 
 [scenario]
 link = "12mbit"
@@ -81,7 +81,7 @@ at-least = 1.01
 const OVER_TIME: &str = r#"title = "A window below another one"
 source = "this test"
 statement = "It follows the link."
-starts = 1
+runs = 1
 
 [scenario]
 link = "12mbit"
@@ -190,7 +190,7 @@ fn site() -> Option<Site> {
         "12mbit",
         "--duration",
         "2s",
-        "--starts",
+        "--runs",
         "1",
     ];
     let vary = ["--flow", "cubic", "--vary", "rtt=20ms,40ms"];

@@ -31,7 +31,7 @@ fn reports() -> Option<Reports> {
     ];
     let schemes = [
         "--schemes",
-        "cubic,bbr,alcc-verus,alcc-budget",
+        "cubic,bbr,verus/over=cubic,budget/over=cubic",
         "--out",
         "board",
     ];

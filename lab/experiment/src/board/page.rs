@@ -70,7 +70,7 @@ rule holds. This part takes half an hour of a quiet machine, so a board without 
 than the rest.
 
 ```
-alcc-lab compare --emu --traces DIR --schemes bbr,alcc-verus,alcc-copa,alcc-budget,alcc-sprout --runs 3 --duration 60s
+alcc-lab compare --emu --traces DIR --schemes bbr,verus/over=cubic,copa/over=cubic,budget/over=cubic,sprout/over=cubic --runs 3 --duration 60s
 ```
 ";
 

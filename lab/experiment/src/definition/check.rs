@@ -15,8 +15,8 @@ impl Definition {
     /// Checks that the parts are consistent.
     pub(crate) fn check(&self) -> Result<(), Wrong> {
         if self.starts == 0 {
-            let why = "starts: 0 repetitions measure nothing: say at least 1";
-            return Err((path(["starts"]), why.to_owned()));
+            let why = "runs: 0 repetitions measure nothing: say at least 1";
+            return Err((path(["runs"]), why.to_owned()));
         }
         let cells = self
             .sweep

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From the text of `experiment.toml` to a [`Definition`], with the line of each mistake.
 use super::check::{Wrong, path, unknown_name};
-use super::{Axis, Choice, DEFAULT_STARTS, Definition, Expectation, Report, Subject};
+use super::{Axis, Choice, DEFAULT_RUNS, Definition, Expectation, Report, Subject};
 use alcc_live::applications;
 use alcc_results::scenario::ScenarioOptions;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ struct File {
     needs: Option<String>,
     application: Option<String>,
     #[serde(default)]
-    starts: Option<u32>,
+    runs: Option<u32>,
     #[serde(default, rename = "scenario")]
     _scenario: toml::Table,
     #[serde(default, rename = "channel")]
@@ -141,8 +141,8 @@ impl Definition {
             explained_by: file.explained_by,
             needs: file.needs,
             // Repetitions of a trace would be equal.
-            starts: file.starts.unwrap_or(match subject {
-                Subject::Flows | Subject::Application(_) => DEFAULT_STARTS,
+            starts: file.runs.unwrap_or(match subject {
+                Subject::Flows | Subject::Application(_) => DEFAULT_RUNS,
                 Subject::Channel => 1,
             }),
             subject,
@@ -185,6 +185,9 @@ fn channel_of(table: &DeTable<'_>, text: &str, name: &str) -> Result<ScenarioOpt
     ScenarioOptions::from_table(table, text, name)
 }
 
+/// Keys of earlier versions, and what they are called today.
+const RENAMED: [(&str, &str); 2] = [("starts", "runs"), ("every-start", "every-run")];
+
 /// The parser's message in the words of the file, with the nearest key or value.
 fn with_nearest(message: &str) -> String {
     let line = message.replace('\n', "; ");
@@ -192,6 +195,9 @@ fn with_nearest(message: &str) -> String {
         if let Some(rest) = line.strip_prefix(parser) {
             let mut quoted = rest.split('`').skip(1).step_by(2);
             let found = quoted.next().unwrap_or_default();
+            if let Some((_, now)) = RENAMED.iter().find(|(old, _)| *old == found) {
+                return format!("the key '{found}' is now called '{now}'");
+            }
             return unknown_name(what, found, quoted);
         }
     }
@@ -391,8 +397,8 @@ at-least = 1.0
             ("{ name = \"Cubic\", ", "{ ", "needs a name"),
             (
                 "[scenario]",
-                "starts = 0\n[scenario]",
-                "e.toml:4: starts: 0 repetitions",
+                "runs = 0\n[scenario]",
+                "e.toml:4: runs: 0 repetitions",
             ),
         ] {
             let said = wrong(from, to);

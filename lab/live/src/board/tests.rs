@@ -15,7 +15,7 @@ fn a_native_form_and_its_kin_run_beside_each_other() {
     };
     assert_eq!(
         names(
-            "cubic,verus-udp,copa-udp,alcc-verus,alcc-copa,alcc-sprout,alcc-verus:r=4,alcc-verus-inband/over=reno"
+            "cubic,verus/transport=udp,copa/transport=udp,verus/over=cubic,copa/over=cubic,sprout/over=cubic,verus:r=4/over=cubic,verus/over=reno/transport=in-band"
         ),
         [
             vec!["verus-udp", "alcc-verus", "alcc-verus-inband/over=reno"],
@@ -24,7 +24,7 @@ fn a_native_form_and_its_kin_run_beside_each_other() {
         ]
     );
     // As ever: all at the same time.
-    assert_eq!(names("cubic,alcc-verus,alcc-copa").len(), 1);
+    assert_eq!(names("cubic,verus/over=cubic,copa/over=cubic").len(), 1);
 }
 
 /// Two runs of these schemes on 12 Mbit/s.

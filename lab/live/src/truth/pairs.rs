@@ -28,7 +28,7 @@ const PAIR: &str = "40,60,50+100*5,1,0,0,,,,";
 /// # Errors
 /// [`LabError::Stopped`].
 pub fn pairs(
-    algorithms: &[&str],
+    algorithms: &[String],
     traces: &Traces,
     registry: &Registry,
     workers: usize,
@@ -159,7 +159,7 @@ mod tests {
         let traces = Traces::below(folder.path()).unwrap();
         let stop = AtomicBool::new(false);
         let found = pairs(
-            &["copa"],
+            &["copa".to_owned()],
             &traces,
             &alcc_zoo::registry(),
             2,

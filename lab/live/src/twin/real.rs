@@ -4,14 +4,14 @@ use crate::LabError;
 use crate::applications::{self, Application, Shown};
 use crate::link::Link;
 use crate::live::{self, Experiment, Measured, Times};
-use crate::scheme::{IN_KERNEL, Scheme, Side};
+use crate::scheme::{Scheme, cannot};
 use crate::tools::Tools;
 use alcc_cc::Registry;
-use alcc_emu::{Dir, PathSpec};
+use alcc_emu::PathSpec;
 use alcc_results::scenario::Phase;
 use alcc_results::simulated;
 use alcc_results::{EMULATED, Results, Row, SIMULATED, summary, twins};
-use alcc_sim::{FlowSpec, Scenario, Source, Under};
+use alcc_sim::{FlowSpec, FlowText, Scenario};
 use alcc_units::{Span, Time};
 use std::sync::atomic::AtomicBool;
 
@@ -41,18 +41,6 @@ impl Real {
         let mut schemes: Vec<Scheme> = Vec::new();
         let mut times = Vec::new();
         for flow in &scenario.flows {
-            if flow.share.is_some() {
-                return Err(LabError::Twin {
-                    what: "share=".to_owned(),
-                    instead: "real programs do not share an allowance yet: leave it out".to_owned(),
-                });
-            }
-            if flow.tunnel.is_some() {
-                return Err(LabError::Twin {
-                    what: "tunnel=".to_owned(),
-                    instead: "real programs have no tunnel here: leave it out, or see the experiment app-vpn".to_owned(),
-                });
-            }
             let far = scenario.min_rtt(flow) > link.down.delay + link.up.delay;
             let scheme = scheme(flow, far, registry)?;
             let is_tcp = |scheme: &&Scheme| scheme.constant.is_none();
@@ -104,10 +92,7 @@ impl Real {
         duration: Span,
         registry: &Registry,
     ) -> Result<Self, LabError> {
-        let mut scenario = Scenario::one_link(link.path.down.clone(), link.path.up.clone());
-        scenario.flows = scheme.flow_specs(registry)?;
-        scenario.duration = duration;
-        scenario.seed = link.path.seed;
+        let scenario = scheme.scenario(link, duration, registry)?;
         Self::of(&link.name, &scenario, registry)
     }
 
@@ -240,79 +225,20 @@ fn simulate(link: &str, scenario: &Scenario) -> Result<Vec<Row>, LabError> {
     Ok(simulated::rows(link, scenario, &report))
 }
 
-/// What follows the name of its algorithm.
-fn options(flow: &FlowSpec) -> String {
-    match flow.options.as_str() {
-        "" => String::new(),
-        options => format!(":{options}"),
-    }
-}
-
 /// The flow as a scheme of real programs; `far` if its round trip is longer than its link's.
 fn scheme(flow: &FlowSpec, far: bool, registry: &Registry) -> Result<Scheme, LabError> {
-    let name = flow.scheme();
-    let cannot = |what: &str, instead: &str| LabError::Twin {
-        what: format!("{what} (flow {name})"),
-        instead: instead.to_owned(),
-    };
-    if flow.paired {
-        return Err(cannot("dir=both", "real downloads go down"));
-    }
-    if flow.dir != Dir::Down {
-        return Err(cannot("dir=up", "real downloads go down"));
-    }
+    // Its text is one flow.
+    let text = FlowText::all(&flow.text)?.swap_remove(0);
+    let mut scheme = Scheme::real(&text, registry)?;
     if far {
-        return Err(cannot(
-            "a round trip of its own",
-            "all flows of an emulated link have that of the link: give --rtt",
-        ));
+        let instead = "all flows of an emulated link have that of the link: give --rtt";
+        return Err(cannot(&text, "a round trip of its own", instead));
     }
-    if let Under::Udp { packet } = flow.under {
-        return Ok(Scheme::constant(name, flow.source, packet));
-    }
-    if flow.source != Source::default() {
-        return Err(cannot(
-            "size=, app= or on=",
-            "a real download is without end: leave it out",
-        ));
-    }
-    let only_linux = "the real kernel is today's Linux: leave host= and profile= out";
-    let words = match &flow.under {
-        // The rules of the authors' programs differ in how they notice a loss.
-        Under::Native(rules) if !rules.is_stream() => {
-            format!("{}-udp{}", flow.algorithm, options(flow))
-        }
-        Under::Native(rules) => {
-            if !IN_KERNEL.contains(&flow.algorithm.as_str()) {
-                return Err(cannot(
-                    "a TCP without a kernel",
-                    "over datagrams it is /host=udp, above TCP /over=cubic",
-                ));
-            }
-            if rules.name != "linux" || !["", "profile=linux"].contains(&flow.options.as_str()) {
-                return Err(cannot("another kernel than this one's", only_linux));
-            }
-            flow.algorithm.clone()
-        }
-        // Taken above.
-        Under::Udp { .. } => String::new(),
-        Under::Tcp(kernel) => {
-            if kernel.rules.name != "linux" {
-                return Err(cannot("another kernel than this one's", only_linux));
-            }
-            format!(
-                "alcc-{}{}/over={}",
-                flow.algorithm,
-                options(flow),
-                kernel.name
-            )
-        }
-    };
-    let mut scheme = Scheme::parse(&words, registry, Side::Emulated)?;
     // Debian's kernels have a module for BIC; others have only what BPF adds.
-    scheme.kernel = alcc_pipe::own_or_loaded(&scheme.kernel);
-    scheme.notsent_lowat = flow.notsent_lowat();
-    scheme.name = name;
+    if !scheme.kernel.is_empty() {
+        scheme.kernel = alcc_pipe::own_or_loaded(&scheme.kernel);
+    }
+    scheme.name = flow.scheme();
     Ok(scheme)
 }
 
@@ -362,7 +288,7 @@ mod tests {
             ("cubic/size=1MB", "size="),
             ("udp:rate=1mbit/dir=up", "dir=up"),
             ("cubic/host=linux-3.16", "host="),
-            ("verus/host=linux", "host=udp"),
+            ("verus/host=linux", "transport=udp"),
             ("65*cubic", "65 flows"),
         ] {
             let error = real(flows).unwrap_err();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The TOML form of a scenario. Its keys are the fields of the options.
-use super::options::{Fields, ScenarioOptions, Source};
+use super::options::{Fields, ScenarioOptions, Source, Study};
 use alcc_units::{nearest, one_line};
 use toml::de::DeTable;
 
@@ -31,19 +31,41 @@ pub(super) fn fill<F: Fields>(
     Ok(())
 }
 
+/// Reads the TOML of a file called `name`.
+fn from_toml<F: Fields + Default>(text: &str, name: &str) -> Result<F, String> {
+    let source = Source { name, text };
+    let table = DeTable::parse(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start);
+        let why: Vec<&str> = e.message().lines().collect();
+        format!("{}: {}", source.location(at), why.join("; "))
+    })?;
+    from_table(table.get_ref(), source)
+}
+
+fn from_table<F: Fields + Default>(table: &DeTable<'_>, source: Source<'_>) -> Result<F, String> {
+    let mut fields = F::default();
+    // Keys and values of a file may have several lines.
+    fill(&mut fields, table, &source).map_err(|why| one_line(&why))?;
+    Ok(fields)
+}
+
+impl Study {
+    /// Reads TOML. Errors call the file `name`.
+    ///
+    /// # Errors
+    /// One line: the file, the line in it, what was found and what was expected.
+    pub fn from_toml(text: &str, name: &str) -> Result<Self, String> {
+        from_toml(text, name)
+    }
+}
+
 impl ScenarioOptions {
     /// Reads TOML. Errors call the file `name`.
     ///
     /// # Errors
     /// One line: the file, the line in it, what was found and what was expected.
     pub fn from_toml(text: &str, name: &str) -> Result<Self, String> {
-        let source = Source { name, text };
-        let table = DeTable::parse(text).map_err(|e| {
-            let at = e.span().map_or(0, |span| span.start);
-            let why: Vec<&str> = e.message().lines().collect();
-            format!("{}: {}", source.location(at), why.join("; "))
-        })?;
-        Self::from_table(table.get_ref(), text, name)
+        from_toml(text, name)
     }
 
     /// Reads a table of a larger document. `text` is the whole document; errors call it `name`.
@@ -51,9 +73,6 @@ impl ScenarioOptions {
     /// # Errors
     /// As [`Self::from_toml`].
     pub fn from_table(table: &DeTable<'_>, text: &str, name: &str) -> Result<Self, String> {
-        let mut options = Self::default();
-        // Keys and values of a file may have several lines.
-        fill(&mut options, table, &Source { name, text }).map_err(|why| one_line(&why))?;
-        Ok(options)
+        from_table(table, Source { name, text })
     }
 }

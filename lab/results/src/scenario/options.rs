@@ -33,9 +33,16 @@ impl Value {
         format!("{}: {why}", self.location)
     }
 
-    pub(super) fn parse<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, String> {
+    /// What its text says.
+    ///
+    /// # Errors
+    /// One line: the location, what was found, what would be right.
+    pub fn parse<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, String> {
         let want = |e: T::Err| {
-            let why = alcc_units::want_number(&e.to_string());
+            let mut why = alcc_units::want_number(&e.to_string());
+            if super::parts(&self.text, "value").is_ok_and(|all| all.len() > 1) {
+                why += "; 'alcc-lab compare' and 'alcc-lab sweep' take lists";
+            }
             let quoted = format!("'{}'", self.text);
             if why.contains(&quoted) {
                 self.error(why)
@@ -397,6 +404,67 @@ options! {
             arg(num_args = 0..=1, require_equals = true, default_missing_value = "yes")
         )]
         reorder "yes|no": Option<Value>,
+    }
+}
+
+options! {
+    /// The options of a comparison. `None` and empty lists stand for the default.
+    pub struct StudyOptions {
+        /// What to compare, FLOWs as below
+        schemes "A,B": Vec<Value>,
+        /// Cross traffic: a FLOW beside each scheme over the same link, such as 2*cubic@10s
+        cross "FLOW": Option<Value>,
+        /// Round-trip time without queueing, half of it in each direction. Of several each trace is
+        /// a link [default: 40ms]
+        rtt "T,T": Vec<Value>,
+        /// The queue before each bottleneck. Of several each trace is a link [default:
+        /// droptail:bytes=2000000]
+        queue "Q,Q": Vec<Value>,
+        /// Probability of random loss towards the receivers: 1% or 0.01 [default: 0]
+        loss "P": Option<Value>,
+        /// The same on the way back, of acknowledgements [default: 0]
+        loss_up "P": Option<Value>,
+        /// The other direction: a rate, a trace, or 'partner' for NAME.up beside NAME.down and the
+        /// other way round [default: 12mbit]
+        up "RATE|TRACE|partner": Option<Value>,
+        /// Length of each measured window, which begins with the first full-size packet at the
+        /// bottleneck [default: 60s]
+        duration "T": Option<Value>,
+        /// Repetitions of each trace and scheme. Each has the next seed; after the first one a
+        /// recorded trace begins elsewhere, at the same place for every scheme. In the emulator the
+        /// order of the schemes alternates [default: 1 with --sim, 3 with --emu, 5 with --native]
+        runs "N": Option<Value>,
+        /// Seed of everything random on the links, synthetic channels included [default: 1]
+        seed "N": Option<Value>,
+        /// With --sim: how long after the link's beginning the flows start [default: 0s]
+        start "T": Option<Value>,
+        /// How long after the window's begin the fairness of several flows begins to count [default:
+        /// 20s]
+        settle "T": Option<Value>,
+    }
+}
+
+/// A comparison as a file says it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Study {
+    /// Trace files, relative to the file, synthetic scenarios, and rates.
+    pub traces: Vec<Value>,
+    /// The other keys.
+    pub options: StudyOptions,
+}
+
+impl Fields for Study {
+    fn keys() -> Vec<String> {
+        let mut all = vec!["traces".to_owned()];
+        all.extend(StudyOptions::keys());
+        all
+    }
+
+    fn field(&mut self, name: &str) -> Option<&mut dyn Field> {
+        match name {
+            "traces" => Some(&mut self.traces),
+            name => self.options.field(name),
+        }
     }
 }
 

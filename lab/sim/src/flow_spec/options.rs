@@ -7,37 +7,104 @@ use alcc_link::Dir;
 use alcc_units::{Bytes, Rate, Span, Time, nearest};
 
 /// The parts of a flow as typed.
-#[derive(Default)]
-pub(super) struct FlowOptions {
-    pub(super) over: Option<Spec>,
-    pub(super) host: Option<&'static Rules>,
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Parts {
+    /// The congestion control of the TCP below.
+    pub over: Option<Spec>,
+    /// What carries it between two programs of this project.
+    pub transport: Option<&'static Transport>,
+    /// What the transport goes through.
+    pub carrier: Option<String>,
+    /// The window is kept in the kernel.
+    pub in_kernel: bool,
+    /// The rules of its hosts.
+    pub host: Option<&'static Rules>,
     /// As an application sets it.
-    pub(super) send_buffer: Option<Bytes>,
-    pub(super) receive_window: Option<Bytes>,
-    pub(super) notsent_lowat: Option<Bytes>,
-    pub(super) source: Source,
-    pub(super) rtt: Option<Span>,
-    pub(super) dir: Dir,
-    pub(super) both: bool,
-    pub(super) links: Option<(usize, usize)>,
-    pub(super) start: Time,
-    pub(super) stop: Option<Time>,
+    pub send_buffer: Option<Bytes>,
+    /// Of its TCP.
+    pub receive_window: Option<Bytes>,
+    /// Of its TCP.
+    pub notsent_lowat: Option<Bytes>,
+    /// What the application has to send.
+    pub source: Source,
+    /// Round trip without queueing.
+    pub rtt: Option<Span>,
+    /// Of the data.
+    pub dir: Dir,
+    /// A pair, there and back.
+    pub both: bool,
+    /// First and last link, from 1.
+    pub links: Option<(usize, usize)>,
+    /// When the first of the N begins.
+    pub start: Time,
+    /// When all stop.
+    pub stop: Option<Time>,
     /// How long each flow lasts.
-    pub(super) length: Option<Span>,
-    pub(super) stagger: Span,
-    pub(super) phase: Option<Span>,
-    pub(super) ecn: bool,
-    pub(super) name: Option<String>,
-    pub(super) share: Option<String>,
-    pub(super) tunnel: Option<String>,
-    pub(super) txqueuelen: Option<usize>,
+    pub length: Option<Span>,
+    /// Between the starts of the N.
+    pub stagger: Span,
+    /// Added to start and stop.
+    pub phase: Option<Span>,
+    /// Its packets may be marked.
+    pub ecn: bool,
+    /// In tables and rows.
+    pub name: Option<String>,
+    /// Name of the shared allowance, and perhaps of the process.
+    pub share: Option<String>,
+    /// Name of the flow that carries it.
+    pub tunnel: Option<String>,
+    /// Packets that wait before it, if it carries others.
+    pub txqueuelen: Option<usize>,
     /// The keys so far: of two with one key nobody knows which counts.
     given: Vec<String>,
 }
 
-const PARTS: &str = "write over=, host=, sndbuf=, rwnd=, lowat=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn=, share=, tunnel=, txqueuelen= or name= after '/'";
-const KEYS: &[&str] = &[
+/// What carries a flow between two programs of this project.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Transport {
+    /// As typed, and as `alcc-lab send --transport` has it.
+    pub name: &'static str,
+    /// How the name of a row ends that goes by it.
+    pub suffix: &'static str,
+    /// It runs above the kernel's TCP, so `over=` belongs to it.
+    pub is_above_tcp: bool,
+    /// The rules that the simulator has for it, or why it has none.
+    pub simulated: Result<&'static str, &'static str>,
+}
+
+/// All transports.
+pub static TRANSPORTS: [Transport; 4] = [
+    Transport {
+        name: "udp",
+        suffix: "-udp",
+        is_above_tcp: false,
+        simulated: Ok("udp"),
+    },
+    Transport {
+        name: "quic",
+        suffix: "-quic",
+        is_above_tcp: false,
+        simulated: Err("the simulator has no QUIC: transport=udp is the native form there"),
+    },
+    Transport {
+        name: "tcp",
+        suffix: "-tcp",
+        is_above_tcp: true,
+        simulated: Err("the simulator has the kernel's counters only: leave it out"),
+    },
+    Transport {
+        name: "in-band",
+        suffix: "-inband",
+        is_above_tcp: true,
+        simulated: Err("the simulator has no reports inside the stream: leave it out"),
+    },
+];
+
+const KEYS: [&str; 23] = [
     "over",
+    "transport",
+    "carrier",
+    "enforce",
     "host",
     "sndbuf",
     "rwnd",
@@ -58,12 +125,18 @@ const KEYS: &[&str] = &[
     "txqueuelen",
     "name",
 ];
+
+/// What is right after a `/`.
+fn parts() -> String {
+    format!("write {}= after '/'", KEYS.join("=, "))
+}
+
 const NAME: &str = "a name is 1 to 32 letters, digits, '-', '_' or '.'";
 
-impl FlowOptions {
+impl Parts {
     /// One `/part`; the error is what would be right.
     pub(super) fn part(&mut self, part: &str) -> Result<(), String> {
-        let (key, value) = part.split_once('=').ok_or(PARTS)?;
+        let (key, value) = part.split_once('=').ok_or_else(parts)?;
         if !matches!(key, "app" | "on" | "every" | "off") {
             self.once(key)?;
         }
@@ -72,6 +145,15 @@ impl FlowOptions {
                 let spec: Result<Spec, SpecError> = value.parse();
                 self.over = Some(spec.map_err(|e| e.to_string())?);
             }
+            "transport" => {
+                let found = TRANSPORTS.iter().find(|known| known.name == value);
+                let names = || TRANSPORTS.each_ref().map(|known| known.name).join(", ");
+                let want = || format!("write transport= and one of {}", names());
+                self.transport = Some(found.ok_or_else(want)?);
+            }
+            "carrier" => self.carrier = Some(value.to_owned()),
+            "enforce" if value == "bpf" => self.in_kernel = true,
+            "enforce" => return Err("write enforce=bpf".to_owned()),
             "host" => {
                 let names = Rules::ALL.iter().map(|rules| rules.name);
                 let want = || {
@@ -130,9 +212,9 @@ impl FlowOptions {
             }
             "name" => self.name = Some(name(value)?),
             _ => {
-                let near = nearest(key, KEYS.iter().copied());
+                let near = nearest(key, KEYS.into_iter());
                 let near = near.map_or_else(String::new, |n| format!("did you mean {n}=? "));
-                return Err(format!("{near}{PARTS}"));
+                return Err(format!("{near}{}", parts()));
             }
         }
         Ok(())

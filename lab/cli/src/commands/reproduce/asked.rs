@@ -139,6 +139,7 @@ pub(super) fn keep_cells(all: &mut [Asked], cells: &str) -> Result<(), Failure> 
         .split_once('=')
         .ok_or_else(|| wrong(want.to_owned()))?;
     let names = parts(names, "choice").map_err(wrong)?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let axes = || all.iter().flat_map(|one| &one.plan.axes);
     if !axes().any(|axis| axis == key) {
         let known: BTreeSet<&String> = axes().collect();

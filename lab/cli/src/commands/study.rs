@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a comparison compares, from options and a file.
+use crate::failure::Failure;
+use alcc_cc::Registry;
+use alcc_link::QueueSpec;
+use alcc_live::{Link, Links, PathDefaults, Scheme, Side, Up, parts};
+use alcc_results::scenario::{self, StudyOptions, Value, probability};
+use alcc_sim::FlowText;
+use alcc_units::Span;
+use std::fmt::{Display, Write as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// The kernel's algorithms, BBR with one more line of `sysctl`, and this project's above TCP. One
+/// of them is what `alcc run` does by default.
+pub(crate) const SCHEMES: &str =
+    "cubic,bbr,bbr/lowat=16384B,verus/over=cubic,copa/over=cubic,budget/over=cubic";
+
+/// What is compared, with all values read.
+pub(super) struct Study {
+    /// As typed, and as the file says it.
+    pub(super) options: StudyOptions,
+    /// The traces, and where the file names each.
+    pub(super) traces: Vec<(PathBuf, Option<Value>)>,
+    /// Everything around them.
+    around: Vec<PathDefaults>,
+    /// Of each window.
+    pub(super) duration: Span,
+    /// Repetitions, if given.
+    pub(super) runs: Option<u32>,
+    /// When flows begin, if given.
+    pub(super) start: Option<Span>,
+    /// When fairness begins to count.
+    pub(super) settle: Span,
+}
+
+impl Study {
+    /// Of a file, of the traces and options of the command line, or of both: these go first.
+    pub(super) fn of(
+        path: Option<&Path>,
+        typed: &[PathBuf],
+        options: &StudyOptions,
+    ) -> Result<Self, Failure> {
+        let mut file = match path {
+            None => scenario::Study::default(),
+            Some(path) => alcc_files::read_study(path).map_err(Failure::usage)?,
+        };
+        let folder = path.and_then(Path::parent);
+        let beside = |text: &str| {
+            let file = folder.map(|folder| folder.join(text));
+            let file = file.filter(|file| file.exists());
+            file.unwrap_or_else(|| text.into())
+        };
+        if let Some(up) = &mut file.options.up {
+            up.text = beside(&up.text).display().to_string();
+        }
+        // The environment's are a default.
+        let are_typed = std::env::var_os("ALCC_TRACES").is_none_or(|all| typed != [all]);
+        let own = file
+            .traces
+            .into_iter()
+            .map(|it| (beside(&it.text), Some(it)));
+        let mut traces: Vec<_> = own.collect();
+        if traces.is_empty() || (are_typed && !typed.is_empty()) {
+            traces = typed.iter().map(|path| (path.clone(), None)).collect();
+        }
+        if traces.is_empty() {
+            let study = path.unwrap_or(Path::new("study")).display();
+            return Err(Failure::usage(format!(
+                "{study}: it has no traces: write them, such as traces = [\"walk.down\", \"12mbit\"]"
+            )));
+        }
+        Self::read(file.options.overridden_by(options.clone()), traces).map_err(Failure::usage)
+    }
+
+    fn read(options: StudyOptions, traces: Vec<(PathBuf, Option<Value>)>) -> Result<Self, String> {
+        let loss = |value: &Option<Value>| match value {
+            None => Ok(0.0),
+            Some(value) => probability(&value.text).map_err(|e| value.error(e)),
+        };
+        let loss = [loss(&options.loss)?, loss(&options.loss_up)?];
+        let up = options
+            .up
+            .as_ref()
+            .map_or(Ok(Up::default()), Value::parse)?;
+        let seed = options.seed.as_ref().map_or(Ok(1), Value::parse)?;
+        let rtts: Vec<Span> = several(&options.rtt, "round-trip time")?;
+        let queues: Vec<QueueSpec> = several(&options.queue, "queue")?;
+        let standard = PathDefaults::default();
+        let mut around = Vec::new();
+        for rtt in some_or(rtts, standard.rtt) {
+            for queue in some_or(queues.clone(), standard.queue.clone()) {
+                let up = up.clone();
+                around.push(PathDefaults {
+                    rtt,
+                    queue,
+                    up,
+                    loss,
+                    seed,
+                });
+            }
+        }
+        let duration = match &options.duration {
+            None => Span::from_secs(60),
+            Some(value) => in_hour(value.parse()?).map_err(|e| value.error(e))?,
+        };
+        let runs = options.runs.as_ref().map(|value| {
+            let runs = value
+                .text
+                .parse()
+                .ok()
+                .filter(|runs| (1..=1000).contains(runs));
+            runs.ok_or_else(|| value.error(format!("'{}': want 1 to 1000", value.text)))
+        });
+        let start = options.start.as_ref().map(Value::parse).transpose()?;
+        let settle = options.settle.as_ref();
+        Ok(Self {
+            duration,
+            runs: runs.transpose()?,
+            start,
+            settle: settle.map_or(Ok(Span::from_secs(20)), Value::parse)?,
+            around,
+            traces,
+            options,
+        })
+    }
+
+    /// Each trace with everything around it. Of several round trips or queues its name says which.
+    pub(super) fn links(&self) -> Result<Links, Failure> {
+        let paths: Vec<PathBuf> = self.traces.iter().map(|(path, _)| path.clone()).collect();
+        let mut all = Links::default();
+        let standard = &self.around[0];
+        let differ = |f: fn(&PathDefaults) -> String| {
+            let first = f(standard);
+            self.around.iter().any(|around| f(around) != first)
+        };
+        let (rtts, queues) = (
+            differ(|a| a.rtt.to_string()),
+            differ(|a| a.queue.to_string()),
+        );
+        for around in &self.around {
+            let found = Link::open_all(&paths, around).map_err(|error| {
+                // Which of the file's it is.
+                let of = |path: &PathBuf| Link::open_all(std::slice::from_ref(path), around).err();
+                let mut wrong = self.traces.iter();
+                let wrong = wrong.find_map(|(path, value)| Some((value.as_ref()?, of(path)?)));
+                Failure::usage(match wrong {
+                    Some((value, why)) => value.error(why),
+                    None => error.to_string(),
+                })
+            })?;
+            for mut link in found.links {
+                if rtts {
+                    let _ = write!(link.name, " rtt={}", around.rtt);
+                }
+                if queues {
+                    let _ = write!(link.name, " queue={}", around.queue);
+                }
+                all.links.push(link);
+            }
+            all.skipped = found.skipped;
+            all.without_partner = found.without_partner;
+        }
+        Ok(all)
+    }
+
+    /// The schemes, each with the cross traffic.
+    pub(super) fn schemes(
+        &self,
+        registry: &Registry,
+        sides: &[Side],
+    ) -> Result<Vec<Scheme>, Failure> {
+        let standard = [Value::option("schemes", SCHEMES)];
+        let values = match &self.options.schemes[..] {
+            [] => &standard,
+            some => some,
+        };
+        let mut all = Vec::new();
+        for value in values {
+            let mut text = value.text.clone();
+            if let Some(cross) = &self.options.cross {
+                FlowText::all(&cross.text).map_err(|e| Failure::usage(cross.error(e)))?;
+                let parts = parts(&text, "scheme").map_err(|e| Failure::usage(value.error(e)))?;
+                let beside = parts.iter().map(|part| format!("{part}+{}", cross.text));
+                text = beside.collect::<Vec<_>>().join(",");
+            }
+            let read = Scheme::list(&text, registry, sides);
+            all.extend(read.map_err(|e| Failure::usage(value.error(e)))?);
+        }
+        Scheme::differ(&all).map_err(Failure::usage)?;
+        Ok(all)
+    }
+}
+
+/// The values of a list, or of several.
+fn several<T: FromStr<Err: Display>>(values: &[Value], what: &str) -> Result<Vec<T>, String> {
+    let mut all = Vec::new();
+    for value in values {
+        for text in parts(&value.text, what).map_err(|e| value.error(e))? {
+            let location = value.location.clone();
+            all.push(Value { text, location }.parse()?);
+        }
+    }
+    Ok(all)
+}
+
+fn some_or<T>(values: Vec<T>, standard: T) -> Vec<T> {
+    match values.is_empty() {
+        true => vec![standard],
+        false => values,
+    }
+}
+
+/// Anything from a second to the hour that delays are measured to.
+pub(crate) fn in_hour(duration: Span) -> Result<Span, String> {
+    match (Span::from_secs(1)..=Span::from_secs(3_600)).contains(&duration) {
+        true => Ok(duration),
+        false => Err(format!("'{duration}': want 1s to 3600s")),
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A study in a file: what it says is what the options say, its mistakes have a line and a key.
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const STUDY: &str = r#"traces = ["walk.down", "12mbit"]
+schemes = ["cubic", "verus:r=4,epoch=5ms/over=cubic"]
+rtt = ["20ms", "80ms"]
+queue = ["droptail:packets=100", "codel"]
+cross = "reno@1s"
+up = "walk.up"
+duration = "4s"
+runs = 2
+settle = "2s"
+"#;
+
+fn lab(folder: &Path, words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc-lab"));
+    command.args(words.split_whitespace()).current_dir(folder);
+    command.env_remove("ALCC_TRACES").output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn good(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// A folder `s` with the study and its traces.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("s");
+    fs::create_dir(&inside).unwrap();
+    fs::write(inside.join("study.toml"), STUDY).unwrap();
+    for (seed, name) in [(1, "walk.down"), (2, "walk.up")] {
+        let words = format!("trace synth lte --length 20s --seed {seed} --output s/{name}");
+        good(&lab(folder.path(), &words));
+    }
+    folder
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    let results: Value = serde_json::from_str(&good(output)).unwrap();
+    results["flows"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_file_says_what_options_say() {
+    let folder = folder();
+    let file = rows(&lab(folder.path(), "compare s/study.toml --json --out a"));
+    let options = "compare --sim --traces s/walk.down 12mbit --rtt 20ms,80ms --queue droptail:packets=100,codel --cross reno@1s --up s/walk.up --duration 4s --runs 2 --settle 2s --json --out b --schemes cubic,verus:r=4,epoch=5ms/over=cubic";
+    assert_eq!(file, rows(&lab(folder.path(), options)));
+    // Traces, round trips, queues, runs, schemes.
+    assert_eq!(file.len(), 2 * 2 * 2 * 2 * 2);
+    let first = &file[0];
+    assert_eq!(
+        first["link"],
+        "walk.down rtt=20ms queue=droptail:packets=100"
+    );
+    assert_eq!(first["scheme"], "cubic+reno@1s");
+    assert_eq!(file[1]["scheme"], "alcc-verus:r=4,epoch=5ms+reno@1s");
+    let of = |row: &Value| (row["min_rtt_ms"].clone(), row["queue"].clone());
+    assert_eq!(of(first), (20.0.into(), "droptail:packets=100".into()));
+    assert_eq!(of(&file[31]), (80.0.into(), "codel".into()));
+    let fewer = "compare s/study.toml --rtt 20ms --queue codel --runs 1 --json --out c";
+    let fewer = rows(&lab(folder.path(), fewer));
+    assert_eq!(fewer.len(), 4, "options overrule the file");
+    assert_eq!(fewer[0]["link"], "walk.down");
+}
+
+#[test]
+fn mistakes_have_a_line_and_a_key() {
+    let folder = folder();
+    for (from, to, part) in [
+        (
+            "rtt =",
+            "rt =",
+            "study.toml:3: no key 'rt' (did you mean rtt?)",
+        ),
+        (
+            "80ms",
+            "80",
+            "study.toml:3: rtt: '80' is not a length of time",
+        ),
+        ("codel", "codle", "study.toml:4: queue: "),
+        ("walk.down", "wlak.down", "study.toml:1: traces: "),
+        ("cubic\",", "cubik\",", "did you mean cubic?"),
+        (
+            "verus:r=4,epoch=5ms/over=cubic",
+            "alcc-verus",
+            "now written verus/over=cubic",
+        ),
+        ("reno@1s", "reno@1", "study.toml:5: cross: flow 'reno@1'"),
+        (
+            "runs = 2",
+            "runs = 0",
+            "study.toml:8: runs: '0': want 1 to 1000",
+        ),
+        (
+            "\"4s\"",
+            "true",
+            "study.toml:7: duration: found a value of type boolean",
+        ),
+        (
+            "\"verus:r=4,epoch=5ms/over=cubic\"",
+            "\"cubic\"",
+            "is given twice",
+        ),
+        (
+            "traces = [\"walk.down\", \"12mbit\"]",
+            "",
+            "it has no traces",
+        ),
+    ] {
+        let wrong = STUDY.replacen(from, to, 1);
+        assert_ne!(wrong, STUDY, "{from}");
+        fs::write(folder.path().join("s/study.toml"), wrong).unwrap();
+        let output = lab(folder.path(), "compare s/study.toml --out a");
+        let says = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{to}: {says}");
+        assert!(says.contains(part), "{to}: {says}");
+        assert_eq!(says.trim_end().lines().count(), 1, "{says}");
+    }
+}
