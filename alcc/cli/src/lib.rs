@@ -123,6 +123,7 @@ pub const ALCC: Program = Program {
         what: "--once shows one table: leave one of the two out",
     }],
     elsewhere: &[
+        "bundle",
         "compare",
         "demo",
         "emulate",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One module per command: its arguments (which are also its help, man page and completions) and
 //! its `run`.
+pub(crate) mod bundle;
 pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod emulate;

@@ -103,6 +103,8 @@ alcc-lab compare
     --sim --emu --traces --schemes --cross --native --under --plugin --duration --runs --seed --rtt
     --queue --loss --loss-up --up --start --settle --jobs --out --csv --figure --panels --log
     --reference --tuned --only --interval --json
+alcc-lab bundle
+    --out --check --jobs
 alcc-lab reproduce
     --all --traces --out --sim --emu --full --cells --jobs --results --applications --board --live
     --plugin --json

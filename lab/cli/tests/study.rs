@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A study in a file: what it says is what the options say, its mistakes have a line and a key.
+//! A study in a file: what it says is what the options say, its mistakes have a line and a key, and
+//! its archive gives the same rows again.
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -124,6 +125,66 @@ fn mistakes_have_a_line_and_a_key() {
         let says = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{to}: {says}");
         assert!(says.contains(part), "{to}: {says}");
+        assert_eq!(says.trim_end().lines().count(), 1, "{says}");
+    }
+}
+
+#[test]
+fn an_archive_gives_the_same_rows_or_says_which_differ() {
+    let folder = folder();
+    let at = folder.path();
+    let made = good(&lab(at, "bundle s/study.toml --out x.tar"));
+    assert!(made.contains("x.tar: 32 rows, build "), "{made}");
+    // Nothing outside is needed.
+    fs::remove_dir_all(at.join("s")).unwrap();
+    assert_eq!(good(&lab(at, "bundle --check x.tar")), "equal: 32 rows\n");
+    let tar = |words: &[&str]| {
+        let done = Command::new("tar").args(words).current_dir(at).status();
+        assert!(done.unwrap().success());
+    };
+    fs::create_dir(at.join("y")).unwrap();
+    tar(&["-xf", "x.tar", "-C", "y"]);
+    for name in [
+        "study.toml",
+        "traces/0/walk.down",
+        "up/walk.up",
+        "results/report.html",
+    ] {
+        assert!(at.join("y").join(name).is_file(), "{name}");
+    }
+    let change = |name: &str, from: &str, to: &str| {
+        let file = at.join("y").join(name);
+        let before = fs::read_to_string(&file).unwrap();
+        let after = before.replacen(from, to, 1);
+        assert_ne!(before, after, "{name}");
+        fs::write(file, after).unwrap();
+        tar(&["-cf", "y.tar", "-C", "y", "."]);
+    };
+    change("results/results.json", "\"loss\":", "\"loss\":1");
+    let output = lab(at, "bundle --check y.tar");
+    let (table, says) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{says}");
+    assert!(says.contains("1 of 32 rows differ"), "{says}");
+    let line = "walk.down rtt=20ms queue=droptail:packets=100, cubic+reno@1s, run 1: loss 1";
+    assert!(
+        table.starts_with(line) && table.lines().count() == 1,
+        "{table}"
+    );
+    change("traces/0/walk.down", "1\n", "1\n1\n");
+    let output = lab(at, "bundle --check y.tar");
+    let says = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{says}");
+    assert!(
+        says.contains("traces/0/walk.down: it is not the file"),
+        "{says}"
+    );
+    for words in [
+        "bundle s/study.toml --out x.tar",
+        "bundle --check nosuch.tar",
+    ] {
+        let output = lab(at, words);
+        let says = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {says}");
         assert_eq!(says.trim_end().lines().count(), 1, "{says}");
     }
 }

@@ -65,7 +65,7 @@ impl Study {
             traces = typed.iter().map(|path| (path.clone(), None)).collect();
         }
         if traces.is_empty() {
-            let study = path.unwrap_or(Path::new("study")).display();
+            let study = path.unwrap_or_else(|| Path::new("study")).display();
             return Err(Failure::usage(format!(
                 "{study}: it has no traces: write them, such as traces = [\"walk.down\", \"12mbit\"]"
             )));
@@ -82,7 +82,7 @@ impl Study {
         let up = options
             .up
             .as_ref()
-            .map_or(Ok(Up::default()), Value::parse)?;
+            .map_or_else(|| Ok(Up::default()), Value::parse)?;
         let seed = options.seed.as_ref().map_or(Ok(1), Value::parse)?;
         let rtts: Vec<Span> = several(&options.rtt, "round-trip time")?;
         let queues: Vec<QueueSpec> = several(&options.queue, "queue")?;
@@ -118,7 +118,7 @@ impl Study {
             duration,
             runs: runs.transpose()?,
             start,
-            settle: settle.map_or(Ok(Span::from_secs(20)), Value::parse)?,
+            settle: settle.map_or_else(|| Ok(Span::from_secs(20)), Value::parse)?,
             around,
             traces,
             options,

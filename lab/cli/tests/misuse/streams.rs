@@ -250,6 +250,13 @@ const CASES: &[Case] = &[
         With::Nothing,
     ),
     case(
+        "bundle",
+        "DIR/study.toml --out DIR/x.tar",
+        2,
+        false,
+        With::Nothing,
+    ),
+    case(
         "reproduce",
         "alcc-fig2 --out DIR/site",
         0,

@@ -685,6 +685,8 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "bundle nosuch.toml --out x.tar",
         "read the study nosuch.toml",
     ),
+    ("bundle nosuch.toml", "--out"),
+    ("bundle --check good.trace", "read good.trace"),
     ("sweep --starts 2 --rtt 20ms,40ms", "give --runs"),
     ("sweep --flow copa", "nothing varies"),
     ("sim --rtt 20ms,40ms", "take lists"),

@@ -57,6 +57,25 @@ impl Study {
     pub fn from_toml(text: &str, name: &str) -> Result<Self, String> {
         from_toml(text, name)
     }
+
+    /// Writes it as TOML.
+    pub fn to_toml(mut self) -> String {
+        let mut text = String::new();
+        for key in Self::keys() {
+            let mut values = Vec::new();
+            if let Some(field) = self.field(&key) {
+                field.for_each(&mut |value| values.push(value.text.clone()));
+            }
+            // A text in JSON is one in TOML, and a list of texts, too.
+            let written = match &values[..] {
+                [] => continue,
+                [one] => serde_json::json!(one),
+                all => serde_json::json!(all),
+            };
+            text += &format!("{key} = {written}\n");
+        }
+        text
+    }
 }
 
 impl ScenarioOptions {

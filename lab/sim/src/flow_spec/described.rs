@@ -134,9 +134,10 @@ impl FlowText {
         if parts.carrier.is_some() && parts.transport.is_none_or(|by| by.name != "in-band") {
             let want = "it is of transport=in-band: give that, or leave it out";
             // An earlier spelling is answered as a whole.
-            return self
-                .renamed()
-                .map_or(Err(self.wrong("carrier=", want)), |_| Ok(()));
+            return match self.renamed() {
+                Some(_) => Ok(()),
+                None => Err(self.wrong("carrier=", want)),
+            };
         }
         if parts.in_kernel && (parts.over.is_some() || parts.transport.is_some()) {
             let want = "the kernel keeps the window itself: leave over= and transport= out";
@@ -186,11 +187,11 @@ impl FlowText {
         let ours = name.strip_prefix("alcc-");
         let bare = ours.unwrap_or(name);
         let by = (TRANSPORTS.iter()).find_map(|by| Some((bare.strip_suffix(by.suffix)?, by)));
-        ours.or(by.map(|by| by.0))?;
+        ours.or_else(|| by.map(|by| by.0))?;
         let mut head = self.algorithm.clone();
         by.map_or(bare, |by| by.0).clone_into(&mut head.name);
         let mut head = head.to_string();
-        let above = by.map_or(ours.is_some(), |by| by.1.is_above_tcp);
+        let above = by.map_or_else(|| ours.is_some(), |by| by.1.is_above_tcp);
         if above && self.parts.over.is_none() && !self.parts.in_kernel {
             head += "/over=cubic";
         }

@@ -100,35 +100,11 @@ pub static TRANSPORTS: [Transport; 4] = [
     },
 ];
 
-const KEYS: [&str; 23] = [
-    "over",
-    "transport",
-    "carrier",
-    "enforce",
-    "host",
-    "sndbuf",
-    "rwnd",
-    "lowat",
-    "rtt",
-    "dir",
-    "links",
-    "size",
-    "app",
-    "every",
-    "on",
-    "off",
-    "stagger",
-    "phase",
-    "ecn",
-    "share",
-    "tunnel",
-    "txqueuelen",
-    "name",
-];
+const KEYS: &str = "over transport carrier enforce host sndbuf rwnd lowat rtt dir links size app every on off stagger phase ecn share tunnel txqueuelen name";
 
 /// What is right after a `/`.
 fn parts() -> String {
-    format!("write {}= after '/'", KEYS.join("=, "))
+    format!("write {}= after '/'", KEYS.replace(' ', "=, "))
 }
 
 const NAME: &str = "a name is 1 to 32 letters, digits, '-', '_' or '.'";
@@ -212,7 +188,7 @@ impl Parts {
             }
             "name" => self.name = Some(name(value)?),
             _ => {
-                let near = nearest(key, KEYS.into_iter());
+                let near = nearest(key, KEYS.split(' '));
                 let near = near.map_or_else(String::new, |n| format!("did you mean {n}=? "));
                 return Err(format!("{near}{}", parts()));
             }

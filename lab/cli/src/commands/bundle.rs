@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::compare::{command_line, failed_runs, failure, processors};
+use super::study::Study;
+use crate::failure::{Failure, reason};
+use crate::output::{Product, note, print, will_be_written};
+use crate::progress::{Bar, stop_flag};
+use alcc_live::board::{self, Backend, Plan};
+use alcc_live::{Link, PathDefaults, Results, Row, Side, input_files};
+use alcc_results::scenario::{self, StudyOptions};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Name of the study in an archive, and of the folder with its results.
+const STUDY: &str = "study.toml";
+const RESULTS: &str = "results";
+
+/// Simulate a study and put it into an archive with its traces and results, or repeat that
+///
+/// The archive has the study, every trace that it names, their SHA-256, the build of this program
+/// and the results. --check runs it again on any machine: it prints "equal", or the rows that differ
+/// and returns 1.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  alcc-lab bundle study.toml --out study.tar\n  alcc-lab bundle --check study.tar\n\nThe archive is a tar file. In it, study.toml is for 'alcc-lab compare', and results/report.html for a browser."
+)]
+pub(crate) struct Args {
+    /// The study as 'alcc-lab compare' reads it; with --check the archive
+    #[arg(value_name = "STUDY.toml|FILE.tar")]
+    what: PathBuf,
+    /// The archive to write
+    #[arg(
+        long,
+        value_name = "FILE.tar",
+        required_unless_present = "check",
+        conflicts_with = "check"
+    )]
+    out: Option<PathBuf>,
+    /// Run the study of an archive, and compare the rows with those in it
+    #[arg(long)]
+    check: bool,
+    /// Runs at the same time [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let folder = tempfile::tempdir().map_err(|e| {
+        Failure::usage(format!(
+            "make a folder for the archive's files: {}",
+            reason(&e)
+        ))
+    })?;
+    match &args.out {
+        Some(out) => make(args, folder.path(), out),
+        None => check(args, folder.path()),
+    }
+}
+
+fn make(args: &Args, folder: &Path, out: &Path) -> Result<ExitCode, Failure> {
+    will_be_written(out)?;
+    collect(&args.what, folder)?;
+    let mut results = measure(args, folder)?;
+    let inside = |file: &Path| file.strip_prefix(folder).map(Path::to_owned);
+    for file in &mut results.about.files {
+        if let Ok(name) = inside(Path::new(&file.path)) {
+            file.path = name.display().to_string();
+        }
+    }
+    board::write(&results, &folder.join(RESULTS)).map_err(Failure::failed)?;
+    failed_runs(&results)?;
+    // The same bytes for the same study.
+    let constant = [
+        "--sort=name",
+        "--mtime=@0",
+        "--owner=0",
+        "--group=0",
+        "--numeric-owner",
+    ];
+    let mut tar = Command::new("tar");
+    tar.args(constant)
+        .arg("-C")
+        .arg(folder)
+        .args(["-c", STUDY, RESULTS]);
+    tar.args(
+        ["traces", "up"]
+            .iter()
+            .filter(|name| folder.join(name).exists()),
+    );
+    let bytes = output(&mut tar, &format!("write {}", out.display()))?;
+    let rows = results.flows.len();
+    Product::open(Some(out))?.fill(|to| to.write_all(&bytes))?;
+    print(format!(
+        "{}: {rows} rows, build {}\n",
+        out.display(),
+        results.about.build
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Copies the study and its traces, with paths that are right in `folder`.
+fn collect(path: &Path, folder: &Path) -> Result<(), Failure> {
+    let Study {
+        traces, options, ..
+    } = Study::of(Some(path), &[], &StudyOptions::default())?;
+    let copy = |from: &Path, to: &Path| {
+        let to = folder.join(to);
+        let above = to.parent().unwrap_or(folder);
+        let copied = fs::create_dir_all(above).and_then(|()| fs::copy(from, &to));
+        let why = |e| format!("copy {}: {}", from.display(), reason(&e));
+        copied.map(drop).map_err(|e| Failure::usage(why(e)))
+    };
+    let mut inside = scenario::Study {
+        options,
+        ..scenario::Study::default()
+    };
+    let up = inside.options.up.as_mut();
+    let defaults = PathDefaults {
+        up: match &up {
+            Some(value) => value.parse().map_err(Failure::usage)?,
+            None => PathDefaults::default().up,
+        },
+        ..PathDefaults::default()
+    };
+    for (n, (path, value)) in traces.into_iter().enumerate() {
+        let Some(mut value) = value else { continue };
+        let own = Path::new("traces").join(n.to_string());
+        let found = Link::open_all(std::slice::from_ref(&path), &defaults);
+        let found = found.map_err(|e| Failure::usage(value.error(e)))?;
+        for file in found.links.iter().flat_map(|link| &link.files) {
+            // A trace, or its partner beside it.
+            let root = if path.is_dir() {
+                Some(&*path)
+            } else {
+                path.parent()
+            };
+            if let Some(Ok(name)) = root.map(|root| file.strip_prefix(root)) {
+                copy(file, &own.join(name))?;
+            }
+        }
+        if path.is_dir() {
+            value.text = own.display().to_string();
+        } else if let Some(name) = path.file_name().filter(|_| path.exists()) {
+            value.text = own.join(name).display().to_string();
+        }
+        inside.traces.push(value);
+    }
+    if let Some(value) = up
+        && let Some(name) = Path::new(&value.text).file_name()
+        && Path::new(&value.text).is_file()
+    {
+        let to = Path::new("up").join(name);
+        copy(Path::new(&value.text), &to)?;
+        value.text = to.display().to_string();
+    }
+    let text = inside.to_toml();
+    fs::write(folder.join(STUDY), text).map_err(|e| Failure::usage(reason(&e)))
+}
+
+/// Simulates the study in `folder`.
+fn measure(args: &Args, folder: &Path) -> Result<Results, Failure> {
+    let registry = crate::algorithms();
+    let study = Study::of(Some(&folder.join(STUDY)), &[], &StudyOptions::default())?;
+    let found = study.links()?;
+    let files: Vec<PathBuf> = found
+        .links
+        .iter()
+        .flat_map(|link| link.files.clone())
+        .collect();
+    let plan = Plan {
+        links: found.links,
+        schemes: study.schemes(&registry, &[Side::Simulated])?,
+        duration: study.duration,
+        settle: study.settle,
+        runs: study.runs.unwrap_or(1),
+        backend: Backend::Simulated {
+            registry,
+            plugins: Vec::new(),
+            workers: args.jobs.map_or_else(processors, usize::from),
+            start: study.start.unwrap_or_default(),
+        },
+        command: command_line(),
+        keep: None,
+    };
+    let stop = stop_flag()?;
+    let mut bar = Bar::new();
+    let measured = board::compare(&plan, &stop, &mut |p| bar.show(p.part, p.what));
+    drop(bar);
+    let mut results = measured.map_err(failure)?;
+    results.about.files = input_files(files.into_iter().chain([folder.join(STUDY)]));
+    Ok(results)
+}
+
+fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
+    let archive = args.what.display();
+    let wrong = |why: String| Failure::usage(format!("read {archive}: {why}"));
+    let mut tar = Command::new("tar");
+    tar.arg("-xf").arg(&args.what).arg("-C").arg(folder);
+    output(&mut tar, &format!("read {archive}"))?;
+    let text = fs::read(folder.join(RESULTS).join("results.json"))
+        .map_err(|e| wrong(format!("{RESULTS}/results.json in it: {}", reason(&e))))?;
+    let before: Results = serde_json::from_slice(&text)
+        .map_err(|e| wrong(format!("{RESULTS}/results.json in it: {e}")))?;
+    for file in &before.about.files {
+        let here = input_files([folder.join(&file.path)]);
+        if here.iter().all(|here| here.sha256 != file.sha256) {
+            let why = "it is not the file with which the results were made (SHA-256)";
+            return Err(Failure::failed(format!(
+                "check {archive}: {}: {why}",
+                file.path
+            )));
+        }
+    }
+    let now = measure(args, folder)?;
+    if now.about.build != before.about.build {
+        note(format_args!(
+            "alcc-lab: the results are of build {}, this is {}",
+            before.about.build, now.about.build
+        ));
+    }
+    let differ = differences(&before.flows, &now.flows)?;
+    let all = before.flows.len();
+    if differ.is_empty() {
+        print(format!("equal: {all} rows\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lines: String = differ.iter().map(|line| format!("{line}\n")).collect();
+    print(lines)?;
+    let count = differ.len();
+    Err(Failure::failed(format!(
+        "{count} of {all} rows differ from those in {archive}"
+    )))
+}
+
+/// A line for each row that is not the same in both.
+fn differences(before: &[Row], now: &[Row]) -> Result<Vec<String>, Failure> {
+    // Both through the same text, so that numbers are equal if their digits are.
+    let read = |row: &Row| -> Result<Value, Failure> {
+        let text = serde_json::to_string(row).map_err(Failure::failed)?;
+        serde_json::from_str(&text).map_err(Failure::failed)
+    };
+    let same = |a: &Row, b: &Row| (&a.link, &a.scheme, a.run) == (&b.link, &b.scheme, b.run);
+    let name = |row: &Row| format!("{}, {}, run {}", row.link, row.scheme, row.run);
+    let mut lines = Vec::new();
+    for row in before {
+        let Some(other) = now.iter().find(|other| same(row, other)) else {
+            lines.push(format!("{}: it is not there now", name(row)));
+            continue;
+        };
+        let (old, new) = (read(row)?, read(other)?);
+        let mut line = String::new();
+        for (key, value) in new.as_object().into_iter().flatten() {
+            let old = old.get(key).unwrap_or(&Value::Null);
+            if old != value {
+                let comma = if line.is_empty() { ": " } else { ", " };
+                let _ = write!(line, "{comma}{key} {old}, now {value}");
+            }
+        }
+        if !line.is_empty() {
+            lines.push(format!("{}{line}", name(row)));
+        }
+    }
+    let new = now
+        .iter()
+        .filter(|row| !before.iter().any(|other| same(row, other)));
+    lines.extend(new.map(|row| format!("{}: it was not there before", name(row))));
+    Ok(lines)
+}
+
+/// What a program prints.
+fn output(command: &mut Command, attempt: &str) -> Result<Vec<u8>, Failure> {
+    let wrong = |why: &str| Failure::usage(format!("{attempt}: {why}"));
+    let done = command.output().map_err(|e| match e.kind() {
+        ErrorKind::NotFound => wrong("the program tar is missing: install it"),
+        _ => wrong(&reason(&e)),
+    })?;
+    if done.status.success() {
+        return Ok(done.stdout);
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    Err(wrong(said.lines().next().unwrap_or("tar failed")))
+}
