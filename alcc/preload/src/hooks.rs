@@ -17,7 +17,7 @@ use alcc_socket::{
     Attached, Conn, Inherited, ReentrancyGuard, Runtime, Waker, errno, on_alternate_stack,
     set_errno,
 };
-use libc::{c_int, epoll_event};
+use libc::{c_int, c_long, epoll_event};
 use std::sync::Arc;
 
 type Controlled = (Arc<Conn<Epoll>>, &'static Arc<Runtime<Epoll>>);
@@ -101,6 +101,46 @@ fn lent(fd: c_int) {
     });
 }
 
+/// A child is about to be made that becomes another program: it may keep any of our sockets.
+pub(crate) fn lent_to_a_child() {
+    if let Some(process) = process::current() {
+        process.shares();
+        if process.running().is_some() {
+            process.table.all().for_each(lent);
+        }
+    }
+}
+
+/// This process is about to become another program, perhaps without a library of ours.
+fn handed_over() {
+    let Some(process) = process::current() else {
+        return;
+    };
+    let is_kept = |fd: &c_int| {
+        // SAFETY: numbers only.
+        let flags = unsafe { libc::syscall(libc::SYS_fcntl, *fd, libc::F_GETFD) };
+        flags >= 0 && flags & c_long::from(libc::FD_CLOEXEC) == 0
+    };
+    if process.running().is_some() {
+        process.table.all().filter(is_kept).for_each(lent);
+    }
+    // What this child has never touched has the pacing rate that its parent set.
+    for parent in std::iter::successors(process.parent, |process| process.parent) {
+        for fd in parent.table.all() {
+            let conn = parent.table.get_in_child(fd, |known| match known {
+                Known::Controlled(conn) => Some(Arc::clone(conn)),
+                _ => None,
+            });
+            if let Some(conn) = conn.flatten()
+                && is_kept(&fd)
+                && conn.is_same_socket(fd)
+            {
+                conn.lend_in_child(fd);
+            }
+        }
+    }
+}
+
 fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
     preserving_errno(|| {
         let taken = Known::Taken {
@@ -114,6 +154,9 @@ fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
             Known::Taken { epoll } => (Inherited::default(), epoll),
             _ => {
                 let inherited = process.parent.and_then(|parent| inherited(parent, fd));
+                if inherited.is_some() {
+                    process.shares();
+                }
                 let (before, registrations) = inherited.unwrap_or_default();
                 (before, registered_before(process, registrations))
             }

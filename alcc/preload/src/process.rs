@@ -3,6 +3,7 @@
 //! it has a connection.
 use crate::alloc::{PRELOAD_HEAP, Pause};
 use crate::epoll::Epoll;
+use crate::hooks;
 use crate::table::Table;
 use alcc_cc::Registry;
 use alcc_observe::{Event, Segment};
@@ -19,6 +20,8 @@ pub(crate) struct Process {
     runtime: OnceLock<Arc<Runtime<Epoll>>>,
     /// Whose child this is, for what it knew of the descriptors.
     pub(crate) parent: Option<&'static Self>,
+    /// Other processes may have descriptors of the same connections.
+    shared: AtomicBool,
     /// The program has waited for a connection, after a call on it would have blocked, in a way
     /// that the library sees: it will do so with others.
     waits_for_room: AtomicBool,
@@ -107,9 +110,7 @@ pub(crate) fn segment() -> Option<Arc<Segment>> {
 /// This thread is about to be its own child until that has called exec. What the child does is not
 /// ours to look at: what it closes and duplicates are its own descriptors.
 pub(crate) fn vforks() {
-    if let Some(runtime) = current().and_then(Process::running) {
-        runtime.shares();
-    }
+    hooks::lent_to_a_child();
     VFORKED.set(std::process::id());
 }
 
@@ -195,11 +196,20 @@ extern "C" fn forked() {
 }
 
 extern "C" fn forks() {
+    if let Some(process) = current() {
+        process.shares();
+        if let Some(runtime) = process.running() {
+            let errno = alcc_socket::errno();
+            runtime.pause_before_fork();
+            alcc_socket::set_errno(errno);
+        }
+    }
+}
+
+/// The process ends without closing its sockets, and others may keep them.
+pub(crate) extern "C" fn ends() {
     if let Some(runtime) = current().and_then(Process::running) {
-        let errno = alcc_socket::errno();
-        runtime.shares();
-        runtime.pause_before_fork();
-        alcc_socket::set_errno(errno);
+        runtime.give_back();
     }
 }
 
@@ -220,6 +230,7 @@ fn reinitialise() {
         table: Table::new(),
         runtime: OnceLock::new(),
         parent,
+        shared: AtomicBool::new(false),
         waits_for_room: AtomicBool::new(parent.is_some_and(Process::waits_for_room)),
         one_shots: AtomicBool::new(false),
         seccomp_enabled: AtomicBool::new(false),
@@ -235,6 +246,9 @@ impl Process {
         let (settings, registry) = (settings()?, registry().ok()?);
         Some(self.runtime.get_or_init(|| {
             let runtime = Runtime::new(settings.clone(), registry.clone(), segment());
+            if self.shared.load(Ordering::Relaxed) {
+                runtime.shares();
+            }
             if !self.threads {
                 runtime.go_inline();
             }
@@ -248,6 +262,14 @@ impl Process {
     /// The runtime, if there is one already.
     pub(crate) fn running(&self) -> Option<&Arc<Runtime<Epoll>>> {
         self.runtime.get()
+    }
+
+    /// Other processes may have descriptors of the same connections from now on.
+    pub(crate) fn shares(&self) {
+        self.shared.store(true, Ordering::Relaxed);
+        if let Some(runtime) = self.running() {
+            runtime.shares();
+        }
     }
 
     /// The program has shown that it waits for room in a way that the library sees.
@@ -282,7 +304,7 @@ extern "C" fn start() {
     // without a thread of ours.
     unsafe { pthread_atfork(Some(forks), None, Some(forked)) };
     let real = crate::real::real();
-    crate::hooks::processes::REAL_SYSCALL.store(real.syscall as usize, Ordering::Release);
+    hooks::processes::REAL_SYSCALL.store(real.syscall as usize, Ordering::Release);
     // SAFETY: a fresh anonymous page; it stays.
     unsafe {
         let page = libc::mmap(
@@ -298,8 +320,8 @@ extern "C" fn start() {
         }
     }
     // inetd and its like hand over a connection as standard output.
-    crate::hooks::stdio::standard(libc::STDOUT_FILENO);
-    crate::hooks::stdio::standard(libc::STDERR_FILENO);
+    hooks::stdio::standard(libc::STDOUT_FILENO);
+    hooks::stdio::standard(libc::STDERR_FILENO);
 }
 
 unsafe extern "C" {
@@ -313,3 +335,7 @@ unsafe extern "C" {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = ends;

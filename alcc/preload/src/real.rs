@@ -40,6 +40,7 @@ real! {
     __read_chk: fn(c_int, *mut c_void, size_t, size_t) -> ssize_t;
     __recv_chk: fn(c_int, *mut c_void, size_t, size_t, c_int) -> ssize_t;
     __recvfrom_chk: fn(c_int, *mut c_void, size_t, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
+    _exit: fn(c_int) -> c_int;
     accept: fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
     accept4: fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
     close: fn(c_int) -> c_int;
@@ -71,6 +72,9 @@ real! {
     fdopen: fn(c_int, *const c_char) -> *mut FILE;
     getsockopt: fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
     poll: fn(*mut pollfd, nfds_t, c_int) -> c_int;
+    popen: fn(*const c_char, *const c_char) -> *mut FILE;
+    posix_spawn: fn(*mut pid_t, *const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char) -> c_int;
+    posix_spawnp: fn(*mut pid_t, *const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char) -> c_int;
     ppoll: fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
     prctl: fn(c_int, usize, usize, usize, usize) -> c_int;
     pselect: fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *const timespec, *const sigset_t) -> c_int;
@@ -96,6 +100,7 @@ real! {
     socket: fn(c_int, c_int, c_int) -> c_int;
     splice: fn(c_int, *mut loff_t, c_int, *mut loff_t, size_t, c_uint) -> ssize_t;
     syscall: fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+    system: fn(*const c_char) -> c_int;
     unshare: fn(c_int) -> c_int;
     vfork: fn() -> pid_t;
     write: fn(c_int, *const c_void, size_t) -> ssize_t;

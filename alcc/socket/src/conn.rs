@@ -6,6 +6,7 @@ mod writers;
 use crate::controlled::{Controlled, Mode, Takeover};
 use crate::kernel;
 use crate::runtime::Runtime;
+use crate::saved_options::SavedOptions;
 use alcc_driver::{Next, Visit};
 use alcc_observe::Bypass;
 use alcc_sys::lock_within;
@@ -253,7 +254,7 @@ impl<W: Waker> Conn<W> {
                 runtime.guarded(|| self.wrote(runtime, 0, &mut writer));
                 let Wait::Yes(limit) = (write.wait)() else {
                     if runtime.failed() {
-                        self.release();
+                        self.release(Mode::Failed);
                         continue;
                     }
                     // If the thread has stopped, nobody else opens the gate for its next write.
@@ -327,6 +328,7 @@ impl<W: Waker> Conn<W> {
         let now = kernel::now();
         let mut inner = self.lock();
         inner.apply_commands(self);
+        inner.control.take_back();
         writer.calls = true;
         writer.bypass_above = None;
         inner.writers.enter(writer.call());
@@ -568,9 +570,19 @@ impl<W: Waker> Conn<W> {
     }
 
     /// Another process is about to have the socket, perhaps without a library of ours: until the next
-    /// reading here the pacing rate is the program's own. The last close gives back the rest.
+    /// write here the pacing rate is the program's own. The last close gives back the rest.
     pub fn lend(&self, fd: RawFd) {
-        self.lock().control.saved_options.clear_pacing(fd);
+        self.lock().control.lend(fd);
+    }
+
+    /// As [`Conn::lend`], for a child, which has a copy of this memory.
+    pub fn lend_in_child(&self, fd: RawFd) {
+        if let Some(inner) = lock_within(&self.inner, Span::ZERO)
+            && let Some(rate) = kernel::pacing(fd)
+        {
+            let own = inner.control.saved_options.own();
+            SavedOptions::new(rate, Some(own)).clear_pacing(fd);
+        }
     }
 
     /// The program is about to close a descriptor: after this we never touch it again.
@@ -595,14 +607,14 @@ impl<W: Waker> Conn<W> {
         }
     }
 
-    /// The runtime failed: back to plain TCP. If a thread is stopped that has the connection, at
+    /// The runtime failed, or the process ends: back to plain TCP. If a thread is stopped that has the connection, at
     /// least the program is woken, and that thread does the rest. Nobody catches a panic here but
     /// this function: the program is above it.
-    pub(crate) fn release(&self) {
+    pub(crate) fn release(&self, why: Mode) {
         let release = || {
             if let Some(mut inner) = lock_within(&self.inner, BRIEFLY) {
                 let fd = inner.fd(self);
-                inner.with_unblock(self, |control| control.release(fd, Mode::Failed));
+                inner.with_unblock(self, |control| control.release(fd, why));
             } else if let Some(mut waker) = lock_within(&self.waker, BRIEFLY) {
                 waker.on_writable(&[]);
             }

@@ -91,6 +91,8 @@ pub(crate) struct Controlled {
     bypassed_before: ByReason,
     /// The algorithm's rate does not hold: see [`Controlled::lift_pacing`].
     is_unpaced: bool,
+    /// Nor does it until the next write: see [`Controlled::lend`].
+    is_lent: bool,
     /// The program's last write was short or refused, so it has more, or bytes of it are still queued.
     pub(crate) has_more: bool,
 }
@@ -128,6 +130,7 @@ impl Controlled {
             bypassed: ByReason::default(),
             bypassed_before: ByReason::default(),
             is_unpaced: false,
+            is_lent: false,
             has_more: false,
         }
     }
@@ -571,7 +574,8 @@ impl Controlled {
     /// program's own limit goes.
     pub(crate) fn found_pacing(&mut self, fd: RawFd, rate: u64) {
         self.saved_options.found(rate);
-        if self.enforcement().pacing && self.is_in_charge() && !self.is_unpaced {
+        let holds = !(self.is_unpaced || self.is_lent);
+        if self.enforcement().pacing && self.is_in_charge() && holds {
             self.saved_options.set_pacing(fd, self.flow.pacing_rate());
         }
     }
@@ -587,6 +591,18 @@ impl Controlled {
     /// The algorithm's rate holds again from the next reading on.
     pub(crate) fn resume_pacing(&mut self) {
         self.is_unpaced = false;
+    }
+
+    /// Another process is about to have the socket: only the program's own pacing rate holds, until
+    /// [`Controlled::take_back`].
+    pub(crate) fn lend(&mut self, fd: RawFd) {
+        self.is_lent = true;
+        self.saved_options.clear_pacing(fd);
+    }
+
+    /// The program writes again itself.
+    pub(crate) fn take_back(&mut self) {
+        self.is_lent = false;
     }
 
     /// So much of what was written had no leave, and does not count as bytes under control.

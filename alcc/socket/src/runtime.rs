@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a process knows about its controlled connections.
 use crate::conn::{Conn, Held, Inherited, Waker};
-use crate::controlled::{Controlled, Plan, Takeover};
+use crate::controlled::{Controlled, Mode, Plan, Takeover};
 use crate::event_loop;
 use crate::plane::ControlPlane;
 use crate::service_thread::ServiceThread;
@@ -212,8 +212,21 @@ impl<W: Waker> Runtime<W> {
         });
     }
 
+    /// The process ends, and others may keep its sockets: they are as the program has set them.
+    pub fn give_back(&self) {
+        if self.is_shared() {
+            self.guarded(|| {
+                for conn in self.connections() {
+                    conn.release(Mode::Released);
+                }
+            });
+        }
+    }
+
     fn release(&self) {
-        self.connections().iter().for_each(|conn| conn.release());
+        for conn in self.connections() {
+            conn.release(Mode::Failed);
+        }
         self.driver.wake();
     }
 

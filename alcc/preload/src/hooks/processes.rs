@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls that make processes and take rights away.
 use super::descriptors::{fd_received, fds_closing};
+use super::{handed_over, lent_to_a_child, preserving_errno};
 use crate::process::{self, Process};
 use crate::real::real;
 use alcc_socket::set_errno;
-use libc::{c_int, c_long, c_uint, c_void};
+use libc::{c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// vfork(2). The child runs on the caller's stack frame, so this frame must be gone when the real
@@ -126,19 +127,66 @@ macro_rules! exec {
 exec! { execl execle execlp execv execve execveat execvp execvpe fexecve }
 
 extern "C" fn before_exec<const CALL: usize>() -> usize {
-    if let Some(process) = process::current()
-        && process.running().is_some()
-    {
-        for fd in process.table.all() {
-            // SAFETY: numbers only.
-            let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) };
-            if flags >= 0 && flags & c_long::from(libc::FD_CLOEXEC) == 0 {
-                super::lent(fd);
-            }
-        }
-    }
+    preserving_errno(handed_over);
     real_exec(CALL)
 }
+
+/// Calls in which the C library itself makes a process of another program: no hook sees the clone.
+macro_rules! spawns {
+    ($($name:ident($($arg:ident: $of:ty),*) -> $ret:ty;)*) => { $(
+        /// See [`lent_to_a_child`].
+        ///
+        /// # Safety
+        /// As the C function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name($($arg: $of),*) -> $ret {
+            preserving_errno(lent_to_a_child);
+            // SAFETY: the caller's arguments, unchanged.
+            unsafe { (real().$name)($($arg),*) }
+        }
+    )* };
+}
+
+spawns! {
+    posix_spawn(
+        child: *mut libc::pid_t,
+        path: *const c_char,
+        actions: *const c_void,
+        attributes: *const c_void,
+        arguments: *const *mut c_char,
+        environment: *const *mut c_char
+    ) -> c_int;
+    posix_spawnp(
+        child: *mut libc::pid_t,
+        file: *const c_char,
+        actions: *const c_void,
+        attributes: *const c_void,
+        arguments: *const *mut c_char,
+        environment: *const *mut c_char
+    ) -> c_int;
+    system(command: *const c_char) -> c_int;
+    popen(command: *const c_char, kind: *const c_char) -> *mut libc::FILE;
+}
+
+/// Calls that end the process at once. Those that end it in order come by [`process::ends`] anyway.
+macro_rules! exits {
+    ($($name:ident)*) => { $(
+        /// See [`process::ends`].
+        ///
+        /// # Safety
+        /// As the C function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(status: c_int) -> ! {
+            process::ends();
+            // SAFETY: the caller's argument, unchanged.
+            unsafe { (real()._exit)(status) };
+            // SAFETY: the real call does not return.
+            unsafe { std::hint::unreachable_unchecked() }
+        }
+    )* };
+}
+
+exits! { _exit _Exit }
 
 /// clone(2) as the C library has it: the child begins with a function, on a stack of its own. What
 /// is not passed is not looked at.

@@ -2,6 +2,7 @@
 // Connections handed to another program: inetd, sshd, CGI.
 #include "peer.h"
 #include <spawn.h>
+#include <sys/prctl.h>
 
 extern char **environ;
 static char fd_text[16];
@@ -146,6 +147,111 @@ static int no_limit_after_exec(void) {
     return fd;
 }
 
+// A connection whose algorithm has a rate, and what starts a program that has no library: it looks at once, or when the other
+// end of this pipe is closed.
+static int piped[2];
+static char pipe_text[16], path[4096], command[5000];
+static char *plainly[] = {path, "--inherited-plainly", fd_text, NULL, NULL}, *nothing[] = {NULL};
+static int paced(void) {
+    int fd = prepared();
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    CHECK(n > 0);
+    for (int i = 0; i < 5; i++) {
+        put(fd, i * 100000, (i + 1) * 100000);
+        usleep(20000);
+    }
+    return fd;
+}
+static pid_t spawned(void) {
+    pid_t child;
+    CHECK(posix_spawn(&child, path, NULL, NULL, plainly, nothing) == 0);
+    return child;
+}
+static pid_t spawned_by_name(void) {
+    pid_t child;
+    CHECK(posix_spawnp(&child, path, NULL, NULL, plainly, nothing) == 0);
+    return child;
+}
+static pid_t forked(void) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        execve(path, plainly, nothing);
+        _exit(9);
+    }
+    return child;
+}
+static pid_t vforked(void) {
+    pid_t child = vfork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        execve(path, plainly, nothing);
+        _exit(9);
+    }
+    return child;
+}
+
+// Handed over by a program that keeps it, and does not write.
+static int no_limit(pid_t (*start)(void)) {
+    int fd = paced();
+    reap(start());
+    return close(fd);
+}
+static int no_limit_after_spawn(void) { return no_limit(spawned); }
+static int no_limit_after_spawnp(void) { return no_limit(spawned_by_name); }
+static int no_limit_after_fork_and_exec(void) { return no_limit(forked); }
+static int no_limit_after_vfork_and_exec(void) { return no_limit(vforked); }
+static int no_limit_by_the_shell(void) {
+    int fd = paced();
+    snprintf(command, sizeof command, "exec env -i %s --inherited-plainly %s", path, fd_text);
+    CHECK(system(command) == 0);
+    return close(fd);
+}
+static int no_limit_in_a_pipe(void) {
+    int fd = paced();
+    char line[100];
+    snprintf(command, sizeof command, "exec env -i %s --inherited-plainly %s", path, fd_text);
+    FILE *f = popen(command, "r");
+    CHECK(f && fgets(line, sizeof line, f) && pclose(f) == 0);
+    say("%.*s", (int)strcspn(line, "\n"), line);
+    return close(fd);
+}
+
+// By a program that goes on writing, and then goes.
+static int no_limit_when_gone(pid_t (*start)(void), void (*leave)(int)) {
+    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    pid_t server = fork();
+    CHECK(server >= 0);
+    if (server == 0) {
+        int fd = paced();
+        CHECK(pipe2(piped, 0) == 0 && fcntl(piped[1], F_SETFD, FD_CLOEXEC) == 0);
+        snprintf(pipe_text, sizeof pipe_text, "%d", piped[0]);
+        plainly[3] = pipe_text;
+        start();
+        for (int i = 0; i < 5; i++) {
+            put(fd, 0, 100000);
+            usleep(20000);
+        }
+        leave(fd);
+    }
+    reap(server);
+    siginfo_t child;
+    CHECK(waitid(P_ALL, 0, &child, WEXITED | WNOWAIT) == 0);
+    reap(child.si_pid);
+    return 0;
+}
+static void closes(int fd) {
+    CHECK(close(fd) == 0);
+    _exit(0);
+}
+static void exits(int fd) { exit(fd == -1); }
+static void exits_at_once(int fd) { _exit(fd == -1); }
+static int no_limit_when_closed(void) { return no_limit_when_gone(spawned, closes); }
+static int no_limit_when_exited(void) { return no_limit_when_gone(spawned, exits); }
+static int no_limit_when_exited_at_once(void) { return no_limit_when_gone(spawned, exits_at_once); }
+static int no_limit_when_the_parent_exited(void) { return no_limit_when_gone(forked, exits); }
+static int no_limit_when_the_vfork_parent_exited(void) { return no_limit_when_gone(vforked, exits_at_once); }
+
 static int failed_exec(void) {
     int fd = prepared();
     put(fd, 0, 50000);
@@ -168,6 +274,17 @@ const struct peer_case exec_cases[] = {
     {"system-meanwhile", "", system_meanwhile},
     {"bare-environment", "", bare_environment},
     {"no-limit-after-exec", "cc=copa", no_limit_after_exec},
+    {"no-limit-after-spawn", "cc=copa", no_limit_after_spawn},
+    {"no-limit-after-spawnp", "cc=copa", no_limit_after_spawnp},
+    {"no-limit-after-fork-and-exec", "cc=copa", no_limit_after_fork_and_exec},
+    {"no-limit-after-vfork-and-exec", "cc=copa", no_limit_after_vfork_and_exec},
+    {"no-limit-by-the-shell", "cc=copa", no_limit_by_the_shell},
+    {"no-limit-in-a-pipe", "cc=copa", no_limit_in_a_pipe},
+    {"no-limit-when-closed", "cc=copa", no_limit_when_closed},
+    {"no-limit-when-exited", "cc=copa", no_limit_when_exited},
+    {"no-limit-when-exited-at-once", "cc=copa", no_limit_when_exited_at_once},
+    {"no-limit-when-the-parent-exited", "cc=copa", no_limit_when_the_parent_exited},
+    {"no-limit-when-the-vfork-parent-exited", "cc=copa", no_limit_when_the_vfork_parent_exited},
     {"failed-exec", "", failed_exec},
     {0},
 };

@@ -221,8 +221,11 @@ static int inherited(const char *fd) {
     return 0;
 }
 
-// As above, of a program that knows nothing of us: what the kernel has is the program's own.
-static int inherited_plainly(const char *fd) {
+// As above, of a program that knows nothing of us: what the kernel has is the program's own. It looks once the other end of a
+// pipe is closed, if there is one.
+static int inherited_plainly(const char *fd, const char *pipe) {
+    char none;
+    if (pipe) CHECK(read(atoi(pipe), &none, 1) == 0);
     uint64_t rate = 0;
     socklen_t len = sizeof rate;
     CHECK(syscall(SYS_getsockopt, atoi(fd), SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */, &rate, &len) == 0);
@@ -242,7 +245,8 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (argc == 3 && !strcmp(argv[1], "--inherited")) return inherited(argv[2]);
-    if (argc == 3 && !strcmp(argv[1], "--inherited-plainly")) return inherited_plainly(argv[2]);
+    if (argc == 3 && !strcmp(argv[1], "--inherited-plainly")) return inherited_plainly(argv[2], NULL);
+    if (argc == 4 && !strcmp(argv[1], "--inherited-plainly")) return inherited_plainly(argv[2], argv[3]);
     if (argc == 2 && !strcmp(argv[1], "--prints")) return prints_to_standard_streams();
     for (size_t g = 0; argc == 2 && g < sizeof groups / sizeof *groups; g++)
         for (const struct peer_case *c = groups[g]; c->name; c++)
