@@ -13,8 +13,10 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
+const IN: u32 = libc::EPOLLIN as u32;
 const OUT: u32 = libc::EPOLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
+const RDHUP: u32 = libc::EPOLLRDHUP as u32;
 const ONCE: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
@@ -22,17 +24,19 @@ const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 #[derive(Default)]
 pub(crate) struct Epoll {
     registrations: Vec<Registration>,
-    /// The program has waited for room on this connection, or has registered it edge-triggered,
-    /// which needs writing until EAGAIN. It will do so again: asyncio removes its registration
-    /// before it sends a file, and makes another after EAGAIN.
+    /// The program has waited for room on this connection. It will do so again: asyncio removes its
+    /// registration before it sends a file, and makes another after EAGAIN.
     asked: bool,
+    /// Registered edge-triggered and for the peer's end, as nginx and Netty do for reading: they add
+    /// EPOLLOUT once a write is short. EPOLLET alone proves nothing: a careless server has it, too.
+    adds_out: bool,
     /// A write has found less room than it asked for.
     short: bool,
     /// A read gave EAGAIN.
     dry: bool,
-    /// The connection is being made.
-    connecting: bool,
-    /// A write was refused because other connections of the program were waited for.
+    /// Registered after that, and not any more.
+    paused: bool,
+    /// A write was refused, and no wait for room has been seen since.
     on_trust: bool,
     /// The gate opened again, and nobody had waited: the program waits where the library does not
     /// see it.
@@ -46,6 +50,8 @@ struct Registration {
     data: u64,
     /// The kernel's registration lacks EPOLLOUT.
     masked_out: bool,
+    /// Made when there was nothing to read.
+    while_dry: bool,
     /// Of a one-shot registration that was armed while the gate was shut.
     once: Option<Watched>,
 }
@@ -242,16 +248,6 @@ impl Epoll {
         self.dry = true;
     }
 
-    /// connect(2) gave EINPROGRESS.
-    pub(crate) fn on_connecting(&mut self) {
-        self.connecting = true;
-    }
-
-    /// True if connect(2) gave EINPROGRESS.
-    pub(crate) fn is_connecting(&self) -> bool {
-        self.connecting
-    }
-
     /// The program's epoll_ctl(2). `shut`: the kernel is not to report room. `real` is given the
     /// event for the kernel.
     pub(crate) fn register(
@@ -278,6 +274,10 @@ impl Epoll {
             }
         });
         let rc = real(told);
+        if rc != 0 && op == libc::EPOLL_CTL_ADD && alcc_socket::errno() == libc::EEXIST {
+            // libev leaves a registration that it has ended to the kernel.
+            self.paused |= std::mem::take(&mut self.dry);
+        }
         if rc == 0 {
             self.record(epoll, op, fd, event, shut);
             if let Some(r) = self.registrations.iter_mut().find(|r| r.is_of(epoll, fd)) {
@@ -299,21 +299,19 @@ impl Epoll {
         let at = self.registrations.iter().position(|r| r.is_of(epoll, fd));
         let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL) else {
             if let Some(at) = at {
-                self.registrations.swap_remove(at);
+                self.paused |= self.registrations.swap_remove(at).while_dry;
             }
             return;
         };
         if event.events & OUT != 0 {
             self.asks_for_room();
         }
-        self.asked |= event.events & EDGE != 0;
-        if std::mem::take(&mut self.dry) && op == libc::EPOLL_CTL_ADD {
-            // It registers once there is nothing to do, as coroutines do: for writing, too.
-            process::learn_to_wait();
-        }
+        self.adds_out |= event.events & (EDGE | RDHUP) == EDGE | RDHUP;
+        let while_dry = std::mem::take(&mut self.dry) && op == libc::EPOLL_CTL_ADD;
         if let Some(at) = at {
             let r = &mut self.registrations[at];
             (r.events, r.data, r.masked_out) = (event.events, event.u64, masked_out);
+            self.paused |= r.while_dry && event.events & (IN | OUT) == 0;
             return;
         }
         // There is hardly ever a second one.
@@ -324,6 +322,7 @@ impl Epoll {
             events: event.events,
             data: event.u64,
             masked_out,
+            while_dry,
             once: None,
         });
     }
@@ -348,7 +347,13 @@ impl Epoll {
 
 impl Waker for Epoll {
     fn can_wake(&self) -> bool {
-        self.asked || (!self.unseen && process::current().is_some_and(Process::waits_for_room))
+        if self.paused && !self.asked {
+            // Coroutines register once a call finds nothing to do, and only until there is: for
+            // writing, too. A loop that waits for what clients say stays registered.
+            process::learn_to_wait();
+        }
+        let learned = || process::current().is_some_and(Process::waits_for_room);
+        self.asked || self.adds_out || (!self.unseen && learned())
     }
 
     fn on_short(&mut self) {
@@ -357,7 +362,7 @@ impl Waker for Epoll {
 
     fn on_refused(&mut self) {
         self.short = true;
-        self.on_trust = !self.asked;
+        self.on_trust = !self.registrations.iter().any(|r| r.is(OUT));
     }
 
     fn on_blocked(&mut self) {
@@ -377,8 +382,9 @@ impl Waker for Epoll {
             }
         }
         if std::mem::take(&mut self.on_trust) {
-            // Whoever waits out of sight is woken by the socket itself, this once.
-            self.unseen = true;
+            // Whoever waits out of sight is woken by the socket itself, this once. A program that
+            // has waited in sight may only be late.
+            self.unseen = !self.asked;
             if let Some(&fd) = fds.first() {
                 alcc_socket::wake_writers(fd);
             }
@@ -388,6 +394,8 @@ impl Waker for Epoll {
     fn merge(&mut self, mut other: Self) {
         self.registrations.append(&mut other.registrations);
         self.asked |= other.asked;
+        self.adds_out |= other.adds_out;
+        self.paused |= other.paused;
     }
 
     fn on_leave(&mut self, fd: RawFd) {

@@ -6,7 +6,6 @@ use crate::epoll::Epoll;
 use crate::process;
 use crate::real::real;
 use crate::table::Known;
-use alcc_socket::errno;
 use libc::{c_int, c_uint, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
 
 /// accept(2)
@@ -75,20 +74,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
         });
     }
     // SAFETY: the caller's arguments, unchanged.
-    let rc = unsafe { (real().connect)(fd, addr, len) };
-    if rc < 0
-        && errno() == libc::EINPROGRESS
-        && let Some(process) = process::current()
-    {
-        preserving_errno(|| {
-            process.table.update(fd, |known| {
-                if let Known::Socket { epoll, .. } = known {
-                    epoll.on_connecting();
-                }
-            })
-        });
-    }
-    rc
+    unsafe { (real().connect)(fd, addr, len) }
 }
 
 /// recvmsg(2): descriptors may come with a message.

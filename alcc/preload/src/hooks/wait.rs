@@ -466,13 +466,6 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
         return plain();
     };
     let writes = asked.is_some_and(|e| e.events & libc::EPOLLOUT as u32 != 0);
-    // Whether this connection is to be controlled does not matter.
-    let connects = writes
-        && !process.waits_for_room()
-        && process.table.get(
-            fd,
-            |known| matches!(known, Known::Socket { epoll, .. } if epoll.is_connecting()),
-        ) == Some(true);
     let found = if writes {
         controlled(fd)
     } else {
@@ -500,9 +493,6 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
     });
     if rc == 0 {
         epoll_found(process, epfd, &file);
-        if connects {
-            process::learn_to_wait();
-        }
     }
     rc
 }

@@ -360,15 +360,44 @@ static int left_to_a_child(void) {
 }
 
 // A server of lines that drops a client whose write is short, and waits for what clients say alone.
-static int careless(void) {
-    int fd = accepted_unasked(), epfd = epoll_create1(0);
+static int serve_lines(int fd, int epfd, uint32_t edge) {
     struct epoll_event got;
-    control(epfd, EPOLL_CTL_ADD, fd, EPOLLIN, 77);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLIN | edge, 77);
     for (size_t at = 0; at < 72000; at += 6000) {
         expect(epoll_wait(epfd, &got, 1, 1), 0, "epoll_wait");
         expect(write(fd, data + at, 6000), 6000, "write");
     }
+    control(epfd, EPOLL_CTL_DEL, fd, 0, 0);
     return close(fd);
+}
+static int careless(void) { return serve_lines(accepted_unasked(), epoll_create1(0), 0); }
+static int careless_edge(void) { return serve_lines(accepted_unasked(), epoll_create1(0), EPOLLET); }
+
+// It looks for what its clients say before it registers them, and removes them before it closes them.
+static int careless_reader(void) {
+    for (int i = 0; i < 2; i++) {
+        char said[100];
+        int fd = accepted_unasked(), epfd = epoll_create1(0);
+        CHECK(read(fd, said, sizeof said) == -1 && errno == EAGAIN);
+        serve_lines(fd, epfd, 0);
+        close(epfd);
+    }
+    return 0;
+}
+
+// It has connected to another server, and waited for that.
+static int careless_beside_a_server(void) {
+    struct sockaddr_storage to;
+    socklen_t len;
+    int server = sink_address(&to, &len), epfd = epoll_create1(0);
+    set_nonblocking(server, 1);
+    expect(connect(server, (struct sockaddr *)&to, len), -1, "connect");
+    CHECK(errno == EINPROGRESS);
+    control(epfd, EPOLL_CTL_ADD, server, EPOLLOUT, 5);
+    CHECK(next(epfd, 5) & EPOLLOUT);
+    control(epfd, EPOLL_CTL_MOD, server, EPOLLIN, 5);
+    serve_lines(accepted_unasked(), epfd, 0);
+    return close(server);
 }
 
 // Threads share an epoll. What was reported of a one-shot registration is its owner's, until the owner arms it again.
@@ -451,6 +480,9 @@ const struct peer_case epoll_cases[] = {
     {"epoll-inherited-edge", "", inherited_edge},
     {"epoll-left-to-a-child", "client=late", left_to_a_child},
     {"epoll-careless", "gate=maybe", careless},
+    {"epoll-careless-edge", "gate=maybe", careless_edge},
+    {"epoll-careless-reader", "gate=maybe clients=2", careless_reader},
+    {"epoll-careless-beside-a-server", "gate=maybe client=both", careless_beside_a_server},
     {"epoll-one-owner", "", one_owner},
     {0},
 };

@@ -366,6 +366,18 @@ static int unseen_aio(void) {
     return close(fd);
 }
 
+// The program has registered it for reading, where the library sees that.
+static int unseen_reader(uint32_t edge) {
+    int fd = accepted_unasked(), epfd = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0);
+    return pump_out_of_sight(fd, edge);
+}
+static int unseen_reader_level(void) { return unseen_reader(0); }
+static int unseen_reader_edge(void) { return unseen_reader(EPOLLET); }
+// It has waited for room once where the library sees it, and not again.
+static int unseen_after_poll(void) { return pump_out_of_sight(accepted_nonblocking(), EPOLLET); }
+
 // One connection is waited for in poll once it has no room, another where nobody sees it.
 static int unseen_beside_poll(void) {
     int seen = accepted_unasked(), other = accepted_unasked();
@@ -467,6 +479,9 @@ const struct peer_case wait_cases[] = {
     {"unseen", "gate=maybe client=late", unseen},
     {"unseen-edge", "gate=maybe client=late", unseen_edge},
     {"unseen-aio", "gate=maybe client=late", unseen_aio},
+    {"unseen-reader", "gate=maybe client=late", unseen_reader_level},
+    {"unseen-reader-edge", "gate=maybe client=late", unseen_reader_edge},
+    {"unseen-after-poll", "client=late", unseen_after_poll},
     {"unseen-beside-poll", "client=late clients=2", unseen_beside_poll},
     {"nonsense-times", "", nonsense_times},
     {"longer-than-its-set", "", longer_than_its_set},
