@@ -93,10 +93,15 @@ fn controlled_already(fd: c_int) -> Option<Controlled> {
 
 /// The socket behind a descriptor is about to become another process's, too.
 fn lent(fd: c_int) {
+    shared(fd, Conn::lend);
+}
+
+/// It may have other holders from now on, for whom `prepare` leaves it as they need it.
+fn shared(fd: c_int, prepare: impl FnOnce(&Conn<Epoll>, c_int)) {
     preserving_errno(|| {
         if let Some((conn, runtime)) = controlled_already(fd) {
             runtime.shares();
-            runtime.guarded(|| conn.lend(fd));
+            runtime.guarded(|| prepare(&conn, fd));
         }
     });
 }
@@ -122,7 +127,8 @@ fn handed_over() {
         flags >= 0 && flags & c_long::from(libc::FD_CLOEXEC) == 0
     };
     if process.running().is_some() {
-        process.table.all().filter(is_kept).for_each(lent);
+        let kept = process.table.all().filter(is_kept);
+        kept.for_each(|fd| shared(fd, Conn::hand_over));
     }
     // What this child has never touched has the pacing rate that its parent set.
     for parent in std::iter::successors(process.parent, |process| process.parent) {

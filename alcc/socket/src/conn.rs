@@ -328,7 +328,7 @@ impl<W: Waker> Conn<W> {
         let now = kernel::now();
         let mut inner = self.lock();
         inner.apply_commands(self);
-        inner.control.take_back();
+        inner.with_unblock(self, |control| control.take_back(write.fd));
         writer.calls = true;
         writer.bypass_above = None;
         inner.writers.enter(writer.call());
@@ -573,6 +573,16 @@ impl<W: Waker> Conn<W> {
     /// write here the pacing rate is the program's own. The last close gives back the rest.
     pub fn lend(&self, fd: RawFd) {
         self.lock().control.lend(fd);
+    }
+
+    /// Another program is about to take the process's place, perhaps without a library of ours: nothing
+    /// of ours stays, whatever the loop does meanwhile. If it cannot, the next write takes the
+    /// connection again.
+    pub fn hand_over(&self, fd: RawFd) {
+        let inner = &mut *self.lock();
+        if inner.control.is_in_charge() {
+            inner.with_unblock(self, |control| control.release(Some(fd), Mode::HandedOver));
+        }
     }
 
     /// As [`Conn::lend`], for a child, which has a copy of this memory.

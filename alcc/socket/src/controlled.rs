@@ -53,6 +53,9 @@ pub(crate) enum Mode {
     Released,
     /// The kernel takes no more bytes, and says why to the next write.
     Over,
+    /// Another program is about to take the process's place; if it cannot, the next write takes the
+    /// connection again.
+    HandedOver,
 }
 
 /// A connected socket that is to be taken over.
@@ -316,7 +319,7 @@ impl Controlled {
         let state = match self.mode {
             Mode::Off => State::Off,
             Mode::Failed => State::Failed,
-            Mode::Controlled | Mode::Released | Mode::Over => State::Controlled,
+            Mode::Controlled | Mode::Released | Mode::Over | Mode::HandedOver => State::Controlled,
         };
         let (at, generation) = (kernel::now(), self.applied);
         self.emit(&Event::StateChanged {
@@ -336,7 +339,10 @@ impl Controlled {
         self.applied = commands.generation;
         let commanded = commands.algorithm(&self.peer);
         if !commands.on(&self.peer) {
-            if matches!(self.mode, Mode::Controlled | Mode::Failed) {
+            if matches!(
+                self.mode,
+                Mode::Controlled | Mode::Failed | Mode::HandedOver
+            ) {
                 self.release(fd, Mode::Off);
             }
         } else if self.mode == Mode::Off || commanded.unwrap_or(&self.plan.cc) != self.cc() {
@@ -530,7 +536,7 @@ impl Controlled {
         false
     }
 
-    /// The kernel's control has lost the socket.
+    /// The kernel's control has lost the socket, or it was handed over.
     fn take_again(&mut self, fd: RawFd) {
         self.unsent_limit = UnsentLimit::default();
         match self.build(self.cc()) {
@@ -601,8 +607,11 @@ impl Controlled {
     }
 
     /// The program writes again itself.
-    pub(crate) fn take_back(&mut self) {
+    pub(crate) fn take_back(&mut self, fd: RawFd) {
         self.is_lent = false;
+        if self.mode == Mode::HandedOver {
+            self.take_again(fd);
+        }
     }
 
     /// So much of what was written had no leave, and does not count as bytes under control.

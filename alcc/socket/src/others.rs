@@ -392,7 +392,7 @@ impl Visit for Connection {
                 // Until 'alcc ctl' says otherwise.
                 Mode::Off => Some(kernel::now() + OFF_CHECK),
                 Mode::Controlled => inner.control.deadline(),
-                Mode::Failed | Mode::Released | Mode::Over => {
+                Mode::Failed | Mode::Released | Mode::Over | Mode::HandedOver => {
                     inner.finish();
                     None
                 }

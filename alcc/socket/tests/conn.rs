@@ -442,6 +442,11 @@ fn the_congestion_control_below_comes_back() {
     run.command("* on");
     write(&run, &conn, &socket, &[7; 1000]);
     assert_eq!(under(&socket), other);
+    // Another program was to take its place, and could not.
+    conn.hand_over(socket.as_raw_fd());
+    assert_eq!(under(&socket), before);
+    write(&run, &conn, &socket, &[7; 1000]);
+    assert_eq!(under(&socket), other);
     run.runtime.fail("asked for");
     assert_eq!(under(&socket), before);
 }

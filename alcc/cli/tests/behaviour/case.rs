@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One line of `peer --list`: a case, and what the other end does meanwhile.
 
-/// `GROUP NAME client=... clients=... address=... sndbuf=... gate=... connections=... cc=...`
+/// `GROUP NAME client=... clients=... address=... sndbuf=... gate=... connections=... cc=... under=...`
 pub(crate) struct Case {
     pub(crate) group: String,
     pub(crate) name: String,
@@ -15,6 +15,8 @@ pub(crate) struct Case {
     pub(crate) gated: bool,
     /// One more algorithm: it does what the case is about.
     pub(crate) algorithm: Option<String>,
+    /// The kernel's congestion control below.
+    pub(crate) under: Option<String>,
     /// Minimum number of controlled connections; otherwise one for each client.
     pub(crate) controlled: Option<u64>,
     /// None may be said to be controlled: all of it passes where the library cannot stand.
@@ -100,6 +102,7 @@ impl Case {
             send_buffer: None,
             gated: true,
             algorithm: None,
+            under: None,
             controlled: None,
             passes: false,
         };
@@ -110,6 +113,7 @@ impl Case {
                 ("address", address) => address.clone_into(&mut case.address),
                 ("sndbuf", bytes) => case.send_buffer = Some(bytes.to_owned()),
                 ("cc", name) => case.algorithm = Some(name.to_owned()),
+                ("under", name) => case.under = Some(name.to_owned()),
                 ("gate", "maybe") => case.gated = false,
                 ("connections", "maybe") => case.controlled = Some(0),
                 ("connections", "none") => (case.controlled, case.passes) = (Some(0), true),

@@ -134,6 +134,7 @@ impl Program {
                 command
                     .args(["run", "--quiet", "--loopback", "--outbound", "--cc", cc])
                     .args(["--enforce", "gate+pacing"])
+                    .args(case.under.iter().flat_map(|name| ["--under", name]))
                     .arg(format!("--json={}", report.display()))
                     .arg("--")
                     .arg(program);

@@ -252,6 +252,22 @@ static int no_limit_when_exited_at_once(void) { return no_limit_when_gone(spawne
 static int no_limit_when_the_parent_exited(void) { return no_limit_when_gone(forked, exits); }
 static int no_limit_when_the_vfork_parent_exited(void) { return no_limit_when_gone(vforked, exits_at_once); }
 
+// The library's thread reads the connection while the program is about to be replaced.
+static int no_limit_meanwhile(void) {
+    int fd = prepared(), limits = 0;
+    for (int i = 0; i < 30; i++) {
+        uint64_t rate = 0;
+        socklen_t len = sizeof rate;
+        put(fd, i * 20000, (i + 1) * 20000);
+        expect(execl("/no/such/program", "x", NULL), -1, "execl");
+        usleep(10000);
+        CHECK(syscall(SYS_getsockopt, fd, SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */, &rate, &len) == 0);
+        limits += rate != UINT64_MAX;
+    }
+    say("%d limits", limits);
+    return close(fd);
+}
+
 static int failed_exec(void) {
     int fd = prepared();
     put(fd, 0, 50000);
@@ -274,6 +290,8 @@ const struct peer_case exec_cases[] = {
     {"system-meanwhile", "", system_meanwhile},
     {"bare-environment", "", bare_environment},
     {"no-limit-after-exec", "cc=copa", no_limit_after_exec},
+    {"no-limit-under-another-control", "cc=copa under=reno", no_limit_after_exec},
+    {"no-limit-meanwhile", "cc=copa", no_limit_meanwhile},
     {"no-limit-after-spawn", "cc=copa", no_limit_after_spawn},
     {"no-limit-after-spawnp", "cc=copa", no_limit_after_spawnp},
     {"no-limit-after-fork-and-exec", "cc=copa", no_limit_after_fork_and_exec},

@@ -229,7 +229,10 @@ static int inherited_plainly(const char *fd, const char *pipe) {
     uint64_t rate = 0;
     socklen_t len = sizeof rate;
     CHECK(syscall(SYS_getsockopt, atoi(fd), SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */, &rate, &len) == 0);
-    say("%lx", rate);
+    char name[16];
+    len = sizeof name;
+    CHECK(syscall(SYS_getsockopt, atoi(fd), IPPROTO_TCP, TCP_CONGESTION, name, &len) == 0);
+    say("%lx %s", rate, name);
     return 0;
 }
 
