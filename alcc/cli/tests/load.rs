@@ -506,16 +506,7 @@ fn unload_and_detach_give_back_what_listens_and_what_was_to_come() {
     assert_eq!(accepted(&listener), plain);
 
     // A cgroup that is gone, and one that will be.
-    let service = all.join(format!("alcc-test-{port}.service"));
-    std::fs::create_dir(&service).unwrap();
-    let in_service = format!(
-        "attach --port {port} --cc copa --future --cgroup {}",
-        service.display()
-    );
-    let (status, said) = refused(&mut alcc(&in_service));
-    std::fs::remove_dir(&service).unwrap();
-    assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("ExecStartPost"), "{said}");
+    within_units_it_is_refused(&all, port);
     let cgroup = all.join(format!("alcc-test-{port}"));
     std::fs::create_dir(&cgroup).unwrap();
     done(&format!(
@@ -535,4 +526,48 @@ fn unload_and_detach_give_back_what_listens_and_what_was_to_come() {
         "{said}"
     );
     done("bpf unload");
+}
+
+/// Of a service, of a part of one and of a container, whatever controls.
+fn within_units_it_is_refused(all: &Path, port: u16) {
+    for unit in ["service", "scope"] {
+        let unit = all.join(format!("alcc-test-{port}.{unit}"));
+        let part = unit.join("part");
+        std::fs::create_dir_all(&part).unwrap();
+        let mut server = Command::new("sleep").arg("60").spawn().unwrap();
+        std::fs::write(part.join("cgroup.procs"), server.id().to_string()).unwrap();
+        let pid = format!("--pid {}", server.id());
+        let named = |folder: &Path| format!("--port {port} --cgroup {}", folder.display());
+        let answers: Vec<_> = [pid.clone(), named(&part), named(&unit)]
+            .into_iter()
+            .flat_map(|which| {
+                [
+                    "--cc copa --future",
+                    "--cc sprout --future",
+                    "--cc copa --trial 10%",
+                ]
+                .map(|what| refused(&mut alcc(&format!("attach {which} {what}"))))
+            })
+            .collect();
+        // What is proposed instead is accepted.
+        let proposed = alcc(&format!("doctor {pid}")).output().unwrap();
+        server.kill().unwrap();
+        server.wait().unwrap();
+        std::fs::remove_dir(&part).unwrap();
+        std::fs::remove_dir(&unit).unwrap();
+        for (status, said) in answers {
+            assert_eq!(status, Some(2), "{said}");
+            let above = format!("--cgroup {}\n", all.display());
+            assert!(
+                said.contains("ExecStartPost") && said.ends_with(&above),
+                "{said}"
+            );
+        }
+        let proposed = String::from_utf8_lossy(&proposed.stdout);
+        assert!(
+            proposed.contains(&format!("alcc attach {pid}")),
+            "{proposed}"
+        );
+        assert!(!proposed.contains("--future"), "{proposed}");
+    }
 }

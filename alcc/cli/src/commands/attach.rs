@@ -148,6 +148,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         ));
     }
     let options = args.trial.options()?;
+    outlives_its_unit(args, options.is_some())?;
     let registry = args.plugins.registry(Registry::builtin())?;
     let control = control(&args.algorithm, &registry)?;
     if let Some(options) = options {
@@ -201,18 +202,42 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// systemd removes a unit's cgroup when the unit stops, and the choice goes with it, without a word.
-/// Who attaches from within the unit does so at each of its starts.
-fn outlives_its_unit(cgroup: &Path) -> Result<(), Failure> {
-    let is_unit = cgroup.extension().is_some_and(|kind| kind == "service");
+/// The unit, scope or container to which a cgroup belongs, and the first folder above that is none's.
+/// systemd removes the cgroup of a unit when that stops, and what was chosen for it goes without a
+/// word. Who runs within the unit does so at each of its starts: `None`.
+pub(crate) fn unit_of(cgroup: &Path) -> Option<(&Path, &Path)> {
+    let is_unit = |folder: &&Path| {
+        let kind = folder.extension();
+        kind.is_some_and(|kind| kind == "service" || kind == "scope")
+    };
+    let unit = cgroup.ancestors().find(is_unit)?;
     let own = alcc_bpf::cgroup_of(std::process::id());
-    if !is_unit || own.is_some_and(|own| own.starts_with(cgroup)) {
+    if own.is_some_and(|own| own.starts_with(unit)) {
+        return None;
+    }
+    let outermost = cgroup.ancestors().filter(is_unit).last()?;
+    Some((unit, outermost.parent().unwrap_or(outermost)))
+}
+
+/// Refuses what holds for connections to come, if it would end with the next restart.
+fn outlives_its_unit(args: &Args, trial: bool) -> Result<(), Failure> {
+    let which = &args.which;
+    let what = match (args.future, trial) {
+        (true, _) => "--future",
+        (_, true) => "--trial",
+        _ => return Ok(()),
+    };
+    if which.pid.is_none() && which.cgroup.is_none() {
         return Ok(());
     }
+    let cgroup = which.cgroup()?;
+    let Some((unit, above)) = unit_of(&cgroup) else {
+        return Ok(());
+    };
     Err(Failure::usage(format!(
-        "attach --future: {} goes with each restart of its unit, and the choice with it: run this command in the unit (ExecStartPost=), or name the port and --cgroup {}",
-        cgroup.display(),
-        cgroup.parent().unwrap_or(cgroup).display()
+        "attach {what}: {} goes with each restart, and the choice with it: run this command in the unit (ExecStartPost=), or name the port and --cgroup {}",
+        unit.display(),
+        above.display()
     )))
 }
 
@@ -224,7 +249,6 @@ fn switch(args: &Args, selection: &Selection, control: &str) -> Result<Vec<Found
     if args.future {
         // First, so that no connection slips through between the two.
         let cgroup = args.which.cgroup()?;
-        outlives_its_unit(&cgroup)?;
         let future = Future {
             selection,
             cgroup: &cgroup,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A server that runs already: who it is, and how its connections are controlled without a restart.
 use super::{Finding, State, program};
+use crate::commands::attach::unit_of;
 use crate::holders::{holders, processes};
 use crate::shared;
 use alcc_sys::Sockets;
@@ -21,7 +22,7 @@ pub(crate) fn at_port(port: u16) -> Vec<Finding> {
         let pids = holders(&wanted, processes()).into_values().flatten();
         let pids: BTreeSet<u32> = pids.map(|holder| holder.pid).collect();
         if let Some(first) = pids.first() {
-            return server(*first, &format!("--port {port}"));
+            return server(*first, &format!("--port {port} --future"));
         }
         format!("another user's process listens on port {port}")
     };
@@ -31,7 +32,11 @@ pub(crate) fn at_port(port: u16) -> Vec<Finding> {
 
 /// This process.
 pub(crate) fn process(pid: u32) -> Vec<Finding> {
-    server(pid, &format!("--pid {pid}"))
+    let cgroup = alcc_bpf::cgroup_of(pid);
+    // What listens hands its control on anyway.
+    let ends = cgroup.is_some_and(|cgroup| unit_of(&cgroup).is_some());
+    let future = if ends { "" } else { " --future" };
+    server(pid, &format!("--pid {pid}{future}"))
 }
 
 fn server(pid: u32, which: &str) -> Vec<Finding> {
@@ -60,7 +65,7 @@ fn server(pid: u32, which: &str) -> Vec<Finding> {
         found,
         "it runs as it is: the kernel can control its connections without a restart; 'alcc run' needs one",
     )
-    .helped_by(format!("{load}sudo alcc attach {which} --future"));
+    .helped_by(format!("{load}sudo alcc attach {which}"));
     // What 'alcc run' could do after a restart.
     let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
     let program = program.map(|path| program::examine(path.as_os_str()));

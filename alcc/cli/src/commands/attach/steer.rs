@@ -124,8 +124,8 @@ impl Steering {
             }
             let began = Instant::now();
             match self.look(matching, future) {
-                // With it everything that was steered has ended.
-                Err(gone) if gone.is_gone() => return Ok(()),
+                // With it everything that was steered has ended. What was to come would not be.
+                Err(gone) if gone.is_gone() && !future => return Ok(()),
                 looked => drop(looked?),
             }
             if !future && self.others.count() == 0 {
