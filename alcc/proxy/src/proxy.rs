@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Starting and stopping.
 use crate::acceptor::{Acceptor, Stopper};
-use crate::route::Route;
+use crate::route::{Route, reaches_one_of};
 use crate::stats::Stats;
 use crate::worker::{Shared, Worker};
 use crate::{Listen, ProxyProtocol, Target, Totals};
@@ -59,14 +59,6 @@ pub enum StartError {
     /// The machine is short of something.
     #[error("start the proxy: {0}")]
     System(#[from] io::Error),
-}
-
-/// Whether a connection to `server` comes to one of our own listeners.
-fn reaches_one_of(listeners: &[SocketAddr], server: &SocketAddr) -> bool {
-    listeners.iter().any(|own| {
-        let every = own.ip().is_unspecified() && server.ip().is_loopback();
-        own.port() == server.port() && (every || own.ip() == server.ip())
-    })
 }
 
 /// One runtime for each loop, so that no thread sends for all. There is only one if there is a log,
@@ -140,7 +132,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             selection: config.selection.clone(),
             under: settings.under.take(),
-            route: Arc::new(Route::new(config.to.clone(), to)),
+            route: Arc::new(Route::new(config.to.clone(), to, addresses.clone())),
             stats: Stats::default(),
             proxy_protocol: config.proxy_protocol,
             connect_timeout: config.connect_timeout,

@@ -11,16 +11,27 @@ const MIN_LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Route {
     target: Target,
+    /// Where the proxy listens: no server of its own.
+    own: Vec<SocketAddr>,
     addresses: Mutex<Arc<[SocketAddr]>>,
     /// The one that answered last.
     last_good: AtomicUsize,
     looking_up: AtomicBool,
 }
 
+/// Whether a connection to `server` comes to one of our own listeners.
+pub(crate) fn reaches_one_of(listeners: &[SocketAddr], server: &SocketAddr) -> bool {
+    listeners.iter().any(|own| {
+        let every = own.ip().is_unspecified() && server.ip().is_loopback();
+        own.port() == server.port() && (every || own.ip() == server.ip())
+    })
+}
+
 impl Route {
-    pub(crate) fn new(target: Target, addresses: Vec<SocketAddr>) -> Self {
+    pub(crate) fn new(target: Target, addresses: Vec<SocketAddr>, own: Vec<SocketAddr>) -> Self {
         Self {
             target,
+            own,
             addresses: Mutex::new(addresses.into()),
             last_good: AtomicUsize::new(0),
             looking_up: AtomicBool::new(false),
@@ -47,7 +58,9 @@ impl Route {
         let spawned = std::thread::Builder::new()
             .name("resolver".to_owned())
             .spawn(move || {
-                if let Ok(found) = route.target.addresses() {
+                let mut found = route.target.addresses().unwrap_or_default();
+                found.retain(|server| !reaches_one_of(&route.own, server));
+                if !found.is_empty() {
                     *alcc_sys::lock(&route.addresses) = found.into();
                     route.last_good.store(0, Ordering::Relaxed);
                 }
@@ -68,7 +81,10 @@ mod tests {
     #[test]
     fn a_name_is_looked_up_again_when_it_has_failed_and_an_address_is_not() {
         let stale: SocketAddr = "192.0.2.1:80".parse().unwrap();
-        let of = |to: &str| Arc::new(Route::new(to.parse().unwrap(), vec![stale, stale]));
+        let of = |to: &str| {
+            let (to, stale) = (to.parse().unwrap(), vec![stale, stale]);
+            Arc::new(Route::new(to, stale, Vec::new()))
+        };
         let (name, literal) = (of("localhost:80"), of("192.0.2.1:80"));
         name.answered(1);
         assert_eq!(name.addresses().1, 1);
@@ -83,5 +99,32 @@ mod tests {
         assert!(found.iter().all(|a| a.ip().is_loopback() && a.port() == 80));
         assert_eq!(first, 0);
         assert_eq!(literal.addresses().0.len(), 2);
+    }
+
+    #[test]
+    fn a_name_that_has_become_the_proxys_own_leads_nowhere() {
+        let stale: SocketAddr = "192.0.2.1:80".parse().unwrap();
+        let to = |own: &str| {
+            let own = vec![own.parse().unwrap()];
+            let route = Arc::new(Route::new(
+                "localhost:80".parse().unwrap(),
+                vec![stale],
+                own,
+            ));
+            route.failed();
+            let deadline = Instant::now() + Duration::from_secs(20);
+            // It has been looked up when the next one may be.
+            while route.looking_up.load(Ordering::Acquire) {
+                assert!(Instant::now() < deadline);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            route.addresses().0.to_vec()
+        };
+        for own in ["0.0.0.0:80", "[::]:80"] {
+            assert_eq!(to(own), [stale], "{own}");
+        }
+        let own: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        assert!(!to("127.0.0.1:80").contains(&own));
+        assert!(!to("127.0.0.1:81").contains(&stale));
     }
 }
