@@ -393,8 +393,14 @@ impl Follower {
         };
         if source.give_back(self.share) {
             known.stopped = Some(why);
+            // A guard that errs does no harm, and one that waits for whole figures may.
+            let doubt = if known.is_whole() {
+                ""
+            } else {
+                " as far as was seen (over 10 % of a group's transfers did not end)"
+            };
             note(format_args!(
-                "alcc: the trial of {} has ended itself: {}; all clients have plain TCP now",
+                "alcc: the trial of {} has ended itself: {}{doubt}; all clients have plain TCP now",
                 self.name,
                 report::effect(&why)
             ));
