@@ -134,18 +134,57 @@ fn has_capabilities(path: &Path) -> bool {
 }
 
 /// Programs that ask the service manager, which then starts what is named.
-const SERVICE_MANAGERS: [&str; 4] = ["systemctl", "service", "invoke-rc.d", "rc-service"];
+const SERVICE_MANAGERS: [&str; 5] = [
+    "systemctl",
+    "systemd-run",
+    "service",
+    "invoke-rc.d",
+    "rc-service",
+];
+/// Programs that become the one that they are told.
+const WRAPPERS: [&str; 10] = [
+    "sudo", "doas", "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout", "chrt",
+];
 
 /// Why a command cannot be controlled: it has another process start its server, which does not get
 /// the library. And what helps.
-pub(crate) fn starts_a_service(command: &OsStr) -> Option<String> {
-    let name = Path::new(command).file_name()?.to_str()?;
-    SERVICE_MANAGERS.contains(&name).then(|| {
+pub(crate) fn starts_a_service(command: &[OsString]) -> Option<String> {
+    asks_a_manager(command, Path::new("/run/systemd/system").exists()).then(|| {
         "the service manager starts the server, so nothing of it would be controlled: \
          put 'alcc run' into the unit (docs/operating.md, As a service), \
          or control what runs: 'sudo alcc bpf load && sudo alcc attach --port 443 --future'"
             .to_owned()
     })
+}
+
+/// Where systemd runs, its units stand in for the scripts of `/etc/init.d`.
+fn asks_a_manager(command: &[OsString], systemd: bool) -> bool {
+    let is_one_of = |word: &OsStr, names: &[&str]| {
+        let name = Path::new(word).file_name().and_then(OsStr::to_str);
+        name.is_some_and(|name| names.contains(&name))
+    };
+    let mut within = false;
+    let mut is_value = false;
+    for word in command {
+        let is_script = systemd && Path::new(word).starts_with("/etc/init.d");
+        if is_script || is_one_of(word, &SERVICE_MANAGERS) {
+            return true;
+        }
+        let bytes = word.as_bytes();
+        let is_option = within && bytes.starts_with(b"-");
+        if is_one_of(word, &WRAPPERS) {
+            within = true;
+        } else if !(within && (is_option || is_value || is_argument(bytes))) {
+            return false;
+        }
+        is_value = is_option;
+    }
+    false
+}
+
+/// A variable of env, or a time of timeout.
+fn is_argument(word: &[u8]) -> bool {
+    word.contains(&b'=') || word.first().is_some_and(u8::is_ascii_digit)
 }
 
 /// The warning before the start of a program that will not load the library.
@@ -228,6 +267,35 @@ mod tests {
             wrong[at] = 0xff;
             // Anything but a panic.
             Loader::in_head(&wrong);
+        }
+    }
+
+    #[test]
+    fn a_service_manager_is_found_behind_what_starts_it() {
+        let asks = |line: &str, systemd| {
+            let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+            asks_a_manager(&words, systemd)
+        };
+        for line in [
+            "systemctl start nginx",
+            "/usr/bin/systemctl start nginx",
+            "sudo systemctl start nginx",
+            "sudo -n -u root env LANG=C systemctl start nginx",
+            "nice -n 5 timeout 10s service nginx start",
+            "systemd-run nginx",
+        ] {
+            assert!(asks(line, false), "{line}");
+        }
+        for line in [
+            "nginx",
+            "sudo nginx",
+            "sudo -u www nginx systemctl",
+            "env A=b sh -c systemctl",
+        ] {
+            assert!(!asks(line, true), "{line}");
+        }
+        for line in ["/etc/init.d/nginx start", "sudo /etc/init.d/nginx start"] {
+            assert!(asks(line, true) && !asks(line, false), "{line}");
         }
     }
 

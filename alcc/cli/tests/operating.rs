@@ -815,8 +815,10 @@ fn a_command_that_asks_the_service_manager_is_answered_with_what_to_do() {
         let manager = dir.path().join(name);
         std::fs::copy("/bin/true", &manager).unwrap();
         let manager = manager.display().to_string();
-        for command in ["run", "trial"] {
-            let done = output(dir.path(), &[command, "--", &manager, "start", "nginx"]);
+        let direct = [&*manager, "start", "nginx"];
+        let within = ["env", "LANG=C", &manager, "start", "nginx"];
+        for (command, words) in [("run", &direct[..]), ("run", &within), ("trial", &direct)] {
+            let done = output(dir.path(), &[&[command, "--"], words].concat());
             let said = text(&done.stderr);
             assert_eq!(done.status.code(), Some(2), "{said}");
             assert_eq!(said.lines().count(), 1, "{said}");

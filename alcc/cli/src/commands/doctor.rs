@@ -32,9 +32,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut findings = machine::examine();
-    if let Some(command) = args.command.first() {
-        findings.extend(program::examine(command));
-    }
+    findings.extend(program::examine(&args.command));
     findings.extend(args.port.into_iter().flat_map(running::at_port));
     findings.extend(args.pid.into_iter().flat_map(running::process));
     let stops = findings.iter().any(|f| f.state == State::Stops);

@@ -16,7 +16,7 @@ use crate::uncontrolled::{Search, Wanted};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::{Entry, Segment};
 use alcc_socket::{Deployment, Settings, Triple};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 /// Runs the program, without control if nothing else is possible.
 fn or_plain(args: &Server, share: Option<Share>) -> Result<ExitCode, Failure> {
-    let settings = check_command(&args.command[0]).and_then(|()| settings(&args.service, share));
+    let settings = check_command(&args.command).and_then(|()| settings(&args.service, share));
     let prepared = settings.and_then(|settings| {
         let library = library::find()?;
         library::check(&library)?;
@@ -94,7 +94,7 @@ pub(crate) fn serve(
     share: Option<Share>,
     trial: Option<&trial::Options>,
 ) -> Result<ExitCode, Failure> {
-    check_command(&args.command[0])?;
+    check_command(&args.command)?;
     let service = &args.service;
     let mut settings = settings(service, share)?;
     let plan = trial.map(|options| {
@@ -203,11 +203,11 @@ impl Prepared {
     }
 }
 
-fn check_command(command: &OsStr) -> Result<(), Failure> {
+fn check_command(command: &[OsString]) -> Result<(), Failure> {
     loader::starts_a_service(command).map_or(Ok(()), |why| {
         Err(Failure::usage(format!(
             "run {}: {why}",
-            command.to_string_lossy()
+            command[0].to_string_lossy()
         )))
     })
 }

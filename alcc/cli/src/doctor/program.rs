@@ -4,20 +4,23 @@ use super::{Finding, State};
 use crate::loader;
 use crate::supervise::hindrance;
 use alcc_observe::Missed;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// What `alcc run` would start for this command.
-pub(crate) fn examine(command: &OsStr) -> Vec<Finding> {
+pub(crate) fn examine(words: &[OsString]) -> Vec<Finding> {
+    let Some(command) = words.first() else {
+        return Vec::new();
+    };
     let name = command.to_string_lossy();
     let Some(path) = loader::found(command) else {
         let means = hindrance(&name, &refusal(command));
         return vec![Finding::new("program", State::Stops, name, means)];
     };
-    if let Some(why) = loader::starts_a_service(command) {
+    if let Some(why) = loader::starts_a_service(words) {
         return vec![Finding::new("program", State::Stops, name, why)];
     }
     let mut findings = vec![reach(command, &path)];
@@ -157,10 +160,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let manager = folder.path().join("systemctl");
         fs::copy("/bin/true", &manager).unwrap();
-        let found = examine(manager.as_os_str());
+        let found = examine(&[manager.into_os_string()]);
         assert_eq!(found[0].state, State::Stops);
         assert!(found[0].means.contains("alcc attach --port"), "{found:?}");
-        let shell = examine(OsStr::new("sh"));
+        let shell = examine(&["sh".into()]);
         assert_eq!((shell[0].what, shell[0].state), ("program", State::Ok));
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str, mode| {
@@ -175,7 +178,7 @@ mod tests {
             (file("plain", "text", 0o644), "no permission to run it"),
             (file("lost", "#!/nosuch\n", 0o755), "look at its first line"),
         ] {
-            let found = examine(&command);
+            let found = examine(std::slice::from_ref(&command));
             assert_eq!(
                 (found.len(), found[0].state),
                 (1, State::Stops),
@@ -183,7 +186,7 @@ mod tests {
             );
             assert!(found[0].means.contains(means), "{found:?}");
         }
-        let script = examine(&file("script", "#!/bin/sh\n", 0o755));
+        let script = examine(&[file("script", "#!/bin/sh\n", 0o755)]);
         assert_eq!(script[0].state, State::Ok);
         assert!(
             script[0].found.ends_with("script, a script for /bin/sh"),
@@ -192,7 +195,7 @@ mod tests {
         let of_root = dir.path().join("of-root");
         fs::copy("/bin/true", &of_root).unwrap();
         fs::set_permissions(&of_root, fs::Permissions::from_mode(0o4755)).unwrap();
-        let found = examine(of_root.as_os_str());
+        let found = examine(&[of_root.clone().into_os_string()]);
         assert_eq!(found[0].state, State::Note);
         assert!(
             found[0]

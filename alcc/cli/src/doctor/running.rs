@@ -68,7 +68,7 @@ fn server(pid: u32, which: &str) -> Vec<Finding> {
     .helped_by(format!("{load}sudo alcc attach {which}"));
     // What 'alcc run' could do after a restart.
     let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
-    let program = program.map(|path| program::examine(path.as_os_str()));
+    let program = program.map(|path| program::examine(&[path.into_os_string()]));
     std::iter::once(running)
         .chain(program.into_iter().flatten())
         .collect()
