@@ -7,6 +7,7 @@ use crate::namespace::within;
 use crate::pins;
 use crate::selection::{
     Attached, Choice, Found, Future, PREFIX, Prefix, Selection, Sockets, cgroups_of,
+    other_namespaces,
 };
 use crate::trial::{CLOSED, ENDS_MAPS};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, OpenObject};
@@ -48,14 +49,36 @@ pub fn attach(selection: &Selection, control: &str) -> Result<Attached, BpfError
     all(selection, &Act::Select(control))
 }
 
-/// Gives the sockets back the control that they had before [`attach`].
+/// Gives the sockets back the control that they had before [`attach`]; without a selection all, in
+/// whatever network namespace.
 pub fn detach(selection: &Selection) -> Result<Attached, BpfError> {
+    if *selection == Selection::default() {
+        return everywhere(&Act::Restore);
+    }
     all(selection, &Act::Restore)
 }
 
-/// Gives what listens in this network namespace the control that it had, and what it had until now.
+/// Gives what listens the control that it had, and what it had until now.
 pub(crate) fn detach_listening() -> Result<Attached, BpfError> {
-    all(&Selection::default(), &Act::RestoreListening)
+    everywhere(&Act::RestoreListening)
+}
+
+/// What all sockets run.
+pub(crate) fn survey_everywhere() -> Result<Attached, BpfError> {
+    everywhere(&Act::Look)
+}
+
+/// All sockets, in the network namespaces of all processes that this user may look at.
+fn everywhere(act: &Act<'_>) -> Result<Attached, BpfError> {
+    let all_of = Selection::default();
+    let mut found = all(&all_of, act)?;
+    for pids in other_namespaces() {
+        // Its processes have ended, or it may not be entered.
+        if let Ok(others) = within(&pids, || pass(&all_of, None, act)) {
+            found.extend(others?);
+        }
+    }
+    Ok(found)
 }
 
 /// Which sockets match, and what they run. Changes nothing.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Registering the controls with the kernel, and ending that.
 use crate::error::BpfError;
-use crate::{Control, Ended, Loaded, PINS, Selection, WINDOW, attach, controls, pins};
+use crate::{Control, Ended, Loaded, PINS, WINDOW, attach, controls, pins};
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject};
@@ -82,8 +82,8 @@ pub fn window_group() -> Option<u32> {
 }
 
 /// Ends the registrations, the choices for connections to come, and all doors. Connections that use
-/// a control keep it until they end; new ones cannot choose it any more, and what listens in this
-/// network namespace has again what it had.
+/// a control keep it until they end; new ones cannot choose it any more, and what listens has again
+/// what it had, in whatever network namespace.
 ///
 /// # Errors
 /// What the kernel refuses.
@@ -107,7 +107,7 @@ pub fn unload() -> Result<Ended, BpfError> {
     if able().is_ok() {
         let back = attach::detach_listening()?;
         ended.given_back = back.iter().filter(|f| f.error.is_none()).count();
-        let left = attach::survey(&Selection::default())?;
+        let left = attach::survey_everywhere()?;
         let ours = |name: &str| controls().any(|c| c.name == name);
         for found in left.iter().filter(|f| f.peer.is_none() && ours(&f.control)) {
             *ended.listening.entry(found.control.clone()).or_default() += 1;

@@ -377,6 +377,22 @@ fn processes(cgroup: &Path) -> Result<Vec<u32>, BpfError> {
     Ok(pids)
 }
 
+/// The processes in each network namespace but this process's own.
+#[cfg(feature = "loader")]
+pub(crate) fn other_namespaces() -> Vec<Vec<u32>> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut by_namespace: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        if let Ok(number) = namespace(pid) {
+            by_namespace.entry(number).or_default().push(pid);
+        }
+    }
+    if let Ok(own) = namespace(std::process::id()) {
+        by_namespace.remove(&own);
+    }
+    by_namespace.into_values().collect()
+}
+
 fn namespace(pid: u32) -> std::io::Result<u64> {
     Ok(fs::metadata(format!("/proc/{pid}/ns/net"))?.ino())
 }

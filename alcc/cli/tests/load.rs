@@ -12,6 +12,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -306,7 +307,7 @@ fn without_bpf_a_descriptor_of_each_socket_does() {
     }
 }
 
-fn control_of(socket: &TcpStream) -> String {
+fn control_of(socket: &impl AsFd) -> String {
     let name = getsockopt(socket, TcpCongestion).unwrap();
     name.to_string_lossy().trim_end_matches('\0').to_owned()
 }
@@ -570,4 +571,34 @@ fn within_units_it_is_refused(all: &Path, port: u16) {
         );
         assert!(!proposed.contains("--future"), "{proposed}");
     }
+}
+
+/// A container's server has a network namespace of its own.
+#[test]
+fn unload_and_detach_reach_other_network_namespaces() {
+    if !root() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    let elsewhere = std::thread::spawn(|| {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let mut holder = Command::new("sleep");
+        holder
+            .arg("60")
+            .stdin(OwnedFd::from(listener.try_clone().unwrap()));
+        (listener, holder.spawn().unwrap())
+    });
+    let (listener, mut holder) = elsewhere.join().unwrap();
+    let plain = control_of(&listener);
+    for end in ["bpf unload", "detach"] {
+        done("bpf load");
+        done(&format!("attach --pid {} --cc copa", holder.id()));
+        assert_eq!(control_of(&listener), "alcc_copa");
+        let said = done(end);
+        assert_eq!(control_of(&listener), plain, "{end}: {said}");
+    }
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    done("bpf unload");
 }

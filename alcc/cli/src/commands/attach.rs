@@ -64,7 +64,7 @@ pub(crate) struct Args {
 /// Give connections back the congestion control that they had before 'alcc attach'
 ///
 /// Takes the same selection. Ends 'alcc attach --future' for it as well: of this cgroup if one is named, and of
-/// all otherwise. Without a selection everything in this network namespace is given back.
+/// all otherwise. Without a selection everything is given back, in every network namespace.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  sudo alcc detach --port 443\n  sudo alcc detach")]
 pub(crate) struct DetachArgs {
