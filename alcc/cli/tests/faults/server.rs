@@ -56,11 +56,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(mode: &str, connections: usize, bytes: usize) -> Self {
+        Self::enforced("gate+pacing", mode, connections, bytes)
+    }
+
+    pub(crate) fn enforced(by: &str, mode: &str, connections: usize, bytes: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let stderr = dir.path().join("stderr");
         let alcc = Command::new(env!("CARGO_BIN_EXE_alcc"))
             .args(["run", "--quiet", "--loopback", "--cc", "fixed:window=2"])
-            .args(["--enforce", "gate+pacing"])
+            .args(["--enforce", by])
             .arg(format!("--json={}", dir.path().join("report").display()))
             .arg("--")
             .arg(peer().unwrap())

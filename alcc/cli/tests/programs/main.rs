@@ -2,8 +2,12 @@
 //! Real programs under `alcc run`, over an emulated link: what arrives is what was sent, the
 //! connections are controlled, and the program says and returns what it does without us. A plain
 //! run of the same program is the oracle.
+#[path = "../../../bpf/tests/support/mod.rs"]
+mod controls;
 #[path = "../support/early.rs"]
 mod early;
+#[path = "../support/kernel.rs"]
+mod kernel;
 mod place;
 mod process;
 mod recipes;
@@ -199,6 +203,30 @@ fn gpsd_keeps_its_clients() {
         let run = Run::of(&place, &recipe, cc, "nothing");
         assert!(run.fetched.contains("kept, reports whole"), "{run:#?}");
     }
+}
+
+/// The library refuses nothing there, but the kernel keeps the window, and what waits for it is
+/// bounded. What the default algorithm gives carries the reports.
+#[test]
+fn gpsd_keeps_its_clients_if_the_kernel_keeps_the_limit() {
+    let recipe = recipes::gpsd();
+    if place::lacking(&recipe) {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    if kernel::alcc("bpf load").status.code() == Some(2) {
+        println!("skipped: needs the right to load BPF programs");
+        return;
+    }
+    for place in [Place::new(), Place::lte()] {
+        for cc in ["budget", "verus"] {
+            let options = ["--cc", cc, "--enforce", "bpf"];
+            let run = Run::with(&place, &recipe, Some(&options), "nothing");
+            assert!(run.fetched.contains("kept, reports whole"), "{run:#?}");
+            assert_eq!(run.unrefused(), 0, "{run:#?}");
+        }
+    }
+    assert!(kernel::alcc("bpf unload").status.success());
 }
 
 /// The library does not see how smol waits: it holds nothing back, and says so. Nobody opens a gate

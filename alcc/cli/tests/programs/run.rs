@@ -29,11 +29,26 @@ pub(crate) struct Run {
 impl Run {
     /// Starts the program, fetches the file `name` from it, ends it.
     pub(crate) fn of(place: &Place, recipe: &Recipe, cc: Option<&str>, name: &str) -> Self {
-        let _helpers = place.help(recipe);
         // Whatever is loaded into the kernel: the gate is what the programs meet.
         let options = cc.map(|cc| ["--cc", cc, "--enforce", "gate+pacing"]);
+        Self::with(
+            place,
+            recipe,
+            options.as_ref().map(<[_; 4]>::as_slice),
+            name,
+        )
+    }
+
+    /// As [`Run::of`], under `alcc run` with these options.
+    pub(crate) fn with(
+        place: &Place,
+        recipe: &Recipe,
+        options: Option<&[&str]>,
+        name: &str,
+    ) -> Self {
+        let _helpers = place.help(recipe);
         let mut began = Instant::now();
-        let mut server = place.start(recipe, options.as_ref().map(<[_; 4]>::as_slice), name);
+        let mut server = place.start(recipe, options, name);
         let (took, status, fetched, errors);
         match &recipe.fetch {
             Some(fetch) => {

@@ -101,7 +101,16 @@ static int threads(void) {
     pthread_exit(NULL);
 }
 
-// One poll for all of them.
+// One wait for all of them. A connection that may be writable; it is closed at its end, and then this is true.
+static int served(int fd, size_t *at) {
+    ssize_t sent = send(fd, data + *at, bytes() - *at, 0);
+    if (sent > 0) *at += sent;
+    if (sent < 0 && (errno == EINTR || errno == EAGAIN)) return 0;
+    if (sent > 0 && *at < bytes()) return 0;
+    finish(fd);
+    return 1;
+}
+
 static int many_in_poll(void) {
     signal(SIGPIPE, SIG_IGN);
     int n = rounds(), open = n;
@@ -110,15 +119,52 @@ static int many_in_poll(void) {
     for (int i = 0; i < n; i++) all[i] = (struct pollfd){next_connection(SOCK_NONBLOCK), POLLOUT, 0};
     while (open > 0 && (poll(all, n, 10000) >= 0 || errno == EINTR)) {
         for (int i = 0; i < n; i++) {
-            if (all[i].fd < 0 || !all[i].revents) continue;
-            ssize_t sent = send(all[i].fd, data + at[i], bytes() - at[i], 0);
-            if (sent > 0) at[i] += sent;
-            if (sent < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-            if (sent > 0 && at[i] < bytes()) continue;
-            finish(all[i].fd);
+            if (all[i].fd < 0 || !all[i].revents || !served(all[i].fd, &at[i])) continue;
             all[i].fd = -1;
             open--;
         }
+    }
+    return 0;
+}
+
+static int many_in_select(void) {
+    signal(SIGPIPE, SIG_IGN);
+    int n = rounds(), open = n, last = 0;
+    int *all = calloc(n, sizeof *all);
+    size_t *at = calloc(n, sizeof *at);
+    fd_set wanted;
+    FD_ZERO(&wanted);
+    for (int i = 0; i < n; i++) {
+        all[i] = next_connection(SOCK_NONBLOCK);
+        FD_SET(all[i], &wanted);
+        if (all[i] > last) last = all[i];
+    }
+    while (open > 0) {
+        fd_set out = wanted;
+        if (select(last + 1, NULL, &out, NULL, &(struct timeval){10, 0}) < 0) continue;
+        for (int i = 0; i < n; i++) {
+            if (!FD_ISSET(all[i], &out) || !FD_ISSET(all[i], &wanted) || !served(all[i], &at[i])) continue;
+            FD_CLR(all[i], &wanted);
+            open--;
+        }
+    }
+    return 0;
+}
+
+static int many_in_epoll(void) {
+    signal(SIGPIPE, SIG_IGN);
+    int n = rounds(), open = n, epfd = epoll_create1(0);
+    int *all = calloc(n, sizeof *all);
+    size_t *at = calloc(n, sizeof *at);
+    for (int i = 0; i < n; i++) {
+        struct epoll_event event = {.events = EPOLLOUT, .data.u32 = i};
+        all[i] = next_connection(SOCK_NONBLOCK);
+        CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, all[i], &event) == 0);
+    }
+    while (open > 0) {
+        struct epoll_event got[64];
+        int some = epoll_wait(epfd, got, 64, 10000);
+        for (int i = 0; i < some; i++) open -= served(all[got[i].data.u32], &at[got[i].data.u32]);
     }
     return 0;
 }
@@ -129,5 +175,7 @@ const struct peer_case serve_cases[] = {
     {"serve-in-epoll", "clients=2 gate=maybe", in_epoll},
     {"serve-in-threads", "clients=2 gate=maybe", threads},
     {"serve-many-in-poll", "clients=2 gate=maybe", many_in_poll},
+    {"serve-many-in-select", "clients=2 gate=maybe", many_in_select},
+    {"serve-many-in-epoll", "clients=2 gate=maybe", many_in_epoll},
     {0},
 };
