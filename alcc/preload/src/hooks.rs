@@ -106,7 +106,7 @@ fn shared(fd: c_int, prepare: impl FnOnce(&Conn<Epoll>, c_int)) {
     });
 }
 
-/// A child is about to be made that becomes another program: it may keep any of our sockets.
+/// A child is about to be made. It may keep any of our sockets and become another program.
 pub(crate) fn lent_to_a_child() {
     if let Some(process) = process::current() {
         process.shares();
@@ -129,21 +129,6 @@ fn handed_over() {
     if process.running().is_some() {
         let kept = process.table.all().filter(is_kept);
         kept.for_each(|fd| shared(fd, Conn::hand_over));
-    }
-    // What this child has never touched has the pacing rate that its parent set.
-    for parent in std::iter::successors(process.parent, |process| process.parent) {
-        for fd in parent.table.all() {
-            let conn = parent.table.get_in_child(fd, |known| match known {
-                Known::Controlled(conn) => Some(Arc::clone(conn)),
-                _ => None,
-            });
-            if let Some(conn) = conn.flatten()
-                && is_kept(&fd)
-                && conn.is_same_socket(fd)
-            {
-                conn.lend_in_child(fd);
-            }
-        }
     }
 }
 

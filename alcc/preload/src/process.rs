@@ -16,6 +16,8 @@ use std::sync::{Arc, OnceLock};
 /// Belongs to one process. A child has a copy of this memory, but not of the threads that may have
 /// been changing it.
 pub(crate) struct Process {
+    /// Its number: a child that nobody saw made may run in the same memory.
+    id: u32,
     pub(crate) table: Table,
     runtime: OnceLock<Arc<Runtime<Epoll>>>,
     /// Whose child this is, for what it knew of the descriptors.
@@ -196,19 +198,20 @@ extern "C" fn forked() {
 }
 
 extern "C" fn forks() {
-    if let Some(process) = current() {
-        process.shares();
-        if let Some(runtime) = process.running() {
-            let errno = alcc_socket::errno();
-            runtime.pause_before_fork();
-            alcc_socket::set_errno(errno);
-        }
+    let errno = alcc_socket::errno();
+    hooks::lent_to_a_child();
+    if let Some(runtime) = current().and_then(Process::running) {
+        runtime.pause_before_fork();
     }
+    alcc_socket::set_errno(errno);
 }
 
 /// The process ends without closing its sockets, and others may keep them.
 pub(crate) extern "C" fn ends() {
-    if let Some(runtime) = current().and_then(Process::running) {
+    if let Some(process) = current()
+        && let Some(runtime) = process.running()
+        && process.id == std::process::id()
+    {
         runtime.give_back();
     }
 }
@@ -227,6 +230,7 @@ fn reinitialise() {
     // SAFETY: never freed.
     let parent: Option<&'static Process> = unsafe { parent.as_ref() };
     let fresh = Process {
+        id: std::process::id(),
         table: Table::new(),
         runtime: OnceLock::new(),
         parent,

@@ -6,7 +6,6 @@ mod writers;
 use crate::controlled::{Controlled, Mode, Takeover};
 use crate::kernel;
 use crate::runtime::Runtime;
-use crate::saved_options::SavedOptions;
 use alcc_driver::{Next, Visit};
 use alcc_observe::Bypass;
 use alcc_sys::lock_within;
@@ -582,16 +581,6 @@ impl<W: Waker> Conn<W> {
         let inner = &mut *self.lock();
         if inner.control.is_in_charge() {
             inner.with_unblock(self, |control| control.release(Some(fd), Mode::HandedOver));
-        }
-    }
-
-    /// As [`Conn::lend`], for a child, which has a copy of this memory.
-    pub fn lend_in_child(&self, fd: RawFd) {
-        if let Some(inner) = lock_within(&self.inner, Span::ZERO)
-            && let Some(rate) = kernel::pacing(fd)
-        {
-            let own = inner.control.saved_options.own();
-            SavedOptions::new(rate, Some(own)).clear_pacing(fd);
         }
     }
 
