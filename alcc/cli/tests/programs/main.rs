@@ -229,6 +229,61 @@ fn gpsd_keeps_its_clients_if_the_kernel_keeps_the_limit() {
     assert!(kernel::alcc("bpf unload").status.success());
 }
 
+impl Run {
+    /// Two segments per round trip and no more, on every one of its connections.
+    fn assert_held(&self, bytes: usize) {
+        let least = place::RTT.mul_f64(bytes as f64 / WINDOW);
+        assert!(self.took > least.mul_f64(0.75), "{least:?}: {self:#?}");
+        assert_eq!(self.report["failures"], 0, "{self:#?}");
+    }
+}
+
+/// Such a connection writes before it is established.
+#[test]
+fn a_connection_by_fast_open_is_held_as_any_other() {
+    let recipe = recipes::fast_open();
+    if place::lacking(&recipe) {
+        return;
+    }
+    let place = Place::new();
+    let hash = place.file("small", SMALL);
+    let held = |enforcement: &str| {
+        let options = ["--cc", "fixed:window=2", "--enforce", enforcement];
+        let run = Run::with(&place, &recipe, Some(&options), "small");
+        run.assert_arrived(&hash, recipe.copies);
+        run.assert_held(SMALL * recipe.copies);
+        let opened = std::fs::read_to_string(place.path("opened")).unwrap();
+        assert!(opened.ends_with("1\n"), "no Fast Open: {opened:?}");
+    };
+    held("gate+pacing");
+    let _alone = controls::controls_alone();
+    if kernel::alcc("bpf load").status.code() != Some(2) {
+        held("bpf");
+        assert!(kernel::alcc("bpf unload").status.success());
+    }
+}
+
+/// The kernel's half compares times with the process's half, whose clocks are others.
+#[test]
+fn the_kernel_keeps_the_limit_in_a_time_namespace() {
+    let recipe = recipes::in_a_time_namespace();
+    if place::lacking(&recipe) {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    if kernel::alcc("bpf load").status.code() == Some(2) {
+        println!("skipped: needs the right to load BPF programs");
+        return;
+    }
+    let place = Place::new();
+    let hash = place.file("small", SMALL);
+    let options = ["--cc", "fixed:window=2", "--enforce", "bpf"];
+    let run = Run::with(&place, &recipe, Some(&options), "small");
+    run.assert_arrived(&hash, recipe.copies);
+    run.assert_held(SMALL);
+    assert!(kernel::alcc("bpf unload").status.success());
+}
+
 /// The library does not see how smol waits: it holds nothing back, and says so. Nobody opens a gate
 /// for such a program, so it would stall, or try again and again.
 #[test]

@@ -505,3 +505,41 @@ pub(crate) fn curl_upload() -> Recipe {
         ..WEB
     }
 }
+
+/// Two clients by TCP Fast Open: the first gets the cookie, and the second one's request comes with
+/// its first packet.
+pub(crate) fn fast_open() -> Recipe {
+    Recipe {
+        needs: &["python3", "curl"],
+        program: |place, _| {
+            let script = place.write("fast_open.py", include_str!("fast_open.py"));
+            let mut command = command("python3", &[]);
+            command.arg(script).arg(PORT.to_string());
+            command.args([place.path("www"), place.path("opened")]);
+            command
+        },
+        fetch: Some(Cow::Borrowed(
+            "for n in 1 2; do curl -sS --fail --tcp-fastopen http://$S:8080/$F | sha256sum; done",
+        )),
+        copies: 2,
+        ..WEB
+    }
+}
+
+/// A server whose clocks were set forward by a day, and its kernel's were not. What makes the
+/// namespace is not in it, but its children are.
+pub(crate) fn in_a_time_namespace() -> Recipe {
+    Recipe {
+        needs: &["unshare", "python3", "curl"],
+        root: true,
+        program: |place, _| {
+            let mut command = command("unshare", &["--time", "--monotonic", "86400"]);
+            let starts = r#""$@" & trap "kill $!" INT TERM; wait; wait"#;
+            command.args(["sh", "-c", starts, "sh"]);
+            let server = python_serves(place, PORT);
+            command.arg(server.get_program()).args(server.get_args());
+            command
+        },
+        ..WEB
+    }
+}
