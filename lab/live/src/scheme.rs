@@ -193,7 +193,7 @@ impl Scheme {
             None => String::new(),
         };
         if !is_ours {
-            if flow.rules(controller.as_ref()).is_stream() {
+            if flow.rules(algorithm, &controller.needs()).is_stream() {
                 let instead = "over datagrams it is /transport=udp, above TCP /over=cubic";
                 return Err(cannot(flow, "a TCP without a kernel", instead));
             }
