@@ -10,8 +10,8 @@ use crate::transmissions::{AckSample, Transmissions};
 use crate::unheard::Unheard;
 use crate::{AckStamp, RttEstimator, room};
 use alcc_cc::{
-    Acked, Allowance, Controller, Feed, Header, Instance, Kind, LimitedBy, Log, Path, Rto,
-    RttView, Sending, Sent, Source, Spurious, Tag,
+    Acked, Allowance, Controller, Feed, Header, Instance, Kind, LimitedBy, Log, Path, Rto, RttView,
+    Sending, Sent, Source, Spurious, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 

@@ -352,14 +352,13 @@ impl FlowText {
         })
     }
 
-    fn sender(
-        &self,
-        registry: &Registry,
-        timing: Timing,
-    ) -> Result<(Instance, Under), SpecError> {
+    fn sender(&self, registry: &Registry, timing: Timing) -> Result<(Instance, Under), SpecError> {
         let controller = registry.build(&self.algorithm)?;
         let under = match &self.parts.over {
-            None => Under::Native(self.parts.buffers(self.rules(&self.algorithm, &controller.needs()))),
+            None => Under::Native(
+                self.parts
+                    .buffers(self.rules(&self.algorithm, &controller.needs())),
+            ),
             Some(below) => {
                 let below_it = registry.build(below)?;
                 let rules = self.rules(below, &below_it.needs());
