@@ -2,11 +2,13 @@
 //! Where a file goes while it comes, and how it gets its name.
 use crate::clock::new_session;
 use crate::receiving::Output;
+use alcc_sys::Folder;
 use alcc_units::reason;
 use nix::sys::statvfs::fstatvfs;
-use std::fs::{File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -71,10 +73,35 @@ fn room(file: &File) -> Result<u64, String> {
     Ok(room)
 }
 
+/// The name of a file until it is complete. Its folder is held open: whoever may rename the folder,
+/// or put a link in its place, does not choose where the file goes.
+struct Part {
+    folder: Folder,
+    name: OsString,
+}
+
+impl Part {
+    /// A file of this name in the open folder.
+    fn beside(&self, name: &OsStr) -> PathBuf {
+        self.folder.path().0.join(name)
+    }
+
+    fn create(&self) -> io::Result<File> {
+        let mut new = OpenOptions::new();
+        new.write(true)
+            .create_new(true)
+            .open(self.beside(&self.name))
+    }
+
+    fn remove(&self) {
+        let _ = fs::remove_file(self.beside(&self.name));
+    }
+}
+
 /// A file that is being received: it has its name only when it is complete.
 pub(crate) struct PartialFile {
     file: File,
-    part: Option<PathBuf>,
+    part: Option<Box<Part>>,
     disk: Arc<Disk>,
     bytes: u64,
     look_at: u64,
@@ -92,7 +119,7 @@ impl PartialFile {
             bytes: 0,
             look_at: 0,
         };
-        let part = match out {
+        let named = match out {
             Output::Discard => return Ok(None),
             Output::Stdout => {
                 use std::os::fd::AsFd;
@@ -100,17 +127,18 @@ impl PartialFile {
                 let file = file.map_err(|e| format!("write to standard output: {e}"))?;
                 return Ok(Some(begun(file.into(), None)));
             }
-            Output::File(path) => {
-                let mut name = path.as_os_str().to_owned();
-                name.push(format!(".part-{unique}"));
-                PathBuf::from(name)
-            }
-            Output::Folder(folder) => folder.join(format!(".received.part-{unique}")),
+            Output::File(path) => path.clone(),
+            Output::Folder(folder) => folder.join(".received"),
         };
-        let file = alcc_sys::check_way(&part)
-            .and_then(|()| OpenOptions::new().write(true).create_new(true).open(&part));
-        let file = file.map_err(|e| format!("create {}: {}", part.display(), reason(&e)))?;
-        Ok(Some(begun(file, Some(part))))
+        let created = Folder::of(&named).and_then(|folder| {
+            let mut name = folder.path().1.to_owned();
+            name.push(format!(".part-{unique}"));
+            let part = Part { folder, name };
+            Ok((part.create()?, part))
+        });
+        let (file, part) = created
+            .map_err(|e| format!("create {}.part-{unique}: {}", named.display(), reason(&e)))?;
+        Ok(Some(begun(file, Some(Box::new(part)))))
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -136,12 +164,17 @@ impl PartialFile {
             return Ok(None);
         };
         let done = match out {
-            Output::File(path) => name(&part, path, overwrite).map(|()| path.clone()),
-            Output::Folder(folder) => free_name(&part, folder, &self.disk.next),
+            Output::File(path) => {
+                let own = part.folder.path().1;
+                name(&part, own, overwrite).map(|()| path.clone())
+            }
+            Output::Folder(folder) => {
+                free_name(&part, &self.disk.next).map(|name| folder.join(name))
+            }
             Output::Discard | Output::Stdout => return Ok(None),
         };
         let done = done.map_err(|e| {
-            let _ = std::fs::remove_file(&part);
+            part.remove();
             self.disk.give_back(self.bytes);
             let remedy = match e.kind() {
                 io::ErrorKind::AlreadyExists => ": --overwrite replaces one that is there",
@@ -156,7 +189,7 @@ impl PartialFile {
 impl Drop for PartialFile {
     fn drop(&mut self) {
         if let Some(part) = &self.part {
-            let _ = std::fs::remove_file(part);
+            part.remove();
             self.disk.give_back(self.bytes);
         }
     }
@@ -165,55 +198,98 @@ impl Drop for PartialFile {
 /// The number of names that are tried.
 const MAX_NAMES: u32 = 1_000_000;
 
-fn free_name(part: &Path, folder: &Path, next: &AtomicU32) -> io::Result<PathBuf> {
+fn free_name(part: &Part, next: &AtomicU32) -> io::Result<String> {
     // The numbers before it are taken: with thousands of files, to try them all takes longer than
     // to receive one.
     for number in next.load(Ordering::Relaxed)..MAX_NAMES {
-        let path = folder.join(format!("received-{number}"));
-        match name(part, &path, false) {
+        let free = format!("received-{number}");
+        match name(part, free.as_ref(), false) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
             other => {
                 next.fetch_max(number + 1, Ordering::Relaxed);
-                return other.map(|()| path);
+                return other.map(|()| free);
             }
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-fn name(part: &Path, path: &Path, overwrite: bool) -> io::Result<()> {
+fn name(part: &Part, name: &OsStr, overwrite: bool) -> io::Result<()> {
+    let (from, to) = (part.beside(&part.name), part.beside(name));
     if overwrite {
         // A device or a pipe would be gone.
-        if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        if fs::metadata(&to).is_ok_and(|there| !there.is_file()) {
             return Err(io::Error::other("it is not a regular file"));
         }
-        return std::fs::rename(part, path);
+        return fs::rename(from, to);
     }
     // A second name cannot replace what is there, a rename can.
-    match std::fs::hard_link(part, path) {
-        Ok(()) => std::fs::remove_file(part),
+    match fs::hard_link(&from, &to) {
+        Ok(()) => fs::remove_file(from),
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Err(why),
         Err(_) => {
             // A file system without second names.
-            OpenOptions::new().write(true).create_new(true).open(path)?;
-            std::fs::rename(part, path)
+            OpenOptions::new().write(true).create_new(true).open(&to)?;
+            fs::rename(from, to)
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
     #[test]
     fn only_a_regular_file_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
         for name in ["part", "file"] {
-            std::fs::write(at(name), name).unwrap();
+            fs::write(at(name), name).unwrap();
         }
-        super::name(&at("part"), &at("socket"), true).unwrap_err();
-        assert!(!std::fs::metadata(at("socket")).unwrap().is_file());
-        super::name(&at("part"), &at("file"), true).unwrap();
-        assert_eq!(std::fs::read(at("file")).unwrap(), b"part");
+        let part = Part {
+            folder: Folder::of(&at("file")).unwrap(),
+            name: "part".into(),
+        };
+        name(&part, "socket".as_ref(), true).unwrap_err();
+        assert!(!fs::metadata(at("socket")).unwrap().is_file());
+        name(&part, "file".as_ref(), true).unwrap();
+        assert_eq!(fs::read(at("file")).unwrap(), b"part");
+    }
+
+    /// The owner of the folder puts a link to another one in its place while a file comes.
+    #[test]
+    fn a_file_goes_into_the_folder_in_which_it_was_begun() {
+        for overwrite in [false, true] {
+            let above = tempfile::tempdir().unwrap();
+            let at = |name: &str| above.path().join(name);
+            let disk = Arc::new(Disk::new(1000));
+            for name in ["theirs", "roots"] {
+                fs::create_dir(at(name)).unwrap();
+            }
+            let outs = [
+                Output::Folder(at("theirs")),
+                Output::File(at("theirs/named")),
+                Output::File(at("theirs/given-up")),
+            ];
+            let begin = |out| PartialFile::begin(out, &disk).unwrap().unwrap();
+            let mut begun: Vec<_> = outs.iter().map(begin).collect();
+            fs::rename(at("theirs"), at("moved")).unwrap();
+            symlink("roots", at("theirs")).unwrap();
+            drop(begun.pop());
+            for (mut file, out) in begun.into_iter().zip(&outs) {
+                file.write(b"from the network").unwrap();
+                file.finish(out, overwrite).unwrap();
+            }
+            let names = |folder: &str| {
+                let entries = fs::read_dir(at(folder)).unwrap().flatten();
+                let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+                names.sort();
+                names
+            };
+            assert!(names("roots").is_empty(), "{:?}", names("roots"));
+            assert_eq!(names("moved"), ["named", "received-1"]);
+        }
     }
 }
