@@ -3,9 +3,10 @@
 //! another user's, a unit's with a /tmp of its own, or a container's. Or its `alcc run` was killed.
 //!
 //! The kernel says which file a process has mapped, by device and inode; names are not trusted.
-//! Readers check the contents, and nothing here waits for the owner of a file. A file counts if its owner is root, the current user, or the user of the process that
-//! has it mapped.
+//! Readers check the contents, and nothing here waits for the owner of a file. A file counts if its
+//! owner is root, the current user, or the user of the process that has it mapped.
 use crate::running::Running;
+use alcc_sys::{Inode, path_of};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ use std::path::{Path, PathBuf};
 struct Mapping {
     /// As the kernel writes it, `START-END`.
     range: String,
-    inode: u64,
+    /// Inodes of different devices may have the same number: any user can mount a file system.
+    file: Inode,
     /// In the process's own view.
     path: PathBuf,
     /// The process id of `alcc`, in its own namespace.
@@ -34,7 +36,7 @@ fn mappings(maps: &str) -> impl Iterator<Item = Mapping> {
         let mut words = line.split_whitespace();
         let range = words.next()?.to_owned();
         let rights = words.next()?;
-        let inode = words.nth(2)?.parse().ok()?;
+        let file = Inode::parse(words.nth(1)?, words.next()?)?;
         let path = line.get(line.find('/')?..)?.trim_end_matches(" (deleted)");
         let path = PathBuf::from(path);
         // A file that the process may only read is not one of its own.
@@ -46,7 +48,7 @@ fn mappings(maps: &str) -> impl Iterator<Item = Mapping> {
         let library = folder.next() == Some("lib");
         Some(Mapping {
             range,
-            inode,
+            file,
             path,
             id,
             library,
@@ -75,14 +77,17 @@ fn inner_id(pid: u32) -> Option<u32> {
 
 /// The processes that have this file mapped, but for programs called alcc.
 pub(crate) fn users(report: &Path) -> Vec<u32> {
-    fs::metadata(report).map_or_else(|_| Vec::new(), |file| sharing((file.dev(), file.ino())))
+    let mut options = OpenOptions::new();
+    options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK);
+    let file = options.read(true).open(report);
+    let mapped = file.and_then(|file| Inode::mapped(&file));
+    mapped.map_or_else(|_| Vec::new(), |file| sharing(&file))
 }
 
-/// Inodes of different devices may have the same number: any user can mount a file system.
-fn sharing(file: (u64, u64)) -> Vec<u32> {
+fn sharing(file: &Inode) -> Vec<u32> {
     processes()
         .filter(|pid| !is_alcc(*pid))
-        .filter(|pid| mapping(*pid).is_some_and(|m| m.is(*pid, file)))
+        .filter(|pid| mapping(*pid).is_some_and(|m| m.file == *file))
         .collect()
 }
 
@@ -108,32 +113,30 @@ impl Mapping {
         let link = fs::read_link(fd).unwrap_or_default();
         link.to_string_lossy().trim_end_matches(" (deleted)") == self.path.to_string_lossy()
     }
-
-    /// Whether it is a mapping of this file.
-    fn is(&self, pid: u32, file: (u64, u64)) -> bool {
-        let found = || self.places(pid).find_map(|place| fs::metadata(place).ok());
-        self.inode == file.1 && found().is_some_and(|m| (m.dev(), m.ino()) == file)
-    }
 }
 
-/// The file itself, at once: its owner may have a lease on it, or have put a FIFO in its place.
+/// The file itself, at once: its owner may have a lease on it, or have put a FIFO in its place. What
+/// the name leads to is looked at before it is opened: to open a device may do something.
 fn open(pid: u32, mapping: &Mapping) -> Option<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    options.custom_flags(nix::libc::O_NONBLOCK);
-    let file = mapping.places(pid).find_map(|place| {
+    let found = mapping.places(pid).find_map(|place| {
+        let mut look = OpenOptions::new();
         // Only what the kernel itself links to is followed.
-        if place.starts_with(format!("/proc/{pid}/root")) {
-            options.custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW);
-        } else {
-            options.custom_flags(nix::libc::O_NONBLOCK);
-        }
-        options.open(place).ok()
+        let named = place.starts_with(format!("/proc/{pid}/root"));
+        let follow = if named { nix::libc::O_NOFOLLOW } else { 0 };
+        look.read(true).custom_flags(nix::libc::O_PATH | follow);
+        look.open(place).ok()
     })?;
-    let (found, process) = (file.metadata().ok()?, fs::metadata(format!("/proc/{pid}")));
+    let about = found.metadata().ok()?;
+    let process = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
     let us = nix::unistd::geteuid().as_raw();
-    let trusted = [0, us, process.ok()?.uid()].contains(&found.uid());
-    (found.is_file() && found.ino() == mapping.inode && trusted).then_some(file)
+    let trusted = [0, us, process].contains(&about.uid());
+    if !about.is_file() || !trusted || about.ino() != mapping.file.number {
+        return None;
+    }
+    let mut options = OpenOptions::new();
+    options.custom_flags(nix::libc::O_NONBLOCK);
+    let file = options.read(true).write(true).open(path_of(&found)).ok()?;
+    (Inode::mapped(&file).ok()? == mapping.file).then_some(file)
 }
 
 /// The run of a process that is `alcc run` or `alcc proxy` itself, or under one, or has the C
@@ -141,15 +144,13 @@ fn open(pid: u32, mapping: &Mapping) -> Option<File> {
 pub(crate) fn of(pid: u32) -> Option<Running> {
     let mapping = mapping(pid)?;
     let file = open(pid, &mapping)?;
-    let about = file.metadata().ok()?;
-    let id = (about.dev(), about.ino());
     let ours = |pid| mapping.library || is_alcc(pid);
     let owner = |pid: &u32| ours(*pid) && inner_id(*pid) == Some(mapping.id);
-    let shares = |pid: &u32| self::mapping(*pid).is_some_and(|m| m.is(*pid, id));
+    let shares = |pid: &u32| self::mapping(*pid).is_some_and(|m| m.file == mapping.file);
     let alcc = std::iter::once(pid).chain(processes()).filter(owner);
     match alcc.into_iter().find(shares) {
         Some(alcc) => Running::of(alcc, Vec::new(), file),
-        None => Running::of(mapping.id, sharing(id), file).filter(Running::is_killed),
+        None => Running::of(mapping.id, sharing(&mapping.file), file).filter(Running::is_killed),
     }
 }
 
@@ -214,7 +215,8 @@ mod tests {
             "/78/report\n",
             "/78/report\n7f08-7f09 r--s 00000000 fe:01 12349 /x/79/report\n",
         );
-        let found: Vec<_> = mappings(maps).map(|m| (m.id, m.inode, m.range)).collect();
-        assert_eq!(found, [(77, 12345, "7f00-7f01".to_owned())]);
+        let found: Vec<_> = mappings(maps).map(|m| (m.id, m.file, m.range)).collect();
+        let file = Inode::parse("fe:01", "12345").unwrap();
+        assert_eq!(found, [(77, file, "7f00-7f01".to_owned())]);
     }
 }

@@ -555,7 +555,7 @@ fn alone(script: &str) -> Option<Output> {
 
 /// What both scripts need.
 const TOOLS: &str = r#"
-import ctypes, fcntl, mmap, os, signal, subprocess, sys, time
+import ctypes, fcntl, mmap, os, shutil, signal, stat, subprocess, sys, tempfile, time
 ALCC = os.environ["ALCC"]
 def alcc(*args, **how):
     began = time.monotonic()
@@ -627,7 +627,7 @@ def times():
     took = {" ".join(args): [] for args in orders + looks}
     for turn in range(8):
         for args in orders + looks:
-            status, out, err, seconds = alcc(*args)
+            status, out, err, _ = alcc(*args)
             assert status == 0, (args, status, out, err)
             if args in orders:
                 assert out.startswith(f"run {run.pid}: * {args[1]}: ") and out.count("\n") == 1, (out, err)
@@ -652,6 +652,87 @@ fn what_other_users_pretend_to_run_does_not_disturb_root() {
         let said = format!("{}{}", text(&done.stdout), text(&done.stderr));
         assert!(done.status.success() && said.contains("held"), "{said}");
         println!("{said}");
+    }
+}
+
+/// At the name of its shared memory a process shows root another file: a device, or one of another
+/// file system with the same inode number. The second command has no right to follow the kernel's own
+/// link to the mapped file, as in a container; a lease makes that link refuse an open.
+const SUBSTITUTES: &str = r#"
+libc = ctypes.CDLL(None, use_errno=True)
+def stand_in(kind):
+    ready, told = os.pipe()
+    child = os.fork()
+    if child:
+        os.read(ready, 1)
+        return child
+    path = f"/tmp/{kind}/{os.getpid()}/report"
+    os.makedirs(os.path.dirname(path))
+    shutil.copy(report, path)
+    file = os.open(path, os.O_RDWR)
+    memory = mmap.mmap(file, 0)
+    if kind == "inode":
+        os.mkdir("/tmp/other")
+        subprocess.run(["mount", "-t", "tmpfs", "none", "/tmp/other"], check=True)
+        instead = None
+        while instead is None or os.stat(instead).st_ino < os.fstat(file).st_ino:
+            instead = tempfile.mkstemp(dir="/tmp/other")[1]
+        shutil.copy(report, instead)
+        with open(instead, "r+b") as changed:
+            changed.seek(128 * 8)
+            changed.write(b"run\nfalse-name\0")
+        assert os.stat(instead).st_ino == os.fstat(file).st_ino
+    else:
+        instead = f"/tmp/{kind}/device"
+        os.mknod(instead, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    for each in [path, instead]:
+        os.chown(each, 4242, 4242)
+    opens = libc.inotify_init1(os.O_NONBLOCK)
+    assert libc.inotify_add_watch(opens, instead.encode(), 0x20) >= 0
+    assert libc.unshare(0x20000) == 0
+    assert libc.mount(instead.encode(), path.encode(), None, 4096, None) == 0
+    os.setgid(4242)
+    os.setuid(4242)
+    libc.prctl(4, 1)
+    libc.prctl(15, b"alcc-stands-in", 0, 0, 0)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    os.write(told, b".")
+    while True:
+        try:
+            if kind == "lease":
+                fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except OSError:
+            pass
+        try:
+            os.read(opens, 4096)
+            open(f"/tmp/{kind}/opened", "w").close()
+        except BlockingIOError:
+            time.sleep(0.01)
+run = server("run", "--quiet", "--", "sleep", "100")
+report = f"/run/alcc/{run.pid}/report"
+until(lambda: os.path.exists(report))
+os.umask(0)
+for kind in ["lease", "device", "inode"]:
+    os.mkdir(f"/tmp/{kind}")
+    process = stand_in(kind)
+    few = ["setpriv", "--bounding-set=-sys_admin,-checkpoint_restore"]
+    for rights in [[], few]:
+        for args in [["top", "--once"], ["top", "--once", "--run", str(process)]]:
+            done = subprocess.run([*rights, ALCC, *args], capture_output=True, text=True, timeout=60)
+            assert "false-name" not in done.stdout + done.stderr, (kind, rights, args, done)
+        assert f"run {run.pid} " in alcc("top", "--once")[1]
+    time.sleep(0.1)
+    # A regular file may be opened, before it is known to be another one.
+    assert kind == "inode" or not os.path.exists(f"/tmp/{kind}/opened"), kind
+    os.kill(process, signal.SIGKILL)
+print("held")
+"#;
+
+#[test]
+fn what_stands_at_the_name_of_shared_memory_is_not_opened_for_it() {
+    if let Some(done) = alone(&format!("{TOOLS}{SUBSTITUTES}")) {
+        let said = format!("{}{}", text(&done.stdout), text(&done.stderr));
+        assert!(done.status.success() && said.contains("held"), "{said}");
     }
 }
 

@@ -351,6 +351,49 @@ pub(crate) fn c_string(name: &OsStr) -> io::Result<CString> {
     CString::new(name.as_bytes()).map_err(|_| ErrorKind::InvalidInput.into())
 }
 
+/// A file as the kernel names it in a process's list of mappings. stat(2) gives another device on
+/// some file systems, btrfs among them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inode {
+    /// As it is written there, `MAJOR:MINOR`.
+    device: String,
+    /// Its number on the device.
+    pub number: u64,
+}
+
+impl Inode {
+    /// From the fourth and the fifth word of a line of `/proc/PID/maps`.
+    pub fn parse(device: &str, number: &str) -> Option<Self> {
+        Some(Self {
+            device: device.to_owned(),
+            number: number.parse().ok()?,
+        })
+    }
+
+    /// The name that a mapping of this file has, which must be open for reading.
+    ///
+    /// # Errors
+    /// As mmap(2), and if /proc cannot be read.
+    pub fn mapped(file: &File) -> io::Result<Self> {
+        let (any, one) = (std::ptr::null_mut(), 1);
+        let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+        // SAFETY: a mapping where the kernel chooses; it is never read.
+        let page = unsafe { libc::mmap(any, one, read, shared, file.as_raw_fd(), 0) };
+        if page == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let maps = std::fs::read_to_string("/proc/self/maps");
+        // SAFETY: the mapping that was just made; nobody else knows of it.
+        unsafe { libc::munmap(page, one) };
+        let start = format!("{:08x}-", page.addr());
+        let found = maps?.lines().find_map(|line| {
+            let mut words = line.strip_prefix(&start)?.split_whitespace();
+            Self::parse(words.nth(3)?, words.next()?)
+        });
+        found.ok_or_else(|| ErrorKind::NotFound.into())
+    }
+}
+
 fn identity(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }

@@ -27,7 +27,9 @@ mod threads;
 pub use clock::{Wall, now, process_cpu, sleep_for, thread_cpu};
 pub use environment::{installed, is_privileged, variable};
 pub use error::{errno, is_socket_error, set_errno};
-pub use files::{Folder, PathListener, check_way, create, create_or_append, overwrite_own};
+pub use files::{
+    Folder, Inode, PathListener, check_way, create, create_or_append, overwrite_own,
+};
 pub use io::{Epoll, Waker, receive, send, wait, wait_writable};
 pub use limits::raise_descriptor_limit;
 pub use owned::{Sticky, create_owned, open_owned, path_of};
@@ -46,4 +48,6 @@ pub use steered::{AckSamples, Before, PINS, Steered, WINDOW_CONTROL};
 pub use table::Table;
 pub use target::Target;
 pub use tcp_info::{Reading, TcpCounters, read, tcp_counters};
-pub use threads::{Changed, Flag, exact_timers, has_thread, lock, lock_within, spawn, threads};
+pub use threads::{
+    Changed, Flag, exact_timers, has_thread, lock, lock_within, spawn, threads,
+};
