@@ -6,7 +6,7 @@ use crate::output::{Product, Reader, can_hold_files, not_a_folder, note};
 use alcc_cc::events;
 use alcc_observe::{EventEntry, EventReader, Segment};
 use alcc_socket::now;
-use alcc_sys::overwrite_own;
+use alcc_sys::{Sticky, open_owned, overwrite_own};
 use alcc_units::Time;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
@@ -53,8 +53,8 @@ pub(crate) fn object(origin: Time, e: &EventEntry) -> Value {
 const MAX_WAIT: Duration = Duration::from_millis(500);
 
 /// Whether a server can have its log in this folder, which is made. If it is the machine that
-/// refuses (a full or read-only disk, a file system that does not answer), that is said, and the
-/// server starts without a log.
+/// refuses (a full or read-only disk, a file system that does not answer), or another user who may
+/// have put something in the way, that is said, and the server starts without a log.
 ///
 /// # Errors
 /// [`Failure::Usage`] if another folder has to be named.
@@ -64,13 +64,15 @@ pub(crate) fn log_folder(path: Option<&Path>) -> Result<Option<PathBuf>, Failure
     };
     let (tell, ready) = mpsc::channel();
     let tried = path.clone();
-    let thread = spawn("alcc-log", move || drop(tell.send(can_hold_files(&tried))));
+    let thread = spawn("alcc-log", move || {
+        let result = can_hold_files(&tried).map_err(|e| (is_callers(&tried, &e), e));
+        drop(tell.send(result));
+    });
     let said = match thread.map(|_| ready.recv_timeout(MAX_WAIT)) {
         Ok(Ok(Ok(()))) => return Ok(Some(path)),
-        Ok(Ok(Err(e))) if !is_the_machines(&e) => return Err(not_a_folder(&path, e)),
-        Ok(Ok(Err(e))) => reason(&e),
+        Ok(Ok(Err((true, e)))) => return Err(not_a_folder(&path, e)),
+        Ok(Ok(Err((false, e)))) | Err(e) => reason(&e),
         Ok(Err(_)) => "the file system does not answer".to_owned(),
-        Err(e) => reason(&e),
     };
     note(format_args!(
         "alcc: write into {}: {said}: going on without a log",
@@ -79,10 +81,16 @@ pub(crate) fn log_folder(path: Option<&Path>) -> Result<Option<PathBuf>, Failure
     Ok(None)
 }
 
-fn is_the_machines(e: &io::Error) -> bool {
+/// True if only the caller can have caused the error: no other user may write above the folder.
+fn is_callers(folder: &Path, error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     let kinds = [ReadOnlyFilesystem, StorageFull, QuotaExceeded];
-    kinds.contains(&e.kind()) || e.raw_os_error() == Some(nix::libc::EIO)
+    if kinds.contains(&error.kind()) || error.raw_os_error() == Some(nix::libc::EIO) {
+        return false;
+    }
+    let above = folder.ancestors().skip(1).find(|above| above.is_dir());
+    let above = std::fs::canonicalize(above.unwrap_or_else(|| Path::new(".")));
+    above.is_ok_and(|above| open_owned(&above, Sticky::Allowed).is_ok())
 }
 
 /// Writes the events of a run into a file. If the file cannot be written, the run goes on without
@@ -94,14 +102,10 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Starts, if a folder is named. Records processes that start from now on.
-    pub(crate) fn start(
-        segment: &Arc<Segment>,
-        folder: Option<&Path>,
-    ) -> Result<Option<Self>, Failure> {
-        let Some(folder) = folder else {
-            return Ok(None);
-        };
+    /// Starts, if a folder is named. Records processes that start from now on. Whoever owns the
+    /// folder may have put something in the place of the file: that keeps no server from starting.
+    pub(crate) fn start(segment: &Arc<Segment>, folder: Option<&Path>) -> Option<Self> {
+        let folder = folder?;
         let path = folder.join(FILE);
         let (end, done) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -111,11 +115,11 @@ impl Follower {
             let _end = end;
             let out = match overwrite_own(&path) {
                 Ok(file) => Product::of(file, &path),
-                Err(e) => return drop(tell.send(Err((true, e)))),
+                Err(e) => return drop(tell.send(Err(e))),
             };
             let events = match segment.events() {
                 Ok(events) => events,
-                Err(e) => return drop(tell.send(Err((false, e)))),
+                Err(e) => return drop(tell.send(Err(e))),
             };
             events.renew(now());
             // No process starts before this.
@@ -126,21 +130,15 @@ impl Follower {
         });
         let file = folder.join(FILE);
         let said = match thread.map(|thread| (ready.recv_timeout(MAX_WAIT), thread)) {
-            Ok((Ok(Ok(())), thread)) => {
-                return Ok(Some(Self { stop, done, thread }));
-            }
-            Ok((Ok(Err((true, e))), _)) if !is_the_machines(&e) => {
-                let why = reason(&e);
-                return Err(Failure::usage(format!("write {}: {why}", file.display())));
-            }
-            Ok((Ok(Err((_, e))), _)) | Err(e) => reason(&e),
+            Ok((Ok(Ok(())), thread)) => return Some(Self { stop, done, thread }),
+            Ok((Ok(Err(e)), _)) | Err(e) => reason(&e),
             Ok((Err(_), _)) => "the file system does not answer".to_owned(),
         };
         note(format_args!(
             "alcc: write {}: {said}: going on without the events",
             file.display()
         ));
-        Ok(None)
+        None
     }
 
     /// Writes the remaining events, and ends.

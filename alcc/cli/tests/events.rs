@@ -102,6 +102,25 @@ fn a_run_with_a_log_has_the_events_of_each_connection() {
     assert!(times.is_sorted(), "{text}");
 }
 
+/// The server starts, and one line says what it does without.
+fn starts_without(log: &Path, what: &str) {
+    let done = alcc(&[
+        "run",
+        "--quiet",
+        "--log",
+        log.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        "exit 7",
+    ]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(7), "{said}");
+    assert!(said.trim_end().ends_with(what), "{said}");
+    let notes = said.lines().filter(|line| line.contains("going on"));
+    assert_eq!(notes.count(), 1, "{said}");
+}
+
 /// A FIFO in the place of a process's file waits for a reader for ever, and a link may lead to
 /// anything: the first holds no connection, and nothing is written by the second.
 #[test]
@@ -135,14 +154,26 @@ fn what_lies_in_the_place_of_a_log_neither_holds_a_server_nor_is_changed() {
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "content");
     }
     let events = log.join("events.jsonl");
-    for place in ["../precious", "../nothing"] {
-        std::fs::remove_file(&events).unwrap();
-        std::os::unix::fs::symlink(place, &events).unwrap();
-        let done = alcc(&["run", "--log", log.to_str().unwrap(), "--", "true"]);
-        let said = String::from_utf8(done.stderr).unwrap();
-        assert_eq!(done.status.code(), Some(2), "{said}");
-        assert!(said.contains("is not a regular file"), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+    for place in [
+        "ln -s ../precious",
+        "ln -s ../nothing",
+        "ln ../precious",
+        "mkfifo",
+        "mkdir",
+    ] {
+        drop(std::fs::remove_file(&events));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{place} events.jsonl")]);
+        assert!(shell.current_dir(&log).status().unwrap().success());
+        starts_without(&log, "without the events");
+    }
+    // The folder may be another user's, and so what is in the place of the log itself.
+    if std::os::unix::fs::chown(dir.path(), Some(4242), None).is_ok() {
+        std::os::unix::fs::symlink("log", dir.path().join("link")).unwrap();
+        std::os::unix::fs::lchown(dir.path().join("link"), Some(4242), None).unwrap();
+        for there in ["link", "precious"] {
+            starts_without(&dir.path().join(there), "without a log");
+        }
     }
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "content");
     assert!(!dir.path().join("nothing").exists());

@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let segment = Arc::new(segment);
     let crowded = |e| Failure::usage(format!("take the sections of the file: {e}"));
     segment.replace(rules).map_err(crowded)?;
-    let events = Follower::start(&segment, log.as_deref())?;
+    let events = Follower::start(&segment, log.as_deref());
     let watch = plan.as_ref();
     let watch = watch
         .map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), args.service.quiet));

@@ -140,7 +140,7 @@ impl Prepared {
         let (entry, segment) = enter("run", &shell_line(&args.command))?;
         let segment = Arc::new(segment);
         settings.report = entry.file();
-        let events = Follower::start(&segment, log.as_deref())?;
+        let events = Follower::start(&segment, log.as_deref());
         let watch = plan
             .map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), service.quiet))
             .transpose()?;
