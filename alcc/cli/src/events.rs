@@ -4,9 +4,9 @@ use crate::failure::{Failure, reason};
 use crate::http::spawn;
 use crate::output::{Product, Reader, can_hold_files, not_a_folder, note};
 use alcc_cc::events;
-use alcc_observe::{EventEntry, EventReader, Segment};
+use alcc_observe::{EventEntry, EventReader, MAX_FILE_WAIT, Segment};
 use alcc_socket::now;
-use alcc_sys::{Sticky, open_owned, overwrite_own};
+use alcc_sys::{Sticky, open_owned, overwrite_own, within};
 use alcc_units::Time;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
@@ -48,9 +48,8 @@ pub(crate) fn object(origin: Time, e: &EventEntry) -> Value {
     Value::Object(all.flatten().collect::<Map<_, _>>())
 }
 
-/// Limit of what a server waits for the file system of its log, at the start and at the end: it may
-/// be frozen.
-const MAX_WAIT: Duration = Duration::from_millis(500);
+/// The same of the standard library's channels.
+const MAX_WAIT: Duration = Duration::from_nanos(MAX_FILE_WAIT.as_nanos());
 
 /// Whether a server can have its log in this folder, which is made. If it is the machine that
 /// refuses (a full or read-only disk, a file system that does not answer), or another user who may
@@ -62,17 +61,15 @@ pub(crate) fn log_folder(path: Option<&Path>) -> Result<Option<PathBuf>, Failure
     let Some(path) = path.map(Path::to_owned) else {
         return Ok(None);
     };
-    let (tell, ready) = mpsc::channel();
     let tried = path.clone();
-    let thread = spawn("alcc-log", move || {
-        let result = can_hold_files(&tried).map_err(|e| (is_callers(&tried, &e), e));
-        drop(tell.send(result));
+    let can = within(MAX_FILE_WAIT, move || {
+        can_hold_files(&tried).map_err(|e| (is_callers(&tried, &e), e))
     });
-    let said = match thread.map(|_| ready.recv_timeout(MAX_WAIT)) {
-        Ok(Ok(Ok(()))) => return Ok(Some(path)),
-        Ok(Ok(Err((true, e)))) => return Err(not_a_folder(&path, e)),
-        Ok(Ok(Err((false, e)))) | Err(e) => reason(&e),
-        Ok(Err(_)) => "the file system does not answer".to_owned(),
+    let said = match can {
+        Some(Ok(())) => return Ok(Some(path)),
+        Some(Err((true, e))) => return Err(not_a_folder(&path, e)),
+        Some(Err((false, e))) => reason(&e),
+        None => "the file system does not answer".to_owned(),
     };
     note(format_args!(
         "alcc: write into {}: {said}: going on without a log",

@@ -9,7 +9,8 @@ use crate::failure::Failure;
 use crate::output::note;
 use crate::running::{Running, exists};
 use crate::shared;
-use alcc_observe::{Entry, Segment, lock, own_directories, run_directories};
+use alcc_observe::{Entry, MAX_FILE_WAIT, Segment, lock, own_directories, run_directories};
+use alcc_sys::within;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -25,9 +26,9 @@ pub(crate) struct Which {
 
 /// An entry for this process and its shared memory. `kind` and `what` are shown to users.
 pub(crate) fn enter(kind: &str, what: &str) -> Result<(Entry, Segment), Failure> {
+    let warn = |why: &str| note(format_args!("alcc: {why}"));
     // Removes stale entries first.
-    drop(ours());
-    Entry::new(kind, what, |why| note(format_args!("alcc: {why}")))
+    Entry::new(kind, what, || drop(in_folders()), warn)
         .map_err(|e| Failure::failed(format!("make the shared memory: {e}")))
 }
 
@@ -66,7 +67,7 @@ fn live(place: &Path) -> Vec<Running> {
 
 /// All runs of this user; for root, of all users.
 pub(crate) fn all() -> Vec<Running> {
-    let mut all = ours();
+    let mut all = within(MAX_FILE_WAIT, in_folders).unwrap_or_default();
     // One whose memory has no name is in no folder either.
     if nix::unistd::geteuid().is_root() || all.is_empty() {
         add(&mut all, shared::running());
@@ -88,7 +89,7 @@ fn add(all: &mut Vec<Running>, more: impl IntoIterator<Item = Running>) {
 }
 
 /// Runs in the folders that are searched.
-fn ours() -> Vec<Running> {
+fn in_folders() -> Vec<Running> {
     own_directories().flat_map(|place| live(&place)).collect()
 }
 

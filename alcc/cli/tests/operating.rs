@@ -627,7 +627,7 @@ def times():
     took = {" ".join(args): [] for args in orders + looks}
     for turn in range(8):
         for args in orders + looks:
-            status, out, err, _ = alcc(*args)
+            status, out, err, seconds = alcc(*args)
             assert status == 0, (args, status, out, err)
             if args in orders:
                 assert out.startswith(f"run {run.pid}: * {args[1]}: ") and out.count("\n") == 1, (out, err)
@@ -783,20 +783,32 @@ def full():
     for place in ["/run", "/tmp"]:
         subprocess.run(["mount", "-o", "remount,size=16k", place], check=True)
         subprocess.run(f"head -c 1M /dev/zero >{place}/filler", shell=True, stderr=subprocess.DEVNULL)
+def hung():
+    # Nobody answers for this file system.
+    answers.append(os.open("/dev/fuse", os.O_RDWR))
+    options = f"fd={answers[0]},rootmode=40000,user_id=0,group_id=0".encode()
+    assert ctypes.CDLL(None).mount(b"none", b"/tmp", b"fuse", 0, options) == 0
+    os.environ["XDG_RUNTIME_DIR"] = "/tmp/runtime"
+answers = []
 def free():
+    os.environ.pop("XDG_RUNTIME_DIR", None)
+    while answers:
+        os.close(answers.pop())
     for place in ["/run", "/tmp"]:
         subprocess.run(["umount", place], check=True)
         subprocess.run(["mount", "-t", "tmpfs", "none", place], check=True)
         os.chmod(place, 0o1777 if place == "/tmp" else 0o755)
-for case in [taken, linked, read_only, full]:
+for case in [taken, linked, read_only, full, hung]:
     case()
-    os.environ["XDG_STATE_HOME"] = "/dev/shm/state"
+    os.environ["XDG_STATE_HOME"] = "/tmp/state" if case == hung else "/dev/shm/state"
     for args in [["run"], ["trial"]]:
-        status, out, err, _ = alcc(*args, "--", "sh", "-c", "echo started; exit 7")
+        status, out, err, seconds = alcc(*args, "--", "sh", "-c", "echo started; exit 7")
         assert (status, out) == (7, "started\n"), (case, args, status, out, err)
+        assert seconds < 3, (case, args, seconds)
+        assert ("keep the salt" in err) == (case == hung and args == ["trial"]), (case, args, err)
         warned = [line for line in err.splitlines() if "make the shared memory" in line]
         assert len(warned) == 1, (case, args, err)
-    if case in [read_only, full]:
+    if case in [read_only, full, hung]:
         status, out, err, _ = alcc("run", "--log", "/tmp/log/here", "--", "sh", "-c", "echo started; exit 7")
         assert (status, out) == (7, "started\n"), (case, status, out, err)
         assert "going on without" in err or case == full, err

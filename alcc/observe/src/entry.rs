@@ -4,10 +4,11 @@
 //!
 //! The folder has the process id as its name and holds the segment and a lock. Who runs holds the
 //! lock; a folder whose lock is free was left behind. Where no folder will do, because another user
-//! has its name or the disk is full, the segment is in memory without a name: nothing that others
-//! do keeps a server from starting.
+//! has its name, the disk is full or the file system frozen, the segment is in memory without a
+//! name: nothing that others do keeps a server from starting.
 use crate::segment::Segment;
-use alcc_sys::{Sticky, create_owned, open_owned, path_of};
+use alcc_sys::{Sticky, create_owned, open_owned, path_of, within};
+use alcc_units::Span;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
@@ -18,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 /// How a folder's name goes on after the process id if the C library made it.
 const LIBRARY: &str = "lib";
+/// Limit of what a program waits for a file system.
+pub const MAX_FILE_WAIT: Span = Span::from_millis(500);
 
 /// The entry of this process; removed when dropped.
 pub struct Entry {
@@ -105,13 +108,19 @@ fn temporary(place: &Path) -> io::Result<PathBuf> {
 }
 
 impl Entry {
-    /// An entry for this process, and its segment. `kind` and `what` are for people who look. What
-    /// kept it out of a folder is handed to `warn`, in one line.
+    /// An entry for this process, and its segment. `kind` and `what` are for people who look.
+    /// `first` is done before, where the file system answers. What kept it out of a folder is handed
+    /// to `warn`, in one line.
     ///
     /// # Errors
     /// There is no memory.
-    pub fn new(kind: &str, what: &str, warn: impl Fn(&str)) -> io::Result<(Self, Segment)> {
-        Self::somewhere(&std::process::id().to_string(), kind, what, warn)
+    pub fn new(
+        kind: &str,
+        what: &str,
+        first: impl FnOnce() + Send + 'static,
+        warn: impl Fn(&str),
+    ) -> io::Result<(Self, Segment)> {
+        Self::somewhere(&std::process::id().to_string(), kind, what, first, warn)
     }
 
     /// The same for a program with the C library. What other such programs left behind is removed
@@ -120,32 +129,46 @@ impl Entry {
     /// # Errors
     /// As there.
     pub fn of_library(what: &str, warn: impl Fn(&str)) -> io::Result<(Self, Segment)> {
-        for place in own_directories() {
-            for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-                let name = entry.file_name();
-                let suffix = name.to_str().and_then(|name| name.split('.').nth(1));
-                if suffix == Some(LIBRARY) && lock(&entry.path()).is_ok() {
-                    drop(fs::remove_dir_all(entry.path()));
+        let tidy = || {
+            for place in own_directories() {
+                for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+                    let name = entry.file_name();
+                    let suffix = name.to_str().and_then(|name| name.split('.').nth(1));
+                    if suffix == Some(LIBRARY) && lock(&entry.path()).is_ok() {
+                        drop(fs::remove_dir_all(entry.path()));
+                    }
                 }
             }
-        }
+        };
         let name = format!("{}.{LIBRARY}", std::process::id());
-        Self::somewhere(&name, "library", what, warn)
+        Self::somewhere(&name, "library", what, tidy, warn)
     }
 
     fn somewhere(
         name: &str,
         kind: &str,
         what: &str,
+        first: impl FnOnce() + Send + 'static,
         warn: impl Fn(&str),
     ) -> io::Result<(Self, Segment)> {
-        let mut why = Vec::new();
-        for place in run_directories() {
-            match Self::at(&place, name, kind, what) {
-                Ok(made) => return Ok(made),
-                Err(e) => why.push(format!("{}: {e}", place.display())),
+        let [name, kind, what] = [name, kind, what].map(str::to_owned);
+        let words = (name.clone(), kind.clone(), what.clone());
+        let tried = within(MAX_FILE_WAIT, move || {
+            first();
+            let mut why = Vec::new();
+            for place in run_directories() {
+                match Self::at(&place, &words.0, &words.1, &words.2) {
+                    Ok(made) => return Ok(made),
+                    Err(e) => why.push(format!("{}: {e}", place.display())),
+                }
             }
-        }
+            Err(why.join("; "))
+        });
+        let why = match tried {
+            Some(Ok(made)) => return Ok(made),
+            Some(Err(why)) => why,
+            None => "a folder: its file system does not answer".to_owned(),
+        };
         // As it would be named in a folder.
         let (segment, file) = Segment::in_memory(&CString::new(format!("alcc/{name}/report"))?)?;
         let found = if file.is_some() {
@@ -154,8 +177,7 @@ impl Entry {
             "only this process has it, so connections are not shown and take no orders"
         };
         warn(&format!(
-            "make the shared memory in {}: {found}; set XDG_RUNTIME_DIR to a folder of your own",
-            why.join("; ")
+            "make the shared memory in {why}: {found}; set XDG_RUNTIME_DIR to a folder of your own"
         ));
         segment.describe(&format!("{kind}\n{what}"));
         Ok((Self { file, folder: None }, segment))

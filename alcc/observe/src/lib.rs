@@ -43,7 +43,7 @@ pub use accounts::Unseen;
 pub use alcc_sys::Peer;
 pub use bypass::{ByReason, Bypass};
 pub use commands::{Action, Command, CommandCache, Commands};
-pub use entry::{Entry, lock, own_directories, run_directories};
+pub use entry::{Entry, MAX_FILE_WAIT, lock, own_directories, run_directories};
 pub use event::{Event, Passed, Reading, Subscriber};
 pub use events::{EventEntry, EventReader};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};

@@ -49,5 +49,5 @@ pub use table::Table;
 pub use target::Target;
 pub use tcp_info::{Reading, TcpCounters, read, tcp_counters};
 pub use threads::{
-    Changed, Flag, exact_timers, has_thread, lock, lock_within, spawn, threads,
+    Changed, Flag, exact_timers, has_thread, lock, lock_within, spawn, threads, within,
 };

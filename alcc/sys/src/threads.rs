@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Threads of the runtime inside a program.
-use crate::clock::sleep_for;
+use crate::clock::{now, sleep_for};
 use crate::error::errno;
 use alcc_units::Span;
 use std::io;
 use std::mem::zeroed;
 use std::ptr::null;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{Builder, JoinHandle};
 
 /// Starts a thread that takes no signals: they belong to the program. They are blocked before the
@@ -28,6 +28,30 @@ pub fn spawn<T: Send + 'static>(
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         made
     }
+}
+
+/// The result of work on files, which may be on a file system that is frozen or does not answer:
+/// `None` after `limit`, or if there is no thread. The thread is left behind then, and drops what it
+/// still makes.
+pub fn within<T: Send + 'static>(
+    limit: Span,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let made = Arc::new((Mutex::new(None), Changed::default()));
+    let theirs = Arc::clone(&made);
+    let builder = Builder::new().name("alcc-files".to_owned());
+    let thread = spawn(builder.stack_size(256 * 1024), move || {
+        let result = work();
+        *lock(&theirs.0) = Some(result);
+        theirs.1.notify_one();
+    });
+    thread.ok()?;
+    let began = now();
+    let mut result = lock(&made.0);
+    while result.is_none() && now().since(began) < limit {
+        result = made.1.wait(&made.0, result, limit);
+    }
+    result.take()
 }
 
 /// Locks `mutex`, also after a panic of a thread that held it. A poisoned lock is no error here:
@@ -173,5 +197,32 @@ fn futex(word: &AtomicU32, operation: libc::c_int, value: u32, limit: Option<&li
             value,
             limit.map_or(null(), std::ptr::from_ref),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    struct Made(std::sync::mpsc::Sender<()>);
+
+    impl Drop for Made {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+
+    #[test]
+    fn what_does_not_come_in_time_is_left_behind_and_dropped() {
+        assert_eq!(within(Span::from_secs(10), || 7), Some(7));
+        let ((go, wait), (tell, dropped)) = (channel::<()>(), channel());
+        let late = within(Span::from_millis(1), move || {
+            wait.recv().unwrap();
+            Made(tell)
+        });
+        assert!(late.is_none());
+        go.send(()).unwrap();
+        dropped.recv().unwrap();
     }
 }

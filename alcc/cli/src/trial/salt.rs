@@ -4,12 +4,12 @@
 //!
 //! It is kept in a file, so that clients stay in their group when the server starts again.
 use crate::output::note;
-use alcc_observe::Share;
-use alcc_sys::{Sticky, create_owned, path_of};
-use std::fs::OpenOptions;
+use alcc_observe::{MAX_FILE_WAIT, Share};
+use alcc_sys::{Sticky, create_owned, path_of, within};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const FILE: &str = "trial-salt";
 
@@ -50,33 +50,40 @@ fn folder() -> Option<PathBuf> {
 /// The secret of the file, which is made if it is not there.
 fn kept() -> Result<u64, String> {
     let folder = folder().ok_or("there is no HOME")?;
-    let wrong = |e: io::Error| format!("{}: {e}", folder.join(FILE).display());
-    let dir = create_owned(&folder, 0o700, Sticky::Allowed).map_err(wrong)?;
+    let file = folder.join(FILE);
+    let salt = within(MAX_FILE_WAIT, move || kept_in(&folder));
+    let salt = salt.unwrap_or_else(|| Err(io::Error::other("the file system does not answer")));
+    salt.map_err(|e| format!("{}: {e}", file.display()))
+}
+
+fn kept_in(folder: &Path) -> io::Result<u64> {
+    let dir = create_owned(folder, 0o700, Sticky::Allowed)?;
     let path = path_of(&dir).join(FILE);
     let mut options = OpenOptions::new();
-    options.mode(0o600);
     // A link may lead elsewhere; a FIFO would wait.
     options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK);
-    match options.clone().write(true).create_new(true).open(&path) {
-        Ok(mut file) => {
-            let salt = random().map_err(wrong)?;
-            file.write_all(format!("{salt}\n").as_bytes())
-                .map_err(wrong)?;
-            Ok(salt)
+    let found = match options.clone().read(true).open(&path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            match options.mode(0o600).write(true).create_new(true).open(&path) {
+                // Another trial was faster.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => fs::File::open(&path)?,
+                made => {
+                    let salt = random()?;
+                    made?.write_all(format!("{salt}\n").as_bytes())?;
+                    return Ok(salt);
+                }
+            }
         }
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            let file = options.read(true).open(&path).map_err(wrong)?;
-            let mut text = String::new();
-            file.take(64).read_to_string(&mut text).map_err(wrong)?;
-            let salt = text.trim().parse();
-            salt.map_err(|_| wrong(io::Error::other("it is not a number: remove it")))
-        }
-        Err(e) => Err(wrong(e)),
-    }
+        found => found?,
+    };
+    let mut text = String::new();
+    found.take(64).read_to_string(&mut text)?;
+    let salt = text.trim().parse();
+    salt.map_err(|_| io::Error::other("it is not a number: remove it"))
 }
 
 fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(u64::from_ne_bytes(bytes))
 }
