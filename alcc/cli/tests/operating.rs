@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Operating `alcc run`: options where people put them, runs of others and runs that were killed, a
 //! library that cannot be loaded, what is said at the start.
+#[path = "support/lacks.rs"]
+mod lacks;
+
+use lacks::lacks;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -923,6 +927,44 @@ fn a_command_that_asks_the_service_manager_is_answered_with_what_to_do() {
             }
         }
     }
+}
+
+/// The loader ignores LD_PRELOAD there, but a program may be linked with the library.
+#[test]
+fn a_set_user_id_program_with_the_library_does_not_follow_its_caller() {
+    if !nix::unistd::geteuid().is_root() && lacks("root, to make a set-user-ID program") {
+        return;
+    }
+    let built = Path::new(env!("CARGO_BIN_EXE_alcc"));
+    // Unlike /tmp it is never mounted without set-user-ID programs.
+    let dir = tempfile::tempdir_in(built.parent().unwrap()).unwrap();
+    let mode = |path: &Path, mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(path, mode).unwrap();
+    };
+    mode(dir.path(), 0o755);
+    let [library, source, plain, raised] =
+        ["libalcc_preload.so", "main.c", "plain", "raised"].map(|name| dir.path().join(name));
+    std::fs::copy(built.with_file_name("libalcc_preload.so"), &library).unwrap();
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let mut cc = Command::new("cc");
+    cc.arg("-o").arg(&plain).arg(&source);
+    cc.arg("-Wl,--no-as-needed").arg(&library);
+    if !cc.status().is_ok_and(|status| status.success()) {
+        lacks("a C compiler (cc)");
+        return;
+    }
+    std::fs::copy(&plain, &raised).unwrap();
+    mode(&raised, 0o4755);
+    let says = |program: &Path| {
+        let mut caller = Command::new(program);
+        let done = caller.uid(4242).gid(4242).env("ALCC_CC", "nonsense");
+        let done = done.output().unwrap();
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        text(&done.stderr)
+    };
+    assert!(says(&plain).contains("nonsense"));
+    assert_eq!(says(&raised), "");
 }
 
 #[test]

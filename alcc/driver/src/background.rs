@@ -14,13 +14,17 @@ const SLACK: TimerSlack = TimerSlack {
     max: Span::from_micros(200),
 };
 
+/// The stack of a thread: without one of its own it takes the size of `RUST_MIN_STACK`, and a
+/// privileged program's environment belongs to its caller.
+const STACK: usize = 256 * 1024;
+
 /// Starts a thread for a loop. Signals belong to the program: it takes none, and its timers are
 /// exact.
 ///
 /// # Errors
 /// When the system gives no thread.
 pub fn thread(builder: Builder, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    alcc_sys::spawn(builder, || {
+    alcc_sys::spawn(builder.stack_size(STACK), || {
         alcc_sys::exact_timers();
         run();
     })
@@ -95,5 +99,34 @@ impl Background {
                 driver.sleep(next);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn the_environment_does_not_choose_the_stack_of_a_thread() {
+        const SIZE: &str = "RUST_MIN_STACK";
+        if std::env::var_os(SIZE).is_some() {
+            let (tell, told) = std::sync::mpsc::channel();
+            thread(Builder::new(), move || tell.send(()).unwrap()).unwrap();
+            return told.recv().unwrap();
+        }
+        let this = "background::tests::the_environment_does_not_choose_the_stack_of_a_thread";
+        // One that does not fit into the address space. With one thread the test has none of its
+        // own.
+        let inner = Command::new(std::env::current_exe().unwrap())
+            .args([this, "--exact", "--test-threads=1"])
+            .env(SIZE, (1_u64 << 47).to_string())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&inner.stdout);
+        assert!(
+            inner.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
     }
 }

@@ -19,5 +19,5 @@ pub(crate) const FIRST_VISIT: Span = Span::from_millis(1);
 /// When the system gives no thread.
 pub(crate) fn thread(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let builder = std::thread::Builder::new().name("alcc".to_owned());
-    alcc_driver::thread(builder.stack_size(256 * 1024), run)
+    alcc_driver::thread(builder, run)
 }
