@@ -6,7 +6,8 @@
 mod real;
 
 use serde_json::Value;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -71,6 +72,86 @@ fn plain_and_controlled_beside_each_other() {
             out.path().join(file).metadata().unwrap().len() > 100,
             "{file}"
         );
+    }
+}
+
+/// Name, state and parent of a process.
+fn about(pid: u32) -> Option<(String, char, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (name, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
+    let mut words = rest.split(' ');
+    let state = words.next()?.chars().next()?;
+    Some((name.to_owned(), state, words.next()?.parse().ok()?))
+}
+
+/// The processes that descend from this one, its child first.
+fn below(pid: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parents: Vec<_> = pids.filter_map(|pid| Some((pid, about(pid)?.2))).collect();
+    let mut found = vec![pid];
+    let mut at = 0;
+    while let Some(pid) = found.get(at).copied() {
+        found.extend(
+            parents
+                .iter()
+                .filter(|(_, of)| *of == pid)
+                .map(|(pid, _)| pid),
+        );
+        at += 1;
+    }
+    found.split_off(1)
+}
+
+/// Whichever of its two processes is killed.
+#[test]
+fn sigkill_leaves_no_program() {
+    for inner in [false, true] {
+        let out = tempfile::tempdir().unwrap();
+        let folder = out.path().to_str().unwrap();
+        let demo = |span| {
+            real::alcc(&[
+                "demo",
+                "--duration",
+                span,
+                "--schemes",
+                "cubic",
+                "--out",
+                folder,
+            ])
+        };
+        let mut running = demo("100s");
+        running.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut running = running.spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let all = loop {
+            let all = below(running.id());
+            let is_there = |name| {
+                all.iter()
+                    .any(|pid| about(*pid).is_some_and(|a| a.0 == name))
+            };
+            if is_there("nginx") && is_there("curl") {
+                break all;
+            }
+            if running.try_wait().unwrap().is_some() {
+                assert!(real::done(&mut demo("1s"), real::PROGRAMS).is_none());
+                return;
+            }
+            assert!(Instant::now() < deadline, "neither nginx nor curl");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let killed = if inner { all[0] } else { running.id() };
+        let pid = nix::unistd::Pid::from_raw(killed.cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        running.wait().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while all
+            .iter()
+            .any(|pid| about(*pid).is_some_and(|a| a.1 != 'Z'))
+        {
+            assert!(Instant::now() < deadline, "inner: {inner}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 mod lacks;
 
 use alcc_emu::{Namespace, Subnet, veth};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -84,10 +85,11 @@ impl World {
         Self { machine, world }
     }
 
-    fn emulate(&self, arguments: &[&str]) -> Child {
+    fn emulate(&self, arguments: &[&str], temporary: &Path) -> Child {
         let mut alcc = Command::new(ALCC);
         alcc.arg("emulate")
             .args(arguments)
+            .env("TMPDIR", temporary)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         self.machine.spawn(alcc).unwrap()
@@ -134,7 +136,7 @@ print(server.recv(100).decode(), time.monotonic() - begin)
 ";
     let options = ["--quiet", "--internet", "--dns", "192.0.2.53"];
     let link = ["--delay", "30ms", "--", "python3", "-c", CLIENT];
-    let done = world.emulate(&[&options[..], &link].concat());
+    let done = world.emulate(&[&options[..], &link].concat(), &std::env::temp_dir());
     let done = done.wait_with_output().unwrap();
     assert!(done.status.success(), "{}", said(&done));
     let text = String::from_utf8(done.stdout.clone()).unwrap();
@@ -149,23 +151,49 @@ print(server.recv(100).decode(), time.monotonic() - begin)
     assert_eq!(run_in(&world.machine, forwarding), "0\n");
 }
 
+/// Whichever of its two processes is killed.
 #[test]
-fn the_translation_ends_with_a_link_that_is_killed() {
+fn the_way_out_ends_with_a_link_that_is_killed() {
     if !possible() {
         return;
     }
     let world = World::new();
-    let mut link = world.emulate(&["--internet", "--dns", "192.0.2.53", "--", "sleep", "60"]);
-    let begin = Instant::now();
-    while !world.tables().contains("alcc_") {
-        assert!(begin.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    link.kill().unwrap();
-    link.wait().unwrap();
-    while world.tables().contains("alcc_") {
-        assert!(begin.elapsed() < PATIENCE, "{}", world.tables());
-        std::thread::sleep(Duration::from_millis(20));
+    let names = tempfile::tempdir().unwrap();
+    let forwarding = "cat /proc/sys/net/ipv4/conf/veth-in/forwarding";
+    let script = "echo $PPID; exec sleep 60";
+    let command = [
+        "--internet",
+        "--dns",
+        "192.0.2.53",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    for inner in [false, true] {
+        let mut link = world.emulate(&command, names.path());
+        let mut line = String::new();
+        let mut out = BufReader::new(link.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        assert!(world.tables().contains("alcc_"));
+        assert_eq!(run_in(&world.machine, forwarding), "1\n");
+        let begin = Instant::now();
+        let ended = || {
+            let left = std::fs::read_dir(names.path()).unwrap().count();
+            let is_open = run_in(&world.machine, forwarding) == "1\n";
+            !is_open && left == 0 && !world.tables().contains("alcc_")
+        };
+        if inner {
+            let working = nix::unistd::Pid::from_raw(line.trim().parse().unwrap());
+            nix::sys::signal::kill(working, nix::sys::signal::Signal::SIGKILL).unwrap();
+        } else {
+            link.kill().unwrap();
+        }
+        link.wait().unwrap();
+        while !ended() {
+            assert!(begin.elapsed() < PATIENCE, "inner: {inner}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

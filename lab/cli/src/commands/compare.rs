@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::study::Study;
+use crate::commands::emulate::processes::Processes;
 use crate::failure::{Failure, reason};
 use crate::figure_arg::Figure;
 use crate::output::{alone_in, folder, note, print, will_be_written};
@@ -132,6 +133,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    if args.emu
+        && let Some(exit) = Processes::guard()?
+    {
+        return Ok(exit);
+    }
     if let Some(file) = &args.reference {
         return beside_figures(args, file);
     }

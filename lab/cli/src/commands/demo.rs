@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::commands::emulate::processes::Processes;
 use crate::commands::{compare, study};
 use crate::failure::Failure;
 use alcc_live::board::{Backend, Interval, Plan};
@@ -43,6 +44,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    if let Some(exit) = Processes::guard()? {
+        return Ok(exit);
+    }
     let link = match &args.trace {
         Some(file) => Link::open(file, args.seed),
         None => Ok(Link::synthetic(args.seed)),

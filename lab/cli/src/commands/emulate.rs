@@ -2,7 +2,7 @@
 mod args;
 pub(crate) mod internet;
 mod place;
-mod processes;
+pub(crate) mod processes;
 mod profile;
 mod summary;
 mod switches;
@@ -11,7 +11,7 @@ use crate::failure::{Failure, reason};
 use crate::output::{Product, note, will_be_written};
 use alcc_emu::{EmuError, Emulator, Namespace, PacketLog, PathSpec};
 pub(crate) use args::Args;
-use internet::Internet;
+use internet::{Before, Internet};
 use place::Place;
 use processes::{Half, Processes};
 use std::process::{Command, ExitCode};
@@ -23,10 +23,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         will_be_written(&file)?;
     }
     let place = Place::find()?;
+    let before = args.internet.then(Before::look);
     // Before the first thread: one that does not block SIGCHLD too would swallow it.
     let processes = match Processes::guarded()? {
         Half::Working(processes) => processes,
-        Half::Guard(exit) => return Ok(ExitCode::from(exit.status())),
+        Half::Guard(exit) => {
+            before.iter().for_each(Before::restore);
+            return Ok(ExitCode::from(exit.status()));
+        }
     };
     // With --internet it is an error, which says so itself.
     if !place.shared && !args.quiet && !args.internet {
@@ -56,9 +60,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         environment.push(("ALCC_CONTROL", url));
     }
-    let internet = args
-        .internet
-        .then(|| Internet::open(&place, &link, &args.dns))
+    let mut internet = before
+        .map(|before| Internet::open(&place, &link, &args.dns, before))
         .transpose()?;
     let server = match &args.outside {
         Some(line) => {
@@ -79,9 +82,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(internet) = &internet {
         internet.name_for(&mut command)?;
     }
-    let exit = processes
-        .start_command(&inside, command)
-        .and_then(|child| processes.wait(child, server));
+    let exit = processes.start_command(&inside, command).and_then(|child| {
+        internet.iter_mut().for_each(Internet::forget_names);
+        processes.wait(child, server)
+    });
     processes.end(server);
     drop(internet);
     let exit = exit?;

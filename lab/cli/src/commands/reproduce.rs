@@ -8,6 +8,7 @@ use self::asked::{Asked, asked, keep_cells};
 pub(super) use self::origin::{origin, program};
 pub(super) use self::written::{about, write, write_table};
 use self::written::{store, table, write_pages};
+use crate::commands::emulate::processes::Processes;
 use crate::failure::{Failure, reason};
 use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
@@ -109,6 +110,11 @@ pub(super) const PAGE_FILES: [&str; 5] =
     ["html", "csv", "csv-metadata.json", "parquet", "runs.jsonl"];
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    if args.emu
+        && let Some(exit) = Processes::guard()?
+    {
+        return Ok(exit);
+    }
     let mut all = asked(args)?;
     check(args, &mut all)?;
     let _alone = alone_in(&args.out)?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::commands::compare;
+use crate::commands::emulate::processes::Processes;
 use crate::failure::{Failure, reason};
 use crate::figure_arg::Figure;
 use crate::output::{Product, not_made, note, print};
@@ -351,6 +352,9 @@ fn late_traces(scenario: &Scenario, report: &Report) -> Vec<Span> {
 
 /// The scenario with real programs, and its simulated twin.
 fn both_sides(args: &Args, resolved: Resolved) -> Result<ExitCode, Failure> {
+    if let Some(exit) = Processes::guard()? {
+        return Ok(exit);
+    }
     let registry = args.plugins.registry(crate::algorithms())?;
     let real =
         twin::Real::of(&resolved.link, &resolved.scenario, &registry).map_err(Failure::usage)?;

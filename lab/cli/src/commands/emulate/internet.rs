@@ -25,10 +25,35 @@ const SYSTEM: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// The way out, as long as it lives.
 pub(super) struct Internet {
     nft: Child,
-    /// A setting of this machine that was 0 before.
-    forwarding: Option<PathBuf>,
+    before: Before,
     /// The file of name servers that CMD sees.
     names: Option<tempfile::NamedTempFile>,
+}
+
+/// A setting of this machine that is changed, if it was 0 before. Whoever outlives this process can
+/// set it back.
+#[derive(Clone)]
+pub(super) struct Before(Option<PathBuf>);
+
+impl Before {
+    pub(super) fn look() -> Self {
+        let setting = device(&routes(), Ipv4Addr::UNSPECIFIED).map(|name| forwarding(&name));
+        Self(setting.filter(|setting| fs::read_to_string(setting).is_ok_and(|v| v.trim() == "0")))
+    }
+
+    pub(super) fn restore(&self) {
+        if let Some(setting) = &self.0 {
+            let _ = fs::write(setting, "0");
+        }
+    }
+}
+
+fn routes() -> String {
+    fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default()
+}
+
+fn forwarding(device: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/sys/net/ipv4/conf/{device}/forwarding"))
 }
 
 /// The program that translates addresses.
@@ -41,7 +66,12 @@ pub(crate) fn nft() -> Option<PathBuf> {
 }
 
 impl Internet {
-    pub(super) fn open(place: &Place, link: &Emulator, dns: &[Ipv4Addr]) -> Result<Self, Failure> {
+    pub(super) fn open(
+        place: &Place,
+        link: &Emulator,
+        dns: &[Ipv4Addr],
+        before: Before,
+    ) -> Result<Self, Failure> {
         let wrong = |why: String| Failure::usage(format!("--internet: {why}"));
         if !place.shared {
             return Err(wrong(
@@ -54,7 +84,7 @@ impl Internet {
                 "the program nft is not there: install it, with 'apt install nftables'".to_owned(),
             )
         })?;
-        let routes = fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default();
+        let routes = routes();
         let range = link.subnet().outside();
         let range = Ipv4Addr::new(range.octets()[0], range.octets()[1], 0, 0);
         let inner = device(&routes, range);
@@ -70,13 +100,9 @@ impl Internet {
         let names =
             names.map_err(|e| wrong(format!("write a list of name servers: {}", reason(&e))))?;
         let nft = translate(&nft, &format!("{range}/16"), &inner).map_err(wrong)?;
-        let mut opened = Self {
-            nft,
-            forwarding: None,
-            names,
-        };
+        let opened = Self { nft, before, names };
         for name in [&inner, &outer] {
-            let setting = PathBuf::from(format!("/proc/sys/net/ipv4/conf/{name}/forwarding"));
+            let setting = forwarding(name);
             if fs::read_to_string(&setting).is_ok_and(|v| v.trim() == "1") {
                 continue;
             }
@@ -87,11 +113,13 @@ impl Internet {
                     reason(&e)
                 ))
             })?;
-            if name == &outer {
-                opened.forwarding = Some(setting);
-            }
         }
         Ok(opened)
+    }
+
+    /// CMD has started: it sees the file also when that has no name any more.
+    pub(super) fn forget_names(&mut self) {
+        self.names = None;
     }
 
     /// CMD sees the name servers in the place of its own list.
@@ -123,9 +151,7 @@ impl Internet {
 
 impl Drop for Internet {
     fn drop(&mut self) {
-        if let Some(setting) = &self.forwarding {
-            let _ = fs::write(setting, "0");
-        }
+        self.before.restore();
         // Its end is that of the table.
         let _ = self.nft.kill();
         let _ = self.nft.wait();

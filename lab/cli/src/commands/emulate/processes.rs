@@ -12,7 +12,7 @@ use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// Maximum time until everything ends after SIGTERM.
@@ -23,7 +23,7 @@ const MAX_START: Duration = Duration::from_secs(30);
 const SILENT: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(5);
 
-pub(super) struct Processes {
+pub(crate) struct Processes {
     before: SigSet,
     /// The process that ends everything should this one be killed.
     guard: Option<Pid>,
@@ -77,6 +77,27 @@ impl Processes {
                 exit.map(Half::Guard)
             }
         }
+    }
+
+    /// The same for a command whose own programs end with it. `Some` in the parent: its exit status,
+    /// once all has ended.
+    ///
+    /// # Errors
+    /// There is no process.
+    pub(crate) fn guard() -> Result<Option<ExitCode>, Failure> {
+        let working = match Self::guarded()? {
+            Half::Working(processes) => processes,
+            Half::Guard(exit) => return Ok(Some(ExitCode::from(exit.status()))),
+        };
+        // Entering a user namespace clears what was set. Without one the command says so itself.
+        let _ = alcc_emu::prepare();
+        let failed = |e: Errno| Failure::usage(format!("depend on the parent: {e}"));
+        nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(failed)?;
+        if working.guard != Some(getppid()) {
+            return Err(Failure::failed("the parent process was killed"));
+        }
+        working.before.thread_set_mask().map_err(failed)?;
+        Ok(None)
     }
 
     fn start(
