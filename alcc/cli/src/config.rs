@@ -49,6 +49,9 @@ struct File {
     peer: Vec<Spanned<Section>>,
 }
 
+/// Longest file.
+const MAX_MIB: u64 = 16;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -73,7 +76,8 @@ enum PortOrRange {
 impl Config {
     /// Reads and checks a file.
     pub(crate) fn read(path: &Path, registry: &Registry) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path)
+        let text = std::fs::File::open(path)
+            .and_then(|file| alcc_units::read_bounded(file, MAX_MIB))
             .map_err(|e| Failure::usage(format!("read {}: {}", path.display(), reason(&e))))?;
         warn_of_writers(path);
         Self::parse(&text, registry).map_err(|(at, why)| {

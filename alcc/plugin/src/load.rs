@@ -139,25 +139,17 @@ fn one_line(text: &str, file: &Path) -> String {
     text.strip_prefix(&name).unwrap_or(&text).to_owned()
 }
 
-/// Longest file that an algorithm's option may name.
-const MAX_FILE: u64 = 64 << 20;
+/// Longest file that an algorithm's option may name, MiB.
+const MAX_FILE: u64 = 64;
 
 /// The text of a file that an algorithm's option names: the one place where such files are read.
 ///
 /// # Errors
 /// One line that says why it cannot be read.
 pub fn read_text(path: &str) -> Result<String, String> {
-    let failed = |error| format!("read the file: {}", alcc_units::reason(&error));
-    let mut text = String::new();
-    let mut file = File::open(path).map_err(failed)?.take(MAX_FILE + 1);
-    file.read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > MAX_FILE {
-        let most = MAX_FILE >> 20;
-        return Err(format!(
-            "read the file: it is longer than {most} MiB: name another"
-        ));
-    }
-    Ok(text)
+    File::open(path)
+        .and_then(|file| alcc_units::read_bounded(file, MAX_FILE))
+        .map_err(|error| format!("read the file: {}", alcc_units::reason(&error)))
 }
 
 /// `registry` and the plug-ins in `files`; files that options name can be read from now on. A

@@ -38,7 +38,7 @@ pub use parse::{Quantity, UnitError, positive, want_number};
 pub use rate::Rate;
 pub use rng::Rng;
 pub use spec::{OptionDoc, Options, Reader, Spec, SpecError, nearest};
-pub use system::reason;
+pub use system::{read_bounded, reason};
 pub use text::{is_printable, one_line};
 pub use time::{Span, Time};
 

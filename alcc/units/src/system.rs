@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the system says of files, in words that help.
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 
 /// Why a file could not be used, and a fix where one is known.
 pub fn reason(error: &io::Error) -> String {
@@ -19,4 +19,18 @@ pub fn reason(error: &io::Error) -> String {
         _ => return error.to_string(),
     };
     known.to_owned()
+}
+
+/// The whole text of a file of at most so many MiB: a device may have no end.
+///
+/// # Errors
+/// What the reader says; it is no text, or longer.
+pub fn read_bounded(from: impl Read, mib: u64) -> io::Result<String> {
+    let mut text = String::new();
+    from.take((mib << 20) + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > mib << 20 {
+        let why = format!("it is longer than {mib} MiB: name another");
+        return Err(io::Error::other(why));
+    }
+    Ok(text)
 }

@@ -124,7 +124,9 @@ pub(crate) fn read(
     let reads = opened.clone();
     let read_file = move |path: &str| {
         reads.add(Path::new(path));
-        std::fs::read_to_string(path).map_err(|e| reason(&e))
+        std::fs::File::open(path)
+            .and_then(|file| alcc_units::read_bounded(file, 64))
+            .map_err(|e| reason(&e))
     };
     let mut reader = Reader {
         options: ScenarioOptions::default(),

@@ -14,3 +14,8 @@ pub(crate) mod study;
 pub(crate) mod sweep;
 pub(crate) mod trace;
 pub(crate) mod worst;
+
+/// A file that is read as a whole. Results of some thousand runs have a MiB.
+pub(crate) fn read_text(path: &std::path::Path) -> std::io::Result<String> {
+    std::fs::File::open(path).and_then(|file| alcc_units::read_bounded(file, 32))
+}

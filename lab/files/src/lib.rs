@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use alcc_results::scenario::{Files, ScenarioOptions, Study, reason};
+use alcc_units::read_bounded;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -35,8 +36,8 @@ impl Files for ScenarioFolder {
     }
 }
 
-/// Longest scenario file, bytes.
-const MAX_SCENARIO: u64 = 16 << 20;
+/// Longest scenario file, MiB.
+const MAX_SCENARIO: u64 = 16;
 
 /// Reads a scenario file.
 ///
@@ -66,15 +67,8 @@ fn read_toml<T: Default + PartialEq>(
 ) -> Result<T, String> {
     let name = path.display().to_string();
     let failed = |why: String| format!("read the {what} {name}: {why}");
-    let file = File::open(path).map_err(|e| failed(reason(&e)))?;
-    let mut text = String::new();
-    let read = file.take(MAX_SCENARIO + 1).read_to_string(&mut text);
-    let read = read.map_err(|e| failed(reason(&e)))?;
-    if read as u64 > MAX_SCENARIO {
-        return Err(failed(format!(
-            "it has more than {MAX_SCENARIO} bytes: a {what} has some hundred"
-        )));
-    }
+    let text = File::open(path).and_then(|file| read_bounded(file, MAX_SCENARIO));
+    let text = text.map_err(|e| failed(reason(&e)))?;
     let options = parse(&text, &name)?;
     if options == T::default() {
         return Err(failed(format!("it has no key: write {example}")));

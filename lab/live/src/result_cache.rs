@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ impl ResultCache {
     /// The result of the run that `key` describes; `None` if it has not been kept or its file is
     /// damaged.
     pub(crate) fn find(&self, key: &str) -> Option<Measured> {
-        let text = fs::read_to_string(self.file(key)).ok()?;
+        let text = read_kept(&self.file(key)).ok()?;
         let (head, result) = text.strip_suffix('\n')?.split_once('\n')?;
         let head: Header = serde_json::from_str(head).ok()?;
         let same = head.key == key && head.program == self.program;
@@ -90,7 +91,7 @@ impl ResultCache {
     /// Removes what another build of the program left: it can never be used again.
     pub(crate) fn remove_stale(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            let text = read_kept(&entry.path()).unwrap_or_default();
             // A file whose writer was killed has no name that counts.
             let old = entry.metadata().and_then(|m| m.modified());
             let old = old.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > MAX_TEMPORARY_AGE));
@@ -110,6 +111,13 @@ impl ResultCache {
             }
         }
     }
+}
+
+/// Others may have put a FIFO or a link into the folder.
+fn read_kept(file: &Path) -> io::Result<String> {
+    let mut options = fs::OpenOptions::new();
+    options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK);
+    alcc_units::read_bounded(options.read(true).open(file)?, 64)
 }
 
 /// Writes a file so that whoever looks sees the old one, none, or all of the new one. A symbolic link

@@ -16,7 +16,7 @@ impl Trace {
     /// # Errors
     /// Line and reason: a time that goes back is refused. Also arrivals that last less than 1 ms or do not fill one opportunity.
     pub fn from_packets(text: &str, unit: Span, size: Bytes) -> Result<Self, TraceError> {
-        let mut out = Gather::default();
+        let mut out = Gather::of(text);
         let (mut first, mut before) = (None, 0);
         for (line, fields) in records(text) {
             let written = fields.first().copied();
@@ -141,14 +141,36 @@ fn decimal(line: u64, field: Option<&str>) -> Result<u128, TraceError> {
     })
 }
 
+/// So many opportunities may come of a short text, and one more of each byte: memory stays below
+/// 64 MB and four times the text's size.
+pub(crate) const MAX_OF_TEXT: usize = 11 << 20;
+
 /// Bytes over time, gathered into opportunities.
-#[derive(Default)]
 pub(crate) struct Gather {
     bytes: f64,
     times: Vec<u32>,
+    most: usize,
+}
+
+impl Default for Gather {
+    fn default() -> Self {
+        Self {
+            bytes: 0.0,
+            times: Vec::new(),
+            most: MAX_OPPORTUNITIES,
+        }
+    }
 }
 
 impl Gather {
+    /// What comes of this text.
+    pub(crate) fn of(text: &str) -> Self {
+        Self {
+            most: MAX_OPPORTUNITIES.min(MAX_OF_TEXT + text.len()),
+            ..Self::default()
+        }
+    }
+
     fn add(&mut self, ms: f64, bytes: f64) -> Result<(), TraceError> {
         let size = OPPORTUNITY.get() as f64;
         if ms > f64::from(u32::MAX) {
@@ -156,7 +178,7 @@ impl Gather {
         }
         self.bytes += bytes;
         while self.bytes >= size {
-            if self.times.len() == MAX_OPPORTUNITIES {
+            if self.times.len() == self.most {
                 return Err(TraceError::TooManyMade);
             }
             self.bytes -= size;
@@ -183,11 +205,11 @@ impl Gather {
         let size = OPPORTUNITY.get() as f64;
         let have = self.bytes;
         let whole = ((have + rate * width) / size + SLACK).floor();
-        if start + width > f64::from(u32::MAX) || whole > MAX_OPPORTUNITIES as f64 {
+        if start + width > f64::from(u32::MAX) || whole > self.most as f64 {
             return Err(TraceError::TooManyMade);
         }
         for n in 1..=whole as u64 {
-            if self.times.len() == MAX_OPPORTUNITIES {
+            if self.times.len() == self.most {
                 return Err(TraceError::TooManyMade);
             }
             let wait = ((n as f64 * size - have) / rate).clamp(0.0, width);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::MAX_OPPORTUNITIES;
+use crate::convert::MAX_OF_TEXT;
 use alcc_units::Span;
 
 /// Why a trace could not be read or made. Lines count from 1.
@@ -83,7 +84,7 @@ pub enum TraceError {
     },
     /// A trace made from others or from another form would be too long or too large.
     #[error(
-        "make trace: more than {MAX_OPPORTUNITIES} opportunities or longer than 2^32 ms: take a shorter piece or a lower rate"
+        "make trace: more than {MAX_OPPORTUNITIES} opportunities (of a short text {MAX_OF_TEXT}) or longer than 2^32 ms: take a shorter piece or a lower rate"
     )]
     TooManyMade,
     /// A cut without an opportunity.

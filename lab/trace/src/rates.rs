@@ -94,7 +94,10 @@ impl Trace {
             header: None,
             layout: None,
             columns: 0,
-            steps: Steps::default(),
+            steps: Steps {
+                out: Gather::of(text),
+                ..Steps::default()
+            },
         };
         if text.trim_start().starts_with(['{', '[']) {
             objects(text, &mut rows)?;

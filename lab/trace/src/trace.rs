@@ -13,7 +13,8 @@ pub const MAX_OPPORTUNITIES: usize = 1 << 25;
 /// the last one after 0. A clone shares the memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace {
-    opportunities: Arc<[u32]>,
+    /// As they came: a copy would double the memory.
+    opportunities: Arc<Vec<u32>>,
 }
 
 impl Trace {
@@ -37,7 +38,7 @@ impl Trace {
             return Err(TraceError::TooLong { line });
         }
         Ok(Self {
-            opportunities: opportunities.into(),
+            opportunities: Arc::new(opportunities),
         })
     }
 

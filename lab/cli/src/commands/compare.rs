@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::study::Study;
 use crate::commands::emulate::processes::Processes;
+use crate::commands::read_text;
 use crate::failure::{Failure, reason};
 use crate::figure_arg::Figure;
 use crate::output::{alone_in, folder, note, print, will_be_written};
@@ -216,7 +217,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 /// The simulator beside published figures: tables on standard output.
 fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
     let wrong = |why: String| Failure::usage(format!("read {}: {why}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|e| wrong(reason(&e)))?;
+    let text = read_text(file).map_err(|e| wrong(reason(&e)))?;
     let mut references = Reference::read(&text).map_err(wrong)?;
     if let Some(only) = &args.only {
         references.retain(|r| [&r.set, &r.link, &r.flow].iter().any(|t| t.contains(only)));

@@ -4,6 +4,7 @@ mod page;
 mod train;
 mod validate;
 
+use crate::commands::read_text;
 use crate::failure::{Failure, reason};
 use alcc_live::mdi::Lessons;
 use alcc_results::scenario::{ScenarioOptions, Value};
@@ -89,6 +90,5 @@ fn seeds(text: &str) -> Result<(u64, u64), String> {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
-        .map_err(|e| Failure::usage(format!("read {}: {}", path.display(), reason(&e))))
+    read_text(path).map_err(|e| Failure::usage(format!("read {}: {}", path.display(), reason(&e))))
 }

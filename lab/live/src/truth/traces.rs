@@ -7,6 +7,7 @@ use alcc_trace::Trace;
 use alcc_units::{Rate, Span};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// The trace files below a folder, by name.
@@ -47,9 +48,9 @@ impl Traces {
             .files
             .get(name)
             .ok_or_else(|| format!("no trace '{name}' below {}", self.folder.display()))?;
-        let text = fs::read(file).map_err(|e| format!("read {}: {e}", file.display()))?;
+        let open = fs::File::open(file).map_err(|e| format!("read {}: {e}", file.display()))?;
         let wrong = |e| format!("read {}: {e}", file.display());
-        let trace = Trace::parse(&text).map_err(wrong)?;
+        let trace = Trace::read(BufReader::new(open)).map_err(wrong)?;
         Ok(RateSpec::Trace(match cut {
             Some(length) => trace.cut(Span::ZERO, length).map_err(wrong)?,
             None => trace,

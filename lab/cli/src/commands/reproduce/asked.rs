@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The experiments that the options ask for.
 use super::Args;
+use crate::commands::read_text;
 use crate::failure::{Failure, reason};
 use alcc_experiment::catalogue::{self, Entry};
 use alcc_experiment::page::Took;
@@ -8,7 +9,6 @@ use alcc_experiment::run::RunError;
 use alcc_experiment::{Definition, Plan, Run};
 use alcc_live::parts;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 /// A requested experiment, or one that explains a requested one.
@@ -33,10 +33,10 @@ impl Asked {
     fn new(word: &str, real: bool) -> Result<Self, Failure> {
         let (id, definition, readme, toml) = if word.ends_with(".toml") {
             let path = Path::new(word);
-            let text = fs::read_to_string(path)
+            let text = read_text(path)
                 .map_err(|e| Failure::usage(format!("read {word}: {}", reason(&e))))?;
             let readme = path.with_file_name("README.md");
-            let readme = fs::read_to_string(readme).unwrap_or_default();
+            let readme = read_text(&readme).unwrap_or_default();
             let definition = Definition::from_toml(&text, word).map_err(Failure::usage)?;
             (name_of(path), definition, readme, text)
         } else {

@@ -3,6 +3,7 @@
 use super::origin::provenance;
 use super::simulate;
 use super::written::{traces, write};
+use crate::commands::read_text;
 use crate::failure::{Failure, reason};
 use crate::output::print;
 use crate::progress::Bar;
@@ -11,7 +12,6 @@ use alcc_experiment::board::{self, Board, Kind};
 use alcc_experiment::run::{RunError, Runner};
 use alcc_files::ScenarioFolder;
 use alcc_results::Row;
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -27,7 +27,7 @@ pub(super) fn live(file: &Path) -> Result<Vec<Row>, Failure> {
             file.display()
         ))
     };
-    let text = fs::read_to_string(file).map_err(|e| wrong(reason(&e)))?;
+    let text = read_text(file).map_err(|e| wrong(reason(&e)))?;
     let compared: Compared = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
     Ok(compared.flows)
 }
@@ -78,7 +78,7 @@ pub(super) fn run(
         Some(live) => board.cells.extend(board::live(&live)),
         // It takes a quiet machine: what is stored stays.
         None => {
-            let stored = fs::read_to_string(into.join("board.json"));
+            let stored = read_text(&into.join("board.json"));
             if let Some(stored) = stored.ok().and_then(|text| Board::from_json(&text).ok()) {
                 board.keep_live(stored);
             }

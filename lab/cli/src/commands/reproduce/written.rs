@@ -4,6 +4,7 @@ use super::Args;
 use super::asked::Asked;
 use super::origin::{build, provenance};
 use crate::commands::compare::command_line;
+use crate::commands::read_text;
 use crate::failure::{Failure, reason};
 use alcc_experiment::applications::{Applications, StoredApplication};
 use alcc_experiment::judge::Mode;
@@ -17,7 +18,6 @@ use alcc_results::scenario::Files as _;
 use alcc_results::{About, metadata_of_csv};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ pub(super) fn store(
     if let Some(folder) = &args.results {
         let mut results = results(all, judged, files, &build()?);
         let name = results.name();
-        let before = fs::read_to_string(folder.join(format!("{name}.json")));
+        let before = read_text(&folder.join(format!("{name}.json")));
         let before = before.ok().and_then(|text| Results::from_json(&text).ok());
         if let Some(before) = before {
             results.keep_times(&before);
@@ -47,7 +47,7 @@ pub(super) fn store(
     if let Some(folder) = &args.applications {
         let mut stored = applications(all, judged, &build()?);
         // Those that were not asked for stay.
-        let before = fs::read_to_string(folder.join("applications.json"));
+        let before = read_text(&folder.join("applications.json"));
         if let Some(before) = before
             .ok()
             .and_then(|text| Applications::from_json(&text).ok())
