@@ -6,11 +6,13 @@
 //! is. Anything else that keeps a product from being written is one line and status 1. Standard
 //! error may be unwritable: the program goes on.
 use crate::failure::{Failure, reason};
+use alcc_units::is_printable;
 pub use alcc_units::one_line;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{AccessFlags, access};
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -132,9 +134,31 @@ fn reader(of: BorrowedFd<'_>) -> Reader {
     if gone { Reader::Gone } else { Reader::There }
 }
 
-/// Writes to standard output at once, without a line break of its own.
+/// Writes to standard output at once, without a line break of its own. What a terminal would obey is
+/// escaped, whoever has put it there: names of files, processes and control groups are others'.
 pub fn print(text: impl Display) -> Result<Reader, Failure> {
+    print_screen(shown(&text.to_string()))
+}
+
+/// The same of a text that steers the terminal: names in it have been through [`shown`].
+pub fn print_screen(text: impl Display) -> Result<Reader, Failure> {
     Product::standard().fill(|to| to.write_all(text.to_string().as_bytes()))
+}
+
+/// Lines of text without what a terminal would obey. The escapes are JSON's, and mean the same there.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    let stays = |c| is_printable(c) || matches!(c, '\n' | '\t');
+    if text.chars().all(stays) {
+        return text.into();
+    }
+    let mut lines = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match stays(c) {
+            true => lines.push(c),
+            false => lines.push_str(&format!("\\u{:04x}", u32::from(c))),
+        }
+    }
+    lines.into()
 }
 
 /// Writes one line to standard error, or several that belong together, in one piece. What a
@@ -291,6 +315,18 @@ fn write(to: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_is_shown_steers_a_terminal_and_json_stays_what_it_is() {
+        assert_eq!(shown("a\tb\n\u{e4}\n"), "a\tb\n\u{e4}\n");
+        assert_eq!(
+            shown("\x1b[2J\r\u{9b}\u{202e}"),
+            "\\u001b[2J\\u000d\\u009b\\u202e"
+        );
+        let json = serde_json::json!({ "name": "\x1b\u{9b}\u{202e}\u{200d}\n" });
+        let read: serde_json::Value = serde_json::from_str(&shown(&json.to_string())).unwrap();
+        assert_eq!(read, json);
+    }
 
     #[test]
     fn a_reader_that_has_gone_is_known_before_anything_is_written() {

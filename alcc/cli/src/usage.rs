@@ -4,7 +4,7 @@ mod idle;
 
 pub use self::idle::{Given, Idle};
 use crate::failure::Failure;
-use crate::output::{note, print};
+use crate::output::{note, print, print_screen};
 use crate::program::Program;
 use alcc_units::want_number;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -203,7 +203,7 @@ fn answer(
             let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
                 || std::env::var_os("TERM").is_none_or(|t| t == "dumb");
             if std::io::stdout().is_terminal() && !plain {
-                print(text.ansi())?;
+                print_screen(text.ansi())?;
             } else {
                 print(text)?;
             }

@@ -967,6 +967,22 @@ fn a_set_user_id_program_with_the_library_does_not_follow_its_caller() {
     assert_eq!(says(&raised), "");
 }
 
+/// The name of a process, and the path of its program, are another user's words.
+#[test]
+fn names_on_standard_output_do_not_steer_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("s\x1b[2Jp");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let mut sleeper = Command::new(&program).arg("100").spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let done = output(dir.path(), &["doctor", "--pid", &pid]);
+    drop(sleeper.kill());
+    drop(sleeper.wait());
+    let (out, said) = (text(&done.stdout), text(&done.stderr));
+    assert!(out.contains("s\\u001b[2Jp"), "{out}{said}");
+    assert!(!(out + &said).contains('\x1b'));
+}
+
 #[test]
 fn ports_are_given_with_commas_or_one_by_one() {
     let dir = tempfile::tempdir().unwrap();

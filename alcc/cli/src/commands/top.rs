@@ -5,7 +5,7 @@ mod web;
 
 use crate::failure::Failure;
 use crate::http::Loopback;
-use crate::output::{Reader, print};
+use crate::output::{self, Reader, print, print_screen};
 use crate::progress::stop_flag;
 use crate::running::Running;
 use crate::runs::Which;
@@ -121,13 +121,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         } else {
             table(&runs, &rows, Screen::of_output(draw))
         };
-        // Cursor home, the text, and clear what is below.
-        let text = if draw {
-            format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n"))
+        let reader = if draw {
+            // Cursor home, the text, and clear what is below.
+            let lines = output::shown(&text).replace('\n', "\x1b[K\n");
+            print_screen(format_args!("\x1b[H{lines}\x1b[J"))?
         } else {
-            text
+            print(text)?
         };
-        let reader = print(text)?;
         if args.once || reader == Reader::Gone || nap(interval, &stop, &keys) {
             return Ok(ExitCode::SUCCESS);
         }

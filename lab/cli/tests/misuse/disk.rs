@@ -202,3 +202,18 @@ fn of(line: &str) -> String {
     let command = line.split(' ').next().unwrap();
     program(command).display().to_string()
 }
+
+/// A table has the names of files.
+#[test]
+fn names_of_traces_do_not_steer_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a\x1b[2J", "b\u{202e}"] {
+        std::fs::write(dir.path().join(name), "1\n2\n3\n").unwrap();
+        let mut stats = Command::new(program("trace"));
+        stats.args(["trace", "stats", name]).current_dir(dir.path());
+        let done = stats.output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let out = String::from_utf8(done.stdout).unwrap();
+        assert!(out.contains("\\u") && !out.contains(&name[1..]), "{out:?}");
+    }
+}
