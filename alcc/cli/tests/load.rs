@@ -154,7 +154,7 @@ fn without_the_rights() {
 /// The unit that the package ships has no more than `alcc bpf load` needs, and no less.
 #[test]
 fn with_the_rights_of_the_unit() {
-    const NUMBERS: [(&str, libc::c_ulong); 1] = [("CAP_SYS_ADMIN", 21)];
+    const NUMBERS: [(&str, libc::c_ulong); 2] = [("CAP_SYS_ADMIN", 21), ("CAP_CHOWN", 0)];
     if !root() {
         return;
     }
@@ -166,7 +166,8 @@ fn with_the_rights_of_the_unit() {
     let given: Vec<_> = set.unwrap().split(' ').map(number).collect();
     for missing in given.iter().map(Some).chain([None]) {
         let _alone = controls::controls_alone();
-        let mut load = alcc("bpf load");
+        // A group that root is not in.
+        let mut load = alcc("bpf load --group nogroup");
         let kept: Vec<_> = given
             .iter()
             .filter(|n| Some(*n) != missing)
