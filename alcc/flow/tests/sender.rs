@@ -452,6 +452,58 @@ fn memory_is_given_back() {
     assert_eq!(b.sender.remembered(), 0);
 }
 
+/// A time at which a packet arrived that was never sent is refused before anything is done, also
+/// before the clock goes on.
+#[test]
+fn a_refused_arrival_changes_nothing() {
+    let after = |refused: bool| {
+        let mut b = Bench::new("copa", &UDP, 20_000);
+        b.send();
+        b.until(1040);
+        let mut seen = Vec::new();
+        for (now, pn) in [(1041, 0), (1100, 1), (1400, 2)] {
+            let mut ack = Ack::default();
+            ack.window = Bytes::new(1 << 24);
+            ack.sent_at = at(now);
+            ack.push(Range::new(pn, pn + 1));
+            if refused {
+                let never = [Arrival {
+                    pn: 1 << 40,
+                    at: at(now),
+                }];
+                let answer = b
+                    .sender
+                    .on_ack_arrivals(at(now - 1), &ack, ack.ranges(), &never);
+                assert!(
+                    matches!(answer, Err(AckError::NeverSent { .. })),
+                    "{answer:?}"
+                );
+            }
+            let arrived = [Arrival {
+                pn,
+                at: at(now - 20),
+            }];
+            (b.sender
+                .on_ack_arrivals(at(now), &ack, ack.ranges(), &arrived))
+            .unwrap();
+            let mut gauges = Vec::new();
+            b.sender
+                .controller()
+                .gauges(&mut |name, value| gauges.push((name, value.to_bits())));
+            seen.push(format!(
+                "{:?} {:?} {gauges:?} {:?}",
+                b.sender.in_flight(),
+                b.sender.stats(),
+                b.sender.remembered()
+            ));
+            b.now = now;
+            seen.push(format!("{}", b.send().len()));
+        }
+        seen
+    };
+    assert_eq!(after(true), after(false));
+}
+
 /// Packets in flight after each acknowledgement, in the end: the window is 20, a packet arrives each
 /// `gap` ms, and the peer tells of it when the last of `together` has been there for `held` ms.
 fn in_flight_of_twenty(gap: u64, together: u64, held: u64) -> u64 {
