@@ -229,6 +229,20 @@ fn missing<'a>(names: &[&'a str], text: &str) -> Vec<&'a str> {
 }
 
 #[test]
+fn the_readme_counts_the_experiments() {
+    let results = read("lab/notes/results.md");
+    let (_, counts) = results.split_once("\nOf ").expect("the counts");
+    let mut numbers = counts
+        .split(|c: char| !c.is_ascii_digit())
+        .filter(|n| !n.is_empty());
+    let (all, reproduced) = (numbers.next().unwrap(), numbers.next().unwrap());
+    let wanted = format!(
+        "[{all} experiments](lab/notes/results.md) of publications and on their causes ({reproduced} reproduced)"
+    );
+    assert!(read("README.md").contains(&wanted), "{wanted}");
+}
+
+#[test]
 fn the_promises_of_security_name_tests_that_exist() {
     let page = read("SECURITY.md");
     let (_, table) = page
