@@ -12,6 +12,8 @@ mod kernel;
 mod reset;
 #[path = "faults/server.rs"]
 mod server;
+#[path = "support/starts.rs"]
+mod starts;
 #[path = "support/lacks.rs"]
 mod support;
 
@@ -19,6 +21,7 @@ use nix::libc::{SYS_futex, SYS_getsockopt};
 use nix::sys::signal::Signal;
 use reset::reset;
 use server::{Server, Usage, peer};
+use starts::first_right;
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
@@ -62,6 +65,23 @@ fn read_all(mut from: TcpStream) -> usize {
     let _ = from.read_to_end(&mut got);
     got.len()
 }
+
+/// What comes from the server until the end, and the longest time in which nothing came.
+fn silence(mut from: TcpStream) -> (usize, Duration) {
+    from.set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let (mut all, mut longest, mut last) = (0, Duration::ZERO, Instant::now());
+    while let Ok(n @ 1..) = from.read(&mut [0; 20_000]) {
+        all += n;
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+    }
+    (all, longest)
+}
+
+/// A connection whose library has been stopped is silent for 1 s at most. A full machine adds to
+/// that.
+const MAX_SILENCE: Duration = Duration::from_millis(1500);
 
 fn short_connections(n: usize) {
     if peer().is_none() {
@@ -252,24 +272,27 @@ fn connections_go_on_while_the_librarys_thread_is_stopped() {
         return;
     }
     for mode in MODES {
-        let bytes = 1_000_000;
-        let server = Server::start(mode, 1, bytes);
-        let mut stream = server.connect();
-        stream.read_exact(&mut [0; 100_000]).unwrap();
-        let Some(stopped) = server.stop_library(mode != "serve", SYS_futex) else {
-            return;
+        let start = || {
+            let bytes = 1_000_000;
+            let server = Server::start(mode, 1, bytes);
+            let mut stream = server.connect();
+            stream.read_exact(&mut [0; 100_000]).unwrap();
+            let stopped = server.stop_library(mode != "serve", SYS_futex)?;
+            assert!(!stopped.is_empty() || mode == "serve", "{mode}: no thread");
+            let (read, longest) = silence(stream);
+            assert_eq!(read, bytes - 100_000, "{mode}");
+            drop(stopped);
+            let (status, report) = server.end();
+            assert_eq!(status, Some(0), "{mode}");
+            assert_eq!(report["failures"].as_u64(), Some(0), "{mode}");
+            // Under control, not past it.
+            assert!(
+                report["gate_closed"].as_u64() > Some(20),
+                "{mode}: {report}"
+            );
+            Some(longest)
         };
-        assert!(!stopped.is_empty() || mode == "serve", "{mode}: no thread");
-        assert_eq!(read_all(stream), bytes - 100_000, "{mode}");
-        drop(stopped);
-        let (status, report) = server.end();
-        assert_eq!(status, Some(0), "{mode}");
-        assert_eq!(report["failures"].as_u64(), Some(0), "{mode}");
-        // Under control, not past it.
-        assert!(
-            report["gate_closed"].as_u64() > Some(20),
-            "{mode}: {report}"
-        );
+        first_right(3, start, |longest| longest.is_none_or(|l| l < MAX_SILENCE));
     }
 }
 
@@ -279,31 +302,22 @@ fn connections_go_on_while_the_librarys_thread_is_stopped_in_its_work() {
     if peer().is_none() {
         return;
     }
-    let bytes = 3_000_000;
-    let server = Server::start("serve-in-epoll", 1, bytes);
-    let mut stream = server.connect();
-    let limit = Some(Duration::from_secs(5));
-    stream.set_read_timeout(limit).unwrap();
-    let reader = std::thread::spawn(move || {
-        let (mut all, mut longest, mut last) = (0, Duration::ZERO, Instant::now());
-        while let Ok(n @ 1..) = stream.read(&mut [0; 20_000]) {
-            all += n;
-            longest = longest.max(last.elapsed());
-            last = Instant::now();
-        }
-        (all, longest)
-    });
-    let Some(stopped) = server.stop_library(true, SYS_getsockopt) else {
-        return;
+    let start = || {
+        let bytes = 3_000_000;
+        let server = Server::start("serve-in-epoll", 1, bytes);
+        let stream = server.connect();
+        let reader = std::thread::spawn(move || silence(stream));
+        let stopped = server.stop_library(true, SYS_getsockopt)?;
+        let (read, longest) = reader.join().unwrap();
+        println!("longest silence: {longest:?}");
+        assert_eq!(read, bytes);
+        drop(stopped);
+        let (status, report) = server.end();
+        assert_eq!(status, Some(0));
+        assert_eq!(report["failures"].as_u64(), Some(1), "it had no lock");
+        Some(longest)
     };
-    let (read, longest) = reader.join().unwrap();
-    println!("longest silence: {longest:?}");
-    assert_eq!(read, bytes);
-    assert!(longest < Duration::from_secs(3), "{longest:?}");
-    drop(stopped);
-    let (status, report) = server.end();
-    assert_eq!(status, Some(0));
-    assert_eq!(report["failures"].as_u64(), Some(1), "it had no lock");
+    first_right(3, start, |longest| longest.is_none_or(|l| l < MAX_SILENCE));
 }
 
 #[test]
