@@ -21,10 +21,23 @@ impl Folder {
             .collect();
         let name = name.trim_start_matches('.');
         let name = if name.is_empty() { "client" } else { name };
-        let again = (2..).map(|n| self.0.join(format!("{name}-{n}")));
-        let mut paths = std::iter::once(self.0.join(name)).chain(again);
-        // The numbers do not run out.
-        Self(paths.find(|p| !p.exists()).unwrap_or_default())
+        let path = |number: u64| match number {
+            1 => self.0.join(name),
+            number => self.0.join(format!("{name}-{number}")),
+        };
+        // A number that is free, in few steps: to try each takes longer with each recording.
+        let (mut taken, mut free) = (0, 1);
+        while path(free).exists() {
+            (taken, free) = (free, 2 * free);
+        }
+        while free - taken > 1 {
+            let middle = taken.midpoint(free);
+            match path(middle).exists() {
+                true => taken = middle,
+                false => free = middle,
+            }
+        }
+        Self(path(free))
     }
 
     pub(super) fn must_be_free(&self) -> Result<(), Failure> {
@@ -65,7 +78,11 @@ mod tests {
         ] {
             assert_eq!(folder.inside(label).0, dir.path().join(name));
         }
-        std::fs::create_dir(dir.path().join("phone1")).unwrap();
-        assert_eq!(folder.inside("phone1").0, dir.path().join("phone1-2"));
+        let mut made = vec![dir.path().join("phone1")];
+        for number in 2..50 {
+            std::fs::create_dir(made.last().unwrap()).unwrap();
+            made.push(dir.path().join(format!("phone1-{number}")));
+            assert_eq!(folder.inside("phone1").0, *made.last().unwrap());
+        }
     }
 }
