@@ -6,6 +6,7 @@
 //! is. Anything else that keeps a product from being written is one line and status 1. Standard
 //! error may be unwritable: the program goes on.
 use crate::failure::{Failure, reason};
+use alcc_sys::Folder;
 use alcc_units::is_printable;
 pub use alcc_units::one_line;
 use nix::errno::Errno;
@@ -32,9 +33,10 @@ pub fn can_hold_files(path: &Path) -> io::Result<()> {
     if path.exists() && !path.is_dir() {
         return Err(io::Error::other("it is a file: name a folder"));
     }
-    alcc_sys::check_way(path)?;
-    std::fs::create_dir_all(path)?;
-    takes_files(path)
+    if path.as_os_str().is_empty() {
+        return Err(ErrorKind::NotFound.into());
+    }
+    takes_files(&Folder::made(&path.join(probe()))?)
 }
 
 /// The error of [`can_hold_files`].
@@ -69,11 +71,17 @@ fn around(file: &Path) -> &Path {
     folder.unwrap_or_else(|| Path::new("."))
 }
 
-/// Sees that a file can be made in a folder. What the system says of permissions is not all: see
+/// The name of a file that is made and removed.
+fn probe() -> String {
+    format!(".alcc-{}", std::process::id())
+}
+
+/// Sees that this file can be made. What the system says of permissions is not all: see
 /// [`not_made`].
-fn takes_files(folder: &Path) -> io::Result<()> {
-    access(folder, AccessFlags::W_OK | AccessFlags::X_OK)?;
-    let probe = folder.join(format!(".alcc-{}", std::process::id()));
+fn takes_files(probe: &Folder) -> io::Result<()> {
+    let (folder, name) = probe.path();
+    access(&folder, AccessFlags::W_OK | AccessFlags::X_OK)?;
+    let probe = folder.join(name);
     match File::options().write(true).create_new(true).open(&probe) {
         Ok(_) => std::fs::remove_file(probe),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -112,7 +120,9 @@ pub fn will_be_written(file: &Path) -> Result<(), Failure> {
     if file.exists() {
         return access(file, AccessFlags::W_OK).map_err(|e| wrong(e.into()));
     }
-    takes_files(around(file)).map_err(wrong)
+    Folder::of(&around(file).join(probe()))
+        .and_then(|probe| takes_files(&probe))
+        .map_err(wrong)
 }
 
 /// Whether the reader is still there.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names in the file system that other users may have a hand in: sockets at a path, and files that
 //! are written anew.
-use crate::owned::{about, path_of};
+use crate::owned::{about, make_part, path_of};
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -35,26 +35,29 @@ impl PathListener {
     /// of file is there, and the error says which. Others as those of bind(2).
     pub fn bind(path: &Path) -> io::Result<Self> {
         let folder = Folder::of(path)?;
-        let listener = match UnixListener::bind(path) {
+        // Whoever exchanges the folder changes nothing.
+        let (dir, name) = folder.path();
+        let at = dir.join(name);
+        let listener = match UnixListener::bind(&at) {
             Err(e) if e.kind() == ErrorKind::AddrInUse => {
-                let there = std::fs::symlink_metadata(path)?;
+                let there = std::fs::symlink_metadata(&at)?;
                 if !there.file_type().is_socket() {
                     return Err(io::Error::new(
                         ErrorKind::AlreadyExists,
                         format!("{}, not a socket, has this name", kind(&there)),
                     ));
                 }
-                let abandoned = UnixStream::connect(path)
+                let abandoned = UnixStream::connect(&at)
                     .is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
                 if !abandoned {
                     return Err(e);
                 }
                 folder.remove_socket(identity(&there))?;
-                UnixListener::bind(path)
+                UnixListener::bind(&at)
             }
             other => other,
         }?;
-        let identity = identity(&std::fs::symlink_metadata(path)?);
+        let identity = identity(&std::fs::symlink_metadata(at)?);
         Ok(Self {
             listener,
             path: path.to_owned(),
@@ -98,7 +101,15 @@ impl Folder {
     /// # Errors
     /// As open(2), and [`ErrorKind::PermissionDenied`] with the link that is not followed.
     pub fn of(path: &Path) -> io::Result<Self> {
-        Self::walk(path, false)
+        Self::walk(path, false, false)
+    }
+
+    /// The same of a name in a folder that is made with all those above it if it is not there.
+    ///
+    /// # Errors
+    /// As [`Folder::of`], and if a folder cannot be made.
+    pub fn made(path: &Path) -> io::Result<Self> {
+        Self::walk(path, false, true)
     }
 
     /// The same of the file that is written where `path` leads: the last part, too, is followed if it
@@ -107,7 +118,7 @@ impl Folder {
     /// # Errors
     /// As [`Folder::of`].
     pub fn behind(path: &Path) -> io::Result<Self> {
-        Self::walk(path, true)
+        Self::walk(path, true, false)
     }
 
     /// True if the name is that of an open file, below /proc: it is written and never replaced.
@@ -123,8 +134,9 @@ impl Folder {
         )
     }
 
-    /// `through`: the last part, too, is followed if it is such a link.
-    fn walk(path: &Path, through: bool) -> io::Result<Self> {
+    /// `through`: the last part, too, is followed if it is such a link. `make`: those before it are
+    /// made.
+    fn walk(path: &Path, through: bool, make: bool) -> io::Result<Self> {
         let is_folder = || io::Error::from(ErrorKind::IsADirectory);
         if path.as_os_str().as_bytes().ends_with(b"/") {
             return Err(is_folder());
@@ -144,7 +156,15 @@ impl Folder {
                 if last {
                     return Self::with(folder, &name, false);
                 }
-                folder = open_at(&folder, &name, libc::O_PATH | libc::O_NOFOLLOW)?.into();
+                let flags = libc::O_PATH | libc::O_NOFOLLOW;
+                let opened = match open_at(&folder, &name, flags) {
+                    Err(e) if make && e.kind() == ErrorKind::NotFound => {
+                        make_part(&folder, &name, 0o777)?;
+                        open_at(&folder, &name, flags)
+                    }
+                    opened => opened,
+                };
+                folder = opened?.into();
                 continue;
             };
             let around = about(&folder)?;
@@ -225,15 +245,17 @@ impl Folder {
     }
 }
 
-/// Sees that whatever is there of the way to `path` may be followed, before folders are made or
-/// files renamed.
+/// Makes a folder and those above it, where they are not there.
 ///
 /// # Errors
-/// As [`Folder::of`].
-pub fn check_way(path: &Path) -> io::Result<()> {
-    let there = path.ancestors().find(|part| part.exists());
-    let there = there.filter(|part| !part.as_os_str().is_empty());
-    Folder::of(&there.unwrap_or_else(|| Path::new(".")).join("x")).map(drop)
+/// As [`Folder::made`]; it is no folder.
+pub fn create_folders(path: &Path) -> io::Result<()> {
+    // A file has no names in it.
+    let folder = Folder::made(&path.join("x"))?.folder;
+    match about(&folder)?.is_dir() {
+        true => Ok(()),
+        false => Err(ErrorKind::NotADirectory.into()),
+    }
 }
 
 /// Makes a file, or empties the one that is there. Symbolic links are followed as by
@@ -474,7 +496,7 @@ mod tests {
                 let why = open(path).unwrap_err();
                 assert_eq!(why.kind(), ErrorKind::PermissionDenied, "{why}");
             }
-            check_way(&path.with_file_name("new/er")).unwrap_err();
+            create_folders(&path.with_file_name("new/er")).unwrap_err();
             PathListener::bind(&path.with_file_name("socket")).map(drop)
         };
         mode(0o777);
@@ -504,7 +526,11 @@ mod tests {
                 "{path}"
             );
         }
-        check_way(&at("far/in/new/er")).unwrap();
+        create_folders(&at("far/in/new/er")).unwrap();
+        assert!(at("real/in/new/er").is_dir());
+        fs::remove_dir_all(at("real/in/new")).unwrap();
+        assert!(create_folders(&at("real/in/file")).is_err());
+        assert!(create_folders(&at("real/in/file/x")).is_err());
         create_or_append(&at("far/in/file")).unwrap();
         assert_eq!(fs::read(at("real/in/file")).unwrap(), b"important");
         overwrite_own(&at("far/in/file")).unwrap();

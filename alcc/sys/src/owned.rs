@@ -102,7 +102,7 @@ fn open_part(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
 }
 
 /// Another process may make it at the same moment.
-fn make_part(dir: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<()> {
+pub(crate) fn make_part(dir: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<()> {
     let name = c_string(name)?;
     // SAFETY: a descriptor, a text that ends with a zero byte, and a mode.
     match unsafe { libc::mkdirat(dir.as_raw_fd(), name.as_ptr(), mode) } {

@@ -45,7 +45,7 @@ struct Header {
 impl ResultCache {
     /// Opens `folder`, which is made if missing. `program` is what every key contains.
     pub(crate) fn open(folder: PathBuf, program: String) -> Result<Self, LabError> {
-        fs::create_dir_all(&folder).map_err(LabError::os(format!(
+        alcc_sys::create_folders(&folder).map_err(LabError::os(format!(
             "make the folder {}",
             folder.display()
         )))?;

@@ -11,7 +11,6 @@ use alcc_results::percentile;
 use alcc_trace::{Trace, TraceError};
 use alcc_units::{Span, Time};
 use serde_json::{Value, json};
-use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -165,7 +164,7 @@ impl Recording {
     /// # Errors
     /// Which file could not be written.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
-        fs::create_dir_all(folder).map_err(|e| (folder.to_owned(), e))?;
+        alcc_sys::create_folders(folder).map_err(|e| (folder.to_owned(), e))?;
         let mut written = Vec::new();
         let mut file = |name: &str, fill: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
             let path = folder.join(name);

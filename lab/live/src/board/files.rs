@@ -3,7 +3,6 @@ use super::table;
 use crate::result_cache::write_whole;
 use crate::{LabError, pairs, picture, report};
 use alcc_results::{About, Results, csv as flows_csv, metadata_of_csv};
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +36,7 @@ pub fn is_written(file: &Path, folder: &Path) -> bool {
 /// # Errors
 /// [`LabError::Os`] with the file that could not be written.
 pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
-    fs::create_dir_all(folder).map_err(LabError::os(format!(
+    alcc_sys::create_folders(folder).map_err(LabError::os(format!(
         "make the folder {}",
         folder.display()
     )))?;
