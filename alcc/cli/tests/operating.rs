@@ -753,6 +753,8 @@ for place in ["/tmp/theirs/roots", "/tmp/all", "/tmp/link"]:
     run = server("run", "--quiet", "--", "sleep", "100")
     until(lambda: os.path.exists(f"/run/alcc/{run.pid}/report"))
     until(lambda: '"processes": 1' in alcc("top", "--once", "--json", "--run", str(run.pid))[1].replace(":1", ": 1"))
+    assert os.stat(f"/run/alcc/{run.pid}/report").st_mode & 0o77 == 0
+    assert os.stat("/run/alcc").st_mode & 0o77 == 0
     status, out, err, took = alcc("ctl", "off")
     assert status == 0 and out.startswith(f"run {run.pid}: "), (place, status, out, err)
     os.killpg(run.pid, signal.SIGKILL)
@@ -927,6 +929,51 @@ fn a_command_that_asks_the_service_manager_is_answered_with_what_to_do() {
             }
         }
     }
+}
+
+/// A server with one connection, and its open files at the end.
+const SENDER: &str = r#"
+import os, socket, time
+listener = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(listener.getsockname())
+server = listener.accept()[0]
+for _ in range(50):
+    server.sendall(b"a secret of the server " * 100)
+    client.recv(1 << 20)
+    time.sleep(0.01)
+links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+kinds = [os.readlink(link).split("[")[0] for link in links if os.path.exists(link)]
+print(sorted(kind for kind in kinds if not kind.endswith(".csv")))
+"#;
+
+#[test]
+fn the_library_keeps_no_descriptor_and_no_payload() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = ["python3", "-c", SENDER];
+    let plain = Command::new(server[0]).args(&server[1..]).output();
+    let Ok(plain) = plain else {
+        lacks("python3");
+        return;
+    };
+    let log = dir.path().join("log");
+    let options = [
+        "run",
+        "--quiet",
+        "--loopback",
+        "--log",
+        log.to_str().unwrap(),
+        "--",
+    ];
+    let done = output(dir.path(), &[&options[..], &server].concat());
+    let (ours, theirs) = (text(&done.stdout), text(&plain.stdout));
+    assert!(ours.contains("socket"), "{}", text(&done.stderr));
+    assert_eq!(ours, theirs);
+    let files = std::fs::read_dir(log).unwrap().flatten();
+    let written: Vec<u8> = files
+        .flat_map(|file| std::fs::read(file.path()).unwrap())
+        .collect();
+    assert!(text(&written).contains("time_ms"), "{}", text(&written));
+    assert!(!text(&written).contains("secret"));
 }
 
 /// The loader ignores LD_PRELOAD there, but a program may be linked with the library.
