@@ -75,14 +75,14 @@ pub fn figure(results: &Results, parts: &[Part]) -> Result<String, String> {
 
 enum Panel {
     Plane,
-    Chart(Chart),
+    Chart(Box<Chart>),
 }
 
 fn panels(drawn: &Links<'_>, results: &Results, link: &str, parts: &[Part]) -> Vec<Panel> {
     let shown = drawn.shown(link);
     let titled = |mut chart: Chart, x: &str, y: &str| {
         (chart.x_title, chart.y_title) = (x.to_owned(), y.to_owned());
-        Panel::Chart(chart)
+        Panel::Chart(Box::new(chart))
     };
     let has_figures =
         |g: &alcc_results::Group| g.link == link && g.median("delay_mean_ms").is_some();
