@@ -50,7 +50,7 @@ impl Bypass {
 pub struct ByReason([u64; Bypass::ALL.len()]);
 
 impl ByReason {
-    /// How many there are.
+    /// How many there are: at most 16, see [`ByReason::newly`].
     pub(crate) const LEN: usize = Bypass::ALL.len();
 
     /// `n` for one reason, nothing for the others.
@@ -75,10 +75,13 @@ impl ByReason {
         Bypass::ALL.into_iter().map(|why| (why, self.get(why)))
     }
 
-    /// One for each reason that has a number here and none in `before`.
-    pub fn newer_than(&self, before: &Self) -> Self {
+    /// One for each reason that has a number here and was not `seen` before: a bit for each.
+    pub fn newly(&self, seen: &mut u16) -> Self {
+        let before = *seen;
         Self(std::array::from_fn(|i| {
-            u64::from(self.0[i] > 0 && before.0[i] == 0)
+            let bit = u16::from(self.0[i] > 0) << i;
+            *seen |= bit;
+            u64::from(bit & !before != 0)
         }))
     }
 
@@ -112,8 +115,9 @@ mod tests {
             let mut sum = ByReason::of(why, 3);
             sum += ByReason::of(why, 4);
             assert_eq!((sum.get(why), sum.sum()), (7, 7));
-            assert_eq!(sum.newer_than(&ByReason::default()), ByReason::of(why, 1));
-            assert_eq!(sum.newer_than(&sum), ByReason::default());
+            let mut seen = 0;
+            assert_eq!(sum.newly(&mut seen), ByReason::of(why, 1));
+            assert_eq!(sum.newly(&mut seen), ByReason::default());
             assert_eq!(ByReason::read(|i| sum.words()[i]), sum);
         }
     }

@@ -36,7 +36,7 @@ pub(crate) struct Member {
     segment: Arc<Segment>,
     port: u16,
     /// Place of the group.
-    group: usize,
+    group: u16,
     /// As of the last reading.
     retransmits: u64,
     acked: u64,
@@ -82,8 +82,9 @@ pub struct Group {
     pub queueing: Histogram,
 }
 
-fn words(segment: &Segment, index: usize) -> &[AtomicU64] {
-    segment.map().words(GROUPS + index * GROUP_LEN, GROUP_LEN)
+fn words(segment: &Segment, index: u16) -> &[AtomicU64] {
+    let at = GROUPS + usize::from(index) * GROUP_LEN;
+    segment.map().words(at, GROUP_LEN)
 }
 
 fn read(words: &[AtomicU64]) -> [u64; GROUP_LEN] {
@@ -96,7 +97,7 @@ fn read(words: &[AtomicU64]) -> [u64; GROUP_LEN] {
 
 /// The group of a port and an algorithm, made if need be. Two processes may make the same one at
 /// the same time: readers add them up. The last group is for all that find no other.
-fn find(segment: &Segment, port: u16, algorithm: &str) -> usize {
+fn find(segment: &Segment, port: u16, algorithm: &str) -> u16 {
     let cut = |text: &str| text.bytes().take(ALGORITHM_LEN * 8).collect::<Vec<_>>();
     for index in 0..GROUPS_COUNT - 1 {
         let group = words(segment, index);
@@ -292,7 +293,7 @@ mod tests {
             Member::new(&segment, port, "verus").on(&Event::Opened(&tcp));
         }
         let all = segment.groups();
-        assert_eq!(all.len(), GROUPS_COUNT);
+        assert_eq!(all.len(), usize::from(GROUPS_COUNT));
         assert_eq!(all.iter().map(|g| g.totals.connections).sum::<u64>(), 200);
     }
 }

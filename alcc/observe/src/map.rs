@@ -31,7 +31,7 @@ pub(crate) const ORDERS_LEN: usize = 1024;
 /// Counters by port and algorithm.
 pub(crate) const GROUPS: usize = 2048;
 pub(crate) const GROUP_LEN: usize = 64;
-pub(crate) const GROUPS_COUNT: usize = 64;
+pub(crate) const GROUPS_COUNT: u16 = 64;
 /// One bit per slot: taken.
 pub(crate) const TAKEN: usize = 6144;
 pub(crate) const TAKEN_LEN: usize = SLOTS_COUNT / 64;
@@ -76,7 +76,7 @@ const _: () = {
     assert!(ACCOUNTS_COUNT.is_power_of_two());
     assert!(COUNTERS + COUNTERS_LEN <= FAILED && FAILED + FAILED_LEN <= ABOUT);
     assert!(ABOUT + ABOUT_LEN <= ORDERS && ORDERS + ORDERS_LEN <= GROUPS);
-    assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && LEFT_COUNT < ACCOUNTS);
+    assert!(GROUPS + GROUP_LEN * GROUPS_COUNT as usize <= TAKEN && LEFT_COUNT < ACCOUNTS);
 };
 
 /// `MADV_POPULATE_WRITE` of linux/mman.h (Linux 5.14).

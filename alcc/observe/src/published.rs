@@ -38,7 +38,9 @@ impl Published {
                 pid: who.pid,
                 id: who.id,
                 client: client_of(who.remote.ip()),
-                place: slot.as_ref().map(Slot::index),
+                place: slot
+                    .as_ref()
+                    .and_then(|slot| u32::try_from(slot.index()).ok()),
             },
             slot,
         }))
@@ -49,7 +51,7 @@ impl Published {
         let trace = &self.0.as_ref()?.trace;
         let mut sink = Sink {
             segment: Arc::clone(&trace.segment),
-            index: trace.place?,
+            index: trace.place? as usize,
             pid: trace.pid,
             id: trace.id,
         };

@@ -121,7 +121,7 @@ pub(crate) struct Trace {
     pub(crate) id: u64,
     pub(crate) client: u64,
     /// The connection's place in the table, which names it, as long as it is open.
-    pub(crate) place: Option<usize>,
+    pub(crate) place: Option<u32>,
 }
 
 impl Trace {
@@ -135,7 +135,9 @@ impl Trace {
 
     /// Writes the last counters of the connection.
     fn left(&self, at: Time, tcp: &TcpProgress) {
-        let Some(place) = self.place else { return };
+        let Some(place) = self.place.map(|place| place as usize) else {
+            return;
+        };
         let mut fields = [0; FIELDS];
         fields[0] = at.as_nanos() | LEFT;
         fields[1] = self.who();
@@ -293,7 +295,7 @@ mod tests {
     use crate::event::tests::{reading, tcp};
     use crate::segment::tests::Scratch;
 
-    fn trace(segment: &Arc<Segment>, place: Option<usize>) -> Trace {
+    fn trace(segment: &Arc<Segment>, place: Option<u32>) -> Trace {
         Trace {
             segment: Arc::clone(segment),
             pid: 7,
@@ -369,7 +371,7 @@ mod tests {
         let who = status::tests::who(3);
         let slot = status::Slot::take(&writer, &who).unwrap();
         let (at, tcp) = (Time::from_millis(9), tcp());
-        let mut trace = trace(&writer, Some(slot.index()));
+        let mut trace = trace(&writer, u32::try_from(slot.index()).ok());
         trace.on(&Event::Closing { at, tcp: &tcp });
         // Whoever waits need not.
         bell.wait(Duration::from_secs(600));

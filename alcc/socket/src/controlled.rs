@@ -84,14 +84,14 @@ pub(crate) struct Controlled {
     unsent_limit: UnsentLimit,
     /// The last order of `alcc ctl` that was followed.
     applied: u64,
-    /// The algorithm by such an order.
-    commanded: Option<Spec>,
+    /// The algorithm by such an order; on the heap, because few connections get one.
+    commanded: Option<Box<Spec>>,
     published: Published,
     reported: Counters,
     /// Passed without the algorithm's leave, and not reported yet.
     bypassed: ByReason,
-    /// Reported already.
-    bypassed_before: ByReason,
+    /// The reasons that were reported already, a bit for each.
+    bypassed_before: u16,
     /// The algorithm's rate does not hold: see [`Controlled::lift_pacing`].
     is_unpaced: bool,
     /// Nor does it until the next write: see [`Controlled::lend`].
@@ -131,7 +131,7 @@ impl Controlled {
             published: Published::default(),
             reported: Counters::default(),
             bypassed: ByReason::default(),
-            bypassed_before: ByReason::default(),
+            bypassed_before: 0,
             is_unpaced: false,
             is_lent: false,
             has_more: false,
@@ -240,7 +240,7 @@ impl Controlled {
 
     /// The algorithm in charge.
     pub(crate) fn cc(&self) -> &Spec {
-        self.commanded.as_ref().unwrap_or(&self.plan.cc)
+        self.commanded.as_deref().unwrap_or(&self.plan.cc)
     }
 
     /// Where acknowledgements are learned from.
@@ -348,7 +348,9 @@ impl Controlled {
         } else if self.mode == Mode::Off || commanded.unwrap_or(&self.plan.cc) != self.cc() {
             // An algorithm that this process does not have changes nothing.
             if let Ok(controller) = self.build(commanded.unwrap_or(&self.plan.cc)) {
-                self.restart(fd, controller, |this| this.commanded = commanded.cloned());
+                self.restart(fd, controller, |this| {
+                    this.commanded = commanded.cloned().map(Box::new);
+                });
             }
         }
         self.publish_state();
@@ -631,8 +633,7 @@ impl Controlled {
         if more == Counters::default() && bypassed == ByReason::default() {
             return;
         }
-        let newly_bypassed = bypassed.newer_than(&self.bypassed_before);
-        self.bypassed_before += bypassed;
+        let newly_bypassed = bypassed.newly(&mut self.bypassed_before);
         self.emit(&Event::Passed(&Passed {
             bytes: Bytes::new(more.bytes),
             gate_closed: more.gate_closed,

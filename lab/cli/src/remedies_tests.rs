@@ -34,7 +34,7 @@ const PRINTED_BY: &[(&str, &[&str])] = &[
         &["ctl off", "ctl on", "ctl cc"],
     ),
     ("alcc/cli/src/doctor/machine.rs", &["run"]),
-    ("alcc/cli/src/doctor/running.rs", &["doctor"]),
+    ("alcc/cli/src/doctor/running.rs", &["attach"]),
     ("alcc/cli/src/kernel_limit.rs", &["run", "proxy"]),
     (
         "alcc/cli/src/output.rs",

@@ -160,8 +160,9 @@ struct Budget {
 
 fn build(options: &Options<'_>) -> Built {
     let ms = Span::from_millis;
+    let delay = options.span("delay", DELAY, ms(1)..=ms(10_000))?;
     Ok(Instance::new(Budget {
-        delay: options.span("delay", DELAY, ms(1)..=ms(10_000))?,
+        delay,
         mss: Bytes::new(1448),
         starting: true,
         window: INITIAL,

@@ -28,7 +28,7 @@ pub(crate) fn figures(application: &str, flows: &[(&str, &str)], metric: &str) -
 source = "this test"
 statement = "It runs."
 application = "{application}"
-starts = 1
+runs = 1
 [scenario]
 link = "12mbit"
 rtt = "40ms"
