@@ -188,3 +188,68 @@ fn an_archive_gives_the_same_rows_or_says_which_differ() {
         assert_eq!(says.trim_end().lines().count(), 1, "{says}");
     }
 }
+
+/// An archive is somebody else's: nothing outside of it is read for it.
+#[test]
+fn what_leads_out_of_an_archive_is_refused() {
+    let folder = folder();
+    let at = folder.path();
+    good(&lab(at, "bundle s/study.toml --out x.tar"));
+    fs::create_dir(at.join("y")).unwrap();
+    let shell = |script: &str| {
+        let done = Command::new("sh")
+            .args(["-ec", script])
+            .current_dir(at)
+            .status();
+        assert!(done.unwrap().success(), "{script}");
+    };
+    let trace = at.join("s/walk.down").display().to_string();
+    let absolute = format!("sed -i 's#traces/0/walk.down#{trace}#' y/study.toml");
+    let unnamed = "sed -i 's#\"study.toml\"#\"other\"#' y/results/results.json";
+    for (script, says) in [
+        (
+            &*format!("ln -sf {trace} y/traces/0/walk.down"),
+            "neither a file nor a folder",
+        ),
+        (
+            "rm y/traces/0/walk.down; mkfifo y/traces/0/walk.down",
+            "neither a file nor a folder",
+        ),
+        ("rm y/traces/0/walk.down", "traces/0/walk.down is not in it"),
+        (&absolute, "study.toml"),
+        (unnamed, "does not say with which study.toml"),
+    ] {
+        shell(&format!(
+            "rm -rf y; mkdir y; tar -xf x.tar -C y; {script}; tar -cf y.tar -C y ."
+        ));
+        let output = lab(at, "bundle --check y.tar");
+        let error = text(&output.stderr);
+        assert!(!output.status.success(), "{script}");
+        assert!(error.contains(says), "{script}: {error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    }
+    // A name with a colon is no host.
+    shell("cp x.tar 12:10.tar");
+    assert_eq!(
+        good(&lab(at, "bundle --check 12:10.tar")),
+        "equal: 32 rows\n"
+    );
+}
+
+/// What is simulated without being asked to is read as what is simulated.
+#[test]
+fn a_study_is_simulated_as_with_the_option() {
+    let folder = folder();
+    let study = folder.path().join("s/study.toml");
+    let text = fs::read_to_string(&study).unwrap();
+    fs::write(&study, text.replace("\"cubic\"", "\"bbr3\"")).unwrap();
+    let rows = rows(&lab(folder.path(), "compare s/study.toml --json --out a"));
+    let schemes: Vec<_> = rows
+        .iter()
+        .filter_map(|row| row["scheme"].as_str())
+        .collect();
+    assert!(
+        schemes.iter().any(|name| name.starts_with("bbr3")),
+        "{schemes:?}"
+    );
+}

@@ -7,16 +7,19 @@ use crate::progress::{Bar, stop_flag};
 use alcc_live::board::{self, Backend, Plan};
 use alcc_live::{Link, PathDefaults, Results, Row, Side, input_files};
 use alcc_results::scenario::{self, StudyOptions};
+use alcc_units::read_bounded;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Name of the study in an archive, and of the folder with its results.
 const STUDY: &str = "study.toml";
 const RESULTS: &str = "results";
+/// The rows of a study that takes days have less, MiB.
+const MAX_RESULTS: u64 = 256;
 
 /// Simulate a study and put it into an archive with its traces and results, or repeat that
 ///
@@ -62,6 +65,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 fn make(args: &Args, folder: &Path, out: &Path) -> Result<ExitCode, Failure> {
     will_be_written(out)?;
+    // Mistakes are told of the file as it is, not of the copy.
+    let study = Study::of(Some(&args.what), &[], &StudyOptions::default())?;
+    study.schemes(&crate::algorithms(), &[Side::Simulated])?;
     collect(&args.what, folder)?;
     let mut results = measure(args, folder)?;
     let inside = |file: &Path| file.strip_prefix(folder).map(Path::to_owned);
@@ -170,6 +176,12 @@ fn measure(args: &Args, folder: &Path) -> Result<Results, Failure> {
         .iter()
         .flat_map(|link| link.files.clone())
         .collect();
+    if let Some(file) = files.iter().find(|file| !file.starts_with(folder)) {
+        return Err(Failure::usage(format!(
+            "{STUDY}: {} is not in the archive: name a file in it by a relative path",
+            file.display()
+        )));
+    }
     let plan = Plan {
         links: found.links,
         schemes: study.schemes(&registry, &[Side::Simulated])?,
@@ -198,15 +210,33 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
     let archive = args.what.display();
     let wrong = |why: String| Failure::usage(format!("read {archive}: {why}"));
     let mut tar = Command::new("tar");
-    tar.arg("-xf").arg(&args.what).arg("-C").arg(folder);
+    // A colon in the name is no host.
+    tar.args(["--force-local", "-xf"])
+        .arg(&args.what)
+        .arg("-C")
+        .arg(folder);
     output(&mut tar, &format!("read {archive}"))?;
-    let text = fs::read(folder.join(RESULTS).join("results.json"))
+    only_files(folder).map_err(wrong)?;
+    let text = fs::File::open(folder.join(RESULTS).join("results.json"))
+        .and_then(|file| read_bounded(file, MAX_RESULTS))
         .map_err(|e| wrong(format!("{RESULTS}/results.json in it: {}", reason(&e))))?;
-    let before: Results = serde_json::from_slice(&text)
+    let before: Results = serde_json::from_str(&text)
         .map_err(|e| wrong(format!("{RESULTS}/results.json in it: {e}")))?;
+    if before.about.files.iter().all(|file| file.path != STUDY) {
+        return Err(wrong(format!(
+            "{RESULTS}/results.json in it does not say with which {STUDY} it was made"
+        )));
+    }
     for file in &before.about.files {
-        let here = input_files([folder.join(&file.path)]);
-        if here.iter().all(|here| here.sha256 != file.sha256) {
+        let path = Path::new(&file.path);
+        let is_inside = path
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
+        let inside = folder.join(path);
+        if !is_inside || !inside.is_file() {
+            return Err(wrong(format!("{} is not in it", file.path)));
+        }
+        if (input_files([inside]).iter()).all(|here| here.sha256 != file.sha256) {
             let why = "it is not the file with which the results were made (SHA-256)";
             return Err(Failure::failed(format!(
                 "check {archive}: {}: {why}",
@@ -221,8 +251,11 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
             before.about.build, now.about.build
         ));
     }
-    let differ = differences(&before.flows, &now.flows)?;
-    let all = before.flows.len();
+    let mut differ = differences(&before.flows, &now.flows)?;
+    let (all, again) = (before.flows.len(), now.flows.len());
+    if differ.is_empty() && all != again {
+        differ.push(format!("{all} rows are there, {again} were made now"));
+    }
     if differ.is_empty() {
         print(format!("equal: {all} rows\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -233,6 +266,27 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
     Err(Failure::failed(format!(
         "{count} of {all} rows differ from those in {archive}"
     )))
+}
+
+/// An archive is somebody else's: a link would lead out of it, and a FIFO is waited for.
+fn only_files(folder: &Path) -> Result<(), String> {
+    let mut remaining = vec![folder.to_owned()];
+    while let Some(folder) = remaining.pop() {
+        for entry in fs::read_dir(&folder).map_err(|e| reason(&e))? {
+            let entry = entry.map_err(|e| reason(&e))?;
+            let kind = entry.file_type().map_err(|e| reason(&e))?;
+            if kind.is_dir() {
+                remaining.push(entry.path());
+            } else if !kind.is_file() {
+                let name = entry.file_name();
+                return Err(format!(
+                    "{} in it is neither a file nor a folder",
+                    name.display()
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A line for each row that is not the same in both.

@@ -150,8 +150,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let registry = args.plugins.registry(crate::algorithms())?;
     let sides: &[Side] = match (args.sim, args.emu) {
         (true, true) => &[Side::Emulated, Side::Simulated],
-        (true, false) => &[Side::Simulated],
-        _ => &[Side::Emulated],
+        (false, true) => &[Side::Emulated],
+        (_, false) => &[Side::Simulated],
     };
     let native = args.native.as_deref();
     let schemes = match native {
