@@ -20,6 +20,16 @@ pub(crate) const HINTS: &[Hint] = &[
         "--starts",
         "repetitions are called runs: give --runs",
     ),
+    (
+        "compare",
+        "--starts",
+        "repetitions are called runs: give --runs",
+    ),
+    (
+        "sweep",
+        "--seeds",
+        "repetitions are called runs: give --runs",
+    ),
     ("compare", "--cc", "give --schemes cubic,budget/over=cubic"),
     ("demo", "--cc", "give --schemes cubic,budget/over=cubic"),
     (
