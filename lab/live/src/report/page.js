@@ -6,9 +6,9 @@ for (const x of [...R.flows, ...R.summary.groups, ...(R.summary.overall || [])])
 const $ = id => document.getElementById(id);
 const links = [...new Set(R.flows.map(f => f.link))];
 const schemes = [...new Set(R.flows.map(f => f.scheme))];
-// The legend has the colours of the palette.
+// The legend has the colours of the palette, and names a profile behind the scheme: 'copa (tuned)'.
 const colour = {};
-for (const b of document.querySelectorAll('#legend button')) colour[b.textContent.trim()] = getComputedStyle(b.querySelector('.swatch')).getPropertyValue('--c');
+for (const b of document.querySelectorAll('#legend button')) colour[b.textContent.trim().replace(/ \(.*\)$/, '')] = getComputedStyle(b.querySelector('.swatch')).getPropertyValue('--c');
 const isNumber = v => v !== null && v !== undefined;
 const show = (v, digits) => isNumber(v) ? v.toFixed(digits) : '–';
 // Milliseconds: as many digits as help.
