@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::compare::{command_line, failed_runs, failure, processors};
+use super::read_text;
 use super::study::Study;
 use crate::failure::{Failure, reason};
 use crate::output::{Product, note, print, will_be_written};
@@ -7,7 +8,6 @@ use crate::progress::{Bar, stop_flag};
 use alcc_live::board::{self, Backend, Plan};
 use alcc_live::{Link, PathDefaults, Results, Row, Side, input_files};
 use alcc_results::scenario::{self, StudyOptions};
-use alcc_units::read_bounded;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
@@ -18,8 +18,6 @@ use std::process::{Command, ExitCode};
 /// Name of the study in an archive, and of the folder with its results.
 const STUDY: &str = "study.toml";
 const RESULTS: &str = "results";
-/// The rows of a study that takes days have less, MiB.
-const MAX_RESULTS: u64 = 256;
 
 /// Simulate a study and put it into an archive with its traces and results, or repeat that
 ///
@@ -68,7 +66,7 @@ fn make(args: &Args, folder: &Path, out: &Path) -> Result<ExitCode, Failure> {
     // Mistakes are told of the file as it is, not of the copy.
     let study = Study::of(Some(&args.what), &[], &StudyOptions::default())?;
     study.schemes(&crate::algorithms(), &[Side::Simulated])?;
-    collect(&args.what, folder)?;
+    collect(study, folder)?;
     let mut results = measure(args, folder)?;
     let inside = |file: &Path| file.strip_prefix(folder).map(Path::to_owned);
     for file in &mut results.about.files {
@@ -108,10 +106,10 @@ fn make(args: &Args, folder: &Path, out: &Path) -> Result<ExitCode, Failure> {
 }
 
 /// Copies the study and its traces, with paths that are right in `folder`.
-fn collect(path: &Path, folder: &Path) -> Result<(), Failure> {
+fn collect(study: Study, folder: &Path) -> Result<(), Failure> {
     let Study {
         traces, options, ..
-    } = Study::of(Some(path), &[], &StudyOptions::default())?;
+    } = study;
     let copy = |from: &Path, to: &Path| {
         let to = folder.join(to);
         let above = to.parent().unwrap_or(folder);
@@ -217,8 +215,7 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
         .arg(folder);
     output(&mut tar, &format!("read {archive}"))?;
     only_files(folder).map_err(wrong)?;
-    let text = fs::File::open(folder.join(RESULTS).join("results.json"))
-        .and_then(|file| read_bounded(file, MAX_RESULTS))
+    let text = read_text(&folder.join(RESULTS).join("results.json"))
         .map_err(|e| wrong(format!("{RESULTS}/results.json in it: {}", reason(&e))))?;
     let before: Results = serde_json::from_str(&text)
         .map_err(|e| wrong(format!("{RESULTS}/results.json in it: {e}")))?;
