@@ -14,14 +14,11 @@ pub enum Instance {
 
 impl Instance {
     /// Of an algorithm without a receiver module.
-    // Programs may run on small stacks: what is built on the way is not copied once more.
-    #[inline(always)]
     pub fn new(controller: impl Controller) -> Self {
         Self::Plain(Box::new(controller))
     }
 
     /// Of an algorithm with one.
-    #[inline(always)]
     pub fn with_receiver(controller: impl WithReceiver) -> Self {
         Self::WithReceiver(Box::new(controller))
     }

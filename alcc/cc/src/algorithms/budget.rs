@@ -160,6 +160,7 @@ struct Budget {
 
 fn build(options: &Options<'_>) -> Built {
     let ms = Span::from_millis;
+    // Before the rest is made: 112 bytes less of a coroutine's stack.
     let delay = options.span("delay", DELAY, ms(1)..=ms(10_000))?;
     Ok(Instance::new(Budget {
         delay,
