@@ -284,6 +284,8 @@ struct Server<'a> {
     /// In the order in which they came.
     open: Vec<Open>,
     came: u64,
+    /// Threads that have not ended, also those that have lost their place to a newer sender.
+    running: u64,
     going: BTreeMap<[u8; 16], Together>,
     transfers: u32,
     failed: u32,
@@ -311,6 +313,7 @@ impl<'a> Server<'a> {
             told,
             open: Vec::new(),
             came: 0,
+            running: 0,
             going: BTreeMap::new(),
             transfers: 0,
             failed: 0,
@@ -370,11 +373,14 @@ impl<'a> Server<'a> {
             drop(tell.send(FlowMessage::Ended(number, Box::new(ended))));
         });
         match spawned {
-            Ok(_) => self.open.push(Open {
-                number,
-                from,
-                activity,
-            }),
+            Ok(_) => {
+                self.running += 1;
+                self.open.push(Open {
+                    number,
+                    from,
+                    activity,
+                });
+            }
             Err(why) => self.seldom("a sender", &format!("turned away: {why}")),
         }
     }
@@ -422,6 +428,7 @@ impl<'a> Server<'a> {
                     together.last = Some(Instant::now());
                 }
                 FlowMessage::Ended(number, received) => {
+                    self.running -= 1;
                     self.open.retain(|open| open.number != number);
                     self.ended(&received);
                 }
@@ -494,7 +501,7 @@ impl<'a> Server<'a> {
         self.rules.stop.store(true, Ordering::Relaxed);
         // What they have begun goes with them, however busy the machine is.
         let until = Instant::now() + Duration::from_secs(10);
-        while !self.open.is_empty() && Instant::now() < until {
+        while self.running > 0 && Instant::now() < until {
             self.listen_to_threads(Duration::from_millis(100));
         }
         self.forget(true);
