@@ -222,9 +222,11 @@ impl<'a> Figures<'a> {
     }
 }
 
-/// Whether this is plain TCP: the kernel's, or an algorithm of the same name in the simulator.
+/// True for plain TCP: a control that Linux brings, or an algorithm of the same name in the
+/// simulator.
 fn is_baseline(row: &Row) -> bool {
-    row.feedback == "kernel" || ["cubic", "reno", "bbr"].contains(&row.scheme.as_str())
+    let of_linux = row.feedback == "kernel" && !row.scheme.starts_with("alcc_");
+    of_linux || ["cubic", "reno", "bbr"].contains(&row.scheme.as_str())
 }
 
 /// Compares the best controlled scheme with the baseline: `cubic`, or else the first plain TCP.
@@ -362,6 +364,15 @@ mod tests {
         assert_eq!(
             summary(&slow).sentence,
             "In one run, alcc-copa has 70 % of cubic's throughput at 93 % of its mean delay (1.30 s instead of 1.40 s)."
+        );
+        // A control of alcc in the kernel is not a baseline.
+        let kernel = Row {
+            feedback: "kernel".to_owned(),
+            ..row("l", "alcc_budget", 9.7, 100.0)
+        };
+        assert_eq!(
+            summary(&[rows[1].clone(), kernel]).sentence,
+            "In one run, alcc_budget has 97 % of cubic's throughput at a 14th of its mean delay (100 ms instead of 1.40 s)."
         );
         assert_eq!(summary(&rows[..2]).sentence, "");
         assert_eq!(summary(&rows[2..]).sentence, "");

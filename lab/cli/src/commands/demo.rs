@@ -2,17 +2,22 @@
 use crate::commands::emulate::processes::Processes;
 use crate::commands::{compare, study};
 use crate::failure::Failure;
+use crate::output::note;
 use alcc_live::board::{Backend, Interval, Plan};
-use alcc_live::{Link, Scheme, Side};
+use alcc_live::{Link, Scheme, Side, Tools};
+use alcc_pipe::Controls;
 use alcc_units::Span;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// `budget` in the kernel, with the limit of unsent data that `alcc attach` sets on such a link.
+const RESIDENT: &str = "alcc_budget/lowat=16384B";
 
 /// Compare plain TCP with alcc: nginx and curl over an emulated LTE link
 ///
 /// Starts the distribution's nginx once per scheme, each behind an emulated link of its own.
 /// Downloads with curl from all of them at the same time. Prints a table and writes a report to
-/// open in a browser.
+/// open in a browser. Where root runs it, alcc's controls are in the kernel for as long as it runs.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc-lab demo\n  alcc-lab demo --trace CampusWalk --duration 60s\n  alcc-lab demo --schemes cubic,verus:r=2/over=cubic,verus:r=6/over=cubic"
@@ -25,10 +30,11 @@ pub(crate) struct Args {
     /// Length of the measurement
     #[arg(long, value_name = "SPAN", default_value = "30s")]
     duration: Span,
-    /// What to compare: the kernel's (cubic) and alcc's above it (verus:r=4/over=cubic,
-    /// copa/over=reno)
-    #[arg(long, value_name = "A,B", default_value = study::SCHEMES)]
-    schemes: String,
+    /// Schemes to compare: a control of the kernel (cubic, alcc_budget) or an algorithm of alcc
+    /// above TCP (verus:r=4/over=cubic, copa/over=reno) [default: those of 'compare', and
+    /// alcc_budget where it is loaded or root can load it]
+    #[arg(long, value_name = "A,B")]
+    schemes: Option<String>,
     /// Seed of the synthetic link
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -44,23 +50,67 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    if let Some(exit) = Processes::guard()? {
-        return Ok(exit);
+    let tools = compare::tools()?;
+    let (schemes, loaded) = match &args.schemes {
+        Some(schemes) => (schemes.clone(), false),
+        None => standard(&tools.alcc),
+    };
+    let guarded = Processes::guard();
+    if matches!(guarded, Ok(None)) {
+        return carry_out(args, &schemes, tools);
     }
+    // The parent process, after everything else has ended, however it ended.
+    if loaded && let Err(why) = bpf(&tools.alcc, "unload") {
+        note(format!("alcc bpf unload: {why}"));
+    }
+    guarded.map(|exit| exit.unwrap_or(ExitCode::FAILURE))
+}
+
+/// The schemes of `compare`, with `budget` in the kernel where that is possible; true if the
+/// controls were loaded for it.
+fn standard(alcc: &Path) -> (String, bool) {
+    let with_kernel = || format!("{RESIDENT},{}", study::SCHEMES);
+    let is_there = || Controls::available().is_ok_and(|all| all.has("alcc_budget"));
+    if is_there() {
+        return (with_kernel(), false);
+    }
+    match bpf(alcc, "load") {
+        Ok(()) => (with_kernel(), true),
+        Err(why) => {
+            note(format!("without budget in the kernel: {why}"));
+            (study::SCHEMES.to_owned(), false)
+        }
+    }
+}
+
+/// `alcc bpf load` or `unload`; the error is what it printed.
+fn bpf(alcc: &Path, what: &str) -> Result<(), String> {
+    let mut command = Command::new(alcc);
+    let ended = command.args(["bpf", what]).stdin(Stdio::null()).output();
+    let ended = ended.map_err(|e| e.to_string())?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let printed = String::from_utf8_lossy(&ended.stderr);
+    let line = printed.lines().next().unwrap_or("it printed no reason");
+    Err(line.trim_start_matches("alcc: ").to_owned())
+}
+
+fn carry_out(args: &Args, schemes: &str, tools: Tools) -> Result<ExitCode, Failure> {
     let link = match &args.trace {
         Some(file) => Link::open(file, args.seed),
         None => Ok(Link::synthetic(args.seed)),
     };
     let plan = Plan {
         links: vec![link.map_err(Failure::usage)?],
-        schemes: Scheme::list(&args.schemes, &crate::algorithms(), &[Side::Emulated])
+        schemes: Scheme::list(schemes, &crate::algorithms(), &[Side::Emulated])
             .map_err(Failure::usage)?,
         duration: study::in_hour(args.duration)
             .map_err(|e| Failure::usage(format!("--duration: {e}")))?,
         settle: Span::ZERO,
         runs: 1,
         backend: Backend::Emulated {
-            tools: compare::tools()?,
+            tools,
             log: args.log.clone(),
             twin: None,
         },
