@@ -25,10 +25,10 @@ PURE int unsent_is_own(__u32 limit)
 	return limit > 1U << UNSENT_LEAST && !(power & (power - 1));
 }
 
-/* What leaves in 8 ms at `rate`, bytes per second. One step below `is`, which is ours, is `is`. */
+/* What leaves in 4 ms at `rate`, bytes per second. One step below `is`, which is ours, is `is`. */
 PURE __u32 unsent_followed(__u32 is, __u64 rate)
 {
-	__u64 ahead = rate / 125;
+	__u64 ahead = rate / 250;
 	__u32 exponent = UNSENT_LEAST, limit;
 
 	while (exponent < UNSENT_MOST && 1ULL << exponent < ahead)

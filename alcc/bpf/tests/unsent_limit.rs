@@ -23,13 +23,13 @@ fn followed(kib: u32, mbps: u64) -> u32 {
 }
 
 #[test]
-fn it_is_eight_milliseconds_and_one_step_down_is_not_followed() {
-    for (mbps, kib) in [(0, 16), (12, 16), (17, 32), (100, 128), (1000, 1024)] {
+fn it_is_four_milliseconds_and_one_step_down_is_not_followed() {
+    for (mbps, kib) in [(0, 16), (32, 16), (33, 32), (200, 128), (2000, 1024)] {
         assert_eq!(followed(16, mbps), kib, "{mbps} Mbit/s");
         assert_eq!(followed(4 * kib, mbps), kib, "{mbps} Mbit/s, from above");
     }
-    assert_eq!(followed(128, 60), 128, "one step down");
-    assert_eq!(followed(128, 20), 32);
+    assert_eq!(followed(128, 120), 128, "one step down");
+    assert_eq!(followed(128, 40), 32);
     assert_eq!(followed(16, u64::MAX / 125_000), 1 << 20);
 }
 

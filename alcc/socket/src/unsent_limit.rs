@@ -13,7 +13,7 @@ use std::os::fd::RawFd;
 const LEAST: u32 = 16 * 1024;
 /// A program that is told of room at half of the limit has this half of the time to write. On fast
 /// paths more bytes than [`LEAST`].
-const AHEAD: Span = Span::from_millis(8);
+const AHEAD: Span = Span::from_millis(4);
 /// A limit of alcc is a power of two with these bits below. A child of the program may have the
 /// socket next: it does not take this for the program's own limit.
 const MARK: u32 = 0x5A5;
@@ -78,8 +78,8 @@ mod tests {
     }
 
     #[test]
-    fn it_is_eight_milliseconds_and_sixteen_kilobytes_at_least() {
-        for (mbps, bytes) in [(0, 16), (12, 16), (17, 32), (100, 128), (1000, 1024)] {
+    fn it_is_four_milliseconds_and_sixteen_kilobytes_at_least() {
+        for (mbps, bytes) in [(0, 16), (32, 16), (33, 32), (200, 128), (2000, 1024)] {
             assert_eq!(limit(Rate::mbps(mbps)), bytes << 10, "{mbps} Mbit/s");
         }
         assert_eq!(limit(Rate::MAX), 1 << 30);
@@ -103,11 +103,11 @@ mod tests {
         let mut ours = UnsentLimit::default();
         ours.follow(fd, Rate::mbps(1));
         assert_eq!(is_set(), LEAST | MARK);
-        ours.follow(fd, Rate::mbps(100));
+        ours.follow(fd, Rate::mbps(200));
         assert_eq!(is_set(), 128 << 10 | MARK);
-        ours.follow(fd, Rate::mbps(60));
+        ours.follow(fd, Rate::mbps(120));
         assert_eq!(is_set(), 128 << 10 | MARK, "one step down");
-        ours.follow(fd, Rate::mbps(20));
+        ours.follow(fd, Rate::mbps(40));
         assert_eq!(is_set(), 32 << 10 | MARK);
         // A child's runtime finds it, and gives it back.
         let mut childs = UnsentLimit::default();
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(is_set(), 0);
         ours.follow(fd, Rate::mbps(1));
         kernel::set_unsent_limit(fd, 5000);
-        ours.follow(fd, Rate::mbps(100));
+        ours.follow(fd, Rate::mbps(200));
         assert_eq!(is_set(), 5000);
         ours.restore(fd);
         assert_eq!(is_set(), 5000);
