@@ -372,9 +372,9 @@ fn block(page: &str, word: &str) -> String {
         .replace("/etc/alcc.toml", "/run/alcc.toml")
 }
 
-/// What the pages tell administrators to write, under a real systemd: the drop-ins of nginx (with
-/// the hardening of docs/production.md) and of HAProxy (with Debian's unit) start, reload and stop,
-/// also with a mistake in the file and without alcc.
+/// What docs/operating.md tells administrators to write, under a real systemd: the drop-ins of nginx
+/// (with the page's hardening) and of HAProxy (with Debian's unit) start, reload and stop, also with
+/// a mistake in the file and without alcc.
 #[test]
 fn the_drop_ins_of_the_pages_work_under_systemd() {
     let unpacked = root::root().join("target/deps/root");
@@ -428,7 +428,7 @@ fn the_drop_ins_of_the_pages_work_under_systemd() {
         write(&format!("units/{name}/alcc.conf"), &block(operating, name));
         write(&format!("units/{name}/test.conf"), &for_test(unit));
     }
-    let hardening = block("docs/production.md", "NoNewPrivileges");
+    let hardening = block(operating, "NoNewPrivileges");
     write("units/nginx.service.d/hardening.conf", &hardening);
     let libraries = here("usr/lib/x86_64-linux-gnu").display().to_string();
     for (name, options) in [("nginx", "-c /run/nginx.conf"), ("haproxy", "")] {
