@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How far can anyone get who knows the channel's statistics? A bound for `docs/budget.md`.
+//! How far can anyone get who knows the channel's statistics? A bound for `lab/notes/budget.md`.
 //!
 //! ```console
 //! $ cargo run --release -p alcc-trace --example oracle -- traces/*/*
