@@ -30,9 +30,9 @@ pub(crate) struct Args {
     /// Length of the measurement
     #[arg(long, value_name = "SPAN", default_value = "30s")]
     duration: Span,
-    /// Schemes to compare: a control of the kernel (cubic, alcc_budget) or an algorithm of alcc
-    /// above TCP (verus:r=4/over=cubic, copa/over=reno) [default: those of 'compare', and
-    /// alcc_budget where it is loaded or root can load it]
+    /// Schemes to compare: a control of the kernel (cubic, alcc_budget) or an algorithm above TCP
+    /// (verus:r=4/over=cubic, copa/over=reno) [default: those of 'compare', and alcc_budget where
+    /// it is loaded or root can load it]
     #[arg(long, value_name = "A,B")]
     schemes: Option<String>,
     /// Seed of the synthetic link
