@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The figures of docs/python.md: python speed.py PROGRAM, with the program `alcc`. All are times of the processor."""
+"""The figures of docs/python.md: python speed.py PROGRAM, with the program `alcc-lab`. All are CPU times."""
 import resource
 import subprocess
 import sys
