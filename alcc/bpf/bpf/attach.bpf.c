@@ -7,6 +7,7 @@
 #include "kernel.h"
 
 #include "before.h"
+#include "options.h"
 #include "share.h"
 #include "unsent.h"
 #include "watched.h"
@@ -28,6 +29,7 @@ struct selection {
 	__u8 bound; /* the control follows a limit of what is written ahead */
 	__u8 listening; /* only sockets that listen */
 	__u64 salt;
+	struct options options; /* of the control */
 };
 const volatile struct selection wanted = {};
 
@@ -50,6 +52,7 @@ struct found {
 	__u8 unused;
 	__be32 peer[4];
 	char was[CC_NAME];
+	struct options had;
 };
 
 /* Byte by byte: a copy of the whole would forget that the loader fills it (volatile). */
@@ -58,6 +61,46 @@ static __always_inline void wanted_control(char name[CC_NAME])
 #pragma unroll
 	for (int i = 0; i < CC_NAME; i++)
 		name[i] = wanted.control[i];
+}
+
+/* True: the socket had other options. */
+static __always_inline bool ask_for_options(void *sk)
+{
+	struct options is = {
+		.delay = wanted.options.delay,
+		.delta = wanted.options.delta,
+		.ratio = wanted.options.ratio,
+	};
+	bool any = is.delay || is.delta || is.ratio, differ;
+	struct options *o;
+
+	o = options_of(sk, any ? BPF_SK_STORAGE_GET_F_CREATE : 0);
+	if (!o)
+		return false;
+	differ = o->delay != is.delay || o->delta != is.delta || o->ratio != is.ratio;
+	*o = is;
+	return differ;
+}
+
+static __always_inline bool same_name(const char a[CC_NAME], const char b[CC_NAME])
+{
+#pragma unroll
+	for (int i = 0; i < CC_NAME; i++)
+		if (a[i] != b[i])
+			return false;
+	return true;
+}
+
+/*
+ * The stack ignores the choice of a control that a socket has already. One that shall begin anew with
+ * other options gets Reno, which every kernel has, for a moment.
+ */
+static __always_inline void begin_anew(void *socket, const char was[CC_NAME], const char name[CC_NAME])
+{
+	char reno[CC_NAME] = "reno";
+
+	if (same_name(was, name))
+		bpf_setsockopt(socket, SOL_TCP, TCP_CONGESTION, reno, CC_NAME);
 }
 
 static __always_inline void bound_unsent(void *socket)
@@ -128,6 +171,7 @@ int alcc_attach(struct bpf_iter__tcp *ctx)
 	struct sock_common *skc = ctx->sk_common;
 	struct found f = {};
 	struct before *was;
+	struct options *had;
 	struct tcp_sock *tp;
 	struct socket *socket;
 	char name[CC_NAME] = {};
@@ -156,6 +200,9 @@ int alcc_attach(struct bpf_iter__tcp *ctx)
 	if (wanted.by_inode && !bpf_map_lookup_elem(&inodes, &f.inode))
 		return 0;
 	bpf_getsockopt(tp, SOL_TCP, TCP_CONGESTION, f.was, sizeof(f.was));
+	had = options_of(tp, 0);
+	if (had)
+		f.had = *had;
 	was = bpf_sk_storage_get(&before, (struct sock *)tp, 0,
 				 wanted.restore || wanted.dry_run ? 0 : BPF_SK_STORAGE_GET_F_CREATE);
 	if (wanted.restore) {
@@ -168,6 +215,8 @@ int alcc_attach(struct bpf_iter__tcp *ctx)
 	/* Told before it is done: what does not fit, the kernel forgets, and shows the socket again. */
 	if (bpf_seq_write(ctx->meta->seq, &f, sizeof(f)) || wanted.dry_run)
 		return 0;
+	if (ask_for_options((struct sock *)tp))
+		begin_anew(tp, f.was, name);
 	f.error = -bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, CC_NAME);
 	if (f.error) {
 		/* A second record of the same socket corrects the first. */
@@ -241,6 +290,12 @@ int alcc_future(struct bpf_sock_ops *ops)
 			bpf_getsockopt(ops, SOL_TCP, TCP_CONGESTION, was->control, CC_NAME);
 	}
 	wanted_control(name);
+	if (ops->sk && ask_for_options(ops->sk)) {
+		char is[CC_NAME] = {};
+
+		bpf_getsockopt(ops, SOL_TCP, TCP_CONGESTION, is, CC_NAME);
+		begin_anew(ops, is, name);
+	}
 	if (!bpf_setsockopt(ops, SOL_TCP, TCP_CONGESTION, name, CC_NAME))
 		bound_unsent(ops);
 	return 1;

@@ -6,11 +6,13 @@
 #include "paced.h"
 
 #include "budget.h"
+#include "options.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* The queueing delay to aim at. Microseconds. */
-const volatile __u32 delay = BUDGET_DELAY;
+/* The queueing delay to aim at: at least and at most. Microseconds. */
+#define DELAY_LEAST 1000
+#define DELAY_MOST 10000000
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -25,9 +27,11 @@ static __always_inline struct budget *budget_of(struct sock *sk)
 }
 
 /* `b` is zero. */
-static __always_inline void begin(struct budget *b, struct tcp_sock *tp, __u64 now)
+static __always_inline void begin(struct budget *b, struct sock *sk, __u64 now)
 {
-	budget_start(b, now, delay);
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	budget_start(b, now, OPTION(sk, delay, DELAY_LEAST, DELAY_MOST, BUDGET_DELAY));
 	b->cwnd = window_before(tp, BUDGET_INITIAL * ONE);
 	b->lost = tp->lost;
 }
@@ -41,7 +45,7 @@ void BPF_PROG(alcc_budget_init, struct sock *sk)
 	bpf_sk_storage_delete(&state, sk);
 	b = budget_of(sk);
 	if (b)
-		begin(b, (struct tcp_sock *)sk, now_us());
+		begin(b, sk, now_us());
 	begin_paced(sk);
 }
 
@@ -97,7 +101,7 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 		return;
 	ack.now = now_us();
 	if (!b->cwnd)
-		begin(b, tp, ack.now);
+		begin(b, sk, ack.now);
 	ack.rtt = rs->rtt_us > 0 ? rs->rtt_us : 0;
 	ack.sent_at = ack.now - ack.rtt;
 	ack.acked = rs->acked_sacked;

@@ -7,11 +7,13 @@
 #include "paced.h"
 
 #include "copa.h"
+#include "options.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* delta of section 2, in units of 2^-16. */
-const volatile __u32 delta = COPA_DELTA;
+/* delta of section 2: at least, 0.001, and at most, 1. In units of 2^-16. */
+#define DELTA_LEAST 66
+#define DELTA_MOST 65536
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -25,6 +27,12 @@ static __always_inline struct copa *copa_of(struct sock *sk)
 	return bpf_sk_storage_get(&state, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 }
 
+/* `c` is zero. */
+static __always_inline void begin(struct copa *c, struct sock *sk, __u64 now)
+{
+	copa_start(c, now, OPTION(sk, delta, DELTA_LEAST, DELTA_MOST, COPA_DELTA));
+}
+
 SEC("struct_ops")
 void BPF_PROG(alcc_copa_init, struct sock *sk)
 {
@@ -33,7 +41,7 @@ void BPF_PROG(alcc_copa_init, struct sock *sk)
 	if (!c)
 		return;
 	__builtin_memset(c, 0, sizeof(*c));
-	copa_start(c, now_us(), delta);
+	begin(c, sk, now_us());
 	c->cwnd = window_before((struct tcp_sock *)sk, COPA_INITIAL * ONE);
 	begin_paced(sk);
 }
@@ -62,7 +70,7 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 		return;
 	ack.now = now_us();
 	if (!c->cwnd)
-		copa_start(c, ack.now, delta);
+		begin(c, sk, ack.now);
 	ack.rtt = rs->rtt_us > 0 ? rs->rtt_us : 0;
 	ack.sent_at = ack.now - ack.rtt;
 	ack.acked = rs->acked_sacked;

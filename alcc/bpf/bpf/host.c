@@ -152,15 +152,20 @@ __u64 alcc_host_copa_cwnd(const struct copa *c)
 	return c->cwnd;
 }
 
+__u32 alcc_host_bounded(__u32 value, __u32 least, __u32 most, __u32 otherwise)
+{
+	return bounded(value, least, most, otherwise);
+}
+
 __u64 alcc_host_copa_pacing_rate(const struct copa *c, __u32 mss)
 {
 	return copa_pacing_rate(c, mss);
 }
 
-void alcc_host_verus_start(struct verus *v, __u64 now)
+void alcc_host_verus_start(struct verus *v, __u64 now, __u32 ratio)
 {
 	memset(v, 0, sizeof(*v));
-	verus_start(v, now);
+	verus_start(v, now, ratio);
 }
 
 void alcc_host_verus_tick(struct verus *v, __u64 now)

@@ -34,3 +34,11 @@
 		if (body(turn, state))                                                             \
 			break
 #endif
+
+/* A value that anybody may have written; 0 is the default. */
+PURE __u32 bounded(__u32 value, __u32 least, __u32 most, __u32 otherwise)
+{
+	if (!value)
+		return otherwise;
+	return value < least ? least : value > most ? most : value;
+}

@@ -5,9 +5,14 @@
  */
 #include "paced.h"
 
+#include "options.h"
 #include "verus.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* R: at least, 1.5, and at most, 20. In units of 2^-8. */
+#define RATIO_LEAST 384
+#define RATIO_MOST (20 << 8)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -22,9 +27,11 @@ static __always_inline struct verus *verus_of(struct sock *sk)
 }
 
 /* `v` is zero. */
-static __always_inline void begin(struct verus *v, struct tcp_sock *tp, __u64 now)
+static __always_inline void begin(struct verus *v, struct sock *sk, __u64 now)
 {
-	verus_start(v, now);
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	verus_start(v, now, OPTION(sk, ratio, RATIO_LEAST, RATIO_MOST, VERUS_RATIO << 8));
 	v->window = window_before(tp, VERUS_START * ONE);
 	v->lost = tp->lost;
 }
@@ -38,7 +45,7 @@ void BPF_PROG(alcc_verus_init, struct sock *sk)
 	bpf_sk_storage_delete(&state, sk);
 	v = verus_of(sk);
 	if (v)
-		begin(v, (struct tcp_sock *)sk, now_us());
+		begin(v, sk, now_us());
 	begin_paced(sk);
 }
 
@@ -66,7 +73,7 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 		return;
 	ack.now = now_us();
 	if (!v->window)
-		begin(v, tp, ack.now);
+		begin(v, sk, ack.now);
 	verus_tick(v, ack.now);
 	ack.rtt = rs->rtt_us > 0 ? rs->rtt_us : 0;
 	ack.sent_at = ack.now - (ack.rtt ? ack.rtt : v->rtt);

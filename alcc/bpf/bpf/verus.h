@@ -26,8 +26,8 @@ PURE_CALL int verus_estimate(struct verus *v, __u64 now, __u64 silence, int no_i
 		return -1;
 	sample = v->newest;
 	old = v->d_max;
-	limit = v->d_min + VERUS_TOLERATED;
-	soft = v->d_min + ((__u64)VERUS_TOLERATED * verus_soft_part(v) >> 16);
+	limit = v->d_min + v->tolerated;
+	soft = v->d_min + ((__u64)v->tolerated * verus_soft_part(v) >> 16);
 	v->newest = 0;
 	if (!sample && silence <= old)
 		return -1;
@@ -51,7 +51,7 @@ PURE_CALL int verus_estimate(struct verus *v, __u64 now, __u64 silence, int no_i
 		}
 	} else if (new > soft) {
 		v->d_est = v->d_est > VERUS_UP ? v->d_est - VERUS_UP : 0;
-	} else if (raw > old && raw - v->d_min >= VERUS_TOLERATED * VERUS_JITTER / VERUS_JITTER_OF) {
+	} else if (raw > old && raw - v->d_min >= v->tolerated * VERUS_JITTER / VERUS_JITTER_OF) {
 		v->d_est = v->d_est > VERUS_DOWN ? v->d_est - VERUS_DOWN : 0;
 	} else if (!no_increase) {
 		v->d_est += VERUS_UP;
@@ -258,7 +258,7 @@ PURE_CALL __u64 verus_cwnd(const struct verus *v)
 		return window;
 	if (n > 2)
 		window += window / (n * (n - 1) - 1);
-	cap = packets_in(v->rate, v->d_min + VERUS_TOLERATED);
+	cap = packets_in(v->rate, v->d_min + v->tolerated);
 	if (v->rate && window > cap)
 		window = cap;
 	if (window < VERUS_CAP_FLOOR * ONE && v->window >= VERUS_CAP_FLOOR * ONE)

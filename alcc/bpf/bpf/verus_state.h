@@ -11,8 +11,6 @@
 #include "rates.h"
 #include "route.h"
 
-/* The queue that is tolerated. */
-#define VERUS_TOLERATED ((VERUS_RATIO - 1) * VERUS_LIKE)
 /* What was sent when: one label per 4096 us. */
 #define VERUS_SLOT 12
 #define VERUS_LABELS 256
@@ -44,6 +42,7 @@ struct verus {
 	__u64 oldest; /* about when the oldest packet in flight left */
 	__u32 lasted; /* the last epoch */
 	__u32 d_est, d_min, d_max, rtt, newest; /* us; 0: none yet */
+	__u32 tolerated; /* queue, us: (R - 1) * VERUS_LIKE */
 	__u32 rate, newest_rate; /* packets per second, 2^-8 */
 	__u32 slow_start, relearning, repairing, may_cut, idle, deep, overlooked;
 	__u32 forget_from; /* slots to forget at the next fit; 0: none */
@@ -89,8 +88,9 @@ PURE __u32 verus_packets(const struct verus *v)
 	return v->window > ONE ? v->window >> 20 : 1;
 }
 
-PURE void verus_start(struct verus *v, __u64 now)
+PURE void verus_start(struct verus *v, __u64 now, __u32 ratio)
 {
+	v->tolerated = (ratio - (1 << 8)) * VERUS_LIKE >> 8;
 	v->window = VERUS_START * ONE;
 	v->floor = VERUS_MIN_FLOOR * ONE;
 	v->heard = now;
@@ -225,7 +225,7 @@ PURE __u32 verus_soft_part(const struct verus *v)
 /* The RTT above which slow start ends. */
 PURE __u32 verus_exit_rtt(const struct verus *v)
 {
-	return v->d_min + VERUS_TOLERATED * VERUS_EXIT / VERUS_EXIT_OF;
+	return v->d_min + v->tolerated * VERUS_EXIT / VERUS_EXIT_OF;
 }
 
 PURE __u32 verus_epochs(const struct verus *v)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a build without the loader answers.
 use crate::{
-    Attached, BpfError, Choice, Control, Cost, Counters, Ended, Future, Loaded, Selection,
+    Attached, BpfError, Choice, Chosen, Control, Cost, Counters, Ended, Future, Loaded, Selection,
     TransferEnd,
 };
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub fn unload() -> Result<Ended, BpfError> {
 }
 
 /// Refused: this build has no loader.
-pub fn attach(_selection: &Selection, _control: &str) -> Result<Attached, BpfError> {
+pub fn attach(_selection: &Selection, _control: impl Into<Chosen>) -> Result<Attached, BpfError> {
     Err(BpfError::NotBuilt)
 }
 
@@ -51,7 +51,7 @@ pub fn survey(_selection: &Selection) -> Result<Attached, BpfError> {
 
 impl Future<'_> {
     /// Refused: this build has no loader.
-    pub fn begin(&self, _control: &str) -> Result<(), BpfError> {
+    pub fn begin(&self, _control: impl Into<Chosen>) -> Result<(), BpfError> {
         Err(BpfError::NotBuilt)
     }
 }
@@ -97,7 +97,7 @@ pub enum Trial {}
 
 impl Trial {
     /// Refused: this build has no loader.
-    pub fn begin(_of: &Selection, _cgroup: &Path, _control: &str) -> Result<Self, BpfError> {
+    pub fn begin(_of: &Selection, _cgroup: &Path, _control: &Chosen) -> Result<Self, BpfError> {
         Err(BpfError::NotBuilt)
     }
 

@@ -4,12 +4,14 @@ use crate::RESIDENT;
 use crate::control::{self, BEFORE};
 use crate::error::BpfError;
 use crate::namespace::within;
+use crate::options;
 use crate::pins;
 use crate::selection::{
     Attached, Choice, Found, Future, PREFIX, Prefix, Selection, Sockets, cgroups_of,
     other_namespaces,
 };
 use crate::trial::{CLOSED, ENDS_MAPS};
+use alcc_sys::{Chosen, Options};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, OpenObject};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,15 +21,15 @@ const OBJECT: &[u8] = include_bytes!("../objects/attach.bpf.o");
 const EXISTING: &str = "alcc_attach";
 pub(crate) const FUTURE: &str = "alcc_future";
 const NAME_LEN: usize = 16;
-const FOUND_LEN: usize = 56;
+const FOUND_LEN: usize = 64;
 /// A listening socket, as the kernel numbers its states.
 const LISTEN: u8 = 10;
 
 /// What the program shall do with the sockets that match.
 pub(crate) enum Act<'a> {
-    Select(&'a str),
+    Select(&'a Chosen),
     /// And note all that match, in the share or not.
-    Watch(&'a str),
+    Watch(&'a Chosen),
     Restore,
     /// Only what listens.
     RestoreListening,
@@ -45,8 +47,10 @@ impl Act<'_> {
 ///
 /// Without a process in the selection those of this process's network namespace are looked
 /// at, with one those of the process's own.
-pub fn attach(selection: &Selection, control: &str) -> Result<Attached, BpfError> {
-    all(selection, &Act::Select(control))
+pub fn attach(selection: &Selection, control: impl Into<Chosen>) -> Result<Attached, BpfError> {
+    let control = control.into();
+    options::check(&control)?;
+    all(selection, &Act::Select(&control))
 }
 
 /// Gives the sockets back the control that they had before [`attach`]; without a selection all, in
@@ -174,18 +178,25 @@ fn found(record: &[u8]) -> Found {
         port: half(12),
         peer: (record[18] != LISTEN).then(|| SocketAddr::new(address, half(14))),
         control: String::from_utf8_lossy(&name[..end]).into_owned(),
+        options: Options::read(
+            record[52..][..Options::LEN]
+                .try_into()
+                .expect("twelve bytes"),
+        ),
         error: (error != 0).then(|| std::io::Error::from_raw_os_error(error).to_string()),
     }
 }
 
 /// `struct selection` of `attach.bpf.c`.
-pub(crate) fn rodata(selection: &Selection, by_inode: bool, act: &Act<'_>) -> [u8; 56] {
-    let mut bytes = [0; 56];
-    if let Act::Select(control) | Act::Watch(control) = act {
+pub(crate) fn rodata(selection: &Selection, by_inode: bool, act: &Act<'_>) -> [u8; 72] {
+    let mut bytes = [0; 72];
+    if let Act::Select(Chosen { control, options }) | Act::Watch(Chosen { control, options }) = act
+    {
+        bytes[56..][..Options::LEN].copy_from_slice(&options.bytes());
         // One byte stays zero: the name's end.
         let name = &control.as_bytes()[..control.len().min(NAME_LEN - 1)];
         bytes[..name.len()].copy_from_slice(name);
-        let bounds = RESIDENT.iter().any(|r| r.control.name == *control);
+        let bounds = RESIDENT.iter().any(|r| r.control.name == control);
         bytes[46] = bounds.into();
     }
     bytes[16..18].copy_from_slice(&selection.port.unwrap_or(0).to_ne_bytes());
@@ -220,12 +231,17 @@ pub(crate) fn open(programs: &[&str]) -> Result<OpenObject, BpfError> {
             (map.set_autocreate(programs.contains(&CLOSED))).map_err(failed)?;
         }
     }
-    let before = pins::pin(BEFORE);
-    // Who looks at a machine on which nothing is loaded leaves it as it is.
-    let is_mounted = pins::is_mounted();
-    for mut map in (open.maps_mut()).filter(|map| is_mounted && map.name() == BEFORE) {
-        // A pin that is there is used, else one is made.
-        map.set_pin_path(&before).map_err(failed)?;
+    // Who looks at a machine on which nothing is loaded leaves it as it is. Only the controls make the map of
+    // their options: controls of a version that has none would seem to take some.
+    let shared = [
+        (BEFORE, pins::is_mounted()),
+        (options::MAP.0, options::are_taken()),
+    ];
+    for (name, _) in shared.iter().filter(|(_, is_shared)| *is_shared) {
+        for mut map in open.maps_mut().filter(|map| map.name() == *name) {
+            // A pin that is there is used, else one is made.
+            map.set_pin_path(pins::pin(name)).map_err(failed)?;
+        }
     }
     Ok(open)
 }
@@ -256,8 +272,10 @@ impl Future<'_> {
     ///
     /// # Errors
     /// There is no such cgroup, and what the kernel refuses.
-    pub fn begin(&self, control: &str) -> Result<(), BpfError> {
+    pub fn begin(&self, control: impl Into<Chosen>) -> Result<(), BpfError> {
         control::able()?;
+        let control = control.into();
+        options::check(&control)?;
         pins::prepare()?;
         let failed = |e: libbpf_rs::Error| {
             BpfError::kernel(
@@ -267,7 +285,7 @@ impl Future<'_> {
         };
         let (cgroup, name) = self.open()?;
         let mut open = open(&[FUTURE])?;
-        let bytes = rodata(self.selection, false, &Act::Select(control));
+        let bytes = rodata(self.selection, false, &Act::Select(&control));
         configure(&mut open, &bytes).map_err(failed)?;
         let object = load(open)?;
         let mut link: Link = program(&object, FUTURE)

@@ -24,6 +24,7 @@ mod control;
 mod door;
 mod error;
 mod namespace;
+mod options;
 #[cfg(feature = "loader")]
 mod pins;
 mod selection;
@@ -35,6 +36,7 @@ pub use absent::{
     Trial, attach, check_door, detach, door_cost, doors, end_doors, end_futures, futures, load,
     loaded, older, open_door, survey, unload, window_group,
 };
+pub use alcc_sys::{Chosen, Options};
 #[cfg(feature = "loader")]
 pub use attach::{attach, detach, end_futures, futures, survey};
 #[cfg(feature = "loader")]
@@ -114,12 +116,13 @@ pub struct Resident {
     pub control: Control,
 }
 
-/// One entry: the algorithm's name, what it follows, the control's name and the object.
+/// One entry: the algorithm's name, what it follows, the control's name, the object, and its maps.
 const fn resident(
     algorithm: &'static str,
     follows: &'static str,
     name: &'static str,
     object: &'static [u8],
+    maps: &'static [(&'static str, u32)],
 ) -> Resident {
     Resident {
         algorithm,
@@ -128,7 +131,7 @@ const fn resident(
             name,
             does: follows,
             object,
-            maps: &[],
+            maps,
         },
     }
 }
@@ -140,36 +143,42 @@ pub const RESIDENT: &[Resident] = &[
         "copa:profile=tuned",
         "alcc_copa",
         include_bytes!("../objects/copa.bpf.o"),
+        &[options::MAP],
     ),
     resident(
         "verus",
         "verus:profile=tuned",
         "alcc_verus",
         include_bytes!("../objects/verus.bpf.o"),
+        &[options::MAP],
     ),
     resident(
         "budget",
         "budget",
         "alcc_budget",
         include_bytes!("../objects/budget.bpf.o"),
+        &[options::MAP],
     ),
     resident(
         "vegas",
         "vegas",
         "alcc_vegas",
         include_bytes!("../objects/vegas.bpf.o"),
+        &[],
     ),
     resident(
         "bic",
         "bic:profile=linux",
         "alcc_bic",
         include_bytes!("../objects/bic.bpf.o"),
+        &[],
     ),
     resident(
         "westwood",
         "westwood:profile=linux",
         "alcc_westwood",
         include_bytes!("../objects/westwood.bpf.o"),
+        &[],
     ),
 ];
 

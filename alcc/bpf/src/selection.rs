@@ -2,6 +2,7 @@
 //! Which connections.
 use crate::error::BpfError;
 use alcc_observe::Share;
+use alcc_sys::{Chosen, Options};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -173,8 +174,27 @@ pub struct Found {
     pub peer: Option<SocketAddr>,
     /// The congestion control that it had.
     pub control: String,
+    /// And its options.
+    pub options: Options,
     /// The kernel's refusal.
     pub error: Option<String>,
+}
+
+impl Found {
+    /// The congestion control that it had, with its options if it is one of ours.
+    pub fn chosen(&self) -> Chosen {
+        let ours = crate::RESIDENT
+            .iter()
+            .any(|r| r.control.name == self.control);
+        Chosen {
+            control: self.control.clone(),
+            options: if ours {
+                self.options
+            } else {
+                Options::default()
+            },
+        }
+    }
 }
 
 /// A reading of one connection of a [`Trial`](crate::Trial).

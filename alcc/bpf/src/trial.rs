@@ -3,8 +3,10 @@
 use crate::attach::{Act, FUTURE, configure, detach, load, open, program, rodata};
 use crate::control;
 use crate::error::BpfError;
+use crate::options;
 use crate::pins;
 use crate::selection::{Counters, Future, Selection, TransferEnd};
+use alcc_sys::Chosen;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 use nix::fcntl::{Flock, FlockArg};
 use std::fmt;
@@ -54,8 +56,9 @@ impl Trial {
     ///
     /// # Errors
     /// What the kernel refuses, and another trial of the same selection.
-    pub fn begin(selection: &Selection, cgroup: &Path, control: &str) -> Result<Self, BpfError> {
-        control::able()?;
+    pub fn begin(selection: &Selection, cgroup: &Path, control: &Chosen) -> Result<Self, BpfError> {
+        crate::control::able()?;
+        options::check(control)?;
         pins::prepare()?;
         let (folder, name) = Future { selection, cgroup }.open()?;
         let lock = alone(&name)?;

@@ -7,7 +7,10 @@ mod sockets;
 mod starts;
 mod support;
 
-use alcc_bpf::{Future, Selection, attach, controls, detach, load, survey, unload};
+use alcc_bpf::{
+    Chosen, Found, Future, Options, Selection, attach, controls, detach, load, survey, unload,
+};
+use alcc_sys::OptionsMap;
 use sockets::{Loaded, Pair, choose, control_of};
 use starts::first_right;
 use std::net::{TcpListener, TcpStream};
@@ -92,6 +95,7 @@ fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
     detach(&peers).unwrap();
 
     every_algorithm_takes_over_and_gives_back();
+    options_belong_to_a_socket();
     more_than_the_kernels_list_holds_at_once();
     future_connections();
     what_is_written_ahead_is_bounded();
@@ -123,6 +127,61 @@ fn every_algorithm_takes_over_and_gives_back() {
         assert_eq!(control_of(&pair.server), plain, "{name} is given back");
         pair.carries(100_000);
     }
+}
+
+fn options_belong_to_a_socket() {
+    let with = |text: &str| {
+        let spec = text.parse().unwrap();
+        Chosen {
+            control: "alcc_budget".to_owned(),
+            options: Options::of(&spec).unwrap(),
+        }
+    };
+    let mut pair = Pair::new("127.0.0.1:0");
+    let only = pair.only();
+    let chosen = |found: Vec<Found>| -> Vec<String> {
+        assert!(found.iter().all(|f| f.error.is_none()), "{found:?}");
+        let mut all: Vec<_> = found.iter().map(|f| f.chosen().to_string()).collect();
+        all.dedup();
+        all
+    };
+    attach(&only, &with("budget:delay=20ms")).unwrap();
+    assert_eq!(chosen(survey(&only).unwrap()), ["alcc_budget:delay=20ms"]);
+    // A listener hands them to what it accepts.
+    let client = TcpStream::connect(pair.listener.local_addr().unwrap()).unwrap();
+    let (later, _) = pair.listener.accept().unwrap();
+    assert_eq!(chosen(survey(&only).unwrap()), ["alcc_budget:delay=20ms"]);
+    // The same control with others, and with none.
+    let was = attach(&only, &with("budget:delay=1s")).unwrap();
+    assert_eq!(chosen(was), ["alcc_budget:delay=20ms"]);
+    assert_eq!(chosen(survey(&only).unwrap()), ["alcc_budget:delay=1s"]);
+    pair.carries(1_000_000);
+    attach(&only, "alcc_budget").unwrap();
+    assert_eq!(chosen(survey(&only).unwrap()), ["alcc_budget"]);
+    // Another control's are not asked for.
+    attach(&only, &with("budget:delay=20ms")).unwrap();
+    attach(&only, "alcc_verus").unwrap();
+    assert_eq!(chosen(survey(&only).unwrap()), ["alcc_verus"]);
+    detach(&only).unwrap();
+    drop((client, later));
+
+    // A program sets those of its own sockets before it chooses the control, whatever nonsense.
+    let map = OptionsMap::open().unwrap();
+    for (algorithm, word) in [("budget", 20_000), ("copa", u32::MAX), ("verus", 1)] {
+        let mut pair = Pair::new("127.0.0.1:0");
+        let options = Options {
+            delay: word,
+            delta: word,
+            ratio: word,
+        };
+        map.set(pair.server.as_raw_fd(), options).unwrap();
+        choose(&pair.server, &format!("alcc_{algorithm}")).unwrap();
+        pair.carries(300_000);
+        let found = survey(&pair.only()).unwrap();
+        assert!(found.iter().any(|f| f.options == options), "{found:?}");
+    }
+    let no_socket = map.set(std::io::stdin().as_raw_fd(), Options::default());
+    assert!(no_socket.is_err());
 }
 
 /// The kernel writes its list into 32 kB and shows a socket again that did not fit: each is told

@@ -231,6 +231,65 @@ fn a_download_is_switched_in_the_middle_there_and_back() {
     done("bpf unload");
 }
 
+/// A link with room for half a second of packets.
+fn deep() -> alcc_emu::PathSpec {
+    let mut path = lossy();
+    path.down.loss = 0.0;
+    path.down.queue = "droptail:packets=500".parse().unwrap();
+    path
+}
+
+/// Its median over two seconds, once it has settled, ms.
+fn round_trip(control: &str) -> f64 {
+    std::thread::sleep(Duration::from_secs(3));
+    let mut seen: Vec<f64> = (0..20)
+        .map(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            let found = shown(&|c| c["algorithm"] == control);
+            found["rtt_ms"].as_f64().unwrap()
+        })
+        .collect();
+    seen.sort_by(f64::total_cmp);
+    seen[10]
+}
+
+#[test]
+fn an_algorithm_in_the_kernel_takes_its_options() {
+    if support::impossible() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    if !loaded() {
+        return;
+    }
+    let Some((served, _)) = Served::over(deep(), bytes(), &["for-ever"]) else {
+        return;
+    };
+    let which = format!("--pid {} --port {PORT}", served.server.0.id());
+    let cgroup = alcc_bpf::cgroup_of(served.server.0.id());
+    let which = cgroup.map_or(which, |c| format!("--cgroup {} --port {PORT}", c.display()));
+    let download = Download::start(&served);
+    wait_for("the server has accepted it", || runs(&which));
+    // It returns at once: no process of alcc stays.
+    done(&format!("attach {which} --cc budget:delay=10ms"));
+    let short = round_trip("alcc_budget");
+    let again = done(&format!("attach {which} --cc budget:delay=150ms"));
+    assert!(
+        again.contains(
+            "1 connection switched to alcc_budget:delay=150ms (was alcc_budget:delay=10ms)"
+        ),
+        "{again}"
+    );
+    let long = round_trip("alcc_budget");
+    println!("{short} ms with 10 ms of queue, {long} ms with 150");
+    assert!(short < 80.0 && long > short + 60.0, "{short} {long}");
+    let back = done(&format!("detach {which}"));
+    assert!(back.contains("(was alcc_budget:delay=150ms)"), "{back}");
+    println!("{} bytes", download.end());
+    served.end();
+    done("bpf unload");
+}
+
 /// A connection that this is true of, as soon as it carries something. From outside the server's
 /// network namespace.
 fn shown(is_it: &dyn Fn(&serde_json::Value) -> bool) -> serde_json::Value {

@@ -14,6 +14,7 @@ mod owned;
 mod peer;
 mod process;
 mod reentrancy;
+mod resident;
 mod signals;
 mod sock_diag;
 mod socket;
@@ -36,6 +37,7 @@ pub use owned::{Sticky, create_owned, open_owned, path_of};
 pub use peer::{Peer, Socket, classify, local_of};
 pub use process::Process;
 pub use reentrancy::ReentrancyGuard;
+pub use resident::{Chosen, Options, OptionsMap};
 pub use signals::{SignalWait, on_alternate_stack};
 pub use sock_diag::{Ended, Name, Remains, Sockets, TcpSocket};
 pub use socket::{

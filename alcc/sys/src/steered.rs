@@ -26,12 +26,12 @@ const BEFORE: &CStr = c"/run/alcc-bpf/before";
 
 // bpf(2).
 const LOOKUP: c_int = 1;
-const UPDATE: c_int = 2;
+pub(crate) const UPDATE: c_int = 2;
 const OBJECT_GET: c_int = 7;
 const OBJECT_INFO: c_int = 15;
 const READ_ONLY: u32 = 1 << 3;
 /// A whole value, under its lock.
-const LOCKED: u64 = 4;
+pub(crate) const LOCKED: u64 = 4;
 /// There is no lock in it.
 const PLAIN: u64 = 0;
 /// Longest name of a congestion control, with its end.
@@ -250,7 +250,7 @@ fn another_version() -> io::Error {
 }
 
 /// A pinned map whose values are of type `T`: the kernel copies as many bytes as the map has.
-fn map<T: Plain>(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
+pub(crate) fn map<T: Plain>(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attributes {
         fd: u32,
@@ -298,7 +298,7 @@ fn object(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
 }
 
 /// Reads or writes what a map has of a socket.
-fn element<T: Plain>(
+pub(crate) fn element<T: Plain>(
     command: c_int,
     map: &OwnedFd,
     socket: RawFd,

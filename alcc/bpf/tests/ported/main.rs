@@ -63,6 +63,30 @@ fn all_that_live_in_the_kernel_are_here() {
     let there: Vec<&str> = RESIDENT.iter().map(|r| r.algorithm).collect();
     let here: Vec<&str> = ours().iter().map(|(name, _)| *name).collect();
     assert_eq!(here, there);
+    // Programs find them without the loader.
+    for r in RESIDENT {
+        let chosen = alcc_bpf::Chosen::of(&r.follows.parse().unwrap()).unwrap();
+        assert_eq!(chosen, r.control.name.into());
+    }
+}
+
+#[test]
+fn options_that_anybody_may_write_are_bounded() {
+    unsafe extern "C" {
+        fn alcc_host_bounded(value: u32, least: u32, most: u32, otherwise: u32) -> u32;
+    }
+    // SAFETY: numbers only.
+    let bounded = |value| unsafe { alcc_host_bounded(value, 66, 65_536, 11_796) };
+    for (value, taken) in [
+        (0, 11_796),
+        (1, 66),
+        (66, 66),
+        (20_000, 20_000),
+        (65_537, 65_536),
+        (u32::MAX, 65_536),
+    ] {
+        assert_eq!(bounded(value), taken, "{value}");
+    }
 }
 
 #[test]

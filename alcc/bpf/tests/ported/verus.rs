@@ -16,7 +16,7 @@ struct VerusAck {
 }
 
 unsafe extern "C" {
-    fn alcc_host_verus_start(v: *mut State, now: u64);
+    fn alcc_host_verus_start(v: *mut State, now: u64, ratio: u32);
     fn alcc_host_verus_tick(v: *mut State, now: u64);
     fn alcc_host_verus_lost(v: *mut State, now: u64, sent_at: u64, lost: u32);
     fn alcc_host_verus_acked(v: *mut State, ack: *const VerusAck);
@@ -45,7 +45,7 @@ impl Control for State {
 
     fn start(&mut self, now: u64) {
         // SAFETY: as above.
-        unsafe { alcc_host_verus_start(self, now) };
+        unsafe { alcc_host_verus_start(self, now, 6 << 8) };
     }
 
     fn acked(&mut self, ack: &Ack) {

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::http::Place;
 use crate::output::{note, print};
 use crate::plugin_arg::Plugins;
-use alcc_bpf::{BpfError, Choice, Found, Future, Prefix, RESIDENT, Selection};
+use alcc_bpf::{BpfError, Choice, Chosen, Found, Future, Options, Prefix, RESIDENT, Selection};
 use alcc_cc::{Registry, Spec};
 use alcc_units::{Span, positive};
 use std::collections::BTreeMap;
@@ -192,7 +192,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         done(args, &found, &format!("{verb} {control}"), Some(&control))?;
     }
     if lasts {
-        print(format_args!("from now on: {}\n", what(args, &control)))?;
+        print(format_args!(
+            "from now on: {}\n",
+            what(args, &control.to_string())
+        ))?;
     }
     if let Some(error) = found.iter().find_map(|f| f.error.as_ref()) {
         return Err(Failure::failed(format!(
@@ -242,7 +245,7 @@ fn outlives_its_unit(args: &Args, trial: bool) -> Result<(), Failure> {
 }
 
 /// What was selected, and with `--dry-run` what would be.
-fn switch(args: &Args, selection: &Selection, control: &str) -> Result<Vec<Found>, Failure> {
+fn switch(args: &Args, selection: &Selection, control: &Chosen) -> Result<Vec<Found>, Failure> {
     if args.dry_run {
         return look(selection).map_err(failure);
     }
@@ -262,7 +265,12 @@ fn switch(args: &Args, selection: &Selection, control: &str) -> Result<Vec<Found
 
 const NO_MATCH: &str = "attach: no TCP socket matches: compare with 'ss -tlnp' (for another network namespace give --pid)";
 
-fn done(args: &Args, found: &[Found], did: &str, now: Option<&str>) -> Result<ExitCode, Failure> {
+fn done(
+    args: &Args,
+    found: &[Found],
+    did: &str,
+    now: Option<&Chosen>,
+) -> Result<ExitCode, Failure> {
     show(found, did, now, args.json)?;
     if found.is_empty() && !args.future {
         return Err(Failure::failed(NO_MATCH));
@@ -282,13 +290,14 @@ fn look(selection: &Selection) -> Result<Vec<Found>, BpfError> {
 /// then the reason stands.
 fn without_bpf(
     selection: &Selection,
-    control: &str,
+    control: &Chosen,
     why: BpfError,
 ) -> Result<Vec<Found>, BpfError> {
-    if !momentary::is_worth_a_try(&why) {
+    // A descriptor of a socket has no way to the options.
+    if !momentary::is_worth_a_try(&why) || control.options != Options::default() {
         return Err(why);
     }
-    match momentary::attach(selection, Some(control)) {
+    match momentary::attach(selection, Some(&control.control)) {
         Ok(found) if found.iter().any(|f| f.error.is_none()) => {
             note(format_args!(
                 "alcc: done without BPF, for what exists now; 'alcc detach' will not know what it had ({why})"
@@ -369,29 +378,26 @@ fn resident() -> String {
     names.join(", ")
 }
 
-/// The kernel's name of the chosen algorithm; `None`: it runs in this process. One in the kernel
-/// takes no options.
-fn control(algorithm: &Spec, registry: &Registry) -> Result<Option<String>, Failure> {
-    let text = algorithm.to_string();
-    if text.contains(':') {
+/// The control of the kernel that is the chosen algorithm; `None`: it runs in this process.
+fn control(algorithm: &Spec, registry: &Registry) -> Result<Option<Chosen>, Failure> {
+    if !algorithm.options.is_empty() {
         registry.build(algorithm).map_err(Failure::usage)?;
-        return Ok(None);
     }
-    let Some(resident) = RESIDENT.iter().find(|r| r.algorithm == text) else {
+    let Some(chosen) = Chosen::of(algorithm) else {
         return in_the_kernel(algorithm, registry);
     };
-    if alcc_bpf::loaded().contains(&&resident.control) {
-        return Ok(Some(resident.control.name.to_owned()));
+    if alcc_bpf::loaded().iter().any(|c| c.name == chosen.control) {
+        return Ok(Some(chosen));
     }
     Err(Failure::usage(format!(
-        "attach --cc {text}: the kernel has no {}: run 'alcc bpf load' first",
-        resident.control.name
+        "attach --cc {algorithm}: the kernel has no {}: run 'alcc bpf load' first",
+        chosen.control
     )))
 }
 
 /// A control that the kernel has already, or an algorithm that this process runs. BPF programs
 /// cannot load the kernel's modules.
-fn in_the_kernel(algorithm: &Spec, registry: &Registry) -> Result<Option<String>, Failure> {
+fn in_the_kernel(algorithm: &Spec, registry: &Registry) -> Result<Option<Chosen>, Failure> {
     let there = alcc_pipe::Controls::available().map_err(Failure::usage)?;
     let name = algorithm.to_string();
     if name == alcc_bpf::WINDOW.name {
@@ -400,7 +406,7 @@ fn in_the_kernel(algorithm: &Spec, registry: &Registry) -> Result<Option<String>
         )));
     }
     if there.has(&name) {
-        return Ok(Some(name));
+        return Ok(Some(name.as_str().into()));
     }
     if registry.build(algorithm).is_ok() {
         return Ok(None);
@@ -415,13 +421,13 @@ fn as_json(found: &[Found]) -> Vec<serde_json::Value> {
     let socket = |f: &Found| {
         serde_json::json!({
             "port": f.port, "peer": f.peer.map(|p| p.to_string()),
-            "was": f.control, "error": f.error,
+            "was": f.chosen().to_string(), "error": f.error,
         })
     };
     found.iter().map(socket).collect()
 }
 
-fn show(found: &[Found], did: &str, now: Option<&str>, json: bool) -> Result<(), Failure> {
+fn show(found: &[Found], did: &str, now: Option<&Chosen>, json: bool) -> Result<(), Failure> {
     if json {
         let all = serde_json::json!({"sockets": as_json(found)});
         print(format_args!("{all}\n"))?;
@@ -432,10 +438,12 @@ fn show(found: &[Found], did: &str, now: Option<&str>, json: bool) -> Result<(),
 }
 
 /// How many of what kind. `now`: the control that they have by what was done.
-fn summary(found: &[Found], did: &str, now: Option<&str>) -> String {
-    let mut kinds: BTreeMap<(&str, bool), usize> = BTreeMap::new();
+fn summary(found: &[Found], did: &str, now: Option<&Chosen>) -> String {
+    let mut kinds: BTreeMap<(String, bool), usize> = BTreeMap::new();
     for f in found.iter().filter(|f| f.error.is_none()) {
-        *kinds.entry((&f.control, f.peer.is_none())).or_default() += 1;
+        *kinds
+            .entry((f.chosen().to_string(), f.peer.is_none()))
+            .or_default() += 1;
     }
     let mut text = String::new();
     for ((was, listens), n) in kinds {
@@ -445,7 +453,7 @@ fn summary(found: &[Found], did: &str, now: Option<&str>) -> String {
             (false, 1) => "connection",
             (false, _) => "connections",
         };
-        let _ = match now == Some(was) {
+        let _ = match now.is_some_and(|now| now.to_string() == was) {
             true => writeln!(text, "{n} {what} had {was} already"),
             false => writeln!(text, "{n} {what} {did} (was {was})"),
         };

@@ -83,6 +83,7 @@ pub(super) fn found(socket: &TcpSocket, error: Option<String>) -> Found {
         port: socket.local.port(),
         peer: socket.peer(),
         control: socket.control.as_str().to_owned(),
+        options: alcc_bpf::Options::default(),
         error,
     }
 }

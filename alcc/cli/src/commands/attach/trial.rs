@@ -7,7 +7,7 @@ use crate::metrics::Metrics;
 use crate::output::{note, print};
 use crate::runs::enter;
 use crate::trial::{Options, Plan, Source, Watch};
-use alcc_bpf::{Selection, Trial};
+use alcc_bpf::{Chosen, Selection, Trial};
 use alcc_units::Span;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// So often it is seen that the trial has ended itself.
 const LOOK: Duration = Duration::from_millis(200);
 
-pub(super) fn run(args: &Args, control: &str, options: &Options) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, control: &Chosen, options: &Options) -> Result<ExitCode, Failure> {
     let selection = Selection {
         share: Some(options.share),
         ..args.which.selection("--trial")?
