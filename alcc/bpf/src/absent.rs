@@ -121,3 +121,39 @@ impl Trial {
         match *self {}
     }
 }
+
+/// Policies.
+pub mod policy {
+    use crate::{BpfError, InForce, Rule, Seen};
+    use std::path::{Path, PathBuf};
+
+    /// Refused: this build has no loader.
+    pub fn apply(_rules: &[Rule], _file: &Path) -> Result<Vec<Seen>, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// Refused: this build has no loader.
+    pub fn rollback() -> Result<Option<Vec<Seen>>, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// Refused: this build has no loader.
+    pub fn in_force() -> Result<Option<InForce>, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// Refused: this build has no loader.
+    pub fn look() -> Result<Vec<Seen>, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// None that anybody knows of.
+    pub fn others() -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// None: there is no policy.
+    pub fn without_cgroup(_policy: &InForce) -> Vec<usize> {
+        Vec::new()
+    }
+}

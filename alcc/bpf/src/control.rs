@@ -92,9 +92,11 @@ pub fn unload() -> Result<Ended, BpfError> {
     let older = pins::older();
     let mut ended = Ended {
         futures: crate::futures(),
+        // Its rules name controls that end here.
+        policy: crate::policy::end()?,
         ..Ended::default()
     };
-    if older.is_none() && ended.futures.is_empty() && loaded().is_empty() {
+    if older.is_none() && !ended.policy && ended.futures.is_empty() && loaded().is_empty() {
         return Ok(ended);
     }
     let _alone = pins::lock(LOCK, FlockArg::LockExclusive)?;

@@ -27,10 +27,15 @@ mod namespace;
 mod options;
 #[cfg(feature = "loader")]
 mod pins;
+#[cfg(feature = "loader")]
+pub mod policy;
+mod rule;
 mod selection;
 #[cfg(feature = "loader")]
 mod trial;
 
+#[cfg(not(feature = "loader"))]
+pub use absent::policy;
 #[cfg(not(feature = "loader"))]
 pub use absent::{
     Trial, attach, check_door, detach, door_cost, doors, end_doors, end_futures, futures, load,
@@ -45,6 +50,10 @@ pub use control::{load, loaded, older, unload, window_group};
 pub use door::{check_door, door_cost, doors, end_doors, open_door};
 pub use error::BpfError;
 pub use namespace::{namespace_of, within};
+pub use rule::{
+    CGROUP_LEN, CGROUP_LEVELS, InForce, PROGRAM_LEN, Place, RULES, Rule, RuleInForce, Seen, Whose,
+    below_all_cgroups,
+};
 pub use selection::{
     Attached, Choice, Counters, Found, Future, Prefix, Selection, Sockets, TransferEnd,
     all_cgroups, cgroup_of,
@@ -73,6 +82,8 @@ pub struct Ended {
     pub controls: Vec<&'static Control>,
     /// The choices for connections to come.
     pub futures: Vec<Choice>,
+    /// A policy was in force.
+    pub policy: bool,
     /// Listening sockets of this network namespace that have again what they had.
     pub given_back: usize,
     /// Others here that still hand out one of the controls, by its name: nobody knows what they had.

@@ -75,6 +75,11 @@ impl Prefix {
         v4 == other_v4 && unlike.unwrap_or(0) == 0
     }
 
+    /// Its length.
+    pub(crate) fn bits(&self) -> u8 {
+        self.len
+    }
+
     /// Address family of the kernel, the address in four words of network order, the length.
     pub(crate) fn words(&self) -> (u16, [u8; 16], u32) {
         let mut words = [0; 16];

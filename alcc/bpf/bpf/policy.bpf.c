@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The policy: rules that choose the congestion control of each connection. One sock_ops program on the
+ * root cgroup does it for connections to come, an iterator for those that exist; both use match().
+ * Units and cgroups are compared by name, so that a unit which restarts is followed without a daemon.
+ *
+ * The rules of a policy are one value of a map of their own, which user space exchanges as a whole: a
+ * connection is compared with one policy or with the other. What a program, a route or an administrator
+ * has chosen for a socket stays.
+ */
+#include "kernel.h"
+
+#include "before.h"
+#include "share.h"
+#include "unsent.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define RULES 64
+#define LABEL 152
+/* Longest name of a cgroup, and most levels of them below the root. */
+#define NAME 96
+#define LEVELS 8
+#define SEED_NAME 1
+#define SEED_PATH 2
+/* linux/rtnetlink.h: the metric of a route that names a congestion control, counted from 1. */
+#define RTAX_CC_ALGO 16
+#define IPPROTO_TCP 6
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct kernfs_node {
+	const char *name;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+	int level;
+	struct cgroup *ancestors[1];
+};
+
+struct sock_cgroup_data {
+	struct cgroup *cgroup;
+};
+
+struct dst_entry {
+	unsigned long _metrics;
+};
+
+struct sock___policy {
+	struct sock_cgroup_data sk_cgrp_data;
+	struct dst_entry *sk_dst_cache;
+	__u16 sk_protocol;
+};
+
+struct inet_connection_sock___policy {
+	__u8 icsk_ca_setsockopt : 1, icsk_ca_dst_locked : 1;
+};
+
+struct tcp_sock___policy {
+	bool is_mptcp;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct task_struct {
+	struct task_struct *group_leader;
+	char comm[CC_NAME];
+};
+
+struct file;
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct file *file;
+};
+
+#pragma clang attribute pop
+
+/* What is zero matches all. User space has sorted them: the first that matches counts. */
+struct rule {
+	__u64 cgroup; /* hash of a cgroup's name or path */
+	__u64 salt;
+	__be32 prefix[4];
+	__be32 mask[4];
+	__u16 family;
+	__u16 port; /* local */
+	__u16 per_mille; /* only this share of the clients; 0: all */
+	__u8 bound; /* the control follows a limit of what is written ahead */
+	__u8 leave; /* leave the connection alone */
+	__u64 program[2]; /* name of the process that listens */
+	char control[CC_NAME];
+	__u32 options[3];
+	__u32 line; /* user space's, as the label */
+	char label[LABEL];
+};
+
+struct policy {
+	__u32 rules_len;
+	__u32 by_cgroup; /* a rule names a cgroup */
+	__u64 applied; /* s since 1970 */
+	char file[112];
+	struct rule rules[RULES];
+};
+
+/* By sizes: within another map the compiler does not describe types. */
+struct one_policy {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct policy));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct one_policy);
+} policies SEC(".maps");
+
+/* What the policy has done to a socket. A listening one hands it to what it accepts. */
+struct placed {
+	char control[CC_NAME]; /* chosen by the policy; "": none */
+	char back[CC_NAME]; /* given back by the policy */
+	__u64 program[2]; /* name of the process that listens */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct placed);
+} placed SEC(".maps");
+
+/* What the iterator shall do. Filled before the programs are loaded. */
+#define LOOK 0
+#define APPLY 1
+#define ROLL_BACK 2
+const volatile __u32 act = LOOK;
+
+/* Who has chosen the control of a socket. */
+enum whose {
+	SYSTEM, /* nobody for this socket */
+	POLICY,
+	SINCE, /* somebody after the policy */
+	OWN, /* its program, or 'alcc attach' */
+	ROUTE,
+	MPTCP, /* a part of such a connection */
+};
+
+/* What the iterator writes for each socket. */
+struct seen {
+	__u16 port;
+	__u16 peer_port;
+	__u16 family;
+	__u8 state;
+	__u8 whose;
+	__u32 error; /* errno, 0: done */
+	__u32 rule; /* its number, from 1; 0: none */
+	__be32 peer[4];
+	char was[CC_NAME];
+	char now[CC_NAME]; /* "": left as it is */
+};
+
+/* A connection as rules see it. */
+struct facts {
+	const struct policy *policy;
+	__u64 cgroups[2 * LEVELS]; /* hashes of the names and paths of its cgroup and those above */
+	__u64 program[2];
+	__u64 client;
+	__be32 peer[4];
+	__u32 found; /* number of the rule, from 1 */
+	__u16 family;
+	__u16 port;
+	bool listens; /* it has no peer */
+};
+
+static __always_inline bool same_name(const char a[CC_NAME], const char b[CC_NAME])
+{
+	const __u64 *x = (const void *)a, *y = (const void *)b;
+
+	return x[0] == y[0] && x[1] == y[1];
+}
+
+static __always_inline void copy_name(char to[CC_NAME], const char from[CC_NAME])
+{
+	__builtin_memcpy(to, from, CC_NAME);
+}
+
+/* `hash_of` of policy.rs. */
+static __always_inline __u64 hashed(__u64 hash, const __u64 name[NAME / 8])
+{
+#pragma unroll
+	for (int i = 0; i < NAME / 8; i++) {
+		hash = (hash ^ name[i]) * 0x9E3779B97F4A7C15ULL;
+		hash ^= hash >> 32;
+	}
+	return hash;
+}
+
+static __noinline int note_cgroups(struct tcp_sock *tp, struct facts *f)
+{
+	struct sock___policy *sk = (void *)tp;
+	struct cgroup *cgroup, *at;
+	__u64 name[NAME / 8], path = SEED_PATH;
+	__u32 ancestors =
+		__builtin_preserve_field_info(((struct cgroup *)0)->ancestors, BPF_FIELD_BYTE_OFFSET);
+	const char *text;
+	int level;
+
+	if (!tp || !f)
+		return 0;
+	cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
+	level = BPF_CORE_READ(cgroup, level);
+#pragma unroll
+	for (int i = 0; i < LEVELS; i++) {
+		if (i + 1 > level)
+			return 0;
+		at = NULL;
+		bpf_probe_read_kernel(&at, sizeof(at), (void *)cgroup + ancestors + 8 * (i + 1));
+		text = BPF_CORE_READ(at, kn, name);
+		__builtin_memset(name, 0, sizeof(name));
+		bpf_probe_read_kernel_str(name, sizeof(name), text);
+		path = hashed(path, name);
+		f->cgroups[2 * i] = hashed(SEED_NAME, name);
+		f->cgroups[2 * i + 1] = path;
+	}
+	return 0;
+}
+
+static long try_rule(__u32 i, void *state)
+{
+	struct facts *f = state;
+	const struct policy *p = f->policy;
+	const struct rule *r;
+	bool below = false;
+
+	if (!p || i >= RULES)
+		return 1;
+	r = &p->rules[i];
+	if (r->port && r->port != f->port)
+		return 0;
+	if (f->listens && (r->family || r->per_mille))
+		return 0;
+	if (r->family) {
+		if (r->family != f->family)
+			return 0;
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			if ((f->peer[w] ^ r->prefix[w]) & r->mask[w])
+				return 0;
+	}
+	if (r->program[0] && (r->program[0] != f->program[0] || r->program[1] != f->program[1]))
+		return 0;
+	if (r->cgroup) {
+#pragma unroll
+		for (int l = 0; l < 2 * LEVELS; l++)
+			below |= f->cgroups[l] == r->cgroup;
+		if (!below)
+			return 0;
+	}
+	if (r->per_mille && !in_share(f->client, r->salt, r->per_mille))
+		return 0;
+	f->found = i + 1;
+	return 1;
+}
+
+/* The policy in force; NULL: none. */
+static __always_inline const struct policy *in_force(void)
+{
+	__u32 first = 0;
+	void *one = bpf_map_lookup_elem(&policies, &first);
+
+	return one ? bpf_map_lookup_elem(one, &first) : NULL;
+}
+
+static __always_inline void peer_of(struct sock_common *skc, __u16 *family, __be32 peer[4])
+{
+	__be32 *v6 = skc->skc_v6_daddr.in6_u.u6_addr32;
+
+	*family = skc->skc_family;
+	if (*family == AF_INET) {
+		peer[0] = skc->skc_daddr;
+		return;
+	}
+	peer[0] = v6[0];
+	peer[1] = v6[1];
+	peer[2] = v6[2];
+	peer[3] = v6[3];
+	/* An IPv4 peer of an IPv6 socket is an IPv4 peer. */
+	if (!peer[0] && !peer[1] && peer[2] == bpf_htonl(0xffff)) {
+		*family = AF_INET;
+		peer[0] = peer[3];
+		peer[2] = 0;
+		peer[3] = 0;
+	}
+}
+
+/* The first rule that matches the connection, from 1; 0: none. */
+static __always_inline __u32 match(const struct policy *p, struct tcp_sock *tp,
+				   const struct placed *placed)
+{
+	struct sock_common *skc = (struct sock_common *)tp;
+	struct facts f = { .policy = p };
+
+	f.port = skc->skc_num;
+	f.listens = skc->skc_state == TCP_LISTEN;
+	peer_of(skc, &f.family, f.peer);
+	f.client = f.family == AF_INET ?
+			   client_of_v4(bpf_ntohl(f.peer[0])) :
+			   client_of_v6(bpf_ntohl(f.peer[0]), bpf_ntohl(f.peer[1]));
+	if (placed) {
+		f.program[0] = placed->program[0];
+		f.program[1] = placed->program[1];
+	}
+	if (p->by_cgroup)
+		note_cgroups(tp, &f);
+	bpf_loop(p->rules_len, try_rule, &f, 0);
+	return f.found;
+}
+
+static __always_inline bool by_route(struct tcp_sock *tp)
+{
+	struct dst_entry *route = BPF_CORE_READ((struct sock___policy *)tp, sk_dst_cache);
+	unsigned long metrics;
+	__u32 control = 0;
+
+	if (!route)
+		return false;
+	/* The two lowest bits are flags. */
+	metrics = BPF_CORE_READ(route, _metrics) & ~3UL;
+	bpf_probe_read_kernel(&control, sizeof(control), (void *)metrics + 4 * (RTAX_CC_ALGO - 1));
+	return control;
+}
+
+static __always_inline enum whose whose_is(struct tcp_sock *tp, const struct placed *placed,
+					   const char is[CC_NAME])
+{
+	struct inet_connection_sock___policy *icsk = (void *)tp;
+	struct tcp_sock___policy *t = (void *)tp;
+
+	if (bpf_core_field_exists(t->is_mptcp) && BPF_CORE_READ(t, is_mptcp))
+		return MPTCP;
+	if (placed && placed->control[0])
+		return same_name(placed->control, is) ? POLICY : SINCE;
+	if (by_route(tp) || BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_dst_locked))
+		return ROUTE;
+	/* What is given back is set, too. */
+	if (placed && placed->back[0] && same_name(placed->back, is))
+		return SYSTEM;
+	return BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_setsockopt) ? OWN : SYSTEM;
+}
+
+/* `socket`: what the helpers take; `sk`: what the storage takes. Both are the connection. 0: done. */
+#define TAKE(socket, sk, rule, is)                                                             \
+	({                                                                                     \
+		struct before *had_ = bpf_sk_storage_get(&before, sk, 0,                       \
+							 BPF_SK_STORAGE_GET_F_CREATE);         \
+		struct placed *now_ = bpf_sk_storage_get(&placed, sk, 0,                       \
+							 BPF_SK_STORAGE_GET_F_CREATE);         \
+		long failed_ = -12; /* ENOMEM */                                               \
+		if (had_ && now_)                                                              \
+			failed_ = bpf_setsockopt(socket, SOL_TCP, TCP_CONGESTION,              \
+						 (void *)(rule)->control, CC_NAME);            \
+		if (!failed_) {                                                                \
+			if ((rule)->bound)                                                     \
+				unsent_begin(socket);                                          \
+			else                                                                   \
+				unsent_end(socket);                                            \
+			/* What was before the first change counts. */                         \
+			if (!had_->control[0])                                                 \
+				copy_name(had_->control, is);                                  \
+			copy_name(now_->control, (rule)->control);                             \
+		}                                                                              \
+		failed_;                                                                       \
+	})
+
+static __always_inline const struct rule *rule_at(const struct policy *p, __u32 number)
+{
+	__u64 i = number - 1;
+
+	if (i >= RULES)
+		return NULL;
+	/* Else the compiler computes the place from what is not compared. */
+	barrier_var(i);
+	return (const void *)p->rules + (i & (RULES - 1)) * sizeof(struct rule);
+}
+
+static __always_inline void note_program(struct placed *placed, struct task_struct *task)
+{
+	/* Threads may have names of their own. */
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	placed->program[0] = 0;
+	placed->program[1] = 0;
+	bpf_probe_read_kernel_str(placed->program, CC_NAME, leader->comm);
+}
+
+SEC("sockops")
+int alcc_policy(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	const struct policy *p;
+	const struct rule *r;
+	struct placed *was;
+	struct tcp_sock *tp;
+	char is[CC_NAME] = {};
+
+	if (!sk)
+		return 1;
+	if (ops->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {
+		was = bpf_sk_storage_get(&placed, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+		if (was)
+			note_program(was, (struct task_struct *)bpf_get_current_task());
+		return 1;
+	}
+	if (ops->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
+	    ops->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB)
+		return 1;
+	p = in_force();
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!p || !tp)
+		return 1;
+	was = bpf_sk_storage_get(&placed, sk, 0, 0);
+	r = rule_at(p, match(p, tp, was));
+	if (!r || r->leave)
+		return 1;
+	bpf_getsockopt(ops, SOL_TCP, TCP_CONGESTION, is, CC_NAME);
+	if (whose_is(tp, was, is) != SYSTEM)
+		return 1;
+	TAKE(ops, sk, r, is);
+	return 1;
+}
+
+SEC("iter/tcp")
+int alcc_sockets(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	const struct rule *r = NULL;
+	const struct policy *p;
+	struct placed *is;
+	struct before *had;
+	struct tcp_sock *tp;
+	struct seen s = {};
+
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp)
+		return 0;
+	p = in_force();
+	is = bpf_sk_storage_get(&placed, (struct sock *)tp, 0, 0);
+	peer_of(skc, &s.family, s.peer);
+	s.port = skc->skc_num;
+	s.peer_port = bpf_ntohs(skc->skc_dport);
+	s.state = skc->skc_state;
+	if (s.state == TCP_LISTEN && act != LOOK)
+		return 0;
+	bpf_getsockopt(tp, SOL_TCP, TCP_CONGESTION, s.was, sizeof(s.was));
+	s.whose = whose_is(tp, is, s.was);
+	if (p && act != ROLL_BACK)
+		s.rule = match(p, tp, is);
+	if (act == LOOK) {
+		bpf_seq_write(ctx->meta->seq, &s, sizeof(s));
+		return 0;
+	}
+	if (p)
+		r = rule_at(p, s.rule);
+	if (r && r->leave)
+		r = NULL;
+	if (r) {
+		if (s.whose == SYSTEM || s.whose == POLICY)
+			copy_name(s.now, r->control);
+	} else if (s.whose == POLICY) {
+		had = bpf_sk_storage_get(&before, (struct sock *)tp, 0, 0);
+		if (had)
+			copy_name(s.now, had->control);
+	}
+	/* Told before it is done: what does not fit, the kernel forgets, and shows the socket again. */
+	if (bpf_seq_write(ctx->meta->seq, &s, sizeof(s)) || !s.now[0])
+		return 0;
+	if (r) {
+		s.error = -TAKE(tp, (struct sock *)tp, r, s.was);
+	} else {
+		s.error = -bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, s.now, CC_NAME);
+		had = bpf_sk_storage_get(&before, (struct sock *)tp, 0, 0);
+		if (!s.error && is && had) {
+			unsent_end(tp);
+			copy_name(is->back, s.now);
+			__builtin_memset(is->control, 0, CC_NAME);
+			__builtin_memset(had->control, 0, CC_NAME);
+		}
+	}
+	/* A second record of the same socket corrects the first. */
+	if (s.error)
+		bpf_seq_write(ctx->meta->seq, &s, sizeof(s));
+	return 0;
+}
+
+/* Who listens already, and who has accepted what exists. In all network namespaces. */
+SEC("iter/task_file")
+int alcc_programs(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct socket *socket;
+	struct placed *is;
+	struct sock *sk;
+	__u16 family;
+
+	if (!task || !file)
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (!socket)
+		return 0;
+	sk = socket->sk;
+	if (!sk)
+		return 0;
+	family = sk->__sk_common.skc_family;
+	if ((family != AF_INET && family != AF_INET6) ||
+	    BPF_CORE_READ((struct sock___policy *)sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	is = bpf_sk_storage_get(&placed, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (is && !is->program[0])
+		note_program(is, task);
+	return 0;
+}

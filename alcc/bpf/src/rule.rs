@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The rules of a policy.
+use crate::Prefix;
+use alcc_observe::Share;
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Most rules of a policy.
+pub const RULES: usize = 64;
+/// Longest name of a program and of a cgroup, and most cgroups within each other.
+pub const PROGRAM_LEN: usize = 15;
+/// See [`PROGRAM_LEN`].
+pub const CGROUP_LEN: usize = 95;
+/// See [`PROGRAM_LEN`].
+pub const CGROUP_LEVELS: usize = 8;
+const WORDS: usize = 12;
+const SEED_NAME: u64 = 1;
+const SEED_PATH: u64 = 2;
+
+/// A cgroup, by its name: what is stopped and started again is another cgroup of the same name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A unit of systemd, or the last part of the path of another cgroup.
+    Unit(String),
+    /// The path below the folder of all cgroups, without a slash at its ends.
+    Path(String),
+}
+
+impl Place {
+    /// As the kernel's part compares it.
+    #[cfg(feature = "loader")]
+    pub(crate) fn hash(&self) -> u64 {
+        match self {
+            Self::Unit(name) => hash_of(&[name.as_bytes()]).0,
+            Self::Path(path) => {
+                let parts: Vec<_> = path.split('/').map(str::as_bytes).collect();
+                hash_of(&parts).1
+            }
+        }
+    }
+}
+
+/// One rule. What is `None` matches all connections.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// The local port.
+    pub port: Option<u16>,
+    /// The cgroup of the process that opened the socket, or the listening one, or a cgroup above.
+    pub place: Option<Place>,
+    /// The peer's address.
+    pub peer: Option<Prefix>,
+    /// The name of the process that listens.
+    pub program: Option<String>,
+    /// The peer is one of this share of the clients.
+    pub share: Option<Share>,
+    /// The kernel's name of the control. `None`: the connection is left alone.
+    pub control: Option<String>,
+    /// What the administrator called it.
+    pub algorithm: String,
+    /// Line of the file.
+    pub line: u32,
+}
+
+impl Rule {
+    /// Sorts narrower rules first. The first that matches a connection counts.
+    ///
+    /// A rule with more conditions is narrower. Of rules with equally many, that with the longer network
+    /// of peers, then that with a port, a path of a cgroup (the longer first), a unit, a program, the
+    /// smaller share; at last the one that comes first in the file.
+    pub fn narrowness(&self) -> impl Ord + use<> {
+        let conditions = [
+            self.port.is_some(),
+            self.place.is_some(),
+            self.peer.is_some(),
+            self.program.is_some(),
+            self.share.is_some(),
+        ];
+        let depth = match &self.place {
+            None => 0,
+            Some(Place::Unit(_)) => 1,
+            Some(Place::Path(path)) => 2 + path.split('/').count(),
+        };
+        let share = self.share.map_or(1001, |share| share.per_mille());
+        Reverse((
+            conditions.into_iter().filter(|given| *given).count(),
+            self.peer.map(|peer| peer.bits()),
+            self.port.is_some(),
+            depth,
+            self.program.is_some(),
+            Reverse(share),
+            Reverse(self.line),
+        ))
+    }
+
+    /// The same connections.
+    pub fn matches_as(&self, other: &Self) -> bool {
+        let of = |rule: &Self| {
+            (
+                rule.port,
+                rule.place.clone(),
+                rule.peer,
+                rule.program.clone(),
+            )
+        };
+        of(self) == of(other) && self.share == other.share
+    }
+
+    /// For people: `port 443, unit nginx.service: budget`.
+    pub fn label(&self) -> String {
+        let parts = [
+            self.port.map(|port| format!("port {port}")),
+            self.place.as_ref().map(|place| match place {
+                Place::Unit(name) => format!("unit {name}"),
+                Place::Path(path) => format!("cgroup {path}"),
+            }),
+            self.peer.map(|peer| format!("peer {peer}")),
+            self.program.as_ref().map(|name| format!("program {name}")),
+            (self.share).map(|share| format!("{}% of the clients", share.percent())),
+        ];
+        let mut label: String = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        if label.is_empty() {
+            label.push_str("all connections");
+        }
+        let _ = write!(label, ": {}", self.algorithm);
+        label
+    }
+}
+
+/// A policy that is in force.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InForce {
+    /// The file that it was read from.
+    pub file: PathBuf,
+    /// When.
+    pub applied: SystemTime,
+    /// In the order in which they are tried.
+    pub rules: Vec<RuleInForce>,
+}
+
+/// One of its rules.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleInForce {
+    /// [`Rule::label`], as far as it fits.
+    pub label: String,
+    /// Line of the file.
+    pub line: u32,
+    /// The kernel's name of the control. `None`: it leaves connections alone.
+    pub control: Option<String>,
+    /// The hash of the cgroup; 0: any.
+    #[cfg_attr(
+        not(feature = "loader"),
+        expect(dead_code, reason = "the loader compares it")
+    )]
+    pub(crate) cgroup: u64,
+}
+
+/// Who has chosen the control of a socket.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Whose {
+    /// Nobody for this one: the system's default.
+    System,
+    /// The policy.
+    Policy,
+    /// Somebody after the policy.
+    Since,
+    /// Its program, or `alcc attach`.
+    Own,
+    /// A route.
+    Route,
+    /// It is part of a connection of Multipath TCP, which has one control for all.
+    Mptcp,
+}
+
+/// A socket, and what the policy has to do with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// The local port.
+    pub port: u16,
+    /// The other end; `None`: it listens.
+    pub peer: Option<SocketAddr>,
+    /// Who has chosen what it had.
+    pub whose: Whose,
+    /// The rule that matches, by its place in the policy; of a listening socket, that for what it
+    /// accepts from a client that no rule names.
+    pub rule: Option<usize>,
+    /// The control that it had.
+    pub was: String,
+    /// What it was to get just now. `None`: it was left as it was.
+    pub now: Option<String>,
+    /// The kernel's refusal.
+    pub error: Option<String>,
+}
+
+/// A path's part added to a hash: `hashed` of `policy.bpf.c`.
+pub(crate) fn hashed(mut hash: u64, name: &[u8]) -> u64 {
+    let mut padded = [0; 8 * WORDS];
+    let len = name.len().min(CGROUP_LEN);
+    padded[..len].copy_from_slice(&name[..len]);
+    for word in padded.chunks_exact(8) {
+        let word = u64::from_ne_bytes(word.try_into().expect("eight bytes"));
+        hash = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        hash ^= hash >> 32;
+    }
+    hash
+}
+
+/// The hashes of the last part as a name, and of all as a path.
+pub(crate) fn hash_of(parts: &[&[u8]]) -> (u64, u64) {
+    let name = parts.last().map_or(0, |name| hashed(SEED_NAME, name));
+    (
+        name,
+        parts
+            .iter()
+            .fold(SEED_PATH, |hash, part| hashed(hash, part)),
+    )
+}
+
+/// The path of a cgroup below the folder of all cgroups. `None`: it is not below it, or is that folder.
+pub fn below_all_cgroups(path: &Path, all: &Path) -> Option<String> {
+    let below = path.strip_prefix(all).ok()?.to_str()?;
+    let below = below.trim_matches('/');
+    (!below.is_empty() && !below.split('/').any(|part| part == "..")).then(|| below.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_narrowest_rule_comes_first() {
+        let rule = |line| Rule {
+            line,
+            ..Rule::default()
+        };
+        let port = Some(443);
+        let net = |text: &str| Some(text.parse().unwrap());
+        let unit = Some(Place::Unit("nginx.service".into()));
+        let path = |text: &str| Some(Place::Path(text.into()));
+        let share = |text: &str| Some(text.parse().unwrap());
+        let narrow_to_wide = [
+            Rule {
+                port,
+                peer: net("10.0.0.0/8"),
+                share: share("5%"),
+                ..rule(9)
+            },
+            Rule {
+                port,
+                peer: net("10.1.0.0/16"),
+                ..rule(8)
+            },
+            Rule {
+                port,
+                peer: net("10.0.0.0/8"),
+                ..rule(7)
+            },
+            Rule {
+                port,
+                place: path("a/b"),
+                ..rule(6)
+            },
+            Rule {
+                port,
+                place: path("a"),
+                ..rule(5)
+            },
+            Rule {
+                port,
+                place: unit.clone(),
+                ..rule(4)
+            },
+            Rule {
+                port,
+                share: share("5%"),
+                ..rule(3)
+            },
+            Rule {
+                port,
+                share: share("50%"),
+                ..rule(2)
+            },
+            Rule {
+                peer: net("0.0.0.0/0"),
+                ..rule(12)
+            },
+            Rule { port, ..rule(10) },
+            Rule {
+                port: Some(80),
+                ..rule(11)
+            },
+            Rule {
+                place: unit,
+                ..rule(1)
+            },
+            Rule {
+                program: Some("caddy".into()),
+                ..rule(13)
+            },
+            Rule {
+                share: share("50%"),
+                ..rule(14)
+            },
+            rule(0),
+        ];
+        let lines = |rules: &[Rule]| rules.iter().map(|rule| rule.line).collect::<Vec<_>>();
+        let mut sorted = narrow_to_wide.to_vec();
+        sorted.reverse();
+        sorted.sort_by_key(Rule::narrowness);
+        assert_eq!(lines(&sorted), lines(&narrow_to_wide));
+    }
+
+    #[test]
+    fn a_cgroup_is_known_by_its_name_or_its_path() {
+        let (name, path) = hash_of(&[b"system.slice", b"nginx.service"]);
+        assert_eq!(name, hash_of(&[b"nginx.service"]).0);
+        assert_ne!(path, hash_of(&[b"nginx.service"]).1);
+        assert_ne!(path, hash_of(&[b"nginx.service", b"system.slice"]).1);
+        let below = |path: &str| below_all_cgroups(path.as_ref(), "/sys/fs/cgroup".as_ref());
+        assert_eq!(below("/sys/fs/cgroup/a/b/").as_deref(), Some("a/b"));
+        for none in ["/sys/fs/cgroup", "/etc", "/sys/fs/cgroup/a/../..", "a"] {
+            assert_eq!(below(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The policy on this machine's kernel. Its controls are the kernel's own, Reno and Cubic.
+#[path = "support/mod.rs"]
+mod controls;
+
+use alcc_bpf::{BpfError, Place, Rule, Seen, Whose, cgroup_of, policy};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Instant;
+
+const FILE: &str = "/etc/alcc/policy.toml";
+
+fn rule(control: Option<&str>) -> Rule {
+    Rule {
+        control: control.map(str::to_owned),
+        algorithm: control.unwrap_or("off").to_owned(),
+        ..Rule::default()
+    }
+}
+
+/// In the order in which they are tried. `None`, and said: this machine cannot.
+fn apply(mut rules: Vec<Rule>) -> Option<Vec<Seen>> {
+    rules.sort_by_key(Rule::narrowness);
+    match policy::apply(&rules, Path::new(FILE)) {
+        Err(why @ (BpfError::Forbidden { .. } | BpfError::NoBtf | BpfError::NoCgroup { .. })) => {
+            println!("skipped: {why}");
+            None
+        }
+        done => Some(done.unwrap()),
+    }
+}
+
+fn control(socket: &TcpStream) -> String {
+    let name = getsockopt(socket, TcpCongestion).unwrap();
+    name.to_string_lossy().trim_end_matches('\0').to_owned()
+}
+
+/// The system's default, and a control that it is not.
+fn two_controls() -> (String, &'static str) {
+    let file = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let default = std::fs::read_to_string(file).unwrap().trim().to_owned();
+    let other = if default == "reno" { "cubic" } else { "reno" };
+    (default, other)
+}
+
+struct Server(TcpListener);
+
+impl Server {
+    fn new(address: &str) -> Self {
+        Self(TcpListener::bind(address).unwrap())
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+
+    fn port(&self) -> Option<u16> {
+        Some(self.address().port())
+    }
+
+    /// The ends of the client and of the server.
+    fn connect(&self) -> (TcpStream, TcpStream) {
+        let client = TcpStream::connect(self.address()).unwrap();
+        (client, self.0.accept().unwrap().0)
+    }
+}
+
+/// Those of this server that were changed.
+fn changed<'a>(seen: &'a [Seen], server: &Server) -> Vec<&'a Seen> {
+    let port = server.port();
+    let is_of = |s: &&Seen| Some(s.port) == port && s.now.is_some();
+    seen.iter().filter(is_of).collect()
+}
+
+#[test]
+fn a_rule_by_port_takes_what_exists_and_what_comes_and_gives_it_back() {
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+        let server = Server::new(address);
+        let (client, before) = server.connect();
+        let rules = vec![Rule {
+            port: server.port(),
+            ..rule(Some(other))
+        }];
+        let Some(seen) = apply(rules.clone()) else {
+            return;
+        };
+        assert_eq!(changed(&seen, &server).len(), 1, "{seen:?}");
+        let (_client, after) = server.connect();
+        assert_eq!((&*control(&before), &*control(&after)), (other, other));
+        // The client's local port is another one, and the listening socket stays as it is.
+        assert_eq!(control(&client), default);
+        let name = getsockopt(&server.0, TcpCongestion).unwrap();
+        assert!(name.to_string_lossy().starts_with(&default));
+        let found = policy::in_force().unwrap().unwrap();
+        assert_eq!(found.file, Path::new(FILE));
+        assert_eq!(found.rules[0].control.as_deref(), Some(other));
+        // A second time nothing changes.
+        let again = apply(rules).unwrap();
+        let ours = again.iter().filter(|s| s.whose == Whose::Policy).count();
+        assert_eq!((ours, again.iter().any(|s| s.error.is_some())), (2, false));
+        let back = policy::rollback().unwrap().unwrap();
+        assert_eq!(changed(&back, &server).len(), 2, "{back:?}");
+        assert_eq!(
+            (control(&before), control(&after)),
+            (default.clone(), default.clone())
+        );
+        assert_eq!(control(&server.connect().1), default);
+        assert_eq!(policy::rollback().unwrap(), None);
+        assert_eq!(policy::in_force().unwrap(), None);
+    }
+}
+
+#[test]
+fn what_others_have_chosen_stays() {
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    let third = if other == "reno" { "cubic" } else { "reno" };
+    let third = if third == default { "bbr" } else { third };
+    let server = Server::new("127.0.0.1:0");
+    let (_own_client, own) = server.connect();
+    if setsockopt(&own, TcpCongestion, &third.into()).is_err() {
+        println!("skipped: this kernel has no third control");
+        return;
+    }
+    let (_free_client, free) = server.connect();
+    let policy = |control| {
+        apply(vec![Rule {
+            port: server.port(),
+            ..rule(control)
+        }])
+    };
+    let Some(seen) = policy(Some(other)) else {
+        return;
+    };
+    assert_eq!((&*control(&own), &*control(&free)), (third, other));
+    assert!(seen.iter().any(|s| s.whose == Whose::Own && s.was == third));
+    // After the policy, too.
+    let (_since_client, since) = server.connect();
+    setsockopt(&since, TcpCongestion, &third.into()).unwrap();
+    let seen = policy(Some(other)).unwrap();
+    assert!(
+        seen.iter()
+            .any(|s| s.whose == Whose::Since && s.was == third)
+    );
+    // Where a new policy leaves alone what an old one took, that has again what it had.
+    let seen = policy(None).unwrap();
+    assert_eq!(changed(&seen, &server).len(), 1, "{seen:?}");
+    assert_eq!(control(&free), default);
+    // What was given back is the system's, and not the program's own choice.
+    policy(Some(other)).unwrap();
+    assert_eq!(control(&free), other);
+    policy::rollback().unwrap();
+    assert_eq!((&*control(&own), &*control(&since)), (third, third));
+    assert_eq!(control(&free), default);
+}
+
+#[test]
+fn the_narrowest_rule_wins() {
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    let server = Server::new("127.0.0.1:0");
+    let port = server.port();
+    let net = |text: &str| Some(text.parse().unwrap());
+    let takes = |rules: Vec<Rule>| {
+        apply(rules)?;
+        let (_client, served) = server.connect();
+        Some(control(&served))
+    };
+    let by_port = Rule {
+        port,
+        ..rule(Some(other))
+    };
+    let off = |with: Rule| Rule {
+        control: None,
+        ..with
+    };
+    let near = off(Rule {
+        peer: net("127.0.0.0/8"),
+        ..by_port.clone()
+    });
+    let Some(narrow) = takes(vec![by_port.clone(), near]) else {
+        return;
+    };
+    assert_eq!(narrow, default);
+    let far = off(Rule {
+        peer: net("10.0.0.0/8"),
+        ..by_port.clone()
+    });
+    assert_eq!(takes(vec![by_port.clone(), far]).unwrap(), other);
+    // A share of the clients, and the rest.
+    for (share, takes_it) in [("100%", true), ("0.1%", false)] {
+        let canary = Rule {
+            share: Some(share.parse().unwrap()),
+            ..by_port.clone()
+        };
+        let has = canary
+            .share
+            .unwrap()
+            .has(alcc_observe::client_of("127.0.0.1".parse().unwrap()));
+        assert_eq!(has, takes_it);
+        let expected = if has { other } else { &*default };
+        assert_eq!(takes(vec![canary]).unwrap(), expected);
+    }
+    // The program that listens: one that did before the policy, and one that begins now.
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap();
+    let by_program = Rule {
+        program: Some(name.trim().to_owned()),
+        ..rule(Some(other))
+    };
+    assert_eq!(takes(vec![by_program]).unwrap(), other);
+    let late = Server::new("127.0.0.1:0");
+    assert_eq!(control(&late.connect().1), other);
+    let another = Rule {
+        program: Some("nosuch".into()),
+        ..rule(Some(other))
+    };
+    assert_eq!(takes(vec![another]).unwrap(), default);
+    policy::rollback().unwrap();
+}
+
+#[test]
+fn a_unit_is_followed_when_its_cgroup_is_made_again() {
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    let (Some(all), Some(own)) = (alcc_bpf::all_cgroups(), cgroup_of(std::process::id())) else {
+        println!("skipped: needs cgroups of version 2");
+        return;
+    };
+    let outer = all.join("alcc-test.slice");
+    let unit = outer.join("alcc-test.service");
+    let inner = unit.join("worker");
+    let server_in = |cgroup: &Path| {
+        let procs =
+            |at: &Path| std::fs::write(at.join("cgroup.procs"), std::process::id().to_string());
+        procs(cgroup).unwrap();
+        let server = Server::new("127.0.0.1:0");
+        procs(&own).unwrap();
+        server
+    };
+    let by = |place| {
+        vec![Rule {
+            place: Some(place),
+            ..rule(Some(other))
+        }]
+    };
+    if std::fs::create_dir_all(&inner).is_err() {
+        println!("skipped: needs the right to make cgroups");
+        return;
+    }
+    let take = |server: &Server| control(&server.connect().1);
+    let places = [
+        Place::Unit("alcc-test.service".into()),
+        Place::Path("alcc-test.slice".into()),
+        Place::Path("alcc-test.slice/alcc-test.service".into()),
+    ];
+    for place in places {
+        if apply(by(place)).is_none() {
+            return;
+        }
+        for _ in 0..2 {
+            std::fs::create_dir_all(&inner).unwrap();
+            assert_eq!(take(&server_in(&unit)), other);
+            assert_eq!(take(&server_in(&inner)), other);
+            assert_eq!(take(&Server::new("127.0.0.1:0")), default);
+            let there = policy::in_force().unwrap().unwrap();
+            assert_eq!(policy::without_cgroup(&there), Vec::<usize>::new());
+            for folder in [&inner, &unit, &outer] {
+                std::fs::remove_dir(folder).unwrap();
+            }
+            assert_eq!(policy::without_cgroup(&there), vec![0]);
+        }
+        std::fs::create_dir_all(&inner).unwrap();
+    }
+    apply(by(Place::Unit("alcc-test".into())));
+    assert_eq!(take(&server_in(&unit)), default);
+    policy::rollback().unwrap();
+    for folder in [&inner, &unit, &outer] {
+        std::fs::remove_dir(folder).unwrap();
+    }
+}
+
+#[test]
+fn five_thousand_connections_follow_within_half_a_second() {
+    const ALL: usize = 5_000;
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    alcc_sys::raise_descriptor_limit().unwrap();
+    let server = Server::new("127.0.0.1:0");
+    let all: Vec<_> = (0..ALL).map(|_| server.connect()).collect();
+    let rules = || {
+        vec![Rule {
+            port: server.port(),
+            ..rule(Some(other))
+        }]
+    };
+    let began = Instant::now();
+    let Some(seen) = apply(rules()) else {
+        return;
+    };
+    let applied = began.elapsed();
+    let right = |name: &str| {
+        all.iter()
+            .filter(|(_, served)| control(served) == name)
+            .count()
+    };
+    assert_eq!(right(other), ALL);
+    assert!(changed(&seen, &server).iter().all(|s| s.error.is_none()));
+    let began = Instant::now();
+    policy::rollback().unwrap().unwrap();
+    let given_back = began.elapsed();
+    println!("{ALL} connections: applied in {applied:?}, given back in {given_back:?}");
+    assert_eq!(right(&default), ALL);
+    let most = if controls::slow_machine() { 30.0 } else { 0.5 };
+    assert!(applied.as_secs_f64() < most && given_back.as_secs_f64() < most);
+}
+
+/// Here, so that the kernel's notes have their size: an IPv6 socket, and one of both families.
+#[test]
+fn a_peer_of_ipv6_matches_its_network() {
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    let server = Server::new("[::1]:0");
+    for (net, expected) in [
+        ("::1/128", other),
+        ("::/1", other),
+        ("2001:db8::/32", &*default),
+        ("0.0.0.0/0", &*default),
+    ] {
+        let by_peer = Rule {
+            port: server.port(),
+            peer: Some(net.parse().unwrap()),
+            ..rule(Some(other))
+        };
+        if apply(vec![by_peer]).is_none() {
+            return;
+        }
+        let (_client, served) = server.connect();
+        assert_eq!(served.peer_addr().unwrap().ip(), Ipv6Addr::LOCALHOST);
+        assert_eq!(control(&served), expected, "{net}");
+    }
+    policy::rollback().unwrap();
+}
