@@ -7,6 +7,8 @@ pub(crate) mod ctl;
 pub(crate) mod doctor;
 pub mod list;
 pub(crate) mod log;
+pub(crate) mod off;
+pub(crate) mod policy;
 pub(crate) mod proxy;
 pub mod recv;
 pub(crate) mod run;

@@ -35,6 +35,7 @@ mod metrics;
 pub mod output;
 #[doc(hidden)]
 pub mod plugin_arg;
+mod policy;
 #[doc(hidden)]
 pub mod program;
 #[doc(hidden)]
@@ -81,6 +82,8 @@ enum Command {
     Proxy(commands::proxy::Args),
     Attach(commands::attach::Args),
     Detach(commands::attach::DetachArgs),
+    Policy(commands::policy::Args),
+    Off(commands::off::Args),
     Bpf(commands::bpf::Args),
     Ctl(commands::ctl::Args),
     Top(commands::top::Args),
@@ -98,6 +101,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Proxy(args) => commands::proxy::run(&args),
         Command::Attach(args) => commands::attach::run(&args),
         Command::Detach(args) => commands::attach::detach(&args),
+        Command::Policy(args) => commands::policy::run(&args),
+        Command::Off(args) => commands::off::run(&args),
         Command::Bpf(args) => commands::bpf::run(&args),
         Command::Ctl(args) => commands::ctl::run(&args),
         Command::Top(args) => commands::top::run(&args),

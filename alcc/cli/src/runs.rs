@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Selects a run: `--run` of every command.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(crate) struct Which {
     /// The process id of 'alcc run' or of a process under it; not needed if there is only one
     #[arg(long, value_name = "PID", global = true)]

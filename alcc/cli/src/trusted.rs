@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files that decide what root does: who may write them.
 use crate::output::note;
-use alcc_sys::{Sticky, open_owned};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use alcc_sys::{Sticky, open_owned, path_of};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Warns root of a file that another user may change or exchange. It is used all the same: the
@@ -17,6 +18,38 @@ pub(crate) fn warn_of_writers(path: &Path) {
             path.display()
         ));
     }
+}
+
+/// Opens a file that nobody but root and this user can change or exchange.
+///
+/// # Errors
+/// `PermissionDenied` with the part of its path that another user has; what the system says.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let refused = |why: &str| {
+        let why = format!("{} {why}: chown it to root, and chmod go-w", path.display());
+        io::Error::other(why)
+    };
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(refused("is not a file"));
+    };
+    let folder = open_owned(folder, Sticky::Allowed)?;
+    let opened = File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
+        .open(path_of(&folder).join(name));
+    let file = opened.map_err(|e| match e.raw_os_error() {
+        Some(nix::libc::ELOOP) => refused("is a symbolic link"),
+        _ => e,
+    })?;
+    let about = file.metadata()?;
+    let own = nix::unistd::geteuid().as_raw();
+    if about.uid() != 0 && about.uid() != own {
+        return Err(refused(&format!("belongs to user {}", about.uid())));
+    }
+    if about.mode() & 0o022 != 0 {
+        return Err(refused("may be written by other users"));
+    }
+    Ok(file)
 }
 
 /// Who but root may write it, if it can be found.

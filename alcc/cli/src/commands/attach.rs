@@ -373,6 +373,15 @@ pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Gives all sockets back what they had; how many.
+pub(crate) fn give_all_back() -> Result<usize, Failure> {
+    let found = alcc_bpf::detach(&Selection::default()).map_err(failure)?;
+    match found.iter().find_map(|f| f.error.as_ref()) {
+        Some(error) => Err(Failure::failed(format!("give a socket back: {error}"))),
+        None => Ok(found.len()),
+    }
+}
+
 fn resident() -> String {
     let names: Vec<_> = RESIDENT.iter().map(|r| r.algorithm).collect();
     names.join(", ")

@@ -275,7 +275,7 @@ fn unload(json: bool) -> Result<String, BpfError> {
     if json {
         let futures: Vec<_> = ended.futures.iter().map(choice_as_json).collect();
         let all = serde_json::json!({
-            "unloaded": names, "future": futures,
+            "unloaded": names, "future": futures, "policy": ended.policy,
             "listening_given_back": ended.given_back, "listening": ended.listening,
         });
         return Ok(format!("{all}\n"));
@@ -289,6 +289,11 @@ fn unload(json: bool) -> Result<String, BpfError> {
     }
     for choice in ended.futures {
         let _ = writeln!(text, "no longer for connections to come: {choice}");
+    }
+    if ended.policy {
+        text.push_str(
+            "the policy is no longer in force; 'alcc policy rollback' gives connections back what they had\n",
+        );
     }
     if ended.given_back > 0 {
         let sockets = count(ended.given_back as u64, "listening socket");

@@ -199,6 +199,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Switches all runs off that this user has. None: nothing to do.
+pub(crate) fn off() -> Result<(), Failure> {
+    if crate::runs::all().is_empty() {
+        return Ok(());
+    }
+    let scope = Scope {
+        port: Vec::new(),
+        peer: None,
+    };
+    run(&Args {
+        which: Which::default(),
+        json: false,
+        what: What::Off(scope),
+    })
+    .map(drop)
+}
+
 /// The order is given, but none of the run's processes has the library, so that nobody follows. A
 /// program that has just been started gets time to load it.
 fn unloaded(order: &Order, run: &Running, until: Instant) -> Option<Failure> {

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::{attach, bpf, ctl, policy};
+use crate::failure::Failure;
+use crate::output::{note, print};
+use crate::wording::count;
+use alcc_bpf::{BpfError, Selection};
+use std::process::ExitCode;
+
+/// End every form of control on this machine: all connections are plain TCP again
+///
+/// Ends the policy and what 'alcc attach' has chosen, gives each connection the control that it had, and
+/// switches every 'alcc run', 'alcc proxy' and program with the C library off. No connection is
+/// closed. Registered controls stay in the kernel until 'alcc bpf unload'. Without root only the user's
+/// own runs are reached.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  sudo alcc off")]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: &Args) -> Result<ExitCode, Failure> {
+    // Each part, whatever became of the others: this is for emergencies.
+    let (runs, kernel) = (ctl::off(), in_the_kernel());
+    match (runs, kernel) {
+        (Err(why), Err(also)) => {
+            note(format_args!("alcc: {why}"));
+            Err(also)
+        }
+        (Err(why), _) | (_, Err(why)) => Err(why),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn in_the_kernel() -> Result<(), Failure> {
+    if !nix::unistd::geteuid().is_root() {
+        note(format_args!(
+            "alcc: what root has chosen in the kernel stays: run it as root to end that, too"
+        ));
+        return Ok(());
+    }
+    // Who cannot load programs has none in force.
+    if let Err(BpfError::NotBuilt | BpfError::NoBtf | BpfError::NoJit) =
+        alcc_bpf::survey(&Selection::default())
+    {
+        return Ok(());
+    }
+    if policy::roll_back()?.is_some() {
+        print("the policy has ended\n")?;
+    }
+    let ended = alcc_bpf::end_futures(|_| true).map_err(bpf::failure)?;
+    for choice in ended {
+        print(format_args!(
+            "no longer for connections to come: {choice}\n"
+        ))?;
+    }
+    let back = attach::give_all_back()?;
+    if back > 0 {
+        let sockets = count(back as u64, "socket");
+        print(format_args!("{sockets} given back\n"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The file of 'alcc policy': which connections get which algorithm. Every error names its line and key.
+use crate::failure::{Failure, reason};
+use crate::trusted;
+use alcc_bpf::{
+    CGROUP_LEN, CGROUP_LEVELS, PROGRAM_LEN, Place, RESIDENT, RULES, Rule, below_all_cgroups,
+};
+use alcc_cc::{Registry, Spec};
+use alcc_units::nearest;
+use std::fmt::Display;
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Longest file.
+const MAX_MIB: u64 = 1;
+/// The keys of a rule.
+const KEYS: &[&str] = &[
+    "port", "unit", "cgroup", "peer", "program", "share", "cc", "off",
+];
+
+/// A mistake: its position in bytes, and what it is.
+type Wrong = (usize, String);
+type Value<'i> = Spanned<DeValue<'i>>;
+
+/// The rules of a file, narrower ones first. `trusted`: refuses a file that another user may change.
+///
+/// # Errors
+/// The file, the line, the key, what was found, what would be right.
+pub(crate) fn read(path: &Path, is_applied: bool) -> Result<Vec<Rule>, Failure> {
+    let wrong =
+        |e: &std::io::Error| Failure::usage(format!("read {}: {}", path.display(), reason(e)));
+    let file = match is_applied {
+        true => trusted::open(path),
+        false => std::fs::File::open(path),
+    };
+    let text = file.and_then(|file| alcc_units::read_bounded(file, MAX_MIB));
+    let text = text.map_err(|e| wrong(&e))?;
+    parse(&text).map_err(|(at, why)| {
+        Failure::usage(format!("{}:{}: {why}", path.display(), line(&text, at)))
+    })
+}
+
+fn line(text: &str, at: usize) -> usize {
+    text[..at.min(text.len())].matches('\n').count() + 1
+}
+
+fn parse(text: &str) -> Result<Vec<Rule>, Wrong> {
+    let table = DeTable::parse(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start);
+        (at, e.message().replace('\n', "; "))
+    })?;
+    let mut rules = Vec::new();
+    for (key, value) in table.get_ref() {
+        let list = value.get_ref().as_array();
+        match (key.get_ref().as_ref(), list) {
+            ("rule", Some(list)) => {
+                for one in list {
+                    rules.extend(rules_of(one, text)?);
+                }
+            }
+            ("rule", None) => return Err((key.span().start, "rule: write it as [[rule]]".into())),
+            (found, _) => return Err((key.span().start, unknown(found, &["rule"]))),
+        }
+    }
+    if rules.len() > RULES {
+        let why = format!(
+            "{} rules (each port counts): {RULES} are possible",
+            rules.len()
+        );
+        return Err((text.len(), why));
+    }
+    for (at, rule) in rules.iter().enumerate() {
+        if let Some(other) = rules[..at].iter().find(|other| rule.matches_as(other)) {
+            let at = text.lines().take(rule.line as usize - 1);
+            let why = format!(
+                "[[rule]]: it matches the same connections as that of line {}: leave one out",
+                other.line
+            );
+            return Err((at.map(|line| line.len() + 1).sum(), why));
+        }
+    }
+    rules.sort_by_key(Rule::narrowness);
+    Ok(rules)
+}
+
+fn unknown(found: &str, known: &[&str]) -> String {
+    let near = nearest(found, known.iter().copied());
+    let near = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
+    format!("no key '{found}'{near}: there are {}", known.join(", "))
+}
+
+/// One for each of its ports.
+fn rules_of(table: &Value<'_>, text: &str) -> Result<Vec<Rule>, Wrong> {
+    let start = table.span().start;
+    let Some(keys) = table.get_ref().as_table() else {
+        return Err((start, "rule: write it as [[rule]]".into()));
+    };
+    let mut rule = Rule {
+        line: u32::try_from(line(text, start)).unwrap_or(u32::MAX),
+        ..Rule::default()
+    };
+    let (mut ports, mut cc, mut off) = (Vec::new(), None, None);
+    for (key, value) in keys {
+        let name = key.get_ref().as_ref();
+        let wrong = |why: String| (value.span().start, format!("{name}: {why}"));
+        let word = || {
+            let text = value.get_ref().as_str().filter(|text| !text.is_empty());
+            text.ok_or_else(|| wrong("write a text in quotes".into()))
+        };
+        match name {
+            "port" => ports = ports_of(value).map_err(wrong)?,
+            "unit" => rule.place = Some(unit(word()?).map_err(wrong)?),
+            "cgroup" => rule.place = Some(cgroup(word()?).map_err(wrong)?),
+            "peer" => rule.peer = Some(word()?.parse().map_err(wrong)?),
+            "share" => rule.share = Some(word()?.parse().map_err(wrong)?),
+            "program" => rule.program = Some(program(word()?).map_err(wrong)?),
+            "cc" => {
+                rule.algorithm = word()?.to_owned();
+                rule.control = Some(control(word()?).map_err(wrong)?);
+                cc = Some(());
+            }
+            "off" => {
+                let is_off = value.get_ref().as_bool();
+                off = is_off.filter(|is| *is).map(drop);
+                if off.is_none() {
+                    return Err(wrong("write true, or leave it out".into()));
+                }
+            }
+            found => return Err((key.span().start, unknown(found, KEYS))),
+        }
+    }
+    let has = |key: &str| keys.iter().any(|(k, _)| k.get_ref() == key);
+    let why = match (cc, off) {
+        (None, None) => Some("say what such connections get: cc = \"budget\", or off = true"),
+        (Some(()), Some(())) => Some("it has cc and off: leave one out"),
+        _ if has("unit") && has("cgroup") => Some("it has unit and cgroup: leave one out"),
+        _ if keys.len() == 1 => Some(
+            "it would match every connection of the machine: name a port, unit, cgroup, peer or program",
+        ),
+        _ => None,
+    };
+    if let Some(why) = why {
+        return Err((start, format!("[[rule]]: {why}")));
+    }
+    if off.is_some() {
+        rule.algorithm = "off".to_owned();
+    }
+    if ports.is_empty() {
+        return Ok(vec![rule]);
+    }
+    let with = |port| Rule {
+        port: Some(port),
+        ..rule.clone()
+    };
+    Ok(ports.into_iter().map(with).collect())
+}
+
+fn ports_of(value: &Value<'_>) -> Result<Vec<u16>, String> {
+    let one = |value: &DeValue<'_>| {
+        let bad = |found: &dyn Display| format!("{found} is not a port: 1 to 65535");
+        let Some(number) = value.as_integer() else {
+            return Err("write a number, or a list such as [80, 443]".to_owned());
+        };
+        let port = u16::from_str_radix(number.as_str(), number.radix());
+        port.ok()
+            .filter(|port| *port > 0)
+            .ok_or_else(|| bad(&number.as_str()))
+    };
+    match value.get_ref().as_array() {
+        None => Ok(vec![one(value.get_ref())?]),
+        Some(list) if list.is_empty() => Err("it names none".to_owned()),
+        Some(list) => list.iter().map(|value| one(value.get_ref())).collect(),
+    }
+}
+
+fn unit(name: &str) -> Result<Place, String> {
+    if name.contains('/') {
+        return Err(format!(
+            "'{name}' is a path: write cgroup = \"/sys/fs/cgroup/...\", or the name alone"
+        ));
+    }
+    if !name.contains('.') {
+        return Err(format!(
+            "'{name}' is not the name of a unit: write it with its kind, such as {name}.service"
+        ));
+    }
+    name_of(name)?;
+    Ok(Place::Unit(name.to_owned()))
+}
+
+fn cgroup(path: &str) -> Result<Place, String> {
+    let all = alcc_bpf::all_cgroups().unwrap_or_else(|| "/sys/fs/cgroup".into());
+    let below = below_all_cgroups(Path::new(path), &all)
+        .ok_or_else(|| format!("'{path}' is not a folder below {}", all.display()))?;
+    below.split('/').try_for_each(name_of)?;
+    if below.split('/').count() > CGROUP_LEVELS {
+        return Err(format!(
+            "'{path}': at most {CGROUP_LEVELS} cgroups within each other are compared"
+        ));
+    }
+    Ok(Place::Path(below))
+}
+
+fn name_of(part: &str) -> Result<(), String> {
+    match part.len() <= CGROUP_LEN {
+        true => Ok(()),
+        false => Err(format!("'{part}' is longer than {CGROUP_LEN} letters")),
+    }
+}
+
+fn program(name: &str) -> Result<String, String> {
+    if name.len() > PROGRAM_LEN || name.contains('/') {
+        return Err(format!(
+            "'{name}' is not the name of a process: at most {PROGRAM_LEN} letters, as /proc/PID/comm has it"
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+/// The kernel's control for an algorithm.
+fn control(text: &str) -> Result<String, String> {
+    let spec: Spec = text
+        .parse()
+        .map_err(|e: alcc_cc::SpecError| e.to_string())?;
+    let resident = RESIDENT.iter().find(|r| r.algorithm == spec.name);
+    if let Some(resident) = resident {
+        Registry::builtin()
+            .build(&spec)
+            .map_err(|e| e.to_string())?;
+        if !spec.options.is_empty() {
+            return Err(format!(
+                "'{text}': the kernel's {} takes no options",
+                spec.name
+            ));
+        }
+        return Ok(resident.control.name.to_owned());
+    }
+    let there = alcc_pipe::Controls::available().map_err(|e| e.to_string())?;
+    let is_window = text == alcc_bpf::WINDOW.name;
+    let is_resident = RESIDENT.iter().any(|r| r.control.name == text);
+    if (there.has(text) || is_resident) && !is_window {
+        return Ok(text.to_owned());
+    }
+    let there = there.to_string();
+    let ours = RESIDENT.iter().map(|r| r.algorithm);
+    let of_kernel = there
+        .split_whitespace()
+        .filter(|name| !name.starts_with("alcc_"));
+    let known: Vec<_> = ours.chain(of_kernel).collect();
+    let near = nearest(&spec.name, known.iter().copied());
+    let near = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
+    Err(format!(
+        "'{text}' is not a congestion control in the kernel{near}: there are {}",
+        known.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> (usize, String) {
+        let (at, why) = parse(text).unwrap_err();
+        (line(text, at), why)
+    }
+
+    #[test]
+    fn a_policy_is_read() {
+        let text = "# phones\n[[rule]]\nport = [80, 443]\ncc = \"budget\"\n\n[[rule]]\nport = 443\n\
+                    peer = \"10.0.0.0/8\"\noff = true\n[[rule]]\nunit = \"nginx.service\"\nshare = \"10%\"\ncc = \"reno\"\n";
+        let rules = parse(text).unwrap();
+        let labels: Vec<_> = rules.iter().map(|rule| (rule.line, rule.label())).collect();
+        let expected = [
+            (6, "port 443, peer 10.0.0.0/8: off"),
+            (10, "unit nginx.service, 10% of the clients: reno"),
+            (2, "port 80: budget"),
+            (2, "port 443: budget"),
+        ];
+        assert_eq!(
+            labels,
+            expected.map(|(line, label)| (line, label.to_owned()))
+        );
+        assert_eq!(rules[2].control.as_deref(), Some("alcc_budget"));
+        assert_eq!(parse("").unwrap(), Vec::new());
+    }
+
+    #[test]
+    fn mistakes_name_the_line_the_key_and_the_nearest_match() {
+        for (text, at, words) in [
+            (
+                "[[rule]]\nprot = 1\ncc = \"reno\"",
+                2,
+                "no key 'prot' (did you mean port?)",
+            ),
+            ("[[ruel]]\n", 1, "did you mean rule?"),
+            ("[rule]\nport = 1", 1, "[[rule]]"),
+            ("[[rule]]\nport = 0\n", 2, "port: 0 is not a port"),
+            ("[[rule]]\nport = \"443\"", 2, "port: write a number"),
+            ("[[rule]]\nport = []", 2, "port: it names none"),
+            (
+                "[[rule]]\nport = 1\ncc = \"budgt\"",
+                3,
+                "cc: 'budgt' is not a congestion control in the kernel (did you mean budget?)",
+            ),
+            (
+                "[[rule]]\nport = 1\ncc = \"budget:dlay=1ms\"",
+                3,
+                "did you mean delay?",
+            ),
+            ("[[rule]]\nport = 1\ncc = \"sprout\"", 3, "cc: 'sprout'"),
+            (
+                "[[rule]]\nport = 1\ncc = 5",
+                3,
+                "cc: write a text in quotes",
+            ),
+            ("[[rule]]\nport = 1", 1, "cc = \"budget\""),
+            ("[[rule]]\ncc = \"reno\"", 1, "every connection"),
+            (
+                "[[rule]]\nport = 1\noff = true\ncc = \"reno\"",
+                1,
+                "cc and off",
+            ),
+            ("[[rule]]\nport = 1\noff = false", 3, "off: write true"),
+            ("[[rule]]\nunit = \"nginx\"\noff = true", 2, "nginx.service"),
+            (
+                "[[rule]]\nunit = \"a/b.service\"\noff = true",
+                2,
+                "unit: 'a/b.service' is a path",
+            ),
+            (
+                "[[rule]]\ncgroup = \"/etc\"\noff = true",
+                2,
+                "cgroup: '/etc' is not a folder below",
+            ),
+            (
+                "[[rule]]\npeer = \"10.0.0.0/33\"\noff = true",
+                2,
+                "peer: '10.0.0.0/33'",
+            ),
+            ("[[rule]]\nshare = \"x\"\noff = true", 2, "share: 'x'"),
+            (
+                "[[rule]]\nprogram = \"/usr/bin/x\"\noff = true",
+                2,
+                "program: ",
+            ),
+            (
+                "[[rule]]\nport = 1\noff = true\n[[rule]]\nport = 1\ncc = \"reno\"",
+                4,
+                "line 1",
+            ),
+            ("[[rule]]\nport = 1 2", 2, ""),
+        ] {
+            let (line, why) = wrong(text);
+            assert!(line == at && why.contains(words), "{text}: {line}: {why}");
+            assert!(!why.contains('\n'), "{why}");
+        }
+        let many: String = (1..=65)
+            .map(|n| format!("[[rule]]\nport = {n}\noff = true\n"))
+            .collect();
+        assert!(wrong(&many).1.contains("65 rules"));
+    }
+}
