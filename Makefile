@@ -134,8 +134,9 @@ install: install-library ## What 'make build' built, below PREFIX (/usr/local); 
 	$(STRIP) -o $(TARGET)/generated/libalcc_preload.so $(TARGET)/release/libalcc_preload.so
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/generated/alcc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/alcc $(TARGET)/generated/libalcc_preload.so
-	sed 's|@BIN@|$(PREFIX)/bin|' packaging/alcc-bpf.service > $(TARGET)/generated/alcc-bpf.service
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system $(TARGET)/generated/alcc-bpf.service
+	for unit in alcc alcc-bpf; do \
+	    sed 's|@BIN@|$(PREFIX)/bin|' packaging/$$unit.service > $(TARGET)/generated/$$unit.service && \
+	    install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system $(TARGET)/generated/$$unit.service || exit 1; done
 	@if [ -x $(LAB) ]; then $(MAKE) --no-print-directory install-lab; else echo "make install: without alcc-lab, man pages and completions: 'make build' makes them" >&2; fi
 
 install-lab: # The laboratory, and what it writes for both programs
@@ -172,5 +173,5 @@ uninstall: ## Remove what 'make install' put below PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/lib/libalcc.so $(DESTDIR)$(PREFIX)/lib/libalcc.so.0 $(DESTDIR)$(PREFIX)/lib/libalcc.a
 	rm -f $(DESTDIR)$(PREFIX)/include/alcc.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/alcc.pc
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/alcc.1 $(DESTDIR)$(PREFIX)/share/man/man1/alcc-*.1
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/bash-completion/completions/,alcc alcc-lab) $(DESTDIR)$(PREFIX)/lib/systemd/system/alcc-bpf.service
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/bash-completion/completions/,alcc alcc-lab) $(addprefix $(DESTDIR)$(PREFIX)/lib/systemd/system/,alcc.service alcc-bpf.service)
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/zsh/site-functions/,_alcc _alcc-lab) $(addprefix $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/,alcc.fish alcc-lab.fish)

@@ -491,6 +491,58 @@ fn other_network_namespaces_are_reached() {
     there.0.wait().unwrap();
 }
 
+/// The unit that the package ships has no more than 'alcc policy' needs, and no less.
+#[test]
+fn with_the_rights_of_the_unit() {
+    const NUMBERS: [(&str, nix::libc::c_ulong); 2] =
+        [("CAP_SYS_ADMIN", 21), ("CAP_SYS_PTRACE", 19)];
+    if !possible() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    let unit = include_str!("../../../packaging/alcc.service");
+    let mut lines = unit.lines();
+    let set = lines.find_map(|l| l.strip_prefix("CapabilityBoundingSet="));
+    let number = |name| NUMBERS.iter().find(|n| n.0 == name).expect("a number").1;
+    let given: Vec<_> = set.unwrap().split(' ').map(number).collect();
+    let port = 40_444;
+    let mut there = Elsewhere::start(port);
+    let file = File::new(&port_rule(port, other));
+    // The first needs the right to mount.
+    for missing in given.iter().map(Some).chain([None]) {
+        let mut apply = alcc(&format!("policy apply {}", file.path().display()));
+        let is_kept = |number: &&nix::libc::c_ulong| Some(*number) != missing;
+        let kept: Vec<_> = given.iter().filter(is_kept).copied().collect();
+        // SAFETY: system calls alone between fork and exec.
+        unsafe {
+            apply.pre_exec(move || {
+                for number in (0..64).filter(|n| !kept.contains(n)) {
+                    nix::libc::prctl(nix::libc::PR_CAPBSET_DROP, number);
+                }
+                Ok(())
+            });
+        }
+        let out = apply.output().unwrap();
+        let all = there.controls();
+        let expected =
+            match missing.map(|number| NUMBERS.iter().find(|n| n.1 == *number).unwrap().0) {
+                Some("CAP_SYS_ADMIN") => [&*default; 2],
+                // Only what comes.
+                Some(_) => [&*default, other],
+                None => [other; 2],
+            };
+        assert_eq!(
+            all,
+            format!("controls {} {}", expected[0], expected[1]),
+            "{missing:?}: {out:?}"
+        );
+        done("policy rollback");
+    }
+    drop(there.0.stdin.take());
+    there.0.wait().unwrap();
+}
+
 #[test]
 fn a_connection_of_multipath_tcp_is_left_alone() {
     if !possible() {

@@ -47,6 +47,16 @@ alcc attach
     --html --transfers --duration --metrics
 alcc detach
     --port --pid --cgroup --prefix --json
+alcc policy
+alcc policy check
+    --json
+alcc policy apply
+    --json
+alcc policy show
+    --json
+alcc policy rollback
+    --json
+alcc off
 alcc bpf
 alcc bpf load
     --door --group --json

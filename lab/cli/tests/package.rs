@@ -151,7 +151,7 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
     let run = done(Command::new(&alcc).args(["run", "--", "true"]));
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(said.contains("controls accepted TCP connections"), "{said}");
-    the_unit_starts_what_was_installed(&system);
+    the_units_start_what_was_installed(&system);
     the_licences_of_others_are_there(&system);
     let said = done(Command::new(system.join("usr/bin/alcc-lab")).arg("--version")).stdout;
     assert!(said.starts_with(concat!("alcc-lab ", env!("CARGO_PKG_VERSION")).as_bytes()));
@@ -193,7 +193,7 @@ fn removal_gives_back_what_is_loaded(package: &Path, place: &Path) {
     assert_eq!(asked("prerm", "upgrade"), "");
     assert_eq!(
         asked("prerm", "remove"),
-        "systemctl --now disable alcc-bpf.service\nalcc detach\nalcc bpf unload\n"
+        "systemctl --now disable alcc.service alcc-bpf.service\nalcc policy rollback\nalcc detach\nalcc bpf unload\n"
     );
     assert_eq!(asked("postrm", "remove"), "systemctl daemon-reload\n");
     assert_eq!(asked("postrm", "upgrade"), "");
@@ -216,12 +216,18 @@ fn the_licences_of_others_are_there(system: &Path) {
     assert!(text.contains("Permission is hereby granted") && text.contains("BoringSSL"));
 }
 
-/// The service that loads the kernel's part, as systemd reads it.
-fn the_unit_starts_what_was_installed(system: &Path) {
-    let unit = system.join("usr/lib/systemd/system/alcc-bpf.service");
+/// The services, as systemd reads them.
+fn the_units_start_what_was_installed(system: &Path) {
+    for (name, command) in [("alcc-bpf", "bpf load"), ("alcc", "policy apply")] {
+        the_unit_starts(system, &format!("{name}.service"), command);
+    }
+}
+
+fn the_unit_starts(system: &Path, name: &str, command: &str) {
+    let unit = system.join("usr/lib/systemd/system").join(name);
     let unit = std::fs::read_to_string(unit).expect("the unit is shipped");
     assert!(
-        unit.contains("\nExecStart=/usr/bin/alcc bpf load\n"),
+        unit.contains(&format!("\nExecStart=/usr/bin/alcc {command}\n")),
         "{unit}"
     );
     // The program of that system, and no other.
@@ -229,7 +235,7 @@ fn the_unit_starts_what_was_installed(system: &Path) {
         "/usr/bin/alcc",
         &system.join("usr/bin/alcc").to_string_lossy(),
     );
-    let copy = system.join("alcc-bpf.service");
+    let copy = system.join(name);
     std::fs::write(&copy, here).expect("a copy");
     let verify = Command::new("systemd-analyze")
         .args(["verify", "--man=no"])

@@ -66,12 +66,20 @@ fn reach(command: &OsStr, path: &Path) -> Finding {
 }
 
 fn missed(what: &'static str, found: &str, why: Missed) -> Finding {
-    let means = format!(
-        "{}: 'alcc attach' (root) or a proxy in front of it controls it",
-        why.why()
-    );
-    Finding::new(what, State::Note, found, means)
-        .helped_by("alcc proxy --listen :8443 --to 127.0.0.1:443")
+    let by_kernel = cfg!(feature = "bpf") && Path::new("/sys/kernel/btf/vmlinux").exists();
+    let by_kernel = by_kernel && nix::unistd::geteuid().is_root();
+    let (other, command) = match by_kernel {
+        true => (
+            "the kernel controls it without a restart, by 'alcc attach' or a rule of 'alcc policy'",
+            "alcc bpf load && alcc attach --port 443 --future",
+        ),
+        false => (
+            "'alcc attach' (root) or a proxy in front of it controls it",
+            "alcc proxy --listen :8443 --to 127.0.0.1:443",
+        ),
+    };
+    let means = format!("{}: {other}", why.why());
+    Finding::new(what, State::Note, found, means).helped_by(command)
 }
 
 /// What the bytes of a program tell.
@@ -197,11 +205,12 @@ mod tests {
         fs::set_permissions(&of_root, fs::Permissions::from_mode(0o4755)).unwrap();
         let found = examine(&[of_root.clone().into_os_string()]);
         assert_eq!(found[0].state, State::Note);
-        assert!(
-            found[0]
-                .command
-                .as_ref()
-                .is_some_and(|c| c.starts_with("alcc proxy"))
-        );
+        let command = found[0].command.as_deref().unwrap_or_default();
+        let by_kernel = cfg!(feature = "bpf") && Path::new("/sys/kernel/btf/vmlinux").exists();
+        let ways = match by_kernel && nix::unistd::geteuid().is_root() {
+            true => "alcc bpf load && alcc attach --port 443",
+            false => "alcc proxy",
+        };
+        assert!(command.starts_with(ways), "{command}");
     }
 }
