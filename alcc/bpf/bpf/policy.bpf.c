@@ -98,9 +98,12 @@ struct rule {
 	char label[LABEL];
 };
 
+#define BY_CGROUP 1
+#define BY_PROGRAM 2
+
 struct policy {
 	__u32 rules_len;
-	__u32 by_cgroup; /* a rule names a cgroup */
+	__u32 by; /* what rules name */
 	__u64 applied; /* s since 1970 */
 	char file[112];
 	struct rule rules[RULES];
@@ -316,7 +319,7 @@ static __always_inline __u32 match(const struct policy *p, struct tcp_sock *tp,
 		f.program[0] = placed->program[0];
 		f.program[1] = placed->program[1];
 	}
-	if (p->by_cgroup)
+	if (p->by & BY_CGROUP)
 		note_cgroups(tp, &f);
 	bpf_loop(p->rules_len, try_rule, &f, 0);
 	return f.found;
@@ -337,7 +340,7 @@ static __always_inline bool by_route(struct tcp_sock *tp)
 }
 
 static __always_inline enum whose whose_is(struct tcp_sock *tp, const struct placed *placed,
-					   const char is[CC_NAME])
+					   const struct before *had, const char is[CC_NAME])
 {
 	struct inet_connection_sock___policy *icsk = (void *)tp;
 	struct tcp_sock___policy *t = (void *)tp;
@@ -351,6 +354,9 @@ static __always_inline enum whose whose_is(struct tcp_sock *tp, const struct pla
 	/* What is given back is set, too. */
 	if (placed && placed->back[0] && same_name(placed->back, is))
 		return SYSTEM;
+	/* 'alcc attach' has chosen it, or has given it back: a listening socket and what it accepts. */
+	if (had)
+		return had->control[0] ? OWN : SYSTEM;
 	return BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_setsockopt) ? OWN : SYSTEM;
 }
 
@@ -405,13 +411,20 @@ int alcc_policy(struct bpf_sock_ops *ops)
 	struct bpf_sock *sk = ops->sk;
 	const struct policy *p;
 	const struct rule *r;
+	struct before *had;
 	struct placed *was;
 	struct tcp_sock *tp;
 	char is[CC_NAME] = {};
 
 	if (!sk)
 		return 1;
+	p = in_force();
+	if (!p)
+		return 1;
 	if (ops->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {
+		/* It costs memory: not where nobody asks. */
+		if (!(p->by & BY_PROGRAM))
+			return 1;
 		was = bpf_sk_storage_get(&placed, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 		if (was)
 			note_program(was, (struct task_struct *)bpf_get_current_task());
@@ -420,16 +433,16 @@ int alcc_policy(struct bpf_sock_ops *ops)
 	if (ops->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
 	    ops->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB)
 		return 1;
-	p = in_force();
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!p || !tp)
+	if (!tp)
 		return 1;
 	was = bpf_sk_storage_get(&placed, sk, 0, 0);
 	r = rule_at(p, match(p, tp, was));
 	if (!r || r->leave)
 		return 1;
 	bpf_getsockopt(ops, SOL_TCP, TCP_CONGESTION, is, CC_NAME);
-	if (whose_is(tp, was, is) != SYSTEM)
+	had = bpf_sk_storage_get(&before, sk, 0, 0);
+	if (whose_is(tp, was, had, is) != SYSTEM)
 		return 1;
 	TAKE(ops, sk, r, is);
 	return 1;
@@ -460,7 +473,8 @@ int alcc_sockets(struct bpf_iter__tcp *ctx)
 	if (s.state == TCP_LISTEN && act != LOOK)
 		return 0;
 	bpf_getsockopt(tp, SOL_TCP, TCP_CONGESTION, s.was, sizeof(s.was));
-	s.whose = whose_is(tp, is, s.was);
+	had = bpf_sk_storage_get(&before, (struct sock *)tp, 0, 0);
+	s.whose = whose_is(tp, is, had, s.was);
 	if (p && act != ROLL_BACK)
 		s.rule = match(p, tp, is);
 	if (act == LOOK) {
@@ -474,10 +488,8 @@ int alcc_sockets(struct bpf_iter__tcp *ctx)
 	if (r) {
 		if (s.whose == SYSTEM || s.whose == POLICY)
 			copy_name(s.now, r->control);
-	} else if (s.whose == POLICY) {
-		had = bpf_sk_storage_get(&before, (struct sock *)tp, 0, 0);
-		if (had)
-			copy_name(s.now, had->control);
+	} else if (s.whose == POLICY && had) {
+		copy_name(s.now, had->control);
 	}
 	/* Told before it is done: what does not fit, the kernel forgets, and shows the socket again. */
 	if (bpf_seq_write(ctx->meta->seq, &s, sizeof(s)) || !s.now[0])
@@ -486,7 +498,6 @@ int alcc_sockets(struct bpf_iter__tcp *ctx)
 		s.error = -TAKE(tp, (struct sock *)tp, r, s.was);
 	} else {
 		s.error = -bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, s.now, CC_NAME);
-		had = bpf_sk_storage_get(&before, (struct sock *)tp, 0, 0);
 		if (!s.error && is && had) {
 			unsent_end(tp);
 			copy_name(is->back, s.now);

@@ -124,16 +124,16 @@ impl Trial {
 
 /// Policies.
 pub mod policy {
-    use crate::{BpfError, InForce, Rule, Seen};
+    use crate::{BpfError, InForce, Rule, Walk};
     use std::path::{Path, PathBuf};
 
     /// Refused: this build has no loader.
-    pub fn apply(_rules: &[Rule], _file: &Path) -> Result<Vec<Seen>, BpfError> {
+    pub fn apply(_rules: &[Rule], _file: &Path) -> Result<Walk, BpfError> {
         Err(BpfError::NotBuilt)
     }
 
     /// Refused: this build has no loader.
-    pub fn rollback() -> Result<Option<Vec<Seen>>, BpfError> {
+    pub fn rollback() -> Result<Option<Walk>, BpfError> {
         Err(BpfError::NotBuilt)
     }
 
@@ -143,7 +143,7 @@ pub mod policy {
     }
 
     /// Refused: this build has no loader.
-    pub fn look() -> Result<Vec<Seen>, BpfError> {
+    pub fn look() -> Result<Walk, BpfError> {
         Err(BpfError::NotBuilt)
     }
 

@@ -51,8 +51,8 @@ pub use door::{check_door, door_cost, doors, end_doors, open_door};
 pub use error::BpfError;
 pub use namespace::{namespace_of, within};
 pub use rule::{
-    CGROUP_LEN, CGROUP_LEVELS, InForce, PROGRAM_LEN, Place, RULES, Rule, RuleInForce, Seen, Whose,
-    below_all_cgroups,
+    CGROUP_LEN, CGROUP_LEVELS, InForce, PROGRAM_LEN, Place, RULES, Rule, RuleInForce, Seen, Walk,
+    Whose, below_all_cgroups,
 };
 pub use selection::{
     Attached, Choice, Counters, Found, Future, Prefix, Selection, Sockets, TransferEnd,

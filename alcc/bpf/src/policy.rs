@@ -10,7 +10,7 @@ use crate::control::{self, BEFORE};
 use crate::error::BpfError;
 use crate::namespace::within;
 use crate::pins;
-use crate::rule::{InForce, RULES, Rule, Seen, Whose, hash_of};
+use crate::rule::{InForce, RULES, Rule, Seen, Walk, Whose, hash_of};
 use crate::selection::{all_cgroups, open_cgroup, other_namespaces};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use nix::fcntl::{Flock, FlockArg};
@@ -58,7 +58,7 @@ enum Act {
 ///
 /// # Errors
 /// What is missing on this machine, and what the kernel refuses. Until then the old policy is in force.
-pub fn apply(rules: &[Rule], file: &Path) -> Result<Vec<Seen>, BpfError> {
+pub fn apply(rules: &[Rule], file: &Path) -> Result<Walk, BpfError> {
     control::able()?;
     pins::prepare()?;
     let root = all_cgroups().ok_or_else(|| BpfError::NoCgroup {
@@ -109,7 +109,7 @@ pub fn apply(rules: &[Rule], file: &Path) -> Result<Vec<Seen>, BpfError> {
 ///
 /// # Errors
 /// What the kernel refuses.
-pub fn rollback() -> Result<Option<Vec<Seen>>, BpfError> {
+pub fn rollback() -> Result<Option<Walk>, BpfError> {
     libbpf_rs::set_print(None);
     let others = !others().is_empty();
     // Who was killed while giving back has ended the link already.
@@ -125,7 +125,7 @@ pub fn rollback() -> Result<Option<Vec<Seen>>, BpfError> {
         attach::detach(&crate::Selection::default())?;
     }
     let found = sockets(&load(Act::RollBack, true)?)?;
-    let changed = found.iter().any(|seen| seen.now.is_some());
+    let changed = found.seen.iter().any(|seen| seen.now.is_some());
     Ok((was_in_force || changed).then_some(found))
 }
 
@@ -174,7 +174,7 @@ pub fn others() -> Vec<PathBuf> {
 ///
 /// # Errors
 /// What the kernel refuses.
-pub fn look() -> Result<Vec<Seen>, BpfError> {
+pub fn look() -> Result<Walk, BpfError> {
     control::able()?;
     sockets(&load(Act::Look, in_force_by_a_pin())?)
 }
@@ -272,17 +272,22 @@ fn read_link(link: &Link) -> Result<Vec<u8>, BpfError> {
 }
 
 /// All sockets, in the network namespaces of all processes.
-fn sockets(object: &Object) -> Result<Vec<Seen>, BpfError> {
+fn sockets(object: &Object) -> Result<Walk, BpfError> {
     let attempt = "go through the TCP sockets";
     let link = (program(object, EXISTING).attach()).map_err(|e| BpfError::kernel(attempt, &e))?;
-    let mut found = seen_in(&read_link(&link)?);
+    let mut walk = Walk {
+        seen: seen_in(&read_link(&link)?),
+        unreached: 0,
+    };
     for pids in other_namespaces() {
-        // Its processes have ended, or it may not be entered.
-        if let Ok(records) = within(&pids, || read_link(&link)) {
-            found.extend(seen_in(&records?));
+        match within(&pids, || read_link(&link)) {
+            Ok(records) => walk.seen.extend(seen_in(&records?)),
+            // Its processes have ended, and their sockets with them.
+            Err(gone) if gone.is_gone() => {}
+            Err(_) => walk.unreached += 1,
         }
     }
-    Ok(found)
+    Ok(walk)
 }
 
 /// What went wrong with a socket stands in a second record of it.
@@ -353,10 +358,11 @@ fn seen(record: &[u8]) -> Seen {
 fn encoded(rules: &[Rule], file: &Path) -> Vec<u8> {
     let mut bytes = vec![0; POLICY_LEN];
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let by_cgroup = rules.iter().any(|rule| rule.place.is_some());
+    let by_cgroup = u32::from(rules.iter().any(|rule| rule.place.is_some()));
+    let by_program = u32::from(rules.iter().any(|rule| rule.program.is_some()));
     let len = u32::try_from(rules.len()).expect("at most RULES");
     bytes[..4].copy_from_slice(&len.to_ne_bytes());
-    bytes[4..8].copy_from_slice(&u32::from(by_cgroup).to_ne_bytes());
+    bytes[4..8].copy_from_slice(&(by_cgroup | by_program << 1).to_ne_bytes());
     bytes[8..16].copy_from_slice(&now.map_or(0, |t| t.as_secs()).to_ne_bytes());
     put(&mut bytes[16..16 + FILE_LEN], file.as_os_str().as_bytes());
     for (rule, into) in rules

@@ -174,6 +174,15 @@ pub enum Whose {
     Mptcp,
 }
 
+/// The sockets of all network namespaces.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Walk {
+    /// Each of them.
+    pub seen: Vec<Seen>,
+    /// Namespaces that this process may not enter.
+    pub unreached: usize,
+}
+
 /// A socket, and what the policy has to do with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {

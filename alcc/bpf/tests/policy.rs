@@ -3,7 +3,7 @@
 #[path = "support/mod.rs"]
 mod controls;
 
-use alcc_bpf::{BpfError, Place, Rule, Seen, Whose, cgroup_of, policy};
+use alcc_bpf::{BpfError, Place, Rule, Seen, Selection, Whose, attach, cgroup_of, detach, policy};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -27,7 +27,7 @@ fn apply(mut rules: Vec<Rule>) -> Option<Vec<Seen>> {
             println!("skipped: {why}");
             None
         }
-        done => Some(done.unwrap()),
+        done => Some(done.unwrap().seen),
     }
 }
 
@@ -101,7 +101,7 @@ fn a_rule_by_port_takes_what_exists_and_what_comes_and_gives_it_back() {
         let again = apply(rules).unwrap();
         let ours = again.iter().filter(|s| s.whose == Whose::Policy).count();
         assert_eq!((ours, again.iter().any(|s| s.error.is_some())), (2, false));
-        let back = policy::rollback().unwrap().unwrap();
+        let back = policy::rollback().unwrap().unwrap().seen;
         assert_eq!(changed(&back, &server).len(), 2, "{back:?}");
         assert_eq!(
             (control(&before), control(&after)),
@@ -155,6 +155,47 @@ fn what_others_have_chosen_stays() {
     policy::rollback().unwrap();
     assert_eq!((&*control(&own), &*control(&since)), (third, third));
     assert_eq!(control(&free), default);
+}
+
+/// A listening socket keeps the kernel's mark that a control was chosen for it.
+#[test]
+fn what_attach_has_given_back_is_the_systems() {
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    let server = Server::new("127.0.0.1:0");
+    let only = Selection {
+        port: server.port(),
+        ..Selection::default()
+    };
+    let policy = || {
+        apply(vec![Rule {
+            port: server.port(),
+            ..rule(Some(default.as_str()))
+        }])
+    };
+    if policy().is_none() {
+        return;
+    }
+    policy::rollback().unwrap();
+    let (_client, before) = server.connect();
+    attach(&only, other).unwrap();
+    let (_client, after) = server.connect();
+    policy().unwrap();
+    // What attach has chosen stays.
+    assert_eq!((&*control(&before), &*control(&after)), (other, other));
+    detach(&only).unwrap();
+    apply(vec![Rule {
+        port: server.port(),
+        ..rule(Some(other))
+    }]);
+    let (_client, new) = server.connect();
+    for socket in [&before, &after, &new] {
+        assert_eq!(control(socket), other);
+    }
+    policy::rollback().unwrap();
+    for socket in [&before, &after, &new] {
+        assert_eq!(control(socket), default);
+    }
 }
 
 #[test]

@@ -653,6 +653,9 @@ fn off_ends_the_policy_and_what_attach_has_chosen() {
         cgroups.display()
     ));
     assert_eq!((&*control(&first), &*control(&second)), (other, other));
+    assert!(done("bpf status").contains("a policy of 1 rule"));
+    assert!(done(&format!("detach --port {port}")).contains("the policy stays in force"));
+    file.apply(&port_rule(port, other));
     let said = done("off");
     assert!(said.contains("the policy has ended"), "{said}");
     assert!(

@@ -96,7 +96,8 @@ const LAB: Program = Program {
     hints: mistakes::HINTS,
     idle: mistakes::IDLE,
     elsewhere: &[
-        "attach", "bpf", "ctl", "detach", "doctor", "log", "proxy", "run", "top", "trial",
+        "attach", "bpf", "ctl", "detach", "doctor", "log", "off", "policy", "proxy", "run", "top",
+        "trial",
     ],
     other: "alcc",
     other_transports: &[],

@@ -369,6 +369,9 @@ pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
     for choice in &stay {
         let _ = writeln!(text, "stays for connections to come: {choice}");
     }
+    if alcc_bpf::policy::in_force().is_ok_and(|policy| policy.is_some()) {
+        text.push_str("the policy stays in force: 'alcc policy rollback' ends it\n");
+    }
     print(summary(&found, "given back", None) + &text)?;
     Ok(ExitCode::SUCCESS)
 }

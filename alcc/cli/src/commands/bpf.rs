@@ -231,6 +231,13 @@ fn status(json: bool) -> Result<String, BpfError> {
     for choice in futures {
         let _ = writeln!(text, "for connections to come: {choice}");
     }
+    if let Some(policy) = alcc_bpf::policy::in_force()? {
+        let _ = writeln!(
+            text,
+            "a policy of {}: see 'alcc policy show'",
+            count(policy.rules.len() as u64, "rule")
+        );
+    }
     for (cost, cgroup) in doors {
         let _ = writeln!(
             text,

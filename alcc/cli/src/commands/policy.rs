@@ -98,13 +98,15 @@ fn apply(from: &From) -> Result<ExitCode, Failure> {
     let rules = policy::read(&file, true)?;
     load(&rules).map_err(failure)?;
     let before = kernel::in_force().map_err(failure)?;
-    let seen = kernel::apply(&rules, &file).map_err(failure)?;
+    let walk = kernel::apply(&rules, &file).map_err(failure)?;
+    let seen = walk.seen;
     let labels: Vec<_> = rules.iter().map(|rule| (rule.line, rule.label())).collect();
     log_rules(before.as_ref(), &labels, &file);
     log_changes(&seen, |rule| match rule {
         Some(at) => format!("{}:{}: {}", file.display(), labels[at].0, labels[at].1),
         None => "no rule names them any more".to_owned(),
     });
+    note_unreached(walk.unreached);
     report(&seen, from.show.json, || {
         format!(
             "{}: {} in force",
@@ -243,11 +245,24 @@ fn rollback(json: bool) -> Result<ExitCode, Failure> {
 
 /// Ends it, and logs what is given back. `None`: there was none.
 pub(crate) fn roll_back() -> Result<Option<Vec<Seen>>, Failure> {
-    let seen = kernel::rollback().map_err(failure)?;
-    if let Some(seen) = &seen {
-        log_changes(seen, |_| "given back at the end of the policy".to_owned());
+    let Some(walk) = kernel::rollback().map_err(failure)? else {
+        return Ok(None);
+    };
+    log_changes(&walk.seen, |_| {
+        "given back at the end of the policy".to_owned()
+    });
+    note_unreached(walk.unreached);
+    Ok(Some(walk.seen))
+}
+
+/// Says that connections may have been missed.
+fn note_unreached(namespaces: usize) {
+    if namespaces > 0 {
+        note(format_args!(
+            "alcc policy: {} could not be entered: its connections stay as they are; it takes CAP_SYS_ADMIN and CAP_SYS_PTRACE",
+            count(namespaces as u64, "network namespace")
+        ));
     }
-    Ok(seen)
 }
 
 /// What new connections get that no rule names.
@@ -261,7 +276,9 @@ fn system_default() -> String {
 
 fn describe(json: bool) -> Result<String, Failure> {
     let policy = kernel::in_force().map_err(failure)?;
-    let seen = kernel::look().map_err(failure)?;
+    let walk = kernel::look().map_err(failure)?;
+    note_unreached(walk.unreached);
+    let seen = walk.seen;
     let futures = alcc_bpf::futures();
     let others = kernel::others();
     let default = system_default();
