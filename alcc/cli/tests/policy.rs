@@ -4,6 +4,10 @@
 mod controls;
 #[path = "support/kernel.rs"]
 mod kernel;
+#[path = "support/lacks.rs"]
+mod lacks;
+#[path = "support/root.rs"]
+mod root;
 
 use alcc_bpf::policy;
 use kernel::{command as alcc, done};
@@ -632,6 +636,113 @@ fn applied_and_rolled_back_under_traffic() {
     assert_eq!(reader.join().unwrap(), ALL);
     println!("{turns} times there and back");
     assert!(turns > 0);
+}
+
+/// Under a real systemd, with all of the unit's hardening.
+#[test]
+fn the_service_follows_a_unit_and_keeps_the_old_policy_after_a_mistake() {
+    let deps = root::root().join("target/deps/root");
+    let nginx = deps.join("usr/sbin/nginx");
+    for needed in [Path::new("/lib/systemd/systemd"), &nginx] {
+        if !needed.exists() {
+            lacks::lacks(&needed.display().to_string());
+            return;
+        }
+    }
+    if !possible() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        let mode = if name.starts_with("bin/") {
+            0o755
+        } else {
+            0o644
+        };
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    write("units/alcc-test.target", "[Unit]\nDefaultDependencies=no\n");
+    write(
+        "units/nginx.service",
+        "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/run/bin/nginx\nTimeoutStopSec=5\nKillMode=mixed\n",
+    );
+    let unit = include_str!("../../../packaging/alcc.service")
+        .replace("/etc/alcc/policy.toml", "/run/policy.toml")
+        .replace("policy apply", "policy apply /run/policy.toml")
+        .replace("@BIN@", "/run/bin");
+    write("units/alcc.service", &unit);
+    write(
+        "units/alcc.service.d/test.conf",
+        "[Unit]\nDefaultDependencies=no\n[Service]\nStandardOutput=append:/run/alcc.log\nStandardError=append:/run/alcc.log\n",
+    );
+    let libraries = deps.join("usr/lib/x86_64-linux-gnu");
+    write(
+        "bin/nginx",
+        &format!(
+            "#!/bin/sh\nexport LD_LIBRARY_PATH={}\nexec {} -c /run/nginx.conf -g 'daemon off;'\n",
+            libraries.display(),
+            nginx.display()
+        ),
+    );
+    let program = env!("CARGO_BIN_EXE_alcc");
+    write("bin/alcc", &format!("#!/bin/sh\nexec {program} \"$@\"\n"));
+    let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let folders = folders.map(|name| format!("{name}_temp_path /var/lib/nginx/{name};\n"));
+    write(
+        "conf/nginx.conf",
+        &format!(
+            "pid /run/nginx.pid;\nuser root;\nerror_log /var/log/nginx/error.log;\nevents {{}}\n\
+             http {{\naccess_log off;\n{}server {{ listen 8081; }}\n}}\n",
+            folders.concat()
+        ),
+    );
+    write(
+        "conf/policy.toml",
+        "[[rule]]\nunit = \"nginx.service\"\ncc = \"budget\"\n",
+    );
+    let script = root::root().join("alcc/cli/tests/systemd/outside");
+    let done = Command::new("bash")
+        .arg(script)
+        .arg(dir.path())
+        .arg("policy")
+        .output();
+    let done = done.unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    if done.status.code() == Some(2) {
+        lacks::lacks("a systemd in namespaces");
+        return;
+    }
+    let (default, _) = two_controls();
+    let rule = |cc: &str, n: &str| format!("active success, 1: unit nginx.service: {cc} ({n})");
+    for line in [
+        format!("start: 0 {}", rule("budget", "1 connection")),
+        format!("connected: 0 {}", rule("budget", "2 connections")),
+        // Those of before have ended.
+        format!("restarted: 0 {}", rule("budget", "1 connection")),
+        format!("mistake: 1 {}", rule("budget", "1 connection")),
+        format!("reload: 0 {}", rule("copa", "1 connection")),
+        "stop: 0 inactive success, no policy is in force".to_owned(),
+        format!(
+            "alcc policy: 1 connection from {default} to alcc_budget: /run/policy.toml:1: unit nginx.service: budget"
+        ),
+        format!(
+            "alcc policy: 1 connection from alcc_copa to {default}: given back at the end of the policy"
+        ),
+    ] {
+        assert!(
+            said.lines().any(|l| l == line),
+            "{line}\n{said}\n{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+    assert!(
+        said.contains("/run/policy.toml:2: no key 'unti' (did you mean unit?)"),
+        "{said}"
+    );
 }
 
 #[test]
