@@ -7,7 +7,7 @@
 #include "kernel.h"
 
 #include "before.h"
-#include "options.h"
+#include "chosen.h"
 #include "share.h"
 #include "unsent.h"
 #include "watched.h"
@@ -64,43 +64,17 @@ static __always_inline void wanted_control(char name[CC_NAME])
 }
 
 /* True: the socket had other options. */
-static __always_inline bool ask_for_options(void *sk)
+static __always_inline bool ask_for_wanted(void *sk)
 {
 	struct options is = {
 		.delay = wanted.options.delay,
 		.delta = wanted.options.delta,
 		.ratio = wanted.options.ratio,
 	};
-	bool any = is.delay || is.delta || is.ratio, differ;
-	struct options *o;
+	bool differ = !has_options(sk, &is);
 
-	o = options_of(sk, any ? BPF_SK_STORAGE_GET_F_CREATE : 0);
-	if (!o)
-		return false;
-	differ = o->delay != is.delay || o->delta != is.delta || o->ratio != is.ratio;
-	*o = is;
+	ask_for_options(sk, &is);
 	return differ;
-}
-
-static __always_inline bool same_name(const char a[CC_NAME], const char b[CC_NAME])
-{
-#pragma unroll
-	for (int i = 0; i < CC_NAME; i++)
-		if (a[i] != b[i])
-			return false;
-	return true;
-}
-
-/*
- * The stack ignores the choice of a control that a socket has already. One that shall begin anew with
- * other options gets Reno, which every kernel has, for a moment.
- */
-static __always_inline void begin_anew(void *socket, const char was[CC_NAME], const char name[CC_NAME])
-{
-	char reno[CC_NAME] = "reno";
-
-	if (same_name(was, name))
-		bpf_setsockopt(socket, SOL_TCP, TCP_CONGESTION, reno, CC_NAME);
 }
 
 static __always_inline void bound_unsent(void *socket)
@@ -215,7 +189,7 @@ int alcc_attach(struct bpf_iter__tcp *ctx)
 	/* Told before it is done: what does not fit, the kernel forgets, and shows the socket again. */
 	if (bpf_seq_write(ctx->meta->seq, &f, sizeof(f)) || wanted.dry_run)
 		return 0;
-	if (ask_for_options((struct sock *)tp))
+	if (ask_for_wanted((struct sock *)tp))
 		begin_anew(tp, f.was, name);
 	f.error = -bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, CC_NAME);
 	if (f.error) {
@@ -290,7 +264,7 @@ int alcc_future(struct bpf_sock_ops *ops)
 			bpf_getsockopt(ops, SOL_TCP, TCP_CONGESTION, was->control, CC_NAME);
 	}
 	wanted_control(name);
-	if (ops->sk && ask_for_options(ops->sk)) {
+	if (ops->sk && ask_for_wanted(ops->sk)) {
 		char is[CC_NAME] = {};
 
 		bpf_getsockopt(ops, SOL_TCP, TCP_CONGESTION, is, CC_NAME);

@@ -11,6 +11,7 @@
 #include "kernel.h"
 
 #include "before.h"
+#include "chosen.h"
 #include "share.h"
 #include "unsent.h"
 
@@ -93,7 +94,7 @@ struct rule {
 	__u8 leave; /* leave the connection alone */
 	__u64 program[2]; /* name of the process that listens */
 	char control[CC_NAME];
-	__u32 options[3];
+	struct options options;
 	__u32 line; /* user space's, as the label */
 	char label[LABEL];
 };
@@ -161,17 +162,23 @@ struct seen {
 	__u16 family;
 	__u8 state;
 	__u8 whose;
-	__u32 error; /* errno, 0: done */
+	__u16 error; /* errno, 0: done */
+	__u16 anew; /* it has the control with other options than the rule's */
 	__u32 rule; /* its number, from 1; 0: none */
 	__be32 peer[4];
 	char was[CC_NAME];
 	char now[CC_NAME]; /* "": left as it is */
 };
 
+/* The hashes of the names and paths of a socket's cgroup and of those above it. */
+struct cgroups {
+	__u64 hash[2 * LEVELS];
+};
+
 /* A connection as rules see it. */
 struct facts {
 	const struct policy *policy;
-	__u64 cgroups[2 * LEVELS]; /* hashes of the names and paths of its cgroup and those above */
+	struct cgroups cgroups;
 	__u64 program[2];
 	__u64 client;
 	__be32 peer[4];
@@ -180,13 +187,6 @@ struct facts {
 	__u16 port;
 	bool listens; /* it has no peer */
 };
-
-static __always_inline bool same_name(const char a[CC_NAME], const char b[CC_NAME])
-{
-	const __u64 *x = (const void *)a, *y = (const void *)b;
-
-	return x[0] == y[0] && x[1] == y[1];
-}
 
 static __always_inline void copy_name(char to[CC_NAME], const char from[CC_NAME])
 {
@@ -204,9 +204,19 @@ static __always_inline __u64 hashed(__u64 hash, const __u64 name[NAME / 8])
 	return hash;
 }
 
-static __noinline int note_cgroups(struct tcp_sock *tp, struct facts *f)
+/* The address of a socket as a number, which global functions take. */
+static __always_inline __u64 address_of(struct tcp_sock *tp)
 {
-	struct sock___policy *sk = (void *)tp;
+	__u64 address = 0;
+
+	bpf_probe_read_kernel(&address, sizeof(address), &tp);
+	return address;
+}
+
+/* Global, with a number for the socket's address: so the verifier looks at it once, and not for each caller. */
+__noinline int note_cgroups(__u64 socket, struct cgroups *into)
+{
+	struct sock___policy *sk = (void *)socket;
 	struct cgroup *cgroup, *at;
 	__u64 name[NAME / 8], path = SEED_PATH;
 	__u32 ancestors =
@@ -214,7 +224,7 @@ static __noinline int note_cgroups(struct tcp_sock *tp, struct facts *f)
 	const char *text;
 	int level;
 
-	if (!tp || !f)
+	if (!into)
 		return 0;
 	cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
 	level = BPF_CORE_READ(cgroup, level);
@@ -228,8 +238,8 @@ static __noinline int note_cgroups(struct tcp_sock *tp, struct facts *f)
 		__builtin_memset(name, 0, sizeof(name));
 		bpf_probe_read_kernel_str(name, sizeof(name), text);
 		path = hashed(path, name);
-		f->cgroups[2 * i] = hashed(SEED_NAME, name);
-		f->cgroups[2 * i + 1] = path;
+		into->hash[2 * i] = hashed(SEED_NAME, name);
+		into->hash[2 * i + 1] = path;
 	}
 	return 0;
 }
@@ -261,7 +271,7 @@ static long try_rule(__u32 i, void *state)
 	if (r->cgroup) {
 #pragma unroll
 		for (int l = 0; l < 2 * LEVELS; l++)
-			below |= f->cgroups[l] == r->cgroup;
+			below |= f->cgroups.hash[l] == r->cgroup;
 		if (!below)
 			return 0;
 	}
@@ -307,7 +317,7 @@ static __always_inline __u32 match(const struct policy *p, struct tcp_sock *tp,
 				   const struct placed *placed)
 {
 	struct sock_common *skc = (struct sock_common *)tp;
-	struct facts f = { .policy = p };
+	struct facts f = {};
 
 	f.port = skc->skc_num;
 	f.listens = skc->skc_state == TCP_LISTEN;
@@ -320,14 +330,15 @@ static __always_inline __u32 match(const struct policy *p, struct tcp_sock *tp,
 		f.program[1] = placed->program[1];
 	}
 	if (p->by & BY_CGROUP)
-		note_cgroups(tp, &f);
+		note_cgroups(address_of(tp), &f.cgroups);
+	f.policy = p;
 	bpf_loop(p->rules_len, try_rule, &f, 0);
 	return f.found;
 }
 
-static __always_inline bool by_route(struct tcp_sock *tp)
+static __always_inline bool by_route(struct sock___policy *sk)
 {
-	struct dst_entry *route = BPF_CORE_READ((struct sock___policy *)tp, sk_dst_cache);
+	struct dst_entry *route = BPF_CORE_READ(sk, sk_dst_cache);
 	unsigned long metrics;
 	__u32 control = 0;
 
@@ -339,17 +350,29 @@ static __always_inline bool by_route(struct tcp_sock *tp)
 	return control;
 }
 
-static __always_inline enum whose whose_is(struct tcp_sock *tp, const struct placed *placed,
-					   const struct before *had, const char is[CC_NAME])
+/* Who has chosen, as far as the stack knows. Global: see note_cgroups. */
+__noinline int by_the_stack(__u64 socket)
 {
-	struct inet_connection_sock___policy *icsk = (void *)tp;
-	struct tcp_sock___policy *t = (void *)tp;
+	struct inet_connection_sock___policy *icsk = (void *)socket;
+	struct tcp_sock___policy *tp = (void *)socket;
 
-	if (bpf_core_field_exists(t->is_mptcp) && BPF_CORE_READ(t, is_mptcp))
+	if (bpf_core_field_exists(tp->is_mptcp) && BPF_CORE_READ(tp, is_mptcp))
+		return MPTCP;
+	if (by_route((void *)socket) || BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_dst_locked))
+		return ROUTE;
+	return BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_setsockopt) ? OWN : SYSTEM;
+}
+
+static __always_inline int whose_is(struct tcp_sock *tp, const struct placed *placed,
+				    const struct before *had, const char is[CC_NAME])
+{
+	int whose = by_the_stack(address_of(tp));
+
+	if (whose == MPTCP)
 		return MPTCP;
 	if (placed && placed->control[0])
 		return same_name(placed->control, is) ? POLICY : SINCE;
-	if (by_route(tp) || BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_dst_locked))
+	if (whose == ROUTE)
 		return ROUTE;
 	/* What is given back is set, too. */
 	if (placed && placed->back[0] && same_name(placed->back, is))
@@ -357,7 +380,7 @@ static __always_inline enum whose whose_is(struct tcp_sock *tp, const struct pla
 	/* 'alcc attach' has chosen it, or has given it back: a listening socket and what it accepts. */
 	if (had)
 		return had->control[0] ? OWN : SYSTEM;
-	return BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_setsockopt) ? OWN : SYSTEM;
+	return whose;
 }
 
 /* `socket`: what the helpers take; `sk`: what the storage takes. Both are the connection. 0: done. */
@@ -368,9 +391,14 @@ static __always_inline enum whose whose_is(struct tcp_sock *tp, const struct pla
 		struct placed *now_ = bpf_sk_storage_get(&placed, sk, 0,                       \
 							 BPF_SK_STORAGE_GET_F_CREATE);         \
 		long failed_ = -12; /* ENOMEM */                                               \
-		if (had_ && now_)                                                              \
+		if (had_ && now_) {                                                            \
+			if (!has_options(sk, &(rule)->options)) {                              \
+				ask_for_options(sk, &(rule)->options);                         \
+				begin_anew(socket, is, (rule)->control);                       \
+			}                                                                      \
 			failed_ = bpf_setsockopt(socket, SOL_TCP, TCP_CONGESTION,              \
 						 (void *)(rule)->control, CC_NAME);            \
+		}                                                                              \
 		if (!failed_) {                                                                \
 			if ((rule)->bound)                                                     \
 				unsent_begin(socket);                                          \
@@ -472,19 +500,21 @@ int alcc_sockets(struct bpf_iter__tcp *ctx)
 	s.state = skc->skc_state;
 	if (s.state == TCP_LISTEN && act != LOOK)
 		return 0;
+	if (p && act != ROLL_BACK)
+		s.rule = match(p, tp, is);
 	bpf_getsockopt(tp, SOL_TCP, TCP_CONGESTION, s.was, sizeof(s.was));
 	had = bpf_sk_storage_get(&before, (struct sock *)tp, 0, 0);
 	s.whose = whose_is(tp, is, had, s.was);
-	if (p && act != ROLL_BACK)
-		s.rule = match(p, tp, is);
-	if (act == LOOK) {
-		bpf_seq_write(ctx->meta->seq, &s, sizeof(s));
-		return 0;
-	}
 	if (p)
 		r = rule_at(p, s.rule);
 	if (r && r->leave)
 		r = NULL;
+	if (r && s.whose == POLICY && same_name(s.was, r->control))
+		s.anew = !has_options((struct sock *)tp, &r->options);
+	if (act == LOOK) {
+		bpf_seq_write(ctx->meta->seq, &s, sizeof(s));
+		return 0;
+	}
 	if (r) {
 		if (s.whose == SYSTEM || s.whose == POLICY)
 			copy_name(s.now, r->control);
@@ -497,6 +527,9 @@ int alcc_sockets(struct bpf_iter__tcp *ctx)
 	if (r) {
 		s.error = -TAKE(tp, (struct sock *)tp, r, s.was);
 	} else {
+		struct options none = {};
+
+		ask_for_options((struct sock *)tp, &none);
 		s.error = -bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, s.now, CC_NAME);
 		if (!s.error && is && had) {
 			unsent_end(tp);

@@ -9,9 +9,11 @@ use crate::attach::{self, program};
 use crate::control::{self, BEFORE};
 use crate::error::BpfError;
 use crate::namespace::within;
+use crate::options;
 use crate::pins;
 use crate::rule::{InForce, RULES, Rule, Seen, Walk, Whose, hash_of};
 use crate::selection::{all_cgroups, open_cgroup, other_namespaces};
+use alcc_sys::{Chosen, Options};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::BTreeSet;
@@ -60,6 +62,8 @@ enum Act {
 /// What is missing on this machine, and what the kernel refuses. Until then the old policy is in force.
 pub fn apply(rules: &[Rule], file: &Path) -> Result<Walk, BpfError> {
     control::able()?;
+    let mut chosen = rules.iter().filter_map(|rule| rule.control.as_ref());
+    chosen.try_for_each(options::check)?;
     pins::prepare()?;
     let root = all_cgroups().ok_or_else(|| BpfError::NoCgroup {
         path: "/sys/fs/cgroup".into(),
@@ -237,6 +241,8 @@ fn load(act: Act, pinned: bool) -> Result<Object, BpfError> {
         let name = map.name().to_string_lossy().into_owned();
         let pin = match &*name {
             BEFORE => pins::pin(BEFORE),
+            // Only the controls make it.
+            _ if name == options::MAP.0 && options::are_taken() => pins::pin(&name),
             POLICIES | PLACED => this(&name),
             _ => continue,
         };
@@ -334,7 +340,7 @@ fn seen(record: &[u8]) -> Seen {
     } else {
         IpAddr::V6(Ipv6Addr::from(octets))
     };
-    let error = word(record, 8).cast_signed();
+    let error = i32::from(half(record, 8));
     let rule = word(record, 12) as usize;
     Seen {
         port: half(record, 0),
@@ -348,6 +354,7 @@ fn seen(record: &[u8]) -> Seen {
             _ => Whose::Mptcp,
         },
         rule: rule.checked_sub(1),
+        anew: half(record, 10) != 0,
         was: text(&record[32..32 + NAME_LEN]),
         now: Some(text(&record[48..48 + NAME_LEN])).filter(|now| !now.is_empty()),
         error: (error != 0).then(|| std::io::Error::from_raw_os_error(error).to_string()),
@@ -394,9 +401,10 @@ fn encode(rule: &Rule, into: &mut [u8]) {
         rule.program.as_deref().unwrap_or("").as_bytes(),
     );
     match &rule.control {
-        Some(control) => {
+        Some(Chosen { control, options }) => {
             into[54] = RESIDENT.iter().any(|r| r.control.name == control).into();
             put(&mut into[72..72 + NAME_LEN], control.as_bytes());
+            into[88..88 + Options::LEN].copy_from_slice(&options.bytes());
         }
         None => into[55] = 1,
     }

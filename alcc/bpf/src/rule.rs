@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rules of a policy.
-use crate::Prefix;
+use crate::{Chosen, Prefix};
 use alcc_observe::Share;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -56,8 +56,8 @@ pub struct Rule {
     pub program: Option<String>,
     /// The peer is one of this share of the clients.
     pub share: Option<Share>,
-    /// The kernel's name of the control. `None`: the connection is left alone.
-    pub control: Option<String>,
+    /// The control of the kernel. `None`: the connection is left alone.
+    pub control: Option<Chosen>,
     /// What the administrator called it.
     pub algorithm: String,
     /// Line of the file.
@@ -195,6 +195,8 @@ pub struct Seen {
     /// The rule that matches, by its place in the policy; of a listening socket, that for what it
     /// accepts from a client that no rule names.
     pub rule: Option<usize>,
+    /// It has the rule's control, but other options.
+    pub anew: bool,
     /// The control that it had.
     pub was: String,
     /// What it was to get just now. `None`: it was left as it was.

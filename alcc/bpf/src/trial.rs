@@ -57,7 +57,7 @@ impl Trial {
     /// # Errors
     /// What the kernel refuses, and another trial of the same selection.
     pub fn begin(selection: &Selection, cgroup: &Path, control: &Chosen) -> Result<Self, BpfError> {
-        crate::control::able()?;
+        control::able()?;
         options::check(control)?;
         pins::prepare()?;
         let (folder, name) = Future { selection, cgroup }.open()?;

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, reason};
 use crate::trusted;
 use alcc_bpf::{
-    CGROUP_LEN, CGROUP_LEVELS, PROGRAM_LEN, Place, RESIDENT, RULES, Rule, below_all_cgroups,
+    CGROUP_LEN, CGROUP_LEVELS, Chosen, PROGRAM_LEN, Place, RESIDENT, RULES, Rule, below_all_cgroups,
 };
 use alcc_cc::{Registry, Spec};
 use alcc_units::nearest;
@@ -218,29 +218,27 @@ fn program(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// The kernel's control for an algorithm.
-fn control(text: &str) -> Result<String, String> {
+/// The kernel's control for an algorithm, with its options.
+fn control(text: &str) -> Result<Chosen, String> {
     let spec: Spec = text
         .parse()
         .map_err(|e: alcc_cc::SpecError| e.to_string())?;
-    let resident = RESIDENT.iter().find(|r| r.algorithm == spec.name);
-    if let Some(resident) = resident {
+    if RESIDENT.iter().any(|r| r.algorithm == spec.name) {
         Registry::builtin()
             .build(&spec)
             .map_err(|e| e.to_string())?;
-        if !spec.options.is_empty() {
-            return Err(format!(
-                "'{text}': the kernel's {} takes no options",
+        return Chosen::of(&spec).ok_or_else(|| {
+            format!(
+                "'{text}': the kernel's form of {} has other options: see docs/attach.md",
                 spec.name
-            ));
-        }
-        return Ok(resident.control.name.to_owned());
+            )
+        });
     }
     let there = alcc_pipe::Controls::available().map_err(|e| e.to_string())?;
     let is_window = text == alcc_bpf::WINDOW.name;
     let is_resident = RESIDENT.iter().any(|r| r.control.name == text);
     if (there.has(text) || is_resident) && !is_window {
-        return Ok(text.to_owned());
+        return Ok(text.into());
     }
     let there = there.to_string();
     let ours = RESIDENT.iter().map(|r| r.algorithm);
@@ -281,7 +279,7 @@ mod tests {
             labels,
             expected.map(|(line, label)| (line, label.to_owned()))
         );
-        assert_eq!(rules[2].control.as_deref(), Some("alcc_budget"));
+        assert_eq!(rules[2].control, Some("alcc_budget".into()));
         assert_eq!(parse("").unwrap(), Vec::new());
     }
 
@@ -307,6 +305,11 @@ mod tests {
                 "[[rule]]\nport = 1\ncc = \"budget:dlay=1ms\"",
                 3,
                 "did you mean delay?",
+            ),
+            (
+                "[[rule]]\nport = 1\ncc = \"copa:mode=competitive\"",
+                3,
+                "cc: 'copa:mode=competitive': the kernel's form of copa has other options",
             ),
             ("[[rule]]\nport = 1\ncc = \"sprout\"", 3, "cc: 'sprout'"),
             (

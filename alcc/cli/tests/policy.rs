@@ -200,6 +200,55 @@ fn a_policy_is_checked_applied_shown_and_rolled_back() {
 }
 
 #[test]
+fn a_rule_has_options_and_each_socket_its_own() {
+    if !possible() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    let (default, _) = two_controls();
+    let (server, port) = server();
+    let (attached, to) = self::server();
+    let (_client, served) = connect(&server);
+    let (_other, plain) = connect(&attached);
+    let is = || {
+        let found = done(&format!("attach --port {port} --cc reno --dry-run --json"));
+        let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+        let sockets = found["sockets"].as_array().unwrap();
+        let of_peer = sockets.iter().filter(|s| !s["peer"].is_null());
+        let names = of_peer.map(|s| s["was"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let file = File::new("");
+    let rules =
+        |delay: &str| port_rule(port, &format!("budget:delay={delay}")) + &port_rule(to, "budget");
+    file.apply(&rules("20ms"));
+    assert_eq!(is(), ["alcc_budget:delay=20ms"]);
+    let (_client, new) = connect(&server);
+    assert_eq!(is(), ["alcc_budget:delay=20ms"; 2]);
+    let shown = done("policy show");
+    assert!(
+        shown.contains(&format!("port {port}: budget:delay=20ms (2 connections)")),
+        "{shown}"
+    );
+    let said = file.apply(&rules("80ms"));
+    assert!(
+        said.contains("2 connections from alcc_budget to other options"),
+        "{said}"
+    );
+    assert!(said.contains("2 connections switched"), "{said}");
+    assert_eq!(is(), ["alcc_budget:delay=80ms"; 2]);
+    assert!(
+        file.apply(&rules("80ms"))
+            .contains("0 connections switched")
+    );
+    done("policy rollback");
+    for socket in [&served, &new, &plain] {
+        assert_eq!(control(socket), default);
+    }
+    assert_eq!(is(), [&*default; 2]);
+}
+
+#[test]
 fn with_a_mistake_the_old_policy_stays_in_force() {
     if !possible() {
         return;

@@ -89,7 +89,8 @@ fn check(from: &From) -> Result<String, Failure> {
 }
 
 fn rule_as_json(rule: &Rule) -> serde_json::Value {
-    serde_json::json!({"line": rule.line, "rule": rule.label(), "control": rule.control})
+    let control = rule.control.as_ref().map(ToString::to_string);
+    serde_json::json!({"line": rule.line, "rule": rule.label(), "control": control})
 }
 
 fn apply(from: &From) -> Result<ExitCode, Failure> {
@@ -121,7 +122,11 @@ fn load(rules: &[Rule]) -> Result<(), BpfError> {
     let loaded = alcc_bpf::loaded();
     let is_missing = |rule: &Rule| {
         let mut ours = alcc_bpf::controls();
-        let control = ours.find(|c| rule.control.as_deref() == Some(c.name));
+        let control = ours.find(|c| {
+            rule.control
+                .as_ref()
+                .is_some_and(|chosen| chosen.control == c.name)
+        });
         control.is_some_and(|control| !loaded.contains(&control))
     };
     if rules.iter().any(is_missing) {
@@ -165,7 +170,9 @@ fn log_changes(seen: &[Seen], why: impl Fn(Option<usize>) -> String) {
     let mut left: BTreeMap<(Whose, &str), u64> = BTreeMap::new();
     for s in seen.iter().filter(|s| s.error.is_none()) {
         match &s.now {
-            Some(now) if *now != s.was => *changes.entry((s.rule, &s.was, now)).or_default() += 1,
+            Some(now) if *now != s.was || s.anew => {
+                *changes.entry((s.rule, &s.was, now)).or_default() += 1
+            }
             None if s.rule.is_some() && s.whose != Whose::Policy => {
                 *left.entry((s.whose, &s.was)).or_default() += 1;
             }
@@ -174,6 +181,7 @@ fn log_changes(seen: &[Seen], why: impl Fn(Option<usize>) -> String) {
     }
     for ((rule, was, now), n) in changes {
         let n = count(n, "connection");
+        let now = if was == now { "other options" } else { now };
         note(format_args!(
             "alcc policy: {n} from {was} to {now}: {}",
             why(rule)
@@ -200,7 +208,9 @@ fn chosen_by(whose: Whose) -> Option<&'static str> {
 
 /// What was done, and the kernel's first refusal.
 fn report(seen: &[Seen], json: bool, done: impl Fn() -> String) -> Result<ExitCode, Failure> {
-    let changed = |s: &&Seen| s.error.is_none() && s.now.as_ref().is_some_and(|now| *now != s.was);
+    let changed = |s: &&Seen| {
+        s.error.is_none() && (s.anew || s.now.as_ref().is_some_and(|now| *now != s.was))
+    };
     let switched = seen.iter().filter(changed).count() as u64;
     let errors: Vec<_> = seen.iter().filter_map(|s| s.error.as_ref()).collect();
     if json {
@@ -301,7 +311,7 @@ fn describe(json: bool) -> Result<String, Failure> {
         s.peer.is_some()
             && match s.whose {
                 Whose::System => wanted.is_some_and(|wanted| policy.is_some() && *wanted != s.was),
-                Whose::Policy => wanted != Some(&s.was),
+                Whose::Policy => s.anew || wanted != Some(&s.was),
                 _ => false,
             }
     };
