@@ -509,6 +509,8 @@ int alcc_sockets(struct bpf_iter__tcp *ctx)
 		r = rule_at(p, s.rule);
 	if (r && r->leave)
 		r = NULL;
+	/* Else the compiler asks `leave` again, from which Linux 6.1 cannot conclude that r is there. */
+	barrier_var(r);
 	if (r && s.whose == POLICY && same_name(s.was, r->control))
 		s.anew = !has_options((struct sock *)tp, &r->options);
 	if (act == LOOK) {

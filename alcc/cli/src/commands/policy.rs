@@ -407,6 +407,13 @@ fn describe(json: bool) -> Result<String, Failure> {
     for choice in &futures {
         let _ = writeln!(text, "by 'alcc attach', for connections to come: {choice}");
     }
+    if let Some(folder) = alcc_bpf::older() {
+        let _ = writeln!(
+            text,
+            "an older alcc has its own in {}: 'alcc bpf unload' ends them",
+            folder.display()
+        );
+    }
     for pin in &others {
         let _ = writeln!(
             text,

@@ -278,6 +278,17 @@ const CASES: &[Case] = &[
     // What these do depends on the machine, and changes it for the other tests.
     case("attach", "--port 0 --cc copa", 2, false, With::Nothing),
     case("detach", "--port 0", 2, false, With::Nothing),
+    case("off", "--no-such-option", 2, false, With::Nothing),
+    case("policy apply", "--no-such-option", 2, false, With::Nothing),
+    case("policy check", "/dev/null", 0, true, With::Nothing),
+    case(
+        "policy rollback",
+        "--no-such-option",
+        2,
+        false,
+        With::Nothing,
+    ),
+    case("policy show", "--no-such-option", 2, false, With::Nothing),
     case("bpf load", "--no-such-option", 2, false, With::Nothing),
     case("bpf status", "--no-such-option", 2, false, With::Nothing),
     case("bpf unload", "--no-such-option", 2, false, With::Nothing),
