@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which build a program or a library is.
+//! The build ID of a program or library: it identifies the build.
 use std::io;
 
-/// A program header of this type describes notes.
+/// Program header type of a segment with notes (ELF).
 const PT_NOTE: u32 = 4;
-/// The type of a note of `GNU` that holds the build ID.
+/// Type of the `GNU` note that holds the build ID.
 const NT_GNU_BUILD_ID: u32 = 3;
 
-/// The build ID of a program or library, as `readelf -n` prints it: the linker makes it of the content.
-/// `None` if it has none, or is no 64-bit ELF file of this byte order. `read` fills a buffer from an
-/// offset of the file, as `read_exact_at` does.
+/// Reads the build ID of a program or library, as `readelf -n` prints it. The linker computes it from the content.
+/// `None` if there is no build ID, or if the file is not a 64-bit ELF file of this byte order. `read` fills a buffer
+/// from an offset of the file, as `read_exact_at` does.
 pub fn build_id(read: impl Fn(&mut [u8], u64) -> io::Result<()>) -> Option<String> {
     search(read).ok().flatten()
 }

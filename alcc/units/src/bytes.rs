@@ -34,7 +34,7 @@ impl Bytes {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// These bytes in packets of `mss`, with fraction; 0 if `mss` is 0.
+    /// The number of packets of `mss` in these bytes, with fraction; 0 if `mss` is 0.
     pub fn packets(self, mss: Self) -> f64 {
         if mss.0 == 0 {
             0.0

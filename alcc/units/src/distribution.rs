@@ -40,7 +40,7 @@ impl Distribution {
         self.histogram.len()
     }
 
-    /// Whether there is no sample.
+    /// True if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -55,7 +55,8 @@ impl Distribution {
     pub fn quantile_ms(&self, q: f64) -> Option<f64> {
         (!self.is_empty()).then(|| {
             let us = self.histogram.value_at_quantile(q);
-            // A bucket is named by its upper end, which may lie above the largest sample.
+            // The histogram reports the upper end of a bucket, which may lie above the largest
+            // sample.
             us.min(self.histogram.max()) as f64 / 1e3
         })
     }

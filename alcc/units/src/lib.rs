@@ -11,7 +11,8 @@
 //! | [`Bytes`] | bytes | 2^64 - 1 |
 //! | [`Rate`] | bit/s | 2^64 - 1 |
 //!
-//! With the feature `row` also [`row::Row`], the fields and units of everything measured. And [`Spec`], the form `name:option=value,...` in which people choose algorithms and queues.
+//! The feature `row` adds [`row::Row`]: the fields and units of everything that is measured. [`Spec`] is the form
+//! `name:option=value,...` in which people choose algorithms and queues.
 #![forbid(unsafe_code)]
 
 mod build_id;

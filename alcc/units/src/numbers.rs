@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Numbers as they are stored and shown. Zero has no sign in either.
+//! Numbers as they are stored and shown. Zero is written without a sign.
 
-/// A percentile by nearest rank: a value that was measured, which so many per cent do not exceed.
-/// `None` without values. They must be in ascending order.
+/// The percentile by nearest rank: the smallest measured value that at least `percent` per cent of
+/// the values do not exceed. `None` without values. The values must be in ascending order.
 pub fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()
 }
 
-/// The sum. Of nothing it is zero; that of the standard library is -0, which JSON and tables show.
+/// The sum; 0 for no values. The sum of the standard library is -0 then, which JSON and tables
+/// would show.
 pub fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(0.0, |sum, value| sum + value)
 }
 
-/// A difference with its sign and so many digits after the point: `+1.2`, `-0.5`. What rounds to
-/// zero has no sign.
+/// A difference with its sign and `digits` digits after the point: `+1.2`, `-0.5`. A value that
+/// rounds to zero has no sign.
 pub fn signed(value: f64, digits: usize) -> String {
     let text = format!("{value:+.digits$}");
     if text.trim_start_matches(['+', '-', '0', '.']).is_empty() {

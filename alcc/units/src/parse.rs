@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reading units as people type them: `20ms`, `12mbit`, `2000000`, `64k`, `1%`.
+//! Parser for units as people type them: `20ms`, `12mbit`, `2000000`, `64k`, `1%`.
 use crate::{Bytes, Rate, Span, one_line};
 use std::str::FromStr;
 
-/// Why a quantity could not be read.
+/// Error for a quantity that could not be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnitError {
     why: Why,
@@ -13,24 +13,24 @@ pub struct UnitError {
     too_much: &'static str,
 }
 
-/// What is wrong with a text.
+/// The reasons for which a text is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
-    /// It is no number with a unit.
+    /// The text is not a number with a unit.
     Unread,
-    /// It could be read, but is zero.
+    /// The quantity is zero, where it must not be.
     Zero,
-    /// It could be read, but is more than fits.
+    /// The quantity is larger than the type can hold.
     TooMuch,
 }
 
 /// A quantity that people type with a unit.
 pub trait Quantity: FromStr<Err = UnitError> + Default + PartialEq {
-    /// Its name.
+    /// Its name, for messages.
     const WHAT: &'static str;
-    /// How to write it.
+    /// An example of how to write it, for messages.
     const WANT: &'static str;
-    /// [`MOST`] as people write it, after what more than that is.
+    /// The message for a value above [`MOST`].
     const TOO_MUCH: &'static str;
 }
 
@@ -82,8 +82,8 @@ impl std::fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-/// What the standard library says of a number or an address that cannot be read, and what a reader
-/// needs.
+/// Messages of the standard library about numbers and addresses, each with the advice that replaces
+/// it.
 const NUMBERS: [(&str, &str); 6] = [
     ("invalid digit found in string", "want a whole number"),
     (
@@ -102,7 +102,7 @@ const NUMBERS: [(&str, &str); 6] = [
     ),
 ];
 
-/// An error text in which what the standard library says of numbers tells what to write.
+/// Replaces the standard library's messages about numbers by advice on what to write.
 pub fn want_number(text: &str) -> String {
     let text = text.to_owned();
     NUMBERS
@@ -180,10 +180,11 @@ impl FromStr for Bytes {
     }
 }
 
-/// A quantity above 0: a link without a rate and a window without a length are slips.
+/// Parses a quantity that must be above 0: a link without a rate or a window without a length is a
+/// typing error.
 ///
 /// # Errors
-/// One message for all: what was found and what would do.
+/// [`UnitError`] if the text is not a quantity, or if it is zero.
 pub fn positive<T: Quantity>(text: &str) -> Result<T, UnitError> {
     match text.parse() {
         Ok(value) if value == T::default() => Err(UnitError::of::<T>(text, Why::Zero)),
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_says_how_much_may_be() {
+    fn a_quantity_too_large_names_the_limit() {
         fn said<T: Quantity + std::fmt::Debug>(text: &str) -> String {
             text.parse::<T>().unwrap_err().to_string()
         }

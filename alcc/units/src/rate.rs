@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Rate(u64);
 
 impl Rate {
-    /// Nothing moves.
+    /// Rate zero.
     pub const ZERO: Self = Self(0);
     /// "No limit", wherever a limit is expected.
     pub const MAX: Self = Self(u64::MAX);
@@ -28,7 +28,7 @@ impl Rate {
         Self(n as u64)
     }
 
-    /// `bytes` in `span`; [`Rate::MAX`] if the span is empty.
+    /// The rate of `bytes` in `span`; [`Rate::MAX`] if the span is empty.
     #[inline]
     pub fn of(bytes: Bytes, span: Span) -> Self {
         if span.is_zero() {
@@ -38,17 +38,17 @@ impl Rate {
         Self(u64::try_from(bits).unwrap_or(u64::MAX))
     }
 
-    /// In bits per second.
+    /// This rate in bits per second.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
-    /// In megabits per second.
+    /// This rate in megabits per second.
     pub fn as_mbps_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// How long `bytes` take at this rate, rounded up; [`Span::MAX`] at standstill.
+    /// The time that `bytes` take at this rate, rounded up; [`Span::MAX`] at rate zero.
     pub fn time_for(self, bytes: Bytes) -> Span {
         if self.0 == 0 {
             return Span::MAX;
@@ -57,7 +57,7 @@ impl Rate {
         Span::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// How many whole bytes pass in `span`.
+    /// The number of whole bytes that pass in `span`.
     #[inline]
     pub fn bytes_in(self, span: Span) -> Bytes {
         let bytes = u128::from(self.0) * u128::from(span.as_nanos()) / 8 / 1_000_000_000;

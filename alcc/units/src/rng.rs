@@ -19,7 +19,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// The next `n` bytes, which no program can compress: those of the numbers, little-endian.
+    /// The next `n` bytes: those of the next numbers, little-endian. They cannot be compressed.
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(n.next_multiple_of(8));
         while bytes.len() < n {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A row: the fields of a measured flow.
+//! A row: the configuration and the results of one measured flow.
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// [`Row::side`] of what real programs did.
+/// [`Row::side`] of results of real programs.
 pub const EMULATED: &str = "emulated";
-/// [`Row::side`] of what the simulator did.
+/// [`Row::side`] of results of the simulator.
 pub const SIMULATED: &str = "simulated";
 
 /// The value of a field of a row.
@@ -23,7 +23,7 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// The number, if it is one.
+    /// The value as a number, if it is one.
     pub fn number(self) -> Option<f64> {
         match self {
             Self::Unknown | Self::Text(_) => None,
@@ -43,7 +43,7 @@ impl Value<'_> {
     }
 }
 
-/// What the values of a field are where they are known.
+/// The type of a field's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// [`Value::Text`].
@@ -52,7 +52,7 @@ pub enum Kind {
     Integer,
     /// [`Value::Float`].
     Float,
-    /// No cell of a table.
+    /// A list: in JSON only, without a column in tables.
     List,
 }
 
@@ -91,7 +91,7 @@ impl Field for f64 {
     const KIND: Kind = Kind::Float;
 
     fn value(&self) -> Value<'_> {
-        // JSON has no other numbers.
+        // JSON has no form for infinite values and for not-a-number.
         if self.is_finite() {
             Value::Float(*self)
         } else {
@@ -100,7 +100,7 @@ impl Field for f64 {
     }
 }
 
-/// No cell of a table: JSON has it.
+/// A list is in JSON only.
 impl<T> Field for Vec<T> {
     const KIND: Kind = Kind::List;
 
@@ -117,22 +117,22 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
-/// A part of the window.
+/// One phase of the window of measurement.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PhaseSummary {
-    /// As written: `30s-60s`.
+    /// The phase as typed: `30s-60s`.
     pub phase: String,
     /// IP bytes that the bottleneck delivered of each flow, Mbit/s.
     pub throughput_mbps: Vec<f64>,
-    /// Jain's index of the throughputs of the flows that are there all the time. `None` if that is
-    /// none, or if they got nothing.
+    /// Jain's index of the throughputs of the flows that are present for the whole phase. `None` without such flows, or
+    /// if they got nothing.
     pub jain: Option<f64>,
-    /// The mean of Jain's index of its single seconds; `None` if there are no two flows.
+    /// Mean over the single seconds of Jain's index; `None` if there are fewer than two flows.
     #[serde(default)]
     pub jain_1s: Option<f64>,
 }
 
-/// A field of a row is one line here: JSON, CSV and the means over repetitions follow from it.
+/// Declares the fields of a row, one per line. JSON, CSV and the means over repetitions follow from it.
 macro_rules! row {
     (
         $(#[$doc:meta])*
@@ -159,17 +159,17 @@ macro_rules! row {
         }
 
         impl Row {
-            /// Names of the fields that say what ran, in order.
+            /// Names of the fields that describe the configuration, in order.
             pub const CONFIGURATION: &[&str] = &[$(stringify!($config)),*];
             /// Names of the measured fields, in order. They follow [`Row::CONFIGURATION`].
             pub const MEASURED: &[&str] = &[$(stringify!($measured)),*];
             /// Names of further measured fields, about distributions. A row omits those without a
             /// value.
             pub const DISTRIBUTION: &[&str] = &[$(stringify!($dist)),*];
-            /// Names of further fields that say what ran. A row omits those without a value.
+            /// Names of further fields of the configuration. A row omits those without a value.
             pub const OPTIONAL: &[&str] = &[$(stringify!($optional)),*];
 
-            /// Every field and what its values are: for tables whose columns have a type.
+            /// Every field with the type of its values, for tables with typed columns.
             pub const KINDS: &[(&str, Kind)] = &[
                 $((stringify!($config), <$Config as Field>::KIND),)*
                 $((stringify!($measured), <$Measured as Field>::KIND),)*
@@ -197,22 +197,22 @@ macro_rules! row {
 }
 
 row! {
-    /// One measured flow. What cannot be known is `None` (JSON `null`); ratios are 0 to 1.
+    /// One measured flow. A value that cannot be known is `None` (JSON `null`); ratios are 0 to 1.
     ///
     /// The window of all figures begins with the first full-size packet at the bottleneck and
     /// includes the start-up.
     configuration {
-        /// What a reader calls the row: `cubic`, `alcc-verus`.
+        /// The name of the row in tables: `cubic`, `alcc-verus`.
         scheme: String,
-        /// The algorithm that decided how much may leave: `verus`, `cubic`.
+        /// The algorithm that limits the data in flight: `verus`, `cubic`.
         algorithm: String,
         /// Its options as typed, without the name: `r=4`.
         options: String,
-        /// How it learnt what arrived: `tcp-info`, `kernel`.
+        /// The source of feedback on delivered data: `tcp-info`, `kernel`.
         feedback: String,
-        /// How the limit was kept: `gate+pacing`, `kernel`.
+        /// The way in which the limit is enforced: `gate+pacing`, `kernel`.
         enforcement: String,
-        /// The kernel's algorithm underneath; `None` where there is none.
+        /// The kernel's congestion control underneath; `None` where there is none.
         under: Option<String>,
         /// The link: name of the trace or rate of the downlink.
         link: String,
@@ -226,8 +226,8 @@ row! {
         seed: u64,
         /// Number of the repetition, from 1.
         run: u32,
-        /// When the flow's part of the window began, s since the link's start. It begins with the
-        /// window, or later if the flow did.
+        /// The start of the flow's part of the window, s since the link's start. It is the window's start, or the
+        /// flow's if that is later.
         started_s: Option<f64>,
     }
     measured {
@@ -258,7 +258,7 @@ row! {
         app_delay_median_ms: Option<f64>,
         /// The same: 95th percentile, ms.
         app_delay_p95_ms: Option<f64>,
-        /// Round trip as the sender saw it: mean, ms.
+        /// Round trip as the sender measured it: mean, ms.
         rtt_mean_ms: Option<f64>,
         /// The same: 95th percentile, ms.
         rtt_p95_ms: Option<f64>,
@@ -274,7 +274,7 @@ row! {
         fct_ms: Option<f64>,
         /// CPU of server or sender process + runtime, user + system, s per Gbit delivered.
         cpu_s_per_gbit: Option<f64>,
-        /// How late the emulator's or runtime's timers were, 99th percentile, ms.
+        /// Lateness of the timers of emulator or runtime, 99th percentile, ms.
         lateness_p99_ms: Option<f64>,
     }
     distribution {
@@ -282,75 +282,72 @@ row! {
         throughput_p25_mbps: Option<f64>,
         /// The same: upper quartile.
         throughput_p75_mbps: Option<f64>,
-        /// Above TCP: share of the moments at which the algorithm's window was below TCP's.
+        /// Above TCP: share of the observations in which the algorithm's window was below TCP's.
         below_tcp: Option<f64>,
         /// Above TCP: median of TCP's window over time, segments.
         tcp_cwnd_median: Option<f64>,
-        /// The same: 95th / 5th percentile; 1 if it stays as it is.
+        /// Above TCP: 95th / 5th percentile of TCP's window; 1 if it is constant.
         tcp_cwnd_range: Option<f64>,
-        /// Segments sent again for each loss episode, mean. An episode is what one recovery
-        /// repairs, or one timeout.
+        /// Retransmitted segments per loss episode, mean. An episode is one fast recovery or one timeout.
         rtx_per_episode: Option<f64>,
-        /// Several flows: mean of Jain's index of single seconds after the settling time.
+        /// Several flows: mean over single seconds of Jain's index, after the settling time.
         jain_1s: Option<f64>,
-        /// Several flows: the smallest share that one had over 10 s after the settling time, 1
-        /// being an equal one.
+        /// Several flows: the smallest share of a flow in any 10 s after the settling time; 1 is an equal share.
         worst_share_10s: Option<f64>,
-        /// Several flows: how long the slowest one took to its fair share, s. It counts until the
-        /// end of its first second with 80 % of an equal share. Otherwise it is its whole stay.
+        /// Several flows: the time that the slowest one took to its fair share, s. It lasts until the end of the flow's
+        /// first second with 80 % of an equal share, or for the flow's whole stay.
         fair_after_s: Option<f64>,
     }
     optional {
         /// The flow as typed.
         flow: Option<String>,
-        /// Its number in the scenario, from 0, also in the time series; `group_id` in the qlog.
+        /// Number of the flow in the scenario, from 0, also in the time series; `group_id` in the qlog.
         flow_number: Option<u64>,
-        /// Which form of the algorithm: `tuned`, `paper`, `original`, `linux`; `kernel` of the running
-        /// kernel's own, `default` where there is one form only, `unknown` at a receiver. Of several
-        /// flows each once, with a plus between.
+        /// The form of the algorithm: `tuned`, `paper`, `original`, `linux`; `kernel` for the running kernel's own,
+        /// `default` if there is only one form, `unknown` at a receiver. Several flows: each form once, joined by `+`.
         profile: Option<String>,
-        /// What its writer called it.
+        /// The name that the writer of the scenario gave the flow.
         name: Option<String>,
         /// The rules of its hosts: `linux`, `datagrams`.
         host: Option<String>,
-        /// The links that it passes if those are not all: `2-3`.
+        /// The links that the flow passes, if those are not all: `2-3`.
         links: Option<String>,
-        /// Which way the data go: `down`, `up`.
+        /// Direction of the data: `down`, `up`.
         dir: Option<String>,
-        /// When the flow began, s since the link's start, its phase included.
+        /// Start of the flow, s since the link's start, its phase included.
         start_s: Option<f64>,
-        /// When it was to stop.
+        /// Configured stop of the flow, s since the link's start.
         stop_s: Option<f64>,
-        /// Random loss before the bottleneck as configured, 0 to 1. The measured one is `loss`.
+        /// Configured random loss before the bottleneck, 0 to 1. The measured one is `loss`.
         axis_loss: Option<f64>,
-        /// The same on the way back.
+        /// The same on the return path.
         loss_up: Option<f64>,
-        /// The bottleneck of the way back as configured: rate or trace.
+        /// The bottleneck of the return path as configured: rate or trace.
         up: Option<String>,
-        /// What the radio link adds, as configured; several with a space between.
+        /// The effects of the radio link as configured, separated by spaces.
         radio: Option<String>,
-        /// The same on the way back.
+        /// The same on the return path.
         radio_up: Option<String>,
         /// Changes of the link as configured: table, draws, steps and outages.
         steps: Option<String>,
-        /// From the opening of the gate to the program's next write, as configured.
+        /// Configured time from the opening of the gate to the program's next write.
         wake: Option<String>,
-        /// Where in the recorded trace the link began, s.
+        /// Offset in the recorded trace at which the link began, s.
         trace_start_s: Option<f64>,
-        /// Several flows: how many.
+        /// Several flows: their number.
         number_of_flows: Option<u64>,
-        /// Several flows: what each had between comings and goings.
+        /// Several flows: the results of each phase between arrivals and departures of flows.
         phases: Option<Vec<PhaseSummary>>,
-        /// Why there are no figures, if the run failed.
+        /// The reason for missing figures, if the run failed.
         error: Option<String>,
-        /// [`EMULATED`] or [`SIMULATED`], where both stand beside each other.
+        /// [`EMULATED`] or [`SIMULATED`], in tables that have both.
         side: Option<String>,
     }
 }
 
 impl Row {
-    /// What tables and legends call the row: the scheme, with ` (tuned)` where the name is that of a
-    /// published algorithm and the row is this project's own form of it.
+    /// The name of the row in tables and legends: the scheme, with ` (tuned)` if the name is that of a published
+    /// algorithm and the row is this project's own form of it.
     pub fn label(&self) -> String {
         let is_said = self.scheme.contains("profile=");
         match self.profile.as_deref() {
@@ -376,24 +373,23 @@ impl Row {
         measured.filter_map(number).chain(power).collect()
     }
 
-    /// Throughput / mean delay, Mbit/s per second.
+    /// Power: throughput / mean delay, Mbit/s per second.
     pub fn power(&self) -> Option<f64> {
         let delay = self.delay_mean_ms.filter(|ms| *ms > 0.0)?;
         Some(self.throughput_mbps? / (delay / 1e3))
     }
 
-    /// Whether the simulator made it.
+    /// True if the simulator made the row.
     pub fn is_simulated(&self) -> bool {
         self.feedback == "sim" || self.side.as_deref() == Some(SIMULATED)
     }
 
-    /// Whether the algorithm runs without a TCP below it and outside the kernel.
+    /// True if the algorithm runs without a TCP below it and outside the kernel.
     pub fn is_native(&self) -> bool {
         self.under.is_none() && self.feedback != "kernel" && self.enforcement == "native"
     }
 
-    /// Algorithm, feedback, enforcement and what is under it: `verus / tcp-info / gate+pacing over
-    /// cubic`.
+    /// Algorithm, feedback, enforcement and the TCP below: `verus / tcp-info / gate+pacing over cubic`.
     pub fn triple(&self) -> String {
         let mut text = self.algorithm.clone();
         if !self.options.is_empty() {
@@ -407,8 +403,7 @@ impl Row {
     }
 }
 
-/// The rows as CSV with a header line; unknown values are empty. An optional field is a column if a
-/// row has it.
+/// The rows as CSV with a header line; unknown values are empty. An optional field gets a column if any row has it.
 pub fn csv(rows: &[Row]) -> String {
     let mut names: Vec<&str> = Row::CONFIGURATION
         .iter()
@@ -436,9 +431,8 @@ pub fn csv(rows: &[Row]) -> String {
     text
 }
 
-/// A text as a CSV cell: quoted if RFC 4180 asks for it. A spreadsheet takes some texts for
-/// formulas, and names of traces and of programs come from others: such a text has a `'` before it.
-/// Numbers are cells as they are, below zero too.
+/// A text as a CSV cell: quoted if RFC 4180 requires it. A text that a spreadsheet would take for a formula gets a `'`
+/// in front, because names of traces and programs come from outside. Numbers stay as they are, also below zero.
 pub fn csv_cell(cell: &str) -> String {
     let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r'])
         && cell.len() > 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Choices as people type them, `name:option=value,...`, for algorithms (`verus:r=4`) and queues
-//! (`codel:target=5ms`).
+//! Parser for choices as people type them, `name:option=value,...`: algorithms (`verus:r=4`) and
+//! queues (`codel:target=5ms`).
 use crate::{Bytes, Span, one_line};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ pub struct OptionDoc {
     pub help: &'static str,
 }
 
-/// What a user typed: a name and options.
+/// A choice by name: the name and its options, as typed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spec {
     /// The name.
@@ -56,7 +56,7 @@ impl fmt::Display for Spec {
     }
 }
 
-/// What is wrong with a choice by name, and what would be right.
+/// Error for an invalid choice, with the valid ones.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
@@ -71,19 +71,19 @@ pub enum SpecError {
     Unknown {
         /// The kind of thing: `algorithm`, `queue`.
         kind: &'static str,
-        /// The name that was asked for.
+        /// The name that was requested.
         name: String,
         /// The most similar name.
         nearest: Option<String>,
         /// All known names.
         known: String,
     },
-    /// It is not here; another part of the project may have it.
+    /// The name exists, but only in another part of the project.
     #[error("{source}; {how}")]
     Elsewhere {
-        /// What is wrong here.
+        /// The error without the hint.
         source: Box<Self>,
-        /// How to get more.
+        /// The way to get the other part.
         how: &'static str,
     },
     /// No such option.
@@ -93,7 +93,7 @@ pub enum SpecError {
         kind: &'static str,
         /// Its name.
         name: String,
-        /// The option that was asked for.
+        /// The option that was requested.
         option: String,
         /// The most similar option.
         nearest: Option<String>,
@@ -114,10 +114,10 @@ pub enum SpecError {
         option: String,
         /// The given value.
         found: String,
-        /// What would be right.
+        /// The valid values.
         want: String,
     },
-    /// The chosen thing itself refuses its options.
+    /// The algorithm or queue itself refuses its options.
     #[error("{kind} {name}: {}", one_line(.why))]
     Refused {
         /// The kind of thing: `algorithm`, `queue`.
@@ -144,7 +144,7 @@ impl SpecError {
         }
     }
 
-    /// The same, with a hint where it may be instead.
+    /// Adds a hint on where an unknown name may exist instead.
     #[must_use]
     pub fn or_elsewhere(self, how: &'static str) -> Self {
         Self::Elsewhere {
@@ -195,7 +195,7 @@ impl FromStr for Spec {
     }
 }
 
-/// Reads the text of a file that an option names; an error is one line.
+/// Function that reads the text of a file that an option names; an error is one line.
 pub type Reader = dyn Fn(&str) -> Result<String, String> + Send + Sync + RefUnwindSafe;
 
 /// The options of one [`Spec`], read by type.
@@ -208,7 +208,7 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// The options of `spec`, which chooses a `kind` (`algorithm`, `queue`). That has the
+    /// Checks the options of `spec`, which chooses a `kind` (`algorithm`, `queue`). Valid are the
     /// `declared` options, and `profile=` if there are `profiles` (the default first).
     ///
     /// # Errors
@@ -252,10 +252,10 @@ impl<'a> Options<'a> {
         self
     }
 
-    /// The text of the file that an option names; `None` if it does not.
+    /// The text of the file that an option names; `None` if the option is not given.
     ///
     /// # Errors
-    /// [`SpecError::Refused`] where it cannot be read.
+    /// [`SpecError::Refused`] if the file cannot be read.
     pub fn file(&self, name: &str) -> Result<Option<String>, SpecError> {
         let Some(path) = self.text(name) else {
             return Ok(None);
@@ -273,7 +273,7 @@ impl<'a> Options<'a> {
         format!("{name}={}", self.text(name).unwrap_or_default())
     }
 
-    /// An error: the chosen thing refuses its options, and why.
+    /// An error for options that the algorithm or queue refuses, with the reason.
     pub fn refused(&self, why: String) -> SpecError {
         SpecError::Refused {
             kind: self.kind,
@@ -307,7 +307,7 @@ impl<'a> Options<'a> {
             .unwrap_or_default()
     }
 
-    /// An error: the value of option `name` is wrong, and what would be right.
+    /// An error for a wrong value of option `name`; `want` describes the valid ones.
     pub fn wrong(&self, name: &str, want: impl Into<String>) -> SpecError {
         SpecError::Value {
             kind: self.kind,
@@ -431,11 +431,11 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The most similar known word, if at most a third of it is wrong. That is one letter in `copa`,
-/// and two in `westwood`. Upper and lower case count as equal.
+/// The most similar known word, if at most a third of the letters differ: one in `copa`, two in
+/// `westwood`. Case is ignored.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let word = word.to_ascii_lowercase();
-    // A scheme of a comparison is written so.
+    // Comparisons write a scheme with this prefix.
     let word = word.strip_prefix("alcc-").unwrap_or(&word);
     let longer = |k: &str| word.chars().count().max(k.chars().count());
     known
@@ -445,8 +445,8 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<S
         .map(|(_, k)| k.to_owned())
 }
 
-/// The number of letters to insert, leave out, replace, or exchange with the next one, so that `a`
-/// becomes `b`.
+/// Edit distance (Damerau-Levenshtein): the number of letters to insert, delete, replace, or
+/// exchange with the next one, so that `a` becomes `b`.
 fn edits(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();
     let b: Vec<char> = b.chars().collect();
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_spec_is_refused() {
+    fn an_invalid_spec_is_refused() {
         for bad in ["", ":", "fixed:", "fixed:window", "fixed:window=", "a b"] {
             let error = bad.parse::<Spec>().unwrap_err();
             assert_eq!(error, SpecError::Syntax(bad.to_owned()), "{bad}");

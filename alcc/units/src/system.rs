@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the system says of files, in words that help.
+//! Descriptions of file errors in plain words.
 use std::io::{self, ErrorKind, Read};
 
-/// Why a file could not be used, and a fix where one is known.
+/// The reason why a file could not be used, with a fix where one is known.
 pub fn reason(error: &io::Error) -> String {
     let known = match error.kind() {
         ErrorKind::InvalidData => "it is not UTF-8 text: name a text file",
-        // Errors of libraries have a text of their own.
+        // Errors made by libraries have their own text.
         _ if error.raw_os_error().is_none() => return error.to_string(),
         ErrorKind::NotFound => "there is no such file or folder: check the name",
         ErrorKind::PermissionDenied => "no permission: choose another place, or another user",
@@ -21,10 +21,10 @@ pub fn reason(error: &io::Error) -> String {
     known.to_owned()
 }
 
-/// The whole text of a file of at most so many MiB: a device may have no end.
+/// Reads a text file of at most `mib` MiB. The limit is for devices, which may have no end.
 ///
 /// # Errors
-/// What the reader says; it is no text, or longer.
+/// The error of the reader; the content is not text, or it is longer.
 pub fn read_bounded(from: impl Read, mib: u64) -> io::Result<String> {
     let mut text = String::new();
     from.take((mib << 20) + 1).read_to_string(&mut text)?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Text from others on its way to a terminal.
+//! Sanitizing of foreign text before it is written to a terminal.
 
-/// Whether a character of a foreign text (a process's name, a peer's words) may be shown as it is.
-/// False for control characters, which terminals obey, for line ends, and for those that are not
-/// seen but change how the others are shown (the bidirectional ones of Unicode).
+/// True if a character of a foreign text (a process's name, a peer's message) may be shown as it
+/// is. False for control characters, which terminals obey, for line ends, and for invisible
+/// characters that change how others are shown (the bidirectional ones of Unicode).
 pub fn is_printable(c: char) -> bool {
     let hidden = matches!(
         c,
@@ -18,8 +18,8 @@ pub fn is_printable(c: char) -> bool {
     !c.is_control() && !hidden
 }
 
-/// A foreign text (a file's name, a value) as one line that cannot steer a terminal: what is not
-/// printable is escaped.
+/// A foreign text (a file's name, a value) as one line that cannot control a terminal: characters
+/// that are not printable are escaped.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {

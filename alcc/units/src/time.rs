@@ -2,7 +2,7 @@
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
-/// A point in time: nanoseconds since an origin chosen by the host. Monotone; comparable only
+/// A point in time, in nanoseconds since an origin chosen by the host. Monotone; comparable only
 /// within one host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Time(u64);
@@ -12,7 +12,7 @@ pub struct Time(u64);
 pub struct Span(u64);
 
 impl Time {
-    /// The host's origin.
+    /// The origin of the host's clock.
     pub const ZERO: Self = Self(0);
     /// Later than every event: "never".
     pub const MAX: Self = Self(u64::MAX);
@@ -51,7 +51,7 @@ impl Time {
 impl Span {
     /// An empty span.
     pub const ZERO: Self = Self(0);
-    /// Longer than every run.
+    /// The longest span: "forever".
     pub const MAX: Self = Self(u64::MAX);
 
     /// A span of nanoseconds.
@@ -84,22 +84,22 @@ impl Span {
         Self((s * 1e9) as u64)
     }
 
-    /// In nanoseconds.
+    /// This span in nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// In whole microseconds, rounded down.
+    /// This span in whole microseconds, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// In milliseconds, with fraction.
+    /// This span in milliseconds, with fraction.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// In seconds, with fraction.
+    /// This span in seconds, with fraction.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
