@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What Sprout's inference costs: the receiver module's tick (evolve, observe, forecast, report) at
-//! several rates, beside the half of Sprout-EWMA, which keeps a mean; and the tables, once per
-//! process. `ALCC_BENCH_TICKS`: how many ticks.
+//! Cost of Sprout's inference: the receiver module's tick (evolve, observe, forecast, report) at
+//! several rates, compared with the receiver module of Sprout-EWMA, which keeps a mean; and the
+//! cost of the tables, once per process. `ALCC_BENCH_TICKS` sets the number of ticks.
 #![expect(
     clippy::disallowed_macros,
     clippy::disallowed_methods,

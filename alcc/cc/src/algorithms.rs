@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The registry: one name per algorithm. Add a file `algorithms/NAME.rs` (or a folder) with a
-//! constant `ALGORITHM`, and its name here. A hyphen in the name is an underscore here. Then the
-//! command line, the simulator, the runtime, the conformance suite and the documentation have it.
+//! constant `ALGORITHM`, and its name here. A hyphen in the name is an underscore here. The command
+//! line, the simulator, the runtime, the conformance suite and the documentation take it from here.
 //!
-//! Here are the default and what the papers run above TCP. The others are in `lab/zoo`.
+//! This crate has the default and the algorithms that the papers run above TCP. The others are in
+//! `lab/zoo`.
 
 macro_rules! algorithms {
     ($($name:ident),* $(,)?) => {

@@ -8,27 +8,26 @@
 //! alcc_cc::conformance::check(algorithm);
 //! ```
 //!
-//! * **Operations**: random sequences of everything that can happen, against a reference host.
-//!   After each, the contract of [`Controller`](crate::Controller) is checked. That is ranges, quotas, timers, never
-//!   stuck, replay and snapshot bit for bit, and batches split.
-//! * **Receiver half**, of those that have one: any bytes, replay and snapshot.
-//! * **Stories**: what chance reaches too seldom, with the same checks. A clock stands still, RTTs
-//!   are nothing or a week, windows have a million packets. Timers fire without anything sent, and
-//!   an outage takes a week.
-//! * **An application with little to send**: the window does not grow beyond twice what was ever
-//!   used.
+//! * **Operations**: random sequences of everything that can happen, against a reference host. After each, the contract
+//!   of [`Controller`](crate::Controller) is checked. The checks cover ranges, quotas, timers, progress, replay and
+//!   snapshot bit for bit, and split batches.
+//! * **Receiver half**, if there is one: arbitrary bytes, replay and snapshot.
+//! * **Stories**: fixed sequences for cases that random ones rarely reach, with the same checks. A clock stands still,
+//!   RTTs are zero or a week, windows have a million packets, timers fire without anything sent, and an outage lasts a
+//!   week.
+//! * **An application with little to send**: the window does not grow beyond twice its earlier use.
 //! * **Paths**: a constant link with late timers, outages of 2 s and 60 s.
-//! * **A life**: a whole connection. It runs beside one of its own kind, and with jitter in the
-//!   acknowledgements. It is taken over in mid-life, behind a queue of somebody else. The path
-//!   becomes slower. An application needs a fifth of the link for a minute. Then no more may be in
-//!   flight than twice what ever was. Whether a longer route is found is asked by
-//!   [`uses_longer_route`].
+//! * **Whole connections**: beside another flow of the same algorithm; with jitter of the acknowledgements; taken over
+//!   while it is established, behind a queue of other flows; on a path that becomes slower; and under an application
+//!   that needs a fifth of the link for a minute. The packets in flight must not exceed twice their earlier maximum.
+//!   [`uses_longer_route`] checks whether a longer route is detected.
 //!
-//! [`Checked`] is the other side: around any algorithm it checks what the host does. [`check_host`]
-//! drives one list of operations through any host. It compares what the algorithm hears with what
-//! the reference host tells it.
+//! [`Checked`] checks the other side of the contract: wrapped around any algorithm, it checks the calls of the host.
+//! [`check_host`] drives one list of operations through any host and compares its calls with those of the reference
+//! host.
 //!
-//! Functions here panic with what was violated, the path and the seed, and how to see it again.
+//! The functions of this module panic with the property that was violated, the path and the seed, and with the command
+//! that repeats the run.
 mod checked;
 mod host;
 mod life;
@@ -48,16 +47,16 @@ use alcc_units::{Rate, Rng, Span, Time};
 use model::Model;
 use operation::Operation;
 
-/// Sequences of operations per profile.
+/// Number of operation sequences per profile.
 const SEQUENCES: u64 = 150;
-/// Sequences of calls to a receiver module, per profile.
+/// Number of call sequences to a receiver module, per profile.
 const HALF_SEQUENCES: u64 = 30;
 /// Bytes per sequence: about 150 operations.
 const LENGTH: usize = 400;
 /// Operations between checks of the costly properties.
 const LOOK_EVERY: usize = 16;
 
-/// The default of an algorithm and each of its profiles.
+/// The specs of an algorithm: the default, and each of its profiles.
 fn specs(algorithm: &Algorithm) -> Vec<Spec> {
     let spec = |options| Spec {
         name: algorithm.name.to_owned(),
@@ -77,7 +76,7 @@ fn build(algorithm: &Algorithm, spec: &Spec) -> Instance {
     }
 }
 
-/// Everything in this module, for every profile of `algorithm`.
+/// Runs all checks of this module for every profile of `algorithm`.
 ///
 /// # Panics
 /// If a property does not hold; the message names profile, property, and for operations the seed
@@ -87,7 +86,7 @@ pub fn check(algorithm: &Algorithm) {
     check_lives(algorithm);
 }
 
-/// What a host may rely on, for every profile of `algorithm`: all but [`check_lives`].
+/// Checks the contract on which a host relies, for every profile of `algorithm`: everything but [`check_lives`].
 ///
 /// # Panics
 /// As [`check`].
@@ -103,21 +102,20 @@ pub fn check_contract(algorithm: &Algorithm) {
     check_paths(algorithm);
 }
 
-/// A published form may do what was published, whatever that is.
+/// True for a published form, which need not pass our requirements beyond the contract.
 fn is_published(spec: &Spec) -> bool {
     let mut options = spec.options.iter();
     options.any(|(_, value)| value == "paper" || value == "original")
 }
 
-/// Whole connections, for every profile of `algorithm`.
+/// Checks whole connections, for every profile of `algorithm`.
 ///
 /// # Panics
-/// If one of two equal flows gets less than 15 % of both. If jitter of half of the RTT leaves less
-/// than 35 % of the throughput. If a flow that begins behind a full queue has not 90 % of what
-/// another gets. If half of a path that has become slower is not used. If an application of 2
-/// Mbit/s does not get them. If it leaves a window of more than twice what was ever in flight, 3.2
-/// times if it is paced. Of published forms one of two gets 5 %, and windows are what was
-/// published.
+/// In these cases: of two equal flows one gets less than 15 % of both. Jitter of half of the RTT reduces the throughput
+/// below 35 %. A flow that begins behind a full queue gets less than 90 % of what another gets. Less than half of a
+/// path that has become slower is used. An application of 2 Mbit/s does not get that rate, or the window afterwards
+/// allows more than twice the earlier maximum in flight, 3.2 times if it is paced. Published forms need only 5 % beside
+/// an equal flow, and their windows are not checked.
 pub fn check_lives(algorithm: &Algorithm) {
     for spec in specs(algorithm) {
         let build = || build(algorithm, &spec);
@@ -127,23 +125,21 @@ pub fn check_lives(algorithm: &Algorithm) {
     }
 }
 
-/// Whether at least half of a path is used when its RTT has silently become twice as long.
-/// Algorithms that compare with the smallest RTT of minutes take the longer path for a queue.
+/// True if at least half of a path is used after its RTT has silently doubled. Algorithms that compare with the
+/// smallest RTT of minutes take the longer path for a queue.
 pub fn uses_longer_route(algorithm: &Algorithm) -> bool {
     let uses = |spec: &Spec| life::longer_route(&|| build(algorithm, spec)) >= 0.5;
     specs(algorithm).iter().all(uses)
 }
 
-/// Round trips of an application that never has more than two packets. The second value is how much
-/// of the first window they may add to.
+/// Number of round trips of an application that never has more than two packets.
 const UNUSED_ROUNDS: u32 = 2_500;
 
-/// An untested window says nothing about the path. After an hour of small answers, no window may
-/// leave as one burst. Published forms (`profile=paper`, `original`) do what was published: the
-/// windows of Verus and MDI grow with every epoch.
+/// Checks that an unused window does not grow: after an hour of small answers, no large burst may be sent. Published
+/// forms (`profile=paper`, `original`) are exempt: the windows of Verus and MDI grow with every epoch.
 ///
 /// # Panics
-/// If more may leave at once than twice the larger of the first window and what was ever in flight.
+/// If a burst of more than twice the larger of the first window and the earlier maximum in flight may be sent.
 pub fn check_unused(algorithm: &Algorithm) {
     for spec in specs(algorithm)
         .into_iter()
@@ -180,7 +176,7 @@ pub fn check_unused(algorithm: &Algorithm) {
     }
 }
 
-/// The receiver half of an algorithm that has one.
+/// Checks the receiver module of an algorithm that has one.
 fn check_halves(algorithm: &Algorithm, spec: &Spec) {
     if !build(algorithm, spec).has_receiver() {
         return;
@@ -192,7 +188,7 @@ fn check_halves(algorithm: &Algorithm, spec: &Spec) {
     }
 }
 
-/// One random sequence of operations.
+/// Runs one random sequence of operations.
 ///
 /// # Panics
 /// If a property does not hold.
@@ -210,8 +206,7 @@ pub fn run_seed(algorithm: &Algorithm, spec: &Spec, seed: u64) {
     );
 }
 
-/// The sequence of operations that `bytes` encode; the first byte chooses the profile. For fuzz
-/// targets.
+/// Runs the sequence of operations that `bytes` encode; the first byte chooses the profile. For fuzz targets.
 ///
 /// # Panics
 /// If a property does not hold.
@@ -260,14 +255,14 @@ fn operations(algorithm: &Algorithm, spec: &Spec, bytes: &[u8]) -> Result<(), St
     Ok(())
 }
 
-/// The named extremes, for every profile of `algorithm`.
+/// Runs the named stories, for every profile of `algorithm`.
 ///
 /// # Panics
 /// If a property does not hold; the message names the story and the operation.
 pub fn check_stories(algorithm: &Algorithm) {
     for spec in specs(algorithm) {
         for (name, story) in story::STORIES {
-            let tell = || {
+            let run_story = || {
                 let mut model = Model::new(build(algorithm, &spec), Span::ZERO, 1);
                 for (i, operation) in story().iter().enumerate() {
                     let explain = |why| format!("operation {i}, {operation:?}: {why}");
@@ -275,7 +270,7 @@ pub fn check_stories(algorithm: &Algorithm) {
                 }
                 model.not_stuck()
             };
-            match std::panic::catch_unwind(tell) {
+            match std::panic::catch_unwind(run_story) {
                 Ok(Ok(())) => {}
                 Ok(Err(why)) => panic!("{spec}, story '{name}': {why}"),
                 Err(_) => panic!("{spec}, story '{name}': the controller panicked"),
@@ -284,11 +279,11 @@ pub fn check_stories(algorithm: &Algorithm) {
     }
 }
 
-/// Late timers and outages on a constant link, for every profile of `algorithm`.
+/// Checks late timers and outages on a constant link, for every profile of `algorithm`.
 ///
 /// # Panics
-/// If timers up to 20 ms late change the throughput by 5 % or more. If less than half of the former
-/// throughput returns after an outage.
+/// If timers up to 20 ms late change the throughput by 5 % or more, or if less than half of the former throughput
+/// returns after an outage.
 pub fn check_paths(algorithm: &Algorithm) {
     for spec in specs(algorithm) {
         let mut plain =

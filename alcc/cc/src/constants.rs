@@ -8,13 +8,13 @@ use alcc_units::Span;
 /// A constant of an algorithm, for its other forms.
 #[derive(Debug)]
 pub struct Constant {
-    /// With its part before it: `DRAINS_PERIOD`.
+    /// The name, with its part as prefix: `DRAINS_PERIOD`.
     pub name: &'static str,
-    /// In Rust.
+    /// The value in Rust.
     pub value: Value,
-    /// Lines of its comment.
+    /// The lines of its doc comment.
     pub meaning: &'static [&'static str],
-    /// In the kernel.
+    /// The value in the kernel.
     pub kernel: Kernel,
 }
 
@@ -31,14 +31,14 @@ pub enum Value {
     Whole(u64),
 }
 
-/// The form of a constant in the kernel, where there are only integers.
+/// The value of a constant in the kernel, which has only integers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kernel {
-    /// Microseconds, or the same number.
+    /// The same number, or the time in microseconds.
     Same,
-    /// So many parts are one: `NAME` is a number of parts, `NAME_OF` this.
+    /// A fraction: `NAME` is the numerator, `NAME_OF` this denominator.
     Of(u64),
-    /// Another value, and the reason.
+    /// Another value, with the reason.
     Instead(u64, &'static str),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The trait `Controller`, its events, and the allowance it answers with.
+//! The trait `Controller`, its events, and the allowance that it returns.
 use crate::{CloneController, EventSink};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::any::Any;
@@ -8,12 +8,12 @@ use std::any::Any;
 /// unambiguous.
 pub type Pn = u64;
 
-/// Eight bytes that belong to the controller. [`Controller::on_sent`] returns them; they come back
-/// when the packet is acknowledged or lost. Verus keeps its sending window there.
+/// Eight bytes for the controller's own use. [`Controller::on_sent`] returns them, and the host
+/// passes them back when the packet is acknowledged or lost. Verus stores its sending window there.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tag(pub u64);
 
-/// What a controller allows: how much may be sent, how fast, and whether a probe is wanted.
+/// The allowance of a controller: how much may be sent, how fast, and whether a probe is requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowance {
     /// Upper bound for bytes in flight. At least one segment; [`Bytes::MAX`]: no window.
@@ -24,7 +24,7 @@ pub struct Allowance {
     pub rate: Option<Rate>,
     /// Bytes that may be sent back to back.
     pub burst: Bytes,
-    /// One packet, if necessary an empty one, should be sent now, whatever window and quota say.
+    /// One packet, if necessary an empty one, should be sent now, regardless of window and quota.
     pub ping: bool,
 }
 
@@ -38,7 +38,7 @@ impl Allowance {
         ping: false,
     };
 
-    /// A window and nothing else.
+    /// An allowance with a window and no other limit.
     pub const fn window(window: Bytes) -> Self {
         Self {
             window,
@@ -55,9 +55,9 @@ impl Default for Allowance {
 
 /// The context of an event: time and log.
 pub struct Cx<'a> {
-    /// Never decreases from call to call; may be late.
+    /// The time of the event. It never decreases from call to call, and may be late.
     pub now: Time,
-    /// Where the controller reports its events.
+    /// The sink for the controller's events.
     pub log: &'a mut dyn EventSink,
 }
 
@@ -66,13 +66,13 @@ pub struct Cx<'a> {
 pub struct Path {
     /// Maximum segment size, at least 1 byte.
     pub mss: Bytes,
-    /// An RTT that is known already, for example from the handshake.
+    /// An RTT known before the first packet, for example from the handshake.
     pub rtt_hint: Option<Span>,
     /// Seed of the controller's random numbers.
     pub seed: u64,
 }
 
-/// How the host reduces the rate during loss recovery.
+/// The host's reduction of the rate during loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recovery {
     /// The window applies at once.
@@ -82,25 +82,25 @@ pub enum Recovery {
     Prr,
 }
 
-/// What a controller needs from its host.
+/// The requirements of a controller to its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
     /// Delayed or aggregated acknowledgements hurt it (Verus, Copa).
     pub per_packet_ack: bool,
-    /// Its allowance has a pacing rate and no quota: pacing alone can hold it.
+    /// Its allowance has a pacing rate and no quota, so that pacing alone can enforce it.
     pub paced: bool,
     /// It reacts to [`AckBatch::marked`] as to a loss, once per round trip. Its packets may be
     /// marked instead of dropped (ECT).
     pub ecn: bool,
-    /// How the host reduces the rate during recovery.
+    /// The host's reduction of the rate during recovery.
     pub recovery: Recovery,
     /// Over TCP: how often the counters should be read. A shorter interval costs wake-ups, a longer
     /// one blurs RTT samples.
     pub feedback_period: Span,
-    /// It was designed for a TCP: its loss detection, its timers. Otherwise for datagrams.
+    /// It was designed for TCP with its loss detection and timers; otherwise for datagrams.
     pub stream: bool,
-    /// Its limit is what is asked for, and holds whatever it costs. A host may see their path so
-    /// late that the program would send less than without them. Others are left to the kernel
+    /// Its limit must be enforced whatever it costs. On a host that sees the path so late that the
+    /// program would send less than without a limit, other algorithms leave control to the kernel
     /// meanwhile.
     pub strict: bool,
 }
@@ -119,7 +119,7 @@ impl Default for Needs {
     }
 }
 
-/// Why a packet was sent.
+/// The reason for sending a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Kind {
     /// New data.
@@ -141,9 +141,9 @@ pub struct Sent {
     pub len: Bytes,
     /// Bytes in flight before it.
     pub in_flight_before: Bytes,
-    /// Why it was sent.
+    /// The reason for sending it.
     pub kind: Kind,
-    /// The application has no more data.
+    /// True if the application has no more data.
     pub app_limited: bool,
 }
 
@@ -152,13 +152,13 @@ pub struct Sent {
 pub struct Stamp {
     /// Total delivered when it was sent.
     pub delivered: Bytes,
-    /// When that total was reached.
+    /// Time at which that total was reached.
     pub delivered_at: Time,
-    /// When the first packet of its flight was sent; this packet ends that flight.
+    /// Sending time of the first packet of its flight; this packet ends that flight.
     pub first_sent_at: Time,
-    /// In flight, including this packet.
+    /// Bytes in flight, including this packet.
     pub in_flight: Bytes,
-    /// The application had no more data.
+    /// True if the application had no more data.
     pub app_limited: bool,
 }
 
@@ -183,7 +183,7 @@ pub struct Packet {
     pub pn: Pn,
     /// Its length.
     pub len: Bytes,
-    /// When it was sent.
+    /// Time of sending.
     pub sent_at: Time,
     /// The tag that the controller returned for it.
     pub tag: Tag,
@@ -192,7 +192,7 @@ pub struct Packet {
     /// Time from sending to acknowledgement. `None` on loss, or if it is ambiguous because the
     /// packet waited above a hole.
     pub rtt: Option<Span>,
-    /// Why it was sent.
+    /// The reason for sending it.
     pub kind: Kind,
 }
 
@@ -201,15 +201,15 @@ pub struct Packet {
 pub struct RttView {
     /// Newest sample.
     pub latest: Span,
-    /// Smoothed, weight 1/8.
+    /// Smoothed RTT, weight 1/8.
     pub smoothed: Span,
-    /// Mean deviation, weight 1/4.
+    /// Mean deviation of the RTT, weight 1/4.
     pub variance: Span,
     /// Smallest sample so far.
     pub min: Span,
 }
 
-/// What limited the sender since the last acknowledgement: a set of causes.
+/// The limits of the sender since the last acknowledgement, as a set of causes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LimitedBy {
     /// The controller's window.
@@ -224,7 +224,7 @@ pub struct LimitedBy {
     pub peer: bool,
 }
 
-/// How the host learns of acknowledgements.
+/// The source of acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Source {
     /// From acknowledgement packets.
@@ -239,9 +239,9 @@ pub enum Source {
 pub struct AckBatch<'a> {
     /// The packets.
     pub acked: &'a [Packet],
-    /// In flight before them.
+    /// Bytes in flight before the acknowledgement.
     pub in_flight_before: Bytes,
-    /// In flight after them.
+    /// Bytes in flight after the acknowledgement.
     pub in_flight: Bytes,
     /// Total delivered.
     pub delivered: Bytes,
@@ -249,16 +249,16 @@ pub struct AckBatch<'a> {
     pub rtt: RttView,
     /// Delivery rate over the flight of the newest packet.
     pub rate: Option<Rate>,
-    /// A packet-timed round trip has just begun.
+    /// True if a packet-timed round trip begins with this batch.
     pub round_start: bool,
-    /// What limited the sender since the last batch.
+    /// Limits of the sender since the last batch.
     pub limited: LimitedBy,
-    /// The host is in loss recovery.
+    /// True if the host is in loss recovery.
     pub in_recovery: bool,
     /// The oldest outstanding data has arrived. False if all new arrivals are above a hole of a TCP
     /// stream; a kernel's window does not grow then.
     pub advanced: bool,
-    /// How this was learned.
+    /// The source of these acknowledgements.
     pub source: Source,
     /// Bound on the error of the RTT samples; zero on the wire, the tick over TCP.
     pub rtt_error: Span,
@@ -273,9 +273,9 @@ pub struct AckBatch<'a> {
 pub struct LossBatch<'a> {
     /// The packets.
     pub lost: &'a [Packet],
-    /// The first loss of a recovery episode. Windows are reduced once per episode.
+    /// True for the first loss of a recovery episode. Windows are reduced once per episode.
     pub new_episode: bool,
-    /// In flight after removing them.
+    /// Bytes in flight without the lost packets.
     pub in_flight: Bytes,
     /// RTT estimate.
     pub rtt: RttView,
@@ -288,7 +288,7 @@ pub struct Rto {
     pub backoff: u32,
     /// The oldest outstanding packet.
     pub oldest: Packet,
-    /// In flight.
+    /// Bytes in flight.
     pub in_flight: Bytes,
     /// Time since the last acknowledgement.
     pub silence: Span,
@@ -306,14 +306,14 @@ pub enum Spurious {
 /// Recovery has ended. [`Feed::repaired`](crate::Feed::repaired) makes one.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RecoveryEnd {
-    /// In flight.
+    /// Bytes in flight.
     pub in_flight: Bytes,
     /// RTT estimate.
     pub rtt: RttView,
 }
 
-/// A congestion control algorithm for one flow. [`WithReceiver`](crate::WithReceiver) is one with
-/// a part where packets arrive.
+/// A congestion control algorithm for one flow. [`WithReceiver`](crate::WithReceiver) is one with a
+/// part at the receiver.
 ///
 /// Contract, checked for every registered algorithm by the conformance suite:
 ///
@@ -323,15 +323,15 @@ pub struct RecoveryEnd {
 /// * **Time**: `cx.now` never decreases; calls may be late. After `on_timer` at `now`,
 ///   [`Controller::next_timer`] is `None` or later than `now`. Timers are idempotent deadlines: a
 ///   late one counts once, with the true time.
-/// * **Quota**: the controller takes what was sent off its own quota, and clears `ping`, in
-///   `on_sent`.
+/// * **Quota**: in `on_sent` the controller subtracts the sent bytes from its own quota, and clears
+///   `ping`.
 /// * **Numbers**: window at least one mss, rate 8 kbit/s to 1 Tbit/s, no NaN or infinity in the
 ///   state.
 /// * **Determinism**: the same events give the same allowances, bit for bit, on every platform. A
 ///   clone is a complete snapshot.
 /// * No allocation that grows with time, no panic, no error: every sequence of events is valid.
 pub trait Controller: CloneController + Any + Send {
-    /// What the host should provide.
+    /// The algorithm's requirements to its host.
     fn needs(&self) -> Needs {
         Needs::default()
     }
@@ -370,18 +370,18 @@ pub trait Controller: CloneController + Any + Send {
     /// [`Controller::next_timer`] is due.
     fn on_timer(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// When [`Controller::on_timer`] shall be called; `None` or [`Time::MAX`]: never.
+    /// The time of the next call of [`Controller::on_timer`]; `None` or [`Time::MAX`]: never.
     fn next_timer(&self) -> Option<Time> {
         None
     }
 
-    /// What may be sent now.
+    /// The current allowance.
     fn allowance(&self) -> Allowance;
 
     /// Named internal values for plots, in the units of the source paper.
     fn gauges(&self, _put: &mut dyn FnMut(&'static str, f64)) {}
 
-    /// Nothing is in flight and nobody waits to send, perhaps for a long time, and on thousands of
-    /// connections. Frees memory that is not needed until then. Changes no answer.
+    /// Frees memory that is not needed while nothing is in flight and no data waits to be sent,
+    /// perhaps for a long time, and on thousands of connections. It changes no allowance.
     fn release_memory(&mut self) {}
 }

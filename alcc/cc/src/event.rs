@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Events that algorithms report: logs show them, and tests read them instead of private fields.
+//! Events that algorithms report, for logs, and for tests instead of private fields.
 use alcc_units::Time;
 use std::fmt;
 
@@ -10,26 +10,26 @@ use std::fmt;
 pub enum Event<S = &'static str> {
     /// Slow start ended, with this window in packets.
     SlowStartExit {
-        /// What ended it.
+        /// The reason.
         why: S,
         /// Window after the exit, in packets.
         window: f64,
     },
     /// Slow start began again.
     SlowStartRestart {
-        /// Why.
+        /// The reason.
         why: S,
     },
     /// The window was reduced for a loss.
     Decrease {
-        /// Why.
+        /// The reason.
         why: S,
         /// Window before, in packets.
         from: f64,
         /// Window after, in packets.
         to: f64,
     },
-    /// An algorithm with modes changed mode.
+    /// The algorithm changed its mode.
     Mode {
         /// The new mode.
         to: S,
@@ -47,7 +47,7 @@ pub enum Event<S = &'static str> {
 pub type EventParts<S> = (u64, Option<S>, [f64; 2]);
 
 impl<S> Event<S> {
-    /// Its name in every log.
+    /// The name of the event in every log.
     pub fn name(&self) -> &'static str {
         match self {
             Self::SlowStartExit { .. } => "slow_start_ended",
@@ -58,7 +58,7 @@ impl<S> Event<S> {
         }
     }
 
-    /// Its word, with the word's name.
+    /// The word of the event, with the name of its field.
     pub fn word(&self) -> Option<(&'static str, &S)> {
         match self {
             Self::SlowStartExit { why, .. }
@@ -69,7 +69,7 @@ impl<S> Event<S> {
         }
     }
 
-    /// Its numbers, with names that end in the unit.
+    /// The numbers of the event, with names that end in the unit.
     pub fn values(&self) -> impl Iterator<Item = (&'static str, f64)> + use<S> {
         let values = match *self {
             Self::SlowStartExit { window, .. } => [Some(("cwnd_packets", window)), None],
@@ -86,7 +86,7 @@ impl<S> Event<S> {
         values.into_iter().flatten()
     }
 
-    /// For a log that holds no text of any length.
+    /// The event as parts, for a log without text of arbitrary length.
     pub fn into_parts(self) -> EventParts<S> {
         match self {
             Self::SlowStartExit { why, window } => (1, Some(why), [window, 0.0]),
@@ -121,7 +121,7 @@ impl<S> Event<S> {
     }
 }
 
-/// For people: "slow start ended by delay".
+/// The event in words: "slow start ended by delay".
 impl<S: fmt::Display> fmt::Display for Event<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -136,7 +136,7 @@ impl<S: fmt::Display> fmt::Display for Event<S> {
 
 /// Receives events.
 pub trait EventSink {
-    /// Something happened at `now`.
+    /// Receives an event that happened at `now`.
     fn event(&mut self, now: Time, event: Event);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The events of algorithms in the form of every log: names, values with units, a sentence.
+//! Log form of the events of algorithms: names, values with units, a sentence.
 use crate::{Event, RttView};
 use alcc_units::Span;
 use serde_json::{Map, Value, json};
@@ -31,7 +31,7 @@ pub fn values<S: Display>(event: &Event<S>, rtt: &RttView) -> Map<String, Value>
     all
 }
 
-/// For people: "slow start ended by delay (queueing 8.2 ms, cwnd 43 packets)".
+/// The event in words: "slow start ended by delay (queueing 8.2 ms, cwnd 43 packets)".
 pub fn sentence<S: Display>(event: &Event<S>, rtt: &RttView) -> String {
     let mut details = Vec::new();
     if let Some(queue_delay) = queue_delay(rtt) {
@@ -82,16 +82,16 @@ mod tests {
 
     #[test]
     fn an_event_is_said_in_three_ways() {
-        let left = Event::SlowStartExit {
+        let exit = Event::SlowStartExit {
             why: "queue above target",
             window: 43.0,
         };
         assert_eq!(
-            sentence(&left, &RTT),
+            sentence(&exit, &RTT),
             "slow start ended by queue above target (queueing 8.2 ms, cwnd 43 packets)"
         );
         assert_eq!(
-            cell(Span::from_millis(1234), &left, &RTT),
+            cell(Span::from_millis(1234), &exit, &RTT),
             "1.234000 slow_start_ended why=queue-above-target cwnd_packets=43.0 rtt_ms=48.2 queue_delay_ms=8.2"
         );
         let lost = Event::Decrease {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The duties of every host towards an algorithm, in one place.
 //!
-//! A *host* runs an algorithm above a sender: a TCP socket, datagrams, a QUIC stack or a simulated
-//! kernel. It speaks to the algorithm only through a [`Feed`]. So all hosts keep one contract:
+//! A *host* runs an algorithm above a sender: a TCP socket, datagrams, a QUIC stack or a simulated kernel. It calls the
+//! algorithm only through a [`Feed`], so that all hosts keep one contract:
 //!
 //! | duty | kept by |
 //! |---|---|
@@ -11,22 +11,22 @@
 //! | batches are never empty; the host sorts them | [`Feed::lost`], [`Feed::acked`] |
 //! | totals and stamps have one origin | [`Delivery`] |
 //! | rounds are timed by packets | [`Feed::acked`] |
-//! | what limited the sender is told once | [`Feed::limited`] |
-//! | marks are told once, with the next batch | [`Feed::marked`] |
+//! | limits of the sender are reported once | [`Feed::limited`] |
+//! | marks are reported once, with the next batch | [`Feed::marked`] |
 //! | an episode ends after the ACK, or before the next one begins | [`Feed::repaired`] |
-//! | a pause is told once, with nothing in flight | [`Feed::resume`] |
-//! | the receiver module has an acknowledgement first | [`Feed::notify_local_receiver`] |
+//! | a pause is reported once, with nothing in flight | [`Feed::resume`] |
+//! | the receiver module gets an acknowledgement first | [`Feed::notify_local_receiver`] |
 //! | timers are never early | [`Feed::run_timer`] |
 //!
-//! Only a host knows which packets left, arrived or were lost, what is in flight, and round-trip
-//! times. It also says when an episode of losses begins and ends. To add a host:
+//! Only a host knows which packets were sent, arrived or were lost, how much is in flight, and the round-trip times. It
+//! also reports when an episode of losses begins and ends. To add a host:
 //!
 //! 1. Call [`Feed::advance`] first in every entry point, and use the time that it returns.
 //! 2. Give every transmission a new number, and keep the [`Tag`] and the stamp
 //!    ([`Delivery::stamp`]) with it.
-//! 3. For an acknowledgement call in this order what applies: [`Feed::notify_local_receiver`] or
-//!    [`Feed::feedback`], [`Feed::spurious`], [`Feed::expired`], [`Feed::repaired`],
-//!    [`Feed::lost`], [`Feed::acked`], [`Feed::run_timer`]. Then send.
+//! 3. For an acknowledgement call those of the following that apply, in this order: [`Feed::notify_local_receiver`] or
+//!    [`Feed::feedback`], [`Feed::spurious`], [`Feed::expired`], [`Feed::repaired`], [`Feed::lost`], [`Feed::acked`],
+//!    [`Feed::run_timer`]. Then send.
 //! 4. Before a packet leaves with nothing in flight, call [`Feed::resume`].
 //! 5. Test it: [`conformance::check_host`](crate::conformance::check_host) drives it and compares
 //!    with the reference host.
@@ -44,7 +44,7 @@ use alcc_units::{Bytes, Rate, Span, Time};
 use local::LocalReceiver;
 use std::cell::Cell;
 
-/// Receives the events of an algorithm, with the round-trip times that its host knew by then.
+/// Receives the events of an algorithm, with the round-trip times known to its host at that time.
 pub type Log = Box<dyn FnMut(Time, Event, RttView) + Send>;
 
 /// Adds the RTT to the events of the algorithm.
@@ -69,7 +69,7 @@ enum Step {
     Timer,
 }
 
-/// An algorithm with the state that its host must keep for it.
+/// An algorithm with the state that its host must keep for it, and the calls of the host.
 pub struct Feed {
     cc: Instance,
     log: Option<Log>,
@@ -80,15 +80,14 @@ pub struct Feed {
     step: Cell<Step>,
     started: bool,
     local: Option<LocalReceiver>,
-    /// A round trip ends when a packet is acknowledged that was sent after this total was
-    /// delivered.
+    /// A round trip ends when a packet is acknowledged that was sent after this total had been delivered.
     round_ends: Bytes,
     limited: LimitedBy,
     /// Marked bytes not yet reported.
     marked: Bytes,
-    /// The algorithm knows of a recovery episode.
+    /// True if a recovery episode was reported to the algorithm.
     episode: bool,
-    /// Its end, not yet reported.
+    /// End of the episode, not yet reported.
     repaired: Option<RecoveryEnd>,
     sent_at: Option<Time>,
 }
@@ -98,22 +97,21 @@ pub struct Feed {
 pub struct Acked<'a> {
     /// The acknowledged packets, ascending.
     pub packets: &'a [Packet],
-    /// In flight before them.
+    /// Bytes in flight before the acknowledgement.
     pub in_flight_before: Bytes,
-    /// In flight after them.
+    /// Bytes in flight after the acknowledgement.
     pub in_flight: Bytes,
     /// Total delivered, including these packets.
     pub delivery: &'a Delivery,
     /// RTT estimate.
     pub rtt: RttView,
-    /// Delivery rate over the flight of the newest packet: [`Delivery::rate`], unless the host
-    /// knows better.
+    /// Delivery rate over the flight of the newest packet: [`Delivery::rate`], unless the host has a better value.
     pub rate: Option<Rate>,
-    /// The host is in loss recovery.
+    /// True if the host is in loss recovery.
     pub in_recovery: bool,
     /// [`AckBatch::advanced`].
     pub advanced: bool,
-    /// How this was learned.
+    /// The source of the acknowledgement.
     pub source: Source,
     /// Bound on the error of the RTT samples.
     pub rtt_error: Span,
@@ -154,10 +152,10 @@ impl Feed {
     /// Starts the algorithm.
     pub fn start(&mut self, path: &Path) {
         self.started = true;
-        self.tell(|cc, cx| cc.on_start(cx, path));
+        self.call(|cc, cx| cc.on_start(cx, path));
     }
 
-    /// It has started.
+    /// True after [`Feed::start`].
     #[inline]
     pub fn is_started(&self) -> bool {
         self.started
@@ -174,9 +172,8 @@ impl Feed {
         self.now
     }
 
-    /// The next event is at `step` of the order. If the order is past it, a new instant begins. A
-    /// timer may overtake kernel time stamps, and one datagram may carry events from before the
-    /// last one.
+    /// Moves the order to `step`. If the order is past it, a new instant begins: a timer may overtake kernel time
+    /// stamps, and one datagram may carry events from before the last one.
     #[inline]
     fn at(&mut self, step: Step) {
         if self.step.get() > step {
@@ -191,7 +188,7 @@ impl Feed {
         self.now
     }
 
-    fn tell<R>(&mut self, event: impl FnOnce(&mut Instance, &mut Cx<'_>) -> R) -> R {
+    fn call<R>(&mut self, event: impl FnOnce(&mut Instance, &mut Cx<'_>) -> R) -> R {
         let (now, rtt) = (self.now, self.rtt);
         let mut completed;
         let log: &mut dyn EventSink = match &mut self.log {
@@ -204,8 +201,8 @@ impl Feed {
         event(&mut self.cc, &mut Cx { now, log })
     }
 
-    /// Sending restarts with nothing in flight; the last ACK was at `heard_at`. An idle time above
-    /// the smoothed RTT is reported once. True if it was.
+    /// Sending restarts with nothing in flight; the last ACK was at `heard_at`. Reports an idle time above the smoothed
+    /// RTT, once. Returns true if it did.
     #[inline]
     pub fn resume(&mut self, heard_at: Time, smoothed: Span) -> bool {
         let Some(sent_at) = self.sent_at else {
@@ -222,7 +219,7 @@ impl Feed {
 
     #[cold]
     pub(crate) fn pause(&mut self, idle: Span) {
-        self.tell(|cc, cx| cc.on_idle_restart(cx, idle));
+        self.call(|cc, cx| cc.on_idle_restart(cx, idle));
     }
 
     /// A packet is sent.
@@ -230,7 +227,7 @@ impl Feed {
     pub fn sent(&mut self, sent: &Sent) -> Tag {
         self.settle();
         self.sent_at = Some(self.now);
-        self.tell(|cc, cx| cc.on_sent(cx, sent))
+        self.call(|cc, cx| cc.on_sent(cx, sent))
     }
 
     /// The length of headers; zero if the algorithm has no receiver module.
@@ -240,7 +237,7 @@ impl Feed {
 
     /// The header of the last packet, for the receiver module.
     pub fn header(&mut self, sending: Sending) -> Header {
-        let header = self.tell(|cc, cx| cc.header(cx, &sending));
+        let header = self.call(|cc, cx| cc.header(cx, &sending));
         let Some(local) = &mut self.local else {
             return header;
         };
@@ -248,15 +245,15 @@ impl Feed {
         Header::EMPTY
     }
 
-    /// [`Feed::use_local_receiver`] found a receiver module, which wants the header of each packet.
+    /// True if [`Feed::use_local_receiver`] found a receiver module, which needs the header of each packet.
     pub fn has_local_receiver(&self) -> bool {
         self.local.is_some()
     }
 
-    /// A report of the peer's receiver module. Untrusted bytes.
+    /// Passes a report of the peer's receiver module to the algorithm. Its bytes are untrusted.
     pub fn feedback(&mut self, report: &[u8]) {
         self.at(Step::Feedback);
-        self.tell(|cc, cx| cc.on_feedback(cx, report));
+        self.call(|cc, cx| cc.on_feedback(cx, report));
     }
 
     /// Passes arrivals to the local receiver module, in order, runs its timer, and delivers its
@@ -270,19 +267,19 @@ impl Feed {
         }
     }
 
-    /// A reduction was spurious.
+    /// Reports that a reduction was spurious.
     pub fn spurious(&mut self, what: Spurious) {
-        self.tell(|cc, cx| cc.on_spurious(cx, what));
+        self.call(|cc, cx| cc.on_spurious(cx, what));
     }
 
-    /// The retransmission timer expired.
+    /// Reports that the retransmission timer expired.
     pub fn expired(&mut self, rto: &Rto) {
         self.settle();
-        self.tell(|cc, cx| cc.on_rto(cx, rto));
+        self.call(|cc, cx| cc.on_rto(cx, rto));
     }
 
-    /// An episode has ended. The algorithm is told when this is due: before the losses of a new
-    /// episode, otherwise after the ACK.
+    /// Notes the end of an episode. It is reported when due: before the losses of a new episode, otherwise after the
+    /// ACK.
     pub fn repaired(&mut self, in_flight: Bytes, rtt: RttView) {
         self.repaired = Some(RecoveryEnd { in_flight, rtt });
     }
@@ -299,11 +296,11 @@ impl Feed {
     fn end_episode(&mut self) {
         if let Some(end) = self.repaired.take() {
             self.episode = false;
-            self.tell(|cc, cx| cc.on_recovery_end(cx, &end));
+            self.call(|cc, cx| cc.on_recovery_end(cx, &end));
         }
     }
 
-    /// Packets were lost, ascending.
+    /// Reports lost packets, ascending.
     pub fn lost(&mut self, lost: &[Packet], new_episode: bool, in_flight: Bytes, rtt: RttView) {
         if lost.is_empty() {
             return;
@@ -323,22 +320,22 @@ impl Feed {
             in_flight,
             rtt,
         };
-        self.tell(|cc, cx| cc.on_loss(cx, &loss));
+        self.call(|cc, cx| cc.on_loss(cx, &loss));
     }
 
-    /// What limits the sender, until the next batch.
+    /// The limits of the sender, collected until the next batch.
     #[inline]
     pub fn limited(&mut self) -> &mut LimitedBy {
         &mut self.limited
     }
 
-    /// Bytes with a CE mark; reported with the next batch.
+    /// Adds bytes with a CE mark, which are reported with the next batch.
     #[inline]
     pub fn marked(&mut self, bytes: Bytes) {
         self.marked += bytes;
     }
 
-    /// Packets were acknowledged. True if a round trip begins with them.
+    /// Reports acknowledged packets. True if a round trip begins with them.
     #[inline(always)]
     pub fn acked(&mut self, acked: &Acked<'_>) -> bool {
         let Some(newest) = acked.packets.last() else {
@@ -366,17 +363,17 @@ impl Feed {
             rtt_error: acked.rtt_error,
             marked: std::mem::take(&mut self.marked),
         };
-        self.tell(|cc, cx| cc.on_ack(cx, &batch));
+        self.call(|cc, cx| cc.on_ack(cx, &batch));
         self.settle();
         round_start
     }
 
-    /// The packet size has changed.
+    /// Reports a new packet size.
     pub fn mtu(&mut self, mss: Bytes) {
-        self.tell(|cc, cx| cc.on_mtu(cx, mss));
+        self.call(|cc, cx| cc.on_mtu(cx, mss));
     }
 
-    /// Nothing is in flight and nobody waits to send.
+    /// Frees memory while nothing is in flight and no data waits to be sent.
     pub fn release_memory(&mut self) {
         self.cc.release_memory();
         if let Some(local) = &mut self.local {
@@ -384,7 +381,7 @@ impl Feed {
         }
     }
 
-    /// The algorithm's timer is due.
+    /// True if the algorithm's timer is due.
     #[inline]
     pub fn is_due(&self) -> bool {
         self.next_timer().is_some_and(|due| due <= self.now)
@@ -396,11 +393,12 @@ impl Feed {
         self.settle();
         if self.is_due() {
             self.at(Step::Timer);
-            self.tell(|cc, cx| cc.on_timer(cx));
+            self.call(|cc, cx| cc.on_timer(cx));
         }
     }
 
-    /// When [`Feed::run_timer`] is due. A timer at [`Time::MAX`], where sums of times end, is never due.
+    /// Time at which [`Feed::run_timer`] is due. A timer at [`Time::MAX`], the saturated end of sums of times, is never
+    /// due.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
         self.cc
@@ -408,30 +406,30 @@ impl Feed {
             .filter(|at| self.started && *at < Time::MAX)
     }
 
-    /// When [`Feed::notify_local_receiver`] is due without arrivals.
+    /// Time at which [`Feed::notify_local_receiver`] is due without arrivals.
     pub fn next_report(&self) -> Option<Time> {
         self.local.as_ref()?.next_timer()
     }
 
-    /// What may be sent now.
+    /// The algorithm's allowance.
     #[inline]
     pub fn allowance(&self) -> Allowance {
         self.step.set(Step::Begin);
         self.cc.allowance()
     }
 
-    /// What the algorithm needs from its host.
+    /// The algorithm's requirements to its host.
     pub fn needs(&self) -> Needs {
         self.cc.needs()
     }
 
-    /// The algorithm, to read its state.
+    /// The algorithm, for reading its state.
     #[inline]
     pub fn controller(&self) -> &dyn Controller {
         &*self.cc
     }
 
-    /// A complete snapshot, whose events are discarded.
+    /// A complete snapshot. Its events are discarded.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {

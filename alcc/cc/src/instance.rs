@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the registry builds: an algorithm for one flow, with or without a receiver module.
+//! The product of the registry: an algorithm for one flow, with or without a receiver module.
 use crate::{Controller, Cx, Header, Receiver, Sending, WithReceiver};
 use std::ops::{Deref, DerefMut};
 
-/// An algorithm at work on one flow, as the registry builds it.
+/// An algorithm for one flow, as the registry builds it.
 #[derive(Clone)]
 pub enum Instance {
-    /// It needs nothing but its host.
+    /// An algorithm without a receiver module.
     Plain(Box<dyn Controller>),
-    /// It also needs a receiver module.
+    /// An algorithm with a receiver module.
     WithReceiver(Box<dyn WithReceiver>),
 }
 
 impl Instance {
-    /// Of an algorithm without a receiver module.
+    /// Wraps an algorithm without a receiver module.
     pub fn new(controller: impl Controller) -> Self {
         Self::Plain(Box::new(controller))
     }
 
-    /// Of an algorithm with one.
+    /// Wraps an algorithm with a receiver module.
     pub fn with_receiver(controller: impl WithReceiver) -> Self {
         Self::WithReceiver(Box::new(controller))
     }
 
-    /// In a wrapper that has a receiver module if what it wraps has one.
+    /// Puts the algorithm into a wrapper that has a receiver module if the algorithm has one.
     #[must_use]
     pub fn wrapped<W: WithReceiver>(self, wrap: impl FnOnce(Self) -> W) -> Self {
         match self {
@@ -32,12 +32,12 @@ impl Instance {
         }
     }
 
-    /// True if it decides by the reports of a receiver module.
+    /// True if the algorithm depends on the reports of a receiver module.
     pub fn has_receiver(&self) -> bool {
         matches!(self, Self::WithReceiver(_))
     }
 
-    /// [`WithReceiver::receiver`], if it has one.
+    /// [`WithReceiver::receiver`], if there is one.
     pub fn receiver(&self) -> Option<Box<dyn Receiver>> {
         match self {
             Self::Plain(_) => None,
@@ -61,7 +61,7 @@ impl Instance {
         }
     }
 
-    /// [`WithReceiver::on_feedback`]; nothing without a receiver module.
+    /// [`WithReceiver::on_feedback`]; does nothing without a receiver module.
     pub fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
         match self {
             Self::Plain(_) => {}

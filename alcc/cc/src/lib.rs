@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Congestion control algorithms as pure state machines.
 //!
-//! An algorithm is a [`Controller`]. The host tells it what was sent, acknowledged and lost, with
-//! the time of each event as an argument. It answers with an [`Allowance`] and the next time it
-//! wants to be called. It reads no clock, does no I/O and has no threads. It never learns whether
-//! it runs in a simulator, over TCP or over UDP.
+//! An algorithm is a [`Controller`]. The host reports sent, acknowledged and lost packets, with the time of each event
+//! as an argument. The algorithm returns an [`Allowance`] and the time of its next call. It reads no clock, does no I/O
+//! and has no threads, so it runs unchanged in a simulator, over TCP and over UDP.
 //!
-//! * to write one: copy `algorithms/fixed.rs`, add its name to the line in `algorithms.rs`;
+//! * to write an algorithm: copy `algorithms/fixed.rs`, add its name to the line in `algorithms.rs`;
 //! * to choose one by name: [`Registry::builtin`] and [`Spec`] (`verus:r=4,profile=paper`);
-//! * to bring one from another crate: [`Registry::with`], or a profile of one: [`Registry::with_form`];
-//! * an algorithm that must know when packets arrive has a receiver module: [`WithReceiver`].
+//! * to add one from another crate: [`Registry::with`], or a profile of one: [`Registry::with_form`];
+//! * an algorithm that needs the arrival times of packets has a receiver module: [`WithReceiver`].
 #![forbid(unsafe_code)]
 
-// So that the file of an algorithm reads the same inside and outside of this crate.
+// The files of algorithms then read the same inside and outside of this crate.
 extern crate self as alcc_cc;
 
 #[doc(hidden)]

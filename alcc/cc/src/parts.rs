@@ -29,7 +29,7 @@ pub use windowed::{WindowedMax, WindowedMin};
 
 use alcc_units::{Bytes, Rate};
 
-/// Verus, and what its forms share, and MDI with them.
+/// Verus: the code that its forms share, and MDI with them.
 pub mod verus {
     pub use crate::algorithms::verus::curve::Curve;
     pub use crate::algorithms::verus::epochs::Epochs;
@@ -42,7 +42,7 @@ pub mod verus {
     pub use crate::algorithms::verus::{Asked, MIN_DELAY, OPTIONS, Verus};
 }
 
-/// What the forms of Copa share.
+/// The code that the forms of Copa share.
 pub mod copa {
     pub use crate::algorithms::copa::shared::{
         Gauges, HeavyLoss, INITIAL, MAX_WINDOW, MIN_RTT_OVER, MIN_WINDOW, Mode, Rtts, SILENCE,
@@ -52,7 +52,7 @@ pub mod copa {
     pub use crate::algorithms::copa::{OPTIONS, asked};
 }
 
-/// What the forms of Sprout share, and Sprout-EWMA with them.
+/// The code that the forms of Sprout share, and Sprout-EWMA with them.
 pub mod sprout {
     pub use crate::algorithms::sprout::learner::{Arrived, Estimate, Learner};
     pub use crate::algorithms::sprout::living;
@@ -63,7 +63,7 @@ pub mod sprout {
     pub use crate::algorithms::sprout::wire::{Forecast, HEADER, Mark};
 }
 
-/// The curve of Linux's CUBIC, for those that leave slow start in their own way.
+/// The curve of Linux's CUBIC, for algorithms with their own exit from slow start.
 pub mod cubic {
     pub use crate::algorithms::cubic::{Curve, curve};
 }
@@ -93,12 +93,12 @@ pub const MIN_PACING_RATE: Rate = Rate::bps(SLOWEST);
 /// Maximum pacing rate of the controller contract.
 pub const MAX_PACING_RATE: Rate = Rate::bps(FASTEST);
 
-/// How many segments a record stands for: its length over `mss`, rounded, at least 1. At most
-/// 65536, so that loops over segments are bounded.
+/// The number of segments in a record: its length over `mss`, rounded, at least 1. At most 65536,
+/// so that loops over segments are bounded.
 #[inline]
 pub fn segments(len: Bytes, mss: Bytes) -> u64 {
     if len == mss {
-        // Nearly all are, and a division is slow.
+        // Nearly all records are a single segment, and a division is slow.
         return 1;
     }
     let mss = mss.get().max(1);

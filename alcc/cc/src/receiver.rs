@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Algorithms that need to know when packets *arrive* (Sprout): a controller, and a receiver module
-//! where the packets come out.
+//! Algorithms that need the arrival times of packets (Sprout): a controller, and a receiver module
+//! at the other end.
 //!
 //! ```text
 //! WithReceiver::header ─────────── Header, with the packet ───▶ Receiver::on_packet, ::on_timer
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The receiving program builds it from the same spec (`Registry::build(&spec)?.receiver()`). Above
-//! plain TCP the peer knows nothing of this. There the host keeps it beside the controller and
-//! feeds it with acknowledgements (`alcc_flow::OverTcp` does).
+//! plain TCP the peer does not support it, so the host runs it beside the controller and feeds it
+//! with acknowledgements, as `alcc_flow::OverTcp` does.
 use crate::{CloneReceiver, CloneWithReceiver, Controller, Cx, Pn};
 use alcc_units::{Bytes, Time};
 use std::ops::Deref;
@@ -21,7 +21,7 @@ pub struct Octets<const N: usize> {
     len: u8,
 }
 
-/// What a packet carries from the controller to the receiver module.
+/// The header of a packet, from the controller to the receiver module.
 pub type Header = Octets<16>;
 
 /// A message of the receiver module to the controller.
@@ -63,22 +63,22 @@ impl<const N: usize> Deref for Octets<N> {
 pub struct Sending {
     /// Its packet number.
     pub pn: Pn,
-    /// Another packet follows at once: data, allowance and pacer permit it.
+    /// True if another packet follows at once: data, allowance and pacer permit it.
     pub more: bool,
 }
 
-/// A controller that decides by the reports of its receiver module. Without them it cannot send.
+/// A controller that depends on the reports of its receiver module. It cannot send without them.
 pub trait WithReceiver: Controller + CloneWithReceiver {
-    /// A new receiver module, for the place where packets arrive.
+    /// A new receiver module, for the end at which packets arrive.
     fn receiver(&self) -> Box<dyn Receiver>;
 
-    /// The length of headers: bytes of each packet that the host sets aside, at most 16.
+    /// The length of headers, for which the host reserves space in each packet: at most 16 bytes.
     fn header_len(&self) -> u8;
 
     /// The header of the packet of the last [`Controller::on_sent`], for the receiver module.
     fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header;
 
-    /// A report of the receiver module. The bytes are untrusted.
+    /// Takes a report of the receiver module. The bytes are untrusted.
     fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]);
 }
 
@@ -97,7 +97,7 @@ pub trait Receiver: CloneReceiver + Send {
     /// on.
     fn on_packet(&mut self, now: Time, pn: Pn, len: Bytes, header: &[u8]);
 
-    /// When [`Receiver::on_timer`] shall be called; `None`: not before the next packet.
+    /// The time of the next call of [`Receiver::on_timer`]; `None`: not before the next packet.
     fn next_timer(&self) -> Option<Time> {
         None
     }
@@ -105,8 +105,8 @@ pub trait Receiver: CloneReceiver + Send {
     /// [`Receiver::next_timer`] is due.
     fn on_timer(&mut self, _now: Time) {}
 
-    /// A report for the controller, at most once each. Called after every packet and timer. The
-    /// report goes to [`WithReceiver::on_feedback`] as soon as possible, and may be lost: only
+    /// Returns a report for the controller, each at most once. Called after every packet and timer.
+    /// The report goes to [`WithReceiver::on_feedback`] as soon as possible, and may be lost: only
     /// the newest counts.
     fn report(&mut self, now: Time) -> Option<Report>;
 }

@@ -10,14 +10,14 @@ use std::sync::Arc;
 /// (docs/budget.md).
 pub const DEFAULT: &str = "budget";
 
-/// Where a user of this crate's registry finds other algorithms and profiles.
+/// Hint on other algorithms and profiles, for users of this crate's registry.
 const MORE: &str =
     "the laboratory's come with alcc-lab, or with --plugin libalcc_lab.so (ALCC_PLUGIN)";
 
 /// The result of [`Build`]: the algorithm for one flow, or the wrong option.
 pub type Built = Result<Instance, SpecError>;
 
-/// How to make a controller from options.
+/// Constructor of a controller from options.
 #[derive(Clone)]
 pub enum Build {
     /// A function of this program.
@@ -33,7 +33,7 @@ pub enum Build {
     Forms {
         /// Makes all profiles but those of the forms.
         own: Box<Self>,
-        /// The others.
+        /// The forms from other crates.
         forms: Vec<Form>,
     },
 }
@@ -47,7 +47,7 @@ impl Build {
         }
     }
 
-    /// What makes this profile, if a form does.
+    /// The constructor of this profile, if a form provides it.
     fn form(&self, profile: &str) -> Option<&Self> {
         self.forms()
             .iter()
@@ -55,7 +55,7 @@ impl Build {
             .map(|f| &f.build)
     }
 
-    /// The forms from elsewhere.
+    /// The forms from other crates.
     pub fn forms(&self) -> &[Form] {
         match self {
             Self::Forms { forms, .. } => forms,
@@ -67,11 +67,11 @@ impl Build {
 /// One more profile of an algorithm, from another crate: `verus:profile=original`.
 #[derive(Clone)]
 pub struct Form {
-    /// Its name, the value of `profile=`.
+    /// The name of the form, the value of `profile=`.
     pub profile: &'static str,
-    /// The options that it has besides `profile`.
+    /// The options of this profile, besides `profile`.
     pub options: &'static [OptionDoc],
-    /// Makes a controller, or says which option is wrong.
+    /// Makes a controller, or reports a wrong option.
     pub build: Build,
 }
 
@@ -89,13 +89,13 @@ pub struct Algorithm {
     pub profiles: Cow<'static, [&'static str]>,
     /// The options besides `profile`, of its own profiles.
     pub options: &'static [OptionDoc],
-    /// Makes a controller, or says which option is wrong.
+    /// Makes a controller, or reports a wrong option.
     pub build: Build,
 }
 
 impl Algorithm {
-    /// The algorithm with one more profile, the last of its list. One of that name is replaced and
-    /// keeps its place. The default stays the default.
+    /// The algorithm with one more profile, at the end of its list. An existing one of that name is
+    /// replaced in place. The default stays the default.
     #[must_use]
     pub fn with_form(mut self, form: Form) -> Self {
         if self.profiles.is_empty() {
@@ -114,7 +114,7 @@ impl Algorithm {
         self
     }
 
-    /// Takes a form away, and its profile from the list.
+    /// Removes a form, and its profile from the list.
     fn without_form(&mut self, profile: &str) {
         if let Build::Forms { forms, .. } = &mut self.build {
             forms.retain(|form| form.profile != profile);
@@ -135,12 +135,12 @@ impl Algorithm {
 #[derive(Clone)]
 pub struct Registry {
     algorithms: Vec<Algorithm>,
-    /// Algorithm names that a peer may not ask for.
+    /// Names of algorithms that a peer may not request.
     local: Vec<&'static str>,
-    /// Algorithms and their forms that a peer may not ask for.
+    /// Names of algorithms and of their forms that a peer may not request.
     local_forms: Vec<(&'static str, &'static str)>,
     read: Option<Arc<Reader>>,
-    /// Where there are more; part of the message about a name that is not here.
+    /// Hint on other places, for the message about an unknown name.
     more: Option<&'static str>,
 }
 
@@ -156,15 +156,15 @@ impl Registry {
         }
     }
 
-    /// The registry of a program that has all algorithms of the project: messages about an unknown
-    /// one name no other place.
+    /// The registry of a program with all algorithms of the project: messages about unknown names
+    /// give no hint.
     #[must_use]
     pub fn complete(mut self) -> Self {
         self.more = None;
         self
     }
 
-    /// Sets how files named in options are read. Without it such an option is refused.
+    /// Sets the function that reads files named in options. Without it such an option is refused.
     #[must_use]
     pub fn reading(
         mut self,
@@ -218,7 +218,7 @@ impl Registry {
         registry
     }
 
-    /// As [`Registry::with`], behind the algorithm `before` in lists.
+    /// As [`Registry::with`], listed after the algorithm `before`.
     #[must_use]
     pub fn with_after(self, before: &str, algorithm: Algorithm) -> Self {
         let mut registry = self.with(algorithm);
@@ -253,7 +253,7 @@ impl Registry {
         self.algorithms.iter()
     }
 
-    /// The profile of an algorithm: as `options` say, else its default.
+    /// The profile of an algorithm according to `options`, else its default.
     pub fn profile(&self, algorithm: &str, options: &str) -> String {
         let chosen = options.split(',').find_map(|o| o.strip_prefix("profile="));
         let usual = || {

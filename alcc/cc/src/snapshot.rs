@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Copies of what is in a box. Whatever can be cloned has these traits: nobody implements them.
+//! Clones of boxed trait objects. Every type that implements `Clone` has these traits; no type
+//! implements them itself.
 use crate::{Controller, Receiver, WithReceiver};
 
 macro_rules! clones {

@@ -11,9 +11,9 @@ pub(crate) const MSS: Bytes = Bytes::new(1000);
 pub(crate) struct Bench {
     pub(crate) cc: Instance,
     pub(crate) now: Time,
-    /// Of the next packets: a longer one is a queue.
+    /// RTT of the next packets; a longer one is queueing.
     pub(crate) rtt: Span,
-    /// The shortest so far.
+    /// The shortest RTT so far.
     least: Span,
     pn: u64,
     in_recovery: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Bench {
     pub(crate) marked: Bytes,
     /// Bound on the error of the RTTs.
     pub(crate) rtt_error: Span,
-    /// The next batch begins a round trip.
+    /// True if the next batch begins a round trip.
     new_round: bool,
 }
 
@@ -203,7 +203,7 @@ impl Bench {
         }
     }
 
-    /// Nothing is in flight and nothing is sent during `idle`.
+    /// A pause of `idle` with nothing in flight and nothing sent.
     pub(crate) fn pause(&mut self, idle: Span) {
         self.wait(idle);
         let (now, log) = (self.now, &mut Discard);

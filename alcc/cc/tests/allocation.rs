@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! After its first seconds no algorithm allocates for a packet or a tick: a server holds thousands
-//! of them. What happens about once a second (Verus's fit), or a table that still grows to its
-//! bound, may.
+//! Checks that after its first seconds no algorithm allocates memory per packet or per tick,
+//! because a server runs thousands of them. Allocations about once a second (Verus's fit), or by a
+//! table that still grows to its bound, are allowed.
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, Header, Instance, LossBatch, Needs, Path, Pn, Receiver,
     RecoveryEnd, Report, Rto, Sending, Sent, Spurious, Tag, WithReceiver, conformance,

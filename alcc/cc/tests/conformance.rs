@@ -86,7 +86,7 @@ impl Controller for Faulty {
     }
 }
 
-/// What a life finds in this fault.
+/// The error that the check of whole connections reports for this fault.
 fn lives(fault: Fault) -> String {
     assert!(fault == Fault::GrowsUnused);
     let algorithm = Algorithm {

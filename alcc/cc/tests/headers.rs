@@ -23,7 +23,7 @@ fn every_algorithm_says_where_it_comes_from_and_what_it_does_badly() {
             .filter(|line| line.starts_with("//!"))
             .map(|line| line.to_lowercase() + "\n")
             .collect();
-        // Examples and variations say what they are of.
+        // Examples and variations refer to their original.
         let derived = ["fixed", "sprout_ewma"].contains(&name.as_str());
         let parts = [
             ("its constants", "//! |---", "settings.rs"),

@@ -1,49 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From cumulative byte counters to packets.
+//! Conversion of cumulative byte counters to packets.
 use alcc_cc::{Delivery, Kind, Packet, Pn, Stamp, Tag};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 
-/// Turns what a TCP socket knows (bytes written, bytes acknowledged) into the per-packet history
-/// that algorithms want.
+/// Turns the counters of a TCP socket (bytes written, bytes acknowledged) into the per-packet
+/// history that algorithms need.
 ///
 /// A record is a run of whole segments of one write. Small writes have one segment each, large ones
 /// several, so that the cost per write is bounded. Offsets are 64-bit stream positions. The ledger
-/// holds what is written and not yet acknowledged. Beyond some thousand records small writes share
-/// one. So its memory is bounded whatever a program does.
+/// holds the data that is written and not yet acknowledged. Beyond some thousand records small
+/// writes share one, so that its memory is bounded whatever a program does.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     /// Written data that has neither arrived nor been lost, from `complete` on.
     records: VecDeque<Record>,
     written: u64,
-    /// Acknowledged cumulatively.
+    /// Position up to which the stream is cumulatively acknowledged.
     acked: u64,
-    /// Up to here the fate of the stream is known: it arrived, or it is lost. Beyond `acked` while
-    /// a hole is repaired.
+    /// Position up to which the fate of the stream is known: it arrived, or it is lost. It is
+    /// beyond `acked` while a hole is repaired.
     edge: u64,
-    /// Sent up to here, as of the last reading.
+    /// Position up to which the stream was sent, as of the last reading.
     sent: u64,
-    /// Arrivals since the ledger began.
+    /// Total delivered since the ledger began.
     delivery: Delivery,
-    /// Bytes counted as arrived and then found lost: the next arrivals make up for them.
+    /// Bytes that were counted as arrived and later found lost. The next arrivals are not counted,
+    /// up to this number.
     overcounted: u64,
-    /// Lost bytes of packets whose fate is not known as a whole.
+    /// Lost bytes of packets whose fate is only partly known.
     owed: u64,
     acked_at: Time,
-    /// End of the last packet whose fate is known as a whole: where the oldest record begins.
+    /// End of the last packet whose fate is completely known: the start of the oldest record.
     complete: u64,
     next_pn: Pn,
     /// Number of the oldest record.
     first_pn: Pn,
-    /// Numbers taken by retransmissions since the newest record.
+    /// Packet numbers used by retransmissions since the newest record.
     skipped: u16,
-    /// Records that end at or before this offset have ambiguous acknowledgement times.
+    /// Position up to which records have ambiguous acknowledgement times.
     ambiguous_to: u64,
-    /// Lost and not sent again: end and length.
+    /// Lost data that was not sent again yet: end and length.
     waiting: VecDeque<(u64, u64)>,
-    /// Sent again and not acknowledged, with where they end.
+    /// Retransmitted data that is not acknowledged: the end, and the packet.
     again: Vec<(u64, Packet)>,
-    /// The bytes of both.
+    /// Bytes in `waiting`.
     waiting_bytes: u64,
     again_bytes: u64,
     returned: Vec<Packet>,
@@ -55,24 +56,23 @@ pub(crate) struct Ledger {
 pub struct AckStamp {
     /// Position in the stream.
     pub acked: u64,
-    /// When it was reached.
+    /// Time at which it was reached.
     pub at: Time,
 }
 
-/// A packet, without what follows from its neighbours: its length (where the one before it ends)
-/// and its number.
+/// A packet without its start and number, which follow from its neighbours.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     end: u64,
-    /// Delivered when it was sent.
+    /// Total delivered when it was sent.
     delivered: u64,
     sent_at: Time,
     tag: Tag,
-    /// For how long nothing had been delivered then, and how old the newest acknowledged packet
-    /// was. In µs, at most 71 min.
+    /// Time since the last delivery, and age of the newest acknowledged packet, when it was sent.
+    /// In µs, at most 71 min.
     since_delivered: u32,
     since_first: u32,
-    /// In flight with it, at most 4 GB.
+    /// Bytes in flight when it was sent, itself included; at most 4 GB.
     in_flight: u32,
     /// Retransmissions that were numbered between the record before and this one.
     skipped: u16,
@@ -80,7 +80,7 @@ struct Record {
 }
 
 impl Record {
-    /// It leaves at `at`, with this stamp.
+    /// Sets the sending time to `at`, with this stamp.
     fn leaves(&mut self, at: Time, stamp: &Stamp) {
         self.sent_at = at;
         self.delivered = stamp.delivered.get();
@@ -89,11 +89,11 @@ impl Record {
     }
 }
 
-/// No write is split into more records than this.
+/// Maximum number of records of one write.
 const RECORDS_PER_WRITE: u64 = 32;
-/// With more records than this, small records take up what follows them. Small is less than four
-/// such parts of what is in flight. Their number then grows with the logarithm of what is in
-/// flight.
+/// With more records than this, small records absorb the following writes. A record is small if it
+/// is less than four such parts of the data in flight. The number of records then grows with the
+/// logarithm of the data in flight.
 const MAX_RECORDS: u64 = 8192;
 
 fn micros(span: Span) -> u32 {
@@ -135,24 +135,24 @@ impl Ledger {
         ledger
     }
 
-    /// Bytes written and not acknowledged, as far as the ledger knows.
+    /// Bytes written and not acknowledged, as far as recorded.
     pub(crate) fn in_flight(&self) -> Bytes {
         Bytes::new(self.written - self.acked)
     }
 
-    /// Bytes in flight: neither arrived nor lost. Lost bytes are in flight again once they are sent
-    /// again.
+    /// Bytes in flight: neither arrived nor lost. Lost bytes are in flight again after their
+    /// retransmission.
     pub(crate) fn under_way(&self) -> Bytes {
-        // What was sent again counts whole until all of it is acknowledged.
+        // A retransmission counts in full until all of it is acknowledged.
         Bytes::new(self.written - self.edge + self.again_bytes).min(self.in_flight())
     }
 
-    /// Stream position up to which all is written.
+    /// Position up to which the stream is written.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Stream position up to which all is acknowledged.
+    /// Position up to which the stream is acknowledged.
     pub(crate) fn acked(&self) -> u64 {
         self.acked
     }
@@ -162,13 +162,13 @@ impl Ledger {
         self.next_pn
     }
 
-    /// State of the connection now, with the total delivered since the ledger began.
+    /// Total delivered since the ledger began, with the state for stamps.
     pub(crate) fn delivery(&self) -> &Delivery {
         &self.delivery
     }
 
-    /// `len` bytes were written at `now`. `tag` is asked once per record, with its number, length
-    /// and the bytes in flight before it.
+    /// Records `len` bytes written at `now`. `tag` is called once per record, with its number,
+    /// length and the bytes in flight before it.
     pub(crate) fn wrote(
         &mut self,
         now: Time,
@@ -239,8 +239,8 @@ impl Ledger {
         self.records.push_back(record);
     }
 
-    /// The kernel says that the stream is written up to `written`. Bytes that bypassed the ledger
-    /// become one record without an RTT sample.
+    /// Takes the kernel's position `written`. Bytes that bypassed the ledger become one record
+    /// without an RTT sample.
     pub(crate) fn adopt(&mut self, now: Time, written: u64) {
         if written > self.written {
             let len = written - self.written;
@@ -249,8 +249,8 @@ impl Ledger {
         }
     }
 
-    /// The kernel has sent the stream up to `position`. With `paced`, data that the kernel had held
-    /// back left evenly between `since` and `now`, not when it was written.
+    /// Takes the position up to which the kernel has sent the stream. With `paced`, the sending
+    /// times of data that the kernel had held back are spread evenly between `since` and `now`.
     pub(crate) fn sent(&mut self, since: Time, now: Time, position: u64, paced: bool) {
         let from = self.sent.max(self.complete);
         self.sent = position;
@@ -275,21 +275,22 @@ impl Ledger {
         }
     }
 
-    /// Something beyond `from` had been written before `since`.
+    /// True if data beyond `from` had been written before `since`.
     fn held_since(&self, since: Time, from: u64) -> bool {
         let first = self.records.partition_point(|r| r.end <= from);
         self.records.get(first).is_some_and(|r| r.sent_at < since)
     }
 
-    /// Something outstanding was sent again, and it is unknown what. So acknowledgement times say
-    /// nothing about the path.
+    /// Marks all acknowledgement times as ambiguous, because an unknown part of the outstanding
+    /// data was retransmitted.
     pub(crate) fn mark_ambiguous(&mut self) {
         self.ambiguous_to = self.written;
     }
 
-    /// The stream is acknowledged up to `acked`, some time after `since` and not later than `now`.
-    /// Some positions have the time of their acknowledgement, ascending. The packets covered are in
-    /// [`Ledger::returned`], oldest first. Returns the bound on the error of their RTT samples.
+    /// Takes an acknowledgement of the stream up to `acked`, received between `since` and `now`.
+    /// `stamps` has the times at which some positions were acknowledged, ascending. The
+    /// acknowledged packets are in [`Ledger::returned`], oldest first. Returns the bound on the
+    /// error of their RTT samples.
     ///
     /// A packet that ends at a stamp has an exact sample. Between stamps, acknowledgement times are
     /// assumed to be evenly spread over the bytes, so a sample is wrong by at most the time between
@@ -322,7 +323,7 @@ impl Ledger {
         error
     }
 
-    /// No packet is partly acknowledged at this position.
+    /// True if no packet is partly acknowledged at this position.
     pub(crate) fn ends_here(&self, position: u64) -> bool {
         self.records.is_empty() || self.complete == position
     }
@@ -341,7 +342,7 @@ impl Ledger {
         }
     }
 
-    /// Lost data has arrived, whether or not it was sent again.
+    /// Counts lost data that has arrived, retransmitted or not.
     fn settle(&mut self, at: Time) {
         let (acked, mut arrived) = (self.acked, 0);
         let returned = &mut self.returned;
@@ -360,24 +361,24 @@ impl Ledger {
             }
             *end > acked
         });
-        // A part of it may have counted before its record was taken for lost.
+        // A part of it may have been counted before its record was considered lost.
         arrived -= self.pay(arrived);
         if arrived > 0 {
             self.delivery.add(at, Bytes::new(arrived));
         }
     }
 
-    /// The part of `arrived` that has been counted already.
+    /// The part of `arrived` that was counted already.
     fn pay(&mut self, arrived: u64) -> u64 {
         let paid = self.overcounted.min(arrived);
         self.overcounted -= paid;
         paid
     }
 
-    /// Beyond the cumulative acknowledgement `sacked` bytes have arrived, and `lost` more bytes are
-    /// lost than was known. The kernel does not say which. Lost bytes come first, because arrivals
-    /// after a loss reveal it. With `at_least_one` the oldest packet is lost whatever its length.
-    /// The packets are in [`Ledger::returned`] and [`Ledger::lost`].
+    /// Takes `sacked` bytes that have arrived beyond the cumulative acknowledgement, and `lost`
+    /// bytes newly lost. The kernel does not report which. Lost bytes are assumed first, because
+    /// later arrivals reveal a loss. With `at_least_one` the oldest packet is lost whatever its
+    /// length. The packets are in [`Ledger::returned`] and [`Ledger::lost`].
     pub(crate) fn beyond(
         &mut self,
         since: Time,
@@ -407,7 +408,7 @@ impl Ledger {
         }
     }
 
-    /// More is lost than was sent for the first time, so some of it was lost again.
+    /// More is lost than was sent for the first time, so some retransmissions were lost.
     fn lose_again(&mut self) {
         let mut lost = 0;
         for (end, packet) in &self.again {
@@ -426,11 +427,12 @@ impl Ledger {
         self.owed = 0;
     }
 
-    /// The fate of the data before `edge` is known: the owed bytes are lost, and the rest has
+    /// Decides the fate of the data before `edge`: the owed bytes are lost, and the rest has
     /// arrived.
     fn cover(&mut self, since: Time, at: Time, edge: u64, floor: Span) {
-        // Nothing can be acknowledged sooner than one smallest RTT after it was sent. While that is
-        // unknown, all came at the end: a sample may be too long, but a minimum is never too short.
+        // An acknowledgement comes at the earliest one smallest RTT after sending. While that is
+        // unknown, all are assumed to come at the end: a sample may be too long, but a minimum is
+        // never too short.
         let oldest = match self.records.front() {
             _ if floor.is_zero() => at,
             Some(record) => record.sent_at + floor,
@@ -464,7 +466,7 @@ impl Ledger {
                 insert(&mut self.lost, packet);
             } else {
                 self.returned.push(packet);
-                self.delivery.left_at(record.sent_at);
+                self.delivery.newest_sent_at(record.sent_at);
             }
         }
         self.edge = edge;
@@ -473,7 +475,7 @@ impl Ledger {
         }
     }
 
-    /// The oldest record, given back.
+    /// The oldest record as a packet for the algorithm.
     fn packet(&self, record: &Record, rtt: Option<Span>) -> Packet {
         Packet {
             pn: self.first_pn,
@@ -500,7 +502,7 @@ impl Ledger {
         lost.or_else(again).or_else(record)
     }
 
-    /// The kernel has sent `segments` of `mss` again, beginning with the oldest lost data. `tag` is
+    /// Takes a retransmission of `segments` of `mss`, beginning with the oldest lost data. `tag` is
     /// called for each.
     pub(crate) fn sent_again(
         &mut self,
@@ -556,18 +558,18 @@ impl Ledger {
         }
     }
 
-    /// What the last readings found lost, oldest first.
+    /// Packets that the last readings found lost, oldest first.
     pub(crate) fn lost(&self) -> &[Packet] {
         &self.lost
     }
 
-    /// What the last reading found arrived, oldest first.
+    /// Packets that the last reading found arrived, oldest first.
     pub(crate) fn returned(&self) -> &[Packet] {
         &self.returned
     }
 
-    /// Frees memory: nothing is in flight, perhaps for a long time. [`Ledger::returned`] is empty
-    /// afterwards.
+    /// Frees memory while nothing is in flight, perhaps for a long time. [`Ledger::returned`] is
+    /// empty afterwards.
     pub(crate) fn release_memory(&mut self) {
         self.records.shrink_to_fit();
         self.waiting = VecDeque::new();
@@ -575,13 +577,14 @@ impl Ledger {
         (self.waiting_bytes, self.again_bytes) = (0, 0);
     }
 
-    /// When the stream last advanced.
+    /// Time at which the stream last advanced.
     pub(crate) fn acked_at(&self) -> Time {
         self.acked_at
     }
 }
 
-/// In the order of the numbers, as a batch needs it: data lost again is older than data just lost.
+/// Inserts in the order of packet numbers, as a batch needs it: data lost again is older than data
+/// just lost.
 fn insert(lost: &mut Vec<Packet>, packet: Packet) {
     let at = lost.partition_point(|p| p.pn < packet.pn);
     lost.insert(at, packet);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BBR version 1. It has a model of the path, its delivery rate and its smallest RTT. It does not
-//! react to loss. Cardwell et al., ACM Queue 14(5), 2016, in the form of Linux (`tcp_bbr`).
+//! BBR version 1. It models the path by its delivery rate and its smallest RTT, and does not react
+//! to loss. Cardwell et al., ACM Queue 14(5), 2016, in the form of Linux (`tcp_bbr`).
 //!
 //! It paces at the largest delivery rate of the last ten round trips and keeps two bandwidth-delay
 //! products in flight. In a cycle of eight it sends faster for one smallest RTT, to see whether
-//! there is more. For another it sends slower, to drain what that has queued. After ten seconds
-//! without a smaller RTT it keeps four packets in flight for 200 ms. So it sees the empty path.
+//! there is more. For another it sends slower, to drain the queue that this has built. After ten
+//! seconds without a smaller RTT it keeps four packets in flight for 200 ms, so that it can measure
+//! the RTT of the empty path.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -19,13 +20,14 @@
 //! | beyond the window, for bursts | three send quanta, 2 more while probing | bbr_quantization_budget |
 //! | ACK aggregation: window; maximum | 5 to 10 rounds; 100 ms of the rate | bbr_extra_acked_* |
 //!
-//! **Differs from Linux**: no detection of policers (the "long-term" rate). What a timeout leaves
-//! of the window is one packet, and it comes back with the first acknowledgement. **Differs from
-//! the paper**: as Linux does, the window is extended by what acknowledgements hold back.
+//! **Differs from Linux**: no detection of policers (the "long-term" rate). A timeout sets the
+//! window to one packet, and the first acknowledgement restores it. **Differs from the paper**: as
+//! Linux does, the window is extended by the data whose acknowledgements are held back (ACK
+//! aggregation).
 //!
 //! **Known weakness**: it keeps up to a BDP in the queue beside others and does not yield to loss.
-//! Some links vary their rate within ten round trips. There it sends at the rate of the best of
-//! them, and queues.
+//! On links whose rate varies within ten round trips it sends at the highest of these rates, and so
+//! builds a queue.
 use crate::parts::{
     AckAggregation, FullPipe, MinRtt, ProbeRttTimer, RateSample, first_rate, pacing_rate, quantum,
     segments, window_bytes,
@@ -62,7 +64,7 @@ const EXTRA_ACKED_ROUNDS: u64 = 5;
 enum Mode {
     Startup,
     Drain,
-    /// The phase of the cycle, and when it began.
+    /// The phase of the cycle, and the time at which it began.
     ProbeBw(usize, Time),
     ProbeRtt(ProbeRttTimer),
 }
@@ -93,11 +95,11 @@ struct Bbr {
     rate: MaxRate,
     min_rtt: MinRtt,
     pipe: FullPipe,
-    /// Packets.
+    /// The window, in packets.
     window: f64,
-    /// Before a loss or a probe for the RTT.
+    /// The window before a loss or a probe for the RTT, in packets.
     prior: f64,
-    /// Packet conservation in the first round of recovery.
+    /// End of packet conservation, in the first round of recovery.
     packet_conservation: Option<u64>,
     recovering: bool,
     aggregation: AckAggregation,
@@ -141,7 +143,7 @@ impl Bbr {
         }
     }
 
-    /// Packets per second.
+    /// The pacing rate before its gain, packets per second.
     fn rate(&self) -> f64 {
         self.rate.get()
     }
@@ -154,7 +156,7 @@ impl Bbr {
         }
     }
 
-    /// In flight that the model asks for: room for what the sender and the path do in bursts.
+    /// Packets in flight that the model allows, with room for bursts of the sender and of the path.
     fn inflight(&self, gain: f64) -> f64 {
         let w = libm::ceil(self.bdp(gain)) + 3.0 * quantum(self.rate());
         let even = 2.0 * libm::ceil(w / 2.0);
@@ -173,7 +175,7 @@ impl Bbr {
         cx.log.event(cx.now, Event::Mode { to: name });
     }
 
-    /// The cycle begins anywhere but in the phase that drains: nothing has been queued yet.
+    /// Starts the cycle in any phase but the one that drains, because nothing has been queued yet.
     fn enter_probe_bw(&mut self, cx: &mut Cx<'_>) {
         let phase = match self.rng.below(7) as usize {
             0 => 0,
@@ -248,7 +250,7 @@ impl Bbr {
                 self.enter(cx, Mode::Startup);
             }
         }
-        // The first sample after a pause is that of an empty path.
+        // The first sample after a pause measures the empty path.
         self.idle &= rtt.is_none();
     }
 
@@ -372,7 +374,7 @@ impl Controller for Bbr {
         self.idle = true;
         self.aggregation.restart();
         if let Mode::ProbeBw(_, since) = self.mode {
-            // At the rate itself: nothing is known that would ask for more or less.
+            // Starts at gain 1: there is no evidence yet for a higher or lower one.
             self.mode = Mode::ProbeBw(2, since);
         }
     }

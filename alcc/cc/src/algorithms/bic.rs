@@ -3,7 +3,7 @@
 //! Rhee, INFOCOM 2004, in the form of Linux (`tcp_bic`, the same constants from 2.6.24 on).
 //!
 //! Below the window of the last loss the step is a quarter of the distance to it. Above it the
-//! steps grow again. Both are at most 16 packets per round trip. Small windows grow as Reno's.
+//! steps grow again. Both are at most 16 packets per round trip. Small windows grow as in Reno.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -13,12 +13,12 @@
 //! | one packet more per | `linux`: period; older: period + 1 acknowledgements | tcp_cong_avoid_ai |
 //! | window after a mistaken loss | `linux`: as before; older: that of the loss before, converged | bictcp_undo_cwnd |
 //!
-//! **Differs from the paper**: as Linux does, in integers. **Differs from Linux**: the window does
-//! not grow unless it was what limited the sender.
+//! **Differs from the paper**: as Linux does, in integers. **Differs from Linux**: the window grows
+//! only if it limited the sender.
 //!
 //! **Known weakness**: fills every buffer and takes more than its share beside Reno; CUBIC replaced
-//! it for that. Where each segment is acknowledged, the ratio settles at 31/16, by rounding. The
-//! window then grows nearly twice as fast as meant.
+//! it for that reason. If each segment is acknowledged, the ratio settles at 31/16 by rounding, so
+//! that the window grows nearly twice as fast as intended.
 use crate::parts::{AckRatio, Counting, Credit, Growth, LossBased, UNLIMITED, Window, segments};
 use crate::{AckBatch, Algorithm, Build, Built, Cx, Instance, Options};
 use alcc_units::{Span, Time};
@@ -52,12 +52,14 @@ constants! { BIC:
 #[derive(Clone)]
 struct Bic {
     last_max: u64,
-    /// One packet more per this many acknowledged; when and for which window it was computed.
+    /// The window grows by one packet per this many acknowledged; then the time and the window of
+    /// the computation.
     period: u64,
     found: Option<(Time, u64)>,
     credit: Credit,
     ratio: AckRatio,
-    /// Before 4.1: one acknowledgement more, and another window to return to.
+    /// Before Linux 4.1: growth takes one acknowledgement more, and an undo returns to another
+    /// window.
     old: bool,
 }
 
@@ -65,7 +67,7 @@ fn build(options: &Options<'_>) -> Built {
     let mut kernel = super::reno::kernel(options.profile());
     let old = kernel.counts_ones();
     if !old {
-        // Delayed acknowledgements are reckoned with by their ratio: each counts once.
+        // The ratio already accounts for delayed acknowledgements, so each one counts once.
         kernel.counting = Counting::SegmentsThenOne;
     }
     Ok(Instance::new(LossBased::of(kernel, Bic::new(old))))
@@ -132,7 +134,7 @@ impl Growth for Bic {
         w.cwnd = (w.cwnd + grown as f64).min(UNLIMITED);
     }
 
-    /// Old kernels return to the window of the last loss, as it was remembered.
+    /// Old kernels return to the window of the last loss, as remembered after convergence.
     fn undo_cwnd(&self, cwnd: f64) -> f64 {
         if self.old { self.last_max as f64 } else { cwnd }
     }
@@ -146,12 +148,12 @@ impl Growth for Bic {
         };
         self.found = None;
         self.credit.clear();
-        let left = if w <= LOW_WINDOW {
+        let reduced = if w <= LOW_WINDOW {
             w / 2
         } else {
             w * BETA / 1024
         };
-        left as f64
+        reduced as f64
     }
 
     fn on_rto(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {

@@ -1,50 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Budget: as much in flight as the path may deliver in its smallest RTT, and a delay budget that
-//! the user names. Our own; the figures, and what was tried without success, stand in
-//! docs/budget.md.
+//! Budget: keeps in flight what the path may deliver in its smallest RTT, plus a delay budget that the user sets. This
+//! is our own algorithm; docs/budget.md has the figures, and the variants that were tried without success.
 //!
-//! What is in flight now is what the path can deliver during the next smallest RTT. So the window
-//! is a high quantile of what it delivered in such a time lately, stretched by a fifth of the
-//! budget; but at least the mean rate times (smallest RTT + half of the budget), for paths that
-//! hardly vary; and two packets.
+//! The data in flight now is the amount that the path can deliver during the next smallest RTT. So the window is a high
+//! quantile of the amounts that it recently delivered in such a time, plus a fifth of the budget. Its lower bounds are
+//! the mean rate times (smallest RTT + half of the budget), for paths that hardly vary, and two packets.
 //!
-//! Four things make these rates sound. **Starvation:** a packet that waited no longer than the ACK
-//! gap before it had no other of this flow before it; the path could have delivered more, so such
-//! samples count for more. **Outages:** silence does not age what is remembered. **Pacing:** sending is
-//! spread over the smallest RTT of the last second, so that bunches of ACKs are the path's own and
-//! not those of our sending (without it, flows that share a path read their bunches as a fast path
-//! and fill any buffer). **Drains:** unless the path was seen empty lately, the window goes below
-//! the product by the budget until a packet sent in this state is back, and again while the
-//! smallest RTT keeps falling; at multiples of three seconds of the host's clock, so that the flows
-//! of one host do it together and all see the path empty. Nothing is measured in a drain and while
-//! the queue fills again after it. If nothing comes back in a drain, its packets or their ACKs were
-//! lost: two more may go.
+//! Four mechanisms keep these rates correct. **Starvation:** a packet that waited no longer than the ACK gap before it
+//! was not queued behind another of this flow. The path could have delivered more, so such samples get more weight.
+//! **Outages:** silence does not age the samples. **Pacing:** sending is spread over the smallest RTT of the last
+//! second, so that bunches of ACKs come from the path and not from our sending. Without it, flows that share a path
+//! would take their own bunches for a fast path and fill any buffer. **Drains:** unless the path was recently empty,
+//! the window goes below the bandwidth-delay product by the budget until a packet sent in this state is acknowledged,
+//! and longer while the smallest RTT keeps falling. Drains begin at multiples of three seconds of the host's clock, so
+//! that the flows of one host drain together and all measure the empty path. Nothing is measured in a drain and while
+//! the queue fills again after it. If nothing is acknowledged in a drain, its packets or their ACKs were lost, and two
+//! more may be sent.
 //!
-//! **Longer routes** show in drains, too: the rate has fallen since the last drain, the RTT stays,
-//! and what is left is neither siblings' nor a queue as others keep it. The smallest RTT then rises
-//! at once. **Young flows** forget sooner: the mean is over a fifth of the flow's age. **Whole
-//! packets** would hold small windows apart, so a phase is added before a window is cut to them.
+//! **Longer routes** also show in drains: the rate has fallen since the last drain, the RTT stays, and the remaining
+//! queueing is neither that of siblings nor as long as that of other flows. The smallest RTT then rises at once.
+//! **Young flows** forget sooner: the mean is over a fifth of the flow's age. **Whole packets** would keep small
+//! windows apart, so a phase is added before a window is rounded down to whole packets.
 //!
-//! **Others** that keep a queue are known by drains that lower nothing, four in turn. Then the
-//! window competes: a packet more per round trip, less after a loss and from then on more with
-//! time, until a drain shows the path empty. In a deep buffer it begins with the best rate of these
-//! drains, because others have taken most of it by then.
+//! **Other flows** that keep a queue are detected by drains that do not lower the RTT, four in a row. The window then
+//! competes: it grows by a packet per round trip, is reduced by a loss and grows faster with time from then on, until a
+//! drain finds the path empty. In a deep buffer it begins with the best rate of these drains, because others have taken
+//! most of it by then.
 //!
-//! **A jump of the RTT** that lasts for a second is drained at once; if that lowers nothing, the route
-//! is longer, and it carries what the shorter one carried.
+//! **A jump of the RTT** that lasts for a second causes a drain at once. If that does not lower the RTT, the route is
+//! longer, and the window is set to carry the rate of the shorter one.
 //!
-//! **Losses** say nothing by themselves: a radio link loses at random, a short buffer and a policer
-//! because there is too much. So losses start a test: no more than what is delivered is in flight.
-//! Losses that go on while the queue is short are the path's, and that share is tolerated from then on;
-//! but 5 % at most. After others the window returns slowly from there, and the next loss with so long
-//! a queue cuts it at once.
+//! **Losses** alone are not taken for congestion: a radio link loses packets at random, while a short buffer or a
+//! policer drops them because there is too much. So losses start a test, during which no more is in flight than is
+//! delivered. If losses go on while the queue is short, they come from the path, and their share is tolerated from then
+//! on, up to 5 %. Otherwise the window grows slowly from there, and the next loss at a similar queue reduces it at
+//! once.
 //!
-//! Constants, with their reasons, stand at the top of each file; docs/budget.md says more of most.
+//! Constants are at the top of each file, with their reasons; docs/budget.md explains most of them in detail.
 //!
-//! **Known weakness**: the delay is what the budget and the variation of the path make it; where
-//! the rate falls to a fraction, what is in flight waits the longer. Beside Cubic in a buffer of
-//! five products its share of 60 s is 7 to 50 %, depending on when Cubic begins. With random losses
-//! its own kind shares unevenly: Jain's index of two at 1 % is 0.76, of four at 2 % 0.4 to 0.9.
+//! **Known weakness**: the delay depends on the budget and on the variation of the path; if the rate falls to a
+//! fraction, the data in flight waits longer in proportion. Beside Cubic in a buffer of five products its share of 60 s
+//! is 7 to 50 %, depending on when Cubic begins. With random losses several flows of Budget share unevenly: Jain's
+//! index of two at 1 % is 0.76, of four at 2 % 0.4 to 0.9.
 mod competition;
 mod losses;
 mod service;
@@ -135,11 +132,11 @@ struct Budget {
     starting: bool,
     /// Packets.
     window: f64,
-    /// What is added to a small window before it is cut to whole packets: 0 to 1.
+    /// Added to a small window before it is rounded down to whole packets: 0 to 1.
     phase: f64,
     service: Service,
     drains: Drains,
-    /// When the queue is full again after the last drain.
+    /// Time at which the queue has filled again after the last drain.
     refilled: Time,
     /// In a drain: what else may be in flight because nothing came back, packets.
     unanswered: f64,
@@ -160,7 +157,7 @@ struct Budget {
 
 fn build(options: &Options<'_>) -> Built {
     let ms = Span::from_millis;
-    // Before the rest is made: 112 bytes less of a coroutine's stack.
+    // Read before the struct is built, which saves 112 bytes of a coroutine's stack.
     let delay = options.span("delay", DELAY, ms(1)..=ms(10_000))?;
     Ok(Instance::new(Budget {
         delay,
@@ -360,9 +357,8 @@ impl Controller for Budget {
         let base = self.drains.base();
         let rtt = base + self.queueing;
         let starved = self.look(cx, ack);
-        // What an application that had nothing to send did not send says nothing about the path.
-        // Nor does a drain, and how the queue fills again after it: the shorter RTT is there first,
-        // and would keep the share that it finds.
+        // A limit of the application is no evidence about the path. Nor does a drain, and the time in which the queue
+        // fills again after it: the RTT falls first, and would preserve the share of that moment.
         let by = ack.limited;
         let idle = (by.app || by.peer) && !by.window;
         let drained = self.drains.draining() || cx.now < self.refilled;
@@ -392,7 +388,7 @@ impl Controller for Budget {
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
         let product = self.service.mean * self.drains.base().as_secs_f64();
         // Beside others what is delivered in the smallest RTT is a small part of the window.
-        let left = product.max(self.window / 2.0);
+        let keep = product.max(self.window / 2.0);
         if loss.new_episode {
             self.losses.mark();
         }
@@ -400,7 +396,7 @@ impl Controller for Budget {
             let (sent_at, packets) = (packet.sent_at, packet.len.packets(self.mss));
             let found = self
                 .losses
-                .lost(cx.now, sent_at, packets, self.queueing, left);
+                .lost(cx.now, sent_at, packets, self.queueing, keep);
             self.found(cx, found);
             self.competition.lost(cx.now, sent_at, SMALLEST);
         }

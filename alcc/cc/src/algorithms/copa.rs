@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Copa: a window that aims at a few packets of its own in the queue. Arun and Balakrishnan, NSDI
+//! Copa: a window that aims at a few packets of the flow in the queue. Arun and Balakrishnan, NSDI
 //! 2018.
 //!
-//! The queueing delay is the smallest RTT of the last moments above the smallest RTT of the last
-//! ten seconds. The target rate is 1/(delta * queueing delay); every acknowledgement moves the
-//! window towards it by v/(delta * window) packets. The velocity v doubles while the direction
-//! holds. The queue empties every few round trips, and that keeps the minimum true.
+//! The queueing delay is the standing RTT (the smallest RTT of the last half smoothed RTT) minus
+//! the smallest RTT of the last ten seconds. The target rate is 1/(delta * queueing delay); every
+//! acknowledgement moves the window towards it by v/(delta * window) packets. The velocity v
+//! doubles while the direction holds. The queue empties every few round trips, which keeps the
+//! minimum correct.
 //!
 //! | constant | `tuned` | `paper` | source |
 //! |---|---|---|---|
@@ -27,13 +28,12 @@
 //! (`lab/zoo/src/forms`), with their constants.
 //!
 //! **Differs from the paper** (all profiles): v is at most delta * w. So one packet moves the
-//! window by one packet at most. The window does not grow unless it limited the sender. More than
-//! 30 % loss takes 30 % off the window (genericCC). `tuned` besides: see
-//! [`settings::Settings::TUNED`].
+//! window by one packet at most. The window grows only if it limited the sender. More than 30 %
+//! loss takes 30 % off the window (genericCC). For `tuned` see also [`settings::Settings::TUNED`].
 //!
-//! **Known weakness**: an error e of the queueing delay bounds the rate at 1/(delta * e) (Arun et
+//! **Known weakness**: an error e of the queueing delay limits the rate to 1/(delta * e) (Arun et
 //! al., SIGCOMM 2022). After ten seconds `paper` takes a path whose queue never empties for a
-//! longer one. `tuned` does so where others hold the queue. `auto` takes a drop of capacity for a
+//! longer one. `tuned` does so if other flows keep the queue. `auto` takes a drop of capacity for a
 //! competitor.
 mod controller;
 mod settings;
@@ -77,7 +77,7 @@ pub const OPTIONS: &[OptionDoc] = &[
     },
 ];
 
-/// Delta and whether it is automatic: what the options of all forms say, and these defaults.
+/// Delta and whether it is automatic, from the options of all forms, with these defaults.
 ///
 /// # Errors
 /// [`SpecError::Value`] for a value that is out of range.

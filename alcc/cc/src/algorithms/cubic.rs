@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CUBIC: after a loss the window returns to where it was along a cubic of time. It lingers there,
-//! then probes beyond. RFC 9438.
+//! CUBIC: after a loss the window returns to its old size along a cubic function of time, flat around that size, then
+//! probes beyond it. RFC 9438.
 //!
-//! The growth depends on time, not on the RTT; where Reno would be faster, it follows Reno. It has
-//! four forms. `linux` uses integers, as the kernel since 4.1, with HyStart. `linux-3.16` is the
-//! kernel of the Verus paper. `linux-2.6.24` is CUBIC 2.1, of the HSDPA paper. `rfc9438` is the
-//! text, a form of the laboratory (`lab/zoo/src/forms`). The kernels' are one rule with other numbers.
+//! The growth depends on time, not on the RTT, except where Reno would be faster. There are four forms. `linux` uses
+//! integers, as the kernel since 4.1, with HyStart. `linux-3.16` is the kernel of the Verus paper. `linux-2.6.24` is
+//! CUBIC 2.1, of the HSDPA paper. `rfc9438` is the text, a form of the laboratory (`lab/zoo/src/forms`). The kernels'
+//! forms are one rule with different numbers.
 //!
 //! | constant | `rfc9438` | `linux` | `linux-3.16` | `linux-2.6.24` | source |
 //! |---|---|---|---|---|---|
@@ -24,8 +24,8 @@
 //! (0.2 %). Their HyStart has no allowance for segmentation offload. Recovery is shaped by the
 //! host.
 //!
-//! **Known weakness**: fills every buffer, on cellular links for seconds. HyStart's delay test
-//! takes radio jitter above 4 ms for queueing. So it ends slow start early (`hystart=off`).
+//! **Known weakness**: fills every buffer, on cellular links for seconds. HyStart's delay test takes radio jitter above
+//! 4 ms for queueing and so ends slow start early (`hystart=off`).
 mod linux;
 
 use crate::parts::{Kernel, LossBased};
@@ -45,10 +45,10 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     build: Build::Function(build),
 };
 
-/// The curve of today's Linux, for those that leave slow start in their own way.
+/// The curve of current Linux, for algorithms with their own exit from slow start.
 pub use linux::Cubic as Curve;
 
-/// Today's Linux, without HyStart.
+/// CUBIC of current Linux, without HyStart.
 pub fn curve() -> Curve {
     linux::Cubic::new(&Generation::LINUX, false)
 }

@@ -16,8 +16,8 @@
 //! | smallest threshold; after a timeout | 2; 1 packet | same | same | same | RFC 5681, eq. 4, section 3.1 |
 //!
 //! **Differs from the text**: growth counts acknowledged segments, not acknowledgements (RFC 3465,
-//! unlimited). The window does not grow unless it was what limited the sender. What else these
-//! systems differ in (loss detection, the shape of recovery, timers) is the host's.
+//! unlimited). The window grows only if it limited the sender. Other differences of these systems
+//! (loss detection, the shape of recovery, timers) belong to the host.
 //!
 //! **Known weakness**: fills every buffer; one lost packet per window at random holds it at
 //! 1.2/sqrt(p) packets.
@@ -37,14 +37,14 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 #[derive(Clone, Default)]
 pub struct Reno {
     credit: Credit,
-    /// Growth by w + 1 acknowledgements, whole packets.
+    /// Growth takes w + 1 acknowledgements, in whole packets.
     old: bool,
-    /// Halves what was in flight (RFC 5681), not the window.
+    /// A loss halves the flight size (RFC 5681), not the window.
     of_flight: bool,
 }
 
 impl Reno {
-    /// As this kernel has it.
+    /// NewReno of this kernel.
     pub fn of(kernel: &Kernel) -> Self {
         Self {
             old: kernel.counts_ones(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The other side of the contract: what a host owes an algorithm.
+//! Checks of the host's side of the contract.
 use crate::registry::{Build, Built};
 use crate::{
     AckBatch, Algorithm, Allowance, Controller, Cx, Form, Header, Instance, LossBatch, Needs,
@@ -10,25 +10,25 @@ use alcc_units::{Bytes, Span, Time};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// An algorithm that panics when its host breaks the contract of [`Controller`]. It checks what
-/// comes before what at one instant, and that time never goes back. Batches must be ascending and
-/// not empty, and totals must fit to the packets. Hosts are tested with it.
+/// An algorithm that panics when its host breaks the contract of [`Controller`]. It checks the
+/// order of calls at one instant, and that time never goes back. Batches must be ascending and not
+/// empty, and totals must match the packets. Tests of hosts use it.
 #[derive(Clone)]
 pub struct Checked {
     inner: Instance,
     now: Time,
     started: bool,
-    /// How far the order of this instant has come. The host that asks what may leave begins a new
-    /// turn.
+    /// The step that this instant has reached. When the host reads the allowance, a new turn
+    /// begins.
     step: Cell<Step>,
     sent: Option<Pn>,
     delivered: Bytes,
     round_ends: Bytes,
-    /// An episode has begun and not ended.
+    /// True between the start and the end of an episode.
     episode: bool,
 }
 
-/// In this order at one instant.
+/// The order of calls at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Step {
     Begin,
@@ -41,7 +41,7 @@ enum Step {
 }
 
 impl Checked {
-    /// `inner`, watched.
+    /// Wraps `inner`.
     pub fn of(inner: Instance) -> Instance {
         inner.wrapped(|inner| Self {
             inner,
@@ -55,7 +55,7 @@ impl Checked {
         })
     }
 
-    /// All algorithms of a registry, each watched.
+    /// All algorithms of a registry, each wrapped.
     pub fn registry(all: &Registry) -> Registry {
         fn watched(name: &'static str, inner: Build) -> Build {
             if let Build::Forms { own, forms } = inner {
@@ -95,7 +95,7 @@ impl Checked {
         }
         self.now = cx.now;
         let before = self.step.replace(step);
-        // Sending closes a turn: what is heard next at the same moment is another one.
+        // Sending ends a turn: further events at the same moment belong to another one.
         assert!(
             before <= step || before == Step::Sending,
             "{step:?} after {before:?} at {}",
@@ -103,7 +103,7 @@ impl Checked {
         );
     }
 
-    /// No place in the order.
+    /// A call that may come at any point of the order.
     fn anywhere(&mut self, cx: &Cx<'_>, what: &str) {
         assert!(self.started, "{what} before the start");
         assert!(
@@ -150,7 +150,7 @@ impl Controller for Checked {
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         self.event(cx, Step::Sending);
         assert!(
-            // Above TCP small writes may share a packet.
+            // Above TCP, several small writes may share a packet number.
             Some(sent.pn) >= self.sent,
             "{} after {:?}",
             sent.pn,
@@ -318,7 +318,7 @@ mod tests {
             let packet = b.packet(now, None);
             b.wait(Span::from_millis(1));
             b.recovered();
-            // Limited by the application: then the bench does not ask for the window.
+            // If the application limited the sender, the bench does not check the window.
             let limited = crate::LimitedBy {
                 app: true,
                 ..crate::LimitedBy::default()

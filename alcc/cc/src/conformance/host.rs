@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One list of operations for every host: each must tell an algorithm what the reference host tells
-//! it.
+//! One list of operations for every host: its calls must equal those of the reference host.
 use super::Checked;
 use super::sender::Sender;
 use crate::{
@@ -10,40 +9,40 @@ use crate::{
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::sync::mpsc;
 
-/// A host in the hands of [`check_host`]. Packets have the length that was given there, and leave
+/// A host that [`check_host`] drives. Packets have the length that was passed to it, and are sent
 /// in order.
 pub trait HostUnderTest {
-    /// Time passes: timers that are due run.
+    /// Advances the time, and runs the timers that are due.
     fn wait(&mut self, now: Time);
 
-    /// The application writes this many packets. Those that may leave do; the others are dropped.
+    /// The application writes this many packets. Those that may be sent are; the others are
+    /// dropped.
     fn send(&mut self, now: Time, packets: usize);
 
-    /// One acknowledgement: of what is under way the oldest `lost` have not arrived, and the next
-    /// `arrived` have. What is lost may be sent again at any time, and then it arrives.
+    /// One acknowledgement: of the packets in flight the oldest `lost` have not arrived, and the
+    /// next `arrived` have. A lost packet may be sent again at any time, and then it arrives.
     fn acknowledge(&mut self, now: Time, lost: usize, arrived: usize);
 
-    /// Packets under way.
+    /// The number of packets in flight.
     fn under_way(&self) -> usize;
 }
 
-/// Where the time of a list begins: the host is made then.
+/// The start time of a list; the host is made then.
 pub const START: Time = Time::from_millis(1000);
 /// Lists of each kind.
 const LISTS: u64 = 40;
 const ROUNDS: usize = 12;
-/// Packets, of the algorithm that writes down what it is told.
+/// Window in packets of the algorithm that records its calls.
 const WINDOW: usize = 10;
 
-/// Drives a host around many algorithms. `make` is a host of packets of `len`, at [`START`].
+/// Drives a host with many algorithms. `make` makes a host with packets of `len` at [`START`].
 ///
-/// * Nothing is lost: the algorithm hears exactly what the reference host tells it, batch for
-///   batch.
-/// * Packets are lost, timers expire, pauses last: the contract holds ([`Checked`]), with every
-///   algorithm of `registry`.
+/// * Without loss: the algorithm receives exactly the calls of the reference host, batch for batch.
+/// * With losses, timeouts and pauses: the contract holds ([`Checked`]), with every algorithm of
+///   `registry`.
 ///
 /// # Panics
-/// If one does not hold; the message names the seed.
+/// If one of them does not hold; the message names the seed.
 pub fn check_host(
     registry: &Registry,
     len: Bytes,
@@ -74,7 +73,7 @@ pub fn check_host(
             name: algorithm.name.to_owned(),
             options: Vec::new(),
         };
-        // One that needs a file has none here.
+        // An algorithm that needs a file gets none here.
         let Ok(cc) = registry.build(&spec) else {
             continue;
         };
@@ -85,7 +84,7 @@ pub fn check_host(
     }
 }
 
-/// Round trips of some 40 ms, and pauses much shorter or much longer.
+/// Drives round trips of some 40 ms, with pauses much shorter or much longer.
 fn without_loss(host: &mut dyn HostUnderTest, seed: u64) {
     let (mut rng, mut now) = (Rng::new(seed), START);
     let below = |rng: &mut Rng, n: usize| rng.below(n as u64) as usize;
@@ -113,7 +112,7 @@ fn without_loss(host: &mut dyn HostUnderTest, seed: u64) {
     }
 }
 
-/// Anything.
+/// Drives arbitrary operations, with losses.
 fn with_losses(host: &mut dyn HostUnderTest, seed: u64) {
     let (mut rng, mut now) = (Rng::new(seed), START);
     for _ in 0..ROUNDS * 8 {
@@ -137,7 +136,7 @@ fn with_losses(host: &mut dyn HostUnderTest, seed: u64) {
     }
 }
 
-/// Writes down what it is told.
+/// Records the calls that it receives.
 #[derive(Clone)]
 struct Recorder {
     tell: mpsc::Sender<String>,
@@ -146,7 +145,7 @@ struct Recorder {
 
 impl Recorder {
     fn tell(&self, what: String) {
-        // Who does not listen has heard enough.
+        // A failed send means that the receiver has seen enough.
         let _ = self.tell.send(what);
     }
 }
@@ -226,7 +225,7 @@ impl HostUnderTest for Reference {
         let under_way = self.0.outstanding.iter().skip(lost).take(arrived);
         let pns: Vec<Pn> = under_way.map(|p| p.pn).collect();
         self.0.acknowledge(now, &pns);
-        // Asking closes the turn.
+        // Reading the allowance ends the turn.
         let _ = self.0.feed.allowance();
     }
 

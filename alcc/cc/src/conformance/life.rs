@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a flow meets in its life, on the small model of a path: 12 Mbit/s, 40 ms.
+//! Situations of a whole connection, on the small model of a path: 12 Mbit/s, 40 ms.
 use super::path::{FlowResult, Scenario, run};
 use crate::{Instance, Spec};
 use alcc_units::{Rate, Span, Time};
 
 const RATE: Rate = Rate::mbps(12);
 const RTT: Span = Span::from_millis(40);
-/// Three bandwidth-delay products.
+/// Queue in packets: three bandwidth-delay products.
 const QUEUE: usize = 120;
-/// Of two of a kind the one that gets less has at least this part of both.
+/// Minimum share of the slower of two equal flows.
 const SIBLING: f64 = 0.15;
-/// The same of published forms, which do what was published.
+/// The same for published forms.
 const PUBLISHED_SIBLING: f64 = 0.05;
-/// Of a path with jitter of half of its RTT at least this part is used. Vegas, which takes it for
-/// queueing, uses 0.41.
+/// Minimum use of a path with jitter of half of its RTT. Vegas, which takes jitter for queueing,
+/// uses 0.41.
 const JITTER: f64 = 0.35;
-/// What may be in flight, as a multiple of what ever was.
+/// Maximum that may be in flight, as a multiple of the earlier maximum.
 const UNPROVEN: f64 = 2.01;
-/// The same of those that pace: it does not leave as one burst. BBR begins at 2.89 times the
+/// The same for paced algorithms, which do not send it as one burst. BBR begins at 2.89 times the
 /// product that it has measured.
 const UNPROVEN_PACED: f64 = 3.2;
 
@@ -31,7 +31,7 @@ fn path(seconds: u64) -> Scenario {
     Scenario::constant(RATE, RTT, Span::from_secs(seconds))
 }
 
-/// Packets per second between two times.
+/// The rate between two times, packets per second.
 fn rate(flow: &FlowResult, from: u64, to: u64) -> f64 {
     (flow.packets(secs(from)) - flow.packets(secs(to))) as f64 / (to - from) as f64
 }
@@ -53,7 +53,7 @@ fn at_least(
     Err(format!("{what}: {found:.3}, {least} is asked; {case}"))
 }
 
-/// Everything here but [`longer_route`].
+/// Runs all checks of this file but [`longer_route`].
 pub(super) fn check(build: Build<'_>, spec: &Spec, published: bool) -> Result<(), String> {
     let alone = rate(&one(&path(15), build), 5, 15);
     let least = if published {
@@ -101,7 +101,8 @@ fn siblings(build: Build<'_>, spec: &Spec, least: f64) -> Result<(), String> {
     at_least("of two of a kind one gets", part, least, (&both, spec, 2))
 }
 
-/// An application of 2 Mbit/s gets what it asks for, and its window does not run away.
+/// Checks that an application of 2 Mbit/s gets this rate, and that its window does not grow without
+/// limit.
 fn little_to_send(build: Build<'_>, spec: &Spec, published: bool) -> Result<(), String> {
     let mut little = path(60);
     let offered = Rate::mbps(2);
@@ -127,7 +128,7 @@ fn little_to_send(build: Build<'_>, spec: &Spec, published: bool) -> Result<(), 
     Ok(())
 }
 
-/// The part of a path that is used after its RTT has become twice as long.
+/// The share of a path that is used after its RTT has doubled.
 pub(super) fn longer_route(build: Build<'_>) -> f64 {
     let mut longer = path(40);
     longer.other = Some((secs(10), RATE, RTT * 2));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Operations against the reference host, with the contract checked after each.
+//! Operations on the reference host, with the contract checked after each.
 use super::operation::Operation;
 use super::sender::Sender;
 use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
@@ -8,7 +8,7 @@ use alcc_units::{Bytes, Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether an algorithm has changed its mode.
+/// A sink that notes whether an algorithm has changed its mode.
 #[derive(Default)]
 struct Modes(Arc<AtomicBool>);
 
@@ -50,7 +50,7 @@ impl Model {
         self.sender.feed.allowance()
     }
 
-    /// One operation and everything that must hold after it.
+    /// Runs one operation and all checks after it.
     pub(super) fn apply(&mut self, operation: &Operation) -> Result<(), String> {
         match operation {
             Operation::Advance(span) => self.now += *span,
@@ -109,20 +109,20 @@ impl Model {
         self.invariants()
     }
 
-    /// At the model's time.
+    /// The feed, advanced to the model's time.
     fn feed(&mut self) -> &mut Feed {
         self.sender.feed.advance(self.now);
         &mut self.sender.feed
     }
 
-    /// Path MTU discovery has made a step. The path is the same: the window stays, in bytes or in
+    /// A step of path MTU discovery. The path is the same, so the window stays, in bytes or in
     /// packets, and so do the smallest delays.
     fn resize(&mut self, mss: Bytes) -> Result<(), String> {
         let (was, before, least) = (self.mss, self.allowance().window, self.least());
         self.mss = mss;
         self.feed().mtu(mss);
         let after = self.allowance().window;
-        // What is beyond a step of discovery may count as another path.
+        // A change beyond a step of discovery may count as another path.
         if mss > was * 2 || was > mss * 2 || before == Bytes::MAX {
             return Ok(());
         }
@@ -142,7 +142,7 @@ impl Model {
         Ok(())
     }
 
-    /// The gauges of smallest delays.
+    /// The gauges of the smallest delays.
     fn least(&self) -> Vec<(&'static str, f64)> {
         let mut least = Vec::new();
         self.sender.feed.controller().gauges(&mut |name, value| {
@@ -160,8 +160,8 @@ impl Model {
             return Ok(false);
         }
         let after = self.allowance();
-        let left = before.quota.saturating_sub(self.sender.len);
-        if before.quota != Bytes::MAX && after.quota > left {
+        let remaining = before.quota.saturating_sub(self.sender.len);
+        if before.quota != Bytes::MAX && after.quota > remaining {
             return Err(format!(
                 "quota {} after sending {} of {}",
                 after.quota, self.sender.len, before.quota
@@ -196,7 +196,7 @@ impl Model {
         Ok(())
     }
 
-    /// The receiver half, if there is one, sees these packets, and what it says reaches the
+    /// Passes these packets to the receiver module, if there is one, and its report to the
     /// controller.
     fn arrive(&mut self, pns: &[u64]) {
         if self.sender.half.is_none() {
@@ -258,7 +258,8 @@ impl Model {
         bad.map_or(Ok(()), |name| Err(format!("{name} is not a number")))
     }
 
-    /// With everything acknowledged and the link open, something may leave within 60 s.
+    /// Checks progress: with everything acknowledged and the link open, something may be sent
+    /// within 60 s.
     pub(super) fn not_stuck(&self) -> Result<(), String> {
         let mut s = self.sender.fork();
         s.len = self.mss;
@@ -269,7 +270,7 @@ impl Model {
         }
         let pns: Vec<u64> = s.outstanding.iter().map(|p| p.pn).collect();
         s.acknowledge(now, &pns);
-        // What giant records owe the pacer is the host's affair.
+        // Debt of giant records to the pacer belongs to the host, so it is cleared.
         s.ready = i128::from(now.as_nanos());
         while now <= end {
             s.wake(now);
@@ -284,13 +285,13 @@ impl Model {
         ))
     }
 
-    /// Two packets in one batch, or one after the other at the same time: the same window but for
-    /// aggregates. Both packets say the same of the path. Two batches are two samples, and a choice
-    /// among samples that differ may fall on the first. Neither is marked: a mark is answered once,
-    /// by what is known then. Where one of both ways changes the algorithm's mode, nothing is
-    /// compared. A batch is one step of a machine of states, and two packets are two steps. Nor
-    /// where recovery ends: its window follows from all that is known then. Nor where the window is
-    /// used by both packets, but not by the second alone (RFC 9002, section 7.8).
+    /// Checks that two packets in one batch give the same window as one after the other at the same
+    /// time, except for aggregates. Both packets have the same sample, because a choice between
+    /// different samples might take the first. Neither is marked, because the reaction to a mark
+    /// happens once, with the knowledge of that moment. Nothing is compared in three cases: if one
+    /// of both ways changes the algorithm's mode (a batch is one step of a state machine, two
+    /// packets are two); if recovery ends (its window follows from the whole state); and if both
+    /// packets together use the window, but the second alone does not (RFC 9002, section 7.8).
     pub(super) fn split(&self) -> Result<(), String> {
         let pns: Vec<u64> = self
             .sender
@@ -310,20 +311,20 @@ impl Model {
             sender.marked = false;
         }
         together.acknowledge(now, &pns);
-        // The rate over both is an aggregate: of one alone it would be another, and say something
-        // else of the path.
+        // The rate over both packets is an aggregate. That of one alone would differ, and be
+        // another sample of the path.
         apart.say_rate = together.rate;
-        // By a copy: asking for the allowance ends a turn.
+        // On a copy, because reading the allowance ends a turn.
         let is_used = |sender: &Sender| {
             let copy = sender.fork();
             copy.in_flight * 2 >= copy.feed.allowance().window
         };
         let was_used = is_used(&apart);
         apart.acknowledge(now, &[a]);
-        // What limited the sender between the two batches has not changed.
+        // The limits of the sender between the two batches have not changed.
         *apart.feed.limited() = limited;
-        // But that it used half of its window may have: one batch grows for both packets, two do
-        // not.
+        // But the use of half of its window may have changed: one batch grows for both packets, two
+        // do not.
         let still_used = is_used(&apart);
         apart.acknowledge(now, &[b]);
         let recovered = self.sender.is_in_recovery() && !together.is_in_recovery();

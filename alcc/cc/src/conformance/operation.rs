@@ -9,8 +9,8 @@ pub(super) enum Operation {
     Advance(Span),
     /// Up to `n` records of `segments` segments are sent, as far as allowed.
     Send { n: u8, segments: u64 },
-    /// After `delay` a fraction of what is outstanding (of 255, at least one) is acknowledged;
-    /// every `skip`-th was lost.
+    /// After `delay` a fraction (in 1/255, at least one packet) of the outstanding packets is
+    /// acknowledged; every `skip`-th was lost.
     Ack {
         share: u8,
         skip: u8,
@@ -23,18 +23,18 @@ pub(super) enum Operation {
     Rto,
     /// A report of the receiver.
     Feedback(Vec<u8>),
-    /// What was last given up arrives after all.
+    /// The packets reported lost last arrive after all.
     Spurious,
-    /// Another mss.
+    /// Path MTU discovery sets another MSS.
     Mtu(u16),
     /// Nothing is sent for this long.
     Idle(Span),
-    /// Everything due is called.
+    /// All timers that are due run.
     Timer,
-    /// Time passes until the controller's next timer, if it has one, and that is called.
+    /// Time passes until the controller's next timer, if it has one, which then runs.
     NextTimer,
-    /// What limited the sender: bits window, quota, pacer, app, peer; and whether what arrives from
-    /// now on is marked.
+    /// The limits of the sender, as bits: window, quota, pacer, app, peer; and whether packets that
+    /// arrive from now on are marked.
     Limited(u8),
 }
 
@@ -48,7 +48,7 @@ fn span(b: u8) -> Span {
     Span::from_micros(base + fraction).min(Span::from_secs(30 * 86_400))
 }
 
-/// Mostly what networks do; one in eight from the whole range.
+/// Mostly delays of real networks; one in eight from the whole range.
 fn delay(b: u8) -> Span {
     if b % 8 == 7 {
         span(b)

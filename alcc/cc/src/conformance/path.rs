@@ -8,46 +8,45 @@ use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// What every packet of these flows occupies on the link, headers included.
+/// Size of every packet of these flows on the link, headers included.
 pub const PACKET: Bytes = Bytes::new(1500);
 
-/// When the bottleneck delivers.
+/// The times at which the bottleneck delivers.
 #[derive(Clone, Debug)]
 pub enum Service {
     /// One packet after the other at this rate.
     Constant(Rate),
-    /// One packet at each of these times (milliseconds, ascending, the last positive), repeated
-    /// when they end.
+    /// One packet at each of these times (milliseconds, ascending, the last positive), repeated after the last.
     Opportunities(Vec<u64>),
 }
 
-/// A path and how the host behaves.
+/// A path, and the behaviour of the host.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The bottleneck.
     pub service: Service,
     /// RTT without queueing.
     pub rtt: Span,
-    /// Room at the bottleneck, in packets.
+    /// Size of the bottleneck's queue, in packets.
     pub queue: usize,
-    /// How long to run.
+    /// Length of the run.
     pub duration: Span,
     /// Acknowledgements are read at this tick, as over TCP; zero: as they arrive.
     pub tick: Span,
-    /// The controllers' timers are up to so much late.
+    /// Maximum lateness of the controllers' timers.
     pub lateness: Span,
-    /// The link stands still from, to.
+    /// Start and end of an outage of the link.
     pub outage: Option<(Time, Time)>,
-    /// From a time on another path: its rate and its RTT without queueing. Nobody is told.
+    /// From a time on another path: its rate and its RTT without queueing. The sender is not informed.
     pub other: Option<(Time, Rate, Span)>,
-    /// Acknowledgements take up to so much longer, each by itself; they keep their order.
+    /// Maximum extra delay of acknowledgements, independent for each; they keep their order.
     pub jitter: Span,
-    /// Packets of somebody else that fill the queue at the start. So the path looks when a
-    /// connection is taken over in mid-life.
+    /// Packets of other flows that fill the queue at the start, as when a connection is taken over while it is
+    /// established.
     pub standing: usize,
-    /// What each application has to send; `None`: as much as goes.
+    /// Data rate of each application; `None`: unlimited.
     pub offered: Option<Rate>,
-    /// For the lateness and the jitter.
+    /// Seed of the lateness and the jitter.
     pub seed: u64,
 }
 
@@ -72,8 +71,8 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// The path and its seed, and the command that runs `flows` of `spec` on such a path in the
-    /// simulator. That one has a receiver and a TCP, and no other packets in the queue at the start.
+    /// The path and its seed, and the command that runs `flows` of `spec` on such a path in the simulator. The
+    /// simulator has a receiver and a TCP, and no other packets in the queue at the start.
     pub(super) fn describe(&self, spec: &Spec, flows: usize) -> String {
         let link = match &self.service {
             Service::Constant(rate) => rate.to_string(),
@@ -129,15 +128,15 @@ impl Scenario {
     }
 }
 
-/// What became of one flow.
+/// The result of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowResult {
     /// Departure from the queue, and waiting time there, of every delivered packet.
     pub delivered: Vec<(Time, Span)>,
     /// Packets refused by a full queue.
     pub dropped: u64,
-    /// The most that might have been in flight. It is a multiple of what had been in flight until
-    /// then, or of the first window if that is larger.
+    /// Maximum that could have been in flight, as a multiple of the earlier maximum, or of the first window if that is
+    /// larger.
     pub unproven: f64,
 }
 
@@ -151,8 +150,7 @@ impl FlowResult {
         self.after(from).count()
     }
 
-    /// Mean waiting time in milliseconds of what was delivered at or after `from`; zero if nothing
-    /// was.
+    /// Mean waiting time in milliseconds of packets delivered at or after `from`; zero if there are none.
     pub fn mean_wait_ms(&self, from: Time) -> f64 {
         let n = self.packets(from).max(1) as f64;
         self.after(from)
@@ -170,7 +168,7 @@ impl FlowResult {
     }
 }
 
-/// Of two at one moment the one that stands first here happens first.
+/// The order of events at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
     Report { flow: usize, number: usize },
@@ -180,7 +178,7 @@ enum What {
     Serve,
 }
 
-/// The bottleneck's clock.
+/// The bottleneck's service times.
 struct Server {
     service: Service,
     next: usize,
@@ -190,7 +188,7 @@ struct Server {
 }
 
 impl Server {
-    /// When a packet that is at the head now departs.
+    /// Departure of a packet that reaches the head of the queue now.
     fn departure(&mut self, now: Time) -> Time {
         if let Some((at, rate, _)) = self.other
             && now >= at
@@ -222,10 +220,10 @@ impl Server {
     }
 }
 
-/// In the queue, packets of nobody here.
+/// Flow number of packets in the queue that belong to no flow here.
 const OTHERS: usize = usize::MAX;
 
-/// The way of what arrived back to the senders.
+/// The return path of acknowledgements.
 struct WayBack {
     rtt: Span,
     other: Option<(Time, Rate, Span)>,
@@ -245,7 +243,7 @@ impl WayBack {
         }
     }
 
-    /// When the sender hears of what arrives now.
+    /// Arrival at the sender of the acknowledgement of a packet that arrives now.
     fn arrival(&mut self, now: Time, flow: usize) -> Time {
         let rtt = match self.other {
             Some((at, _, rtt)) if now >= at => rtt,
@@ -262,7 +260,7 @@ impl WayBack {
     }
 }
 
-/// What an application has offered, and what its flow has used of its window.
+/// The data that an application has offered, and the largest use that its flow has made of its window.
 #[derive(Clone, Copy, Default)]
 struct Offer {
     sent: u64,
@@ -270,7 +268,7 @@ struct Offer {
 }
 
 impl Offer {
-    /// When the next packet of the application is there.
+    /// Time at which the next packet of the application is available.
     fn due(&self, rate: Rate) -> Time {
         Time::ZERO + rate.time_for(PACKET) * self.sent
     }
@@ -313,14 +311,14 @@ struct Flow {
     module_wakes_at: Time,
 }
 
-/// The flows, the bottleneck between them and their receivers, and what is planned.
+/// The flows, the bottleneck between them and their receivers, and the planned events.
 struct Run<'a> {
     scenario: &'a Scenario,
     events: BinaryHeap<Reverse<(Time, What, u64)>>,
-    /// Events planned so far: what is alike at one moment happens in the order of planning.
+    /// Number of planned events, which orders equal events at one moment.
     planned: u64,
     server: Server,
-    /// Flow, packet number and arrival of what waits at the bottleneck.
+    /// Flow, packet number and arrival of the packets in the queue.
     queue: VecDeque<(usize, u64, Time)>,
     back: WayBack,
     flows: Vec<Flow>,
@@ -374,7 +372,7 @@ impl<'a> Run<'a> {
         self.events.push(Reverse((at, what, self.planned)));
     }
 
-    /// A packet is at the head of the queue.
+    /// Plans the departure of the packet at the head of the queue.
     fn plan_service(&mut self, now: Time) {
         let at = self.server.departure(now);
         self.plan(at, What::Serve);
@@ -427,7 +425,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The receiver module has something to do: it may report, and says when it wants to be called.
+    /// Runs the receiver module: it may report, and sets its next wake-up.
     fn wake_module(&mut self, now: Time, flow: usize) {
         if let Some(report) = self.flows[flow].sender.report(now) {
             let number = self.reports.len();
@@ -447,7 +445,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The sender has something to do: it sends what it may, and says when it wants to be called.
+    /// Runs the sender: it sends what is allowed, and sets its next wake-up.
     fn wake(&mut self, now: Time, flow: usize) {
         let Flow {
             sender,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receiver half against whatever the network may bring.
+//! Checks of the receiver module with arbitrary packets from the network.
 use crate::{Cx, Discard, Instance, Path, Receiver, Report};
 use alcc_units::{Bytes, Rng, Span, Time};
 
 /// Calls per sequence.
 const CALLS: u64 = 400;
 
-/// Mostly moments, now and then days.
+/// A random pause: mostly short, now and then days.
 fn pause(rng: &mut Rng) -> Span {
     match rng.below(50) {
         0 => Span::from_secs(rng.below(100_000)),
@@ -21,7 +21,7 @@ fn some_bytes(rng: &mut Rng) -> Vec<u8> {
         0 => rng.below(40),
         _ => 16,
     };
-    // Small numbers in most places reach further than noise.
+    // Bytes that are mostly zero reach further than noise.
     let byte = |rng: &mut Rng| if rng.chance(0.5) { rng.next_u64() } else { 0 } as u8;
     (0..len).map(|_| byte(rng)).collect()
 }
@@ -35,7 +35,7 @@ fn length(rng: &mut Rng) -> Bytes {
     })
 }
 
-/// One call and what must hold after it.
+/// One call and the checks after it.
 fn step(
     half: &mut dyn Receiver,
     now: Time,
@@ -67,8 +67,8 @@ fn step(
     Ok(report)
 }
 
-/// A random sequence; what the half says goes to the controller, and the whole again from a
-/// snapshot.
+/// Runs a random sequence, passes the module's reports to the controller, and runs the sequence
+/// again from a snapshot.
 pub(super) fn check(fresh: &dyn Fn() -> Instance, seed: u64) -> Result<(), String> {
     let story = |snapshot: u64| -> Result<Vec<Option<Report>>, String> {
         let mut cc = fresh();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The reference host: what surrounds a controller in a sender, by the letter of the contract.
+//! The reference host: everything around a controller in a sender, exactly by the contract.
 use crate::parts::rto;
 use crate::{
     Acked, Allowance, Delivery, Feed, Header, Instance, Kind, Packet, Path, Pn, Receiver, Report,
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 pub(super) struct Sender {
     pub(super) feed: Feed,
-    /// The receiver half, at the other end, and what the packets under way carry to it.
+    /// The receiver module at the other end, and the headers of packets in flight to it.
     pub(super) half: Option<Box<dyn Receiver>>,
     headers: VecDeque<(Pn, Header)>,
     /// Length of the next record.
@@ -18,7 +18,7 @@ pub(super) struct Sender {
     pub(super) outstanding: VecDeque<Packet>,
     pub(super) in_flight: Bytes,
     delivery: Delivery,
-    /// Delivery rate of the last batch; and what the next ones shall say instead.
+    /// Delivery rate of the last batch, and the rate that the next ones shall report instead.
     pub(super) rate: Option<Rate>,
     pub(super) say_rate: Option<Rate>,
     pub(super) next_pn: Pn,
@@ -26,17 +26,17 @@ pub(super) struct Sender {
     /// Acknowledgements not read yet.
     inbox: Vec<Pn>,
     pub(super) tick: Span,
-    /// The next samples are ambiguous.
+    /// The next RTT samples are ambiguous.
     pub(super) ambiguous: bool,
-    /// What arrives is marked.
+    /// Arriving packets are marked.
     pub(super) marked: bool,
-    /// What was reported lost last.
+    /// Packets reported lost by the last report.
     pub(super) given_up: Vec<Packet>,
-    /// Timers of the controller are up to so much late, the next one by `late`.
+    /// Maximum lateness of the controller's timers; the next one is late by `late`.
     pub(super) lateness: Span,
     late: Span,
     rng: Rng,
-    /// The pacer's earliest departure, signed ns.
+    /// The pacer's earliest departure, in ns, signed.
     pub(super) ready: i128,
     progress: Time,
     backoff: u32,
@@ -80,7 +80,7 @@ impl Sender {
         }
     }
 
-    /// Losses are being repaired.
+    /// True while losses are being repaired.
     pub(super) fn is_in_recovery(&self) -> bool {
         self.recover.is_some()
     }
@@ -99,7 +99,7 @@ impl Sender {
         }
     }
 
-    /// The oldest packet outstanding will say of the path what the next one says.
+    /// Gives the oldest outstanding packet the same sample as the next one.
     pub(super) fn repeat_second_sample(&mut self) {
         if let Some(next) = self.outstanding.get(1).copied()
             && let Some(oldest) = self.outstanding.front_mut()
@@ -109,7 +109,7 @@ impl Sender {
         }
     }
 
-    /// A packet reached the receiver; those before it that did not are lost.
+    /// A packet reached the receiver; those before it that did not arrive are lost.
     pub(super) fn reached(&mut self, now: Time, pn: Pn, len: Bytes) {
         let mut header = Header::EMPTY;
         while let Some((_, h)) = self.headers.front().filter(|(p, _)| *p <= pn) {
@@ -121,7 +121,7 @@ impl Sender {
         }
     }
 
-    /// What the receiver half has to say, after its timer if that is due.
+    /// Runs the receiver module's timer if due, and returns its report.
     pub(super) fn report(&mut self, now: Time) -> Option<Report> {
         let half = self.half.as_mut()?;
         if half.next_timer().is_some_and(|at| at <= now) {
@@ -144,7 +144,7 @@ impl Sender {
         self.tick.is_zero() || now.as_nanos().is_multiple_of(self.tick.as_nanos())
     }
 
-    /// Everything due at `now` but sending.
+    /// Runs everything due at `now` except sending.
     pub(super) fn wake(&mut self, now: Time) {
         if !self.inbox.is_empty() && self.on_tick(now) {
             let acked = std::mem::take(&mut self.inbox);
@@ -180,7 +180,8 @@ impl Sender {
         };
     }
 
-    /// In order: the link does not reorder, so what an acknowledgement passes over is lost.
+    /// Acknowledges packets in order. The link does not reorder, so packets before them that are
+    /// missing are lost.
     pub(super) fn acknowledge(&mut self, now: Time, pns: &[Pn]) {
         self.feed.advance(now);
         let (mut acked, mut lost) = (Vec::new(), Vec::new());
@@ -277,7 +278,7 @@ impl Sender {
         self.progress = now;
     }
 
-    /// Would a packet of `len` be allowed now? Records what forbids it.
+    /// True if a packet of `len` is allowed now. Records the limit that forbids it.
     fn may_send(&mut self, now: Time, a: &Allowance) -> bool {
         if a.ping {
             return true;
@@ -297,7 +298,7 @@ impl Sender {
         true
     }
 
-    /// After a pause; not while a timeout is unanswered.
+    /// Reports a restart after a pause; not while a timeout is unanswered.
     pub(super) fn resume(&mut self, now: Time) {
         self.feed.advance(now);
         if self.outstanding.is_empty() && self.backoff == 0 {
@@ -305,7 +306,7 @@ impl Sender {
         }
     }
 
-    /// Sends one packet if that is allowed.
+    /// Sends one packet if allowed.
     pub(super) fn send(&mut self, now: Time) -> Option<Pn> {
         self.resume(now);
         let a = self.feed.allowance();
@@ -354,7 +355,7 @@ impl Sender {
         Some(pn)
     }
 
-    /// When something is due next. The application has something to send from `data` on.
+    /// Time of the next event. The application has data from `data` on.
     pub(super) fn next_wake(&self, now: Time, data: Time) -> Time {
         let mut next = self.feed.next_timer().map_or(Time::MAX, |t| t + self.late);
         if !self.outstanding.is_empty() {

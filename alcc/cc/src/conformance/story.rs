@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What random operations reach too seldom, as fixed lists of operations.
+//! Fixed lists of operations for cases that random ones rarely reach.
 use super::operation::Operation;
 use alcc_units::Span;
 
@@ -32,12 +32,12 @@ const fn ack(delay: Span) -> Operation {
     }
 }
 
-/// `times` times what `round` says of its number.
+/// The operations of `times` rounds; `round` gives those of each number.
 fn rounds(times: u32, round: impl Fn(u32) -> Vec<Operation>) -> Vec<Operation> {
     (0..times).flat_map(round).collect()
 }
 
-/// A round as on any path.
+/// An ordinary round.
 fn plain(_: u32) -> Vec<Operation> {
     vec![
         send(20, 1),
@@ -102,7 +102,7 @@ fn empty_epochs() -> Vec<Operation> {
     all
 }
 
-/// Packets in flight, timers and retransmission timeouts, and no word from the peer.
+/// Packets in flight, timers and retransmission timeouts, without any acknowledgement.
 fn outage_of_a_week() -> Vec<Operation> {
     let mut all = rounds(50, plain);
     all.push(send(20, 1));
@@ -127,7 +127,8 @@ fn every_loss_was_none() -> Vec<Operation> {
     })
 }
 
-/// As QUIC does it: a step up every round trip, and back when large packets do not come through.
+/// Path MTU discovery as in QUIC: a step up every round trip, and back when large packets do not
+/// arrive.
 fn path_mtu_discovery() -> Vec<Operation> {
     let mut all = rounds(50, plain);
     for mss in [1472, 1500, 1200, 1326, 1389, 1420, 1452] {

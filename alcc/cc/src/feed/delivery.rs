@@ -2,10 +2,10 @@
 use crate::{Packet, Stamp};
 use alcc_units::{Bytes, Rate, Time};
 
-/// Total delivered, and the stamps of packets (delivery-rate estimation draft, section 3).
+/// Total of delivered bytes, and the stamps of packets (delivery-rate estimation draft, section 3).
 ///
-/// Each host that counts arrivals keeps one. Totals and stamps have one origin, so that their
-/// difference is what was delivered in between.
+/// Each host that counts arrivals keeps one. Totals and stamps have the same origin, so that their
+/// difference is the amount delivered in between.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     total: Bytes,
@@ -15,7 +15,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Nothing delivered yet.
+    /// A total of zero at `now`.
     pub const fn new(now: Time) -> Self {
         Self {
             total: Bytes::ZERO,
@@ -25,13 +25,13 @@ impl Delivery {
         }
     }
 
-    /// Total delivered.
+    /// Total of delivered bytes.
     #[inline]
     pub const fn total(&self) -> Bytes {
         self.total
     }
 
-    /// When that total was reached, or when a later flight began.
+    /// Time at which that total was reached, or at which a later flight began.
     #[inline]
     pub const fn at(&self) -> Time {
         self.at
@@ -56,22 +56,22 @@ impl Delivery {
         }
     }
 
-    /// A packet arrived.
+    /// Counts a packet that arrived.
     #[inline]
     pub fn arrived(&mut self, now: Time, packet: &Packet) {
         self.add(now, packet.len);
         self.first_sent_at = self.first_sent_at.max(packet.sent_at);
     }
 
-    /// Bytes arrived.
+    /// Counts bytes that arrived.
     #[inline]
     pub fn add(&mut self, now: Time, bytes: Bytes) {
         self.total += bytes;
         self.at = now;
     }
 
-    /// The newest packet that has arrived was sent at `sent_at`.
-    pub fn left_at(&mut self, sent_at: Time) {
+    /// Notes that the newest packet that has arrived was sent at `sent_at`.
+    pub fn newest_sent_at(&mut self, sent_at: Time) {
         self.first_sent_at = sent_at;
     }
 
@@ -82,7 +82,7 @@ impl Delivery {
         newest.stamp.rate(newest.sent_at, self.total, self.at)
     }
 
-    /// The application has no more data, with `in_flight` bytes in flight.
+    /// Notes that the application has no more data, with `in_flight` bytes in flight.
     pub fn limit_by_app(&mut self, in_flight: Bytes) {
         self.app_limited_until = (self.total + in_flight).max(Bytes::new(1));
     }

@@ -3,12 +3,11 @@ use crate::{Header, Instance, Packet, Pn, Receiver, Report};
 use alcc_units::Time;
 use std::collections::VecDeque;
 
-/// A receiver module beside the sender, for a peer that knows nothing of it (plain TCP, QUIC).
-/// Acknowledgements stand for arrivals.
+/// A receiver module at the sender, for a peer without support for it (plain TCP, QUIC).
+/// Acknowledgements take the place of arrivals.
 ///
-/// They come later than arrivals by the return path, as a report would. When they came within the
-/// time since the last reading is unknown. So counts per tick are off by the arrivals of one
-/// reading.
+/// They come later than arrivals by the return path, as a report would. Their exact time within the
+/// last reading interval is unknown, so counts per tick are off by the arrivals of one interval.
 #[derive(Clone)]
 pub(super) struct LocalReceiver {
     half: Box<dyn Receiver>,
@@ -25,16 +24,16 @@ impl LocalReceiver {
         })
     }
 
-    /// A packet was written.
+    /// Keeps the header of a sent packet.
     pub(super) fn sent(&mut self, pn: Pn, header: Header) {
         match self.headers.back_mut() {
-            // Small writes share a packet: the last header counts.
+            // Several small writes share a packet: the last header applies.
             Some((last, kept)) if *last >= pn => *kept = header,
             _ => self.headers.push_back((pn, header)),
         }
     }
 
-    /// Packets were acknowledged, in order.
+    /// Passes acknowledged packets to the module, in order.
     pub(super) fn acknowledged(&mut self, now: Time, packets: &[Packet]) {
         for packet in packets {
             let mut header = Header::EMPTY;
@@ -46,12 +45,12 @@ impl LocalReceiver {
         }
     }
 
-    /// When [`LocalReceiver::report`] is due without an acknowledgement.
+    /// Time at which [`LocalReceiver::report`] is due without an acknowledgement.
     pub(super) fn next_timer(&self) -> Option<Time> {
         self.half.next_timer()
     }
 
-    /// Runs the timer if due; returns a report if there is one.
+    /// Runs the timer if due. Returns a report if there is one.
     pub(super) fn report(&mut self, now: Time) -> Option<Report> {
         if self.half.next_timer().is_some_and(|at| at <= now) {
             self.half.on_timer(now);
@@ -59,7 +58,7 @@ impl LocalReceiver {
         self.half.report(now)
     }
 
-    /// Nothing is in flight, or it will never be acknowledged.
+    /// Frees memory: nothing is in flight, or it will never be acknowledged.
     pub(super) fn release_memory(&mut self) {
         self.headers = VecDeque::new();
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Congestion avoidance as in Linux: one packet more per `period` acknowledged segments.
+//! Congestion avoidance as in Linux: the window grows by one packet per `period` acknowledged
+//! segments.
 
 /// Acknowledged segments that have not increased the window yet.
 #[derive(Clone, Copy, Default, Debug)]
@@ -8,8 +9,8 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// Adds `acked` segments; returns by how many packets the window grows at one per `period`.
-    /// Segments counted under a longer period are worth one packet at most.
+    /// Adds `acked` segments; returns the number of packets by which the window grows, at one per
+    /// `period`. Segments counted under a longer period add one packet at most.
     pub fn add(&mut self, acked: u64, period: u64) -> u64 {
         let period = period.max(1);
         let mut grown = 0;
@@ -47,16 +48,16 @@ constants! { ACK_RATIO:
     DELAYED: u64 = 32;
 }
 
-/// Segments per ACK, in sixteenths: a moving average of weight 1/16. Where ACKs are counted and
-/// each stands for two segments, half as many must increase the window.
+/// Segments per ACK, in sixteenths: a moving average of weight 1/16. Kernels that count ACKs divide
+/// the period by it.
 #[derive(Clone, Copy, Debug)]
 pub struct AckRatio(u64);
 
 impl AckRatio {
-    /// Two segments: delayed ACKs.
+    /// The ratio of delayed ACKs: two segments.
     pub const DELAYED: Self = Self(DELAYED);
 
-    /// From sixteenths.
+    /// A ratio in sixteenths.
     pub const fn of(sixteenths: u64) -> Self {
         Self(sixteenths)
     }
@@ -67,7 +68,7 @@ impl AckRatio {
         self.0 = faded.saturating_add(segments).min(most);
     }
 
-    /// A period of `segments`, in ACKs.
+    /// Converts a period in segments to one in ACKs.
     pub fn period(&self, segments: u64) -> u64 {
         (segments.saturating_mul(16) / self.0.max(1)).max(1)
     }

@@ -18,50 +18,51 @@ constants! { DRAINS:
     FELL: u64 = 20;
 }
 
-/// What a packet's return changed.
+/// Result of an acknowledgement for the drains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drained {
     /// A drain begins.
     Begins,
-    /// A drain goes on from here: the smallest RTT has fallen in it.
+    /// A drain continues from here, because the smallest RTT has fallen in it.
     Again,
     /// A drain is over.
     Ends,
 }
 
-/// The smallest RTT, and when to send less than the path holds so that it can be seen.
+/// The smallest RTT, and the times at which to send less than the path holds, so that it can be
+/// measured.
 ///
 /// Drains begin at multiples of three seconds of the host's clock. So the flows of one host drain
-/// together, and all see the path empty. A flow takes part unless it has seen the path empty
-/// lately. A drain ends when a packet sent in it is back: a time would be wrong after an outage.
-/// The smallest RTT rises only after a drain, so a standing queue cannot pass for a longer path by
-/// waiting.
+/// together, and all measure the empty path. A flow takes part unless its path was recently empty.
+/// A drain ends when a packet sent in it is acknowledged; a fixed time would be wrong after an
+/// outage. The smallest RTT rises only after a drain, so that a standing queue is not taken for a
+/// longer path after some time.
 #[derive(Clone, Debug, Default)]
 pub struct Drains {
     base: Option<Span>,
-    /// When the smallest RTT was last seen.
+    /// Time of the last RTT near the smallest one.
     base_at: Time,
     recent: WindowedMin<Span>,
-    /// When the path was last seen empty.
+    /// Time at which the path was last empty.
     empty_at: Time,
-    /// The smallest RTT may be that of a queue.
+    /// True if the smallest RTT may include a queue.
     unsure: bool,
-    /// Multiples of the period so far.
+    /// Number of multiples of the period so far.
     turn: u64,
-    /// Since when, and the smallest RTT then.
+    /// Start of the current drain, and the smallest RTT at that time.
     draining: Option<(Time, Span)>,
-    /// Of the drain under way: the smallest RTT of the second before it, and the smallest in it.
+    /// For the current drain: the smallest RTT of the second before it, and the smallest in it.
     recent_before: Span,
     lowest: Span,
-    /// What the last drain began with, and left.
+    /// Queueing delay before the last drain, and after it.
     before: Span,
-    left: Span,
-    /// The smallest RTT may not rise.
+    residual: Span,
+    /// True if the smallest RTT must not rise.
     held: bool,
 }
 
 impl Drains {
-    /// The flow starts.
+    /// Starts with the flow.
     pub fn start(&mut self, now: Time) {
         self.empty_at = now;
         self.base_at = now;
@@ -77,35 +78,35 @@ impl Drains {
         self.recent.get()
     }
 
-    /// True while less is to be in flight than the path holds.
+    /// True in a drain: less should be in flight than the path holds.
     pub fn draining(&self) -> bool {
         self.draining.is_some()
     }
 
-    /// Queueing when the last drain began: that of the smallest RTT of a second.
+    /// Queueing delay when the last drain began, from the smallest RTT of a second.
     pub fn before(&self) -> Span {
         self.before
     }
 
-    /// Queueing that the last drain left: the least that was seen in it. Zero if the smallest RTT
-    /// rose after it.
-    pub fn left(&self) -> Span {
-        self.left
+    /// Queueing delay that the last drain did not remove: the smallest in it. Zero if the smallest
+    /// RTT rose after it.
+    pub fn residual(&self) -> Span {
+        self.residual
     }
 
-    /// While `held`, the smallest RTT does not rise: others may keep the queue.
+    /// While `held`, the smallest RTT does not rise, because other flows may keep the queue.
     pub fn hold(&mut self, held: bool) {
         self.held = held;
     }
 
-    /// The next multiple of the period begins a drain whatever was seen. The smallest RTT may be
-    /// that of a queue.
+    /// Makes the next multiple of the period begin a drain in any case, because the smallest RTT
+    /// may include a queue.
     pub fn doubt(&mut self) {
         self.unsure = true;
     }
 
-    /// Takes an RTT in, known to `error`. Returns how much of it is queueing. Up to `same` of that
-    /// the smallest RTT has been seen, up to `empty` the path was empty.
+    /// Takes an RTT with an error of up to `error`. Returns its queueing delay. With queueing up to
+    /// `same` the smallest RTT counts as measured again, up to `empty` the path counts as empty.
     pub fn sample(&mut self, now: Time, rtt: Span, error: Span, same: Span, empty: Span) -> Span {
         let base = self.base.map_or(rtt, |base| base.min(rtt));
         self.base = Some(base);
@@ -124,8 +125,8 @@ impl Drains {
         queueing
     }
 
-    /// A packet sent at `sent_at` is back. No drain begins unless `may`: at every so many multiples
-    /// of the period, with 0 at once.
+    /// A packet sent at `sent_at` was acknowledged. A drain begins only if `may`, at every
+    /// `every`-th multiple of the period; with 0 at once.
     pub fn step(&mut self, now: Time, sent_at: Time, may: bool, every: u64) -> Option<Drained> {
         let turn = now.as_nanos() / PERIOD.as_nanos();
         let passed = std::mem::replace(&mut self.turn, turn) != turn;
@@ -148,7 +149,7 @@ impl Drains {
                 self.unsure = false;
                 self.empty_at = now;
                 self.before = self.recent_before.saturating_sub(base);
-                self.left = self.lowest.saturating_sub(base);
+                self.residual = self.lowest.saturating_sub(base);
                 if now.since(self.base_at) > MEMORY && !self.held {
                     self.rise(now);
                 }
@@ -158,10 +159,10 @@ impl Drains {
         }
     }
 
-    /// The drain that has just ended emptied a longer route: the smallest RTT is that of the last
-    /// second. It does not wait until the shorter one was not seen for long.
+    /// Sets the smallest RTT to that of the last second at once, because the drain that has just
+    /// ended emptied a longer route.
     pub fn rise(&mut self, now: Time) {
-        self.left = Span::ZERO;
+        self.residual = Span::ZERO;
         self.base = self.recent.get();
         self.base_at = now;
     }
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_the_path_empty_need_not_drain_unless_in_doubt() {
+    fn a_flow_that_sees_the_path_empty_drains_only_in_doubt() {
         let mut p = path();
         assert_eq!(p.until(5_900, 40), []);
         p.drains.doubt();
@@ -253,10 +254,10 @@ mod tests {
         p.until(100, 40);
         p.until(11_990, 90);
         assert_eq!(p.drains.base(), Span::from_millis(40));
-        assert_eq!(p.drains.left(), Span::from_millis(50));
+        assert_eq!(p.drains.residual(), Span::from_millis(50));
         p.until(12_100, 90);
         assert_eq!(p.drains.base(), Span::from_millis(90));
-        assert_eq!(p.drains.left(), Span::ZERO);
+        assert_eq!(p.drains.residual(), Span::ZERO);
     }
 
     #[test]
@@ -275,6 +276,6 @@ mod tests {
         p.until(3_050, 140);
         p.until(3_500, 75);
         let ms = Span::from_millis;
-        assert_eq!((p.drains.before(), p.drains.left()), (ms(100), ms(35)));
+        assert_eq!((p.drains.before(), p.drains.residual()), (ms(100), ms(35)));
     }
 }

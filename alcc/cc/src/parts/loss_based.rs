@@ -2,16 +2,17 @@
 use crate::{AckBatch, RttView};
 use alcc_units::{Bytes, Span};
 
-/// True if the window limited the sender. Growth is allowed only then: an untested window says
-/// nothing about the path. With half of it unused the answer is no, whatever the host reports (RFC
-/// 9002, section 7.8; RFC 2861).
+/// True if the window limited the sender. Growth is allowed only then, because an unused window
+/// says nothing about the path. With half of it unused the result is false, whatever the host
+/// reports (RFC 9002, section 7.8; RFC 2861).
 pub fn window_used(ack: &AckBatch<'_>, window: Bytes) -> bool {
     let by = ack.limited;
     let held_elsewhere = (by.app || by.peer || by.quota) && !by.window;
     !held_elsewhere && ack.in_flight_before * 2 >= window
 }
 
-/// RTO as in Linux: smoothed RTT plus four deviations, these at least 200 ms. 1 s without a sample.
+/// RTO as in Linux: smoothed RTT plus four deviations, which count at least 200 ms; 1 s without a
+/// sample.
 pub fn rto(rtt: &RttView) -> Span {
     if rtt.smoothed.is_zero() {
         return Span::from_secs(1);
@@ -19,8 +20,8 @@ pub fn rto(rtt: &RttView) -> Span {
     rtt.smoothed + (rtt.variance * 4).max(Span::from_millis(200))
 }
 
-/// The window after `idle`: halved for every RTO that passed, down to `initial` (RFC 2861 as in
-/// Linux). In packets.
+/// The window after `idle`, in packets: halved for every RTO that passed, down to `initial` (RFC
+/// 2861 as in Linux).
 pub fn restart_window(window: f64, initial: f64, idle: Span, rto: Span) -> f64 {
     let periods = idle.as_nanos() / rto.as_nanos().max(1);
     (0..periods.min(64)).fold(window, |w, _| {

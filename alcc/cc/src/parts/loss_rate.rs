@@ -5,8 +5,7 @@ constants! { LOSS_RATE:
     MEMORY: f64 = 128.0;
 }
 
-/// The share of packets that is lost, averaged over the last packets: about 128 unless told
-/// otherwise.
+/// The share of lost packets, averaged over about 128 packets, or another number.
 #[derive(Clone, Copy, Debug)]
 pub struct LossRate {
     share: f64,
@@ -20,7 +19,7 @@ impl Default for LossRate {
 }
 
 impl LossRate {
-    /// Averaged over about `memory` packets.
+    /// An average over about `memory` packets.
     pub const fn over(memory: f64) -> Self {
         Self { share: 0.0, memory }
     }
@@ -35,12 +34,12 @@ impl LossRate {
         self.share += (1.0 - self.share) * (1.0 - libm::exp(-packets / self.memory));
     }
 
-    /// From now on the share is this one.
+    /// Sets the share.
     pub fn set(&mut self, share: f64) {
         self.share = share;
     }
 
-    /// The share.
+    /// The share of lost packets, 0 to 1.
     pub fn get(&self) -> f64 {
         self.share
     }

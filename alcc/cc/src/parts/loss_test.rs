@@ -2,31 +2,33 @@
 use super::LossRate;
 use alcc_units::Time;
 
-/// Packets over which it is averaged.
+/// Number of packets over which the loss rate is averaged.
 const MEMORY: f64 = 512.0;
-/// A test lasts until so many losses would be expected if they went on as before. It lasts for at
-/// least so many packets.
+/// Length of a test: a test lasts until this many losses are expected at the earlier rate, and for
+/// at least `LEAST` packets.
 const EXPECTED: f64 = 8.0;
 const LEAST: f64 = 64.0;
-/// With at most so many of those expected, sending less loses less. Of independent losses 1.4 % of
-/// the tests say so (Poisson).
+/// With at most this many losses, the test concludes that sending less loses less. With independent
+/// losses the test is wrong in 1.4 % of the cases (Poisson).
 const FEW: f64 = 2.0;
-/// What a test leaves of the rate that is delivered: less with each that found the path in turn.
+/// Rate during a test, as a share of the delivered rate. It is lower after each test in a row that
+/// attributed the losses to the path.
 const PARTS: [f64; 3] = [1.0, 0.9, 0.8];
-/// After losses that went on, the next test waits so many times as long as this one took. It waits
-/// twice as long with each in turn.
+/// Pause after a test that attributed the losses to the path, as a multiple of the test's length.
+/// It doubles with each in a row.
 const PAUSE: u64 = 8;
 const LONGEST: u64 = 128;
-/// What a test found.
+/// Result of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Losses {
     /// Sending less loses less: a full buffer, or a policer.
     OfCongestion,
-    /// They go on as before: they come from the path.
+    /// The losses go on as before: they come from the path.
     OfPath,
 }
 
-/// Does sending less lose less? Its user sends what is delivered while a test is under way.
+/// A test whether sending less loses less. Its user limits the rate to the delivered rate during a
+/// test.
 #[derive(Clone, Debug)]
 pub struct LossTest {
     rate: LossRate,
@@ -34,24 +36,24 @@ pub struct LossTest {
     share: f64,
     not_before: Time,
     pause: u64,
-    /// Which of `PARTS`.
+    /// Index into `PARTS`.
     part: usize,
     running: Option<Running>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Running {
-    /// Only packets sent since then count.
+    /// Only packets sent since then count in the test.
     since: Time,
-    /// Packets that are still to come.
-    left: f64,
-    /// With more losses than that they go on as before.
+    /// Packets remaining in the test.
+    remaining: f64,
+    /// With more losses than this, they go on as before.
     few: f64,
     lost: f64,
 }
 
 impl LossTest {
-    /// A test is due from this share of lost packets on.
+    /// A tester: a test is due from this share of lost packets on.
     pub fn beyond(share: f64) -> Self {
         Self {
             rate: LossRate::over(MEMORY),
@@ -63,40 +65,40 @@ impl LossTest {
         }
     }
 
-    /// Counts packets that arrived; what the test under way has found, if it is over.
+    /// Counts packets that arrived. Returns the result of the current test if it is over.
     pub fn delivered(&mut self, now: Time, sent_at: Time, packets: f64) -> Option<Losses> {
         self.rate.delivered(packets);
         self.count(now, sent_at, packets, 0.0)
     }
 
-    /// Counts packets that were lost; what the test under way has found, if it is over.
+    /// Counts packets that were lost. Returns the result of the current test if it is over.
     pub fn lost(&mut self, now: Time, sent_at: Time, packets: f64) -> Option<Losses> {
         self.rate.lost(packets);
         self.count(now, sent_at, packets, packets)
     }
 
-    /// Enough is lost for a test.
+    /// True if enough packets were lost to start a test.
     pub fn is_due(&self, now: Time) -> bool {
         self.running.is_none() && now >= self.not_before && self.rate.get() > self.share
     }
 
-    /// A test is under way.
+    /// True during a test.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// The part of the delivered rate that a test leaves.
+    /// The rate during the test, as a share of the delivered rate.
     pub fn part(&self) -> f64 {
         PARTS[self.part]
     }
 
-    /// Begins one: what is sent from now on is less.
+    /// Begins a test: from now on less is sent.
     pub fn begin(&mut self, now: Time) {
         let share = self.rate.get().max(self.share);
         let packets = (EXPECTED / share).max(LEAST);
         self.running = Some(Running {
             since: now,
-            left: packets,
+            remaining: packets,
             few: (LEAST * share / EXPECTED).max(1.0) * FEW,
             lost: 0.0,
         });
@@ -104,14 +106,14 @@ impl LossTest {
 
     fn count(&mut self, now: Time, sent_at: Time, packets: f64, lost: f64) -> Option<Losses> {
         let test = self.running.as_mut().filter(|test| sent_at >= test.since)?;
-        test.left -= packets;
+        test.remaining -= packets;
         test.lost += lost;
         let found = if test.lost > test.few {
             self.not_before = now + now.since(test.since) * self.pause;
             self.pause = (self.pause * 2).min(LONGEST);
             self.part = (self.part + 1) % PARTS.len();
             Losses::OfPath
-        } else if test.left <= 0.0 {
+        } else if test.remaining <= 0.0 {
             self.pause = PAUSE;
             Losses::OfCongestion
         } else {
@@ -130,8 +132,8 @@ mod tests {
 
     const MS: fn(u64) -> Time = Time::from_millis;
 
-    /// A packet per ms, of which `lost` says whether it is lost. Returns what the test finds, and
-    /// after how many packets.
+    /// Sends a packet per ms; `lost` decides which are lost. Returns what the test finds, and after
+    /// how many packets.
     fn run(test: &mut LossTest, from: u64, mut lost: impl FnMut() -> bool) -> (Losses, u64) {
         for ms in from.. {
             let found = if lost() {

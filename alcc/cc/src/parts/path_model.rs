@@ -9,9 +9,9 @@ use alcc_units::{Bytes, Span, Time};
 pub struct RateSample {
     /// Newly delivered segments.
     pub packets: f64,
-    /// Delivery rate over the flight of the newest packet, packets per second; zero: none.
+    /// Delivery rate over the flight of the newest packet, packets per second; zero: unknown.
     pub rate: f64,
-    /// That packet was sent application-limited.
+    /// True if that packet was sent application-limited.
     pub app_limited: bool,
 }
 
@@ -33,12 +33,12 @@ impl RateSample {
 pub struct MinRtt {
     /// `None` before the first sample.
     pub rtt: Option<Span>,
-    /// When it was measured or last confirmed.
+    /// Time at which it was measured or last confirmed.
     pub at: Time,
 }
 
 impl MinRtt {
-    /// No RTT known since `now`.
+    /// No RTT known, as of `now`.
     pub const fn since(now: Time) -> Self {
         Self { rtt: None, at: now }
     }
@@ -59,13 +59,13 @@ impl MinRtt {
     }
 }
 
-/// The dwell time of ProbeRTT: a span of time and a round trip. Both begin when the flight is small
-/// enough.
+/// The dwell time of ProbeRTT: a span of time and a round trip, both counted from the time at which
+/// little enough is in flight.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct ProbeRttTimer(Option<(Time, u64)>);
 
 impl ProbeRttTimer {
-    /// True when it is over. `small`: the flight is small enough.
+    /// True when it is over. `small`: little enough is in flight.
     pub fn is_over(&mut self, now: Time, round: u64, small: bool, span: Span) -> bool {
         match self.0 {
             Some((until, last)) => now >= until && round >= last,
@@ -78,13 +78,13 @@ impl ProbeRttTimer {
         }
     }
 
-    /// True when the time is over, whatever the rounds. For a flow that has been idle.
+    /// True when the time is over, regardless of rounds; for a flow that has been idle.
     pub fn has_lasted(&self, now: Time) -> bool {
         self.0.is_some_and(|(until, _)| now >= until)
     }
 }
 
-/// The pipe is full when the rate has not grown by 25 % for three rounds.
+/// Detection of a full pipe: the rate has not grown by 25 % for three rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FullPipe {
     /// The rate to be exceeded by 25 %.
@@ -111,15 +111,15 @@ impl FullPipe {
         }
     }
 
-    /// Three such rounds have passed.
+    /// True if three such rounds have passed.
     pub const fn is_full(&self) -> bool {
         self.rounds >= Self::ROUNDS
     }
 }
 
-/// ACK aggregation: a radio link holds ACKs back and releases them in a burst. Measures what was
-/// acknowledged beyond the estimated rate (`extra_acked`), because that much more has to be in
-/// flight.
+/// ACK aggregation: a radio link holds ACKs back and releases them in a burst. It is measured as
+/// the data acknowledged beyond the estimated rate (`extra_acked`), because that much more has to
+/// be in flight.
 #[derive(Clone, Debug, Default)]
 pub struct AckAggregation {
     since: Option<Time>,
@@ -130,7 +130,7 @@ pub struct AckAggregation {
 }
 
 impl AckAggregation {
-    /// Upper bound: what the rate delivers in this time, seconds.
+    /// Upper bound: the amount that the rate delivers in this time, seconds.
     const MAX_TIME: f64 = 0.1;
 
     /// Adds `packets` acknowledged in `round`. A slot has `slot` rounds.
@@ -147,7 +147,7 @@ impl AckAggregation {
                 0.0
             }
         };
-        // No flight is larger, and sums stay finite after a long silence.
+        // The bound exceeds any flight, and keeps sums finite after a long silence.
         self.packets = (self.packets + packets).min(1e9);
         let extra = (self.packets - expected).max(0.0).min(window);
         self.max_extra[0] = self.max_extra[0].max(extra);
@@ -158,7 +158,7 @@ impl AckAggregation {
         self.since = None;
     }
 
-    /// Room to add to the window.
+    /// The number of packets to add to the window.
     pub fn extra_acked(&self, rate: f64) -> f64 {
         self.max_extra[0]
             .max(self.max_extra[1])

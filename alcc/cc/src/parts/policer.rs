@@ -3,34 +3,34 @@ use super::{LossTest, Losses, pacing_rate, segments};
 use crate::{AckBatch, LossBatch};
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// From this share of lost packets on. Who is policed loses what is beyond the bucket: a third
-/// where the link has half as much again.
+/// Share of lost packets from which a test begins. A policer drops everything beyond its bucket: a
+/// third if the link is half as fast again as its rate.
 const SHARE: f64 = 0.05;
-/// Losses with more queueing than this come from a buffer.
+/// Losses with more queueing delay than this come from a buffer.
 const WAITING: Span = Span::from_millis(6);
-/// The delivered rate is measured over two round trips, and over so long at least. The larger of
-/// the last two counts.
+/// Interval of measuring the delivered rate: two round trips, at least this. The larger of the last
+/// two measurements counts.
 const MEASURED_OVER: Span = Span::from_millis(100);
-/// A rate that spared the losses is kept for so many round trips (48 in Linux' BBR),
+/// Number of round trips for which a rate without losses is kept (48 in Linux's BBR).
 const KEPT: u64 = 48;
-/// then it grows by this part per round trip until packets are lost again,
+/// Growth per round trip after that, until packets are lost again.
 const GROWTH: f64 = 0.02;
-/// or until it is so many times what is delivered: nobody polices any more.
+/// Multiple of the delivered rate at which the limit is lifted: there is no policer any more.
 const FREE: f64 = 2.0;
 
-/// Is somebody policing? Then packets are lost although nobody waits, and sending what is delivered
+/// Detection of a policer: packets are lost without queueing, and sending at the delivered rate
 /// loses less.
 ///
-/// The rate is a cap on what its user sends. It is the delivered rate, once losses without a queue
-/// have begun, and for as long as it spares them.
+/// Its rate is a limit for the sender. It is the delivered rate, set after losses without a queue,
+/// and kept as long as it avoids them.
 #[derive(Clone, Debug)]
 pub struct Policer {
     test: LossTest,
     since: Option<Time>,
     packets: f64,
-    /// What was delivered in the last two such times, packets per second; zero until it is known.
+    /// Delivered rates of the last two intervals, packets per second; zero if not known yet.
     rates: [f64; 2],
-    /// The larger one.
+    /// The larger of these rates.
     best: f64,
     cap: Option<f64>,
     kept_until: Time,
@@ -51,7 +51,7 @@ impl Default for Policer {
 }
 
 impl Policer {
-    /// Counts what arrived.
+    /// Counts acknowledged packets.
     pub fn on_ack(&mut self, now: Time, ack: &AckBatch<'_>, mss: Bytes) {
         for packet in ack.acked {
             let packets = segments(packet.len, mss) as f64;
@@ -59,7 +59,7 @@ impl Policer {
         }
     }
 
-    /// Counts what was lost; with few enough waiting, a test begins.
+    /// Counts lost packets. If queueing is short enough, a test begins.
     pub fn on_loss(&mut self, now: Time, loss: &LossBatch<'_>, mss: Bytes) {
         for packet in loss.lost {
             let packets = segments(packet.len, mss) as f64;
@@ -87,17 +87,17 @@ impl Policer {
         }
     }
 
-    /// Nobody polices, as far as is known.
+    /// True if no policer is known.
     pub fn is_free(&self) -> bool {
         self.cap.is_none()
     }
 
-    /// No more than this is to be sent.
+    /// The maximum rate; `None` if no policer is known.
     pub fn rate(&self, mss: Bytes) -> Option<Rate> {
         self.cap.map(|packets| pacing_rate(packets, mss))
     }
 
-    /// The smaller of `rate` and what is policed.
+    /// The smaller of `rate` and the policer's.
     pub fn within(&self, rate: Option<Rate>, mss: Bytes) -> Option<Rate> {
         match (rate, self.rate(mss)) {
             (Some(rate), Some(cap)) => Some(rate.min(cap)),
@@ -129,7 +129,7 @@ impl Policer {
         if self.test.is_running() || now < self.kept_until {
             return;
         }
-        // So many of its packets are a round trip's.
+        // Number of its packets in a round trip.
         let round = (self.best * rtt.as_secs_f64()).max(1.0);
         let grown = cap * (1.0 + GROWTH * packets / round);
         self.cap = (grown < self.best * FREE).then_some(grown);
@@ -142,9 +142,9 @@ mod tests {
 
     const RTT: Span = Span::from_millis(40);
 
-    /// A sender of a packet per half millisecond, or of its cap, for so many seconds. `lose`
-    /// decides about each packet, with its time in ms. Returns the share that was lost and the
-    /// packets that arrived per ms, both of the last second.
+    /// Simulates `seconds` of a sender with a packet per half millisecond, or of its limit. `lose`
+    /// decides about each packet by its time in ms. Returns the lost share and the packets that
+    /// arrived per ms, both of the last second.
     fn run(
         policer: &mut Policer,
         seconds: u64,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_policed_sends_what_is_delivered() {
+    fn a_policed_flow_sends_at_the_delivered_rate() {
         let (lost, rate) = run(&mut Policer::default(), 10, Span::ZERO, bucket(15.0));
         assert!(lost < 0.05, "{lost}");
         assert!(rate > 0.95, "{rate}");

@@ -28,28 +28,27 @@ constants! { ROUTE:
     FAST: u64 = 2;
 }
 
-/// Whether the route became longer, measured by a delay that the flow names. Its window then carries
-/// less than the rate, so the rate falls from drain to drain, and neither that nor the drains shorten
-/// the RTT. The queue that siblings leave in a drain is not counted as a longer route, nor is a queue
-/// as long as that of others.
+/// Detection of a longer route, relative to a delay that the flow sets. On a longer route the window carries less than
+/// the former rate, so the rate falls from drain to drain, and neither that nor the drains shorten the RTT. The queue
+/// that siblings leave in a drain is not taken for a longer route, nor is one as long as that of other flows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Route {
     /// The mean rate when the last drain ended, packets per second.
     rate: f64,
-    /// The newest packet's time of sending, and its RTT; zero before the first.
+    /// Sending time and RTT of the newest packet; zero before the first.
     newest: (Time, Span),
-    /// When the RTT jumped, from what, and the middle of the jump: an RTT below that ends it.
+    /// Time of the RTT's jump, the RTT before it, and the middle of the jump: an RTT below that ends it.
     jumped: Option<(Time, Span, Span)>,
-    /// The mean rate then, which the longer route carries, and until when that is assumed; zero: it
-    /// is not.
+    /// The mean rate before the jump, which the longer route carries, too, and the time until which that is assumed;
+    /// zero: it is not.
     before: f64,
     carried_until: Time,
 }
 
 impl Route {
-    /// A packet is back, outside of drains; the mean rate is `mean`. The middle of a jump is that from
-    /// `at_most`, if the RTT before had more than that: a flow's own queue, which may shrink meanwhile.
-    /// The RTT is known to `error`.
+    /// Takes a packet acknowledged outside of drains, at the mean rate `mean`. If the RTT before a jump was above
+    /// `at_most`, the middle of the jump is computed from `at_most`, because the flow's own queue may shrink meanwhile.
+    /// The RTT has an error of up to `error`.
     pub(crate) fn look(
         &mut self,
         now: Time,
@@ -61,7 +60,7 @@ impl Route {
     ) {
         let (sent_before, was) = std::mem::replace(&mut self.newest, (sent_at, rtt));
         if let Some((_, from, _)) = self.jumped.filter(|(_, _, middle)| rtt < *middle) {
-            // What an outage or a queue added is gone. What stays may be the route's.
+            // The delay of an outage or a queue has passed; the remaining delay may be the route's.
             let stays = rtt.saturating_sub(from);
             self.jumped = (stays > delay / JUMP).then(|| (now, from, from + stays / 2));
         }
@@ -80,7 +79,7 @@ impl Route {
         }
     }
 
-    /// What the shorter route carried, packets per second.
+    /// Rate of the shorter route, packets per second.
     pub(crate) fn before(&self) -> f64 {
         self.before
     }
@@ -89,12 +88,12 @@ impl Route {
         self.jumped.is_some()
     }
 
-    /// The jump lasts: a drain tells whether the route is longer.
+    /// True if the jump lasts: a drain has to show whether the route is longer.
     pub(crate) fn is_due(&self, now: Time) -> bool {
         self.jumped.is_some_and(|(at, ..)| now.since(at) > LASTS)
     }
 
-    /// The longer route carries what the shorter one carried, until that is measured.
+    /// Assumes the rate of the shorter route until the longer one is measured.
     pub(crate) fn carry(&mut self, until: Time) {
         self.carried_until = until;
     }
@@ -112,9 +111,9 @@ impl Route {
         self.before
     }
 
-    /// A drain has ended; the mean rate is `rate`, and RTTs are known to `error`. `lost`: nothing came
-    /// back for long, so what the drain left is not known; a jump is drained again. With a rate of 0
-    /// only a jump shows a longer route.
+    /// True if the drain that has ended shows a longer route. The mean rate is `rate`, and RTTs have an error of up to
+    /// `error`. `lost`: nothing was acknowledged for long, so the remaining queue is unknown, and a jump is drained
+    /// again. With a rate of 0 only a jump shows a longer route.
     pub(crate) fn is_longer(
         &mut self,
         now: Time,
@@ -125,22 +124,22 @@ impl Route {
         rate: f64,
     ) -> bool {
         let fell = rate < std::mem::replace(&mut self.rate, rate) * FELL;
-        let (before, left) = (drains.before(), drains.left());
-        let flat = before <= left + LOWER + error && left <= before + HIGHER + error;
+        let (before, residual) = (drains.before(), drains.residual());
+        let flat = before <= residual + LOWER + error && residual <= before + HIGHER + error;
         let siblings = Span::from_secs_f64(SIBLINGS / rate.max(1.0));
-        let route = left > siblings && left <= delay.mul_f64(STANDS);
+        let route = residual > siblings && residual <= delay.mul_f64(STANDS);
         let jumped = self.jumped.take();
         self.jumped = jumped
             .filter(|_| lost)
             .map(|(_, from, middle)| (now, from, middle));
-        let jumped = jumped.is_some() && left > delay / SAME + error;
+        let jumped = jumped.is_some() && residual > delay / SAME + error;
         if !jumped {
             self.before = rate;
         }
-        // Where siblings are many, a flow is slow, and their queue passes for a route, too.
+        // With many siblings a flow is slow, and their queue would also be taken for a longer route.
         let alone = self.before * (delay / FAST).as_secs_f64() > SIBLINGS;
         let sure = error <= SURE;
-        let told = sure || alone && error * JUMP <= left;
-        flat && (jumped && told || fell && route && sure) && !lost
+        let certain = sure || alone && error * JUMP <= residual;
+        flat && (jumped && certain || fell && route && sure) && !lost
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the loss-based algorithms share: slow start, one reduction per recovery episode, timeouts,
-//! undo, and restart after idle. An algorithm adds window growth and its ssthresh: [`Growth`].
+//! The common part of the loss-based algorithms: slow start, one reduction per recovery episode, timeouts, undo, and
+//! restart after idle. An algorithm adds its window growth and its ssthresh: [`Growth`].
 use super::{pacing_rate, restart_window, rto, segments, window_bytes, window_used};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Pn, Recovery,
@@ -31,7 +31,7 @@ pub struct Window {
     pub rtt: RttView,
     /// Newest packet number.
     pub sent: Pn,
-    /// Segments sent in total: a packet number may stand for several.
+    /// Segments sent in total; a packet number may cover several.
     pub sent_segments: u64,
 }
 
@@ -49,13 +49,12 @@ impl Window {
     }
 }
 
-/// How a loss-based window grows, and what a loss leaves of it. Each reduction keeps a clone for an
-/// undo.
+/// Window growth of a loss-based algorithm, and its reduction after a loss. Each reduction keeps a clone for an undo.
 pub trait Growth: Clone + Send + 'static {
-    /// It has a [`Growth::pace`].
+    /// True if there is a [`Growth::pace`].
     const PACED: bool = false;
 
-    /// The flow starts. [`Path::seed`] is the seed of its random numbers, if it draws any.
+    /// The flow starts. [`Path::seed`] is the seed of its random numbers, if it uses any.
     fn on_start(&mut self, _cx: &mut Cx<'_>, _w: &Window, _path: &Path) {}
 
     /// Called for each ACK, before its packets. `used`: the window limited the sender.
@@ -83,7 +82,7 @@ pub trait Growth: Clone + Send + 'static {
         None
     }
 
-    /// Packets per second; `None`: not paced.
+    /// Pacing rate, packets per second; `None`: not paced.
     fn pace(&self, _w: &Window) -> Option<f64> {
         None
     }
@@ -108,7 +107,7 @@ pub trait Growth: Clone + Send + 'static {
     /// Undoes the last reduction; `before` is the state before it.
     fn undo(&mut self, _before: Self) {}
 
-    /// Sending restarts after `idle`; `restarted`: so long that the window was reduced.
+    /// Sending restarts after `idle`; `restarted`: the window was reduced for it.
     fn on_idle_restart(
         &mut self,
         _cx: &mut Cx<'_>,
@@ -118,27 +117,27 @@ pub trait Growth: Clone + Send + 'static {
     ) {
     }
 
-    /// For plots, besides window and ssthresh.
+    /// Reports values for plots, besides window and ssthresh.
     fn gauges(&self, _put: &mut dyn FnMut(&'static str, f64)) {}
 }
 
-/// What an ACK counts for.
+/// The count of an ACK for window growth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counting {
     /// The segments that it acknowledges.
     Segments,
     /// Its segments in slow start, then one.
     SegmentsThenOne,
-    /// One. Over TCP a reading of several ACKs also counts once.
+    /// One. Over TCP a reading of the counters that covers several ACKs also counts once.
     One,
 }
 
-/// What depends on the age of a kernel.
+/// The parameters that depend on the kernel's version.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kernel {
     /// Initial window, packets.
     pub initial: f64,
-    /// How ACKs are counted.
+    /// The counting of ACKs.
     pub counting: Counting,
     /// Slow start includes ssthresh itself and goes one packet beyond.
     pub at_ssthresh: bool,
@@ -149,7 +148,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Since 4.1; initial window of RFC 6928.
+    /// Linux since 4.1; initial window of RFC 6928.
     pub const LINUX: Self = Self {
         initial: INITIAL_WINDOW,
         counting: Counting::Segments,
@@ -157,13 +156,13 @@ impl Kernel {
         restarts: false,
         halves_flight: false,
     };
-    /// The kernel of the Verus paper. Slow start counts segments since 3.13.
+    /// Linux 3.16, the kernel of the Verus paper. Slow start counts segments since 3.13.
     pub const LINUX_3_16: Self = Self {
         counting: Counting::SegmentsThenOne,
         at_ssthresh: true,
         ..Self::LINUX
     };
-    /// The kernel of the HSDPA paper; initial window of RFC 3390 for the segments of Ethernet.
+    /// Linux 2.6.24, the kernel of the HSDPA paper; initial window of RFC 3390 for the segments of Ethernet.
     pub const LINUX_2_6_24: Self = Self {
         initial: 3.0,
         counting: Counting::One,
@@ -190,18 +189,17 @@ pub struct LossBased<G> {
     kernel: Kernel,
     w: Window,
     growth: G,
-    /// In fast recovery the window holds still; after a timeout it grows.
+    /// True in fast recovery, in which the window stays; after a timeout it grows.
     recovering: bool,
     /// Packets from this number on were sent after the last reduction: only their CE marks count.
     reduced_before: Pn,
     /// Window, ssthresh and growth before the last reduction.
     undo: Option<(f64, f64, G)>,
-    /// The window when it was last counted in bytes, and its bytes. They are asked for several times
-    /// for each change.
+    /// The window and its bytes at the last conversion, because they are read several times per change.
     counted: Cell<(f64, Bytes)>,
 }
 
-/// No window is equal to this.
+/// A window that equals no other.
 const NOT_COUNTED: (f64, Bytes) = (f64::NAN, Bytes::ZERO);
 
 impl<G: Growth> LossBased<G> {
@@ -210,7 +208,7 @@ impl<G: Growth> LossBased<G> {
         Self::starting_at(INITIAL_WINDOW, growth)
     }
 
-    /// With this initial window, in packets.
+    /// With an initial window in packets.
     pub fn starting_at(initial: f64, growth: G) -> Self {
         Self::of(
             Kernel {
@@ -221,7 +219,7 @@ impl<G: Growth> LossBased<G> {
         )
     }
 
-    /// As in this kernel.
+    /// With the parameters of a kernel.
     pub fn of(kernel: Kernel, growth: G) -> Self {
         let cwnd = kernel.initial;
         Self {
@@ -261,7 +259,7 @@ impl<G: Growth> LossBased<G> {
 
     fn reduce(&mut self, in_flight: Bytes, marks: bool) {
         self.undo = Some((self.w.cwnd, self.w.ssthresh, self.growth.clone()));
-        // In flight may exceed a window that has just shrunk.
+        // The flight may exceed a window that has just been reduced.
         let flight = in_flight.packets(self.w.mss).min(self.w.cwnd);
         let own = marks.then(|| self.growth.after_marks(&self.w, flight));
         let ssthresh = own.flatten();
@@ -295,7 +293,7 @@ impl<G: Growth> LossBased<G> {
         true
     }
 
-    /// Grows the window where an ACK counts once beyond slow start.
+    /// Grows the window by ACKs that count once beyond slow start.
     #[inline(never)]
     fn grow_by_ones(&mut self, cx: &mut Cx<'_>, acked: &[Packet]) {
         let w = &mut self.w;
@@ -320,7 +318,7 @@ impl<G: Growth> LossBased<G> {
         }
     }
 
-    /// The window was `from`, in slow start or not.
+    /// Reports a reduction from `from`, in slow start or not.
     fn decreased(&self, cx: &mut Cx<'_>, why: &'static str, from: f64, slow_start: bool) {
         let to = self.w.cwnd;
         if slow_start {
@@ -366,8 +364,8 @@ impl<G: Growth> Controller for LossBased<G> {
         }
         let reduced = self.on_ecn_mark(cx, ack);
         let window = self.window();
-        // On the wire a kernel continues slow start up to twice what is in flight, whatever limits
-        // it (tcp_is_cwnd_limited).
+        // On the wire a kernel continues slow start up to twice the packets in flight, regardless of other limits
+        // (tcp_is_cwnd_limited).
         let opening = self.w.in_slow_start()
             && ack.source == Source::Wire
             && ack.in_flight_before * 2 > window;
@@ -385,7 +383,7 @@ impl<G: Growth> Controller for LossBased<G> {
         if used && !self.recovering && self.kernel.counts_ones() {
             self.grow_by_ones(cx, ack.acked);
         }
-        // Who ends slow start otherwise moves the threshold, and says why.
+        // An algorithm with its own exit from slow start sets the threshold, and reports the reason.
         if slow_start && !self.w.in_slow_start() && self.w.ssthresh == ssthresh {
             let (why, window) = ("ssthresh", self.w.cwnd);
             cx.log.event(cx.now, Event::SlowStartExit { why, window });
@@ -408,7 +406,7 @@ impl<G: Growth> Controller for LossBased<G> {
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         let from = self.w.cwnd;
-        // Only the first timeout for the same data says something about the path.
+        // Only the first timeout for the same data carries information about the path.
         if rto.backoff <= 1 {
             self.reduce(rto.in_flight, false);
         }
@@ -483,7 +481,7 @@ mod tests {
 
     #[test]
     fn marks_of_one_window_count_as_one_loss_without_anything_to_repair() {
-        for (spec, left) in [("reno", 0.5), ("cubic", 717.0 / 1024.0)] {
+        for (spec, factor) in [("reno", 0.5), ("cubic", 717.0 / 1024.0)] {
             let mut b = Bench::of(spec);
             assert!(b.cc.needs().ecn, "{spec}");
             let before = b.window();
@@ -491,7 +489,7 @@ mod tests {
             let flight: Vec<Packet> = (0..4).map(|_| b.packet(b.now, rtt)).collect();
             arrive(&mut b, &flight[0], MSS);
             let reduced = b.window();
-            assert_eq!(reduced, (before * left).floor(), "{spec}");
+            assert_eq!(reduced, (before * factor).floor(), "{spec}");
             // Sent before the reduction: does not count.
             arrive(&mut b, &flight[1], MSS);
             arrive(&mut b, &flight[3], MSS);

@@ -11,8 +11,8 @@ constants! { MINIMUM:
 /// Minimum over a sliding window of time.
 ///
 /// A monotone queue whose entries are at least 1/128 of the window apart, so at most 129 exist.
-/// Entries leave on insertion only. The newest value always stays: after a silence it is still the
-/// answer.
+/// Entries leave on insertion only. The newest value always stays, so that there is a result after
+/// a silence.
 #[derive(Clone, Debug)]
 pub struct WindowedMin<T> {
     /// Ascending in time and in value; the first is the minimum.
@@ -81,7 +81,7 @@ impl<T: Copy + Ord> WindowedMax<T> {
         Self(WindowedMin::new())
     }
 
-    /// Inserts `value` at `now` and drops what is older than `window`.
+    /// Inserts `value` at `now` and drops values older than `window`.
     pub fn insert(&mut self, now: Time, value: T, window: Span) {
         self.0.insert(now, Reverse(value), window);
     }

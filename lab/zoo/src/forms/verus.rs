@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `verus:profile=original`: what the authors' program does (repository yzaki/verus, June 2017).
+//! `verus:profile=original`: the authors' program (repository yzaki/verus, June 2017).
 //!
-//! Frozen: it exists to reproduce published figures, so it only changes when it differs from the
-//! program. `lab/notes/truth.md` compares the two. It shares with the living form only what follows from
-//! the paper's formulas: points, curve fit, equation 5.
+//! Frozen: it exists for reproducing published figures, so it is changed only if it differs from the program.
+//! `lab/notes/truth.md` compares the two. It shares with the current form only the code of the paper's formulas:
+//! points, curve fit, equation 5.
 //!
 //! | constant | value | unit |
 //! |---|---|---|
@@ -56,7 +56,7 @@ const FORGET_FROM: u32 = 100;
 /// The loss phase: the profile is frozen, ACKs add 1/W.
 #[derive(Clone, Copy, Debug)]
 struct Repair {
-    /// Slow start was left by delay: the ratio branch waits.
+    /// True if slow start was left by delay, so that the ratio branch is disabled.
     frozen: bool,
 }
 
@@ -126,7 +126,7 @@ impl Original {
     fn restart(&mut self, cx: &mut Cx<'_>, why: &'static str) {
         let mut points = std::mem::take(&mut self.points);
         points.clear();
-        self.epochs.hear(cx.now);
+        self.epochs.on_ack(cx.now);
         *self = Self {
             mss: self.mss,
             epochs: self.epochs,
@@ -309,7 +309,7 @@ impl Controller for Original {
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        self.epochs.hear(cx.now);
+        self.epochs.on_ack(cx.now);
         for packet in ack.acked {
             if packet.pn >= self.session {
                 self.acknowledged(cx, packet, !ack.limited.app);

@@ -31,24 +31,26 @@ constants! { COMPETITION:
     FASTEST: f64 = 8.0;
 }
 
-/// Whether others keep a queue that no drain empties, and the window that competes with them: a
-/// packet more per round trip, less after a loss, and from then on more with time.
+/// Detection of other flows that keep a queue that no drain empties, and the window that competes
+/// with them. It grows by a packet per round trip, is reduced by a loss, and grows faster with time
+/// from then on.
 #[derive(Clone, Default)]
 pub(super) struct Competition {
-    /// Packets.
+    /// The competing window, in packets.
     window: Option<f64>,
-    /// Drains that left the queue as it was, since the last that showed nobody.
+    /// Drains in a row that did not shorten the queue, since the last one that found no other flow.
     kept: u32,
-    /// Packets per second: the mean from drain to drain, each counting half of the one after it.
+    /// Mean delivery rate from drain to drain, packets per second. Each mean has half the weight of
+    /// the next.
     rate: f64,
-    /// The largest rate from drain to drain, of those in turn.
+    /// The largest rate from drain to drain, of the drains in a row.
     best: f64,
-    /// Packets since the last drain.
+    /// Packets delivered since the last drain.
     delivered: f64,
     drained_at: Time,
     began_at: Time,
-    /// The last cut since then. Siblings that are taken for others lose nothing: until a first loss
-    /// there is no hurry.
+    /// Time of the last reduction since the competition began. Siblings that are mistaken for other
+    /// flows lose no packets, so before the first loss the window grows slowly.
     cut_at: Option<Time>,
 }
 
@@ -57,17 +59,18 @@ impl Competition {
         self.drained_at = now;
     }
 
-    /// Packets; while others keep the queue.
+    /// The competing window in packets, while others keep the queue.
     pub(super) fn window(&self) -> Option<f64> {
         self.window
     }
 
-    /// Drains are at multiples of the period by this.
+    /// Interval of drains, in multiples of the period.
     pub(super) fn every(&self) -> u64 {
         if self.window.is_some() { EVERY } else { 1 }
     }
 
-    /// The last drains may have met others: what they left is not taken for a longer route.
+    /// True if the last drains may have met other flows: the queue that they left is then not taken
+    /// for a longer route.
     pub(super) fn suspects(&self) -> bool {
         self.kept > 0
     }
@@ -76,8 +79,9 @@ impl Competition {
         self.delivered += packets;
     }
 
-    /// A drain has ended; `lost`: for long nothing came back in it, so others were filling again.
-    /// The window would be `product` packets. True if a competition begins or ends.
+    /// A drain has ended. `lost`: nothing was acknowledged in it for long, so others were filling
+    /// the queue again. Without competition the window would be `product` packets. Returns true if
+    /// a competition begins or ends.
     pub(super) fn drained(
         &mut self,
         now: Time,
@@ -96,16 +100,19 @@ impl Competition {
             known => (known + rate) / 2.0,
         };
         (self.delivered, self.drained_at) = (0.0, now);
-        let (before, left) = (drains.before().as_secs_f64(), drains.left().as_secs_f64());
+        let (before, residual) = (
+            drains.before().as_secs_f64(),
+            drains.residual().as_secs_f64(),
+        );
         let (delay, siblings) = (delay.as_secs_f64(), SIBLINGS / self.rate.max(1.0));
-        let stands = left.min(before) > delay * STANDS;
-        let shown = siblings <= delay * SLOW && left > siblings && stands;
-        let ends = self.window.is_some() && left <= before * STILL;
+        let stands = residual.min(before) > delay * STANDS;
+        let shown = siblings <= delay * SLOW && residual > siblings && stands;
+        let ends = self.window.is_some() && residual <= before * STILL;
         if lost || !shown || ends {
             (self.kept, self.best) = (0, 0.0);
             return self.window.take().is_some();
         }
-        if left <= before * AS_IT_WAS {
+        if residual <= before * AS_IT_WAS {
             return false;
         }
         self.kept += 1;
@@ -113,19 +120,20 @@ impl Competition {
         if self.kept < DRAINS || self.window.is_some() {
             return false;
         }
-        let deep = left > delay * DEEP;
+        let deep = residual > delay * DEEP;
         let rate = if deep {
             self.rate.max(self.best)
         } else {
             self.rate
         };
-        let in_flight = rate * (drains.base().as_secs_f64() + left);
+        let in_flight = rate * (drains.base().as_secs_f64() + residual);
         self.window = Some(in_flight.max(product));
         (self.began_at, self.cut_at) = (now, None);
         true
     }
 
-    /// `packets` of a window that was used are back: of `all` that may be in flight.
+    /// Grows the window: `packets` of a window in full use were acknowledged; `all` may be in
+    /// flight.
     pub(super) fn grow(&mut self, now: Time, packets: f64, all: f64) {
         if let Some(window) = &mut self.window {
             let uncut = self.cut_at.map(|at| now.since(at).as_secs_f64());
@@ -134,8 +142,8 @@ impl Competition {
         }
     }
 
-    /// A packet is lost. Those sent before the last cut or soon after it say nothing new, nor do
-    /// those of before the competition. No less than `least` is left.
+    /// Reduces the window for a lost packet, unless it was sent before or shortly after the last
+    /// reduction, or before the competition. `least` is the lower bound.
     pub(super) fn lost(&mut self, now: Time, sent_at: Time, least: f64) {
         let from = self.cut_at.unwrap_or(self.began_at);
         let soon = self.cut_at.is_some_and(|at| now.since(at) < APART);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The limit that losses set: which of them are the path's, and what is left after the others.
+//! The limit that losses set: separates the losses of the path from those of congestion.
 use super::LARGEST;
 use crate::parts::LossRate;
 use alcc_units::{Span, Time};
@@ -42,27 +42,27 @@ constants! { LOSSES:
     SMALLEST: f64 = 2.0;
 }
 
-/// What a test found.
+/// Result of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
     /// Sending less loses less, or the queue of others stays full: congestion.
     OfCongestion,
-    /// The losses go on while the queue is short.
+    /// The losses go on while the queue is short: they come from the path.
     OfPath,
 }
 
-/// A packet that is lost while the queue is as long as at earlier losses of congestion cuts the limit
-/// to what is delivered in the smallest RTT. Other losses have a share. More than the path's starts a
-/// test: less is sent for a while. Losses that go on with a shorter queue are the path's.
+/// Judges losses. A packet that is lost while the queue is as long as at earlier congestion losses reduces the limit to
+/// what is delivered in the smallest RTT. Other losses are averaged as a share. A share above the path's starts a test,
+/// in which less is sent for a while. If losses go on with a shorter queue, they come from the path.
 #[derive(Clone)]
 pub(super) struct Losses {
     rate: LossRate,
-    /// The share that is the path's.
+    /// The share of packets that the path loses, 0 to 1.
     of_path: f64,
-    /// Packets; and as it was before the last episode of losses.
+    /// The limit in packets; `before`: the limit before the last episode of losses.
     limit: f64,
     before: f64,
-    /// The longest queueing at losses of congestion. Zero: not known.
+    /// The longest queueing delay at congestion losses. Zero: not known.
     full: Span,
     cut_at: Time,
     not_before: Time,
@@ -71,16 +71,16 @@ pub(super) struct Losses {
 
 #[derive(Clone, Copy)]
 struct Test {
-    /// Only packets sent since then count.
+    /// Only packets sent since then count in the test.
     since: Time,
-    /// Packets that it lasts, and those of them that are still to come.
+    /// Packets of the whole test, and those remaining.
     all: f64,
-    left: f64,
-    /// With more losses than that with a short queue they are the path's.
+    remaining: f64,
+    /// With more losses than this at a short queue, the losses come from the path.
     few: f64,
     of_path: f64,
     lost: f64,
-    /// As the test began: the share, the queueing, the limit.
+    /// State when the test began: the share, the queueing delay, the limit.
     share: f64,
     queueing: Span,
     limit: f64,
@@ -102,33 +102,32 @@ impl Default for Losses {
 }
 
 impl Losses {
-    /// What was lost so far says nothing, and no limit is set before `until`.
+    /// Forgets the losses so far, and sets no limit before `until`.
     pub(super) fn forget(&mut self, until: Time) {
         self.not_before = self.not_before.max(until);
         self.rate = LossRate::over(MEMORY);
         self.test = None;
     }
 
-    /// The route is longer: what was taken for queueing at losses was none, and no limit is set
-    /// before `until`.
+    /// The route is longer: the queueing delay at losses was in fact path delay. Sets no limit before `until`.
     pub(super) fn reroute(&mut self, until: Time) {
         self.forget(until);
         (self.limit, self.full) = (LARGEST, Span::ZERO);
     }
 
-    /// An episode of losses begins.
+    /// Saves the state at the start of an episode of losses.
     pub(super) fn mark(&mut self) {
         self.before = self.limit;
     }
 
-    /// The losses of the last episode were none.
+    /// Restores the state before the last episode, because its losses were spurious.
     pub(super) fn undo(&mut self) {
         self.rate = LossRate::over(MEMORY);
         self.test = None;
         self.limit = self.limit.max(self.before);
     }
 
-    /// At most so many packets may be in flight.
+    /// Limit of packets in flight.
     pub(super) fn limit(&self) -> f64 {
         self.limit
     }
@@ -138,14 +137,14 @@ impl Losses {
         self.test.is_none() && now >= self.not_before && self.rate.get() > most
     }
 
-    /// Begins a test; `product` packets are delivered in the smallest RTT.
+    /// Begins a test. `product`: packets delivered in the smallest RTT.
     pub(super) fn begin(&mut self, now: Time, queueing: Span, product: f64) {
         let share = self.rate.get();
         let packets = (EXPECTED / share).max(LEAST);
         self.test = Some(Test {
             since: now,
             all: packets,
-            left: packets,
+            remaining: packets,
             few: (LEAST * share / EXPECTED).max(1.0) * FEW,
             of_path: 0.0,
             lost: 0.0,
@@ -156,7 +155,7 @@ impl Losses {
         self.limit = (self.limit * BETA).min(product).max(SMALLEST);
     }
 
-    /// Packets arrived.
+    /// Counts delivered packets.
     pub(super) fn delivered(
         &mut self,
         now: Time,
@@ -165,7 +164,7 @@ impl Losses {
         queueing: Span,
     ) -> Option<Found> {
         self.rate.delivered(packets);
-        // After a longer wait nothing was lost, so the buffer is longer.
+        // Nothing was lost after a longer wait, so the buffer is longer than assumed.
         if self.full > Span::ZERO {
             self.full = self.full.max(queueing);
         }
@@ -174,20 +173,20 @@ impl Losses {
         self.count(now, sent_at, packets, 0.0, queueing)
     }
 
-    /// Packets are lost. With a full queue `left` may stay in flight.
+    /// Counts lost packets. With a full queue, `keep` packets may stay in flight.
     pub(super) fn lost(
         &mut self,
         now: Time,
         sent_at: Time,
         packets: f64,
         queueing: Span,
-        left: f64,
+        keep: f64,
     ) -> Option<Found> {
         if self.test.is_none() && self.full > GRAIN && queueing * HALF >= self.full {
             self.full = self.full.max(queueing);
             if sent_at >= self.cut_at && now >= self.not_before {
                 self.cut_at = now;
-                self.limit = self.limit.min(left).max(SMALLEST);
+                self.limit = self.limit.min(keep).max(SMALLEST);
             }
             return None;
         }
@@ -195,8 +194,8 @@ impl Losses {
         self.count(now, sent_at, packets, packets, queueing)
     }
 
-    /// `packets` of `window` are back after `rtt`, of which `queueing` is the queue's: the limit grows,
-    /// but not in a test.
+    /// `packets` of `window` were acknowledged after `rtt`, of which `queueing` is queueing delay: the limit grows, but
+    /// not in a test.
     pub(super) fn grow(&mut self, packets: f64, window: f64, rtt: Span, queueing: Span) {
         if self.test.is_some() {
             return;
@@ -217,16 +216,16 @@ impl Losses {
         queueing: Span,
     ) -> Option<Found> {
         let test = self.test.as_mut().filter(|test| sent_at >= test.since)?;
-        test.left -= packets;
+        test.remaining -= packets;
         test.lost += lost;
         if queueing <= (test.queueing / HALF).max(GRAIN) {
             test.of_path += lost;
         }
         let late = now.since(test.since) > PATIENCE;
-        let seen = (1.0 - test.left / test.all).min(1.0);
+        let seen = (1.0 - test.remaining / test.all).min(1.0);
         let few = test.few * if late { seen } else { 1.0 };
         let goes_on = test.of_path > few;
-        if !goes_on && !late && test.left > 0.0 {
+        if !goes_on && !late && test.remaining > 0.0 {
             return None;
         }
         let test = self.test.take()?;
@@ -238,7 +237,7 @@ impl Losses {
         }
         if goes_on {
             self.of_path = MOST;
-            self.rate.set(test.lost / (test.all - test.left));
+            self.rate.set(test.lost / (test.all - test.remaining));
         } else {
             self.full = test.queueing;
         }

@@ -25,24 +25,25 @@ constants! { SERVICE:
     SILENCE: u64 = 4;
 }
 
-/// What the path delivers, packets per second: the quantile of how it comes, and its mean. Its
-/// clock runs while something is delivered; an outage ages nothing.
+/// Delivery rate of the path, packets per second: a quantile of its samples, and its mean. Its
+/// clock runs only while something is delivered, so that an outage ages nothing.
 #[derive(Clone)]
 pub(super) struct Service {
-    /// Packets delivered in each bucket, a ring.
+    /// Packets delivered in each bucket (ring buffer).
     packets: [f32; KEPT],
-    /// The rate when each bucket was over, a ring.
+    /// Sample of the rate at the end of each bucket (ring buffer).
     samples: [f32; SAMPLES],
-    /// The bucket under way; those before it are over.
+    /// Number of the current bucket; earlier ones are complete.
     bucket: u64,
     clock: Span,
     at: Option<Time>,
     delivering: f32,
     starved: bool,
-    /// 95 % of the samples of the last second are not above it.
+    /// The 95 % quantile of the samples of the last second.
     pub(super) high: f64,
-    /// The larger of the means over two seconds (a fifth of the flow's age, at least half a second,
-    /// if that is less) and over a round trip (at least a tenth of a second).
+    /// The mean rate. It is the larger of the means over two seconds (or a fifth of the flow's age
+    /// if that is less, at least half a second) and over a round trip (at least a tenth of a
+    /// second).
     pub(super) mean: f64,
 }
 
@@ -61,13 +62,13 @@ impl Service {
         }
     }
 
-    /// Time passes of which nothing can be said.
+    /// Skips time without information, for example a drain.
     pub(super) fn pass(&mut self, now: Time) {
         self.at = Some(now);
     }
 
-    /// `packets` were acknowledged at `now`, the last of them after `rtt`; `starved`: the first had
-    /// waited behind no other of this flow.
+    /// `packets` were acknowledged at `now`, the last of them after `rtt`. `starved`: the first was
+    /// not queued behind another of this flow.
     pub(super) fn delivered(
         &mut self,
         now: Time,
@@ -88,10 +89,10 @@ impl Service {
     }
 
     fn close(&mut self, bucket: u64, base: Span, rtt: Span) {
-        // The samples that are kept look back at so many buckets.
+        // The kept samples cover this many buckets.
         let seen = bucket.saturating_sub((KEPT + SAMPLES) as u64);
         if seen > self.bucket {
-            // Nothing came in any of them.
+            // All of these buckets are empty.
             self.packets.fill(0.0);
             self.delivering = 0.0;
         }
@@ -114,7 +115,8 @@ impl Service {
         self.mean = self.over(last, BUCKET * long).max(self.over(last, trip));
     }
 
-    /// The rate over the `span` that ended with bucket `last`, or what there was of it.
+    /// The rate over the `span` that ended with bucket `last`, or over the part of it that is
+    /// known.
     fn over(&self, last: u64, span: Span) -> f64 {
         let nanos = BUCKET.as_nanos();
         let n = ((span.as_nanos() + nanos / 2) / nanos).clamp(1, KEPT as u64);
@@ -229,7 +231,7 @@ mod tests {
         }
     }
 
-    /// With an RTT of more than half a second one silence may be longer than the longest mean.
+    /// With an RTT above half a second a silence may be longer than the longest mean.
     #[test]
     fn a_long_silence_counts_as_on_the_page() {
         let mut rng = alcc_units::Rng::new(7);

@@ -97,7 +97,7 @@ fn losses_reported_in_a_drain_leave_the_window_after_it() {
     b.lose(10, true);
     b.recovered();
     acks(&mut b, 160, 100);
-    // 1000/s * 100 ms: no queue, until the test says whose losses these were.
+    // 1000/s * 100 ms: no queue, until the test has attributed the losses.
     assert!((b.window() - 100.0).abs() < 3.0, "{}", b.window());
 }
 
@@ -150,8 +150,8 @@ fn while_it_competes_a_loss_takes_a_third_once_and_drains_are_fewer() {
     b.lose(2, true);
     b.recovered();
     acks(&mut b, 1, 160);
-    let left = b.window() / window;
-    assert!((0.68..0.80).contains(&left), "{left}");
+    let kept = b.window() / window;
+    assert!((0.68..0.80).contains(&kept), "{kept}");
     let (mut least, mut at) = (f64::MAX, 0);
     for ms in 14_002..24_500 {
         acks(&mut b, 1, 160);
@@ -175,14 +175,14 @@ fn lose_one_sent_at(b: &mut Bench, sent_at: Time) {
     b.cc.on_loss(&mut Cx { now, log }, &loss);
 }
 
-/// How many packets per round trip the window grows by in the next 200 ms.
+/// The growth of the window in the next 200 ms, packets per round trip.
 fn growth(b: &mut Bench) -> f64 {
     let from = b.window();
     acks(b, 200, 160);
     (b.window() - from) * (b.window() + from) / 2.0 / 200.0
 }
 
-/// The competition began at 12.16 s. A packet sent so long after that is lost.
+/// The state after the loss of a packet sent `sent_after` after the competition began at 12.16 s.
 fn first_loss(sent_after: i64) -> Bench {
     let mut b = beside_others(15_000);
     let sent_at = Time::from_millis(12_160_u64.strict_add_signed(sent_after));
@@ -217,7 +217,7 @@ fn before_a_first_loss_it_grows_by_a_packet_however_long() {
 }
 
 #[test]
-fn what_was_sent_before_the_competition_and_is_lost_is_no_cut() {
+fn a_loss_of_packets_sent_before_the_competition_does_not_cut() {
     let window = beside_others(15_000).window();
     let mut b = first_loss(-100);
     assert!((b.window() - window).abs() < 0.1, "{}", b.window());
@@ -325,31 +325,31 @@ fn cuts_are_two_seconds_apart() {
     lose_one_sent_at(&mut b, sent_at);
     acks(&mut b, 1, 160);
     // To what it has alone.
-    let left = b.window();
-    assert!((120.0..126.0).contains(&left) && window > 145.0, "{left}");
+    let after = b.window();
+    assert!((120.0..126.0).contains(&after) && window > 145.0, "{after}");
 }
 
-/// A packet every so many ms; what drains leave is `left` ms. Is that taken for a longer path after
-/// 16 s?
-fn slow_beside_others(every: u64, left: u64) -> bool {
+/// A packet every `every` ms; drains leave a queue of `after` ms. Returns whether that is taken for a longer path after
+/// 16 s.
+fn slow_beside_others(every: u64, queueing: u64) -> bool {
     let mut b = Bench::of("budget");
     acks(&mut b, 100, 100);
     for _ in 0..15_900 / every {
         b.wait(Span::from_millis(every - 1));
-        acks(&mut b, 1, 100 + left);
+        acks(&mut b, 1, 100 + queueing);
     }
-    b.gauge("rtt_min_ms") == (100 + left) as f64
+    b.gauge("rtt_min_ms") == (100 + queueing) as f64
 }
 
 #[test]
-fn what_siblings_leave_is_no_queue_of_others() {
+fn the_residual_queue_of_siblings_is_not_counted_as_others() {
     // 71 packets a second: five are 70 ms.
     assert!(slow_beside_others(14, 60));
     assert!(!slow_beside_others(14, 90));
 }
 
 #[test]
-fn who_is_slow_cannot_tell_others_from_siblings() {
+fn slow_flows_do_not_distinguish_others_from_siblings() {
     // 50 packets a second: five are 100 ms, more than two budgets.
     assert!(slow_beside_others(20, 150));
 }
@@ -370,7 +370,7 @@ fn a_drain_and_the_refill_after_it_are_not_measured() {
         }
     }
     assert_eq!(rates(&mut b), before);
-    // What comes later counts.
+    // Later arrivals count again.
     acks(&mut b, 10, 130);
     for _ in 0..300 {
         b.wait(Span::from_millis(1));
@@ -381,7 +381,7 @@ fn a_drain_and_the_refill_after_it_are_not_measured() {
     assert!(rates(&mut b).0 > 2.0 * before.0);
 }
 
-/// So many packets each 5 ms, beside a queue of 25 ms; the window after 2.9 s.
+/// The window after 2.9 s with `packets` acknowledged each 5 ms and a queue of 25 ms.
 fn of_rate(packets: u64) -> f64 {
     let mut b = Bench::of("budget");
     acks(&mut b, 100, 100);

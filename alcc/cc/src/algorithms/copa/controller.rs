@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The living form: `tuned` and `paper`.
+//! The current form of Copa: `tuned` and `paper`.
 use super::settings::Settings;
 use super::shared::{
     Gauges, HeavyLoss, INITIAL, MIN_RTT_OVER, MIN_WINDOW, Mode, Rtts, SILENCE, allowance, needs,
@@ -43,7 +43,7 @@ constants! { COPA:
 pub(super) struct Copa {
     s: Settings,
     mss: Bytes,
-    /// Packets.
+    /// The window, in packets.
     window: f64,
     slow_start: bool,
     velocity: Velocity,
@@ -54,14 +54,14 @@ pub(super) struct Copa {
     gaps: WindowedMax<Span>,
     last_ack: Option<Time>,
     stand_at_least: Span,
-    /// When an overload was last measured, and to what it may drain the window.
+    /// Time of the last measured overload, and the window to which it may drain, in packets.
     overload: Option<(Time, f64)>,
     drains: Drains,
-    /// What the path delivered when the drain began. Packets per second.
+    /// Delivery rate when the drain began, packets per second.
     drained_rate: f64,
     route: Route,
     updated: bool,
-    /// In `tuned`.
+    /// Only in `tuned`.
     policer: Option<Policer>,
 }
 
@@ -91,19 +91,19 @@ impl Copa {
         }
     }
 
-    /// Packets of this flow in the queue.
+    /// Packets of this flow in the queue, estimated.
     fn queue(&self) -> f64 {
         self.rtts.queue(self.window, self.rtts.standing())
     }
 
-    /// What the window makes, packets per second.
+    /// The rate that the window yields, packets per second.
     fn rate(&self) -> f64 {
-        // After a change of path the smoothed RTT may still be that of the old one.
+        // After a change of path the smoothed RTT may still be that of the old path.
         let base = self.drains.base().as_secs_f64();
         self.window / self.rtts.smoothed.max(base)
     }
 
-    /// The minimum RTT is that of the drains.
+    /// Uses the minimum RTT of the drains.
     fn take_base(&mut self, now: Time) {
         self.rtts.minimum.clear();
         let base = self.drains.base();
@@ -140,11 +140,12 @@ impl Copa {
         if self.s.exit_drain {
             let target = self.rtts.target_window(self.mode.delta);
             let window = (self.window - self.queue()).max(target.min(self.window));
-            // What was measured is of a round trip ago. Then half of it was in flight.
+            // The measurement is a round trip old. At that time half of the current window was in
+            // flight.
             self.window = (window / 2.0).max(MIN_WINDOW);
         }
         self.slow_start = false;
-        // The minimum may be that of the others' queue.
+        // The minimum may include the queue of other flows.
         self.drains.doubt();
         self.overload = Some((cx.now, self.window));
         self.velocity = Velocity::new(cx.now, self.window);
@@ -155,7 +156,8 @@ impl Copa {
         cx.log.event(cx.now, event);
     }
 
-    /// `n` acknowledged segments, between which the window is not looked at again.
+    /// One step of the window for `n` acknowledged segments, as long as the window is not read in
+    /// between.
     fn step(&mut self, cx: &mut Cx<'_>, n: u64, may_grow: bool) {
         #[expect(clippy::cast_precision_loss, reason = "segments of one record")]
         let n = n as f64;
@@ -173,7 +175,7 @@ impl Copa {
         }
         self.velocity
             .advance(cx.now, self.window, self.rtts.standing(), way, HOLD);
-        // Up to the floor no queue says when to stop: who arrives there fast goes far beyond.
+        // Up to the floor no queueing stops the growth, so a fast start would go far beyond it.
         if self.rtts.is_below_floor(self.window, delta) {
             self.velocity.calm();
         }
@@ -185,8 +187,8 @@ impl Copa {
         self.window = way.moved(self.window, step, may_grow);
     }
 
-    /// The window at which an overload's drain ends. A change shows only after a round trip, so it
-    /// holds for one.
+    /// The window at which the drain of an overload ends. A change takes effect after a round trip,
+    /// so the value holds for one.
     fn drained_to(&mut self, now: Time) -> f64 {
         let round = self.rtts.smoothed();
         let measured = self.overload.filter(|(at, _)| now.since(*at) < round);
@@ -194,7 +196,8 @@ impl Copa {
         self.overload.insert(measured.unwrap_or((now, to))).1
     }
 
-    /// A packet sent at `sent_at` is back. True in a drain, which sets the window.
+    /// Handles the acknowledgement of a packet sent at `sent_at`. True in a drain, which sets the
+    /// window itself.
     fn drain(&mut self, cx: &mut Cx<'_>, sent_at: Time) -> bool {
         let path = |c: &Self| c.drained_rate * c.drains.base().as_secs_f64();
         let every = u64::from(!self.route.is_due(cx.now));
@@ -208,7 +211,7 @@ impl Copa {
                 self.look_for_a_longer_route(cx.now);
                 self.window = path(self).max(MIN_WINDOW);
                 self.velocity = Velocity::new(cx.now, self.window);
-                // The queue that is seen now was before the drain.
+                // The queue measured now dates from before the drain.
                 self.overload = Some((cx.now, self.window));
                 cx.log.event(cx.now, Event::Mode { to: "default" });
             }
@@ -220,7 +223,8 @@ impl Copa {
         self.drains.draining()
     }
 
-    /// A drain has ended: if it emptied a longer route, that carries what the shorter one carried.
+    /// A drain has ended: if it emptied a longer route, the window is set to carry the rate of the
+    /// shorter one.
     fn look_for_a_longer_route(&mut self, now: Time) {
         let (rate, error) = (self.drained_rate, self.stand_at_least);
         if self.s.longer_route
@@ -235,7 +239,7 @@ impl Copa {
         }
     }
 
-    /// What was learned of the delays is of another path, or old.
+    /// Forgets the delays, which are those of another path, or old.
     fn forget_delays(&mut self, now: Time) {
         self.rtts.forget_delays();
         self.drains = Drains::default();
@@ -251,8 +255,8 @@ impl Copa {
     }
 }
 
-/// How many segments each step stands for. It is more than one only for large records. There a step
-/// each would cost more than it tells.
+/// The number of segments of each step. It is above one only for large records, for which single
+/// steps would cost more than they improve the result.
 fn portions(n: u64) -> impl Iterator<Item = u64> {
     let steps = if n > EACH_SEGMENT { STEPS } else { n };
     (0..steps).map(move |i| (i + 1) * n / steps - i * n / steps)
@@ -303,7 +307,8 @@ impl Controller for Copa {
                 for n in portions(n) {
                     let before = self.window;
                     self.step(cx, n, may_grow);
-                    // A window that is not used stays: at one moment all steps are as the first.
+                    // An unused window stays, and further steps at the same moment would equal the
+                    // first.
                     if !may_grow && self.window == before && !standing.is_zero() {
                         break;
                     }
@@ -363,7 +368,7 @@ impl Controller for Copa {
             allowance.rate = policer.within(allowance.rate, self.mss);
         }
         if let Some(rate) = allowance.rate.filter(|_| self.s.ack_aggregation) {
-            // A host that wakes a little late must be able to catch up.
+            // The burst lets a host catch up that wakes a little late.
             allowance.burst = rate.bytes_in(BURST).clamp(self.mss * 2, self.mss * 10);
         }
         allowance

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Everything in which the living forms of Copa differ: `tuned` and `paper`.
+//! All parameters in which the current forms of Copa differ: `tuned` and `paper`.
 use alcc_units::Span;
 
 constants! { COPA:
@@ -14,36 +14,39 @@ constants! { COPA:
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    /// 1/packets in the queue.
+    /// Delta, 1/packets in the queue.
     pub(super) delta: f64,
-    /// Upper bound of 1/delta where it adapts. Packets.
+    /// Upper bound of 1/delta if it adapts, in packets.
     pub(super) max_queue: f64,
-    /// Look for competitors that fill the buffer, and take part.
+    /// Detects competitors that fill the buffer, and competes with them (section 2.2).
     pub(super) auto: bool,
-    /// The standing RTT's window covers the period at which ACKs come in bunches. Pacing lets a
-    /// host catch up that wakes a little late.
+    /// The window of the standing RTT covers the period at which ACKs come in bunches, and pacing
+    /// lets a host catch up that wakes a little late.
     pub(super) ack_aggregation: bool,
-    /// Slow start also ends at a loss, and leaves the window that a round trip ago filled the path.
+    /// A loss also ends slow start. The window is then the one that filled the path a round trip
+    /// ago.
     pub(super) exit_drain: bool,
-    /// Far above the target the window shrinks by at least half a packet per packet. It does so
-    /// until the queue's excess is taken off. Whether that was enough shows a round trip later.
+    /// Far above the target the window shrinks by at least half a packet per packet, until the
+    /// excess of the queue is removed. A round trip later the measurement shows whether that was
+    /// enough.
     pub(super) overload_drain: bool,
-    /// The minimum RTT is that of common drains. It rises only after one.
+    /// The minimum RTT is that of common drains. It rises only after a drain.
     pub(super) drains: bool,
-    /// Queueing up to this is none: a host cannot tell it from its own delays.
+    /// Queueing delay up to this counts as zero, because a host cannot distinguish it from its own
+    /// delays.
     pub(super) floor: Span,
-    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and
-    /// sends what is delivered.
+    /// Detects a policer: packets are lost without queueing, and sending less loses less. The rate
+    /// is then limited to the delivered rate.
     pub(super) policer: bool,
-    /// A jump of the RTT that no drain shortens, and a rate that falls from drain to drain, are a
-    /// longer route.
+    /// A jump of the RTT that no drain shortens, and a rate that falls from drain to drain, are
+    /// taken for a longer route.
     pub(super) longer_route: bool,
-    /// More than this fraction lost in each of two round trips in a row is heavy loss, too.
+    /// A loss above this share in two round trips in a row also counts as heavy loss.
     pub(super) persistent_loss: f64,
 }
 
 impl Settings {
-    /// The text of the paper.
+    /// The parameters of the paper.
     pub(super) const PAPER: Self = Self {
         delta: 0.5,
         max_queue: f64::MAX,
@@ -58,18 +61,19 @@ impl Settings {
         persistent_loss: 1.0,
     };
 
-    /// Ours: as the paper, for links that serve in bunches and change their rate. Five packets are
-    /// in the queue (delta 0.2) instead of two, because the queue must outlast the gaps between
-    /// bunches. The standing RTT looks over a whole bunch. Slow start or a drop of capacity may
-    /// leave something in the queue. That is taken off at once, and no more. Where several flows
-    /// keep a queue they drain together, so none takes it for a longer path. There is no
-    /// competitive mode. Alone in a deep buffer it would take every fade for a competitor.
+    /// Our parameters: the paper's, adapted to links that serve in bunches and change their rate.
+    /// Five packets are in the queue (delta 0.2) instead of two, because the queue must outlast the
+    /// gaps between bunches. The standing RTT looks over a whole bunch. The queue that slow start
+    /// or a drop of capacity has left is drained at once, but nothing beyond it. Several flows that
+    /// keep a queue drain together, so none takes it for a longer path. There is no competitive
+    /// mode, because in a deep buffer it would take every fade for a competitor.
     ///
     /// With this delta, recorded 3G channels (60 s, 40 ms) give the most throughput at 45 ms one
-    /// way. There is some to spare. On the worst of five, 0.1 has 51 ms and 0.2 has 42.
+    /// way, with some reserve: on the worst of five, 0.1 has 51 ms and 0.2 has 42.
     ///
-    /// The floor is ten times what interrupts and scheduling add within a machine. At 66 Mbit/s
-    /// twice the floor is the queue that is wanted anyway, so below that it changes nothing.
+    /// The floor is ten times the delay that interrupts and scheduling add within a machine. At 66
+    /// Mbit/s twice the floor is the target queue anyway, so the floor has no effect below that
+    /// rate.
     pub(super) const TUNED: Self = Self {
         delta: DELTA,
         max_queue: 25.0,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the paper and all programs do alike: section 2's arithmetic, and genericCC's rule for heavy
-//! loss.
+//! Code that the paper's form and all programs share: the arithmetic of section 2, and genericCC's rule for heavy loss.
 use super::velocity::Way;
 use crate::parts::{WindowedMax, WindowedMin, pacing_rate, segments, window_bytes};
 use crate::{Allowance, Cx, Event, LossBatch, Needs};
@@ -31,18 +30,18 @@ constants! { COPA:
 /// Round trips over which a competitor's queue must persist (section 2.2).
 const COMPETITOR_RTTS: u64 = 4;
 
-/// The round trips of a flow: smallest, standing, smoothed.
+/// RTTs of a flow: smallest, standing, smoothed.
 #[derive(Clone, Default)]
 pub struct Rtts {
-    /// The smallest of the last moments, by the form.
+    /// The smallest RTT over the window of the form.
     pub minimum: WindowedMin<Span>,
-    /// The smallest of half a smoothed RTT.
+    /// The standing RTT: the smallest of the last half smoothed RTT.
     pub standing: WindowedMin<Span>,
     /// The newest sample.
     pub latest: Span,
-    /// Seconds; zero before the first sample.
+    /// The smoothed RTT in seconds; zero before the first sample.
     pub smoothed: f64,
-    /// Queueing up to this is none.
+    /// Queueing delay up to this counts as zero.
     pub floor: Span,
 }
 
@@ -62,7 +61,7 @@ impl Rtts {
         Span::from_secs_f64(self.smoothed)
     }
 
-    /// Takes a sample into the latest and the smoothed RTT.
+    /// Updates the latest and the smoothed RTT.
     pub fn smooth(&mut self, rtt: Span) {
         let r = rtt.as_secs_f64();
         self.smoothed = if self.smoothed == 0.0 {
@@ -73,14 +72,14 @@ impl Rtts {
         self.latest = rtt;
     }
 
-    /// The queueing delay if `now` is the RTT. From the floor to twice the floor it rises from
-    /// nothing to all of it. So flows that meet there still differ by their windows.
+    /// The queueing delay if the RTT is `now`. From the floor to twice the floor it rises from zero to its full value,
+    /// so that flows in this range still differ by their windows.
     fn queueing(&self, now: Span) -> Span {
         let whole = now - self.minimum();
         whole.min((whole - self.floor) * 2)
     }
 
-    /// Would more than `1/delta` packets of a window be in the queue without the floor?
+    /// True if without the floor more than `1/delta` packets of the window would be in the queue.
     pub fn is_below_floor(&self, window: f64, delta: f64) -> bool {
         let standing = self.standing();
         let whole = (standing - self.minimum()).as_secs_f64();
@@ -88,8 +87,7 @@ impl Rtts {
         whole <= self.floor.as_secs_f64() && window * whole > wanted
     }
 
-    /// Packets of a window in the queue, if `now` is the RTT: window * queueing delay / standing
-    /// RTT.
+    /// Packets of a window in the queue, if the RTT is `now`: window * queueing delay / standing RTT.
     pub fn queue(&self, window: f64, now: Span) -> f64 {
         let standing = self.standing().as_secs_f64();
         if standing <= 0.0 {
@@ -98,7 +96,7 @@ impl Rtts {
         window * self.queueing(now).as_secs_f64() / standing
     }
 
-    /// Window at which the queue is as wanted.
+    /// The window that gives the target queue, in packets.
     pub fn target_window(&self, delta: f64) -> f64 {
         let queueing = self.queueing(self.standing()).as_secs_f64();
         if queueing <= 0.0 {
@@ -110,19 +108,19 @@ impl Rtts {
 }
 
 impl Rtts {
-    /// The old route's RTTs say nothing about the new one.
+    /// Forgets the RTTs of the old route, which do not apply to the new one.
     pub fn forget_delays(&mut self) {
         self.minimum.clear();
         self.standing.clear();
     }
 
-    /// Gives back memory that is not used.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.minimum.shrink();
         self.standing.shrink();
     }
 
-    /// Shows a form's state, and its RTTs.
+    /// Reports a form's state and its RTTs.
     pub fn gauges(&self, state: &Gauges, put: &mut dyn FnMut(&'static str, f64)) {
         put("cwnd", state.window);
         put("delta", state.delta);
@@ -133,7 +131,7 @@ impl Rtts {
         put("slow_start", f64::from(u8::from(state.slow_start)));
     }
 
-    /// These are known, in ms: for vectors of a form.
+    /// RTTs with these known values, in ms, for test vectors of a form.
     pub fn known(minimum: u64, standing: u64) -> Self {
         let [minimum, latest] = [minimum, standing].map(Span::from_millis);
         let mut rtts = Self {
@@ -147,7 +145,7 @@ impl Rtts {
     }
 }
 
-/// What a form shows of itself. Packets, and 1/packets for delta.
+/// State that a form reports: packets, and 1/packets for delta.
 pub struct Gauges {
     /// The window.
     pub window: f64,
@@ -157,11 +155,11 @@ pub struct Gauges {
     pub velocity: f64,
     /// Packets in the queue.
     pub queue: f64,
-    /// Slow start is not over.
+    /// True while slow start lasts.
     pub slow_start: bool,
 }
 
-/// What every form needs.
+/// The needs of every form.
 pub fn needs() -> Needs {
     Needs {
         per_packet_ack: true,
@@ -171,8 +169,8 @@ pub fn needs() -> Needs {
     }
 }
 
-/// A window that is paced at twice its rate over an RTT of `rtt` seconds. Not paced: before the
-/// window was `set` by an ACK, and without an RTT.
+/// A window, paced at twice its rate over an RTT of `rtt` seconds. It is not paced before an ACK has `set` the window,
+/// and without an RTT.
 pub fn allowance(window: f64, rtt: f64, set: bool, mss: Bytes) -> Allowance {
     Allowance {
         window: window_bytes(window, mss),
@@ -182,8 +180,7 @@ pub fn allowance(window: f64, rtt: f64, set: bool, mss: Bytes) -> Allowance {
     }
 }
 
-/// Whether a queue of so many packets should grow. `slack`: rounding must not decide at the target
-/// itself.
+/// The direction for a queue of `queue` packets. `slack` keeps rounding from deciding at the target itself.
 pub fn verdict(queue: f64, delta: f64, slack: f64) -> Way {
     let wanted = 1.0 / delta;
     if queue <= wanted + slack * wanted {
@@ -193,30 +190,30 @@ pub fn verdict(queue: f64, delta: f64, slack: f64) -> Way {
     }
 }
 
-/// Section 2.2: is somebody else filling the buffer? Then more packets of this flow, as Reno would.
+/// Section 2.2: detects another flow that fills the buffer, and then keeps more packets in the queue, as Reno would.
 #[derive(Clone)]
 pub struct Mode {
-    /// Look for competitors at all.
+    /// Detection of competitors is enabled.
     auto: bool,
     default_delta: f64,
     min_delta: f64,
-    /// 1/packets.
+    /// Delta, 1/packets.
     pub delta: f64,
-    /// Somebody else fills the buffer.
+    /// True while another flow fills the buffer.
     pub competitive: bool,
-    /// Extremes over four round trips.
+    /// The smallest RTT of four round trips.
     pub low: WindowedMin<Span>,
     /// The largest RTT of four smoothed RTTs.
     pub high: WindowedMax<Span>,
     changed: Time,
-    /// `None`: never.
+    /// Time of the last halving; `None`: never.
     halved: Option<Time>,
-    /// A loss was seen since delta was last set.
+    /// True if a loss was seen since delta was last set.
     pub lossy: bool,
 }
 
 impl Mode {
-    /// Not competitive. `auto`: look for competitors at all.
+    /// Starts in default mode. `auto` enables the detection of competitors.
     pub fn new(auto: bool, delta: f64, max_queue: f64) -> Self {
         Self {
             auto,
@@ -239,26 +236,26 @@ impl Mode {
         self.high.insert(now, rtt, memory);
     }
 
-    /// A loss counts once per standing RTT.
+    /// Notes a loss, which counts once per standing RTT.
     pub fn loss(&mut self, now: Time, standing: Span) {
         if self.halved.is_none_or(|at| now.since(at) >= standing) {
             self.lossy = true;
         }
     }
 
-    /// What is known of the path is of another.
+    /// Forgets the delays of another path.
     pub fn forget_delays(&mut self) {
         self.low.clear();
         self.high.clear();
     }
 
-    /// Gives back memory that is not used.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.low.shrink();
         self.high.shrink();
     }
 
-    /// After each sample. An event if the mode changed.
+    /// Adapts delta; called after each sample. Returns an event if the mode changed.
     pub fn adapt(&mut self, now: Time, rtts: &Rtts) -> Option<Event> {
         let (Some(low), Some(high), true) = (self.low.get(), self.high.get(), self.auto) else {
             return None;
@@ -288,34 +285,34 @@ impl Mode {
     }
 }
 
-/// More than 30 % lost is no accident (genericCC).
+/// Detection of heavy loss: more than 30 % is not accidental (genericCC).
 #[derive(Clone, Default)]
 pub struct HeavyLoss {
-    /// Segments lost since it was last judged.
+    /// Segments lost since the last check.
     pub lost: u64,
-    /// Segments lost or acknowledged since then.
+    /// Segments lost or acknowledged since the last check.
     pub seen: u64,
-    /// When it was last judged.
+    /// Time of the last check.
     pub checked: Time,
-    /// The fraction at the last look.
+    /// The lost share at the last check.
     before: f64,
 }
 
 impl HeavyLoss {
-    /// So many segments arrived.
+    /// Counts segments that arrived.
     pub fn arrived(&mut self, segments: u64) {
         self.seen += segments;
     }
 
-    /// These were lost.
+    /// Counts lost segments.
     pub fn lost(&mut self, loss: &LossBatch<'_>, mss: Bytes) {
         let n: u64 = loss.lost.iter().map(|p| segments(p.len, mss)).sum();
         self.lost += n;
         self.seen += n;
     }
 
-    /// Looks at most once per `every`. The window after it. More than `persistent` at two looks in a row is
-    /// heavy, too: one overflow of a short queue is not.
+    /// Checks at most once per `every`, and returns the window after it. A share above `persistent` in two checks in a
+    /// row is also heavy; a single overflow of a short queue is not.
     pub fn weigh(&mut self, cx: &mut Cx<'_>, every: Span, window: f64, persistent: f64) -> f64 {
         if self.seen <= JUDGED || cx.now.since(self.checked) <= every {
             return window;

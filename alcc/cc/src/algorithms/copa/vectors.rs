@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Numbers worked out by hand.
+//! Test vectors that were worked out by hand.
 use super::*;
 use crate::testing::{Bench, MSS};
 use crate::{Discard, LimitedBy, Packet};
 
 const MS: Span = Span::from_millis(1);
 
-/// Past slow start, with these RTTs known.
+/// A flow past slow start, with these RTTs known.
 fn steady(s: Settings, window: f64, minimum: u64, standing: u64) -> Copa {
     let mut c = Copa::new(s);
     c.mss = MSS;
@@ -28,7 +28,7 @@ fn steps(c: &mut Copa, of: impl IntoIterator<Item = u64>) -> f64 {
     c.window
 }
 
-/// Up, down, and up and down at the target of 1200 packets.
+/// The window moves up, down, and around the target of 1200 packets.
 #[test]
 fn a_record_of_many_segments_moves_the_window_as_they_do() {
     for window in [600.0, 2400.0, 1199.9] {
@@ -55,18 +55,18 @@ fn one_step_towards_the_target() {
     let paper = |w| step(&mut steady(Settings::PAPER, w, 50, 60));
     assert!(near(paper(10.0), 10.2));
     assert!(near(paper(14.0), 14.0 - 1.0 / 7.0));
-    // Exactly at the target: up.
+    // Exactly at the target the window goes up.
     assert!(near(paper(12.0), 12.0 + 1.0 / 6.0));
     assert!(near(Rtts::known(50, 60).target_window(0.5), 12.0));
 }
 
 /// 16 packets, smallest RTT 1 ms, floor 0.5 ms.
 #[test]
-fn what_no_host_can_tell_is_no_queue() {
+fn a_difference_below_the_floor_does_not_count_as_queueing() {
     for (standing, queued) in [
         (1400, 0.0),
         (1500, 0.0),
-        // Twice what is above the floor, 0.2 ms of 1.6.
+        // In this range the delay is twice the excess over the floor: 0.2 ms of 1.6.
         (1600, 2.0),
         (2000, 8.0),
         (4000, 12.0),
@@ -147,7 +147,7 @@ fn competitive_mode_adds_a_packet_per_round_and_halves_on_loss() {
     assert!(near(adapted(&mut c, 50, 150, 510), 0.5) && !c.mode.competitive);
 }
 
-/// A packet more per round must not make the flow deaf to a loss of the same round.
+/// The growth by a packet per round must not hide a loss in the same round.
 #[test]
 fn in_competitive_mode_a_loss_counts_once_per_round_whatever_grew_before() {
     let mut c = steady(Settings::PAPER, 10.0, 50, 60);
@@ -178,7 +178,7 @@ fn in_competitive_mode_a_loss_counts_once_per_round_whatever_grew_before() {
         );
         adapted(c, 100, 150, ms)
     };
-    // One millisecond after the packet more: 1/3 doubled, but no more than 0.5.
+    // One millisecond after the growth: 1/3 doubled, but no more than 0.5.
     assert!(near(lost(&mut c, 1001), 0.5));
     c.mode.delta = 0.1;
     assert!(near(lost(&mut c, 1030), 0.1), "the standing RTT is 60 ms");
@@ -201,7 +201,7 @@ fn the_standing_rtt_looks_back_half_an_rtt() {
 fn slow_start_leaves_what_filled_the_path_a_round_trip_ago() {
     let mut c = steady(Settings::TUNED, 40.0, 50, 100);
     c.slow_start = true;
-    // 20 of 40 packets are queued. Half of the 20 others were in flight a round trip ago.
+    // 20 of 40 packets are queued, so half of the 20 others were in flight a round trip ago.
     let mut log = Discard;
     let mut cx = Cx {
         now: Time::ZERO,
@@ -215,12 +215,12 @@ fn slow_start_leaves_what_filled_the_path_a_round_trip_ago() {
 fn an_overload_drains_half_a_packet_per_packet_and_no_more_than_the_queue() {
     let mut c = steady(Settings::TUNED, 100.0, 50, 100);
     assert!(near(step(&mut c), 99.5));
-    // 50 packets are queued, 5.6 are wanted. Until a round trip has passed no more is taken off.
+    // 50 packets are queued, the target is 5.6. Until a round trip has passed nothing more is removed.
     for _ in 0..90 {
         step(&mut c);
     }
     let to = 50.0 + 1.0 / 0.18;
-    // Less than the velocity's own steps of 1/18 packet or so.
+    // The tolerance is a step of the velocity, 1/18 packet or so.
     assert!((to - 1.0..=to + 0.1).contains(&c.window), "{}", c.window);
 }
 
@@ -241,8 +241,7 @@ fn a_standing_queue_is_no_longer_path() {
     let mut b = Bench::of("copa");
     b.wait(MS * 100);
     b.ack(MS * 50);
-    // Others hold a queue of 50 ms for 20 s, but for the drains. It fills at the rate of the link, so no
-    // RTT jumps.
+    // Other flows keep a queue of 50 ms for 20 s, except in drains. It fills at the rate of the link, so no RTT jumps.
     for _ in 0..20_000 {
         b.wait(MS);
         let drained = b.now.as_nanos() / 1_000_000 % 3000;
@@ -271,10 +270,10 @@ fn a_record_of_ten_segments_is_ten_steps() {
     assert_eq!(ten.window(), 20.0);
 }
 
-/// What `on_ack` relies on when it takes a record of many segments in one step.
+/// The assumption with which `on_ack` takes a record of many segments in one step.
 #[test]
 fn steps_that_leave_the_window_change_nothing_more_at_that_moment() {
-    let mut left = 0;
+    let mut unchanged = 0;
     for (window, standing, v, slow_start, hold) in (0..480).map(|n: u32| {
         (
             [2.0, 2.5, 9.0, 400.0, 1e9][(n % 5) as usize],
@@ -307,14 +306,14 @@ fn steps_that_leave_the_window_change_nothing_more_at_that_moment() {
         if c.window != window {
             continue;
         }
-        left += 1;
+        unchanged += 1;
         let after = state(&c);
         for _ in 0..50 {
             c.step(&mut cx, 1, false);
         }
         assert_eq!(state(&c), after);
     }
-    assert!(left > 100, "{left} cases");
+    assert!(unchanged > 100, "{unchanged} cases");
 }
 
 #[test]

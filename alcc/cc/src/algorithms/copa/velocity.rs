@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How fast the window moves, and which way.
+//! The velocity and direction of the window (section 2.1).
 use super::shared::{MAX_WINDOW, MIN_WINDOW};
 use alcc_units::{Span, Time};
 
@@ -13,7 +13,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// The window after a step this way.
+    /// The window after a step in this direction.
     pub fn moved(self, window: f64, step: f64, may_grow: bool) -> f64 {
         match self {
             Self::Up if may_grow => (window + step).min(MAX_WINDOW),
@@ -23,23 +23,23 @@ impl Way {
     }
 }
 
-/// Section 2.1: how fast the window moves.
+/// The velocity of the window (section 2.1).
 #[derive(Clone, Debug)]
 pub struct Velocity {
-    /// The velocity.
+    /// The velocity, in multiples of the basic step.
     pub v: f64,
     /// The direction.
     pub way: Option<Way>,
-    /// Periods in this direction.
+    /// Number of periods in this direction.
     pub same: u32,
     /// When the period began.
     pub since: Time,
-    /// Window at the begin of the period.
+    /// Window at the start of the period.
     pub window: f64,
 }
 
 impl Velocity {
-    /// At rest.
+    /// The initial velocity, without a direction.
     pub fn new(now: Time, window: f64) -> Self {
         Self {
             v: 1.0,
@@ -50,8 +50,8 @@ impl Velocity {
         }
     }
 
-    /// One ACK wants the window to go `way`. A period lasts a standing RTT; a verdict against the
-    /// direction begins another.
+    /// Takes the verdict of one ACK that the window should go `way`. A period lasts a standing RTT;
+    /// a verdict against the direction begins another.
     pub fn advance(&mut self, now: Time, window: f64, standing: Span, way: Way, hold: u32) {
         if now.since(self.since) >= standing {
             let up = window > self.window;
@@ -66,18 +66,18 @@ impl Velocity {
         }
     }
 
-    /// No faster than at the begin.
+    /// Resets the velocity to its initial value.
     pub fn calm(&mut self) {
         (self.v, self.same) = (1.0, 0);
     }
 
-    /// How far one ACK moves the window; `room` is delta * window. At most one packet.
+    /// The step of the window for one ACK, at most one packet; `room` is delta * window.
     pub fn step(&mut self, room: f64) -> f64 {
         self.v = self.v.min(room.max(1.0));
         self.v / room
     }
 
-    /// A period ended that went `way`.
+    /// Ends a period with direction `way`.
     pub fn period(&mut self, way: Way, hold: u32) {
         if self.way == Some(way) {
             self.same += 1;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Integers throughout; time in 1/1024 s where the kernel has it so.
+//! CUBIC as in Linux, with integers only; time in 1/1024 s as in the kernel.
 use crate::parts::{AckRatio, Credit, Growth, UNLIMITED, Window, segments};
 use crate::{AckBatch, Cx, Event, Packet, Path, Pn};
 use alcc_units::{Span, Time};
 
 /// 1024 times C.
 const C: u128 = 410;
-/// In what the kernels differ.
+/// The parameters in which the kernels differ.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Generation {
     /// 1024 times the factor of the decrease.
@@ -14,22 +14,22 @@ pub(super) struct Generation {
     /// Acknowledged windows in Reno's clock: 8 * (1024 + beta) / 3 / (1024 - beta), as the kernel
     /// computes it.
     reno_scale: u64,
-    /// Before the first loss: one packet more per this many, always or at least.
+    /// Before the first loss: the window grows by one packet per this many, always or at least.
     first_period: (u64, bool),
     /// ACKs are counted, with a ratio of segments of at most this many sixteenths; `None`: segments
     /// are counted.
     max_ratio: Option<u64>,
-    /// Beyond the old window: at most this many packets per second of minimum RTT, per round trip.
+    /// Limit of growth above the old window: packets per second of minimum RTT, per round trip.
     growth_per_rtt: Option<u64>,
     min_period: u64,
-    /// Part of the smallest RTT by which a round's may exceed it; `None`: no HyStart.
+    /// HyStart's threshold: part of the smallest RTT by which a round's may exceed it. `None`: no HyStart.
     hystart: Option<u64>,
     /// A spurious loss is undone to the window of the loss before, converged.
     undo_to_last: bool,
 }
 
 impl Generation {
-    /// Since 4.1.
+    /// Linux since 4.1.
     pub(super) const LINUX: Self = Self {
         beta: 717,
         reno_scale: 15,
@@ -40,14 +40,14 @@ impl Generation {
         hystart: Some(8),
         undo_to_last: false,
     };
-    /// 2.6.29 to 3.19.
+    /// Linux 2.6.29 to 3.19.
     pub(super) const LINUX_3_16: Self = Self {
         max_ratio: Some(512),
         min_period: 1,
         hystart: Some(16),
         ..Self::LINUX
     };
-    /// CUBIC 2.1.
+    /// Linux 2.6.24: CUBIC 2.1.
     pub(super) const LINUX_2_6_24: Self = Self {
         beta: 819,
         reno_scale: 23,
@@ -76,7 +76,7 @@ const MAX_CWND: u64 = UNLIMITED as u64;
 struct HyStart {
     on: bool,
     round_start: Time,
-    /// The last packet that was sent before the round; `None`: nothing was.
+    /// The last packet sent before the round; `None`: there was none.
     round_end: Option<Pn>,
     last_ack: Time,
     samples: u32,
@@ -89,7 +89,7 @@ pub struct Cubic {
     g: &'static Generation,
     credit: Credit,
     ratio: AckRatio,
-    /// One packet more per this many acknowledged.
+    /// The window grows by one packet per this many acknowledged.
     period: u64,
     last_max: u64,
     last_window: u64,
@@ -105,14 +105,14 @@ pub struct Cubic {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// 1/1024 s.
+/// A span in units of 1/1024 s.
 fn ticks(span: Span) -> u64 {
-    // In two parts, which fit into 64 bits: dividing 128 of them is slow.
+    // In two parts that fit into 64 bits, because a division of 128 bits is slow.
     let (seconds, rest) = (span.as_nanos() / SECOND, span.as_nanos() % SECOND);
     seconds * 1024 + rest * 1024 / SECOND
 }
 
-/// Seconds after a loss at `packets` above the window until it is back, in 1/1024 s.
+/// Time from a loss until the window is back `packets` higher, in 1/1024 s.
 fn cube_root_period(packets: u64) -> u64 {
     let x = (1u128 << 40) / C * u128::from(packets);
     libm::round(libm::cbrt(x as f64)) as u64
@@ -156,7 +156,7 @@ impl Cubic {
         }
         let tick = self.last_update;
         self.last_update = now;
-        // Within one tick and the same epoch only Reno's clock runs.
+        // Within one tick and the same epoch only the Reno-friendly clock advances.
         if self.epoch.is_none() || tick != now || self.last_window != w {
             self.last_window = w;
             let epoch = *self.epoch.get_or_insert_with(|| {
@@ -189,7 +189,7 @@ impl Cubic {
                 let least = least / u128::from(rtt.as_nanos().max(1));
                 self.period = self.period.max(least.min(u128::from(MAX_CWND)) as u64);
             }
-            // Without a loss yet, the first increases shall not be slow.
+            // Before the first loss the window must not grow slowly.
             if self.last_max == 0 {
                 let (first, always) = self.g.first_period;
                 self.period = if always {
@@ -218,8 +218,8 @@ impl Cubic {
             (now, Some(sent), now, 0, Span::MAX);
     }
 
-    /// Why slow start should end, if it should. A round begins with a flight whatever the window, so
-    /// that its samples are never those of a flight's own queue.
+    /// The reason to end slow start, if there is one. A round begins with a flight whatever the window, so that its
+    /// samples never contain the queue of their own flight.
     #[inline(never)]
     fn hystart_found(&mut self, now: Time, w: &Window, packet: &Packet) -> Option<&'static str> {
         let (pn, rtt) = (packet.pn, packet.rtt);
@@ -245,7 +245,7 @@ impl Cubic {
     }
 
     fn sample(&mut self, now: Time, rtt: Span) {
-        // Shortly after a reduction the queue drains: a minimum then would shift the curve.
+        // The queue drains shortly after a reduction: a minimum at that time would shift the curve.
         if self
             .epoch
             .is_none_or(|e| now.since(e) >= Span::from_secs(1))
@@ -259,7 +259,7 @@ impl Cubic {
 impl Growth for Cubic {
     fn on_start(&mut self, cx: &mut Cx<'_>, w: &Window, _path: &Path) {
         self.hystart_round(cx.now, w.sent);
-        // The first packet begins a round. Else each would begin a packet later than the one before.
+        // The first packet begins a round. Otherwise each round would begin a packet later than the one before.
         self.hystart.round_end = self.hystart.round_end.filter(|sent| *sent > 0);
     }
 
@@ -287,7 +287,7 @@ impl Growth for Cubic {
 
     #[inline(always)]
     fn congestion_avoidance(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
-        // Whole packets all along, so nothing is lost here.
+        // These are whole numbers of packets, so the conversion loses nothing.
         let (window, acked) = (w.cwnd as u64, segments as u64);
         self.update(cx.now, window, acked);
         let grown = if self.g.is_old() {
@@ -318,7 +318,7 @@ impl Growth for Cubic {
         (w * self.g.beta / 1024) as f64
     }
 
-    /// The kernel forgets the curve and the minimum RTT.
+    /// As in the kernel, a timeout resets the curve and the minimum RTT.
     fn on_rto(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
         (self.last_max, self.epoch, self.min_rtt) = (0, None, None);
         self.credit.clear();
@@ -435,7 +435,7 @@ mod tests {
         assert_eq!(b.window(), 20.0);
         b.rtt = Span::from_millis(120);
         b.round();
-        // The ninth sample of the round decides: nine packets grew it, the rest follows the cubic.
+        // The ninth sample of the round decides: nine packets are slow start, the rest follows the cubic.
         assert!(b.window() < 32.0, "{}", b.window());
         assert!(b.gauge("ssthresh") < 32.0);
         let mut b = Bench::of("cubic:hystart=off");

@@ -2,15 +2,15 @@
 use super::wire::Mark;
 use std::collections::VecDeque;
 
-/// Packets above the throwaway mark that are remembered one by one: those of 10 ms at 5 Gbit/s.
+/// Packets above the throwaway mark that are tracked individually: 10 ms at 5 Gbit/s.
 const MAX_ABOVE: usize = 4096;
 
-/// How much of what was sent has arrived or is lost.
+/// Counts the bytes that have arrived or are lost.
 #[derive(Clone, Default)]
 pub(super) struct Arrivals {
-    /// Everything below has arrived or is lost.
+    /// All bytes below this sequence have arrived or are lost.
     below: u64,
-    /// Packets at or above it: sequence and length.
+    /// Packets at or above `below`: sequence and length.
     above: VecDeque<(u64, u64)>,
     bytes_above: u64,
     newest: u64,
@@ -18,7 +18,7 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     pub(super) fn add(&mut self, mark: Mark, len: u64) {
-        // The 64-bit sequence nearest to the newest one.
+        // Extends the sequence to 64 bits: the value nearest to the newest one.
         let ahead = mark.sequence.wrapping_sub(self.newest as u32) as i32;
         let sequence = self.newest.saturating_add_signed(ahead.into());
         self.newest = self.newest.max(sequence);
@@ -45,7 +45,7 @@ impl Arrivals {
     }
 
     pub(super) fn received_or_lost(&mut self) -> u64 {
-        // What was overtaken within the last 10 ms may still stand behind what overtook it.
+        // A packet overtaken within the last 10 ms may still arrive after the one that overtook it.
         let below = self.below;
         if self.above.iter().any(|(at, _)| *at < below) {
             self.above.retain(|(at, _)| *at >= below);
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(a.received_or_lost(), 300);
         a.add(mark(100, 100), 100);
         assert_eq!(a.received_or_lost(), 400);
-        // 400 never comes: given up by a packet that says so.
+        // 400 never arrives: a later packet declares it lost.
         a.add(mark(500, 0), 100);
         assert_eq!(a.received_or_lost(), 600);
     }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is believed of the link's rate: a distribution over the model's bins.
+//! The belief about the link's rate: a distribution over the model's bins.
 use super::model::{BINS, HORIZON, Model, dot, most, rate};
 use libm::exp;
 
-/// Less than this is nothing: such small numbers would only make the processor slow.
+/// Smaller probabilities are set to zero: denormal numbers would slow down the processor.
 const NOTHING: f64 = 1e-100;
 
 #[derive(Clone)]
 /// The distribution of the rate.
 pub struct Belief {
     model: &'static Model,
-    /// By bin. It is made on the heap, as everything of this size. A program may write for the
-    /// first time on a stack of a few KiB.
+    /// The probability of each bin. It is on the heap, as everything of this size, because a
+    /// program may write for the first time on a stack of a few KiB.
     p: Vec<f64>,
-    /// Scratch.
+    /// Scratch buffer for the next distribution.
     next: Vec<f64>,
-    /// The last answers: where the next search begins.
+    /// The last results, at which the next search begins.
     last: [u32; HORIZON],
 }
 
@@ -29,7 +29,7 @@ impl Belief {
         }
     }
 
-    /// All rates alike.
+    /// Makes all rates equally likely.
     pub(super) fn reset(&mut self) {
         self.p.fill(1.0 / BINS as f64);
     }
@@ -47,14 +47,14 @@ impl Belief {
         &self.p
     }
 
-    /// A tick passes.
+    /// Advances the distribution by a tick.
     pub(super) fn evolve(&mut self) {
         self.model.evolve(&self.p, &mut self.next);
         std::mem::swap(&mut self.p, &mut self.next);
         self.normalise();
     }
 
-    /// In that tick `count` packets arrived.
+    /// Takes the observation of `count` packets in the last tick.
     pub(super) fn observe(&mut self, count: f64) {
         let mut most = f64::NEG_INFINITY;
         for (i, (w, p)) in self.next.iter_mut().zip(&self.p).enumerate() {
@@ -85,7 +85,7 @@ impl Belief {
         }
     }
 
-    /// A count stands for twice as much from now on.
+    /// Doubles the unit of a count from now on.
     pub(super) fn fold(&mut self) {
         for i in 0..BINS {
             let pair = |j: usize| self.p.get(j).copied().unwrap_or(0.0);
@@ -94,7 +94,7 @@ impl Belief {
         self.normalise();
     }
 
-    /// A count stands for half as much from now on.
+    /// Halves the unit of a count from now on.
     pub(super) fn spread(&mut self) {
         for i in (1..BINS).rev() {
             self.p[i] = if i == 1 { 0.0 } else { self.p[i / 2] / 2.0 };
@@ -102,12 +102,13 @@ impl Belief {
         self.normalise();
     }
 
-    /// Packets per second.
+    /// The mean rate, packets per second.
     pub(super) fn mean(&self) -> f64 {
         self.p.iter().enumerate().map(|(i, p)| p * rate(i)).sum()
     }
 
-    /// For 1 to 8 ticks from now the packets that arrive at least, but with probability `quantile`.
+    /// The number of packets that arrive within 1 to 8 ticks from now, with probability 1 -
+    /// `quantile` or more.
     pub(super) fn forecast(&mut self, quantile: f64) -> [u32; HORIZON] {
         let mut floor = 0;
         for h in 0..HORIZON {
@@ -118,12 +119,13 @@ impl Belief {
         self.last
     }
 
-    /// The smallest count from `floor` on whose distribution function reaches the quantile: from a
-    /// guess outwards.
+    /// The smallest count, from `floor` on, at which the distribution function reaches the
+    /// quantile. The search goes outwards from a guess.
     fn search(&self, h: usize, quantile: f64, floor: usize, guess: usize) -> usize {
         let reaches = |k: usize| dot(&self.p, self.model.at_most(h, k)) >= quantile;
         let end = most(h);
-        // Below `low` it does not reach, at `high` it does; `high` may stand for "never".
+        // Invariant: below the quantile at `low`, at or above it at `high`; `high` may stand for
+        // "never".
         let never = end + 2;
         let (mut low, mut high) = (floor, never);
         let mut k = guess.clamp(floor, end);

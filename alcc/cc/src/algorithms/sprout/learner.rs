@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the receiver module learns from the ticks: the rate of the link, and so a forecast.
+//! The receiver module's estimate of the link's rate from the arrivals per tick, and the forecast
+//! from it.
 use super::belief::Belief;
 use super::model::{BINS, HORIZON, Model, Phi, rate};
 use super::settings::{Inference, Settings};
 use alcc_units::Bytes;
 
-/// A unit doubles when the rate has been near the end of its range for a second longer than not,
-/// and halves when it has been far below for a second.
+/// The unit doubles when the rate was near the end of its range in this many more ticks than not (a
+/// second), and halves when it was far below for a second.
 const TOO_FAST: u32 = 50;
 const TOO_SLOW: u32 = 50;
 const FAST: f64 = 0.9;
 const SLOW: f64 = 0.2;
 const MAX_DOUBLINGS: u32 = 12;
 
-/// What arrived in a tick.
+/// The arrivals of one tick.
 #[derive(Clone, Copy, Default)]
 pub struct Arrived {
     /// Bytes.
@@ -22,15 +23,16 @@ pub struct Arrived {
     pub packets: u64,
 }
 
-/// How a form learns. The receiver module calls it once per tick.
+/// The estimator of a form. The receiver module calls it once per tick.
 pub trait Learner: Clone + Send + 'static {
     /// Bytes that a count stands for.
     fn unit(&self) -> u64;
 
-    /// A tick is over. Not `seen`: the sender had announced the silence, which says nothing.
+    /// Ends a tick. Not `seen`: the sender had announced the silence, so that it says nothing about
+    /// the link.
     fn tick(&mut self, arrived: Arrived, seen: bool);
 
-    /// Nothing is known of the last ticks.
+    /// Forgets the last ticks.
     fn forget(&mut self);
 
     /// The counts of a forecast.
@@ -47,7 +49,7 @@ pub enum Estimate {
 }
 
 impl Estimate {
-    /// Nothing is known.
+    /// An estimate without knowledge.
     pub fn new(inference: Inference, phi: Phi) -> Self {
         match inference {
             Inference::Filter => Self::Filter(Box::new(Belief::new(Model::shared(phi)))),
@@ -55,7 +57,7 @@ impl Estimate {
         }
     }
 
-    /// A tick in which so much arrived; `None`: it says nothing.
+    /// Takes a tick with this count; `None`: the tick says nothing about the link.
     pub fn tick(&mut self, count: Option<f64>) {
         if let Self::Filter(belief) = self {
             belief.evolve();
@@ -67,7 +69,7 @@ impl Estimate {
         }
     }
 
-    /// Nothing is known of the last ticks.
+    /// Forgets the last ticks.
     pub fn forget(&mut self) {
         if let Self::Filter(belief) = self {
             belief.reset();
@@ -85,13 +87,13 @@ impl Estimate {
     }
 }
 
-/// The living form. With `any_rate`, what a count stands for follows the rate.
+/// The estimator of the current form. With `any_rate`, the unit of a count follows the rate.
 #[derive(Clone)]
 pub(super) struct Scaled {
     settings: Settings,
     mss: Bytes,
     estimate: Estimate,
-    /// How often the unit has been doubled.
+    /// Number of doublings of the unit.
     doublings: u32,
     too_fast: u32,
     too_slow: u32,
@@ -114,11 +116,11 @@ impl Scaled {
             return 0.0;
         }
         let unit = self.unit() as f64;
-        // A packet without data shows that the link is alive.
+        // A packet without data still shows that the link is up.
         (arrived.bytes as f64 / unit).max(self.mss.get() as f64 / unit)
     }
 
-    /// Keeps the rate inside the range of the bins by choosing what a count stands for.
+    /// Keeps the rate inside the range of the bins by adapting the unit of a count.
     fn scale(&mut self) {
         let Estimate::Filter(belief) = &mut self.estimate else {
             return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sprout (Winstein, Sivaraman, Balakrishnan, NSDI 2013): the receiver looks at what arrives in
-//! each 20 ms. From that it infers the distribution of the link's rate. It forecasts what the link
-//! will deliver at least, with 95 % confidence. The sender has in flight what will be through
-//! within 100 ms. No reaction to loss, no RTT in the control law.
+//! Sprout (Winstein, Sivaraman, Balakrishnan, NSDI 2013). The receiver counts arrivals per 20 ms,
+//! infers the distribution of the link's rate from them, and forecasts the amount that the link
+//! will deliver with 95 % confidence. The sender keeps in flight the amount that will be delivered
+//! within 100 ms. There is no reaction to loss, and no RTT in the control law.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -16,17 +16,16 @@
 //! | heartbeat | 50 ms; `tuned` 20 ms | program |
 //! | reordering | 10 ms | paper, program |
 //!
-//! **Differs from the paper**: `original` (`lab/zoo/src/forms`) is the authors' program. It has
-//! the row of its transition for outages (not a mixture), and its normal distribution by table.
-//! Counts are rounded to whole packets of 1400 bytes. The queue estimate subtracts the cumulative
-//! forecast at each tick. Packets count as 50 bytes longer than they are. `paper` does without
-//! these, but keeps the outage row: the published results have it. `tuned` counts bytes, and paces.
-//! It knows no fastest rate. A count stands for twice the bytes when the rate reaches the end of
-//! the bins.
+//! **Differs from the paper**: `original` (`lab/zoo/src/forms`) is the authors' program. It has the
+//! row of its transition for outages (not a mixture), and its normal distribution by table. Counts
+//! are rounded to whole packets of 1400 bytes. The queue estimate subtracts the cumulative forecast
+//! at each tick. Packets count as 50 bytes longer than they are. `paper` does without these, but
+//! keeps the outage row: the published results have it. `tuned` counts bytes, and paces. It has no
+//! highest rate: a count stands for twice the bytes when the rate reaches the end of the bins.
 //!
-//! **Known weakness**: its window is a few ticks' worth, so a longer path starves it. Of 100 Mbit/s
-//! `original` uses a fifth at 40 ms, and a twentieth at 100 ms. What it does not send it does not
-//! see, so it takes its own rate for the link's.
+//! **Known weakness**: its window is the data of a few ticks, too little for a longer path. Of 100
+//! Mbit/s `original` uses a fifth at 40 ms, and a twentieth at 100 ms. It cannot measure capacity
+//! that it does not use, so it takes its own rate for the link's.
 mod arrivals;
 mod belief;
 pub(crate) mod learner;

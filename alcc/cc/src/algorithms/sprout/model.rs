@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The model of the link: how its rate wanders, and what a rate delivers. Pure numbers, the same
-//! for every flow.
+//! The model of the link: how its rate changes, and the counts that a rate delivers. These are
+//! constants, the same for every flow.
 //!
 //! The originals ship a file of 2.4 MB that took minutes to compute. It follows from the constants
 //! below by one backward recursion. T is the transition of one tick. X is the matrix whose row `b`
@@ -12,9 +12,9 @@ use std::sync::OnceLock;
 
 /// Rates: 0, and `(i + 0.5) * WIDTH`.
 pub(super) const BINS: usize = 257;
-/// Packets per second.
+/// Width of a bin, packets per second.
 pub(super) const WIDTH: f64 = 1000.0 / 256.0;
-/// Seconds.
+/// Length of a tick, seconds.
 pub(super) const TICK: f64 = 0.02;
 /// Ticks of a forecast.
 pub const HORIZON: usize = 8;
@@ -23,7 +23,7 @@ pub const HORIZON: usize = 8;
 const SIGMA: f64 = 200.0;
 /// Rate at which an outage ends, per second.
 const ESCAPE: f64 = 1.0;
-/// Counts per tick that the tables know: 0 to 29.
+/// Counts per tick in the tables: 0 to 29.
 const COUNTS: usize = 30;
 /// The authors' program looks the normal distribution up in cells of this width, by their middle.
 const CELL: f64 = 2000.0 / 32768.0;
@@ -44,14 +44,14 @@ pub(super) struct Model {
     /// ends are equal but shifted.
     rows: Vec<(usize, std::ops::Range<usize>)>,
     weights: Vec<f64>,
-    /// Logarithms of the mean counts per tick; the first is not used.
+    /// Logarithms of the mean counts per tick; the first is unused.
     log_mean: Vec<f64>,
     mean: Vec<f64>,
     /// For each horizon and count the probabilities, by bin, of at most that count.
     at_most: Vec<f64>,
 }
 
-/// Packets per second that bin `i` stands for.
+/// The rate of bin `i`, packets per second.
 pub(super) fn rate(i: usize) -> f64 {
     if i == 0 {
         0.0
@@ -60,17 +60,17 @@ pub(super) fn rate(i: usize) -> f64 {
     }
 }
 
-/// Largest count of horizon `h` (ticks minus one) that the tables know.
+/// Largest count in the tables for horizon `h` (ticks minus one).
 pub(super) fn most(h: usize) -> usize {
     (COUNTS - 1) * (h + 1)
 }
 
-/// Where the counts of a horizon begin.
+/// Index of the first count of a horizon.
 fn begin(h: usize) -> usize {
     (0..h).map(|h| most(h) + 1).sum()
 }
 
-/// A sum in a fixed order, in eight lanes so that the compiler may use vectors.
+/// A dot product, summed in a fixed order, in eight lanes so that the compiler may use vectors.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut lanes = [0.0; 8];
     let (mut a, mut b) = (a.chunks_exact(8), b.chunks_exact(8));
@@ -90,7 +90,7 @@ fn phi(x: f64, sd: f64, how: Phi) -> f64 {
     if x.is_infinite() {
         return if x > 0.0 { 1.0 } else { 0.0 };
     }
-    // Edges are whole multiples of half a cell, so the middle of their cell is half a cell up.
+    // Edges are whole multiples of half a cell, so the middle of their cell is half a cell higher.
     let x = match how {
         Phi::Exact => x,
         Phi::Table => x + CELL / 2.0,
@@ -168,7 +168,7 @@ impl Model {
         }
     }
 
-    /// One tick passes: `from` becomes `to`, not normalised.
+    /// Advances the distribution `from` by one tick into `to`, without normalising.
     pub(super) fn evolve(&self, from: &[f64], to: &mut [f64]) {
         to.fill(0.0);
         for (bin, p) in from.iter().enumerate() {
@@ -197,7 +197,7 @@ impl Model {
     }
 }
 
-/// The distribution of a count of this mean, and a one that the recursion turns into its
+/// The distribution of a count with this mean, followed by a 1 that the recursion turns into the
 /// normaliser.
 fn counts(mean: f64) -> [f64; COUNTS + 1] {
     let mut x = [1.0; COUNTS + 1];
@@ -243,8 +243,8 @@ fn transition(how: Phi) -> (Rows, Vec<f64>) {
                 (n + 1) as f64 * WIDTH
             };
             let p = phi(upper - mean, sd, how) - phi(lower - mean, sd, how);
-            // The outage row is no proper mixture in the program; the shipped tables come from it,
-            // and so do all published results.
+            // In the program the outage row is not a proper mixture. The shipped tables come from
+            // it, and so do all published results.
             let factor = match (bin, n) {
                 (0, 0) => 1.0 - escape,
                 (0, _) => escape,

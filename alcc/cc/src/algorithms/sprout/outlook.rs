@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The newest forecast as its time passes, and the queue that it leaves.
+//! The newest forecast as its time passes, and the queue expected from it.
 use super::model::HORIZON;
 use super::receiver::TICK;
 use super::wire::{Forecast, MAX_BYTES, Mark, Sequence};
@@ -10,17 +10,17 @@ use alcc_units::{Bytes, Time};
 pub struct Outlook {
     /// The newest forecast.
     pub forecast: Forecast,
-    /// When it came; none before the first.
+    /// Time of its arrival; `None` before the first.
     at: Option<Time>,
-    /// Ticks since then.
+    /// Ticks that have passed since then.
     current: usize,
-    /// Bytes under way or waiting, as far as known.
+    /// Bytes in flight or queued, as far as known.
     queue: f64,
     sequence: Sequence,
 }
 
 impl Outlook {
-    /// Nothing was reported.
+    /// The state before the first report.
     pub fn blind(mss: Bytes) -> Self {
         Self {
             forecast: Forecast::blind(mss),
@@ -31,12 +31,12 @@ impl Outlook {
         }
     }
 
-    /// Takes the forecast of a report. False: it is none, or a newer one is known.
+    /// Takes the forecast of a report. False if the report is invalid, or a newer one is known.
     pub fn take(&mut self, now: Time, report: &[u8]) -> bool {
         let Some(forecast) = Forecast::decode(report) else {
             return false;
         };
-        // What was overtaken on the way is of no use.
+        // A report that was overtaken on the way is of no use.
         if self.at.is_some() && !forecast.is_newer_than(&self.forecast) {
             return false;
         }
@@ -47,7 +47,7 @@ impl Outlook {
         true
     }
 
-    /// A packet of `len` bytes has left.
+    /// Counts a sent packet of `len` bytes.
     pub fn sent(&mut self, now: Time, len: u64) {
         self.sequence.sent(now, len);
         self.queue = (self.queue + len as f64).min(MAX_BYTES);
@@ -58,41 +58,42 @@ impl Outlook {
         self.sequence.mark(now, len, max_throwaway, time_to_next)
     }
 
-    /// The tick of the forecast that is under way.
+    /// The number of the current tick of the forecast.
     pub fn current(&self) -> usize {
         self.current
     }
 
-    /// No forecast came yet.
+    /// True before the first forecast.
     pub fn is_blind(&self) -> bool {
         self.at.is_none()
     }
 
-    /// The forecast says nothing of the time from now on.
+    /// True if the forecast covers none of the time from now on.
     pub fn is_over(&self) -> bool {
         self.current >= HORIZON - 1
     }
 
-    /// When the tick under way ends; none without a forecast that goes beyond it.
+    /// End of the current tick; `None` without a forecast that goes beyond it.
     pub fn tick_at(&self) -> Option<Time> {
         let at = self.at? + TICK * (self.current as u64 + 1);
         (!self.is_over()).then_some(at)
     }
 
-    /// The tick under way is over, and so much has left the queue.
+    /// Ends the current tick, in which `gone` bytes have left the queue.
     pub fn tick(&mut self, gone: f64) {
         self.queue = (self.queue - gone).max(0.0);
         self.current += 1;
     }
 
-    /// Bytes that may leave now to be through at the tick `end` of the forecast, not yet rounded.
+    /// Bytes that may be sent now so that they are delivered by tick `end` of the forecast, not yet
+    /// rounded.
     pub fn window(&self, end: f64) -> f64 {
         let now = self.current as f64;
         let through = self.forecast.bytes_within(end) - self.forecast.bytes_within(now);
         (through.min(MAX_BYTES) - self.queue).max(0.0)
     }
 
-    /// `window`: bytes that may leave now.
+    /// Reports the state. `window`: bytes that may be sent now.
     pub fn gauges(&self, window: f64, mss: Bytes, put: &mut dyn FnMut(&'static str, f64)) {
         put("queue", self.queue / mss.get() as f64);
         put("window", window / mss.get() as f64);

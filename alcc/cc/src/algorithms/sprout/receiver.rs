@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receiver module: counts what arrives per tick, has the form learn from it, and reports a
-//! forecast after each.
+//! The receiver module: counts arrivals per tick, passes them to the form's estimator, and reports
+//! a forecast after each tick.
 use super::arrivals::Arrivals;
 use super::learner::{Arrived, Learner};
 use super::wire::{Forecast, Mark};
@@ -9,29 +9,29 @@ use alcc_units::{Bytes, Span, Time};
 
 /// Length of a tick.
 pub const TICK: Span = Span::from_millis(20);
-/// After this many ticks without a call the past says nothing.
+/// After this many ticks without a call the past is forgotten.
 const CATCH_UP: u64 = 64;
 /// After this long without a packet there is nothing to report until the next one.
 const SILENCE: Span = Span::from_secs(10);
 
-/// The receiver module of a form that learns by `L`.
+/// The receiver module of a form with the estimator `L`.
 #[derive(Clone)]
 pub struct Half<L> {
     learner: L,
     arrivals: Arrivals,
-    /// When the tick under way began; none before the first packet.
+    /// Start of the current tick; `None` before the first packet.
     tick_at: Option<Time>,
     ticks: u32,
     packet_at: Time,
-    /// Until then silence says nothing.
+    /// Until this time silence says nothing about the link.
     score_at: Time,
-    /// In the tick under way.
+    /// Arrivals in the current tick.
     arrived: Arrived,
     news: bool,
 }
 
 impl<L: Learner> Half<L> {
-    /// Nothing has arrived.
+    /// A receiver module before the first arrival.
     pub fn new(learner: L) -> Self {
         Self {
             learner,

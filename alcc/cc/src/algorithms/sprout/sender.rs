@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The sender half: turns a forecast into bytes that may leave now.
+//! The sender: turns a forecast into a number of bytes that may be sent now.
 use super::learner::Scaled;
 use super::model::HORIZON;
 use super::outlook::Outlook;
@@ -13,7 +13,7 @@ use crate::{
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// An idle application: how long it may be silent before the receiver module draws conclusions, ms.
+/// Silence of an idle application before the receiver module counts it as the link's, ms.
 const IDLE: u16 = 1000;
 
 #[derive(Clone)]
@@ -24,13 +24,13 @@ pub(super) struct Sprout {
     sent_at: Time,
     last: Sent,
     rtt_min: Span,
-    /// Bytes that may leave, and how fast.
+    /// Bytes that may be sent, and the pacing rate.
     quota: Bytes,
     rate: Rate,
     started: bool,
     in_flight: Bytes,
     ping: bool,
-    /// In `tuned`.
+    /// Only in `tuned`.
     policer: Option<Policer>,
 }
 
@@ -59,12 +59,12 @@ impl Sprout {
         }
     }
 
-    /// Ticks within which what is sent should be through.
+    /// Number of ticks within which sent data should be delivered.
     fn lookahead(&self) -> f64 {
         let settings = &self.settings;
         let rtt = self.rtt_min.as_secs_f64() / super::model::TICK;
-        // What the link gives for sure per tick: of few packets the forecast is sure of fewer
-        // still.
+        // The amount that the link surely delivers per tick; a forecast of few packets guarantees
+        // even fewer.
         let forecast = &self.outlook.forecast;
         let sure = forecast.bytes_within(7.0) - forecast.bytes_within(3.0);
         let packets = sure / 4.0 / self.mss.get() as f64;
@@ -79,7 +79,7 @@ impl Sprout {
         }
     }
 
-    /// Bytes that may leave now, not yet rounded.
+    /// Bytes that may be sent now, not yet rounded.
     fn window(&self) -> f64 {
         let mut end = self.outlook.current() as f64 + self.lookahead();
         if self.settings.per_rtt == 0.0 {
@@ -92,7 +92,7 @@ impl Sprout {
         self.sent_at + self.settings.heartbeat
     }
 
-    /// A tick of the forecast is over: subtracts what has left the queue.
+    /// Ends a tick of the forecast: subtracts the data that has left the queue.
     fn decay(&mut self) {
         let forecast = &self.outlook.forecast;
         let current = self.outlook.current();
@@ -104,12 +104,12 @@ impl Sprout {
         self.outlook.tick(gone);
     }
 
-    /// What may leave from now on, in whole packets; paced, within a tick.
+    /// Computes the quota in whole packets; paced, it is spread over a tick.
     fn release(&mut self) {
         let mss = self.mss.get();
         let packets = libm::round(self.window() / mss as f64);
         self.quota = Bytes::new(packets as u64 * mss);
-        // One packet more: a heartbeat without quota must not delay what follows it.
+        // One packet more, because a heartbeat without quota must not delay the packet after it.
         self.rate = Rate::of(self.quota + self.mss, TICK).clamp(MIN_PACING_RATE, MAX_PACING_RATE);
     }
 }
@@ -171,9 +171,10 @@ impl Controller for Sprout {
             }
         }
         if self.heartbeat_at() <= cx.now {
-            // What is under way asks as well as a heartbeat does, which would only wait behind it.
+            // Data in flight gets an answer as well as a heartbeat would, which would only queue
+            // behind it.
             self.ping = self.in_flight == Bytes::ZERO;
-            // Whether or not the host can send it now.
+            // Also if the host cannot send it now.
             self.sent_at = cx.now;
         }
     }

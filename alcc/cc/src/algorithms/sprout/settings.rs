@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Profiles and options.
+//! Profiles and options of Sprout.
 use crate::{OptionDoc, Options, SpecError};
 use alcc_units::Span;
 
@@ -19,7 +19,7 @@ pub const OPTIONS: &[OptionDoc] = &[
     },
 ];
 
-/// How the receiver module learns the rate.
+/// The estimator of the receiver module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inference {
     /// The Bayesian filter.
@@ -28,14 +28,14 @@ pub enum Inference {
     Mean,
 }
 
-/// What a user can set, in all forms.
+/// The options that a user can set, in all forms.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Asked {
-    /// How the rate is learned.
+    /// The estimator of the rate.
     pub inference: Inference,
-    /// The forecast is too high with this probability.
+    /// Probability that the forecast is too high.
     pub quantile: f64,
-    /// What is sent should be delivered within this many ticks,
+    /// Number of ticks within which sent data should be delivered.
     pub lookahead: f64,
 }
 
@@ -54,29 +54,29 @@ impl Asked {
         })
     }
 
-    /// With the delay of the paper and the program.
+    /// The options, with the lookahead of the paper and of the program as default.
     pub fn published(inference: Inference, options: &Options<'_>) -> Result<Self, SpecError> {
         Self::read(inference, 100, options)
     }
 }
 
-/// The living form: `tuned` and `paper`.
+/// Settings of the current form: `tuned` and `paper`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Settings {
     pub(super) asked: Asked,
-    /// What a count stands for grows with the rate.
+    /// The unit of a count grows with the rate.
     pub(super) any_rate: bool,
-    /// within this many minimum RTTs more,
+    /// Number of minimum RTTs added to the lookahead.
     pub(super) per_rtt: f64,
-    /// and this many ticks more on a link that guarantees nothing; half as many if it guarantees a
-    /// packet per tick, ...
+    /// Number of ticks added to the lookahead on a link that guarantees nothing; half as many if it
+    /// guarantees a packet per tick, and so on.
     pub(super) caution: f64,
-    /// Silence longer than this is broken.
+    /// Longest silence before a heartbeat is sent.
     pub(super) heartbeat: Span,
     /// The bytes of a tick are spread over the tick.
     pub(super) paced: bool,
-    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and
-    /// sends what is delivered.
+    /// Detects a policer: packets are lost without queueing, and sending less loses less. The rate
+    /// is then limited to the delivered rate.
     pub(super) policer: bool,
 }
 

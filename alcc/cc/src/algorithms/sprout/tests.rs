@@ -289,7 +289,7 @@ proptest! {
             let (cautious, median) = (belief.forecast(0.05), belief.forecast(0.5));
             prop_assert!(cautious.is_sorted() && median.is_sorted());
             prop_assert!(cautious.iter().zip(&median).all(|(c, m)| c <= m));
-            // A fresh search says the same as one that begins at the last answer.
+            // A fresh search has the same result as one that begins at the last result.
             let mut fresh = Belief::with(Model::shared(Phi::Exact), belief.p());
             prop_assert_eq!(fresh.forecast(0.05), cautious);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What travels between the halves. Little endian.
+//! Messages between sender and receiver module, little endian.
 //!
 //! | header of a packet | bytes | |
 //! |---|---|---|
@@ -22,7 +22,7 @@ use alcc_units::{Bytes, Time};
 pub struct Mark {
     /// Bytes sent before it.
     pub sequence: u32,
-    /// Bytes before this are lost if they have not arrived.
+    /// Bytes before this sequence are lost if they have not arrived.
     pub throwaway: u32,
     /// Milliseconds until the next packet.
     pub time_to_next: u16,
@@ -32,17 +32,17 @@ pub struct Mark {
 pub const HEADER: usize = 10;
 const REPORT: usize = 48;
 
-/// No unit is larger, so that no product overflows.
+/// Upper bound of a unit, so that no product overflows.
 const MAX_UNIT: u32 = 1 << 26;
-/// What left longer ago than this, in ms, and was overtaken is lost.
+/// A packet that was sent longer ago than this, in ms, and was overtaken is lost.
 const REORDERING: u64 = 10;
-/// More bytes than any link holds.
+/// Upper bound of byte counts: more than any link holds.
 pub(super) const MAX_BYTES: f64 = (1u64 << 40) as f64;
-/// Before the first report: the forecast of a link of which nothing is known for a second. The
-/// program's clocks start so.
+/// The forecast before the first report: that of a link without observations for a second. The
+/// program starts in the same way.
 const BLIND: [u32; HORIZON] = [2, 4, 7, 9, 12, 15, 17, 20];
 
-/// Bytes sent, and how many of them at the beginning of each of the last milliseconds.
+/// Number of bytes sent, and its values at the beginning of each of the last milliseconds.
 #[derive(Clone, Default)]
 pub(super) struct Sequence {
     bytes: u64,
@@ -67,14 +67,14 @@ impl Sequence {
         let span = self.bytes.saturating_sub(oldest.unwrap_or(self.bytes));
         let throwaway = span.min(max_throwaway).saturating_sub(len);
         Mark {
-            // It has already moved past this packet.
+            // `bytes` already includes this packet.
             sequence: self.bytes.wrapping_sub(len) as u32,
             throwaway: u32::try_from(throwaway).unwrap_or(0),
             time_to_next,
         }
     }
 
-    /// Bytes sent that a report does not account for.
+    /// Bytes sent that are not in a report yet.
     pub(super) fn behind(&self, report: &Forecast) -> f64 {
         self.bytes.saturating_sub(report.received_or_lost) as f64
     }
@@ -88,7 +88,7 @@ fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 impl Mark {
-    /// As bytes.
+    /// Encodes the header.
     pub fn encode(self) -> Header {
         let mut bytes = [0; HEADER];
         bytes[..4].copy_from_slice(&self.sequence.to_le_bytes());
@@ -97,7 +97,7 @@ impl Mark {
         Header::new(&bytes)
     }
 
-    /// From bytes; `None`: too few.
+    /// Decodes a header; `None` if there are too few bytes.
     pub fn decode(mut from: &[u8]) -> Option<Self> {
         let from = &mut from;
         Some(Self {
@@ -117,12 +117,12 @@ pub struct Forecast {
     pub tick: u32,
     /// Bytes that a count stands for.
     pub unit: u32,
-    /// What arrives at least within 1, 2, ... 8 ticks.
+    /// Bytes, in units, that arrive at least within 1, 2, ... 8 ticks.
     pub counts: [u32; HORIZON],
 }
 
 impl Forecast {
-    /// Before the first report.
+    /// The forecast before the first report.
     pub fn blind(mss: Bytes) -> Self {
         Self {
             received_or_lost: 0,
@@ -132,18 +132,18 @@ impl Forecast {
         }
     }
 
-    /// A count stands for a segment.
+    /// Sets the unit to a segment.
     pub fn count_segments(&mut self, mss: Bytes) {
         self.unit = u32::try_from(mss.get()).unwrap_or(u32::MAX).min(1 << 14);
     }
 
-    /// Whether it is of a later tick.
+    /// True if it is of a later tick than `other`.
     pub fn is_newer_than(&self, other: &Self) -> bool {
         self.tick.wrapping_sub(other.tick) as i32 > 0
     }
 
-    /// Bytes within `ticks` from its making; between ticks in proportion, beyond its end as it went
-    /// on last.
+    /// Bytes that arrive within `ticks` of its making: between ticks in proportion, beyond its end
+    /// at the last tick's rate.
     pub fn bytes_within(&self, ticks: f64) -> f64 {
         let count = |i: usize| f64::from(self.counts[i]);
         let last = (HORIZON - 1) as f64;
@@ -156,14 +156,14 @@ impl Forecast {
         packets * f64::from(self.unit)
     }
 
-    /// Shows it.
+    /// Reports it for plots.
     pub fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         put("unit", f64::from(self.unit));
         put("forecast_20ms", f64::from(self.counts[0]));
         put("forecast_160ms", f64::from(self.counts[HORIZON - 1]));
     }
 
-    /// As bytes.
+    /// Encodes the report.
     pub fn encode(&self) -> Report {
         let mut bytes = [0; REPORT];
         bytes[..8].copy_from_slice(&self.received_or_lost.to_le_bytes());
@@ -175,7 +175,7 @@ impl Forecast {
         Report::new(&bytes)
     }
 
-    /// Whatever the peer says, a forecast grows with the horizon.
+    /// Decodes a report. The counts are made ascending, whatever the peer sent.
     pub fn decode(mut from: &[u8]) -> Option<Self> {
         if from.len() != REPORT {
             return None;

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What lets `tuned` flows share a path, and tells losses of a full queue from others.
+//! Rules that let `tuned` flows share a path, and that separate losses of a full queue from others.
 //!
-//! * **D_min.** All flows of a host drain together, so all learn the same D_min. None takes the
+//! * **D_min.** All flows of a host drain together, so all learn the same D_min, and none takes the
 //!   others' queue for the path. After slow start the first drain goes down to two packets, the
-//!   later ones a quarter below the bandwidth-delay product. D_est waits meanwhile and for the
-//!   round trip after it, in which the queue fills again, not by one burst.
+//!   later ones a quarter below the bandwidth-delay product. D_est does not change in a drain and
+//!   in the round trip after it, in which the queue fills again, paced.
 //! * **Losses.** A loss counts if the queue is about as long as the longest of the last seconds. It
-//!   also counts if many packets are lost. What it takes away is at most the queue. A buffer of
-//!   less than about a BDP also overflows by the flow's own bursts. There a loss takes M's share as
-//!   in the paper. The exception is packets lost at a short queue as well.
-//! * **The soft limit** of equation 4 falls by a tenth with each doubling of W (`settings.rs`). A
-//!   flow that has more yields first.
-//! * **Pacing** (`machine.rs`). Epochs of all flows are equally long. So a burst keeps its place
-//!   among those of others, and always or never finds room. Paced, who sends more loses more often.
+//!   also counts if many packets are lost. The reduction is at most the queue. A buffer of less
+//!   than about a BDP also overflows by the flow's own bursts; there a loss reduces by M as in the
+//!   paper, unless packets are also lost at a short queue.
+//! * **The soft limit** of equation 4 falls by a tenth with each doubling of W (`settings.rs`). So
+//!   a flow with a larger window yields first.
+//! * **Pacing** (`machine.rs`). All flows have epochs of the same length, so a burst keeps its
+//!   place among those of others, and always or never finds room in the buffer. With pacing, a flow
+//!   that sends more loses more often.
 //! * **The ceiling** after a loss (`machine.rs`) grows with the time since then, not with W.
-//! * **The floor** under W (`machine.rs`): by the first two, all flows find the same delay
-//!   tolerable. So they come by a share.
+//! * **The floor** under W (`machine.rs`): with the first two rules all flows find the same delay
+//!   tolerable, so that each gains a share.
 use super::machine::Verus;
 use super::settings::DECREASE;
 use crate::parts::{Drained, Drains, HIGHER, LossRate, Route, WindowedMax};
@@ -59,24 +60,26 @@ constants! { VERUS:
 pub(super) struct Company {
     pub(super) drains: Drains,
     route: Route,
-    /// The window that a longer route is known to carry, until a round trip of it is measured.
+    /// The window assumed for a longer route, in packets, until a round trip of it is measured.
     pub(super) carried: f64,
-    /// No drain since slow start: D_min may be that of a queue.
+    /// True if there was no drain since slow start, so that D_min may include a queue.
     deep: bool,
-    /// D_est waits until a packet sent after this one is back: a drain has just ended.
+    /// A drain has just ended: D_est does not change until a packet sent after this one is
+    /// acknowledged.
     pub(super) hold: Option<Pn>,
     /// The last packet sent in the last drain.
     drained: Option<Pn>,
-    /// The longest queue of a moment: what is lost is noticed when the next burst is back.
+    /// The longest queueing delay of the last moment, because a loss is detected only when the next
+    /// burst is acknowledged.
     near: WindowedMax<Span>,
-    /// When a loss last came at a queue that was not long.
+    /// Time of the last loss at a queue that was not long.
     by_chance: Option<Time>,
     longest: WindowedMax<Span>,
     deepest: WindowedMax<Span>,
     pub(super) loss_rate: LossRate,
-    /// The loss that began this episode did not count.
+    /// True if the loss that began this episode did not count.
     overlooked: bool,
-    /// Nothing sent up to this packet may reduce again.
+    /// Packets up to this one cause no further reduction.
     pub(super) reduced: Option<Pn>,
 }
 
@@ -87,7 +90,7 @@ impl Company {
         company
     }
 
-    /// Slow start is over: its D_min may be that of a queue.
+    /// Notes that slow start is over, so that D_min may include a queue.
     pub(super) fn doubt(&mut self) {
         self.deep = true;
         self.drains.doubt();
@@ -100,15 +103,15 @@ impl Company {
         }
     }
 
-    /// True in a drain, and for a packet sent in one or while the queue filled again. Its loss says
-    /// nothing of a full queue.
+    /// True in a drain, and for a packet sent in one or while the queue filled again. The loss of
+    /// such a packet is no sign of a full queue.
     pub(super) fn refilling(&self, pn: Pn) -> bool {
         self.drains.draining()
             || self.hold.is_some()
             || self.drained.is_some_and(|point| pn <= point)
     }
 
-    /// The queue was about as long as it gets, a moment ago.
+    /// True if the queue was about as long as it gets, a moment ago.
     fn long_queue(&self) -> bool {
         let of = |queue: &WindowedMax<Span>| queue.get().unwrap_or_default();
         of(&self.near)
@@ -117,7 +120,7 @@ impl Company {
                 .max(self.drains.base() / NO_QUEUE)
     }
 
-    /// The buffer is short, and all that is lost is lost there.
+    /// True if the buffer is short, and all losses happen there.
     fn short_buffer(&self, now: Time) -> bool {
         let base = self.drains.base();
         let by_chance = self
@@ -142,7 +145,7 @@ impl Verus {
         (DRAIN_GAIN * self.product()).clamp(MIN_DRAIN_WINDOW, self.window.max(MIN_DRAIN_WINDOW))
     }
 
-    /// An RTT of `packet`.
+    /// Takes an RTT sample of `packet`.
     pub(super) fn see(&mut self, cx: &mut Cx<'_>, packet: &Packet, rtt: Span) {
         let error = Span::from_millis_f64(self.error);
         let c = &mut self.company;
@@ -163,11 +166,11 @@ impl Verus {
             c.hold = None;
             c.drained = Some(self.newest);
             if std::mem::take(&mut c.carried) > 0.0 {
-                // The curve is that of the shorter route.
+                // The curve belongs to the shorter route.
                 self.refit_at = cx.now;
             }
         }
-        // A drain tells only if the RTTs of a second are all of the new route.
+        // A drain shows a longer route only if the RTTs of a second are all of the new route.
         let due = c.route.is_due(cx.now);
         let flat = (c.drains.recent()).is_some_and(|recent| rtt <= recent + HIGHER);
         let every = match due && flat {
@@ -201,7 +204,7 @@ impl Verus {
                     self.window = self.window.max(self.product());
                     self.company.carried = self.window;
                 }
-                // An epoch may be late, and until then too little would be in flight.
+                // The next epoch may be late, and until then too little would be in flight.
                 let window = self.window_for_estimate().unwrap_or(self.window);
                 self.window = window.max(self.window);
                 self.quota = self.refill_at_most();
@@ -211,20 +214,20 @@ impl Verus {
         }
     }
 
-    /// Whether a loss begins a reduction.
+    /// True if a loss begins a reduction.
     pub(super) fn begins(&mut self, cx: &Cx<'_>, loss: &LossBatch<'_>) -> bool {
         if !self.settings.company {
             return loss.new_episode && self.repair.is_none();
         }
         if loss.new_episode {
-            // What turns out to be none is of this one.
+            // A spurious loss found later belongs to this reduction.
             self.before_loss = None;
         }
         let lost: f64 = loss.lost.iter().map(|p| p.len.packets(self.mss)).sum();
         let c = &mut self.company;
         c.loss_rate.lost(lost);
         let newest = loss.lost.last().map_or(0, |packet| packet.pn);
-        // One reduction for each episode, also if what began it did not count.
+        // One reduction per episode, also if its first loss did not count.
         let overlooked = c.overlooked && !loss.new_episode;
         if self.repair.is_some() || !loss.new_episode && !overlooked {
             return false;
@@ -238,7 +241,7 @@ impl Verus {
         }
         let queue = c.near.get().unwrap_or_default() >= c.drains.base() / SOME_QUEUE;
         let counts = match (self.slow_start, queue) {
-            // The bursts of slow start are a queue already.
+            // The bursts of slow start already form a queue.
             (true, false) => c.loss_rate.get() > LOSS_ALWAYS,
             (false, false) => long || c.loss_rate.get() > LOSS_ALWAYS,
             (_, true) => long || c.loss_rate.get() > LOSS_WITH_QUEUE,
@@ -247,14 +250,14 @@ impl Verus {
         counts
     }
 
-    /// What an epoch may release after a drain.
+    /// Limit of an epoch's release after a drain.
     pub(super) fn refill_at_most(&self) -> Bytes {
         let packets = REFILL_GAIN * self.rate * self.lasted;
         self.mss.mul_f64(packets.max(MIN_DRAIN_WINDOW))
     }
 
-    /// What a loss leaves of `flight` packets.
-    pub(super) fn left(&self, now: Time, flight: f64) -> f64 {
+    /// The window after a loss with `flight` packets in flight.
+    pub(super) fn window_after_loss(&self, now: Time, flight: f64) -> f64 {
         let reduced = DECREASE * flight;
         if self.settings.company && !self.company.short_buffer(now) {
             reduced.max(self.product())

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The fitted curve and its inverse: window to delay, delay to window (paper, equation 1).
 //!
-//! The program walks w = 2, 3, ... up to the first delay above the one wanted and answers w - 1.
-//! The first crossing of a curve is the first crossing of its running maximum, which is sorted. The
-//! largest value up to each node is kept. So the walk is confined to one node distance. Outside the
-//! data the curve goes on as a straight line.
+//! The program tries w = 2, 3, ... up to the first delay above the wanted one and returns w - 1.
+//! The first crossing of a curve is the first crossing of its running maximum, which is sorted. So
+//! the largest value up to each node is stored, and the search covers only one node distance.
+//! Outside the data the curve continues as a straight line.
 use super::fit::weights;
 use super::profile::{LARGEST, ProfilePoint};
 
@@ -66,7 +66,7 @@ impl Curve {
         (self.position(w).max(0.0) as usize).min(self.coefficients.len() - 2)
     }
 
-    /// Delay of a window, ms. Far from the data it may be anything finite, negative too.
+    /// Delay of a window, ms. Far from the data it may be any finite number, also a negative one.
     pub fn delay(&self, w: f64) -> f64 {
         let a = &self.coefficients;
         let n = a.len();
@@ -83,8 +83,8 @@ impl Curve {
         self.mean + self.scale * y
     }
 
-    /// The curve between the smallest and the largest window with data, at no more than 100 of
-    /// them.
+    /// Reports the curve between the smallest and the largest window with data, at no more than 100
+    /// of them.
     pub fn show(&self, put: &mut dyn FnMut(ProfilePoint)) {
         let step = (self.last.saturating_sub(self.first) / 100).max(1);
         for window in (self.first..=self.last).step_by(step as usize) {
@@ -101,21 +101,22 @@ impl Curve {
         self.last
     }
 
-    /// The window before the first one, from 2 up, whose delay exceeds `d`. `None` if none up to
-    /// the largest possible does.
+    /// The window before the first one, from 2 up, whose delay exceeds `d`. `None` if the delay of
+    /// no possible window does.
     pub fn window_for(&self, d: f64) -> Option<u32> {
         let above = |w: u32| self.delay(f64::from(w)) > d;
         if above(2) {
             return Some(1);
         }
         if self.first > 2 && above(self.first) {
-            // A rising straight line from 2 to the first data.
+            // Before the first data the curve is a rising straight line from 2 on.
             return Some(halve(2, self.first, above));
         }
         let cell = self.highest.partition_point(|highest| *highest <= d);
         if cell < self.highest.len() {
             let distance = (self.high - self.low) / self.highest.len() as f64;
-            // One earlier than computed: rounding may put a window on either side of a node.
+            // One cell earlier than computed, because rounding may put a window on either side of a
+            // node.
             let from = ((self.low + distance * cell as f64) as u32).max(self.first);
             if let Some(w) = (from..=self.last).find(|w| above(*w)) {
                 return Some(w - 1);
@@ -128,7 +129,8 @@ impl Curve {
     }
 }
 
-/// The last window that is not `above`, between one that is not and one that is.
+/// Bisection: the last window that is not `above`, between `below`, which is not, and `beyond`,
+/// which is.
 fn halve(mut below: u32, mut beyond: u32, above: impl Fn(u32) -> bool) -> u32 {
     while beyond > below + 1 {
         let middle = below + (beyond - below) / 2;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The clock of an algorithm that releases packets by epochs, as Verus does and MDI with it. Epochs
-//! end on a grid that begins with the connection.
+//! The clock of an algorithm that releases packets by epochs: Verus, and MDI. Epochs end on a grid
+//! that begins with the connection.
 use crate::Sent;
 use alcc_units::{Bytes, Span, Time};
 
-/// When the epoch ends, and since when nothing was heard.
+/// The end of the epoch, and the time of the last acknowledgement.
 #[derive(Clone, Copy)]
 pub struct Epochs {
     length: Span,
-    /// The grid begins here.
+    /// Start of the grid.
     origin: Time,
     next: Time,
-    heard: Time,
+    last_ack: Time,
 }
 
 impl Epochs {
@@ -21,44 +21,44 @@ impl Epochs {
             length: length.max(Span::from_nanos(1)),
             origin: Time::ZERO,
             next: Time::ZERO,
-            heard: Time::ZERO,
+            last_ack: Time::ZERO,
         }
     }
 
-    /// The connection begins.
+    /// Starts the grid with the connection.
     pub fn start(&mut self, now: Time) {
         self.origin = now;
         self.resume(now);
     }
 
-    /// It goes on after it was idle.
+    /// Continues after an idle period.
     pub fn resume(&mut self, now: Time) {
-        self.heard = now;
+        self.last_ack = now;
         self.next = self.next_on_grid(now);
     }
 
-    /// A packet leaves. The timer of an idle connection was off.
+    /// A packet is sent. The timer of an idle connection was off.
     pub fn on_sent(&mut self, now: Time, sent: &Sent) {
         if sent.in_flight_before == Bytes::ZERO {
-            // Silence is counted from here: before, there was nothing to hear.
-            self.heard = now;
+            // Silence is counted from here, because no acknowledgement was expected before.
+            self.last_ack = now;
         }
         if self.next <= now {
             self.next = self.next_on_grid(now);
         }
     }
 
-    /// Something was acknowledged, or the silence counts from here for another reason.
-    pub fn hear(&mut self, now: Time) {
-        self.heard = now;
+    /// An acknowledgement arrived, or silence is counted from here for another reason.
+    pub fn on_ack(&mut self, now: Time) {
+        self.last_ack = now;
     }
 
-    /// How long nothing was heard, ms.
+    /// Time since the last acknowledgement, ms.
     pub fn silence(&self, now: Time) -> f64 {
-        now.since(self.heard).as_millis_f64()
+        now.since(self.last_ack).as_millis_f64()
     }
 
-    /// Whether the epoch has ended; the next one begins then.
+    /// True if the epoch has ended; the next one begins then.
     pub fn end(&mut self, now: Time) -> bool {
         let ended = now >= self.next;
         if ended {
@@ -67,8 +67,8 @@ impl Epochs {
         ended
     }
 
-    /// The timer for the end of the epoch. None while nothing is in flight and a packet may leave:
-    /// [`Epochs::on_sent`] sets it again.
+    /// The timer for the end of the epoch. `None` while nothing is in flight and a packet may be
+    /// sent: [`Epochs::on_sent`] sets it again.
     pub fn timer(&self, in_flight: Bytes, quota: Bytes, mss: Bytes) -> Option<Time> {
         let idle = in_flight == Bytes::ZERO && quota >= mss;
         (!idle).then_some(self.next)

@@ -4,34 +4,34 @@
 //!
 //! The constants are in `settings.rs` and just below.
 //!
-//! Differs from the paper: the change of equation 3 is the sample against the old average. It has
-//! the program's dead band. The sign is the same, since `new - old = (1 - α)(sample - old)`. D_est
-//! never falls below D_min, where the paper's third branch has no floor.
+//! Differs from the paper: the change of equation 3 is the difference of the sample to the old
+//! average, with the program's dead band. The sign is the same, because `new - old = (1 - α)(sample
+//! - old)`. D_est never falls below D_min, while the paper's third branch has no lower bound.
 //!
-//! Known weakness: steps of +2 and -1 ms drift upwards whenever rises and falls balance. Only the
-//! ratio branch holds it.
+//! Known weakness: steps of +2 and -1 ms drift upwards if rises and falls are equally frequent.
+//! Only the ratio branch limits the drift.
 use super::MIN_DELAY;
 use super::settings::{ALPHA, RTT_WEIGHT, Settings};
 
-/// A change below this many ms is none (program).
+/// A change below this many ms counts as none (program).
 const DEAD_BAND: f64 = 0.0001;
 constants! { VERUS:
     /// D_min before the first sample, ms (program).
     D_MIN_START: f64 = 1000.0, of 1000;
 }
-/// Longest delay believed, ms.
+/// Longest plausible delay, ms.
 const MAX_DELAY: f64 = 60_000.0;
 
-/// What one epoch learned and where it stands.
+/// Observations of one epoch, and the state at its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EpochEnd {
     /// Time since the last acknowledgement, ms.
     pub(super) silence: f64,
-    /// The ratio branch does nothing (slow start was left by delay and the loss phase is not over).
+    /// The ratio branch is disabled (slow start was left by delay, and the loss phase is not over).
     pub(super) frozen: bool,
-    /// The sender was not held back by us: no reason to probe upwards.
+    /// This algorithm did not limit the sender, so there is no reason to probe upwards.
     pub(super) no_increase: bool,
-    /// A sample above the limit may cut now (once per round trip).
+    /// A sample above the limit may reduce D_est now (once per round trip).
     pub(super) may_cut: bool,
     /// Bound on the error of the samples, ms.
     pub(super) error: f64,
@@ -39,17 +39,17 @@ pub(super) struct EpochEnd {
     pub(super) window: f64,
 }
 
-/// What the controller has to do about it.
+/// The controller's tasks that follow from an epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Verdict {
-    /// D_est was cut in proportion.
+    /// D_est was reduced in proportion.
     pub(super) cut: bool,
-    /// The delay is below where the ratio branch begins. `None`: nothing was heard, or this
-    /// algorithm did not hold the sender back.
+    /// True if the delay is below the start of the ratio branch. `None`: there was no sample, or
+    /// this algorithm did not limit the sender.
     pub(super) tolerable: Option<bool>,
 }
 
-/// Delays in ms.
+/// The estimates of equations 2 to 4, delays in ms.
 #[derive(Clone, Debug)]
 pub(super) struct Estimator {
     /// Running estimate of the network delay, moved by equation 4.
@@ -62,11 +62,11 @@ pub(super) struct Estimator {
     rtt: Option<f64>,
     /// Largest sample since the last epoch.
     newest: Option<f64>,
-    /// There was a sample.
+    /// True if there was a sample.
     sampled: bool,
 }
 
-/// Whether a delay can be one: positive and at most a minute.
+/// True if a delay is plausible: positive and at most a minute.
 pub fn plausible(ms: f64) -> bool {
     ms > 0.0 && ms <= MAX_DELAY
 }
@@ -83,7 +83,7 @@ impl Estimator {
         }
     }
 
-    /// One delay sample in ms.
+    /// Takes one delay sample in ms.
     pub(super) fn sample(&mut self, ms: f64) {
         self.sampled = true;
         self.newest = Some(self.newest.map_or(ms, |old| old.max(ms)));
@@ -109,7 +109,7 @@ impl Estimator {
         self.newest = None;
     }
 
-    /// Forgets what a pause has made stale; the smallest delay stays.
+    /// Forgets estimates that a pause makes stale; the smallest delay stays.
     pub(super) fn forget_recent(&mut self) {
         self.newest = None;
         self.d_max = None;
@@ -138,7 +138,7 @@ impl Estimator {
         let tolerated = settings.tolerated(floor);
         let limit = floor + tolerated;
         let soft = floor + settings.soft_part(end.window) * tolerated;
-        // A rise that the samples cannot show reliably is none.
+        // A rise within the error of the samples does not count.
         let jitter = settings
             .jitter_floor
             .map_or(0.0, |share| share * tolerated + end.error);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The curve through the delay profile: a penalised least-squares natural cubic spline.
 //!
-//! The paper speaks of cubic spline interpolation. The authors' program calls a penalised fit
-//! (smoothing 2.0) on few equidistant nodes. It is so stiff that with windows below about 150
-//! packets it is nearly a straight line. This file computes that same curve. It minimises `|F c -
-//! y|² + λ ∫ S''² + τ |c|²` over the values `c` of S at the nodes.
+//! The paper speaks of cubic spline interpolation. The authors' program calls a penalised fit (smoothing 2.0) on few
+//! equidistant nodes, which is so stiff that with windows below about 150 packets it is nearly a straight line. This
+//! file computes that same curve. It minimises `|F c - y|² + λ ∫ S''² + τ |c|²` over the values `c` of S at the nodes.
 //!
 //! | constant | value | unit | where |
 //! |---|---|---|---|
@@ -12,9 +11,9 @@
 //! | ridge | Φ (1 + λ) · 5e-15 | – | program's library |
 //! | nodes | m/15, at least 5 | – | program: 15 lowered until m/N ≥ 5 |
 //!
-//! Differs: it is solved in B-spline coefficients, where all matrices have seven diagonals. So it
-//! costs O(points + nodes) and not O(nodes³). The minimum is the same, to rounding. Φ ignores basis
-//! functions more than eight nodes away (1e-9 of it).
+//! Differs: it is solved in B-spline coefficients, whose matrices have only seven diagonals. So it costs O(points +
+//! nodes) and not O(nodes³). The minimum is the same, to rounding. Φ ignores basis functions more than eight nodes away
+//! (1e-9 of it).
 use super::curve::Curve;
 
 constants! { VERUS:
@@ -25,13 +24,13 @@ constants! { VERUS:
 }
 /// Half the bandwidth, with the diagonal.
 const BAND: usize = 4;
-/// Number of nodes beyond which a basis function is below 1e-18.
+/// Number of nodes after which a basis function is below 1e-18.
 const REACH: usize = 32;
-/// Number of nodes beyond which its square does not matter for Φ.
+/// Number of nodes after which the square of a basis function does not matter for Φ.
 const PHI_REACH: f64 = 8.0;
 
-/// The largest divisor from `from` down that gives at least [`FEWEST`] nodes for `largest`, and the nodes.
-/// `None` if there is none.
+/// The largest divisor from `from` down that gives at least [`FEWEST`] nodes for `largest`, and the number of nodes.
+/// `None` if no divisor does.
 pub fn nodes(largest: u32, from: u32) -> Option<(u32, usize)> {
     (1..=from)
         .rev()
@@ -43,7 +42,7 @@ pub fn nodes(largest: u32, from: u32) -> Option<(u32, usize)> {
 struct Row {
     /// Position in node distances, 0 to `nodes - 1`.
     at: f64,
-    /// First of the (up to four) coefficients that matter here.
+    /// Index of the first of the (up to four) coefficients with an influence here.
     first: usize,
     weight: [f64; 4],
     y: f64,
@@ -92,8 +91,8 @@ fn rows(points: impl Iterator<Item = (f64, f64)>, [low, last]: [f64; 2], nodes: 
         .collect()
 }
 
-/// Fits the curve. `None` if there are fewer than two points or nodes than five, or the numbers do
-/// not allow it.
+/// Fits the curve. `None` if there are fewer than two points or fewer than five nodes, or if the system has no finite
+/// solution.
 pub fn fit(points: impl Iterator<Item = (u32, f64)>, nodes: usize, rho: f64) -> Option<Curve> {
     let data: Vec<(f64, f64)> = points.map(|(w, d)| (f64::from(w), d)).collect();
     let (first, last) = (data.first()?.0, data.last()?.0);
@@ -141,7 +140,7 @@ fn penalties(rows: &[Row], nodes: usize, rho: f64) -> (f64, f64) {
     (lambda, phi * (1.0 + lambda) * 10.0 * 5e-16)
 }
 
-/// λ as the fit would take it; for the test vectors.
+/// λ as the fit uses it; for the test vectors.
 #[cfg(test)]
 pub(super) fn lambda(points: &[(u32, f64)], nodes: usize, rho: f64) -> f64 {
     let ends = [points[0].0, points[points.len() - 1].0].map(f64::from);

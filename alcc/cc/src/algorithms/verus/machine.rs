@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The state of one flow and what changes it: slow start, loss phase, epoch, refit, in the paper's
-//! order.
+//! The state of one flow and its transitions: slow start, loss phase, epoch, refit, in the paper's order.
 use super::company::Company;
 use super::curve::Curve;
 use super::epochs::Epochs;
@@ -43,23 +42,23 @@ constants! { VERUS:
     LATE: f64 = 1.5, of 2;
 }
 
-/// The loss phase: the profile is frozen, acknowledgements add 1/W.
+/// The loss phase: the profile is frozen, and acknowledgements add 1/W.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repair {
-    /// Last packet sent when it began.
+    /// The last packet sent before the phase.
     pub(super) point: Pn,
-    /// Slow start was left by delay: the ratio branch waits.
+    /// Slow start was left by delay, so the ratio branch is disabled.
     pub(super) frozen: bool,
 }
 
-/// What a loss has shown the path to hold, packets, and when.
+/// The upper bound of the window after a loss, in packets, and the time of the loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ceiling {
     pub(super) window: f64,
     pub(super) lost_at: Time,
 }
 
-/// What the last reduction changed: a loss that was none gives it back. In packets.
+/// State before the last reduction, in packets, which is restored if the loss was spurious.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BeforeLoss {
     window: f64,
@@ -67,14 +66,13 @@ pub(super) struct BeforeLoss {
     floor: f64,
 }
 
-/// Verus at work.
+/// A Verus flow.
 #[derive(Clone)]
 pub struct Verus {
     pub(super) settings: Settings,
     pub(super) mss: Bytes,
     pub(super) epochs: Epochs,
-    /// When the last epoch ended, and how long it was, ms: a host with many flows is late on
-    /// purpose.
+    /// End of the last epoch, and its actual length in ms: a host with many flows coalesces epochs.
     pub(super) epoch_at: Time,
     pub(super) lasted: f64,
     pub(super) slow_start: bool,
@@ -83,18 +81,18 @@ pub struct Verus {
     pub(super) points: Points,
     pub(super) curve: Option<Curve>,
     pub(super) refit_at: Time,
-    /// Slots to forget at the first fit.
+    /// Points from this window on are removed at the first fit.
     pub(super) forget_from: Option<u32>,
     /// Target window W, packets.
     pub(super) window: f64,
-    /// Fraction of a packet that equation 5 still owes.
+    /// Fraction of a packet that equation 5 has not released yet.
     pub(super) credit: f64,
     pub(super) quota: Bytes,
     pub(super) in_flight: Bytes,
-    /// Newest packet sent, and the first of this session (a restart begins a new one).
+    /// Number of the newest packet sent, and of the first of this session (a restart begins a new one).
     pub(super) newest: Pn,
     pub(super) session: Pn,
-    /// The last proportional cut: nothing sent before it may cut again.
+    /// The last packet sent before the last proportional reduction: packets up to it cause no other.
     pub(super) cut_point: Option<Pn>,
     pub(super) may_cut: bool,
     /// Delivery rate for the cap, packets per ms; 0 before the first sample.
@@ -102,22 +100,22 @@ pub struct Verus {
     pub(super) newest_rate: f64,
     /// Bound on the error of the newest samples, ms.
     pub(super) error: f64,
-    /// Since when the path has been much faster than the curve says.
+    /// Time since which the path has been much faster than the curve predicts.
     pub(super) contradicted: Option<Time>,
-    /// Grows until it no longer matters. A buffer too short for the delays that the profile allows
-    /// shows in losses only.
+    /// Upper bound after a loss, which grows until it no longer matters. It is needed because a buffer too short for
+    /// the delays that the profile allows causes losses, but no delay.
     pub(super) ceiling: Option<Ceiling>,
     pub(super) before_loss: Option<BeforeLoss>,
-    /// Window, packets, that a curve learned in company does not take from this flow. While the
-    /// delay is tolerable, it grows by a packet per round trip up to `MAX_FLOOR`. So a flow that
-    /// has little gets more.
+    /// Lower bound of the window, packets, whatever the curve that was learned beside other flows gives. While the
+    /// delay is tolerable, it grows by a packet per round trip up to `MAX_FLOOR`, so that a flow with a small share
+    /// gets more.
     pub(super) floor: f64,
-    /// Slow start was entered again for a new profile.
+    /// True if slow start was entered again for a new profile.
     pub(super) relearning: bool,
-    /// The application or the peer was the limit since the last epoch.
+    /// True if the application or the peer limited the sender since the last epoch.
     pub(super) idle_sender: bool,
     pub(super) company: Company,
-    /// In `tuned`. Idle connections that are not policed keep none.
+    /// Only in `tuned`. Released on idle connections without a policer.
     pub(super) policer: Option<Box<Policer>>,
 }
 
@@ -158,13 +156,12 @@ impl Verus {
         }
     }
 
-    /// Packets that these bytes are.
+    /// The number of packets in these bytes.
     pub(super) fn packets(&self, bytes: Bytes) -> u64 {
         packets(bytes, self.mss)
     }
 
-    /// Delay of a window by the curve, or by the raw table before the first curve; never below
-    /// D_min.
+    /// Delay of a window from the curve, or from the raw table before the first curve; never below D_min.
     pub(super) fn delay_of(&self, window: f64) -> f64 {
         let delay = match &self.curve {
             Some(curve) => curve.delay(window),
@@ -183,7 +180,7 @@ impl Verus {
         if !self.settings.company {
             return found.map(|w| w.min(f64::from(profile::LARGEST)));
         }
-        // Beyond the data the curve is a guess: go a little further than known, and learn.
+        // Beyond the data the curve is a guess, so the window goes a little beyond the known ones, and learns.
         let known = f64::from(curve.largest().max(self.points.largest()));
         let most = known + (known / 8.0).max(2.0);
         Some(found.map_or(most, |w| w.min(most)))
@@ -192,7 +189,7 @@ impl Verus {
     pub(super) fn restart(&mut self, cx: &mut Cx<'_>, why: &'static str) {
         let mut points = std::mem::take(&mut self.points);
         points.clear();
-        self.epochs.hear(cx.now);
+        self.epochs.on_ack(cx.now);
         *self = Self {
             mss: self.mss,
             epochs: self.epochs,
@@ -210,7 +207,7 @@ impl Verus {
     pub(super) fn leave_slow_start(&mut self, cx: &mut Cx<'_>, why: &'static str) {
         self.slow_start = false;
         if std::mem::take(&mut self.relearning) {
-            // What was known beyond belongs to a slower path.
+            // Points of larger windows belong to a slower path.
             self.points
                 .forget_from(profile::label(self.window).saturating_add(1));
         } else {
@@ -227,12 +224,11 @@ impl Verus {
         );
     }
 
-    /// A sample in slow start was long. The window that caused it is known; what it did since is
-    /// still to come.
+    /// A sample in slow start was long. Its window is known; the effect of the packets sent since is still to come.
     pub(super) fn leave_by_delay(&mut self, cx: &mut Cx<'_>, packet: &Packet, delay: f64) {
         let label = f64::from(profile::label_of(packet));
         if matches!(self.settings.exit_at, ExitAt::Queue { .. }) {
-            // The label's delay is bearable: stay there. What is in flight beyond it drains first.
+            // The delay of the label is tolerable: the window stays there. The excess in flight drains first.
             self.window = label;
             self.estimator.d_est = delay.max(self.estimator.d_min);
         } else {
@@ -246,8 +242,8 @@ impl Verus {
         self.leave_slow_start(cx, "delay");
     }
 
-    /// The window under the ceiling. That grows by a packet per round trip, by more if nothing was
-    /// lost for long, and by more on a longer path.
+    /// The window, limited by the ceiling. The ceiling grows by a packet per round trip, faster if nothing was lost for
+    /// long, and faster on a longer path.
     fn under_ceiling(&mut self, window: f64) -> f64 {
         let Some(Ceiling {
             window: was,
@@ -268,8 +264,8 @@ impl Verus {
         window.min(grown)
     }
 
-    /// The floor after an epoch. A round trip of tolerable delay adds a packet; an intolerable one
-    /// leaves M of it. Of unlike round trips, the rates that the floors are grow alike.
+    /// Updates the floor after an epoch, and returns it. A round trip of tolerable delay adds a packet; an intolerable
+    /// one multiplies it by M. With unequal round trips, the rates that correspond to the floors grow alike.
     fn move_floor(&mut self, tolerable: Option<bool>) -> f64 {
         let epochs = self.epochs_in_rtt() as f64;
         let long = self.settings.long(self.estimator.d_min);
@@ -283,15 +279,15 @@ impl Verus {
         self.floor
     }
 
-    /// Equation 6. `packet`: the one lost.
+    /// Reduces the window (equation 6). `packet`: the lost one.
     pub(super) fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, packet: &Packet) {
         let mut label = profile::label_of(packet);
         if self.settings.validate_app_limited {
-            // A target that was not filled yet says nothing about what the path holds.
+            // A window that was not filled yet says nothing about the capacity of the path.
             let flight = self.packets(packet.stamp.in_flight).max(1);
             label = label.min(u32::try_from(flight).unwrap_or(u32::MAX));
         }
-        let reduced = self.left(cx.now, f64::from(label)).max(1.0);
+        let reduced = self.window_after_loss(cx.now, f64::from(label)).max(1.0);
         if self.settings.company {
             self.before_loss = Some(BeforeLoss {
                 window: self.window,
@@ -320,7 +316,7 @@ impl Verus {
         cx.log.event(cx.now, event);
     }
 
-    /// The last reduction was for packets that have arrived after all.
+    /// Undoes the last reduction, because its packets arrived after all.
     pub(super) fn undo(&mut self) {
         let Some(before) = self.before_loss.take() else {
             return;
@@ -377,13 +373,12 @@ impl Verus {
         }
     }
 
-    /// In slow start: as much as the window lacks.
+    /// In slow start: sets the quota to the part of the window that is not in flight.
     pub(super) fn refill(&mut self) {
         self.quota = lacking(self.window, self.in_flight, self.mss);
     }
 
-    /// Fits the curve once a second. False: too little is known for a first one, and slow start
-    /// begins again.
+    /// Fits the curve once a second. False if there are too few points for a first curve: slow start begins again.
     pub(super) fn fit_if_due(&mut self, cx: &mut Cx<'_>) -> bool {
         if cx.now < self.refit_at {
             return true;
@@ -412,8 +407,7 @@ impl Verus {
         true
     }
 
-    /// Slow start once more for a flow that knows too few windows: without a curve D_est would grow
-    /// for ever.
+    /// Enters slow start again for a flow that knows too few windows: without a curve D_est would grow forever.
     fn start_again(&mut self, cx: &mut Cx<'_>) {
         let why = "too few windows known";
         if self.settings.company {
@@ -427,7 +421,7 @@ impl Verus {
         }
     }
 
-    /// Epochs in a round trip: as long as asked for, or as the host makes them.
+    /// Epochs in a round trip, by the configured length or by the host's actual one.
     fn epochs_in_rtt(&self) -> u64 {
         let asked = self.settings.epoch.as_millis_f64();
         let late = self.settings.measured_epochs && self.lasted > LATE * asked;
@@ -452,8 +446,8 @@ impl Verus {
             return;
         }
         if self.repair.is_some() && !self.settings.company {
-            // The text moves the delay by equation 4 "in the absence of losses": until the loss phase
-            // ends only acknowledgements move W.
+            // In the paper equation 4 changes the delay "in the absence of losses": until the loss phase ends, only
+            // acknowledgements change W.
             self.estimator.forget_epoch();
             self.estimator.d_est = self.delay_of(self.window);
             self.quota = self.release(in_flight);
@@ -462,8 +456,7 @@ impl Verus {
         if self.company.drains.draining() {
             self.contradicted = None;
             self.window = self.drained();
-            // The bound on what is in flight does it: equation 5 reckons with the long RTT of
-            // before.
+            // Only the limit of packets in flight applies, because equation 5 uses the long RTT of before.
             self.quota = Bytes::MAX;
             return;
         }
@@ -484,8 +477,8 @@ impl Verus {
             error: self.error,
             window: self.window / self.settings.long(self.estimator.d_min),
         };
-        // Nothing in flight teaches nothing, unless the sender waits for us: on a short path all
-        // arrives within the epoch.
+        // An epoch with nothing in flight yields no information, unless this algorithm limits the sender: on a short
+        // path everything arrives within the epoch.
         let wait = self.company.hold.is_some() || in_flight == 0 && end.no_increase;
         let verdict = if wait {
             Verdict::default()
@@ -512,8 +505,7 @@ impl Verus {
         }
     }
 
-    /// Whether the curve is out of date: D_est far above what the path does, for two round trips on
-    /// end.
+    /// True if the curve is out of date: D_est far above the measured delay for two round trips in a row.
     pub(super) fn contradicted(&mut self, cx: &Cx<'_>) -> bool {
         let (Some(factor), Some(seen)) = (self.settings.stale, self.estimator.newest()) else {
             return false;
@@ -533,14 +525,14 @@ impl Verus {
         cx.now.since(since).as_millis_f64() > 2.0 * self.estimator.rtt()
     }
 
-    /// Equation 5.
+    /// The release of an epoch by equation 5.
     pub(super) fn release(&mut self, in_flight: u64) -> Bytes {
         let epochs = self.epochs_in_rtt();
         let exact = release_exact(self.window, in_flight as f64, epochs);
         self.mss.mul_f64(whole_packets(exact, &mut self.credit))
     }
 
-    /// The bound on what is in flight, packets.
+    /// The limit of packets in flight.
     pub(super) fn cap(&self) -> Option<f64> {
         if self.company.drains.draining() {
             return Some(self.window);
@@ -553,9 +545,9 @@ impl Verus {
         Some(cap.max(CAP_FLOOR))
     }
 
-    /// What an epoch releases leaves by no burst. The place of a burst among those of others would
-    /// decide whose packets a full buffer loses. The RTT of an outage says nothing of the rate that
-    /// W means.
+    /// The pacing rate, so that the release of an epoch is not a burst. Otherwise the place of a burst among those of
+    /// others would decide whose packets a full buffer drops. The RTT of an outage says nothing about the rate that
+    /// corresponds to W.
     pub(super) fn pace(&self) -> Option<Rate> {
         let over = self.estimator.rtt().min(self.estimator.d_est);
         let own = (self.settings.company && !self.slow_start && !self.company.drains.draining())

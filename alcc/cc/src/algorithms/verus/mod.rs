@@ -1,54 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Verus: Zaki, Pötsch, Chen, Subramanian, Görg, "Adaptive Congestion Control for Unpredictable
-//! Cellular Networks", SIGCOMM 2015. Another source is the authors' program (repository
-//! yzaki/verus, June 2017).
+//! Verus: Zaki, Pötsch, Chen, Subramanian, Görg, "Adaptive Congestion Control for Unpredictable Cellular Networks",
+//! SIGCOMM 2015. The second source is the authors' program (repository yzaki/verus, June 2017).
 //!
-//! Verus learns which delay each sending window causes: the delay profile. It has a point per
-//! acknowledged packet, and a curve through them every second. Every 5 ms it moves the delay it is
-//! willing to have by a millisecond or two. It reads the window off the curve. Then it releases
-//! what equation 5 says is missing in the network.
+//! Verus learns the delay that each sending window causes: the delay profile. Each acknowledged packet adds a point,
+//! and once a second a curve is fitted. Every 5 ms Verus changes the target delay by a millisecond or two, reads the
+//! window off the curve, and releases the number of packets that equation 5 gives.
 //!
-//! The constants stand in `settings.rs`: `paper` is the text, `tuned` (the default) this project's
-//! form. `original`, the authors' program, is frozen in `lab/zoo/src/forms`. Each concern has a file.
-//! `profile.rs` has the points, `fit.rs` and `curve.rs` the curve and its inverse. `estimator.rs`
-//! has equations 2 to 4, `release.rs` equation 5. `machine.rs` has the state and its phases, this
-//! file the host's events.
+//! The constants are in `settings.rs`: `paper` follows the text, `tuned` (the default) is this project's form.
+//! `original`, the authors' program, is frozen in `lab/zoo/src/forms`. Each concern has a file. `profile.rs` has the
+//! points, `fit.rs` and `curve.rs` the curve and its inverse. `estimator.rs` has equations 2 to 4, `release.rs`
+//! equation 5. `machine.rs` has the state and its phases, this file the host's events.
 //!
 //! # Differs from the paper
 //!
-//! * All profiles: time is monotonic. The release of an epoch replaces what the last one left. The
-//!   RTT that a packet is filed under is kept at the sender. Loss detection, its timers and
-//!   retransmission are the host's; for `original` over datagrams they follow the program's rules.
-//!   Application-limited packets do not enter the profile. A packet record of several segments
-//!   counts as that many packets for windows and budgets, and as one delay sample.
-//! * `paper` where the text is silent: α, M and the weights of `settings.rs` are the program's.
-//!   Slow start that ended by delay keeps equation 4's first branch at rest until the loss phase
-//!   ends. A delay that the curve does not reach begins slow start anew, both as the program does.
-//!   A window is at most the profile's last point, 39,999 packets. Eq. 6 never raises W. Of a loss
-//!   phase only the first loss reduces. It ends by a packet that was sent after the reduction and
-//!   whose label is at most W. The delay of the reordering timer is the smoothed RTT when the gap
-//!   is found; the timer also decides when slow start has met a loss.
-//! * `original` has the program's own deviations. These are slow start of 500 ms, no growth limit,
-//!   upward drift in empty epochs, and a stiff curve. It forgets everything when a delay cannot be
-//!   mapped. It forgets packets in flight at a timeout, and when a loss ends slow start.
-//! * `tuned`: what an epoch releases is paced at twice W in D_est. A loss that was none is undone.
-//!   Slow start ends before the queue that is still to come passes R. A sample above `R × D_min`
-//!   cuts at once. In flight is bounded by W, and by what the measured delivery rate brings
-//!   home within `R × D_min`. Empty epochs hold. Jitter near D_min does not count as a rising
-//!   delay. A delay that cannot be mapped holds the window near the largest one known. The path may
-//!   contradict a curve: D_est is far above what is seen. Such a curve is learned anew in a slow
-//!   start that keeps D_min. Epochs count as long as a host with many flows makes them. A flow that
-//!   knows too few windows for a curve enters slow start again. `paper` begins anew, as the program
-//!   does. `company.rs` has what it does in company and about losses.
+//! * All profiles: time is monotonic. The release of an epoch replaces the remainder of the last one. The window that a
+//!   packet is recorded under is kept at the sender. Loss detection, its timers and retransmission are the host's; for
+//!   `original` over datagrams they follow the program's rules. Application-limited packets do not enter the profile. A
+//!   packet record of several segments counts as that many packets for windows and budgets, and as one delay sample.
+//! * `paper` where the text is silent: α, M and the weights of `settings.rs` are the program's. After slow start ended
+//!   by delay, the first branch of equation 4 is disabled until the loss phase ends. A delay that the curve does not
+//!   reach starts slow start again. Both are as in the program. A window is at most the profile's last point, 39,999
+//!   packets. Eq. 6 never raises W. Only the first loss of a loss phase reduces W. The phase ends with the
+//!   acknowledgement of a packet that was sent after the reduction and whose label is at most W. The delay of the
+//!   reordering timer is the smoothed RTT when the gap is found; the timer also decides when slow start has met a loss.
+//! * `original` has the program's own deviations. These are slow start of 500 ms, no growth limit, upward drift in
+//!   empty epochs, and a stiff curve. It resets its profile when a delay cannot be mapped, and forgets packets in
+//!   flight at a timeout, and when a loss ends slow start.
+//! * `tuned`: the release of an epoch is paced at twice W in D_est. A reduction for a spurious loss is undone. Slow
+//!   start ends before the queue that is still building passes R. A sample above `R × D_min` reduces D_est at once. The
+//!   data in flight is limited by W, and by what the measured delivery rate delivers within `R × D_min`. Empty epochs
+//!   change nothing. Jitter near D_min does not count as a rising delay. For a delay that cannot be mapped the window
+//!   stays near the largest one known. If the path contradicts the curve (D_est is far above the measured delay), the
+//!   curve is learned again in a slow start that keeps D_min. Epochs count with their actual length on a host with many
+//!   flows. A flow that knows too few windows for a curve enters slow start again, while `paper` starts from nothing,
+//!   as the program does. `company.rs` has the rules for other flows and for losses.
 //!
 //! # Known weakness
 //!
-//! The standing queue is a multiple of the base delay. So long paths get long queues, and very
-//! short ones too little to fill a jittery link. With r=2 at 40 ms `tuned` leaves up to half of a
-//! bursty channel unused (the program less). Flows of unlike base delay do not share fairly: the
-//! longer path tolerates the longer queue. Drains cost a path of 200 ms 4 points of throughput and
-//! one of 300 ms 5 to 10. A competitor that never yields is taken for a longer path after ten
-//! seconds. Outages of a second fill the network for a round trip whatever the window is.
+//! The standing queue is a multiple of the base delay: long paths get long queues, and very short ones a queue too
+//! short to fill a link with jitter. With r=2 at 40 ms `tuned` leaves up to half of a bursty channel unused (the
+//! program less). Flows with different base delays do not share fairly, because the longer path tolerates the longer
+//! queue. Drains cost a path of 200 ms 4 points of throughput and one of 300 ms 5 to 10. A competitor that never yields
+//! is taken for a longer path after ten seconds. After an outage of a second the network is full for a round trip,
+//! whatever the window is.
 mod company;
 pub(crate) mod curve;
 pub(crate) mod epochs;
@@ -74,7 +68,7 @@ use std::borrow::Cow;
 
 /// Guard of every division by a delay, ms.
 pub const MIN_DELAY: f64 = 1e-3;
-/// Longer than any connection lives, and no overflow when it is added to a time.
+/// Longer than any connection lasts, without overflow when it is added to a time.
 const NEVER: Span = Span::from_secs(1_000_000_000);
 
 pub(crate) const TABLES: &[&[crate::constants::Constant]] = &[
@@ -127,7 +121,7 @@ pub const OPTIONS: &[OptionDoc] = &[
     },
 ];
 
-/// What a user can set, in all forms.
+/// The options that a user can set, in all forms.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Asked {
     /// R: tolerated ratio of the largest to the smallest delay.
@@ -145,7 +139,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What the text and the authors' program have.
+    /// The values of the paper and of the authors' program.
     pub const PUBLISHED: Self = Self::of(&Settings::PAPER);
 
     const fn of(settings: &Settings) -> Self {
@@ -159,7 +153,7 @@ impl Asked {
         }
     }
 
-    /// What the options say, and these defaults for the rest.
+    /// Reads the options; the defaults are these values.
     ///
     /// # Errors
     /// [`SpecError::Value`] for a value that is out of range.
@@ -220,7 +214,7 @@ fn build(options: &Options<'_>) -> Built {
 }
 
 impl Verus {
-    /// What it has learned about the delay of each window: points, then the curve through them.
+    /// Reports the learned delay of each window: points, then the curve through them.
     pub fn profile(&self, put: &mut dyn FnMut(ProfilePoint)) {
         self.points.show(put);
         if let Some(curve) = &self.curve {
@@ -260,7 +254,7 @@ impl Controller for Verus {
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        self.epochs.hear(cx.now);
+        self.epochs.on_ack(cx.now);
         self.idle_sender |= ack.limited.app || ack.limited.peer;
         if let Some(rate) = ack.rate {
             self.newest_rate = rate.as_bps() as f64 / 8e3 / self.mss.get() as f64;
@@ -270,7 +264,7 @@ impl Controller for Verus {
             let policer = self.policer.get_or_insert_default();
             policer.on_ack(cx.now, ack, self.mss);
         }
-        // What waited for a window below ours was not in flight under its label.
+        // A packet that waited for a window other than ours was not in flight under its label.
         let usable = !(ack.limited.app || self.settings.validate_app_limited && ack.limited.peer);
         for packet in ack.acked {
             if packet.pn >= self.session {
@@ -307,7 +301,7 @@ impl Controller for Verus {
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         self.in_flight = rto.in_flight;
-        self.epochs.hear(cx.now);
+        self.epochs.on_ack(cx.now);
         self.before_loss = None;
         if !self.company.refilling(rto.oldest.pn) {
             self.reduce(cx, "timeout", &rto.oldest);
@@ -327,7 +321,7 @@ impl Controller for Verus {
     }
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, _idle: Span) {
-        // What was learned stays; what was measured last says nothing about now.
+        // The profile stays valid after a pause, while the last measurements do not.
         self.epochs.resume(cx.now);
         self.epoch_at = cx.now;
         self.in_flight = Bytes::ZERO;

@@ -2,16 +2,16 @@
 //! The delay profile's points: one delay per window, learned packet by packet (paper, section 4;
 //! program: 40 000 slots).
 //!
-//! Differs from both sources: memory is taken a page of 32 windows at a time. It is taken at the
-//! first packet sent under one of them. Known weakness, shared with the original: a window that is
-//! not visited keeps its old delay.
+//! Differs from both sources: memory is allocated in pages of 32 windows, at the first packet sent
+//! under one of them. Known weakness, shared with the original: a window that is not visited keeps
+//! its old delay.
 
 use crate::Packet;
 
 /// Largest window that has a slot.
 pub const LARGEST: u32 = 39_999;
 const PAGE: usize = 32;
-/// Value of a slot that has seen nothing; real delays are positive.
+/// Value of a slot without a sample; real delays are positive.
 const UNSET: f64 = -1.0;
 
 /// A point of a learned delay profile, or of the curve through the points.
@@ -19,13 +19,13 @@ const UNSET: f64 = -1.0;
 pub struct ProfilePoint {
     /// The window, in packets.
     pub window: u32,
-    /// The delay that this window leads to, in ms.
+    /// The delay that this window causes, in ms.
     pub delay_ms: f64,
-    /// The point is on the curve; otherwise it was measured.
+    /// True if the point is on the curve, false if it was measured.
     pub fitted: bool,
 }
 
-/// The whole packets of a window: under this label its packets are filed.
+/// The label of a window: its whole packets. Its packets are recorded under it.
 pub fn label(window: f64) -> u32 {
     window.clamp(1.0, f64::from(LARGEST)) as u32
 }
@@ -44,7 +44,7 @@ pub struct Points {
 }
 
 impl Points {
-    /// One packet sent under window `w` had this delay.
+    /// Takes the delay of one packet sent under window `w`.
     pub fn update(&mut self, w: u32, delay: f64, old_weight: f64) {
         let w = w.clamp(1, LARGEST);
         let (page, slot) = (w as usize / PAGE, w as usize % PAGE);
@@ -61,18 +61,18 @@ impl Points {
         }
     }
 
-    /// The delay filed under exactly this window.
+    /// The delay recorded for exactly this window.
     pub fn at(&self, w: u32) -> Option<f64> {
         let page = self.pages.get(w as usize / PAGE)?.as_ref()?;
         Some(page[w as usize % PAGE]).filter(|d| *d >= 0.0)
     }
 
-    /// How many windows have a delay.
+    /// The number of windows with a delay.
     pub fn count(&self) -> u32 {
         self.set
     }
 
-    /// The largest of them; 0 if there is none.
+    /// The largest window with a delay; 0 if there is none.
     pub fn largest(&self) -> u32 {
         self.largest
     }
@@ -91,7 +91,7 @@ impl Points {
             })
     }
 
-    /// All of them.
+    /// Reports all points.
     pub fn show(&self, put: &mut dyn FnMut(ProfilePoint)) {
         for (window, delay_ms) in self.iter() {
             put(ProfilePoint {
@@ -116,13 +116,14 @@ impl Points {
         self.largest = last.map_or(0, |(w, _)| w);
     }
 
-    /// Forgets everything, keeps the memory.
+    /// Forgets everything, but keeps the memory.
     pub fn clear(&mut self) {
         self.forget_from(0);
     }
 
-    /// Before the first curve: the window before the first one, from 2 up, whose delay exceeds `d`.
-    /// If none does, the program tries `d - 2`, `d - 4`, ...; an empty table then answers 1.
+    /// The window before the first curve: the one before the first window, from 2 up, whose delay
+    /// exceeds `d`. If none does, the program tries `d - 2`, `d - 4`, ...; for an empty table the
+    /// result is 1.
     pub fn window_for(&self, d: f64) -> u32 {
         let mut longest = f64::NEG_INFINITY;
         for (w, delay) in self.iter().filter(|(w, _)| *w >= 2) {
@@ -134,7 +135,7 @@ impl Points {
         if longest < 0.0 {
             return 1;
         }
-        // The repeated subtraction, at once: the first d - 2k below the longest delay.
+        // The result of the repeated subtraction: the first d - 2k below the longest delay.
         let d = d - 2.0 * (((d - longest) / 2.0).floor() + 1.0);
         self.iter()
             .find(|(w, delay)| *w >= 2 && *delay > d)

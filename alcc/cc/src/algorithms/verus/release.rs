@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Equation 5: how much an epoch releases, `max(0, W + (2 - n)/(n - 1) × in flight)` with n epochs
-//! in a round trip.
+//! Equation 5: the release of an epoch, `max(0, W + (2 - n)/(n - 1) × in flight)` with n epochs in
+//! a round trip.
 //!
 //! Differs from the paper: n = 1 would divide by zero. n = 2 releases a whole window per epoch, so
 //! that twice the window is in flight. `release_whole`, for `original`, guards only n = 1, as the
 //! program does.
 //!
-//! Known weakness: with few epochs in a round trip, more than W is in flight. It is 1.2 W for n =
-//! 3, 1.01 W for n = 10.
+//! Known weakness: with few epochs in a round trip, more than W is in flight: 1.2 W for n = 3, 1.01
+//! W for n = 10.
 use super::MIN_DELAY;
 use alcc_units::Bytes;
 
-/// Equation 5 in whole packets, as the program computes it. The in-flight term is truncated. A
-/// round trip of at most one epoch releases what is missing.
+/// Equation 5 in whole packets, as the program computes it. The in-flight term is truncated. In a
+/// round trip of at most one epoch it releases the packets missing from the window.
 pub fn release_whole(window: u64, in_flight: u64, epochs: u64) -> u64 {
     let keep = if epochs <= 1 {
         in_flight
@@ -22,8 +22,8 @@ pub fn release_whole(window: u64, in_flight: u64, epochs: u64) -> u64 {
     window.saturating_sub(keep)
 }
 
-/// Equation 5 with its fraction. A round trip of at most two epochs releases what is missing. The
-/// formula would release a whole window each time.
+/// Equation 5 with its fraction. In a round trip of at most two epochs it releases the packets
+/// missing from the window, because the formula would release a whole window each time.
 pub fn release_exact(window: f64, in_flight: f64, epochs: u64) -> f64 {
     let share = if epochs <= 2 {
         1.0
@@ -33,8 +33,7 @@ pub fn release_exact(window: f64, in_flight: f64, epochs: u64) -> f64 {
     (window - in_flight * share).max(0.0)
 }
 
-/// What leaves of `exact` packets: whole ones. The rest is owed, and `credit` keeps it for the next
-/// time.
+/// The whole packets of `exact`. `credit` keeps the fraction for the next time.
 pub fn whole_packets(exact: f64, credit: &mut f64) -> f64 {
     let exact = exact + *credit;
     let whole = libm::floor(exact);
@@ -48,7 +47,7 @@ pub fn lacking(window: f64, in_flight: Bytes, mss: Bytes) -> Bytes {
     mss.mul_f64(lacking.max(0.0).floor())
 }
 
-/// Packets that these bytes are, the last one perhaps short.
+/// The number of packets in these bytes, the last one perhaps short.
 pub fn packets(bytes: Bytes, mss: Bytes) -> u64 {
     bytes.get().div_ceil(mss.get().max(1))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Every number and every choice of the living form in one place: `tuned` and `paper`.
+//! All numbers and choices of the current form in one place: `tuned` and `paper`.
 //!
 //! Source: Zaki et al., "Adaptive Congestion Control for Unpredictable Cellular Networks", SIGCOMM
 //! 2015 (P). The authors' program, repository yzaki/verus, June 2017 (C).
@@ -75,7 +75,7 @@ constants! { VERUS:
     STALE: f64 = 4.0;
 }
 
-/// What ends slow start besides a loss and a timeout.
+/// The condition that ends slow start, besides a loss and a timeout.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum ExitAt {
     /// A sample above this multiple of the smallest delay (paper).
@@ -85,9 +85,9 @@ pub(super) enum ExitAt {
     Queue {
         /// Share of the tolerated queue.
         share: f64,
-        /// Jitter that does not count, ms.
+        /// Jitter that is ignored, ms.
         floor: f64,
-        /// Largest queue worth waiting for, ms.
+        /// Largest queueing delay to wait for, ms.
         cap: f64,
     },
 }
@@ -99,50 +99,50 @@ pub(super) struct Settings {
     /// δ1 and δ2 of equation 4, ms.
     pub(super) down: f64,
     pub(super) up: f64,
-    /// From one curve to the next.
+    /// Time between two fits of the curve.
     pub(super) refit: Span,
     /// R: tolerated ratio of the largest to the smallest delay.
     pub(super) ratio: f64,
     /// The ratio branch begins at `1 + soft × (R - 1)`.
     pub(super) soft: f64,
     pub(super) rho: f64,
-    /// R tolerates the queue that it would on a path of this many ms, whatever this path's D_min.
+    /// Base delay, ms, for which R tolerates its queue; used instead of this path's D_min.
     pub(super) like: Option<f64>,
     pub(super) exit_at: ExitAt,
     pub(super) start_window: f64,
-    /// An epoch without an ACK, while the silence is not yet remarkable, changes nothing. Otherwise
-    /// it counts as "the delay did not grow" and probes upwards.
+    /// An epoch without an ACK changes nothing while the silence is still normal. Otherwise such an
+    /// epoch counts as "the delay did not grow" and probes upwards.
     pub(super) hold_empty: bool,
-    /// In flight stays below this multiple of W.
+    /// The packets in flight stay below this multiple of W.
     pub(super) flight_cap: Option<f64>,
-    /// In flight stays below `delivery rate × R × D_min`.
+    /// The packets in flight stay below `delivery rate × R × D_min`.
     pub(super) rate_cap: bool,
     /// D_est stays below `R × D_min`. A sample above it reduces D_est in proportion, once per round
-    /// trip, to no less than this share. After an outage the sample says how long that was, not
-    /// what the path holds.
+    /// trip, to no less than this share. The bound is needed because after an outage the sample
+    /// measures the outage, not the path.
     pub(super) proportional_cut: Option<f64>,
-    /// A queue below this share of the tolerated one, and the error of the samples, is jitter. The
-    /// rising branch of equation 4 then does not apply.
+    /// Queueing below this share of the tolerated one, or within the error of the samples, is
+    /// jitter. The rising branch of equation 4 does not apply to it.
     pub(super) jitter_floor: Option<f64>,
-    /// D_est may allow more than this multiple of the queue seen, for two round trips. Then the
-    /// curve is out of date, and is learned anew.
+    /// If the queueing in D_est is above this multiple of the measured queueing for two round
+    /// trips, the curve is out of date, and is learned again.
     pub(super) stale: Option<f64>,
-    /// Packets are filed under what was in flight if that is less than W. A window that nothing
-    /// tests does not grow.
+    /// Packets are recorded under the number in flight if that is less than W. A window that is not
+    /// used does not grow.
     pub(super) validate_app_limited: bool,
-    /// Shares a path. Common drains give D_min, and the soft limit falls with W. Losses are judged,
-    /// and leave a ceiling on W that lifts slowly. A floor under W lets a flow come by a share. No
-    /// burst decides who loses. See `company.rs`.
+    /// Rules for sharing a path. Common drains give D_min, and the soft limit falls with W. Losses
+    /// are judged, and set a ceiling on W that rises slowly. A floor under W lets a flow gain a
+    /// share. Pacing keeps bursts from deciding whose packets are lost. See `company.rs`.
     pub(super) company: bool,
-    /// Equation 5 counts epochs as long as a host with many flows makes them.
+    /// Equation 5 uses the actual length of epochs, which a host with many flows extends.
     pub(super) measured_epochs: bool,
-    /// Who loses packets although nobody waits, and loses less by sending less, is policed, and
-    /// sends what is delivered.
+    /// Detects a policer: packets are lost without queueing, and sending less loses less. The rate
+    /// is then limited to the delivered rate.
     pub(super) policer: bool,
 }
 
 impl Settings {
-    /// What the text says; where it is silent, the program.
+    /// The values of the paper; where it is silent, the program's.
     pub(super) const PAPER: Self = Self {
         epoch: Span::from_millis(5),
         down: DOWN,
@@ -166,7 +166,7 @@ impl Settings {
         policer: false,
     };
 
-    /// Ours. Numbers below are the ones to tune.
+    /// Our values, for tuning.
     pub(super) const TUNED: Self = Self {
         epoch: EPOCH,
         soft: SOFT,
@@ -191,20 +191,19 @@ impl Settings {
         ..Self::PAPER
     };
 
-    /// The queue that R tolerates, ms. The paper's is R - 1 times D_min. Of unlike round trips the
-    /// longest then keeps the longest queue, and all of the link.
+    /// The queueing delay that R tolerates, ms. The paper's is R - 1 times D_min, with which the
+    /// flow of the longest round trip keeps the longest queue, and so the whole link.
     pub(super) fn tolerated(&self, d_min: f64) -> f64 {
         (self.ratio - 1.0) * self.like.unwrap_or(d_min)
     }
 
-    /// How many times as long as the path that others are judged like this one is, and within
-    /// bounds.
+    /// Ratio of this path's RTT to `like`, within bounds.
     pub(super) fn long(&self, rtt: f64) -> f64 {
         self.like
             .map_or(1.0, |like| (rtt / like).clamp(LONG_LEAST, LONG_MOST))
     }
 
-    /// The part of the tolerated queue at which the ratio branch of equation 4 begins, at this
+    /// The share of the tolerated queue at which the ratio branch of equation 4 begins, for this
     /// window in packets.
     pub(super) fn soft_part(&self, window: f64) -> f64 {
         if self.company {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How packets leave: by epochs, as many as equation 5 of Verus says. What the window is, is the
-//! form's business.
+//! The release of packets by epochs, with equation 5 of Verus. The form computes the window.
 use super::{DECREASE, EPOCH, MAX_WINDOW};
 use alcc_cc::parts::verus::Epochs;
 use alcc_cc::parts::verus::{epochs_in, release_exact, whole_packets};
@@ -11,9 +10,9 @@ use alcc_units::{Bytes, Time};
 pub(super) struct ByEpochs {
     mss: Bytes,
     epochs: Epochs,
-    /// Bytes that may leave before the next release.
+    /// Bytes that may be sent before the next release.
     quota: Bytes,
-    /// Less than a packet that equation 5 released.
+    /// The fraction of a packet that equation 5 has released.
     credit: f64,
     pub(super) in_flight: Bytes,
 }
@@ -47,25 +46,25 @@ impl ByEpochs {
         self.quota = self.quota.saturating_sub(sent.len);
     }
 
-    /// An acknowledgement, or a timeout, which ends the silence too.
+    /// An acknowledgement, or a timeout, which also ends the silence.
     pub(super) fn heard(&mut self, now: Time, in_flight: Bytes) {
         self.in_flight = in_flight;
-        self.epochs.hear(now);
+        self.epochs.on_ack(now);
     }
 
-    /// The flow goes on after it was idle.
+    /// The flow continues after an idle period.
     pub(super) fn resume(&mut self, now: Time) {
         self.epochs.resume(now);
         self.in_flight = Bytes::ZERO;
     }
 
-    /// Whether the epoch has ended; the next one begins then.
+    /// True if the epoch has ended; the next one begins then.
     pub(super) fn end(&mut self, now: Time) -> bool {
         self.epochs.end(now)
     }
 
-    /// The delay of an epoch, ms: its largest sample, or without one the last delay, unless the
-    /// silence is longer.
+    /// The delay of an epoch, ms: its largest sample. Without a sample it is the last delay, or the
+    /// silence if that is longer.
     pub(super) fn delay(&self, now: Time, largest: Option<f64>, last: f64) -> f64 {
         largest.unwrap_or_else(|| last.max(self.epochs.silence(now)))
     }
@@ -77,7 +76,7 @@ impl ByEpochs {
         self.quota = self.mss.mul_f64(whole_packets(exact, &mut self.credit));
     }
 
-    /// Nothing leaves before the next release.
+    /// Stops sending until the next release.
     pub(super) fn stop(&mut self) {
         self.quota = Bytes::ZERO;
     }
@@ -91,7 +90,7 @@ impl ByEpochs {
     }
 }
 
-/// The window after a loss, by the window that the lost packet was sent under.
+/// The window after a loss, from the window under which the lost packet was sent.
 pub(super) fn reduced(window: f64, label: Tag) -> f64 {
     let sent_under = label.0.clamp(1, MAX_WINDOW as u64) as f64;
     (DECREASE * sent_under).min(window).max(1.0)

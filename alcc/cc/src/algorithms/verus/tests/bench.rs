@@ -8,7 +8,7 @@ use alcc_units::{Bytes, Span, Time};
 
 pub(in super::super) const MSS: Bytes = Bytes::new(1000);
 
-/// It sends what is allowed, the test says what arrives.
+/// It sends what is allowed, the test decides what arrives.
 pub(in super::super) struct Bench<C> {
     pub(in super::super) cc: C,
     pub(in super::super) now: Time,

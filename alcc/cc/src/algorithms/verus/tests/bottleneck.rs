@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One sender and one bottleneck in virtual time. It has delivery opportunities of one packet each,
-//! a deep first-in first-out buffer, and a constant base RTT. Acknowledgements are heard one by
-//! one, or at a tick as over TCP.
+//! One sender and one bottleneck in virtual time. The bottleneck has delivery opportunities of one
+//! packet each, a deep FIFO buffer, and a constant base RTT. Acknowledgements arrive one by one, or
+//! are read at a tick as over TCP.
 use alcc_cc::{
     AckBatch, Controller, Cx, Event, Instance, Kind, LimitedBy, LossBatch, Packet, Path, Rto,
     RttView, Sent, Source, Stamp,
@@ -14,7 +14,7 @@ pub(in super::super) const MSS: Bytes = Bytes::new(1500);
 /// Retransmission timeout.
 const TIMEOUT: Span = Span::from_millis(200);
 
-/// What a run is made of.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Setup {
     pub(in super::super) base_rtt: Span,
@@ -25,7 +25,7 @@ pub(in super::super) struct Setup {
     pub(in super::super) duration: Time,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Default)]
 pub(in super::super) struct Outcome {
     /// Packets delivered per delivery opportunity.
@@ -82,7 +82,7 @@ pub(in super::super) fn run(
     let mut log: Vec<(Time, Event)> = Vec::new();
     let mut queue: VecDeque<Packet> = VecDeque::new();
     let mut returning: VecDeque<(Time, Packet)> = VecDeque::new();
-    let mut heard: Vec<Packet> = Vec::new();
+    let mut acked: Vec<Packet> = Vec::new();
     // Dropped and not yet noticed.
     let mut dropped: Vec<Packet> = Vec::new();
     let mut recovery_point = 0;
@@ -125,14 +125,14 @@ pub(in super::super) fn run(
                 returning.pop_front();
                 let truth = at.since(packet.sent_at).as_millis_f64();
                 outcome.rtt.push((now.as_secs_f64(), truth));
-                heard.push(Packet {
+                acked.push(Packet {
                     rtt: Some(now.since(packet.sent_at)),
                     ..packet
                 });
             }
             next_tick = setup.tick.map(|tick| now + tick);
         }
-        if let Some(last) = heard.last().copied() {
+        if let Some(last) = acked.last().copied() {
             let missing = dropped.partition_point(|packet: &Packet| packet.pn < last.pn);
             if missing > 0 {
                 let lost: Vec<Packet> = dropped.drain(..missing).collect();
@@ -150,7 +150,7 @@ pub(in super::super) fn run(
                 cc.on_loss(&mut Cx { now, log: &mut log }, &loss);
             }
             let before = flight;
-            for packet in &heard {
+            for packet in &acked {
                 flight -= packet.len;
                 delivered += packet.len;
             }
@@ -159,7 +159,7 @@ pub(in super::super) fn run(
             view.smoothed = view.smoothed.mul_f64(0.875) + view.latest.mul_f64(0.125);
             let took = now.since(last.stamp.delivered_at);
             let ack = AckBatch {
-                acked: &heard,
+                acked: &acked,
                 in_flight_before: before,
                 in_flight: flight,
                 delivered,
@@ -180,7 +180,7 @@ pub(in super::super) fn run(
                 marked: Bytes::ZERO,
             };
             cc.on_ack(&mut Cx { now, log: &mut log }, &ack);
-            heard.clear();
+            acked.clear();
         }
         // Nothing else is under way: the retransmission timer finds what was dropped.
         if !dropped.is_empty() && queue.is_empty() && returning.is_empty() {
@@ -257,8 +257,8 @@ pub(in super::super) fn run(
             pn += 1;
         }
         let arrival = returning.front().map(|(at, _)| *at);
-        let hear = arrival.map(|at| next_tick.map_or(at, |tick| tick.max(at)));
-        let next = [Some(opportunity), hear, cc.next_timer(), next_tick];
+        let arrives = arrival.map(|at| next_tick.map_or(at, |tick| tick.max(at)));
+        let next = [Some(opportunity), arrives, cc.next_timer(), next_tick];
         now = next.into_iter().flatten().min().unwrap().max(now);
     }
     outcome.utilization = used / offered;
@@ -286,7 +286,7 @@ pub(in super::super) fn constant(
     )
 }
 
-/// What `cc` logs in the first four seconds on 12 Mbit/s.
+/// The log of `cc` in the first four seconds at 12 Mbit/s.
 pub(in super::super) fn told(cc: impl Controller + 'static) -> Vec<String> {
     let setup = Setup {
         duration: Time::from_millis(4_000),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The living controller, event by event.
+//! The tuned controller, event by event.
 use super::super::Verus;
 use super::super::settings::Settings;
 use super::bench::{Bench, MSS, ms};
@@ -52,7 +52,7 @@ fn what_an_epoch_releases_is_paced_at_twice_the_window_in_the_delay_aimed_at() {
         bench.cc.estimator.d_est = 80.0;
         let of = |bench: &Bench<Verus>| bench.cc.allowance().rate.map(|rate| rate.as_mbps_f64());
         let first = of(&bench);
-        // An outage: the RTT is long, the window means what it meant.
+        // An outage makes the RTT long, while the meaning of the window stays.
         bench.ack(ms(2000), None);
         assert_eq!(of(&bench), first);
         bench.cc.slow_start = true;
@@ -127,12 +127,12 @@ fn a_loss_that_was_none_and_did_not_count_gives_nothing_back() {
     }
     bench.lose(50);
     let reduced = bench.cc.window;
-    let left = bench.cc.ceiling.map(|ceiling| ceiling.window);
+    let ceiling = bench.cc.ceiling.map(|ceiling| ceiling.window);
     // While the first one is repaired none counts.
     bench.lose(50);
     bench.spurious();
     assert_eq!(bench.cc.window, reduced);
-    assert_eq!(bench.cc.ceiling.map(|ceiling| ceiling.window), left);
+    assert_eq!(bench.cc.ceiling.map(|ceiling| ceiling.window), ceiling);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn impossible_delays_and_ambiguous_ones_are_no_samples() {
 }
 
 proptest! {
-    /// Whatever happens: finite numbers, a window of at least a packet, a timer in the future,
+    /// After any events: finite numbers, a window of at least a packet, a timer in the future,
     /// bounded memory.
     #[test]
     fn any_sequence_of_events_is_survived(

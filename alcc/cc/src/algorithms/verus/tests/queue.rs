@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The whole control loop over one bottleneck: where the queue settles, how high it peaks, what is
-//! left unused.
+//! The whole control loop over one bottleneck: the queue in equilibrium, its peak, and the unused
+//! capacity.
 use super::super::Verus;
 use super::super::settings::Settings;
 use super::bottleneck::{PATH, Setup, constant, opportunities, run, told};
