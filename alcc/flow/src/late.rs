@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::Span;
 
-/// What is no later takes nothing of the rate.
+/// Lateness up to this does not reduce the rate.
 const BORNE: Span = Span::from_millis(20);
-/// The mean is over this time.
+/// Time over which the mean is taken.
 const MEAN_OVER: Span = Span::from_secs(1);
-/// One pause, however long, is no sign of a full machine.
+/// Weight limit of one reading, because a single pause, however long, is no evidence of a busy
+/// machine.
 const MAX_WEIGHT: f64 = 0.4;
-/// From three round trips on no algorithm keeps its rate. Below two, most do.
+/// Above this, the window is opened. From a lateness of three round trips on no algorithm keeps its
+/// rate; below two, most do.
 const OPENS: f32 = 0.75;
 const CLOSES: f32 = 0.5;
 
-/// Whether the counters are read so late that no window lasts from one reading to the next. The
-/// program would send less than without us. The algorithm would take that for a slow path, and send
-/// ever less. Of 12 Mbit/s Copa had 3 % where each reading was 300 ms late.
+/// Detects that the counters are read so late that no window lasts from one reading to the next.
+/// The program would then send less than without a limit, and the algorithm would take that for a
+/// slow path and reduce further. At 12 Mbit/s Copa used 3 % when each reading was 300 ms late.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lateness {
-    /// Part of the time for which the path was empty, in the mean, if a window leaves at once.
+    /// Mean share of the time for which the path was empty, if a window is sent at once.
     mean: f32,
     open: bool,
 }
 
 impl Lateness {
-    /// What comes so soon after the reading before changes nothing as long as none was late.
+    /// True unless the reading follows so soon after the last one that it changes nothing, because
+    /// none was late.
     #[inline]
     pub(crate) fn concerns(&self, gap: Span) -> bool {
         gap > BORNE || self.mean > 0.0
     }
 
-    /// A reading `gap` after the one before, `late` after it was due, on a path of this RTT.
+    /// Takes a reading `gap` after the last one, `late` after it was due, on a path with this RTT.
     #[inline]
     pub(crate) fn read(&mut self, gap: Span, late: Span, rtt: Span) {
         let late = late.saturating_sub(BORNE);
@@ -38,7 +41,7 @@ impl Lateness {
         self.open = self.mean > if self.open { CLOSES } else { OPENS };
     }
 
-    /// The kernel decides alone meanwhile.
+    /// True while the kernel decides alone.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.open
@@ -63,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_always_late_by_more_than_a_round_trip_is_let_go() {
+    fn a_writer_always_late_by_more_than_a_round_trip_is_dropped() {
         assert!(after(5, 300, 20).is_open());
         assert!(after(40, 100, 20).is_open());
         // The window of a longer path lasts longer.
@@ -77,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_time_again_decides_again() {
+    fn a_writer_in_time_again_decides_again() {
         let mut lateness = after(20, 300, 20);
         goes_on(&mut lateness, 60, 0, 20);
         assert!(lateness.is_open(), "0.3 s are not enough");

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every sender needs around an algorithm, without I/O. The simulator and the TCP runtime
-//! share it.
+//! The sender around an algorithm, without I/O, for the simulator and the TCP runtime.
 //!
 //! * [`OverTcp`] drives a [`Controller`](alcc_cc::Controller) above an ordinary TCP connection.
 //! * [`Sender`] and [`Receiver`] are the two ends of a flow whose packets this project sends
-//!   itself. It is a TCP, or datagrams, by [`Rules`].
+//!   itself. [`Rules`] selects a TCP or datagrams.
 #![forbid(unsafe_code)]
 
 mod late;
@@ -22,7 +21,7 @@ mod send_rule;
 mod sender;
 mod share;
 mod transmissions;
-mod unheard;
+mod unreported;
 mod wire;
 
 pub use ledger::AckStamp;
@@ -40,7 +39,7 @@ pub use wire::{Ack, AckError, Arrival, RANGES, Transmit};
 
 use alcc_units::Time;
 
-/// The earlier of two times; `None` is never.
+/// The earlier of two times; `None` means never.
 #[inline]
 fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {

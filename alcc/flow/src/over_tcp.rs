@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An algorithm above a TCP connection, or another stream of bytes that repairs its own losses.
 //!
-//! What became of the written bytes is learned in one of three ways ([`Feedback`]). Two of them keep
-//! the account in a [`Ledger`] of bytes, the third in [`Transmissions`] of packets. From both the
-//! algorithm gets the same events, in the order of [`Feed`].
+//! The fate of written bytes is learned from one of three sources ([`Feedback`]). Two of them use a [`Ledger`] of
+//! bytes, the third [`Transmissions`] of packets. The algorithm gets the same events from both, in the order of
+//! [`Feed`].
 use crate::late::Lateness;
 use crate::ledger::Ledger;
 use crate::transmissions::{AckSample, Transmissions};
-use crate::unheard::Unheard;
+use crate::unreported::Unreported;
 use crate::{AckStamp, RttEstimator, room};
 use alcc_cc::{
     Acked, Allowance, Controller, Feed, Header, Instance, Kind, LimitedBy, Log, Path, Rto, RttView,
@@ -22,34 +22,33 @@ pub struct TcpProgress {
     pub acked: u64,
     /// Bytes of the stream written in total.
     pub written: u64,
-    /// Written and not yet sent.
+    /// Bytes written and not yet sent.
     pub unsent: Bytes,
     /// Segments retransmitted in total.
     pub retransmits: u64,
-    /// Segments found lost in total, whether retransmitted yet or not.
+    /// Segments found lost in total, retransmitted or not.
     pub lost: u64,
     /// Segments received above a hole (SACKed).
     pub sacked: u64,
-    /// Whether the kernel is in loss recovery.
+    /// State of the kernel's loss recovery.
     pub repair: Repair,
     /// Consecutive timeouts for the same data.
     pub backoff: u32,
     /// Reductions that the kernel has undone as spurious; zero if it does not report them.
     pub undone: u64,
-    /// Slow start threshold in segments, zero if unknown. If it rises during recovery, that shows
-    /// an undo, too.
+    /// Slow start threshold in segments, zero if unknown. A rise during recovery is also evidence of an undo.
     pub ssthresh: u64,
-    /// The kernel's delivery rate sample: its newest, or a larger application-limited one.
+    /// The kernel's delivery rate sample: the newest, or a larger application-limited one.
     pub delivery_rate: Option<Rate>,
     /// Segments in flight.
     pub in_flight: u32,
-    /// The kernel's own congestion window is full.
+    /// True if the kernel's own congestion window is full.
     pub window_full: bool,
-    /// Smallest RTT the kernel has seen; zero if none.
+    /// Smallest RTT measured by the kernel; zero if none.
     pub min_rtt: Span,
     /// The kernel's smoothed RTT; zero if unknown.
     pub smoothed_rtt: Span,
-    /// Number of samples in it, about: received ACKs.
+    /// Approximate number of samples in it: received ACKs.
     pub acks: u64,
     /// Segments delivered with a CE mark in total (`tcpi_delivered_ce`).
     pub marked: u64,
@@ -58,16 +57,16 @@ pub struct TcpProgress {
 }
 
 impl TcpProgress {
-    /// Written and not acknowledged, whether sent or not.
+    /// Bytes written and not acknowledged, whether sent or not.
     pub fn in_buffer(&self) -> Bytes {
         Bytes::new(self.written.saturating_sub(self.acked))
     }
 }
 
-/// The kernel's loss recovery.
+/// State of the kernel's loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Repair {
-    /// None.
+    /// No recovery.
     #[default]
     None,
     /// Fast recovery: ACKs revealed losses.
@@ -85,7 +84,7 @@ pub struct Counters {
     pub bytes: u64,
 }
 
-/// The limit that the kernel shall keep until the next one.
+/// A limit for the kernel, in force until the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limit {
     /// Packets in flight.
@@ -96,16 +95,16 @@ pub struct Limit {
     pub rate: Option<Rate>,
 }
 
-/// How much of a write may leave.
+/// The part of a write that may be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// At most as many bytes as were wanted.
+    /// Number of bytes, at most those that were wanted.
     pub bytes: Bytes,
-    /// What allows no more; nothing if all wanted bytes may leave.
+    /// The causes that allow no more; none if all wanted bytes may be sent.
     limited: LimitedBy,
 }
 
-/// One algorithm in control of one stream of bytes, without I/O.
+/// An algorithm in control of one byte stream, without I/O.
 ///
 /// The host calls [`OverTcp::room`] before each write of the program, and [`OverTcp::wrote`] after
 /// it. When [`OverTcp::deadline`] is due it reads the kernel's counters and passes them to
@@ -116,28 +115,28 @@ pub struct OverTcp {
     flow: Flow,
 }
 
-/// How the host learns what became of the written bytes, with the account of them.
+/// The source of feedback on the written bytes, with its records.
 enum Feedback {
-    /// By the kernel's counters (`TCP_INFO`), perhaps with time stamps of acknowledgements. What
-    /// happened between two readings is interpolated.
+    /// The kernel's counters (`TCP_INFO`), perhaps with time stamps of acknowledgements. Events between two readings
+    /// are interpolated.
     Counters(Ledger),
-    /// By in-band frames of the peer, which has the receiver module. Their times are exact.
+    /// In-band frames of the peer, which has the receiver module. Their times are exact.
     Frames(Ledger, Box<Frames>),
-    /// By the kernel's record of each acknowledgement. Here the kernel keeps the limit, too.
+    /// The kernel's record of each acknowledgement. The kernel enforces the limit, too.
     Samples(Transmissions),
 }
 
-/// Knowledge about a flow whose peer acknowledges by in-band frames.
+/// State for a peer that acknowledges by in-band frames.
 struct Frames {
     /// The smallest RTT of a packet with an exact time. Interpolated samples are never below it.
     exact_min_rtt: Option<Span>,
-    unheard: Unheard,
+    unreported: Unreported,
 }
 
-/// The state of a connection that does not depend on the kind of feedback.
+/// State of a connection that is independent of the kind of feedback.
 struct Flow {
     feed: Feed,
-    /// Something was written since the last reading.
+    /// True if data was written since the last reading.
     unread: bool,
     rtt: RttEstimator,
     mss: Bytes,
@@ -148,11 +147,11 @@ struct Flow {
     /// The algorithm expects datagrams: an RTO of a second, and a probe when it expires.
     datagrams: bool,
     repair: Option<Episode>,
-    /// A write was refused or cut short: the program waits for room.
+    /// True if a write was refused or cut short, so that the program waits for room.
     blocked: bool,
     last_blocked: Option<Time>,
-    /// The program was told then that there is room, and has not come back; `Time::MAX`: it has. An
-    /// option would take twice the memory.
+    /// Time at which the program was last woken because there is room, if it has not called since; otherwise
+    /// `Time::MAX`. An `Option` would take twice the memory.
     woken_at: Time,
     late: Lateness,
     period: Span,
@@ -173,26 +172,25 @@ struct Episode {
     reported: u32,
 }
 
-/// A paced connection may hold unsent data in the kernel for this many readings, because some
-/// readings come late.
+/// Number of readings for which a paced connection may hold unsent data in the kernel, because some readings come late.
 const READINGS_AHEAD: u64 = 3;
-/// And at least this many segments.
+/// Minimum number of segments for the same.
 const SEGMENTS_AHEAD: u64 = 3;
 
-/// The readings of a peer that is silent for so long that this lies between them fall together with
-/// those of others.
+/// For a peer so silent that the interval between its readings is longer than this, readings coincide with those of
+/// other connections.
 const MIN_GRID: Span = Span::from_millis(20);
-/// Shorter outages are usual on radio links, and their end is to be seen at once.
+/// Shorter outages are usual on radio links, and their end should be noticed at once.
 const LONG_OUTAGE: Span = Span::from_secs(10);
-/// Longest time between two readings of a silent peer, before they fall together.
+/// Longest time between two readings of a silent peer, before alignment.
 const MAX_PATIENCE: Span = Span::from_secs(1);
-/// The same where the kernel keeps the limit and waits for our answers.
+/// The same if the kernel enforces the limit and expects our updates.
 const MAX_PATIENCE_STEERED: Span = Span::from_millis(300);
 
-/// Up to this many connections are each read as often as their algorithm asks. More connections
-/// share the readings of this many.
+/// Number of connections that are each read at their algorithm's interval. More connections share the readings of this
+/// many.
 const FULL_SERVICE: u32 = 16;
-/// But each is read at least this often per RTT.
+/// Minimum number of readings of a connection per RTT.
 const READINGS_PER_RTT: u64 = 2;
 
 /// Weight of the old smoothed RTT in Linux.
@@ -210,13 +208,12 @@ impl OverTcp {
         new
     }
 
-    /// As [`OverTcp::new`], for a peer that acknowledges by in-band frames.
-    /// [`OverTcp::progress_stamped`] gets exact times. The receiver module is at the peer
-    /// ([`OverTcp::on_report`]).
+    /// The same as [`OverTcp::new`], for a peer that acknowledges by in-band frames. [`OverTcp::progress_stamped`] gets
+    /// exact times. The receiver module is at the peer ([`OverTcp::on_report`]).
     pub fn in_band(cc: Instance, now: Time, progress: &TcpProgress, seed: u64) -> Self {
         let frames = Frames {
             exact_min_rtt: None,
-            unheard: Unheard::new(now),
+            unreported: Unreported::new(now),
         };
         let ledger = Ledger::new(now, progress.written, progress.acked);
         let feedback = Feedback::Frames(ledger, Box::new(frames));
@@ -226,8 +223,8 @@ impl OverTcp {
         new
     }
 
-    /// As [`OverTcp::new`], but the algorithm has not started: call [`OverTcp::start`] before
-    /// anything else. A host on a small stack can start it elsewhere.
+    /// The same as [`OverTcp::new`], but the algorithm has not started: call [`OverTcp::start`] before anything else. A
+    /// host on a small stack can start it elsewhere.
     pub fn waiting(cc: Instance, now: Time, progress: &TcpProgress) -> Self {
         let ledger = Ledger::new(now, progress.written, progress.acked);
         Self {
@@ -257,10 +254,9 @@ impl OverTcp {
         flow.period = needs.feedback_period.max(Span::from_micros(100));
     }
 
-    /// From now on the kernel keeps [`OverTcp::limit`] by itself and reports each
-    /// acknowledgement. Nothing is ever refused here, and readings go to
-    /// [`OverTcp::progress_sampled`]. `first` is the kernel's last sample. Call this right after
-    /// [`OverTcp::start`].
+    /// Switches to a kernel that enforces [`OverTcp::limit`] itself and reports each acknowledgement. No write is
+    /// refused here, and readings go to [`OverTcp::progress_sampled`]. `first` is the kernel's last sample. Call this
+    /// right after [`OverTcp::start`].
     pub fn use_samples(&mut self, first: &AckSample) {
         let now = self.flow.feed.now();
         let mut transmissions = Transmissions::new(now, first);
@@ -269,20 +265,20 @@ impl OverTcp {
         self.feedback = Feedback::Samples(transmissions);
     }
 
-    /// How many of `wanted` bytes may be written now. The kernel holds `queued` unacknowledged
-    /// bytes, of which `unsent` are not sent yet. If the answer is less than `wanted`, the
-    /// connection is blocked until [`OverTcp::is_writable`].
+    /// The number of `wanted` bytes that may be written now. The kernel holds `queued` unacknowledged bytes, of which
+    /// `unsent` are not sent yet. If the result is less than `wanted`, the connection is blocked until
+    /// [`OverTcp::is_writable`].
     pub fn room(&mut self, now: Time, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
         let room = self.begin_write(now, wanted, || queued, || unsent);
         self.block(&room);
         room.bytes
     }
 
-    /// As [`OverTcp::room`], but the connection is blocked only if [`OverTcp::block`] follows: a
-    /// host may find out first whether this write may be refused at all.
+    /// The same as [`OverTcp::room`], but the connection is blocked only if [`OverTcp::block`] follows, so that a host
+    /// can first check whether this write may be refused at all.
     ///
-    /// `queued` and `unsent` cost a system call each. So each is called at most once, and only if
-    /// the answer depends on it.
+    /// `queued` and `unsent` cost a system call each, so each is called at most once, and only if the result depends on
+    /// it.
     pub fn begin_write(
         &mut self,
         now: Time,
@@ -295,8 +291,7 @@ impl OverTcp {
         if self.is_idle()
             && let Some(ledger) = self.feedback.ledger()
         {
-            // The first write after idle: what was due meanwhile counts once, and readings start
-            // again.
+            // The first write after idle: a timer that was due meanwhile counts once, and readings start again.
             let flow = &mut self.flow;
             (flow.feed).resume(ledger.acked_at(), flow.rtt.view().smoothed);
             flow.read_at = now;
@@ -305,16 +300,15 @@ impl OverTcp {
         self.room_for(wanted, queued, unsent)
     }
 
-    /// What [`OverTcp::room`] would return, without side effects.
+    /// The result of [`OverTcp::room`], without side effects.
     pub fn allows(&self, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
         self.room_for(wanted, || queued, || unsent).bytes
     }
 
-    /// The smaller of two limits: by window and quota, and by writing ahead of the pacer.
+    /// The smaller of two limits: one by window and quota, one for writing ahead of the pacer.
     ///
-    /// TCP never goes below one segment in flight. Programs do not expect that a write of a few
-    /// bytes is refused. Some then wait for something else first, as the FTP server in CPython's
-    /// tests does.
+    /// One segment in flight is always allowed, because programs do not expect that a write of a few bytes is refused.
+    /// Some then wait for another event first, as the FTP server in CPython's tests does.
     fn room_for(
         &self,
         wanted: Bytes,
@@ -327,7 +321,7 @@ impl OverTcp {
         };
         let (flow, mss) = (&self.flow, self.flow.mss);
         let allowance = flow.feed.allowance();
-        // The kernel keeps the limit, or decides alone while readings come late.
+        // The kernel enforces the limit, or decides alone while readings come late.
         if matches!(self.feedback, Feedback::Samples(_)) || flow.late.is_open() {
             return all;
         }
@@ -335,13 +329,13 @@ impl OverTcp {
         if queued + wanted <= mss {
             return all;
         }
-        // TCP itself probes with what is in flight.
+        // TCP itself probes with its data in flight.
         let ping = allowance.ping && queued == Bytes::ZERO;
         let allowance = Allowance { ping, ..allowance };
         let in_flight = queued.saturating_sub(self.not_in_flight(queued));
         let most_ahead = self.max_write_ahead(&allowance);
         let whole = room(&allowance, in_flight, Bytes::ZERO, mss);
-        // If all of the queue is unsent, and if all but one byte of a segment waits to be filled up.
+        // The case that all of the queue is unsent, or all but one byte of a segment that waits for more data.
         let partial = queued.min(mss.saturating_sub(Bytes::new(1)));
         let least = whole.saturating_sub(partial);
         if least.min(flow.write_ahead(most_ahead, queued)) >= wanted {
@@ -369,13 +363,12 @@ impl OverTcp {
         Room { bytes, limited }
     }
 
-    /// The part of the queued bytes that is not in flight: SACKed, or lost and not retransmitted.
-    /// As of the last reading, less the bytes acknowledged since. In-band: arrived but not yet
-    /// reported.
+    /// The part of the queued bytes that is not in flight: SACKed, or lost and not retransmitted. It is as of the last
+    /// reading, without the bytes acknowledged since. In-band: arrived but not yet reported.
     fn not_in_flight(&self, queued: Bytes) -> Bytes {
         let ledger = match &self.feedback {
             Feedback::Counters(ledger) => ledger,
-            Feedback::Frames(_, frames) => return frames.unheard.bytes(),
+            Feedback::Frames(_, frames) => return frames.unreported.bytes(),
             Feedback::Samples(_) => return Bytes::ZERO,
         };
         let hidden = ledger.in_flight().saturating_sub(ledger.under_way());
@@ -386,8 +379,8 @@ impl OverTcp {
         hidden.saturating_sub(since)
     }
 
-    /// A paced connection writes ahead what the pacer releases until the next readings. Further
-    /// data would leave at a later rate, but count as in flight now.
+    /// Limit of writing ahead on a paced connection: the data that the pacer releases until the next readings. Further
+    /// data would be sent at a later rate, but count as in flight now.
     fn max_write_ahead(&self, allowance: &Allowance) -> Option<Bytes> {
         let flow = &self.flow;
         let rate = (flow.pacing_by(allowance))
@@ -396,7 +389,7 @@ impl OverTcp {
         Some(rate.bytes_in(span).max(flow.mss * SEGMENTS_AHEAD))
     }
 
-    /// The rest of a write is refused: the program waits for room.
+    /// Notes that the rest of a write is refused, so that the program waits for room.
     pub fn block(&mut self, room: &Room) {
         if room.limited == LimitedBy::default() {
             return;
@@ -411,24 +404,24 @@ impl OverTcp {
         limited.pacer |= room.limited.pacer;
     }
 
-    /// The pacing rate allowed less than the window.
+    /// Notes that the pacing rate allowed less than the window.
     pub fn paced(&mut self, now: Time) {
         self.flow.last_blocked = Some(now);
         self.flow.feed.limited().pacer = true;
     }
 
-    /// The kernel's segment size.
+    /// The kernel's segment size, bytes.
     pub fn mss(&self) -> Bytes {
         self.flow.mss
     }
 
-    /// `len` bytes were written.
+    /// Notes that `len` bytes were written.
     pub fn wrote(&mut self, now: Time, len: Bytes) {
         self.wrote_framed(now, len, false);
     }
 
-    /// `len` bytes were written, and `more` follow at once. Returns the header for the peer's
-    /// receiver module. If the module wants every packet, a frame is at most one segment.
+    /// Notes that `len` bytes were written. `more`: others follow at once. Returns the header for the peer's receiver
+    /// module. If the module wants every packet, a frame is at most one segment.
     pub fn wrote_framed(&mut self, now: Time, len: Bytes, more: bool) -> Header {
         let flow = &mut self.flow;
         flow.counters.bytes += len.get();
@@ -436,7 +429,7 @@ impl OverTcp {
             Feedback::Counters(ledger) => (ledger, None),
             Feedback::Frames(ledger, frames) => (ledger, Some(frames)),
             Feedback::Samples(_) => {
-                // The samples will say when it was sent.
+                // The samples will show when it was sent.
                 (flow.last_write, flow.unread) = (now, true);
                 return Header::EMPTY;
             }
@@ -452,7 +445,7 @@ impl OverTcp {
         if let Some(frames) = frames {
             headed |= feed.header_len() > 0;
             if ledger.in_flight() == Bytes::ZERO {
-                frames.unheard.begin(now);
+                frames.unreported.begin(now);
             }
         }
         let mut header = Header::EMPTY;
@@ -476,7 +469,7 @@ impl OverTcp {
         header
     }
 
-    /// A report of the peer's receiver module. Untrusted.
+    /// Takes a report of the peer's receiver module. It is untrusted.
     pub fn on_report(&mut self, now: Time, report: &[u8]) {
         self.flow.feed.advance(now);
         self.flow.feed.feedback(report);
@@ -488,21 +481,21 @@ impl OverTcp {
         self.flow.feed.run_timer();
     }
 
-    /// When the algorithm's own timer is due; `None` while idle.
+    /// Time at which the algorithm's own timer is due; `None` while idle.
     pub fn next_timer(&self) -> Option<Time> {
         self.flow.feed.next_timer().filter(|_| !self.is_idle())
     }
 
-    /// Nothing is in flight and nobody waits: no reading, no timer, no wake-up.
+    /// True if nothing is in flight and no write waits: no reading, timer or wake-up is needed.
     pub fn is_idle(&self) -> bool {
         let flow = &self.flow;
-        // Samples say nothing of what the kernel has not sent.
+        // Samples do not show data that the kernel has not sent.
         let unsent = matches!(self.feedback, Feedback::Samples(_))
             && (flow.unread || flow.seen.unsent > Bytes::ZERO);
         !flow.blocked && !unsent && self.in_flight() == Bytes::ZERO
     }
 
-    /// When the counters should be read next; `None` while idle.
+    /// Time of the next reading of the counters; `None` while idle.
     pub fn deadline(&self) -> Option<Time> {
         if self.is_idle() {
             return None;
@@ -517,18 +510,17 @@ impl OverTcp {
         if patience <= MIN_GRID {
             return Some(due);
         }
-        // All silent connections are due at the same times, a quarter of the patience apart: one
-        // wake-up serves many.
+        // All silent connections are read at the same times, a quarter of the interval apart, so that one wake-up
+        // serves many.
         let step = 1u64 << (patience.as_nanos() / 4).ilog2();
         Some(Time::from_nanos(due.as_nanos().next_multiple_of(step)))
     }
 
-    /// The time until the next reading of a silent peer: the longer the silence, the less often. In
-    /// an outage the kernel itself retransmits at intervals that double. A peer that has stopped
-    /// reading (bytes wait, and all that were sent are acknowledged) says nothing until it reads
-    /// again.
+    /// The time until the next reading of a silent peer, which grows with the silence. In an outage the kernel itself
+    /// retransmits at intervals that double. A peer that has stopped reading (bytes wait, and all that were sent are
+    /// acknowledged) sends nothing until it reads again.
     ///
-    /// The kernel that keeps the limit gives a socket back after 0.5 s without an answer.
+    /// A kernel that enforces the limit takes the socket back after 0.5 s without an update.
     fn silence_patience(&self) -> Span {
         let flow = &self.flow;
         let (acked_at, most) = match &self.feedback {
@@ -547,15 +539,14 @@ impl OverTcp {
         }
     }
 
-    /// Sets the number of active connections of the host, including this one. Among many, each is
-    /// read less often. A reading then finds several segments acknowledged, and one write fills the
-    /// room.
+    /// Sets the number of active connections of the host, including this one. With many, each is read less often, so
+    /// that a reading finds several segments acknowledged, and one write fills the room.
     pub fn set_active_flows(&mut self, active_flows: usize) {
         self.flow.active_flows = u32::try_from(active_flows).unwrap_or(u32::MAX);
     }
 
-    /// The program waits, and there is room for a worthwhile write. The caller wakes the program
-    /// and calls [`OverTcp::unblock`].
+    /// True if the program waits, and there is room for a worthwhile write. The caller wakes the program and calls
+    /// [`OverTcp::unblock`].
     pub fn is_writable(&self, queued: Bytes, unsent: Bytes) -> bool {
         let flow = &self.flow;
         if !flow.blocked || flow.late.is_open() {
@@ -567,7 +558,7 @@ impl OverTcp {
             ping: allowance.ping && queued == Bytes::ZERO,
             ..allowance
         };
-        // Each wake-up costs the program an iteration and a write: among many it has to bring more.
+        // Each wake-up costs the program an iteration and a write. With many connections it has to allow more data.
         let parts = if flow.active_flows <= FULL_SERVICE {
             16
         } else {
@@ -576,7 +567,7 @@ impl OverTcp {
         let segments = (allowance.window.get() / mss.get() / parts)
             .clamp(1, 4)
             .min((allowance.quota.get() / mss.get()).max(1));
-        // A third of the limit: that much leaves between two readings.
+        // A third of the limit, the amount sent between two readings.
         let ahead = self.max_write_ahead(&allowance);
         let most = ahead.unwrap_or(Bytes::MAX);
         let segments = segments.min((most.get() / READINGS_AHEAD / mss.get()).max(1));
@@ -585,7 +576,7 @@ impl OverTcp {
             >= mss * segments
     }
 
-    /// The program was told that it may write again.
+    /// Notes that the program was woken to write again.
     pub fn unblock(&mut self) {
         if std::mem::take(&mut self.flow.blocked) {
             self.flow.woken_at = self.flow.feed.now();
@@ -597,7 +588,7 @@ impl OverTcp {
         self.flow.blocked
     }
 
-    /// The limit that the kernel should keep now; `None` if the kernel does not keep one.
+    /// The current limit for a kernel that enforces it; `None` for other kernels.
     pub fn limit(&self) -> Option<Limit> {
         let Feedback::Samples(transmissions) = &self.feedback else {
             return None;
@@ -612,33 +603,32 @@ impl OverTcp {
             .then(|| packets(allowance.quota).max(allowance.ping.into()));
         Some(Limit {
             window: packets(allowance.window).max(1),
-            // Half of the numbers are in the past.
+            // Of the wrapping numbers, half count as past.
             until: quota.map(|n| sent.wrapping_add(n.min(u32::MAX / 4))),
             rate: self.flow.pacing_by(&allowance),
         })
     }
 
-    /// The pacing rate, at least one segment per 20 ms. The kernel fixes the departure of the next
-    /// segment when the rate is set. So a lower rate would stall the connection after it rises
-    /// again.
+    /// The pacing rate, at least one segment per 20 ms. The kernel fixes the departure of the next segment when the
+    /// rate is set, so a lower rate would stall the connection even after it rises again.
     ///
-    /// With a quota there is no pacing rate, for the same reason. The rate that spreads a quota
-    /// changes every tick. Segments of a slow tick would delay those of a fast one.
+    /// With a quota there is no pacing rate, for the same reason: the rate that spreads a quota changes every tick, and
+    /// segments of a slow tick would delay those of a fast one.
     pub fn pacing_rate(&self) -> Option<Rate> {
         self.flow.pacing_rate()
     }
 
-    /// The kernel paces at [`OverTcp::pacing_rate`], and unsent data waits for its departure time.
+    /// True if the kernel paces at [`OverTcp::pacing_rate`], so that unsent data waits for its departure time.
     pub fn is_paced(&self) -> bool {
         !matches!(self.feedback, Feedback::Frames(..)) && self.pacing_rate().is_some()
     }
 
-    /// Stream position up to which all writes are known.
+    /// Position up to which all writes are recorded.
     pub fn written(&self) -> u64 {
         (self.feedback.ledger()).map_or(self.flow.seen.written, Ledger::written)
     }
 
-    /// In flight as of the last reading.
+    /// Bytes in flight as of the last reading.
     pub fn in_flight(&self) -> Bytes {
         match &self.feedback {
             Feedback::Counters(ledger) | Feedback::Frames(ledger, _) => ledger.in_flight(),
@@ -646,7 +636,7 @@ impl OverTcp {
         }
     }
 
-    /// RTT as of the last reading.
+    /// RTT estimate as of the last reading.
     pub fn rtt(&self) -> RttView {
         self.flow.rtt.view()
     }
@@ -656,7 +646,7 @@ impl OverTcp {
         self.flow.feed.allowance()
     }
 
-    /// Totals.
+    /// The totals of the connection.
     pub fn counters(&self) -> Counters {
         self.flow.counters
     }
@@ -671,23 +661,23 @@ impl OverTcp {
         self.flow.feed.controller().gauges(put);
     }
 
-    /// The algorithm, to read its state.
+    /// The algorithm, for reading its state.
     pub fn controller(&self) -> &dyn Controller {
         self.flow.feed.controller()
     }
 
-    /// More is acknowledged than at the last reading.
+    /// True if more is acknowledged than at the last reading.
     pub fn has_advanced(&self, tcp: &TcpProgress) -> bool {
         tcp.acked > self.flow.seen.acked
     }
 
-    /// The kernel's counters, read at `now`.
+    /// Takes the kernel's counters, read at `now`.
     pub fn progress(&mut self, now: Time, tcp: &TcpProgress) {
         self.progress_stamped(now, tcp, &[]);
     }
 
-    /// As [`OverTcp::progress`], with the exact times at which stream positions were acknowledged,
-    /// ascending. Other RTT samples are interpolated since the last reading.
+    /// The same as [`OverTcp::progress`], with the exact times at which stream positions were acknowledged, ascending.
+    /// Other RTT samples are interpolated since the last reading.
     pub fn progress_stamped(&mut self, now: Time, tcp: &TcpProgress, stamps: &[AckStamp]) {
         let now = self.flow.feed.advance(now);
         self.take_late_reading(now, tcp.min_rtt);
@@ -702,8 +692,7 @@ impl OverTcp {
         self.end_reading(now, tcp);
     }
 
-    /// The acknowledgements since the last reading, and the kernel's counters, which were read
-    /// after them.
+    /// Takes the acknowledgements since the last reading, and the kernel's counters, which were read after them.
     pub fn progress_sampled(&mut self, now: Time, tcp: &TcpProgress, samples: &[AckSample]) {
         let Feedback::Samples(transmissions) = &mut self.feedback else {
             return self.progress(now, tcp);
@@ -722,15 +711,14 @@ impl OverTcp {
             flow.take_sample(transmissions, now, sample, tcp);
         }
         let now = flow.feed.advance(now);
-        // The counters are newer than the last sample: what they have more was sent since.
+        // The counters are newer than the last sample: the excess was sent since.
         let more = tcp.in_flight.saturating_sub(transmissions.len());
         let sent_at = transmissions.last().at.max(flow.last_departure());
         flow.sent(transmissions, more, sent_at.min(now));
         self.end_reading(now, tcp);
     }
 
-    /// The end of a reading. An idle connection is not read again, perhaps for a long time, so it
-    /// keeps no memory.
+    /// Ends a reading. An idle connection is not read again, perhaps for a long time, so its memory is freed.
     fn end_reading(&mut self, now: Time, tcp: &TcpProgress) {
         let flow = &mut self.flow;
         let drained = tcp.acked >= tcp.written && tcp.acked == flow.seen.acked;
@@ -749,7 +737,7 @@ impl OverTcp {
         self.flow.feed.release_memory();
     }
 
-    /// Looks whether this reading was late. Frames tell more, see [`Frames::read`].
+    /// Checks whether this reading was late. Frames have more information, see [`Frames::read`].
     #[inline]
     fn take_late_reading(&mut self, now: Time, rtt: Span) {
         let gap = now.since(self.flow.read_at);
@@ -765,7 +753,7 @@ impl OverTcp {
 }
 
 impl Feedback {
-    /// The account of bytes, if that is kept.
+    /// The ledger, if the feedback uses one.
     fn ledger(&self) -> Option<&Ledger> {
         match self {
             Self::Counters(ledger) | Self::Frames(ledger, _) => Some(ledger),
@@ -775,18 +763,18 @@ impl Feedback {
 }
 
 impl Frames {
-    /// Takes the delay between the events in these stamps and this reading of them. Up to `acked`
-    /// all was acknowledged before, up to the time `since`.
+    /// Measures the delay between the events in these stamps and this reading. Data up to `acked` was acknowledged
+    /// earlier, by the time `since`.
     fn read(&mut self, mut acked: u64, mut since: Time, now: Time, stamps: &[AckStamp]) {
         for stamp in stamps {
             let at = stamp.at.max(since).min(now);
-            // They arrived evenly between the two times.
+            // They are assumed to have arrived evenly between the two times.
             let late = now.since(at) + at.since(since) / 2;
             let len = Bytes::new(stamp.acked.saturating_sub(acked));
-            self.unheard.arrived(len, late);
+            self.unreported.arrived(len, late);
             (since, acked) = (at, acked.max(stamp.acked));
         }
-        self.unheard.heard(now);
+        self.unreported.reported(now);
     }
 }
 
@@ -812,7 +800,7 @@ impl Flow {
         }
     }
 
-    /// The minimum time between readings among many connections; zero among few.
+    /// The minimum interval of readings with many connections; zero with few.
     fn shared_interval(&self) -> Span {
         if self.active_flows <= FULL_SERVICE {
             return Span::ZERO;
@@ -822,14 +810,14 @@ impl Flow {
             .min(self.rtt.view().smoothed / READINGS_PER_RTT)
     }
 
-    /// The program waits for room, or was told of room recently and waits for a processor. Then it
-    /// has more to send.
+    /// True if the program waits for room, or was woken recently and waits for a processor, so that it has more to
+    /// send.
     fn waits(&self) -> bool {
         let waited = self.feed.now().since(self.woken_at);
         self.blocked || self.woken_at != Time::MAX && waited <= self.patience()
     }
 
-    /// A program that was blocked within this time does not limit the connection.
+    /// Time for which a program counts as blocked, and so not as the limit of the connection.
     fn patience(&self) -> Span {
         self.rtt.view().smoothed.max(Span::from_millis(100))
     }
@@ -845,7 +833,7 @@ impl Flow {
         rate.map(|rate| rate.max(floor))
     }
 
-    /// Whole segments that may be written if `unsent` bytes wait for the pacer, of `most`.
+    /// The whole segments that may be written while `unsent` bytes wait for the pacer; at most `most`.
     fn write_ahead(&self, most: Option<Bytes>, unsent: Bytes) -> Bytes {
         let mss = self.mss.get();
         most.map_or(Bytes::MAX, |most| {
@@ -861,7 +849,7 @@ impl Flow {
     }
 }
 
-/// The events of a reading of counters.
+/// Events from a reading of counters.
 impl Flow {
     fn acknowledge(
         &mut self,
@@ -874,13 +862,13 @@ impl Flow {
         let (since, source) = if frames.is_some() {
             (ledger.delivery().at(), Source::Wire)
         } else {
-            // Nothing more had arrived at the last reading. A frame has a time of its own.
+            // Nothing more had arrived at the last reading. A frame has its own time.
             (self.read_at, Source::TcpInfo)
         };
         let paced = frames.is_none() && self.pacing_rate().is_some() && !tcp.window_full;
         let sent = tcp.written.saturating_sub(tcp.unsent.get());
         ledger.sent(since, now, sent, paced);
-        // What the pacer holds back is not in flight.
+        // Data that the pacer holds back is not in flight.
         let waits = if paced { tcp.unsent } else { Bytes::ZERO };
         let in_flight_before = ledger.under_way().saturating_sub(waits);
         let exact = frames.as_ref().and_then(|frames| frames.exact_min_rtt);
@@ -903,8 +891,8 @@ impl Flow {
             frames.exact_min_rtt = Some(frames.exact_min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
         self.feed.notify_local_receiver(ledger.returned());
-        // On a path with a shorter RTT than the time between readings, a round trip takes as long
-        // as that: the window has to last.
+        // On a path whose RTT is shorter than the interval of readings, that interval is the effective round trip, for
+        // which the window has to last.
         let seldom = now.since(since) * READINGS_PER_RTT > tcp.min_rtt;
         if (tcp.unsent == Bytes::ZERO || paced) && !seldom {
             self.correct_rtt(ledger, since, now, tcp, floor);
@@ -938,14 +926,14 @@ impl Flow {
         ledger.shift_rtt(mean, since, now, floor);
     }
 
-    /// How many segments the kernel has found lost since the last reading.
+    /// Number of segments that the kernel has found lost since the last reading.
     fn found_lost(&self, ledger: &mut Ledger, tcp: &TcpProgress) -> u64 {
         let found = tcp.lost.saturating_sub(self.seen.lost);
         let counts = match tcp.repair {
-            // A tail loss probe was no loss, or the kernel would be in recovery.
+            // A tail loss probe was not for a loss, or the kernel would be in recovery.
             Repair::None => false,
             Repair::Losses => true,
-            // Datagrams: a timeout marks nothing as lost.
+            // With datagrams a timeout marks nothing as lost.
             Repair::Timeout => !self.datagrams,
         };
         let repeated = tcp.retransmits > self.seen.retransmits;
@@ -955,7 +943,7 @@ impl Flow {
         if counts { found } else { 0 }
     }
 
-    /// The recovery episode is over. Called after the ACKs are processed.
+    /// True if the recovery episode is over. Called after the ACKs are processed.
     fn is_repaired(&self, ledger: &Ledger, tcp: &TcpProgress) -> bool {
         self.repair.is_some_and(|episode| {
             if self.datagrams {
@@ -1033,7 +1021,7 @@ impl Flow {
         }
     }
 
-    /// If the retransmission timer has expired again: the number of consecutive timeouts.
+    /// The number of consecutive timeouts, if the retransmission timer has expired again.
     fn expired(&self, ledger: &Ledger, now: Time, tcp: &TcpProgress) -> Option<u32> {
         if tcp.repair != Repair::Timeout {
             return None;
@@ -1045,18 +1033,18 @@ impl Flow {
             let silence = now.since(ledger.acked_at().max(self.last_write));
             return (silence >= timeout * (1 << reported.min(16))).then_some(reported + 1);
         }
-        // What the algorithm answers already is no news.
+        // The algorithm has already reacted to this.
         let repairing = u32::from(self.seen.repair == Repair::Losses);
         (self.has_backed_off(tcp)).then(|| tcp.backoff.max(1) + repairing)
     }
 
-    /// The kernel's retransmission timer has expired since the last reading.
+    /// True if the kernel's retransmission timer has expired since the last reading.
     fn has_backed_off(&self, tcp: &TcpProgress) -> bool {
         let anew = self.seen.repair != Repair::Timeout || tcp.backoff > self.seen.backoff;
         tcp.repair == Repair::Timeout && anew
     }
 
-    /// Reports what has arrived.
+    /// Reports packets that have arrived.
     fn report_arrivals(
         &mut self,
         ledger: &Ledger,
@@ -1067,16 +1055,16 @@ impl Flow {
         source: Source,
     ) {
         let free = !self.waits() && *self.feed.limited() == LimitedBy::default();
-        // Less than a segment waits for more of the program's data, not for the kernel's window;
-        // and what is paced waits for its time.
+        // Unsent data below a segment waits for more data of the program, not for the kernel's window; and paced data
+        // waits for its departure time.
         let blocked = tcp.unsent >= self.mss && (tcp.window_full || self.pacing_rate().is_none());
         let packets = ledger.returned();
         if !packets.is_empty() {
             (self.feed.limited().app, self.feed.limited().peer) = (free, blocked);
         }
-        // What arrives in one reading more or less would be some per cent of the rate, and who
-        // keeps the largest of many samples would keep the largest error: the kernel's sample is
-        // exact, and never below the true one.
+        // One arrival more or less in a reading changes the rate by some per cent, and an algorithm that keeps the
+        // largest of many samples would keep the largest error. The kernel's sample is exact, and never below the true
+        // rate.
         let rate = ledger.delivery().rate(packets);
         let rate = rate.map(|rate| tcp.delivery_rate.map_or(rate, |most| rate.min(most)));
         let marked = tcp.marked.saturating_sub(self.seen.marked);
@@ -1114,7 +1102,7 @@ impl Flow {
     }
 }
 
-/// Reports a transmission, also to the local receiver module, and returns the algorithm's tag.
+/// Reports a transmission to the algorithm and to the local receiver module. Returns the algorithm's tag.
 fn report_sent(feed: &mut Feed, sent: &Sent) -> Tag {
     let tag = feed.sent(sent);
     if feed.has_local_receiver() {
@@ -1126,19 +1114,18 @@ fn report_sent(feed: &mut Feed, sent: &Sent) -> Tag {
     tag
 }
 
-/// The events of a reading of samples.
+/// Events from a reading of samples.
 impl Flow {
     fn under_way(&self, transmissions: &Transmissions) -> Bytes {
         self.mss * u64::from(transmissions.len())
     }
 
-    /// This many packets will have been sent by the end of this reading. A receiver module wants
-    /// each of them.
+    /// Announces the number of packets that this reading will report as sent. A receiver module needs each of them.
     fn expect(&self, transmissions: &mut Transmissions, count: u32) {
         transmissions.begin_reading(count, self.feed.has_local_receiver());
     }
 
-    /// This many packets were sent at `at`.
+    /// Reports `count` packets sent at `at`.
     fn sent(&mut self, transmissions: &mut Transmissions, mut count: u32, at: Time) {
         let app_limited = is_app_limited(&self.seen);
         while count > 0 {
@@ -1161,7 +1148,7 @@ impl Flow {
         }
     }
 
-    /// One acknowledgement.
+    /// Takes one acknowledgement.
     fn take_sample(
         &mut self,
         transmissions: &mut Transmissions,
@@ -1171,7 +1158,7 @@ impl Flow {
     ) {
         let count = transmissions.sent_before(sample);
         let sent_at = match sample.rtt {
-            // After a pause the last acknowledgement says nothing.
+            // After a pause the last acknowledgement is no evidence.
             Some(rtt) if transmissions.len() == 0 => Time::ZERO + sample.at.since(Time::ZERO + rtt),
             _ => transmissions.last().at.max(self.last_departure()),
         };
@@ -1189,7 +1176,7 @@ impl Flow {
         self.report_sampled_arrivals(transmissions, in_flight_before, tcp);
     }
 
-    /// The earliest time at which an unknown packet was sent: all before the last reading are known.
+    /// The earliest time at which an unreported packet can have been sent: all before the last reading are known.
     fn last_departure(&self) -> Time {
         if self.unread {
             self.read_at.max(self.last_write)
@@ -1222,7 +1209,7 @@ impl Flow {
         }
     }
 
-    /// Reports what has arrived.
+    /// Reports packets that have arrived.
     fn report_sampled_arrivals(
         &mut self,
         transmissions: &Transmissions,
@@ -1274,7 +1261,7 @@ impl Flow {
     }
 }
 
-/// The program had written no more, and the window was open.
+/// True if the program had no more data, and the window was open.
 fn is_app_limited(tcp: &TcpProgress) -> bool {
     tcp.unsent == Bytes::ZERO && !tcp.window_full
 }

@@ -18,27 +18,27 @@ impl Pacer {
         }
     }
 
-    /// When a packet of `len` may leave; `None` means now.
+    /// Time at which a packet of `len` may be sent; `None` means now.
     pub fn wait(&mut self, now: Time, rate: Rate, burst: Bytes, len: Bytes) -> Option<Time> {
         let per_ns = rate.as_bps() as f64 / 8e9;
         let most = burst.max(len).get() as f64;
         self.credit = (self.credit + now.since(self.at).as_nanos() as f64 * per_ns).min(most);
         self.at = now;
         let missing = len.get() as f64 - self.credit;
-        // A thousandth of a byte: the rounding error between two calls.
+        // A thousandth of a byte, for the rounding error between two calls.
         if missing <= 1e-3 {
             return None;
         }
         Some(now + Span::from_nanos((missing / per_ns.max(1e-9)) as u64 + 1))
     }
 
-    /// How much may leave now, never more than `burst`.
+    /// Bytes that may be sent now, at most `burst`.
     pub fn credit(&mut self, now: Time, rate: Rate, burst: Bytes) -> Bytes {
         let _ = self.wait(now, rate, burst, Bytes::ZERO);
         Bytes::new(self.credit.max(0.0) as u64)
     }
 
-    /// A packet of `len` leaves.
+    /// Takes `len` bytes out of the bucket.
     pub fn spend(&mut self, len: Bytes) {
         self.credit -= len.get() as f64;
     }
@@ -53,17 +53,17 @@ mod tests {
         let (rate, len) = (Rate::mbps(12), Bytes::new(1500));
         let mut pacer = Pacer::new(Time::ZERO);
         let mut now = Time::ZERO;
-        let mut left = Vec::new();
-        while left.len() < 6 {
+        let mut sent = Vec::new();
+        while sent.len() < 6 {
             if let Some(at) = pacer.wait(now, rate, len * 3, len) {
                 assert!(at > now);
                 now = at;
             } else {
                 pacer.spend(len);
-                left.push(now.as_nanos().div_euclid(1_000_000));
+                sent.push(now.as_nanos().div_euclid(1_000_000));
             }
         }
-        assert_eq!(left, [0, 0, 0, 1, 2, 3]);
+        assert_eq!(sent, [0, 0, 0, 1, 2, 3]);
     }
 
     #[test]

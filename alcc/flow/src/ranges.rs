@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 /// A half-open range: bytes of a stream, or packet numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Range {
-    /// The first.
+    /// The first element.
     pub start: u64,
-    /// One after the last.
+    /// One after the last element.
     pub end: u64,
 }
 
@@ -49,7 +49,7 @@ impl RangeSet {
         self.ranges.front().copied()
     }
 
-    /// From the highest to the lowest.
+    /// The ranges, from the highest to the lowest.
     pub(crate) fn descending(&self) -> impl Iterator<Item = Range> {
         self.ranges.iter().rev().copied()
     }

@@ -10,12 +10,12 @@ pub(crate) struct RateReduction {
     recover_fs: u64,
     prr_delivered: u64,
     prr_out: u64,
-    /// Rate halving: the previous ACK has not released a segment.
+    /// Rate halving: true if the previous ACK has not released a segment.
     odd: bool,
     window: u64,
 }
 
-/// What [`RateReduction`] needs to know of an ACK.
+/// The properties of an ACK that [`RateReduction`] uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckSummary {
     /// Newly delivered segments.
@@ -24,9 +24,9 @@ pub(crate) struct AckSummary {
     pub(crate) pipe: u64,
     /// The target window.
     pub(crate) ssthresh: u64,
-    /// The cumulative ACK advanced.
+    /// True if the cumulative ACK advanced.
     pub(crate) advanced: bool,
-    /// It revealed losses.
+    /// True if the ACK revealed losses.
     pub(crate) lost: bool,
 }
 
@@ -76,14 +76,14 @@ impl RateReduction {
                 // RFC 6937: slow start reduction bound.
                 owed.max(ack.delivered) + 1
             } else if ack.advanced && !ack.lost {
-                // Everything known to be lost is repaired so far: slow start reduction bound.
+                // Everything known to be lost is repaired: slow start reduction bound.
                 owed.max(ack.delivered) + 1
             } else {
                 owed.max(ack.delivered)
             };
             limit.min(ack.ssthresh - ack.pipe)
         };
-        // The first retransmission leaves at once.
+        // The first retransmission is sent at once.
         self.window = ack.pipe + sndcnt.max(u64::from(self.prr_out == 0));
     }
 

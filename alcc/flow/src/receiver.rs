@@ -24,21 +24,21 @@ pub struct Receiver {
     acks: AckRule,
     timestamps: bool,
     mss: u64,
-    /// Everything before this has arrived (RCV.NXT).
+    /// Position before which everything has arrived (RCV.NXT).
     cumulative_ack: u64,
-    /// Ranges above it.
+    /// Ranges above the cumulative ACK.
     out_of_order: RangeSet,
     /// The ranges that changed last, newest first: the SACK blocks.
     recent: [Range; RANGES],
     /// Datagrams: packet numbers received.
     packet_ranges: RangeSet,
-    /// Packet numbers below count as received.
+    /// Packet numbers below this count as received.
     floor: u64,
-    /// Receive times, if the rules want them. In order: reported twice, reported once, new.
+    /// Receive times, if the rules require them. In order: reported twice, reported once, new.
     arrivals: Option<VecDeque<Arrival>>,
     reported: (usize, usize),
     duplicate: Option<Range>,
-    /// Payload received with an ECN mark.
+    /// Payload received with an ECN mark, bytes.
     marked: u64,
     /// Packets since the last ACK, and in total.
     pending: u64,
@@ -51,8 +51,8 @@ pub struct Receiver {
     scratch: Vec<Range>,
 }
 
-/// The receive window. It grows to twice what arrives per round trip, and faster while that grows
-/// (Linux's dynamic right-sizing).
+/// The receive window. It grows to twice the data that arrives per round trip, and faster while
+/// that increases (Linux's dynamic right-sizing).
 #[derive(Clone, Debug)]
 struct ReceiveWindow {
     size: u64,
@@ -61,9 +61,9 @@ struct ReceiveWindow {
     max: u64,
     /// The right edge advertised so far.
     right_edge: u64,
-    /// How far the application has read; `None`: it reads everything at once.
+    /// Position up to which the application has read; `None`: it reads everything at once.
     read: Option<u64>,
-    /// Bytes in the last round trip that counted; where and when this one began.
+    /// Bytes in the last round trip that counted; position and time at which the current one began.
     last_round: u64,
     round_start: u64,
     round_began: Time,
@@ -84,7 +84,7 @@ impl ReceiveWindow {
         self.end_round(now, cumulative_ack, mss);
     }
 
-    /// A round trip is over.
+    /// Ends a round trip.
     #[cold]
     fn end_round(&mut self, now: Time, cumulative_ack: u64, mss: u64) {
         let got = cumulative_ack - self.round_start;
@@ -101,7 +101,8 @@ impl ReceiveWindow {
         self.round_began = now;
     }
 
-    /// Without time stamps: the time for a window bounds the RTT (Linux's tcp_rcv_rtt_measure).
+    /// Measures the RTT without time stamps: the time for a window is an upper bound (Linux's
+    /// tcp_rcv_rtt_measure).
     fn sample_rtt_by_window(&mut self, now: Time, cumulative_ack: u64) {
         if cumulative_ack < self.rtt_probe.0 {
             return;
@@ -176,13 +177,13 @@ impl Receiver {
         self.cumulative_ack
     }
 
-    /// The application has read up to `position`, and reads no further until the next call. From
-    /// now on unread data reduces the window.
+    /// Notes that the application has read up to `position`, and reads no further until the next
+    /// call. From now on unread data reduces the window.
     pub fn read(&mut self, now: Time, position: u64) {
         let before = self.window.read.unwrap_or(self.cumulative_ack);
         let position = position.clamp(before.min(self.cumulative_ack), self.cumulative_ack);
         self.window.read = Some(position);
-        // A zero window opens: the sender must be told.
+        // A zero window opens, so the sender must be informed.
         let (offered, edge) = (
             self.window.right_edge - self.cumulative_ack,
             self.window.right_edge,
@@ -195,13 +196,13 @@ impl Receiver {
         }
     }
 
-    /// When [`Receiver::poll_ack`] is due.
+    /// Time at which [`Receiver::poll_ack`] is due.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
         self.due
     }
 
-    /// True if the packet was received before; assumed of very old ones.
+    /// True if the packet was received before, or is so old that this is assumed.
     pub fn has_arrived(&self, pn: u64) -> bool {
         pn < self.floor
             || self
@@ -226,12 +227,12 @@ impl Receiver {
         self.ack_now = true;
     }
 
-    /// The data lies within the window.
+    /// True if the data lies within the window.
     pub fn accepts(&self, data: &Transmit) -> bool {
         !self.refuses(data)
     }
 
-    /// The data lies outside the window, or there is no room for another range.
+    /// True if the data lies outside the window, or would need one range too many.
     fn refuses(&self, data: &Transmit) -> bool {
         let end = data.end();
         let gap = data.start > self.cumulative_ack && self.out_of_order.len() >= MAX_GAPS;
@@ -241,7 +242,8 @@ impl Receiver {
                 || (gap && !self.out_of_order.covers(&Range::new(data.start, end))))
     }
 
-    /// The next packet has an ECN mark: it is acknowledged at once (RFC 9000, section 13.2.1).
+    /// Notes that the next packet has an ECN mark, so that it is acknowledged at once (RFC 9000,
+    /// section 13.2.1).
     pub fn on_mark(&mut self, len: Bytes) {
         self.marked = self.marked.saturating_add(len.get());
         self.ack_now = true;
@@ -284,9 +286,9 @@ impl Receiver {
         }
     }
 
-    /// Time stamps: which to echo, and an RTT sample.
+    /// Handles time stamps: the one to echo, and an RTT sample.
     fn on_timestamps(&mut self, now: Time, data: &Transmit) {
-        // The oldest unacknowledged segment decides (RFC 7323, section 4.3).
+        // The oldest unacknowledged segment determines the echo (RFC 7323, section 4.3).
         if data.start <= self.last_ack_sent
             || !matches!(self.ack_semantics, AckSemantics::ByteStream)
         {
@@ -326,7 +328,7 @@ impl Receiver {
             arrivals.push_back(Arrival { pn, at: now });
             self.ack_now |= arrivals.len() - self.reported.0 - self.reported.1 >= MAX_ARRIVALS;
             if arrivals.len() > 4 * MAX_ARRIVALS {
-                // Nobody asks for ACKs.
+                // The rules require no receive times.
                 arrivals.clear();
                 self.reported = (0, 0);
             }
@@ -342,7 +344,7 @@ impl Receiver {
             return;
         }
         if self.ack_semantics == (AckSemantics::PacketNumbers { reliable: false }) {
-            // Unordered: the application gets each packet once.
+            // Unordered delivery: the application gets each packet once.
             if !self.scratch.is_empty() {
                 self.cumulative_ack = self.cumulative_ack.saturating_add(data.len);
             }
@@ -367,7 +369,7 @@ impl Receiver {
         self.insert_above(Range::new(data.start, end), stream);
     }
 
-    /// Continues with what waited behind the hole.
+    /// Advances the cumulative ACK over the data that waited behind the hole.
     #[cold]
     fn close_gap(&mut self) {
         while let Some(next) = self
@@ -382,7 +384,7 @@ impl Receiver {
         self.out_of_order.forget_below(self.cumulative_ack);
     }
 
-    /// Above a hole.
+    /// Inserts data above a hole.
     #[cold]
     fn insert_above(&mut self, range: Range, stream: bool) {
         if self.out_of_order.covers(&range) {
@@ -425,13 +427,14 @@ impl Receiver {
         })
     }
 
-    /// An ACK is due.
+    /// True if an ACK is due.
     #[inline]
     pub fn is_ack_due(&self, now: Time) -> bool {
         self.ack_now || self.due.is_some_and(|due| due <= now)
     }
 
-    /// Writes the ACK that is due into `ack`, which is empty. An ACK is long: so it is not copied.
+    /// Writes the ACK that is due into `ack`, which is empty. This avoids copying an ACK, which is
+    /// long.
     pub fn write_ack(&mut self, now: Time, ack: &mut Ack) {
         self.ack_now = false;
         self.pending = 0;
@@ -462,7 +465,7 @@ impl Receiver {
         }
     }
 
-    /// Entries in memory, to test a bound.
+    /// Number of entries in memory, for testing the bound.
     pub fn remembered(&self) -> usize {
         self.out_of_order.len()
             + self.packet_ranges.len()
@@ -523,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_told_at_once_with_the_newest_block_first_and_so_is_its_end() {
+    fn a_hole_is_reported_at_once_with_the_newest_block_first_and_so_is_its_end() {
         let mut r = receiver();
         for n in [17, 19, 21, 23, 20] {
             r.on_data(at(10), &segment(n, 0));
@@ -544,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_twice_is_told() {
+    fn duplicate_arrivals_are_reported() {
         let mut r = receiver();
         r.on_data(at(10), &segment(3, 0));
         let ack = r.poll_ack(at(10)).unwrap();
@@ -629,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_make_it_remember_without_bound() {
+    fn a_peer_cannot_make_its_memory_grow_without_bound() {
         let mut r = Receiver::new(&DATAGRAMS);
         for n in 0..40_000u64 {
             let data = Transmit {

@@ -14,7 +14,7 @@ struct Deviation {
     mdev_max: u64,
     /// The variance in use.
     rttvar: u64,
-    /// The round trip ends when the cumulative ACK passes this.
+    /// The round trip ends when the cumulative ACK passes this position.
     rtt_seq: u64,
 }
 
@@ -82,7 +82,7 @@ impl RtoEstimator {
         let off = smoothed.abs_diff(rtt);
         let fourth = k.mdev / 4;
         if off >= fourth {
-            // A sudden drop of the RTT counts little.
+            // A sudden drop of the RTT has little weight.
             let gain = if rtt < smoothed { 8 } else { 1 };
             k.mdev += (off - fourth) / gain;
         } else {
@@ -101,7 +101,7 @@ impl RtoEstimator {
         }
     }
 
-    /// The RTO with backoff; `None`: no timer.
+    /// The RTO with backoff; `None`: the timer is disabled.
     #[inline]
     pub(crate) fn timeout(&self) -> Option<Span> {
         let view = self.rtt.view();

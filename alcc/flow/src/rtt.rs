@@ -10,7 +10,7 @@ pub struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// Takes a sample; zero samples are ignored.
+    /// Takes a sample. Zero samples are ignored.
     #[inline]
     pub fn sample(&mut self, rtt: Span) {
         if rtt.is_zero() {

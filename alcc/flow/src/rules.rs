@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a host does around an algorithm, as one table. A row is a kernel of a certain age, or the
-//! program of a paper.
+//! The host's behaviour around an algorithm, as one table. A row is a kernel of a certain age, or the program of a
+//! paper.
 //!
 //! | | `linux` | `linux-3.16` | `linux-2.6.24` | `windows7-newreno` | source |
 //! |---|---|---|---|---|---|
@@ -36,12 +36,12 @@ pub struct Rules {
     pub header: Bytes,
     /// Length of an acknowledgement on the wire, without SACK blocks.
     pub ack_len: Bytes,
-    /// How the peer acknowledges.
+    /// Form of acknowledgements.
     pub ack_semantics: AckSemantics,
-    /// Segments carry time stamps (RFC 7323).
+    /// True if segments carry time stamps (RFC 7323).
     pub timestamps: bool,
-    /// ACKs carry the receive time of each packet, so RTT samples exclude the ACK delay. Packets
-    /// whose arrival cannot have been reported yet do not count as in flight.
+    /// True if ACKs carry the receive time of each packet, so that RTT samples exclude the ACK delay. Packets whose
+    /// arrival cannot have been reported yet do not count as in flight.
     pub arrivals: bool,
     /// Loss detection.
     pub detection: Detection,
@@ -49,11 +49,11 @@ pub struct Rules {
     pub tail_probe: bool,
     /// Rate reduction in recovery, for algorithms that leave it to the host.
     pub reduction: Reduction,
-    /// A packet may be sent while less than the window is in flight, even if it then exceeds it.
+    /// True if a packet may be sent while less than the window is in flight, even if it then exceeds it.
     pub overshoots: bool,
     /// The retransmission timer.
     pub timeout: Timeout,
-    /// When the receiver acknowledges.
+    /// The rule for sending acknowledgements.
     pub acks: AckRule,
     /// Initial and maximum send buffer, as the kernel counts it; zero: unlimited.
     pub send_buffer: (Bytes, Bytes),
@@ -65,14 +65,14 @@ pub struct Rules {
     pub window: (Bytes, Bytes),
 }
 
-/// How the peer acknowledges.
+/// Form of acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AckSemantics {
     /// TCP: a cumulative ACK and up to four SACK blocks.
     ByteStream,
     /// Ranges of packet numbers.
     PacketNumbers {
-        /// Lost data is retransmitted.
+        /// True if lost data is retransmitted.
         reliable: bool,
     },
 }
@@ -94,18 +94,18 @@ pub enum Detection {
 pub enum Patience {
     /// A constant.
     Fixed(Span),
-    /// So many smoothed RTTs.
+    /// A number of smoothed RTTs.
     Rtts(u64),
 }
 
 /// Rate reduction in recovery, down to the algorithm's window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
-    /// The window holds at once.
+    /// The window applies at once.
     Immediate,
     /// Proportional rate reduction (RFC 6937).
     Prr {
-        /// The revision of it, as in Linux since 4.3.
+        /// True for the revision of it, as in Linux since 4.3.
         bis: bool,
     },
     /// One segment less per two ACKs, and at most one segment per ACK (Linux before 3.2).
@@ -115,17 +115,17 @@ pub enum Reduction {
 /// The retransmission timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeout {
-    /// Before the first RTT sample.
+    /// RTO before the first RTT sample.
     pub initial: Span,
-    /// How it follows the RTT.
+    /// Dependence on the RTT.
     pub rule: TimeoutRule,
-    /// Upper bound.
+    /// Upper bound of the RTO.
     pub max: Span,
-    /// What happens when it expires.
+    /// Action at expiry.
     pub on_expiry: Expiry,
 }
 
-/// How the RTO follows the RTT.
+/// Dependence of the RTO on the RTT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeoutRule {
     /// Linux: smoothed RTT plus a variance of at least this, kept for a round trip.
@@ -140,23 +140,23 @@ pub enum TimeoutRule {
     Never,
 }
 
-/// What happens when the retransmission timer expires.
+/// Action at expiry of the retransmission timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
     /// Everything in flight is marked lost.
     MarkAllLost,
     /// Nothing is marked lost; the oldest packet is sent again, whatever the window.
     Probe,
-    /// The algorithm is told; nothing else happens.
+    /// The algorithm is informed; nothing else happens.
     Notify,
 }
 
-/// When a receiver acknowledges.
+/// The rule for sending acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckRule {
-    /// After this many packets at the latest.
+    /// Maximum number of packets per acknowledgement.
     pub every: u64,
-    /// After this delay at the latest.
+    /// Maximum delay of an acknowledgement.
     pub delay: Span,
     /// Number of first packets that are acknowledged at once.
     pub quick: u64,
@@ -201,8 +201,7 @@ pub const LINUX: Rules = Rules {
     acks: DELAYED,
     send_buffer: (Bytes::new(87_040), Bytes::new(4 << 20)),
     notsent_lowat: None,
-    // Two segments per buffer head of about 1280 bytes, since segments are split off when they are
-    // sent.
+    // Two segments per buffer head of about 1280 bytes, because segments are split off when they are sent.
     overhead: Bytes::new(640),
     window: (Bytes::new(65_535), Bytes::new(16 << 20)),
 };
@@ -270,7 +269,7 @@ pub const DATAGRAMS: Rules = Rules {
     overshoots: false,
     timeout: Timeout {
         initial: Span::from_secs(1),
-        // A shorter one mistakes the outages of a cellular link for losses.
+        // A shorter one would mistake the outages of a cellular link for losses.
         rule: TimeoutRule::Rfc6298(Span::from_secs(1)),
         max: Span::from_secs(60),
         on_expiry: Expiry::Probe,
@@ -299,7 +298,7 @@ pub const UDP: Rules = Rules {
     ..DATAGRAMS
 };
 
-/// Verus as its paper's text has it (section 5.2): each missing packet has a timer of three delays.
+/// Verus by the text of its paper (section 5.2): each missing packet has a timer of three delays.
 pub const VERUS_PAPER: Rules = Rules {
     name: "verus-paper",
     detection: Detection::TimeThreshold(Patience::Rtts(3)),

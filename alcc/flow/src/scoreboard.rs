@@ -24,7 +24,7 @@ pub(crate) struct Segment {
     pub(crate) start: u64,
     pub(crate) len: u32,
     pub(crate) state: State,
-    /// It was sent more than once.
+    /// True if it was sent more than once.
     pub(crate) retransmitted: bool,
     pub(crate) pn: Pn,
     pub(crate) sent_at: Time,
@@ -37,7 +37,7 @@ impl Segment {
         self.start + self.len as u64
     }
 
-    /// What an algorithm gets back.
+    /// The packet as the algorithm gets it.
     pub(crate) fn packet(&self) -> Packet {
         Packet {
             pn: self.pn,
@@ -55,15 +55,15 @@ impl Segment {
     }
 }
 
-/// Amortised O(1) per transmission. Memory shrinks with what is in flight.
+/// Amortised O(1) per transmission. Memory shrinks with the packets in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Scoreboard {
     segments: VecDeque<Segment>,
     first: SegmentIndex,
-    /// For each packet from `first_pn` on: its segment.
+    /// The segment of each packet from `first_pn` on.
     order: VecDeque<SegmentIndex>,
     first_pn: Pn,
-    /// Packets below have been examined: they arrived, were lost, or were retransmitted.
+    /// Packets below this number have been examined: they arrived, were lost, or were retransmitted.
     cursor: Pn,
     /// Lost segments that await retransmission, ascending.
     retransmit_queue: VecDeque<SegmentIndex>,
@@ -71,15 +71,15 @@ pub(crate) struct Scoreboard {
     packets_in_flight: u64,
     arrived: u64,
     delivery: Delivery,
-    /// Packets from here on stay known after a retransmission, so that a late arrival is
-    /// recognised.
+    /// Packets from this number on are kept after a retransmission, so that a late arrival is recognised.
     keep_from: Pn,
 }
 
-/// Upper bound of remembered packets, whatever a peer does.
+/// Upper bound of remembered packets, whatever a peer sends.
 const MAX_REMEMBERED: usize = 1 << 18;
 
-/// A ring goes through all of its memory, however few are in it. Nearly always there is nothing to do.
+/// Shrinks a ring buffer, which cycles through all of its memory even with few entries. In nearly all calls there is
+/// nothing to do.
 #[inline(always)]
 fn shrink<T>(ring: &mut VecDeque<T>) {
     if ring.capacity() > 8 && ring.len() < ring.capacity() / 8 {
@@ -104,7 +104,7 @@ impl Scoreboard {
         }
     }
 
-    /// Keeps retransmitted packets for a while: acknowledgements name packet numbers.
+    /// Keeps retransmitted packets for a while, because acknowledgements name packet numbers.
     pub(crate) fn keep_replaced(&mut self) {
         self.keep_from = 0;
     }
@@ -113,7 +113,7 @@ impl Scoreboard {
         self.first_pn + self.order.len() as u64
     }
 
-    /// Payload in flight.
+    /// Payload in flight, bytes.
     pub(crate) fn in_flight(&self) -> Bytes {
         Bytes::new(self.in_flight)
     }
@@ -138,12 +138,12 @@ impl Scoreboard {
         &self.delivery
     }
 
-    /// The application has no more data to send.
+    /// Notes that the application has no more data to send.
     pub(crate) fn limit_by_app(&mut self) {
         self.delivery.limit_by_app(self.in_flight());
     }
 
-    /// Nothing is in flight or awaits retransmission.
+    /// True if nothing is in flight or awaits retransmission.
     pub(crate) fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
@@ -252,7 +252,7 @@ impl Scoreboard {
         None
     }
 
-    /// Takes that segment off the queue.
+    /// Removes that segment from the queue.
     pub(crate) fn take_lost(&mut self) {
         self.retransmit_queue.pop_front();
         if self.retransmit_queue.is_empty() {
@@ -361,7 +361,7 @@ impl Scoreboard {
         Some(packet)
     }
 
-    /// The losses were spurious: what awaits retransmission is in flight again.
+    /// Undoes spurious losses: segments that await retransmission are in flight again.
     pub(crate) fn undo_losses(&mut self) {
         for index in std::mem::take(&mut self.retransmit_queue) {
             if let Some(segment) = self.get_mut(index)
@@ -376,7 +376,7 @@ impl Scoreboard {
         self.cursor = self.first_pn;
     }
 
-    /// The receiver has reneged (RFC 2018, section 8): only the cumulative ACK counts.
+    /// Handles a receiver that has reneged (RFC 2018, section 8): only the cumulative ACK counts.
     pub(crate) fn renege(&mut self) {
         for index in 0..self.segments.len() {
             let segment = &mut self.segments[index];
@@ -391,7 +391,7 @@ impl Scoreboard {
         self.cursor = self.first_pn;
     }
 
-    /// All packets below have been examined for losses.
+    /// Packet number below which all have been examined for losses.
     pub(crate) fn examined(&self) -> Pn {
         self.cursor
     }
@@ -423,7 +423,7 @@ impl Scoreboard {
         self.first..self.first + self.segments.len() as u64
     }
 
-    /// Retransmitted packets below `pn` need not be kept any more.
+    /// Releases retransmitted packets below `pn`.
     pub(crate) fn forget_replaced(&mut self, pn: Pn) {
         self.keep_from = pn;
         self.clean();
@@ -448,12 +448,12 @@ impl Scoreboard {
         shrink(&mut self.segments);
     }
 
-    /// No packet below is outstanding.
+    /// Packet number below which none is outstanding.
     pub(crate) fn first_pn(&self) -> Pn {
         self.first_pn
     }
 
-    /// Entries in memory, to test a bound.
+    /// Number of entries in memory, for testing the bound.
     pub(crate) fn remembered(&self) -> usize {
         self.segments.len() + self.order.len() + self.retransmit_queue.len()
     }

@@ -2,7 +2,7 @@
 use alcc_cc::Allowance;
 use alcc_units::Bytes;
 
-/// How many bytes may be sent now under `allowance`, in whole segments of `mss`.
+/// Bytes that may be sent now under `allowance`, in whole segments of `mss`.
 ///
 /// The window is counted in segments. The last segment in flight may be partial (Nagle, TCP_CORK,
 /// the end of a response). Counting its bytes would leave room for less than one segment and stall
@@ -10,8 +10,8 @@ use alcc_units::Bytes;
 /// means stop.
 ///
 /// `unsent` is the data that the sender holds and has not sent (over TCP: in the kernel). The
-/// result fills up its last segment. Otherwise a partial segment would stay behind for up to 200
-/// ms, and its ACK would look like queueing delay.
+/// result fills up its last segment. Otherwise a partial segment would remain for up to 200 ms, and
+/// its ACK would look like queueing delay.
 pub fn room(allowance: &Allowance, in_flight: Bytes, unsent: Bytes, mss: Bytes) -> Bytes {
     let mss = mss.get().max(1);
     let quota = allowance.quota.get() / mss;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One allowance for the flows of one host to one destination. It is the future work of the ALCC
-//! paper; the idea is the Congestion Manager, RFC 3124.
+//! One allowance for the flows of one host to one destination. The ALCC paper names it as future
+//! work; the idea is that of the Congestion Manager, RFC 3124.
 //!
-//! A browser's six connections probe one path six times, and together take six shares of it. Here
-//! one algorithm sees the packets of all members as those of one flow. What it allows is divided
-//! among them.
+//! A browser's six connections probe one path six times, and together take six shares of it. With a
+//! share, one algorithm handles the packets of all members as those of one flow, and its allowance
+//! is divided among them.
 //!
 //! | what | rule | source |
 //! |---|---|---|
-//! | window, pacing rate | equal parts for the members that have data; the others keep what they have in flight | RFC 3124, section 2.3: a round-robin scheduler |
-//! | beyond its part | up to `ROUNDING` segments, while the window has room | ours: parts are no whole segments |
-//! | all in flight | never above the one window, but for one segment of each member | ours: a member must be able to ask |
+//! | window, pacing rate | equal parts for the members that have data; the others keep their data in flight | RFC 3124, section 2.3: a round-robin scheduler |
+//! | beyond its part | up to `ROUNDING` segments, while the window has room | ours: parts are not whole segments |
+//! | all in flight | never above the one window, but for one segment of each member | ours: a member must be able to send a first segment |
 //! | loss | one episode for all: until a packet arrives that was sent after the reduction | RFC 6582, over all members |
-//! | timeout | counts if no member has heard anything since | ours |
+//! | timeout | counts if no member got an acknowledgement since | ours |
 //! | RTT | one estimate over the samples of all | RFC 6298 |
 //! | processes | those of a server have a copy of the algorithm each, see [`Elsewhere`] | ours |
 //!
@@ -36,15 +36,15 @@ use elsewhere::Others;
 pub use elsewhere::{Elsewhere, Tally};
 use members::Members;
 
-/// Segments that a member may exceed its part by, while the whole window has room.
+/// Number of segments by which a member may exceed its part, while the whole window has room.
 const ROUNDING: u64 = 2;
 
-/// What the members share.
+/// The algorithm shared by its members.
 #[derive(Clone)]
 pub struct Share(Arc<Mutex<Group>>);
 
 impl Share {
-    /// Whether the flows of this algorithm can share. Its allowance must be a window or a rate. A
+    /// True if the flows of this algorithm can share. Its allowance must be a window or a rate. A
     /// quota (Verus) is released anew each epoch, and is often less than a segment for each member.
     /// A receiver module (Sprout) belongs to one flow.
     pub fn suits(cc: &Instance) -> bool {
@@ -56,7 +56,7 @@ impl Share {
         Self::among(cc, None)
     }
 
-    /// As [`Share::new`], with members in other processes.
+    /// The same as [`Share::new`], with members in other processes.
     pub fn among(cc: Instance, elsewhere: Option<Box<dyn Elsewhere>>) -> Self {
         Self(Arc::new(Mutex::new(Group {
             needs: cc.needs(),
@@ -66,13 +66,13 @@ impl Share {
             next: 1,
             mss: Bytes::new(1),
             reduced_before: None,
-            heard: Time::ZERO,
+            last_ack: Time::ZERO,
             members: Members::default(),
             others: elsewhere.map(Others::new),
         })))
     }
 
-    /// Another flow to the same destination.
+    /// Adds a flow to the same destination.
     pub fn join(&self) -> Instance {
         let number = self.group().members.admit();
         Instance::new(Member {
@@ -85,21 +85,22 @@ impl Share {
         self.group().own_members() > 0
     }
 
-    /// Takes the lock even after a panic elsewhere: it matters more that sending continues.
+    /// Takes the lock even after a panic elsewhere, because it is more important that sending
+    /// continues.
     fn group(&self) -> MutexGuard<'_, Group> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Who shares with whom: a [`Share`] for each key, such as a destination. A share whose members
-/// have all gone is forgotten.
+/// A table of shares: one [`Share`] for each key, such as a destination. A share is removed when
+/// its last member has gone.
 pub struct Shares<K> {
     by_key: BTreeMap<K, Share>,
-    /// So many are looked through for forgotten ones.
+    /// Number of entries at which the table is searched for shares without members.
     enough: usize,
 }
 
-/// Below this number nobody looks.
+/// Minimum of `enough`.
 const FEW: usize = 64;
 
 impl<K> Shares<K> {
@@ -119,8 +120,8 @@ impl<K> Default for Shares<K> {
 }
 
 impl<K: Ord> Shares<K> {
-    /// Another flow with this key. The first flow's `cc`, which must [suit](Share::suits), decides
-    /// for all, together with the members that `elsewhere` finds in other processes.
+    /// Adds a flow with this key. The first flow's `cc`, which must [suit](Share::suits), controls
+    /// all, together with the members that `elsewhere` finds in other processes.
     pub fn join(
         &mut self,
         key: K,
@@ -143,7 +144,7 @@ impl<K: Ord> Shares<K> {
     }
 }
 
-/// The algorithm, and what it must be told.
+/// The algorithm, and the state for its events.
 struct Group {
     needs: Needs,
     feed: Feed,
@@ -154,12 +155,13 @@ struct Group {
     mss: Bytes,
     /// In a loss episode: the first packet that was sent after the reduction.
     reduced_before: Option<Pn>,
-    heard: Time,
+    /// Time of the last acknowledgement, or of the start.
+    last_ack: Time,
     members: Members,
     others: Option<Others>,
 }
 
-/// Some packets arrived.
+/// The properties of an arrival of packets.
 #[derive(Clone, Copy)]
 struct Arrival {
     limited: LimitedBy,
@@ -170,16 +172,16 @@ struct Arrival {
 }
 
 impl Group {
-    /// Tells the algorithm something.
-    fn tell(&mut self, now: Time, event: impl FnOnce(&mut Self, Time)) {
-        self.hear_others(now);
+    /// Passes an event to the algorithm.
+    fn pass(&mut self, now: Time, event: impl FnOnce(&mut Self, Time)) {
+        self.read_others(now);
         let now = self.feed.advance(now);
         event(self, now);
-        self.tell_others(now);
+        self.publish_own(now);
     }
 
-    /// Takes these packets of a member out of flight. Packets that are not in flight any more, such
-    /// as lost ones that arrive late, are left out.
+    /// Removes these packets of a member from the packets in flight, and returns them. Packets that
+    /// are no longer in flight, such as lost ones that arrive late, are left out.
     fn take(&mut self, number: u64, packets: &[Packet]) -> Vec<Packet> {
         let taken = self.members.change(number, |part| {
             let known = packets.iter().filter_map(|packet| {
@@ -201,7 +203,7 @@ impl Group {
         let before = self.members.in_flight();
         if before == Bytes::ZERO {
             let smoothed = self.rtt.view().smoothed;
-            self.feed.resume(self.heard, smoothed);
+            self.feed.resume(self.last_ack, smoothed);
             self.delivery.begin_flight(now);
         }
         let app_limited = sent.app_limited && self.members.sharing(number) == 1;
@@ -237,7 +239,7 @@ impl Group {
         let Some(newest) = packets.last().copied() else {
             return;
         };
-        self.heard = now;
+        self.last_ack = now;
         for packet in &packets {
             self.delivery.arrived(now, packet);
             if let Some(rtt) = packet.rtt {
@@ -289,7 +291,7 @@ impl Group {
     }
 
     fn expired(&mut self, now: Time, number: u64, rto: &Rto) {
-        let silence = now.since(self.heard);
+        let silence = now.since(self.last_ack);
         let Some(part) = self.members.get(number) else {
             return;
         };
@@ -319,10 +321,11 @@ impl Group {
         } else {
             let kept = self.members.kept_by_others(number);
             let part = Bytes::new(all.window.saturating_sub(kept).get() / sharing);
-            // Parts are no whole segments: what the roundings leave, anyone may use.
+            // Parts are not whole segments. Any member may use the remainders of the rounding.
             let part = part + self.mss * ROUNDING;
-            // Hosts compare this with what they see in flight, which is less than we were told. So
-            // what all have above the window comes off, or each would replace its own for ever.
+            // Hosts compare this with their own count in flight, which is less than the reported
+            // one. So the excess of all over the window is subtracted, or each would replace its
+            // own packets forever.
             let most = (own.in_flight + all.window).saturating_sub(self.members.in_flight());
             part.min(most).max(self.mss)
         };
@@ -338,7 +341,7 @@ impl Group {
     }
 }
 
-/// A flow that shares.
+/// A flow that takes part in a share.
 struct Member {
     share: Share,
     number: u64,
@@ -351,10 +354,10 @@ impl Controller for Member {
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         let mut group = self.share.group();
-        group.tell(cx.now, |group, now| {
+        group.pass(cx.now, |group, now| {
             if !group.feed.is_started() {
                 group.mss = path.mss;
-                group.heard = now;
+                group.last_ack = now;
                 group.delivery = Delivery::new(now);
                 group.feed.start(path);
             }
@@ -364,7 +367,7 @@ impl Controller for Member {
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         let number = self.number;
         let mut group = self.share.group();
-        group.tell(cx.now, |group, now| {
+        group.pass(cx.now, |group, now| {
             group.sent(now, number, sent);
             group.count(|others| others.own.sent += sent.len.get());
         });
@@ -382,7 +385,7 @@ impl Controller for Member {
             rtt_error: ack.rtt_error,
         };
         let newest = ack.acked.iter().rev().find_map(|packet| packet.rtt);
-        group.tell(cx.now, |group, now| {
+        group.pass(cx.now, |group, now| {
             let before = group.members.in_flight();
             group.acked(now, number, ack.acked, &how);
             let gone = before.saturating_sub(group.members.in_flight());
@@ -398,7 +401,7 @@ impl Controller for Member {
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
         let number = self.number;
         let mut group = self.share.group();
-        group.tell(cx.now, |group, _| {
+        group.pass(cx.now, |group, _| {
             let before = group.members.in_flight();
             group.lost(number, loss.lost);
             let gone = before.saturating_sub(group.members.in_flight());
@@ -409,18 +412,18 @@ impl Controller for Member {
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         let number = self.number;
         let mut group = self.share.group();
-        group.tell(cx.now, |group, now| group.expired(now, number, rto));
+        group.pass(cx.now, |group, now| group.expired(now, number, rto));
     }
 
     fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: Bytes) {
         let mut group = self.share.group();
         group.mss = mss;
-        group.tell(cx.now, |group, _| group.feed.mtu(mss));
+        group.pass(cx.now, |group, _| group.feed.mtu(mss));
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         let mut group = self.share.group();
-        group.tell(cx.now, |group, _| group.feed.run_timer());
+        group.pass(cx.now, |group, _| group.feed.run_timer());
     }
 
     fn allowance(&self) -> Allowance {
@@ -437,7 +440,7 @@ impl Controller for Member {
 }
 
 impl Clone for Member {
-    /// A copy shares with nobody: it continues alone from here.
+    /// A copy is not a member: it continues alone from here.
     fn clone(&self) -> Self {
         let group = self.share.group();
         let mut copy = Group {
@@ -460,14 +463,14 @@ impl Clone for Member {
 impl Drop for Member {
     fn drop(&mut self) {
         let mut group = self.share.group();
-        let left = group.members.dismiss(self.number);
-        group.count(|others| others.own.left += left.get());
+        let removed = group.members.dismiss(self.number);
+        group.count(|others| others.own.left += removed.get());
         if group.own_members() == 0 {
-            // Nobody joins again.
+            // No member can join again.
             group.others = None;
         }
         let now = group.feed.advance(Time::ZERO);
-        group.tell_others(now);
+        group.publish_own(now);
     }
 }
 

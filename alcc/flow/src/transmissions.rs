@@ -1,44 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From the kernel's counters of packets to single packets, one acknowledgement after the other.
+//! Conversion of the kernel's packet counters to single packets, one acknowledgement after the other.
 use alcc_cc::{Delivery, Kind, Packet, Pn, Tag};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 use std::mem::take;
 
-/// What the kernel saw with one acknowledgement. Its counters are those after the acknowledgement,
-/// and before anything that it lets out.
+/// The kernel's state at one acknowledgement. Its counters are those after the acknowledgement, and before any packet
+/// that it releases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckSample {
-    /// When.
+    /// Time of the acknowledgement.
     pub at: Time,
-    /// Of the newest packet that it acknowledged, unless that one was sent twice.
+    /// RTT of the newest packet that it acknowledged, unless that one was sent twice.
     pub rtt: Option<Span>,
     /// Packets delivered in total; wraps.
     pub delivered: u32,
     /// Packets found lost in total, counting each transmission; wraps.
     pub lost: u32,
-    /// Packets.
+    /// Packets in flight.
     pub in_flight: u32,
 }
 
-/// The transmissions of a TCP whose kernel tells of each acknowledgement.
+/// The transmissions of a TCP whose kernel reports each acknowledgement.
 ///
-/// Each transmission is delivered, found lost, or in flight. So the three counters together say how
-/// many there were. The differences of two samples say how many left, arrived and were lost between
-/// them. Which ones: the oldest. Above a hole that is wrong by the few packets after which the
-/// kernel calls the hole a loss. From then on it is right again. Times of departure are those of
-/// the acknowledgements before, which let the packets out. The newest packet of a sample has an
-/// exact one, by its RTT.
+/// Each transmission is delivered, found lost, or in flight. So the three counters add up to the number of
+/// transmissions. The differences of two samples are the numbers of packets that were sent, arrived and were lost
+/// between them. These are assumed to be the oldest ones. Above a hole that is wrong by the few packets after which the
+/// kernel declares the hole lost, and right again from then on. The time of sending is that of the acknowledgement
+/// before, which released the packets. The newest packet of a sample has an exact one, by its RTT.
 ///
-/// A reading of a fast path covers tens of thousands of packets, of which most left at one known
-/// time. Such a run is one record then ([`Transmissions::begin_reading`]). Counters split it where
-/// they end, so totals stay exact.
+/// A reading of a fast path covers tens of thousands of packets, most of which were sent at one known time. Such a run
+/// is one record ([`Transmissions::begin_reading`]). Counters split it where they end, so totals stay exact.
 #[derive(Clone, Debug)]
 pub(crate) struct Transmissions {
     in_flight: VecDeque<Run>,
     /// Packets in `in_flight`.
     packets: u32,
-    /// Most packets of a record.
+    /// Maximum number of packets in a record.
     longest: u32,
     next_pn: Pn,
     last: AckSample,
@@ -47,14 +45,13 @@ pub(crate) struct Transmissions {
     lost: Vec<Packet>,
 }
 
-/// Up to so many packets of a reading each have a record of their own: at 5 ms, 1.2 Gbit/s.
+/// Number of packets of a reading up to which each has its own record: at 5 ms, 1.2 Gbit/s.
 const SINGLE: u32 = 512;
-/// What is more becomes about so many records: twice as many as the acknowledgements that the kernel
-/// remembers.
+/// Approximate number of records above that: twice the number of acknowledgements that the kernel remembers.
 const RECORDS: u32 = 64;
 
-/// Packets that left together. The record has the number of the last one. So all parts of it have
-/// different numbers, and none is above the number that the algorithm was told.
+/// Packets that were sent together. The record has the number of the last one, so all parts of it have different
+/// numbers, and none is above the number reported to the algorithm.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     packets: u32,
@@ -62,7 +59,7 @@ struct Run {
 }
 
 impl Run {
-    /// Takes `count` packets off its beginning, which must be fewer than it has.
+    /// Splits off the first `count` packets, which must be fewer than it has.
     fn split(&mut self, count: u32) -> Packet {
         let rest = self.packets - count;
         let len = self.record.len.get() / u64::from(self.packets) * u64::from(count);
@@ -78,7 +75,7 @@ impl Run {
 }
 
 impl Transmissions {
-    /// Starts at number `first`. It is not known when the packets in flight left.
+    /// Starts at packet number `first`. The sending times of the packets in flight are unknown.
     pub(crate) fn new(now: Time, first: &AckSample) -> Self {
         Self {
             in_flight: VecDeque::new(),
@@ -97,9 +94,8 @@ impl Transmissions {
         self.packets
     }
 
-    /// This many packets will be reported as sent until the next call, in records of at most
-    /// [`Transmissions::longest`] packets. With `each`, every packet has its own record, whatever
-    /// that costs.
+    /// Announces `count` packets that will be reported as sent until the next call, in records of at most
+    /// [`Transmissions::longest`] packets. With `each`, every packet has its own record, whatever that costs.
     pub(crate) fn begin_reading(&mut self, count: u32, each: bool) {
         self.longest = if each || count <= SINGLE {
             1
@@ -108,12 +104,12 @@ impl Transmissions {
         };
     }
 
-    /// Most packets that one record may stand for.
+    /// Maximum number of packets in one record.
     pub(crate) fn longest(&self) -> u32 {
         self.longest
     }
 
-    /// How many there were in total, as the kernel counts them; wraps.
+    /// Total number of transmissions as the kernel counts them; wraps.
     pub(crate) fn total(&self) -> u32 {
         let ended = self.last.delivered.wrapping_add(self.last.lost);
         ended.wrapping_add(self.len())
@@ -134,29 +130,29 @@ impl Transmissions {
         self.in_flight.front().map(|run| &run.record)
     }
 
-    /// State of the connection now, with the total delivered since the start.
+    /// Total delivered since the start, with the state for stamps.
     pub(crate) fn delivery(&self) -> &Delivery {
         &self.delivery
     }
 
-    /// Delivered with the last sample, oldest first.
+    /// Packets delivered by the last sample, oldest first.
     pub(crate) fn returned(&self) -> &[Packet] {
         &self.returned
     }
 
-    /// Lost with the last sample, oldest first.
+    /// Packets lost by the last sample, oldest first.
     pub(crate) fn lost(&self) -> &[Packet] {
         &self.lost
     }
 
-    /// How many packets must have been sent before `sample`.
+    /// Number of packets that must have been sent before `sample` and are not recorded yet.
     pub(crate) fn sent_before(&self, sample: &AckSample) -> u32 {
         let (delivered, lost) = self.ended(sample);
         let total = u64::from(sample.in_flight) + u64::from(delivered) + u64::from(lost);
         u32::try_from(total.saturating_sub(self.len().into())).unwrap_or(u32::MAX)
     }
 
-    /// Delivered and lost since the last sample.
+    /// Packets delivered and lost since the last sample.
     fn ended(&self, sample: &AckSample) -> (u32, u32) {
         let since = |now: u32, before: u32| now.wrapping_sub(before).cast_signed().max(0);
         (
@@ -165,7 +161,7 @@ impl Transmissions {
         )
     }
 
-    /// This many packets of `mss` bytes were sent at `at`: one record, with the number of the last.
+    /// Records `count` packets of `mss` bytes sent at `at`: one record, with the number of the last.
     pub(crate) fn sent(
         &mut self,
         at: Time,
@@ -193,7 +189,7 @@ impl Transmissions {
         self.in_flight.push_back(Run { packets, record });
     }
 
-    /// Removes the oldest `count` packets, in as few records as they are.
+    /// Removes the oldest `count` packets, in as few records as possible.
     fn take(&mut self, mut count: u32, mut to: impl FnMut(Packet)) {
         while count > 0
             && let Some(oldest) = self.in_flight.front_mut()
@@ -210,15 +206,14 @@ impl Transmissions {
         }
     }
 
-    /// Takes the next sample. Everything that left before it must have been reported
-    /// ([`Transmissions::sent_before`]).
+    /// Takes the next sample. All packets sent before it must have been recorded ([`Transmissions::sent_before`]).
     pub(crate) fn sampled(&mut self, sample: &AckSample) {
         let (delivered, lost) = self.ended(sample);
         let (mut gone, mut arrived) = (take(&mut self.lost), take(&mut self.returned));
         gone.clear();
         arrived.clear();
         self.take(lost, |packet| gone.push(packet));
-        // Only the newest was measured: it gets a record of its own.
+        // Only the newest packet was measured, so it gets a record of its own.
         let delivered = delivered.min(self.packets);
         self.take(delivered.saturating_sub(1), |packet| arrived.push(packet));
         self.take(delivered.min(1), |packet| arrived.push(packet));
@@ -235,7 +230,7 @@ impl Transmissions {
         self.last = *sample;
     }
 
-    /// Everything has been delivered.
+    /// Removes all packets as delivered.
     pub(crate) fn clear(&mut self) {
         self.in_flight = VecDeque::new();
         self.packets = 0;
@@ -265,7 +260,7 @@ mod tests {
         }
     }
 
-    /// Ten packets that left a millisecond apart.
+    /// Ten packets, sent a millisecond apart.
     fn ten() -> Transmissions {
         let mut t = Transmissions::new(ms(0), &sample(0, 100, 7, 0));
         for n in 0..10 {
@@ -282,7 +277,7 @@ mod tests {
     fn differences_of_counters_are_packets() {
         let mut t = ten();
         assert_eq!((t.len(), t.total()), (10, 117));
-        // Two were delivered, and three more had left before.
+        // Two were delivered, and three more had been sent before.
         let next = sample(43, 102, 7, 11);
         assert_eq!(t.sent_before(&next), 3);
         (0..3).for_each(|n| t.sent(ms(40), (1, MSS), false, Tag(10 + n)));
@@ -311,7 +306,7 @@ mod tests {
         let mut t = ten();
         t.sampled(&sample(300, 100, 17, 0));
         assert_eq!((numbers(t.lost()).len(), t.len()), (10, 0));
-        // They had arrived: as many more must have left.
+        // They had arrived, so as many more must have been sent.
         let late = sample(310, 110, 17, 0);
         assert_eq!(t.sent_before(&late), 10);
     }
@@ -354,10 +349,10 @@ mod tests {
     }
 
     proptest! {
-        /// Of each step: how many left before its acknowledgement, how many it delivered and how
-        /// many were lost. Then whether it measured, and how many probes were counted twice.
+        /// For each step: the number of packets sent before its acknowledgement, delivered and lost; then whether an
+        /// RTT was measured, and the number of probes counted twice.
         #[test]
-        fn records_of_many_packets_tell_what_single_ones_tell(
+        fn records_of_many_packets_equal_records_of_single_ones(
             longest in 2u32..200,
             steps in prop::collection::vec((0u32..500, 0u32..400, 0u32..40, any::<bool>(), 0u32..3), 1..60),
         ) {

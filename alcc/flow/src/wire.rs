@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a sender and a receiver exchange, as values. The caller encodes them.
+//! The messages between sender and receiver, as values. The caller encodes them.
 use crate::Range;
 use alcc_cc::{Header, Kind, Pn};
 use alcc_units::{Bytes, Time};
@@ -13,61 +13,61 @@ pub struct Transmit {
     pub start: u64,
     /// Payload in bytes; zero for an empty probe.
     pub len: u64,
-    /// Why it is sent.
+    /// The reason for sending it.
     pub kind: Kind,
-    /// The sender's clock: the time stamp of a TCP segment.
+    /// Time of sending on the sender's clock: the time stamp of a TCP segment.
     pub sent_at: Time,
     /// The peer's newest time stamp.
     pub echo: Time,
-    /// For the algorithm's receiver module.
+    /// Header for the algorithm's receiver module.
     pub header: Header,
 }
 
 impl Transmit {
-    /// One after its last byte.
+    /// Position after its last byte.
     pub const fn end(&self) -> u64 {
         self.start.saturating_add(self.len)
     }
 }
 
-/// When a packet arrived.
+/// The receive time of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
     /// Its packet number.
     pub pn: Pn,
-    /// On the receiver's clock.
+    /// Receive time on the receiver's clock.
     pub at: Time,
 }
 
-/// Ranges in an [`Ack`].
+/// Maximum number of ranges in an [`Ack`].
 pub const RANGES: usize = 4;
 
-/// An acknowledgement. Untrusted when it comes from a peer.
+/// An acknowledgement. It is untrusted if it comes from a peer.
 ///
-/// The fields are in this order, so that one without ranges is read without the place for them.
-/// None of them has values that it cannot have: then an `Option` of it has a tag of its own, and is
-/// copied in whole words.
+/// With the fields in this order, an acknowledgement without ranges is read without the space for
+/// them. No field has invalid values, so that an `Option` of it has a separate tag and is copied in
+/// whole words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Ack {
-    /// Everything before this has arrived. Datagrams: ignored by the sender.
+    /// Position before which everything has arrived. With datagrams the sender ignores it.
     pub cumulative_ack: u64,
     /// The window: bytes that may be sent beyond `cumulative_ack`.
     pub window: Bytes,
     /// The sender's time stamp that it echoes (RFC 7323, section 4.3); zero without time stamps.
     pub echo: Time,
-    /// The receiver's clock.
+    /// Time of sending on the receiver's clock.
     pub sent_at: Time,
     /// Total payload received with an ECN mark.
     pub marked: u64,
     count: u32,
-    /// 1: the first range is a duplicate.
+    /// 1 if the first range is a duplicate.
     duplicate: u32,
     ranges: [Range; RANGES],
 }
 
 impl Ack {
-    /// What has arrived: bytes above `cumulative_ack`, or packet numbers, in any order.
+    /// The ranges that have arrived: bytes above `cumulative_ack`, or packet numbers, in any order.
     #[inline]
     pub fn ranges(&self) -> &[Range] {
         &self.blocks()[self.duplicate as usize..]
@@ -79,13 +79,13 @@ impl Ack {
         (self.duplicate > 0).then_some(self.ranges[0])
     }
 
-    /// As TCP sends it: the duplicate first (RFC 2883, section 4), then the ranges.
+    /// The blocks as TCP sends them: the duplicate first (RFC 2883, section 4), then the ranges.
     #[inline]
     pub fn blocks(&self) -> &[Range] {
         &self.ranges[..self.count as usize]
     }
 
-    /// This arrived again. It takes the place of a range; false if it is not the first.
+    /// Adds a range that arrived again. False if it is not the first range.
     pub fn push_duplicate(&mut self, range: Range) -> bool {
         let first = self.count == 0;
         self.duplicate |= u32::from(first && self.push(range));
@@ -107,11 +107,11 @@ impl Ack {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum AckError {
-    /// It acknowledges something that was never sent.
+    /// It acknowledges data that was never sent.
     NeverSent {
-        /// What it names: a position in the stream, or a packet number.
+        /// The position in the stream, or the packet number, that it names.
         named: u64,
-        /// What was sent.
+        /// The highest position or number sent.
         sent: u64,
     },
     /// A range that ends before it begins.

@@ -13,7 +13,7 @@ struct Packets {
     sender: Sender,
     mss: u64,
     under_way: Vec<Transmit>,
-    /// Where segments begin that have arrived.
+    /// Start positions of the segments that have arrived.
     arrived: BTreeSet<u64>,
     complete: u64,
 }
@@ -33,7 +33,7 @@ impl Packets {
 
     fn transmit(&mut self, now: Time) {
         while let Some(transmit) = self.sender.poll_transmit(now) {
-            // Who asks for the window is answered by nobody.
+            // A window probe gets no answer.
             if transmit.len > 0 {
                 self.under_way.push(transmit);
             }
@@ -203,12 +203,12 @@ impl HostUnderTest for Kernel {
     }
 }
 
-/// A kernel that keeps the algorithm's limit and tells of each acknowledgement; what is lost is
+/// A kernel that enforces the algorithm's limit and reports each acknowledgement; lost packets are
 /// sent again at once.
 struct SampledKernel {
     flow: OverTcp,
     limit: Limit,
-    /// When what is in flight left.
+    /// Sending times of the packets in flight.
     in_flight: VecDeque<Time>,
     last: AckSample,
     acked: u64,
@@ -258,8 +258,8 @@ impl SampledKernel {
         let in_flight = self.in_flight.len() as u32;
         let ended = self.last.delivered.wrapping_add(self.last.lost);
         let sent = ended.wrapping_add(in_flight);
-        let left = |until: u32| until.wrapping_sub(sent).cast_signed() > 0;
-        in_flight < limit.window && limit.until.is_none_or(left)
+        let remains = |until: u32| until.wrapping_sub(sent).cast_signed() > 0;
+        in_flight < limit.window && limit.until.is_none_or(remains)
     }
 }
 
@@ -301,7 +301,7 @@ impl HostUnderTest for SampledKernel {
 #[test]
 fn senders_by_all_rules() {
     for rules in Rules::ALL {
-        // What is written at once fits into all buffers.
+        // Data written at once fits into all buffers.
         let rules = Rules {
             send_buffer: (rules.send_buffer.1, rules.send_buffer.1),
             window: (rules.window.1, rules.window.1),

@@ -39,7 +39,7 @@ impl Bench {
         self.send().iter().map(|t| t.start / MSS).collect()
     }
 
-    /// To that millisecond, with whatever timers say on the way.
+    /// Runs until that millisecond, with all timers on the way.
     fn until(&mut self, ms: u64) -> Vec<(u64, Transmit)> {
         let mut left = Vec::new();
         while let Some(next) = self.sender.next_timer().filter(|next| *next <= at(ms)) {
@@ -82,7 +82,7 @@ fn rack_waits_a_quarter_of_the_smallest_round_trip_for_reordering() {
     assert_eq!(b.sent(), (0..10).collect::<Vec<_>>());
     b.until(1040);
     b.ack(0, &[(1, 2)], 0).unwrap();
-    // Segment 0 left with segment 1 and is due one round trip and 10 ms after that.
+    // Segment 0 was sent with segment 1 and is due one round trip and 10 ms after that.
     assert_eq!(b.sender.next_timer(), Some(at(1050)));
     // The window of 10 is open for the one that arrived.
     assert_eq!(b.sent(), [10]);
@@ -112,8 +112,7 @@ fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
     b.until(1041);
     b.ack(0, &[(1, 6)], 0).unwrap();
     assert_eq!(b.sent(), [11]);
-    // Segment 11 left a millisecond after the repetition of segment 0 and has arrived: that one is
-    // lost, too.
+    // Segment 11 was sent a millisecond after the repetition of segment 0 and has arrived, so that one is lost, too.
     b.until(1081);
     b.ack(0, &[(11, 12), (1, 10)], 0).unwrap();
     assert_eq!(b.sent()[0], 0);
@@ -205,7 +204,7 @@ fn a_probe_that_repaired_a_loss_costs_one_reduction_and_a_needless_one_none() {
         }
         b.sender.on_ack(at(1170), &ack).unwrap();
         let before = b.gauge("cwnd");
-        // More data, acknowledged: nobody has complained of a duplicate.
+        // More data, acknowledged: the receiver has reported no duplicate.
         b.sender.write(Bytes::new(MSS));
         b.send();
         b.until(1210);
@@ -226,7 +225,7 @@ fn a_timeout_that_was_only_a_delay_is_taken_back() {
     let left = b.until(1500);
     assert!(b.sender.stats().timeouts >= 1, "{left:?}");
     assert_eq!(b.gauge("cwnd"), 1.0);
-    // What was sent before anything was repeated is answered.
+    // Data sent before any repetition is acknowledged.
     b.ack(12, &[], 1040).unwrap();
     assert!(b.gauge("cwnd") >= 20.0, "{}", b.gauge("cwnd"));
     assert_eq!(b.sender.stats().spurious, 1);
@@ -279,7 +278,7 @@ fn a_receive_window_stops_the_sender_and_a_shut_one_is_probed() {
     ack.cumulative_ack = 10 * MSS;
     ack.window = Bytes::new(3 * MSS);
     ack.echo = at(1000);
-    // What was permitted once stays so: 65,535 bytes from the beginning.
+    // A window once granted stays: 65,535 bytes from the beginning.
     b.sender.on_ack(at(1040), &ack).unwrap();
     assert_eq!(b.send().len(), 20);
     b.until(1080);
@@ -291,7 +290,7 @@ fn a_receive_window_stops_the_sender_and_a_shut_one_is_probed() {
     b.until(1120);
     ack.cumulative_ack = most * MSS;
     b.sender.on_ack(at(1120), &ack).unwrap();
-    // The rest of the 65,535 bytes.
+    // The remainder of the 65,535 bytes.
     let rest = b.send();
     assert_eq!(rest.len(), 1);
     ack.cumulative_ack = rest[0].end();
@@ -329,7 +328,7 @@ fn the_send_buffer_counts_what_a_segment_takes_and_grows_with_the_window() {
 
 /// tcp(7): "the amount of unsent bytes in socket write queue"; the kernel wakes a program below half of it.
 #[test]
-fn who_may_write_is_said_by_what_is_unsent() {
+fn the_unsent_data_decides_whether_the_program_may_write() {
     let limited = Rules {
         notsent_lowat: Some(Bytes::new(4 * MSS)),
         ..LINUX
@@ -353,7 +352,7 @@ fn who_may_write_is_said_by_what_is_unsent() {
 }
 
 #[test]
-fn who_pauses_begins_with_less() {
+fn a_sender_starts_with_less_after_a_pause() {
     let mut b = Bench::new("reno", &LINUX, 30);
     b.send();
     b.until(1040);
@@ -504,8 +503,8 @@ fn a_refused_arrival_changes_nothing() {
     assert_eq!(after(true), after(false));
 }
 
-/// Packets in flight after each acknowledgement, in the end: the window is 20, a packet arrives each
-/// `gap` ms, and the peer tells of it when the last of `together` has been there for `held` ms.
+/// Packets in flight after each acknowledgement, at the end: the window is 20, a packet arrives each `gap` ms, and the
+/// peer reports it when the last of `together` has been there for `held` ms.
 fn in_flight_of_twenty(gap: u64, together: u64, held: u64) -> u64 {
     let mut b = Bench::new("fixed:window=20", &UDP, 20_000);
     b.send();
@@ -530,7 +529,7 @@ fn in_flight_of_twenty(gap: u64, together: u64, held: u64) -> u64 {
 }
 
 #[test]
-fn what_has_arrived_and_cannot_have_been_told_is_not_in_flight() {
+fn unreported_arrivals_are_not_in_flight() {
     assert_eq!(in_flight_of_twenty(1, 1, 0), 20, "told at once");
     // Told each 5 ms: of five packets the first has waited 4 ms, the last 0.
     assert_eq!(in_flight_of_twenty(1, 5, 0), 22);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An algorithm that takes over a connection in mid-life sees what it would see on a fresh one:
-//! where the stream stands says nothing about the path. Every registered algorithm is driven over a
-//! small model of a link, from position zero and from a large one, and must answer the same at
-//! every reading.
+//! An algorithm that takes over an established connection gets the same events as on a fresh one,
+//! because the position in the stream says nothing about the path. Every registered algorithm is
+//! driven over a small model of a link, from position zero and from a large one, and must allow the
+//! same at every reading.
 use alcc_cc::Spec;
 use alcc_cc::conformance::Checked;
 use alcc_flow::{OverTcp, TcpProgress};
@@ -15,7 +15,8 @@ const RTT: Span = Span::from_millis(40);
 const BUFFER: u64 = 64 << 20;
 const STEP: Span = Span::from_micros(500);
 
-/// A kernel without a window of its own, above a link that serves so many bytes per [`STEP`].
+/// A kernel without a window of its own, above a link that serves a fixed number of bytes per
+/// [`STEP`].
 struct Path {
     over: OverTcp,
     now: Time,
@@ -137,7 +138,7 @@ fn names() -> Vec<&'static str> {
     alcc_zoo::registry().iter().map(|a| a.name).collect()
 }
 
-/// What it delivers in six seconds on 12 Mbit/s.
+/// Bytes delivered in six seconds at 12 Mbit/s.
 fn reached(name: &str, acked: u64, flight: u64) -> u64 {
     let mut path = Path::new(name, 750, RTT, acked, flight);
     path.write();
@@ -164,10 +165,10 @@ fn a_takeover_reaches_what_a_start_reaches() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A gate that is shut opens again, whatever the algorithm and the path: large windows of slow
-/// rates, small ones of fast.
+/// A closed gate opens again, with every algorithm and path: large windows at slow rates, small
+/// ones at fast rates.
 #[test]
-fn nobody_stands_still() {
+fn no_flow_stalls() {
     let mut wrong = Vec::new();
     for name in names() {
         // 160 kbit/s, 1.6, 16 and 160 Mbit/s.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whatever a path does to packets, a transfer arrives: every byte once, in bounded time and
+//! A transfer completes whatever a path does to packets: every byte once, in bounded time and
 //! memory.
 use alcc_cc::conformance::Checked;
 use alcc_flow::rules::{AckRule, DATAGRAMS, LINUX, LINUX_2_6_24, LINUX_3_16, WINDOWS_7};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 struct Path {
     loss: f64,
     duplicates: f64,
-    /// Each packet takes 10 ms and up to so much more.
+    /// Each packet takes 10 ms and up to this much more.
     jitter_ms: u64,
     seed: u64,
 }

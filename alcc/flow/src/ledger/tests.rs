@@ -145,7 +145,7 @@ fn a_packet_that_ends_at_a_stamp_has_its_time() {
 
 #[test]
 fn a_lost_stamp_is_covered_by_the_next() {
-    // Two packets behind one stamp: the first lies half way, and the bound says so.
+    // Two packets behind one stamp: the first lies half way, which the bound includes.
     let mut ledger = Ledger::new(Time::ZERO, 0, 0);
     wrote(&mut ledger, 0, 2 * 1448);
     let error = ledger.stamped(
@@ -242,7 +242,7 @@ fn ten(sent: u64) -> Ledger {
 fn a_hole_is_lost_and_what_lies_beyond_it_has_arrived() {
     let (mut ledger, ms) = (ten(10), Time::from_millis);
     ledger.acknowledged(ms(35), ms(40), 2 * 1448, Span::ZERO);
-    // Of the eight left three have arrived, and one is lost: the oldest.
+    // Of the remaining eight, three have arrived, and one is lost: the oldest.
     ledger.beyond(ms(35), ms(40), (3 * 1448, 1448), true, Span::ZERO);
     assert_eq!(
         (pns(ledger.lost()), pns(ledger.returned())),
@@ -280,7 +280,7 @@ fn a_retransmission_can_be_lost_again() {
 }
 
 #[test]
-fn what_pacing_held_back_left_when_it_left() {
+fn a_paced_packet_counts_as_sent_when_it_departs() {
     // Four packets written at once, two of them sent by 10 ms, the others by 20 ms.
     let mut ledger = Ledger::new(Time::ZERO, 0, 0);
     wrote(&mut ledger, 0, 4 * 1448);
@@ -324,8 +324,8 @@ fn no_more_is_under_way_than_is_in_flight() {
 }
 
 proptest! {
-    /// A kernel that loses, repairs and repeats as it likes. Every packet is given back once, as
-    /// arrived or as lost. What is delivered never shrinks, and in the end it is all.
+    /// A kernel loses, repairs and repeats at random. Every packet is returned once, as arrived or
+    /// as lost. The total delivered never decreases, and ends at the full amount.
     #[test]
     fn losses_are_conserved(
         steps in prop::collection::vec((1u64..40_000, 0u64..8, 0u64..4, 0u64..8, 0u64..4), 1..120),
@@ -361,8 +361,8 @@ proptest! {
         prop_assert_eq!((ledger.under_way(), ledger.delivered()), (Bytes::ZERO, Bytes::new(written)));
     }
 
-    /// Bytes are written and acknowledged in any steps. Every byte comes back at most once, in
-    /// order, never before it was sent. What has not come back is in flight.
+    /// Bytes are written and acknowledged in arbitrary steps. Every byte is returned at most once,
+    /// in order, never before it was sent. The remaining bytes are in flight.
     #[test]
     fn bytes_are_conserved(steps in prop::collection::vec((0u64..200_000, 0u64..300_000, 0u64..50), 1..200)) {
         let mut ledger = Ledger::new(Time::ZERO, 0, 0);

@@ -100,7 +100,7 @@ fn a_loss_that_the_kernel_repairs_reduces_the_window_once() {
     // 40 in flight, of which 8 have arrived and 2 wait to be sent again: 30 are under way, and the
     // gate counts those.
     assert_eq!(c.not_in_flight(Bytes::new(40_000)), Bytes::new(10_000));
-    // What was acknowledged since is no longer there to be left out.
+    // Data acknowledged since then is no longer in the queue, so it is not subtracted.
     assert_eq!(c.not_in_flight(Bytes::new(33_000)), Bytes::new(3_000));
     // A loss of the next flight is another episode.
     c.progress(
@@ -160,7 +160,7 @@ fn a_timeout_leaves_a_segment_and_a_mistake_is_taken_back() {
 
 #[test]
 fn a_short_silence_is_nothing_to_an_algorithm_for_datagrams() {
-    // Its own host waits for a second, and then asks.
+    // Its own host waits for a second, and then sends a probe.
     let mut c = in_flight("copa:profile=paper");
     let window = c.allowance().window;
     let silence = TcpProgress {
@@ -195,7 +195,8 @@ fn a_paced_connection_writes_three_readings_ahead() {
         c.room(at(40), all, Bytes::ZERO, Bytes::ZERO),
         Bytes::new(most)
     );
-    // What waits for its time is not held back by the kernel, and not in flight.
+    // Data that waits for its departure time is neither held back by the kernel's window nor in
+    // flight.
     c.wrote(at(40), Bytes::new(most));
     let waits = TcpProgress {
         unsent: Bytes::new(2 * MSS),
@@ -231,7 +232,7 @@ fn stamps_give_the_smoothed_rtt_what_the_reading_would_blur() {
 }
 
 #[test]
-fn everything_acknowledged_and_nobody_waiting_is_idle() {
+fn everything_acknowledged_and_no_waiting_writer_is_idle() {
     let mut c = connection("fixed:window=5");
     assert_eq!(
         c.room(at(0), Bytes::new(3_000), Bytes::ZERO, Bytes::ZERO),
@@ -268,8 +269,8 @@ fn among_many_a_connection_is_read_less_often_but_twice_in_a_round_trip() {
     c.room(at(0), five, Bytes::ZERO, Bytes::ZERO);
     c.wrote(at(0), five);
     c.progress(at(90), &read(1_000, 5_000));
-    // Every 5 ms, as 'fixed' asks; a sixteenth of 64 is four times that; half of the RTT of 90 ms
-    // at most.
+    // Every 5 ms, as 'fixed' requests; a sixteenth of 64 is four times that; half of the RTT of 90
+    // ms at most.
     for (active_flows, next) in [(1, 95), (16, 95), (64, 110), (10_000, 135), (32, 100)] {
         c.set_active_flows(active_flows);
         assert_eq!(c.deadline(), Some(at(next)), "{active_flows}");
@@ -330,7 +331,7 @@ fn what_an_algorithm_says_at_its_start_is_heard() {
     assert_eq!(told.try_recv(), Ok((at(3), startup)));
 }
 
-/// What an algorithm hears, in packets and records.
+/// The events of an algorithm, in packets and records.
 #[derive(Clone, Copy, Default)]
 struct Heard {
     sent: u64,
@@ -414,7 +415,7 @@ fn readings_of(burst: u32, acks: u32) -> Heard {
 }
 
 #[test]
-fn each_packet_of_an_ordinary_path_is_told_by_itself() {
+fn each_packet_of_an_ordinary_path_has_its_own_record() {
     // 1.1 Gbit/s.
     let heard = readings_of(2, 240);
     assert_eq!(heard.sent_records, heard.sent);
@@ -440,7 +441,7 @@ fn a_reading_of_a_fast_path_costs_few_records_and_loses_no_packet() {
 
 /// Budget measures what a path delivers only while the application has more to send.
 #[test]
-fn who_was_told_of_room_and_has_not_come_back_is_not_limited_by_the_application() {
+fn a_writer_with_reported_room_that_has_not_returned_is_not_app_limited() {
     let mut c = connection("budget");
     let (all, mut written, mut acked, mut ms) = (Bytes::new(1 << 20), 0, 0, 0);
     // A packet each millisecond, all of which waited in a queue. The program is always late: it

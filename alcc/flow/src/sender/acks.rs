@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! ACK processing.
+//! Processing of acknowledgements.
 use super::{AckOutcome, BUFFER_PER_SEGMENT, LossSign, Newest, Sender, TailProbe};
 use crate::ranges::Range;
 use crate::rules::{AckSemantics, Detection, Patience};
@@ -8,22 +8,22 @@ use crate::wire::{Ack, AckError, Arrival};
 use alcc_cc::{Acked, Packet, Pn, Source, Spurious};
 use alcc_units::{Bytes, Span, Time};
 
-// What few acknowledgements need is in functions of its own: the frequent path then fits the
+// Code for rare acknowledgements is in functions of its own, so that the frequent path fits the
 // instruction cache.
 impl Sender {
     /// Processes an acknowledgement.
     ///
     /// # Errors
-    /// [`AckError`] if it cannot be true; then nothing has changed.
+    /// [`AckError`] if the acknowledgement cannot be valid; it changes nothing then.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), AckError> {
         self.on_ack_ranges(now, ack, ack.ranges())
     }
 
-    /// As [`Sender::on_ack`], with `ranges` instead of the ranges in `ack`: for encodings that
-    /// carry more of them.
+    /// The same as [`Sender::on_ack`], with `ranges` instead of the ranges in `ack`: for encodings
+    /// that carry more of them.
     ///
     /// # Errors
-    /// [`AckError`] if it cannot be true; then nothing has changed.
+    /// [`AckError`] if the acknowledgement cannot be valid; it changes nothing then.
     pub fn on_ack_ranges(
         &mut self,
         now: Time,
@@ -33,12 +33,12 @@ impl Sender {
         self.on_ack_arrivals(now, ack, ranges, &[])
     }
 
-    /// As [`Sender::on_ack_ranges`], with receive times for some packets
+    /// The same as [`Sender::on_ack_ranges`], with receive times for some packets
     /// ([`Rules::arrivals`](crate::Rules::arrivals)), on the clock of `ack.sent_at`. Only these
     /// packets give RTT samples, without the ACK delay.
     ///
     /// # Errors
-    /// [`AckError`] if it cannot be true; then nothing has changed.
+    /// [`AckError`] if the acknowledgement cannot be valid; it changes nothing then.
     pub fn on_ack_arrivals(
         &mut self,
         now: Time,
@@ -76,13 +76,13 @@ impl Sender {
             self.acked.sort_unstable_by_key(|p| p.pn);
         }
         if self.ack_delays.is_some() {
-            self.unheard.heard(now);
+            self.unreported.reported(now);
         }
         self.measure(now, ack, &outcome);
         let repaired_by_probe = self.check_tail_probe(&outcome);
         let spurious = self.check_spurious(ack, &outcome);
         let ended = self.repaired() || repaired_by_probe;
-        // Losses can be found only when a newer packet has arrived.
+        // Losses can be found only after a newer packet has arrived.
         if self.newest.map(|n| n.pn) > newest
             && !matches!(self.rules.detection, Detection::TimeThreshold(_))
         {
@@ -103,7 +103,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Keeps the delays that an acknowledgement tells.
+    /// Records the ACK delays that an acknowledgement reports.
     #[inline(never)]
     fn note_ack_delays(&mut self, ack: &Ack, arrivals: &[Arrival]) -> Result<(), AckError> {
         if let Some(newest) = arrivals.iter().map(|a| a.pn).max()
@@ -170,7 +170,7 @@ impl Sender {
         self.highest_arrived = self.highest_arrived.max(self.cumulative_ack);
     }
 
-    /// What has arrived above a hole.
+    /// Processes data that has arrived above a hole.
     #[cold]
     fn process_sack(&mut self, now: Time, ranges: &[Range], outcome: &mut AckOutcome) {
         for range in ranges {
@@ -199,8 +199,8 @@ impl Sender {
         }
     }
 
-    /// A segment of a byte stream has arrived. If it was sent several times, which transmission
-    /// arrived is unknown.
+    /// Handles the arrival of a segment of a byte stream. If it was sent several times, it is
+    /// unknown which transmission arrived.
     pub(super) fn arrived(
         &mut self,
         now: Time,
@@ -211,8 +211,8 @@ impl Sender {
         let rtt = now.since(segment.sent_at);
         if segment.retransmitted {
             // Faster than any round trip, or echoing an older time stamp: an earlier transmission
-            // arrived (RFC 8985, section 6.2). Linux's RACK ignores the time stamp here. After a
-            // spurious timeout it marks too much as lost until the next ACK.
+            // arrived (RFC 8985, section 6.2). Linux's RACK ignores the time stamp here, so that
+            // after a spurious timeout it marks too much as lost until the next ACK.
             let earlier = self.rules.detection != Detection::Rack
                 && outcome.answers.is_some_and(|at| at < segment.sent_at);
             if rtt >= self.rtt.view().min && !earlier {
@@ -233,7 +233,7 @@ impl Sender {
         self.acked.push(packet);
     }
 
-    /// A packet has arrived; updates the newest one that has.
+    /// Updates the newest packet that has arrived.
     pub(super) fn update_newest(&mut self, pn: Pn, rtt: Span) {
         if self.newest.is_none_or(|newest| newest.pn < pn) {
             self.newest = Some(Newest { pn, rtt });
@@ -277,7 +277,7 @@ impl Sender {
             return;
         };
         if late {
-            // It had been marked lost.
+            // The packet had been marked lost.
             if let Some(undo) = self.undo.as_mut().filter(|u| u.cause == Spurious::Loss) {
                 undo.pending = undo.pending.saturating_sub(1);
             }
@@ -292,7 +292,7 @@ impl Sender {
                     .map(|found| ack_delays[found].1)
                     .filter(|delay| *delay < rtt)
                     .map(|delay| {
-                        self.unheard.arrived(packet.len, delay);
+                        self.unreported.arrived(packet.len, delay);
                         rtt.saturating_sub(delay)
                     }),
             };
@@ -333,8 +333,8 @@ impl Sender {
         }
     }
 
-    /// Evaluates a tail loss probe (RFC 8985, section 7.4). True if it repaired a loss: then a
-    /// whole recovery episode lies behind us.
+    /// Evaluates a tail loss probe (RFC 8985, section 7.4). True if it repaired a loss, which
+    /// completes a recovery episode.
     #[inline]
     pub(super) fn check_tail_probe(&mut self, outcome: &AckOutcome) -> bool {
         match self.tail_probe {
@@ -350,7 +350,7 @@ impl Sender {
             None if self.cumulative_ack >= tail.end => self.tail_probe = None,
             Some(_) if outcome.duplicate => self.tail_probe = None,
             Some(packet) if self.cumulative_ack > tail.end => {
-                // No DSACK: the probe repaired a loss, and the algorithm has to react once.
+                // Without a DSACK the probe repaired a loss, and the algorithm has to react once.
                 self.tail_probe = None;
                 self.note_lost(packet.pn, LossSign::Timeout);
                 let (in_flight, rtt) = (self.scoreboard.in_flight(), self.rtt.view());
@@ -409,8 +409,8 @@ impl Sender {
         true
     }
 
-    /// Restarts the retransmission timer when the cumulative ACK advances. Also when something
-    /// arrives that was sent before the oldest segment was retransmitted.
+    /// Restarts the retransmission timer when the cumulative ACK advances, and when data arrives
+    /// that was sent before the retransmission of the oldest segment.
     pub(super) fn note_progress(&mut self, now: Time, outcome: &AckOutcome) {
         let fresh = !self.rules.is_stream()
             || outcome.advanced
@@ -451,8 +451,8 @@ impl Sender {
         }
     }
 
-    /// Grows the send buffer once per round trip: the window at most doubles in one, and two
-    /// windows fit.
+    /// Grows the send buffer once per round trip: the window at most doubles in a round trip, and
+    /// the buffer holds two windows.
     #[cold]
     pub(super) fn grow_buffer(&mut self) {
         let most = self.rules.send_buffer.1.get();

@@ -42,7 +42,7 @@ impl Sender {
         (rtt.min / 4).min(rtt.smoothed)
     }
 
-    /// Marks what is lost by now.
+    /// Marks packets that are lost by now.
     #[inline]
     pub(super) fn detect(&mut self, now: Time) {
         self.reordering_deadline = None;
@@ -55,7 +55,7 @@ impl Sender {
         }
     }
 
-    /// Marks what was sent before `newest` and is lost by now.
+    /// Marks packets sent before `newest` that are lost by now.
     #[cold]
     fn detect_before(&mut self, now: Time, newest: Newest, reliable: bool) {
         let patience = newest.rtt + self.reordering();
@@ -100,7 +100,7 @@ impl Sender {
         }
     }
 
-    /// When the timer of a missing packet ends. It is as long as it was when the gap was found.
+    /// End of the timer of a missing packet. Its length is that of the time when the gap was found.
     fn timer_of(&mut self, pn: Pn) -> Option<Time> {
         while let Some(&(below, ends)) = self.gaps.front() {
             if pn < below {
@@ -145,8 +145,8 @@ impl Sender {
             pn: self.scoreboard.next_pn(),
             timeout,
         });
-        // Retransmissions of an earlier episode may still be acknowledged: they say nothing about
-        // this one.
+        // Retransmissions of an earlier episode may still be acknowledged; they belong to that
+        // episode.
         let under_way = self
             .outstanding_retransmits
             .filter(|(_, end)| self.cumulative_ack < *end);
@@ -160,21 +160,21 @@ impl Sender {
         self.tail_probe = None;
     }
 
-    /// Tells the algorithm of the losses that were found, if there are any; true if there are.
+    /// Reports newly found losses to the algorithm. True if there are any.
     #[inline]
     pub(super) fn report_losses(&mut self, new_episode: bool) -> bool {
         let found = !self.lost.is_empty();
         if found {
-            self.tell_losses(new_episode);
+            self.pass_losses(new_episode);
         }
         found
     }
 
     #[cold]
-    fn tell_losses(&mut self, new_episode: bool) {
-        // Their memory goes with them: a flow may wait long for its next loss.
+    fn pass_losses(&mut self, new_episode: bool) {
+        // Frees their memory, because the next loss may be far away.
         let mut lost = std::mem::take(&mut self.lost);
-        // In stream order so far; a retransmission has a higher packet number.
+        // So far they are in stream order; a retransmission has a higher packet number.
         if !lost.is_sorted_by_key(|p| p.pn) {
             lost.sort_unstable_by_key(|p| p.pn);
         }

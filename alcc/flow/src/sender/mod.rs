@@ -11,13 +11,13 @@ use crate::rate_reduction::RateReduction;
 use crate::rto::RtoEstimator;
 use crate::rules::{AckSemantics, Reduction, Rules};
 use crate::scoreboard::{Scoreboard, SegmentIndex};
-use crate::unheard::Unheard;
+use crate::unreported::Unreported;
 use crate::{Repair, TcpProgress};
 use alcc_cc::{Controller, Feed, Instance, Log, Packet, Path, Pn, Recovery, RttView, Spurious};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
-/// Upper bound for what is in flight, whatever an algorithm allows.
+/// Upper bound of the data in flight, whatever an algorithm allows.
 const MAX_IN_FLIGHT: Bytes = Bytes::new(65_536 * 1500);
 /// Linux sizes the send buffer for two windows of segments that take this much memory each.
 const BUFFER_PER_SEGMENT: u64 = 2 * 4352;
@@ -26,23 +26,23 @@ const BUFFER_PER_SEGMENT: u64 = 2 * 4352;
 const LONE_SEGMENT: Span = Span::from_millis(200);
 const TIMER_GRANULARITY: Span = Span::from_millis(2);
 
-/// A packet that the sender has found lost.
+/// A lost packet, as found by the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundLost {
     /// Its number.
     pub pn: Pn,
-    /// What showed it.
+    /// The evidence of the loss.
     pub by: LossSign,
 }
 
-/// What shows a sender that a packet is lost.
+/// Evidence by which a sender detects a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossSign {
     /// Enough later packets have arrived.
     Reordering,
-    /// A later packet has arrived, and it is overdue.
+    /// A later packet has arrived, and this one is overdue.
     Overdue,
-    /// The retransmission timer has expired, or the probe of its tail has repaired it.
+    /// The retransmission timer has expired, or a tail loss probe has repaired the loss.
     Timeout,
 }
 
@@ -55,30 +55,29 @@ pub struct SenderStats {
     pub retransmits: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
-    /// Loss episodes: what one recovery repairs, or one expiry of the timer.
+    /// Loss episodes: one fast recovery, or one expiry of the timer.
     pub episodes: u64,
     /// Tail loss probes.
     pub tail_probes: u64,
     /// Reductions that turned out to be spurious.
     pub spurious: u64,
-    /// Round trips, and those of them that ended with a packet after which there was nothing to send:
-    /// the application or the send buffer was the limit.
+    /// Number of round trips, and of those that ended with a packet after which there was nothing to send, because of
+    /// the application or the send buffer.
     pub rounds: (u64, u64),
 }
 
-/// Sends one flow, without I/O. The caller passes time and acknowledgements in and takes packets
-/// out.
+/// Sender of one flow, without I/O. The caller passes time and acknowledgements in and takes packets out.
 ///
-/// The order within one instant: [`Sender::on_ack`] and [`Sender::on_timer`], [`Sender::write`],
-/// then [`Sender::poll_transmit`] until it returns `None`, then [`Sender::next_timer`].
-/// Acknowledgements are checked. Memory is bounded by what is in flight.
+/// The order within one instant: [`Sender::on_ack`] and [`Sender::on_timer`], [`Sender::write`], then
+/// [`Sender::poll_transmit`] until it returns `None`, then [`Sender::next_timer`]. Acknowledgements are checked. Memory
+/// is bounded by the data in flight.
 pub struct Sender {
     feed: Feed,
     rules: Rules,
     mss: u64,
-    /// The algorithm leaves rate reduction in recovery to the host.
+    /// True if the algorithm leaves rate reduction in recovery to the host.
     reduces_rate: bool,
-    /// Packets carry a header for the algorithm's receiver module.
+    /// True if packets carry a header for the algorithm's receiver module.
     has_header: bool,
     seed: u64,
     rtt_hint: Option<Span>,
@@ -88,31 +87,30 @@ pub struct Sender {
     next: u64,
     cumulative_ack: u64,
     buffer: u64,
-    /// The peer's window ends here (SND.UNA + SND.WND).
+    /// End of the peer's window (SND.UNA + SND.WND).
     send_limit: u64,
-    /// Acknowledged so far: bytes beyond `cumulative_ack`, or packet numbers.
+    /// Acknowledged ranges: bytes beyond `cumulative_ack`, or packet numbers.
     acked_ranges: RangeSet,
     pacer: Pacer,
     paced_until: Option<Time>,
     /// Time between two calls of the caller.
     poll_interval: Span,
-    /// The application has more data than it has written.
+    /// True if the application has more data than it has written.
     more: bool,
     max_pacing: Option<Rate>,
-    /// As Linux keeps it for `tcpi_delivery_rate`: the newest sample, or a larger
-    /// application-limited one.
+    /// The value of `tcpi_delivery_rate` in Linux: the newest sample, or a larger application-limited one.
     delivery_rate: Option<Rate>,
     newest: Option<Newest>,
     /// End of the highest segment that has arrived.
     highest_arrived: u64,
     reordered: bool,
-    /// Below this packet number some packets are missing, and when their timer ends.
+    /// Packet numbers below which packets are missing, each with the end of their timer.
     gaps: VecDeque<(Pn, Time)>,
     reordering_deadline: Option<Time>,
     recovery: Option<Episode>,
     reduction: Option<RateReduction>,
     undo: Option<Undo>,
-    /// Retransmissions in flight: when the first was sent, and where the last ends.
+    /// Retransmissions in flight: sending time of the first, end of the last.
     outstanding_retransmits: Option<(Time, u64)>,
     pending_probe: Option<Probe>,
     tail_probe: Option<TailProbe>,
@@ -120,23 +118,23 @@ pub struct Sender {
     pto_probe: Option<Pn>,
     progress_at: Time,
     new_data_at: Time,
-    /// The peer's window is zero: the next window probe, and how many were sent.
+    /// The next window probe while the peer's window is zero, and the number of probes sent.
     persist: Option<(Time, u32)>,
     pinged: Option<Time>,
     echo: Time,
-    /// Payload that the peer received with an ECN mark.
+    /// Payload that the peer received with an ECN mark, bytes.
     marked: u64,
     last_rtt: Option<Span>,
     stats: SenderStats,
     acked: Vec<Packet>,
-    /// Found now, not reported yet.
+    /// Losses found by the current call, not reported yet.
     lost: Vec<Packet>,
-    /// Found since they were taken, if they are kept.
+    /// Losses since the last [`Sender::take_lost`], if they are kept.
     found_lost: Option<Vec<FoundLost>>,
     /// ACK delay per packet, ascending; `None` if the receiver does not report it.
     ack_delays: Option<Vec<(Pn, Span)>>,
-    /// By the same delays. Nothing without them.
-    unheard: Unheard,
+    /// Arrived but unreported bytes, by the same delays; zero without them.
+    unreported: Unreported,
     scratch: Vec<Range>,
 }
 
@@ -161,9 +159,9 @@ struct Episode {
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     cause: Spurious,
-    /// The first retransmission of a lost segment, or one in flight when the episode began.
+    /// Sending time of the first retransmission of a lost segment, or of one in flight when the episode began.
     first_retransmit_at: Option<Time>,
-    /// A segment lost in this episode has been retransmitted.
+    /// True if a segment lost in this episode has been retransmitted.
     resent: bool,
     /// Retransmissions not yet known to be unnecessary (Linux's `undo_retrans`). For datagrams:
     /// losses that have not arrived.
@@ -173,7 +171,7 @@ struct Undo {
     frto: bool,
 }
 
-/// What is sent next, whatever the window.
+/// The next packet, sent regardless of the window.
 #[derive(Clone, Copy, Debug)]
 enum Probe {
     Retransmit(SegmentIndex),
@@ -184,26 +182,26 @@ enum Probe {
 /// A tail loss probe in flight.
 #[derive(Clone, Copy, Debug)]
 struct TailProbe {
-    /// The highest sequence number sent (TLP.end_seq).
+    /// The highest position sent (TLP.end_seq).
     end: u64,
     /// The packet that it retransmitted.
     retransmitted: Option<Packet>,
 }
 
-/// What one acknowledgement brought.
+/// Result of one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 struct AckOutcome {
     advanced: bool,
-    /// Of the oldest segment that was sent only once.
+    /// RTT of the oldest segment that was sent only once.
     rtt: Option<Span>,
-    /// A segment sent only once, before the timeout, has arrived.
+    /// True if a segment sent only once, before the timeout, has arrived.
     original: bool,
-    /// When the oldest of the newly acknowledged segments was sent.
+    /// Sending time of the oldest of the newly acknowledged segments.
     oldest_sent: Option<Time>,
     duplicate: bool,
-    /// The time stamp that it echoes.
+    /// The echoed time stamp.
     answers: Option<Time>,
-    /// End of the highest segment that had arrived before.
+    /// End of the highest segment that had arrived before it.
     highest_arrived: u64,
 }
 
@@ -243,7 +241,7 @@ impl Sender {
             buffer: rules.send_buffer.0.get(),
             send_limit: if rules.ack_semantics == (AckSemantics::PacketNumbers { reliable: false })
             {
-                // No stream, so no flow control.
+                // Without a stream there is no flow control.
                 u64::MAX
             } else {
                 rules.window.0.get()
@@ -279,7 +277,7 @@ impl Sender {
             lost: Vec::new(),
             found_lost: None,
             ack_delays: rules.arrivals.then(Vec::new),
-            unheard: Unheard::new(now),
+            unreported: Unreported::new(now),
             scratch: Vec::new(),
         }
     }
@@ -289,12 +287,12 @@ impl Sender {
         self.feed.set_log(log);
     }
 
-    /// From now on every loss is kept until [`Sender::take_lost`] takes it.
+    /// Keeps every loss from now on until [`Sender::take_lost`] takes it.
     pub fn keep_lost(&mut self) {
         self.found_lost = Some(Vec::new());
     }
 
-    /// What was found lost since the last call, in the order in which it was found.
+    /// The losses found since the last call, in the order in which they were found.
     pub fn take_lost(&mut self) -> Vec<FoundLost> {
         self.found_lost
             .as_mut()
@@ -313,16 +311,16 @@ impl Sender {
         self.feed.start(&path);
     }
 
-    /// Writes data; returns how much the send buffer took. Without a send buffer [`Bytes::MAX`]
-    /// means endless data.
+    /// Writes data. Returns the number of bytes that the send buffer took. Without a send buffer [`Bytes::MAX`] means
+    /// endless data.
     pub fn write(&mut self, len: Bytes) -> Bytes {
         let taken = len.min(self.free());
         self.written = self.written.saturating_add(taken.get());
         taken
     }
 
-    /// How much may be written now. It is the free space in the send buffer, but not more unsent
-    /// data than the rules allow.
+    /// Bytes that may be written now: the free space in the send buffer, limited by the unsent data that the rules
+    /// allow.
     #[inline]
     pub fn free(&self) -> Bytes {
         let lowat = self.rules.notsent_lowat;
@@ -330,7 +328,7 @@ impl Sender {
         self.space().min(allowed)
     }
 
-    /// Free space in the send buffer.
+    /// Free space in the send buffer, bytes.
     #[inline]
     fn space(&self) -> Bytes {
         if self.rules.send_buffer.1 == Bytes::ZERO {
@@ -339,7 +337,7 @@ impl Sender {
         Bytes::new(self.buffer).saturating_sub(Bytes::new(self.buffered()))
     }
 
-    /// What the kernel charges to the send buffer: sent segments have an `sk_buff` each.
+    /// Memory that the kernel charges to the send buffer: sent segments have an `sk_buff` each.
     #[inline(always)]
     fn buffered(&self) -> u64 {
         let sent = self.next - self.cumulative_ack;
@@ -355,17 +353,17 @@ impl Sender {
         lowat.is_none_or(|lowat| self.unsent() * 2 < lowat) && self.space().get() >= self.buffer / 3
     }
 
-    /// Drops unsent data: the application is gone.
+    /// Drops unsent data, because the application has ended.
     pub fn forget_unsent(&mut self) {
         self.written = self.next;
     }
 
-    /// Everything written is acknowledged.
+    /// True if all written data is acknowledged.
     pub fn is_done(&self) -> bool {
         self.written <= self.next && self.scoreboard.is_empty()
     }
 
-    /// A report of the algorithm's receiver module.
+    /// Takes a report of the algorithm's receiver module.
     pub fn on_feedback(&mut self, now: Time, report: &[u8]) {
         self.feed.advance(now);
         self.feed.feedback(report);
@@ -383,31 +381,29 @@ impl Sender {
         self.feed.controller()
     }
 
-    /// `SO_MAX_PACING_RATE`.
+    /// Sets the maximum pacing rate (`SO_MAX_PACING_RATE`).
     pub fn set_max_pacing(&mut self, rate: Option<Rate>) {
         self.max_pacing = rate;
     }
 
-    /// Sets the time between two calls of [`Sender::poll_transmit`]: pacing lets a burst of that
-    /// duration leave.
+    /// Sets the time between two calls of [`Sender::poll_transmit`]: pacing allows a burst of that duration.
     pub fn set_poll_interval(&mut self, interval: Span) {
         self.poll_interval = interval;
     }
 
-    /// The application has more data than it has written, and writes it as soon as there is room.
-    /// So an empty buffer does not mean application-limited, and a partial packet waits to be
-    /// filled.
+    /// Declares that the application has more data than it has written, and writes it as soon as there is room. So an
+    /// empty buffer does not count as application-limited, and a partial packet waits to be filled.
     pub fn set_more(&mut self, more: bool) {
         self.more = more;
     }
 
-    /// What the sender knows: payload acknowledged in total, and packets found lost.
+    /// The sender's knowledge: total payload acknowledged, and number of packets found lost.
     pub fn outcome(&self) -> (Bytes, u64) {
         let lost = self.stats.retransmits + self.scoreboard.waiting();
         (self.scoreboard.delivery().total(), lost)
     }
 
-    /// As a program would read it from `TCP_INFO`.
+    /// The state as a program would read it from `TCP_INFO`.
     pub fn progress(&self) -> TcpProgress {
         let seen = self.rtt.view();
         TcpProgress {
@@ -441,17 +437,17 @@ impl Sender {
         self.written
     }
 
-    /// Written and not acknowledged (`SIOCOUTQ`).
+    /// Bytes written and not acknowledged (`SIOCOUTQ`).
     pub fn queued(&self) -> Bytes {
         Bytes::new(self.written - self.cumulative_ack)
     }
 
-    /// Written and not sent (`SIOCOUTQNSD`).
+    /// Bytes written and not sent (`SIOCOUTQNSD`).
     pub fn unsent(&self) -> Bytes {
         Bytes::new(self.written - self.next)
     }
 
-    /// Payload in flight.
+    /// Payload in flight, bytes.
     #[inline]
     pub fn in_flight(&self) -> Bytes {
         self.scoreboard.in_flight()
@@ -478,17 +474,17 @@ impl Sender {
         self.last_rtt
     }
 
-    /// Packets that the last ACK acknowledged.
+    /// Packets acknowledged by the last ACK.
     pub fn acked(&self) -> &[Packet] {
         &self.acked
     }
 
-    /// Totals.
+    /// The totals of the sender.
     pub fn stats(&self) -> SenderStats {
         self.stats
     }
 
-    /// Entries in memory, to test a bound.
+    /// Number of entries in memory, for testing the bound.
     pub fn remembered(&self) -> usize {
         self.scoreboard.remembered() + self.acked_ranges.len() + self.gaps.len()
     }

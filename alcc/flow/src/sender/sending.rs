@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Transmission.
+//! Transmission of packets.
 use super::{MAX_IN_FLIGHT, Probe, Sender};
 use crate::scoreboard::{SegmentIndex, State};
 use crate::wire::Transmit;
 use alcc_cc::{Allowance, Header, Kind, Sending, Sent};
 use alcc_units::{Bytes, Span, Time};
 
-// What each segment passes is inlined, what few pass is not: the frequent path then fits the
-// instruction cache.
+// The path of each segment is inlined and that of few segments is not, so that the frequent path
+// fits the instruction cache.
 impl Sender {
     /// The next packet that may be sent now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
@@ -54,7 +54,7 @@ impl Sender {
         }
     }
 
-    /// Sends an empty packet next, which the peer acknowledges, whatever the window.
+    /// Makes the next packet an empty one that the peer acknowledges, regardless of the window.
     pub fn probe(&mut self) {
         if self.feed.is_started() && self.pending_probe.is_none() {
             self.pending_probe = Some(Probe::Window);
@@ -68,7 +68,7 @@ impl Sender {
         let in_flight = self.packets_in_flight();
         match &self.reduction {
             Some(reduction) => in_flight < reduction.window(),
-            // As `window` says, without its division.
+            // Equals `window`, without its division.
             None => {
                 let after = (in_flight + 1).saturating_mul(self.mss);
                 in_flight == 0 || after <= allowance.window.get()
@@ -76,7 +76,7 @@ impl Sender {
         }
     }
 
-    /// Another packet may be sent at once.
+    /// True if another packet may be sent at once.
     pub(super) fn may_send_more(&mut self, now: Time) -> bool {
         let allowance = self.feed.allowance();
         let data = self.more || self.written > self.next || self.scoreboard.next_lost().is_some();
@@ -86,21 +86,21 @@ impl Sender {
         data && paced.is_none() && self.has_room(&allowance) && allowance.quota.get() >= self.mss
     }
 
-    /// Packets in flight, in the unit of the window, less those that have arrived and cannot have
-    /// been told yet.
+    /// Packets in flight, in the unit of the window, without those that have arrived and cannot
+    /// have been reported yet.
     pub(super) fn packets_in_flight(&self) -> u64 {
         if self.rules.is_stream() {
             self.scoreboard.packets_in_flight()
         } else {
-            self.heard_of_in_flight()
+            self.reported_in_flight()
         }
     }
 
     /// The same for datagrams.
     #[inline(never)]
-    fn heard_of_in_flight(&self) -> u64 {
+    fn reported_in_flight(&self) -> u64 {
         let in_flight = self.scoreboard.in_flight().get() / self.mss;
-        in_flight.saturating_sub(self.unheard.packets(self.mss))
+        in_flight.saturating_sub(self.unreported.packets(self.mss))
     }
 
     /// The window in packets.
@@ -111,7 +111,7 @@ impl Sender {
         }
     }
 
-    /// How much new data may be sent now, window and pacer aside.
+    /// New data that may be sent now regardless of window and pacer, bytes.
     #[inline(always)]
     pub(super) fn sendable(&mut self, now: Time) -> Option<u64> {
         let waiting = self.written - self.next;
@@ -130,7 +130,7 @@ impl Sender {
             self.persist = None;
             return Some(len);
         }
-        // Sending a partial segment beats waiting for a window probe.
+        // A partial segment is better than waiting for a window probe.
         if permitted > 0 && self.scoreboard.is_empty() {
             self.persist = None;
             return Some(permitted);
@@ -146,13 +146,13 @@ impl Sender {
         self.rtt.timeout().unwrap_or(Span::from_secs(1))
     }
 
-    /// Sending restarts after an idle period; true if the algorithm was told.
+    /// Reports that sending restarts after an idle period. True if it was reported.
     pub(super) fn resume(&mut self) -> bool {
         let waits = !self.scoreboard.is_empty() || self.written <= self.next;
         !waits && (self.feed).resume(self.progress_at, self.rtt.view().smoothed)
     }
 
-    /// True if the pacer lets `len` bytes leave.
+    /// True if the pacer allows `len` bytes.
     #[inline(always)]
     pub(super) fn pace(&mut self, now: Time, allowance: &Allowance, len: u64) -> bool {
         let paced = allowance.rate.is_some() || self.max_pacing.is_some();
@@ -199,7 +199,7 @@ impl Sender {
         }
     }
 
-    /// An empty packet that the peer acknowledges.
+    /// An empty packet, which the peer acknowledges.
     pub(super) fn empty_packet(&self, now: Time) -> Transmit {
         Transmit {
             pn: self.scoreboard.next_pn(),
@@ -282,7 +282,7 @@ impl Sender {
             self.progress_at = now;
         }
         if first {
-            self.unheard.begin(now);
+            self.unreported.begin(now);
         }
         self.stats.transmissions += 1;
         if let Some(reduction) = &mut self.reduction {

@@ -7,18 +7,19 @@ use alcc_cc::{Rto, Spurious};
 use alcc_units::{Span, Time};
 
 impl Sender {
-    /// When [`Sender::on_timer`] is due or the pacer allows another [`Sender::poll_transmit`].
+    /// Time at which [`Sender::on_timer`] is due or the pacer allows another
+    /// [`Sender::poll_transmit`].
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
         earlier(self.next_deadline(), self.paced_until)
     }
 
-    /// When the pacer releases the next packet, if it held one back.
+    /// Time at which the pacer releases the next packet, if it held one back.
     pub fn next_departure(&self) -> Option<Time> {
         self.paced_until
     }
 
-    /// When [`Sender::on_timer`] is due.
+    /// Time at which [`Sender::on_timer`] is due.
     #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
         let persist = self.persist.map(|(at, _)| at);
@@ -30,7 +31,7 @@ impl Sender {
         )
     }
 
-    /// When the retransmission timer or the tail loss probe is due.
+    /// Time at which the retransmission timer or the tail loss probe is due.
     #[inline(always)]
     pub(super) fn retransmission_deadline(&self) -> Option<Time> {
         if self.scoreboard.packets_in_flight() == 0 {
@@ -43,7 +44,7 @@ impl Sender {
         })
     }
 
-    /// When the tail loss probe is due, if one is allowed.
+    /// Time at which the tail loss probe is due, if one is allowed.
     pub(super) fn probe_due(&self) -> Option<Time> {
         let rtt = self.rtt.view();
         let quiet =
@@ -59,7 +60,7 @@ impl Sender {
         Some(self.new_data_at.max(self.progress_at) + rtt.smoothed * 2 + more)
     }
 
-    /// Runs expired timers. A no-op when called early.
+    /// Runs expired timers. It does nothing when called early.
     pub fn on_timer(&mut self, now: Time) {
         let now = self.feed.advance(now);
         if self.reordering_deadline.is_some_and(|at| at <= now) {
@@ -94,7 +95,7 @@ impl Sender {
             let new_episode = self.begin_episode();
             self.report_losses(new_episode);
         }
-        // With everything lost there may be nothing left to wait for.
+        // With everything lost there may be no other timer.
         self.feed.run_timer();
     }
 
@@ -119,7 +120,7 @@ impl Sender {
         });
     }
 
-    /// The retransmission timer has expired.
+    /// Handles the expiry of the retransmission timer.
     pub(super) fn on_rto(&mut self, now: Time) {
         let Some((index, oldest)) = self.scoreboard.oldest() else {
             return;
@@ -185,7 +186,7 @@ impl Sender {
         }
     }
 
-    /// Marks everything in flight as lost, except what was sent within the last RTT (RACK).
+    /// Marks everything in flight as lost, except data sent within the last RTT (RACK).
     pub(super) fn mark_all_lost(&mut self, now: Time) {
         let reliable =
             self.rules.ack_semantics != (AckSemantics::PacketNumbers { reliable: false });

@@ -1,103 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Members in other processes. Each process has a copy of the algorithm. It reports to the others,
-//! as counters, what its members did. Its copy hears what the others' members did. So every copy
-//! sees the packets of all. The mean of what the copies allow is divided among all. Otherwise a
-//! process whose copy allows least would get nothing, see little and err more.
+//! Members in other processes. Each process has a copy of the algorithm, and reports the packets of
+//! its members to the others as counters. Its copy gets the packets of the others' members in the
+//! same way, so that every copy handles the packets of all. The mean of the copies' allowances is
+//! divided among all. Otherwise a process whose copy allows least would get nothing, see few
+//! packets and be even more wrong.
 //!
-//! No process waits for another. A process that dies is no longer heard.
+//! No process waits for another. A process that has died is ignored after a while.
 use super::{Arrival, Group};
 use alcc_cc::{Allowance, Kind, LimitedBy, Packet, Pn, Sent, Source};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::BTreeMap;
 
-/// Totals of the members in one process. Bytes count from when it began.
+/// Totals of the members in one process. Bytes count from its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// When this was reported.
+    /// Time of this report.
     pub at: Time,
-    /// Left.
+    /// Bytes sent.
     pub sent: u64,
-    /// Arrived.
+    /// Bytes that arrived.
     pub acked: u64,
-    /// Were lost.
+    /// Bytes lost.
     pub lost: u64,
-    /// Were in flight when their member ended.
+    /// Bytes in flight when their member ended.
     pub left: u64,
-    /// Members that have more to send than they may.
+    /// Members with more data than they may send.
     pub backlogged: u64,
     /// The newest RTT sample.
     pub rtt: Option<Span>,
-    /// What the copy of the algorithm allows all to have in flight; [`Bytes::MAX`]: no limit.
+    /// The number of bytes in flight that this copy of the algorithm allows to all; [`Bytes::MAX`]:
+    /// no limit.
     pub window: Bytes,
-    /// And how fast they may send.
+    /// The rate that it allows to all.
     pub rate: Option<Rate>,
 }
 
 impl Tally {
-    /// Neither arrived nor lost.
+    /// Bytes that have neither arrived nor been lost.
     pub fn in_flight(&self) -> u64 {
         let gone = [self.acked, self.lost, self.left];
         gone.into_iter().fold(self.sent, u64::saturating_sub)
     }
 }
 
-/// How processes report to each other. Numbers from other processes may be wrong.
+/// Exchange of reports between processes. Numbers from other processes may be wrong.
 pub trait Elsewhere: Send {
-    /// Tells the others.
+    /// Reports to the others.
     fn tell(&mut self, own: &Tally);
 
-    /// The last report of each other process, with a number that stays its own. Processes that have
-    /// not reported for long are left out.
+    /// Reads the last report of each other process, with a number that identifies it. Processes
+    /// that have not reported for long are left out.
     fn hear(&mut self, now: Time, put: &mut dyn FnMut(u64, Tally));
 }
 
-/// At most so many packets stand for what another process sent since it was heard last.
+/// Maximum number of packets that stand for the data another process sent since its last report.
 const MOST_PACKETS: u64 = 256;
-/// No process sends more in between, bytes.
+/// Maximum number of bytes of a process between two reports.
 const MOST_BYTES: u64 = 1 << 30;
-/// Nor has more members.
+/// Maximum number of members of a process.
 const MOST_MEMBERS: u64 = 1 << 16;
 
-/// The other processes, and what they are told.
+/// The other processes, and our report to them.
 pub(super) struct Others {
-    door: Box<dyn Elsewhere>,
+    exchange: Box<dyn Elsewhere>,
     pub(super) own: Tally,
-    /// How our own arrivals are learned; theirs are as well.
+    /// The source of our own acknowledgements; theirs is assumed to be the same.
     pub(super) source: Source,
     pub(super) rtt_error: Span,
-    heard: BTreeMap<u64, Heard>,
-    /// When.
-    heard_at: Time,
+    peers: BTreeMap<u64, Peer>,
+    /// Time of the last reading of their reports.
+    read_at: Time,
 }
 
 impl Others {
-    pub(super) fn new(door: Box<dyn Elsewhere>) -> Self {
+    pub(super) fn new(exchange: Box<dyn Elsewhere>) -> Self {
         Self {
-            door,
+            exchange,
             own: Tally::default(),
             source: Source::default(),
             rtt_error: Span::ZERO,
-            heard: BTreeMap::new(),
-            heard_at: Time::ZERO,
+            peers: BTreeMap::new(),
+            read_at: Time::ZERO,
         }
     }
 }
 
-/// One of them.
+/// The state of another process.
 #[derive(Clone, Copy)]
-struct Heard {
-    /// As a member here.
+struct Peer {
+    /// Its number as a member here.
     number: u64,
     /// Number of its next packet.
     next: Pn,
-    /// What the algorithm was told.
-    told: Tally,
-    /// Its last word.
-    word: Tally,
+    /// The totals as reported to the algorithm.
+    reported: Tally,
+    /// Its last report.
+    report: Tally,
     present: bool,
 }
 
-/// Of what was before we know nothing but what is in flight now.
+/// The totals of a process that is new here: of its past only the data in flight counts.
 fn unseen(tally: &Tally) -> Tally {
     Tally {
         sent: tally.sent.saturating_sub(tally.in_flight()),
@@ -106,31 +108,31 @@ fn unseen(tally: &Tally) -> Tally {
 }
 
 impl Group {
-    /// Counts what a member of this process did.
+    /// Counts packets of a member of this process.
     pub(super) fn count(&mut self, add: impl FnOnce(&mut Others)) {
         if let Some(others) = &mut self.others {
             add(others);
         }
     }
 
-    /// How many members are in this process.
+    /// The number of members in this process.
     pub(super) fn own_members(&self) -> usize {
         self.members.len() - self.elsewhere().count()
     }
 
-    /// The members that stand for other processes.
+    /// The members that represent other processes.
     pub(super) fn elsewhere(&self) -> impl Iterator<Item = u64> {
-        let others = self.others.iter().flat_map(|others| others.heard.values());
-        others.map(|heard| heard.number)
+        let others = self.others.iter().flat_map(|others| others.peers.values());
+        others.map(|peer| peer.number)
     }
 
-    /// Members of other processes that have more to send than they may.
+    /// Members of other processes with more data than they may send.
     pub(super) fn backlogged_elsewhere(&self) -> u64 {
         let parts = self.elsewhere().filter_map(|other| self.members.get(other));
         parts.map(|part| part.backlogged).sum()
     }
 
-    pub(super) fn tell_others(&mut self, now: Time) {
+    pub(super) fn publish_own(&mut self, now: Time) {
         let elsewhere = self.backlogged_elsewhere();
         let Some(others) = &mut self.others else {
             return;
@@ -141,11 +143,11 @@ impl Group {
         others.own.rate = allowed.rate;
         others.own.backlogged = all - elsewhere;
         others.own.at = now;
-        others.door.tell(&others.own);
+        others.exchange.tell(&others.own);
     }
 
-    pub(super) fn hear_others(&mut self, now: Time) {
-        // An algorithm that has not started hears nothing.
+    pub(super) fn read_others(&mut self, now: Time) {
+        // An algorithm that has not started gets no events.
         if !self.feed.is_started() {
             return;
         }
@@ -154,51 +156,51 @@ impl Group {
         };
         let (source, rtt_error) = (others.source, others.rtt_error);
         let mut words = Vec::new();
-        (others.door).hear(now, &mut |id, tally| words.push((id, tally)));
+        (others.exchange).hear(now, &mut |id, tally| words.push((id, tally)));
         words.sort_unstable_by_key(|(_, tally)| tally.at);
-        // What came back in a longer silence of ours would seem to have come at once.
-        let silence = now.since(others.heard_at);
+        // Data acknowledged during a long silence of ours would seem to have arrived at once.
+        let silence = now.since(others.read_at);
         let missed = silence > self.rtt.view().smoothed / 2;
-        others.heard_at = now;
-        let known = &mut others.heard;
-        known.values_mut().for_each(|heard| heard.present = false);
+        others.read_at = now;
+        let known = &mut others.peers;
+        known.values_mut().for_each(|peer| peer.present = false);
         for (id, tally) in words {
-            let heard = known.entry(id).or_insert_with(|| Heard {
+            let peer = known.entry(id).or_insert_with(|| Peer {
                 number: self.members.admit(),
                 next: 1,
-                told: unseen(&tally),
-                word: tally,
+                reported: unseen(&tally),
+                report: tally,
                 present: true,
             });
-            heard.present = true;
-            heard.word = tally;
+            peer.present = true;
+            peer.report = tally;
             if missed {
-                let all = self.oldest(heard.number, u64::MAX, &mut 0);
-                self.take(heard.number, &all);
-                heard.told = unseen(&tally);
+                let all = self.oldest(peer.number, u64::MAX, &mut 0);
+                self.take(peer.number, &all);
+                peer.reported = unseen(&tally);
             }
-            // When it happened, not when it was heard: algorithms look at the gaps.
+            // The time of the event, not of reading it, because algorithms look at the gaps.
             let at = self.feed.advance(tally.at.min(now));
-            self.hear(at, heard, &tally, (source, rtt_error));
+            self.pass_report(at, peer, &tally, (source, rtt_error));
         }
-        known.retain(|_, heard| {
-            if !heard.present {
-                self.members.dismiss(heard.number);
+        known.retain(|_, peer| {
+            if !peer.present {
+                self.members.dismiss(peer.number);
             }
-            heard.present
+            peer.present
         });
         self.others = Some(others);
     }
 
-    /// What the copies allow on average, each for its members that have data. In this copy `own`
-    /// members have.
+    /// The mean allowance of all copies, weighted by their members with data. This copy has `own`
+    /// such members.
     pub(super) fn on_average(&self, allowed: Allowance, own: u64) -> Allowance {
-        let others = self.others.iter().flat_map(|others| others.heard.values());
+        let others = self.others.iter().flat_map(|others| others.peers.values());
         let mean = |ours: u64, theirs: &dyn Fn(&Tally) -> Option<u64>| {
             let ours = (u128::from(ours) * u128::from(own), u128::from(own));
-            let all = others.clone().fold(ours, |(sum, count), heard| {
-                let weight = u128::from(heard.word.backlogged.min(MOST_MEMBERS));
-                let value = theirs(&heard.word).map(u128::from);
+            let all = others.clone().fold(ours, |(sum, count), peer| {
+                let weight = u128::from(peer.report.backlogged.min(MOST_MEMBERS));
+                let value = theirs(&peer.report).map(u128::from);
                 value.map_or((sum, count), |value| (sum + value * weight, count + weight))
             });
             (all.0 / all.1.max(1)) as u64
@@ -213,30 +215,33 @@ impl Group {
         }
     }
 
-    /// Tells the algorithm what happened in another process since it was heard last.
-    fn hear(&mut self, now: Time, heard: &mut Heard, tally: &Tally, how: (Source, Span)) {
-        let number = heard.number;
+    /// Passes the events of another process since its last report to the algorithm.
+    fn pass_report(&mut self, now: Time, peer: &mut Peer, tally: &Tally, how: (Source, Span)) {
+        let number = peer.number;
         let backlogged = tally.backlogged.min(MOST_MEMBERS);
-        let mut sent = tally.sent.saturating_sub(heard.told.sent).min(MOST_BYTES);
-        heard.told.sent = tally.sent;
+        let mut sent = tally
+            .sent
+            .saturating_sub(peer.reported.sent)
+            .min(MOST_BYTES);
+        peer.reported.sent = tally.sent;
         let size = self.mss.get().max(sent.div_ceil(MOST_PACKETS));
         while sent > 0 {
             let len = Bytes::new(sent.min(size));
             sent -= len.get();
             let packet = Sent {
-                pn: heard.next,
+                pn: peer.next,
                 len,
                 in_flight_before: self.members.in_flight(),
                 kind: Kind::New,
                 app_limited: backlogged == 0,
             };
             self.sent(now, number, &packet);
-            heard.next += 1;
+            peer.next += 1;
         }
         let idle = tally.in_flight() == 0;
-        let lost = self.oldest(number, tally.lost, &mut heard.told.lost);
+        let lost = self.oldest(number, tally.lost, &mut peer.reported.lost);
         self.lost(number, &lost);
-        let mut acked = self.oldest(number, tally.acked, &mut heard.told.acked);
+        let mut acked = self.oldest(number, tally.acked, &mut peer.reported.acked);
         acked.iter_mut().for_each(|packet| packet.rtt = tally.rtt);
         let (source, rtt_error) = how;
         let arrival = Arrival {
@@ -251,27 +256,27 @@ impl Group {
             rtt_error,
         };
         self.acked(now, number, &acked, &arrival);
-        let left = self.oldest(number, tally.left, &mut heard.told.left);
-        self.take(number, &left);
+        let removed = self.oldest(number, tally.left, &mut peer.reported.left);
+        self.take(number, &removed);
         if idle {
-            // Counters end within packets of ours.
+            // The counters may end within one of our packets.
             let rest = self.oldest(number, u64::MAX, &mut 0);
             self.take(number, &rest);
-            heard.told = *tally;
+            peer.reported = *tally;
         }
         self.members
             .change(number, |part| part.backlogged = backlogged);
     }
 
-    /// The oldest packets of a member in flight, by its own numbers. There are as many as between
-    /// what was counted and what was told, which goes on by them.
-    fn oldest(&self, number: u64, counted: u64, told: &mut u64) -> Vec<Packet> {
-        let mut due = counted.saturating_sub(*told);
+    /// The oldest packets in flight of a member: as many as lie between the total `reported` to the
+    /// algorithm and `counted`. Advances `reported` by them.
+    fn oldest(&self, number: u64, counted: u64, reported: &mut u64) -> Vec<Packet> {
+        let mut due = counted.saturating_sub(*reported);
         let part = self.members.get(number);
         let outstanding = part.into_iter().flat_map(|part| &part.outstanding);
         let packets = outstanding.map_while(|(pn, packet)| {
             due = due.checked_sub(packet.len.get())?;
-            *told += packet.len.get();
+            *reported += packet.len.get();
             Some(Packet { pn: *pn, ..*packet })
         });
         packets.collect()

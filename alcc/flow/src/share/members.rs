@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The members with their sums, so that an event costs the same however many there are.
+//! The members with their sums, so that the cost of an event does not depend on their number.
 use alcc_cc::{Packet, Pn};
 use alcc_units::Bytes;
 use std::collections::BTreeMap;
 
-/// What is known of a member, or of all in another process together.
+/// The state of a member, or of all members in another process together.
 #[derive(Clone, Default)]
 pub(super) struct Part {
     /// Its packets in flight by its own numbers, as the algorithm knows them.
     pub(super) outstanding: BTreeMap<Pn, Packet>,
     pub(super) in_flight: Bytes,
-    /// So many have more to send than they may.
+    /// Number of members with more data than they may send.
     pub(super) backlogged: u64,
 }
 
 impl Part {
-    /// Of its window it keeps only what is in flight.
+    /// The part of the window that it keeps: its data in flight.
     fn kept(&self) -> Bytes {
         match self.backlogged {
             0 => self.in_flight,
@@ -34,7 +34,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// A new one has this number.
+    /// Admits a new member, and returns its number.
     pub(super) fn admit(&mut self) -> u64 {
         let number = self.joined;
         self.joined += 1;
@@ -42,11 +42,11 @@ impl Members {
         number
     }
 
-    /// A member is gone. What it had in flight is nobody's.
+    /// Removes a member, and returns its bytes in flight, which belong to no member then.
     pub(super) fn dismiss(&mut self, number: u64) -> Bytes {
-        let left = self.change(number, std::mem::take).unwrap_or_default();
+        let removed = self.change(number, std::mem::take).unwrap_or_default();
         self.parts.remove(&number);
-        left.in_flight
+        removed.in_flight
     }
 
     pub(super) fn len(&self) -> usize {
@@ -57,7 +57,7 @@ impl Members {
         self.parts.get(&number)
     }
 
-    /// `None`: there is no such member.
+    /// Changes a member; `None` if there is no such member.
     pub(super) fn change<R>(
         &mut self,
         number: u64,
@@ -74,22 +74,22 @@ impl Members {
         Some(result)
     }
 
-    /// What all have in flight.
+    /// Bytes in flight of all members.
     pub(super) fn in_flight(&self) -> Bytes {
         self.in_flight
     }
 
-    /// How many have more to send than they may.
+    /// Number of members with more data than they may send.
     pub(super) fn backlogged(&self) -> u64 {
         self.backlogged
     }
 
-    /// Members among which to divide, with `number` as one of them.
+    /// Number of members that share the window, `number` included.
     pub(super) fn sharing(&self, number: u64) -> u64 {
         1 + self.backlogged - self.get(number).map_or(0, |own| own.backlogged)
     }
 
-    /// What those members but `number` have in flight that have no more to send.
+    /// Bytes in flight of the members without more data, except `number`.
     pub(super) fn kept_by_others(&self, number: u64) -> Bytes {
         let own = self.get(number).map_or(Bytes::ZERO, Part::kept);
         self.kept.saturating_sub(own)

@@ -31,7 +31,7 @@ fn send(feed: &mut Feed, pn: Pn, in_flight_before: Bytes, app_limited: bool) {
 }
 
 #[test]
-fn a_window_is_divided_among_those_who_have_data() {
+fn a_window_is_divided_among_members_with_data() {
     let share = share("fixed:window=12");
     let mut flows = [member(&share), member(&share), member(&share)];
     let more = MSS * ROUNDING;
@@ -71,7 +71,7 @@ fn members_together_never_exceed_the_window_but_for_a_segment_each() {
     assert!(sent.iter().all(|sent| *sent > Bytes::ZERO), "{sent:?}");
 }
 
-/// A host sees what was acknowledged before it tells of it, and sends as much again.
+/// A host counts acknowledged packets before it reports them, and sends as many again.
 #[test]
 fn members_above_the_window_together_replace_nothing() {
     let share = share("fixed:window=8");
@@ -83,7 +83,7 @@ fn members_above_the_window_together_replace_nothing() {
             .for_each(|flow| send(flow, pn, before, false));
     }
     assert_eq!(flows[0].allowance().window, MSS * 4);
-    // Two that have nothing in flight may ask.
+    // Two members with nothing in flight may send a first segment.
     let mut asking: Vec<Feed> = (0..2).map(|_| member(&share)).collect();
     for flow in &mut asking {
         assert_eq!(flow.allowance().window, MSS);
@@ -93,7 +93,7 @@ fn members_above_the_window_together_replace_nothing() {
 }
 
 #[test]
-fn who_comes_when_all_have_gone_begins_anew() {
+fn a_member_that_joins_an_empty_group_starts_afresh() {
     let mut shares = Shares::new();
     let mut join = |key: u32| {
         let spec: Spec = "reno".parse().unwrap();
@@ -113,7 +113,7 @@ fn who_comes_when_all_have_gone_begins_anew() {
     assert!(b.allowance().window < first);
     drop((a, b));
     assert_eq!(join(1).allowance().window, first);
-    // Those who have gone are not kept.
+    // Former members are not kept.
     for key in 10..1_000 {
         drop(join(key));
     }
@@ -152,7 +152,7 @@ fn losses_of_two_members_in_one_flight_are_one_reduction() {
     assert_eq!(a.allowance().window, Bytes::new(both.get() / 2));
 }
 
-/// Two processes, and what the first hears of the second.
+/// The last reports of two processes.
 #[derive(Clone, Default)]
 struct Words(Arc<Mutex<[Option<Tally>; 2]>>);
 
@@ -197,7 +197,7 @@ fn a_window_is_divided_among_processes_until_one_is_silent() {
     }
     let third = Bytes::new(alone.get() / 3) + MSS * ROUNDING;
     assert_eq!(a.allowance().window, third);
-    // What it had in flight is nobody's any more.
+    // Its data in flight belongs to no member any more.
     words.forget(1);
     send(&mut a, 2, MSS, false);
     assert_eq!(a.allowance().window, alone);
@@ -214,7 +214,7 @@ fn a_loss_in_another_process_is_ours() {
     let rtt = RttEstimator::default().view();
     b.lost(&[first()], true, Bytes::ZERO, rtt);
     send(&mut a, 2, MSS, false);
-    // The mean of both was; now there is none but ours.
+    // So far the mean of both applied; now only our own allowance does.
     drop(b);
     words.forget(1);
     send(&mut a, 3, MSS * 2, false);

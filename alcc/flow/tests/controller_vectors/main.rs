@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What algorithms are told and what they answer, as `alcc/flow/tests/controller_vectors/vectors.json`: for other implementations of
-//! them. `ALCC_BLESS=1` writes the file.
+//! Test vectors for other implementations of the algorithms: their events and allowances, as
+//! `alcc/flow/tests/controller_vectors/vectors.json`. `ALCC_BLESS=1` writes the file.
 mod packets;
 mod recorder;
 mod script;
@@ -209,9 +209,9 @@ fn algorithms_answer_as_the_vectors_say() {
         );
     }
     assert_eq!(kept.len(), text.len());
-    // What a stranger can still look through.
+    // The file stays small enough to be read by people.
     assert!(kept.len() < 1_000_000, "{} bytes", kept.len());
-    // Without these a case would say little.
+    // Without these a case would test little.
     for event in ["idle", "timer", "sent", "ack"] {
         assert!(kept.contains(&format!("[\"{event}\"")), "{event}");
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Algorithms that hear of losses and timeouts: the host sends the packets itself, over a short
-//! queue, with losses by chance and an outage.
+//! Algorithms that get losses and timeouts: the host sends the packets itself, over a short queue,
+//! with random losses and an outage.
 use super::START;
 use super::recorder::{Host, Recorder, lines};
 use alcc_cc::Instance;
@@ -25,15 +25,15 @@ const LENGTH_MS: u64 = 3000;
 const ONE_WAY: Span = Span::from_millis(20);
 /// A packet of 1500 bytes at 2 Mbit/s.
 const SERVICE: Span = Span::from_millis(6);
-/// So long a packet may wait.
+/// Maximum queueing delay.
 const QUEUE: Span = Span::from_millis(90);
 
-/// What leaves in this time is lost: long enough for the timer to expire.
+/// True if packets sent at this time are lost: long enough for the timer to expire.
 fn is_outage(ms: u64) -> bool {
     (1500..2300).contains(&ms)
 }
 
-/// What has arrived.
+/// The packets that have arrived.
 fn due<T>(queue: &mut VecDeque<(Time, T)>, now: Time) -> Option<T> {
     queue.front().filter(|(at, _)| *at <= now)?;
     Some(queue.pop_front()?.1)

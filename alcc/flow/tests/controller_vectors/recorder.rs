@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Listens to an algorithm and writes down what it is told and what it answers.
+//! Records the events and the allowances of an algorithm.
 use super::START;
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, Instance, LossBatch, Needs, Packet, Path, RecoveryEnd,
@@ -22,7 +22,7 @@ pub(super) struct Told {
     answer: String,
 }
 
-/// What the algorithm stands above.
+/// The host below the algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Host {
     /// A flow above TCP.
@@ -48,7 +48,7 @@ impl Host {
     }
 }
 
-/// Algorithms that ask the host for what it has measured. The others measure by themselves.
+/// Algorithms that use the host's measurements. The others measure themselves.
 const ASK: [&str; 5] = ["bic", "copa", "vegas", "verus", "westwood"];
 
 /// Passes everything on and writes it down.
@@ -59,7 +59,7 @@ pub(super) struct Recorder {
     asks: bool,
     /// Packets so far.
     sent: u64,
-    /// What the host has measured, as it was written last.
+    /// The host's measurements as they were last written.
     measured: (RttView, Option<Rate>),
     story: Arc<Mutex<Vec<Told>>>,
 }

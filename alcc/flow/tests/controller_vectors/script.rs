@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Flows whose path does what `scripts.txt` says, whatever the algorithm answers. A few events then reach what a
-//! link reaches late or never: a large window, a queue of others at the moment of a drain, so many losses and no more.
+//! Flows whose path follows `scripts.txt`, whatever the algorithm allows. A few events then reach states that a link
+//! reaches late or never: a large window, a queue of others at the moment of a drain, an exact number of losses.
 //!
-//! This host decides what happens and what a controller hears of it, and the recorder writes that down. The tests of
-//! the kernel's forms have another one, `replay.rs`: it reads the written events, has no path, and repeats them to any
-//! controller.
+//! This host decides on the events and on the controller's part in them, and the recorder writes them down. The tests
+//! of the kernel's forms have another one, `replay.rs`: it reads the written events, has no path, and repeats them to
+//! any controller.
 use super::START;
 use super::recorder::{Host, Recorder, lines};
 use alcc_cc::feed::Delivery;
@@ -39,7 +39,7 @@ struct Records {
     round_trip: Span,
     /// The application holds the sender back, not the window.
     idle: bool,
-    /// The last one of so many is lost; 0: none is.
+    /// The last one of this many packets is lost; 0: none is.
     lose: u64,
     /// Bound on the error of the round trips.
     error: Span,
@@ -121,9 +121,9 @@ struct Flow {
     in_flight: Bytes,
     under_way: VecDeque<Record>,
     heard: Time,
-    /// Losses are repaired when something that left from then on is back.
+    /// Losses are repaired when a packet sent from then on is acknowledged.
     repairing: Option<Time>,
-    /// Timeouts since something was heard.
+    /// Timeouts since the last acknowledgement.
     expired: u32,
 }
 
@@ -145,7 +145,7 @@ impl Flow {
         self.feed.advance(to);
     }
 
-    /// What is back at one moment is acknowledged at once. What left before it and is not back is lost.
+    /// Packets that return at one moment are acknowledged at once. Earlier ones that have not returned are lost.
     fn arrive(&mut self, now: Time) {
         let (mut acked, mut lost, mut idle) = (Vec::new(), Vec::new(), false);
         let mut rtt_error = Span::ZERO;
@@ -219,7 +219,7 @@ impl Flow {
     fn send(&mut self, now: Time, records: &Records, lost: bool) {
         let (len, in_flight_before) = (records.len, self.in_flight);
         if in_flight_before == Bytes::ZERO {
-            // After a timeout it is no pause.
+            // After a timeout it does not count as a pause.
             if self.expired == 0 {
                 self.feed.resume(self.heard, self.rtt.view().smoothed);
             }
