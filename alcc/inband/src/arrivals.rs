@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What has arrived and when, for the next acknowledgement.
+//! Arrival times of frames, for the next acknowledgement.
 use crate::frame::{Ack, MAX_STEPS, MAX_U24, Step, WINDOW_UNIT};
 use alcc_units::{Span, Time};
 
-/// A shorter pause is not reported: what follows it counts as evenly spread.
+/// A shorter pause is not reported: the data after it counts as evenly spread.
 const MAX_GAP: Span = Span::from_millis(2);
 
 /// Positions of the peer's stream of counted frames, with the time at which each was reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
-    /// Since the last acknowledgement, ascending; the first is its position.
+    /// Instants since the last acknowledgement, ascending; the first is that of the
+    /// acknowledgement.
     instants: [(u64, Time); MAX_STEPS + 1],
     count: usize,
     acked: u64,
@@ -32,7 +33,7 @@ impl Arrivals {
         }
     }
 
-    /// All counted frames have arrived up to here.
+    /// Position up to which all counted frames have arrived.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
@@ -42,12 +43,12 @@ impl Arrivals {
         self.position - self.acked
     }
 
-    /// Almost no room for more times: the acknowledgement should leave.
+    /// True if there is almost no room for more times, so that an acknowledgement should be sent.
     pub(crate) fn is_full(&self) -> bool {
         self.count + 3 > MAX_STEPS
     }
 
-    /// The position advanced to `position`: these bytes came after `since` and not later than `at`.
+    /// Advances the position to `position`: these bytes arrived between `since` and `at`.
     pub(crate) fn on_arrival(&mut self, position: u64, since: Time, at: Time) {
         let before = self.position;
         self.position = position;
@@ -72,7 +73,7 @@ impl Arrivals {
         self.count += 1;
     }
 
-    /// The acknowledgement; `edge`: up to where the peer may send.
+    /// Makes the acknowledgement. `edge`: position up to which the peer may send.
     pub(crate) fn ack(&mut self, now: Time, edge: u64) -> Ack {
         let instants = &self.instants[..self.count];
         let window = edge.saturating_sub(self.position) / WINDOW_UNIT;

@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can go wrong with a peer.
+//! Errors of a connection.
 use std::fmt;
 
-/// Why a connection ended, or never began. One line each.
+/// The reason why a connection ended, or was not established. Each is one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The peer does not speak this format; its first bytes.
+    /// The peer does not speak this format; contains its first bytes.
     Foreign(Vec<u8>),
-    /// It speaks another version.
+    /// The peer speaks another version.
     Version(u8),
-    /// It did not say anything within the deadline, in milliseconds.
+    /// The peer sent nothing within the deadline, in milliseconds.
     Silent(u64),
-    /// It broke a rule of the format.
+    /// The peer broke a rule of the format.
     Protocol(&'static str),
-    /// It acknowledges up to a position that lies beyond everything sent.
+    /// The peer acknowledged a position beyond everything sent.
     NeverSent {
-        /// The position it names.
+        /// The acknowledged position.
         named: u64,
-        /// Where what was sent ends.
+        /// End of the sent data.
         sent: u64,
     },
-    /// Its algorithm needs a receiver module that cannot be had here; or ours cannot be had there.
+    /// The peer's algorithm needs a receiver module that does not exist here, or ours one that does
+    /// not exist there.
     Algorithm(String),
-    /// It ended the connection: reason and its words.
+    /// The peer ended the connection.
     Closed {
         /// One of the reasons of [`crate::frame::reason`].
         reason: u8,
-        /// What it said.
+        /// The peer's message.
         text: String,
     },
-    /// It was given up at this end.
+    /// The connection was aborted at this end.
     Aborted,
-    /// The stream below ended before the peer had said so.
+    /// The stream below ended before the peer had ended the connection.
     Truncated,
-    /// Nothing came from the peer for this many milliseconds although an answer was due.
+    /// Nothing arrived from the peer for this many milliseconds although an answer was due.
     Vanished(u64),
     /// The stream below failed.
     Io(std::io::ErrorKind, String),
@@ -62,7 +63,7 @@ impl fmt::Display for Error {
                 f,
                 "the peer broke the in-band protocol: it acknowledges {named}, but only {sent} was sent"
             ),
-            // The peer's words are in it.
+            // It contains text of the peer.
             Self::Algorithm(why) => write!(
                 f,
                 "the algorithm's receiver half: {}",
@@ -109,7 +110,7 @@ impl From<Error> for std::io::Error {
     }
 }
 
-/// What a peer that is not ours probably is.
+/// A guess at the protocol of a foreign peer.
 fn who(first: &[u8]) -> String {
     let begins = |what: &[u8]| first.starts_with(what);
     let shown = first.escape_ascii();

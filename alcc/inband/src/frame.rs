@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Frames as bytes: `docs/formats.md` is the description, this the code.
+//! Encoding and decoding of frames, which `docs/formats.md` describes.
 //!
-//! The [`Decoder`] takes whatever bytes have come, however they are cut. It keeps no payload, and
-//! allocates nothing but the text of a CLOSE.
+//! The [`Decoder`] takes bytes in pieces of any size. It keeps no payload, and allocates memory
+//! only for the text of a CLOSE.
 use crate::Error;
 use crate::preface::ByteReader;
 use alcc_cc::{Header, Report};
 
-/// Type and length.
+/// Length of a frame's header: type and length.
 pub const HEADER_LEN: usize = 4;
 /// Longest payload of a DATA frame.
 pub const MAX_PAYLOAD: usize = 65_536;
@@ -15,9 +15,9 @@ pub const MAX_PAYLOAD: usize = 65_536;
 pub const DATA_OVERHEAD: usize = HEADER_LEN + 4;
 /// Overhead of a TAGGED frame, without the algorithm's bytes.
 pub const TAGGED_OVERHEAD: usize = DATA_OVERHEAD + 1;
-/// Steps that one ACK has room for.
+/// Maximum number of steps in an ACK.
 pub const MAX_STEPS: usize = 16;
-/// Longest text of a CLOSE.
+/// Maximum length of the text of a CLOSE.
 pub const MAX_TEXT: usize = 200;
 /// Unit of windows in an ACK, in bytes.
 pub const WINDOW_UNIT: u64 = 1024;
@@ -28,10 +28,10 @@ pub const MAX_U48: u64 = (1 << 48) - 1;
 
 const ACK_LEN: usize = 16;
 const STEP_LEN: usize = 6;
-/// What is collected before it is looked at: the longest is a CLOSE with its text.
+/// Maximum number of bytes that are collected before they are decoded: a CLOSE with its text.
 const MAX_COLLECTED: usize = 5 + MAX_TEXT;
 
-/// Numbers of the frame types. From 0x80 on an unknown one is skipped, below it is an error.
+/// Numbers of the frame types. An unknown type is skipped from 0x80 on, and is an error below.
 pub mod kind {
     #![allow(missing_docs, reason = "the names are the documentation")]
     pub const DATA: u8 = 1;
@@ -45,18 +45,18 @@ pub mod kind {
 
 /// Reasons of a CLOSE.
 pub mod reason {
-    /// No more data in this direction; the other goes on.
+    /// End of data in this direction; the other continues.
     pub const END: u8 = 0;
-    /// The application gave up.
+    /// The application aborted the connection.
     pub const ABORTED: u8 = 1;
     /// The peer broke a rule.
     pub const PROTOCOL: u8 = 2;
-    /// The algorithm's receiver module cannot be had.
+    /// The algorithm's receiver module does not exist.
     pub const ALGORITHM: u8 = 3;
-    /// Too long nothing came.
+    /// Nothing arrived for too long.
     pub const TIMEOUT: u8 = 4;
 
-    /// In words.
+    /// The reason in words.
     pub const fn name(reason: u8) -> &'static str {
         match reason {
             END => "the end of its data",
@@ -73,34 +73,34 @@ pub mod reason {
 /// `bytes`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Step {
-    /// At most 2^24 - 1.
+    /// Difference of the position, bytes; at most 2^24 - 1.
     pub bytes: u32,
-    /// At most 2^24 - 1.
+    /// Difference of the time, µs; at most 2^24 - 1.
     pub micros: u32,
 }
 
-/// What has arrived, and when.
+/// An acknowledgement: the position reached, and the times of earlier positions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ack {
-    /// All counted frames have arrived up to here; at most 2^48 - 1.
+    /// Position up to which all counted frames have arrived; at most 2^48 - 1.
     pub position: u64,
     /// Receive window beyond `position`, in KiB; at most 2^24 - 1.
     pub window: u32,
-    /// The receiver's clock when the position was reached, µs modulo 2^32.
+    /// Time on the receiver's clock at which the position was reached, µs modulo 2^32.
     pub time: u32,
-    /// From then until this frame was made, µs; at most 2^24 - 1.
+    /// Time from then until this frame was made, µs; at most 2^24 - 1.
     pub hold: u32,
     steps: [Step; MAX_STEPS],
     count: u8,
 }
 
 impl Ack {
-    /// The way back in time, the newest step first.
+    /// The steps back in time, the newest first.
     pub fn steps(&self) -> &[Step] {
         &self.steps[..usize::from(self.count)]
     }
 
-    /// Adds a step farther back; false if there is no place.
+    /// Adds an earlier step; false if there is no room.
     pub fn push(&mut self, step: Step) -> bool {
         let Some(place) = self.steps.get_mut(usize::from(self.count)) else {
             return false;
@@ -110,7 +110,8 @@ impl Ack {
         true
     }
 
-    /// Leaves out what is understood without a step: what remains came at the oldest instant.
+    /// Removes the oldest step if it is redundant: without it the bytes before count as arrived at
+    /// the oldest instant.
     pub(crate) fn trim(&mut self) {
         while self.steps().last().is_some_and(|step| step.micros == 0) {
             self.count -= 1;
@@ -154,8 +155,8 @@ fn head(out: &mut Vec<u8>, kind: u8, len: usize) {
     out.extend_from_slice(&(len as u32).to_be_bytes()[1..]);
 }
 
-/// Appends what precedes the payload of a frame. It is a TAGGED frame if there is something for the
-/// receiver module, else a DATA frame.
+/// Appends the header of a frame with payload: a TAGGED frame if there are bytes for the receiver
+/// module, else a DATA frame.
 pub fn encode_data(out: &mut Vec<u8>, sequence: u32, header: &[u8], payload: usize) {
     if header.is_empty() {
         head(out, kind::DATA, 4 + payload);
@@ -192,60 +193,60 @@ pub fn encode_ping(out: &mut Vec<u8>, answer: bool, octets: [u8; 8]) {
     out.extend_from_slice(&octets);
 }
 
-/// What the next bytes are.
+/// The next item in a stream of frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
-    /// A frame with data begins; this many bytes of it follow.
+    /// A frame with data begins; `payload` bytes of it follow.
     Data {
         /// The low 32 bits of the position at which the frame begins.
         sequence: u32,
-        /// For the receiver module.
+        /// Header for the receiver module.
         header: Header,
         /// Bytes that follow as [`Item::Payload`].
         payload: usize,
-        /// Bytes of the frame before them.
+        /// Length of the frame's header, bytes.
         overhead: usize,
     },
-    /// Some of the payload.
+    /// Part of a payload.
     Payload(&'a [u8]),
     /// An acknowledgement.
     Ack(Ack),
     /// A report of the receiver module.
     Report(Report),
-    /// An end.
+    /// The end of a direction.
     Close {
-        /// As in [`Item::Data`].
+        /// The same as in [`Item::Data`].
         sequence: u32,
-        /// Why.
+        /// The reason, one of [`reason`].
         reason: u8,
-        /// In words, what is not UTF-8 replaced.
+        /// Text for people; invalid UTF-8 is replaced.
         text: String,
-        /// Bytes of the whole frame.
+        /// Length of the whole frame, bytes.
         len: usize,
     },
-    /// A question.
+    /// A PING.
     Ping([u8; 8]),
-    /// Its answer.
+    /// The answer to a PING.
     Pong([u8; 8]),
-    /// A frame of a type that is not known here and may be skipped.
+    /// A frame of an unknown type that may be skipped.
     Unknown(u8),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Collecting what comes before it can be decided what it is.
+    /// Collects bytes until the item can be decoded.
     Collect {
         need: usize,
     },
     Payload {
-        left: usize,
+        remaining: usize,
     },
     Skip {
-        left: usize,
+        remaining: usize,
     },
 }
 
-/// Reads frames from bytes that come in any pieces.
+/// Decoder of frames from bytes in pieces of any size.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     state: State,
@@ -264,10 +265,11 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// The next item of `input`, which shrinks by what was used; `None`: all of it was used.
+    /// Returns the next item of `input`, which is advanced past the used bytes; `None`: all of it
+    /// was used.
     ///
     /// # Errors
-    /// [`Error::Protocol`]: nothing after it makes sense.
+    /// [`Error::Protocol`] for an invalid frame. Decoding cannot continue after it.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Item<'a>>, Error> {
         loop {
             match self.state {
@@ -283,23 +285,25 @@ impl Decoder {
                         return Ok(Some(item));
                     }
                 }
-                State::Payload { left: 0 } | State::Skip { left: 0 } => self.begin(),
-                State::Payload { left } => {
-                    let (now, rest) = input.split_at(left.min(input.len()));
+                State::Payload { remaining: 0 } | State::Skip { remaining: 0 } => self.begin(),
+                State::Payload { remaining } => {
+                    let (now, rest) = input.split_at(remaining.min(input.len()));
                     *input = rest;
                     if now.is_empty() {
                         return Ok(None);
                     }
                     self.state = State::Payload {
-                        left: left - now.len(),
+                        remaining: remaining - now.len(),
                     };
                     return Ok(Some(Item::Payload(now)));
                 }
-                State::Skip { left } => {
-                    let now = left.min(input.len());
+                State::Skip { remaining } => {
+                    let now = remaining.min(input.len());
                     *input = &input[now..];
-                    self.state = State::Skip { left: left - now };
-                    if now < left {
+                    self.state = State::Skip {
+                        remaining: remaining - now,
+                    };
+                    if now < remaining {
                         return Ok(None);
                     }
                 }
@@ -312,7 +316,7 @@ impl Decoder {
         self.state = State::Collect { need: HEADER_LEN };
     }
 
-    /// Everything that was asked for is there: an item, or more is needed.
+    /// Handles the completed collection: returns an item, or starts to collect more.
     fn collected(&mut self) -> Result<Option<Item<'static>>, Error> {
         let bytes = &self.collected[..self.have];
         let mut take = ByteReader(bytes);
@@ -336,7 +340,7 @@ impl Decoder {
                 return Err(Error::Protocol("a frame of impossible length"));
             }
             if kind >= 0x80 {
-                self.state = State::Skip { left: len };
+                self.state = State::Skip { remaining: len };
                 return Ok(Some(Item::Unknown(kind)));
             }
             self.state = State::Collect {
@@ -381,7 +385,7 @@ impl Decoder {
             _ => Item::Pong(take.be(8).to_be_bytes()),
         };
         if let Item::Data { payload, .. } = item {
-            self.state = State::Payload { left: payload };
+            self.state = State::Payload { remaining: payload };
         } else {
             self.begin();
         }

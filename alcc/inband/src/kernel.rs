@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a socket below a stream is set up and read.
+//! Socket options and reads of a socket below a stream.
 use crate::carrier::Arrived;
 use alcc_sys::{get_option, set_option};
 use libc::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// A TCP socket takes no more while this much is unsent.
+/// Limit of unsent bytes in a TCP socket.
 const NOTSENT_LOWAT: c_int = 8 * 1024;
-/// Keep-alive of a silent connection: idle seconds, interval, and probes until it is given
-/// up. An end that only receives would never notice a peer that is gone.
-/// Together as long as a session waits for an answer.
+/// Keep-alive of a silent connection: idle seconds, interval, and number of probes. An end that
+/// only receives would not notice otherwise that its peer has vanished. Together as long as a
+/// session waits for an answer.
 const KEEP_ALIVE: [(c_int, c_int); 3] = [
     (libc::TCP_KEEPIDLE, 60),
     (libc::TCP_KEEPINTVL, 15),
     (libc::TCP_KEEPCNT, 4),
 ];
 
-/// Makes the kernel keep little and send it at once, and look after a silent peer.
+/// Sets the options of a TCP socket: little unsent data, no delay, and detection of a silent peer.
 pub(crate) fn prepare(tcp: RawFd) {
     set_option(tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1i32);
     set_option(
@@ -32,7 +32,7 @@ pub(crate) fn prepare(tcp: RawFd) {
     }
 }
 
-/// The segment size.
+/// The segment size, bytes.
 pub(crate) fn segment(tcp: BorrowedFd<'_>) -> Option<usize> {
     let mut mss: c_int = 0;
     get_option(
@@ -44,16 +44,15 @@ pub(crate) fn segment(tcp: BorrowedFd<'_>) -> Option<usize> {
     usize::try_from(mss).ok()
 }
 
-/// Has the kernel note when bytes come in, for [`receive`]. False if it refuses.
+/// Enables time stamps of arriving bytes, for [`receive`]. False if the kernel refuses.
 pub fn stamp_arrivals(fd: BorrowedFd<'_>) -> bool {
     alcc_sys::stamp_arrivals(fd.as_raw_fd())
 }
 
-/// Reads from a socket. Also returns when the last bytes came in, if the kernel was told to note
-/// it.
+/// Reads from a socket. With `stamped` it also returns the arrival time of the last bytes.
 ///
 /// # Errors
-/// As recvmsg(2); `WouldBlock` when nothing is there.
+/// The errors of recvmsg(2); `WouldBlock` if no data is available.
 pub fn receive(fd: BorrowedFd<'_>, into: &mut [u8], stamped: bool) -> io::Result<Arrived> {
     let (len, at) = alcc_sys::receive(fd.as_raw_fd(), into, stamped)?;
     Ok(Arrived {

@@ -10,10 +10,10 @@
 //!   Both ends need one.
 //! * [`Session`] is one end without I/O: bytes in, bytes out, time as an argument. It is for event
 //!   loops and other languages' bindings.
-//! * [`frame`] and [`preface`] are the bytes, as `docs/formats.md` describes them.
+//! * [`frame`] and [`preface`] encode and decode the bytes that `docs/formats.md` describes.
 //!
-//! The algorithm decides what may leave (feedback `in-band`, enforcement `queue`). The stream below
-//! repairs, orders and encrypts as ever. The smaller of both windows holds.
+//! The algorithm limits the data in flight (feedback `in-band`, enforcement `queue`). The stream
+//! below still retransmits, orders and encrypts. The smaller of both windows applies.
 //!
 //! ```
 //! use alcc_inband::{Settings, Stream, carrier::Unix};

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bytes that leave, without copying what the caller holds.
+//! Output bytes, without copying the caller's data.
 use std::io::IoSlice;
 use std::ops::Range;
 
-/// What [`crate::Session::output`] wants to have written, in order.
+/// The output of [`crate::Session::output`] to be written, in order.
 #[derive(Default, Debug)]
 pub struct Output {
     pub(crate) bytes: Vec<u8>,
     parts: Vec<Part>,
-    /// Everything in `bytes` before it belongs to a part.
+    /// Length of the beginning of `bytes` that belongs to a part.
     assigned: usize,
 }
 
@@ -19,19 +19,19 @@ enum Part {
 }
 
 impl Output {
-    /// Empties it; the memory stays.
+    /// Empties it, but keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.parts.clear();
         self.assigned = 0;
     }
 
-    /// Nothing is to be written.
+    /// True if there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.parts.is_empty()
     }
 
-    /// Bytes in all.
+    /// Number of bytes to write.
     pub fn len(&self) -> usize {
         let assigned = self.parts.iter().map(|p| match p {
             Part::Own(r) | Part::Direct(r) => r.len(),
@@ -46,7 +46,7 @@ impl Output {
         }
     }
 
-    /// Appends bytes of the caller's.
+    /// Appends bytes of the caller.
     pub(crate) fn direct(&mut self, range: Range<usize>) {
         if !range.is_empty() {
             self.assign();
@@ -54,7 +54,7 @@ impl Output {
         }
     }
 
-    /// The pieces; `direct` is what was given to [`crate::Session::output`].
+    /// The pieces to write. `direct` is the argument of [`crate::Session::output`].
     pub fn slices<'a>(&'a mut self, direct: &'a [u8], slices: &mut Vec<IoSlice<'a>>) {
         self.assign();
         let Self { bytes, parts, .. } = self;
@@ -66,7 +66,7 @@ impl Output {
         }));
     }
 
-    /// Appends to `rest` what comes after the first `written` bytes.
+    /// Appends to `rest` the bytes after the first `written`.
     pub fn copy_unwritten(&mut self, direct: &[u8], written: usize, rest: &mut Vec<u8>) {
         self.assign();
         let mut skip = written;

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What each end says first.
+//! The preface: the first message of each end.
 use crate::Error;
 
-/// The only version there is.
+/// The current version, the only one.
 pub const VERSION: u8 = 1;
-/// The first bytes of every connection, in both directions. No text protocol begins so, and
-/// whatever translates line ends breaks it.
+/// The first bytes of every connection, in both directions. No text protocol begins with them, and
+/// any translation of line ends damages them.
 pub const MAGIC: [u8; 8] = *b"ALCC\r\n\x1a\n";
-/// Up to the algorithm's name.
+/// Length up to the algorithm's name.
 pub(crate) const FIXED_LEN: usize = 28;
 /// Longest name of an algorithm, bytes.
 pub const MAX_NAME: usize = 200;
-/// A preface is never longer: what version 1 does not know of it is skipped.
+/// Maximum length of a preface: version 1 skips any fields that it does not know.
 pub const MAX_PREFACE: usize = 1024;
 const HEADER_LEN: usize = 12;
 
-/// The first words of an end.
+/// The first message of an end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Preface {
-    /// The peer may send up to this position until an acknowledgement extends it.
+    /// Position up to which the peer may send until an acknowledgement extends it.
     pub credit: u64,
-    /// Acknowledgements are wanted no later than this after an arrival, µs.
+    /// Maximum delay requested for acknowledgements, µs.
     pub ack_delay: u32,
     /// Bytes of counted frames in a full segment.
     pub segment: u16,
@@ -29,7 +29,7 @@ pub struct Preface {
 }
 
 impl Preface {
-    /// Appends the bytes.
+    /// Appends the encoded preface.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let name = &self.algorithm.as_bytes()[..self.algorithm.len().min(MAX_NAME)];
         out.extend_from_slice(&MAGIC);
@@ -44,12 +44,12 @@ impl Preface {
         out.extend_from_slice(name);
     }
 
-    /// Reads from `bytes`, of which more may come: `None` as long as they can still become a
-    /// preface. Otherwise it and its length.
+    /// Decodes `bytes`, of which more may arrive: `None` as long as they can still become a
+    /// preface. Otherwise the preface and its length.
     ///
     /// # Errors
-    /// [`Error::Foreign`] with the first byte that is not the magic's. [`Error::Version`] with the
-    /// first nine that are of another version. [`Error::Protocol`].
+    /// [`Error::Foreign`] for the first byte that is not of the magic, [`Error::Version`] for the
+    /// first nine bytes with another version, and [`Error::Protocol`] for invalid fields.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let magic = bytes.len().min(MAGIC.len());
         if bytes[..magic] != MAGIC[..magic] {

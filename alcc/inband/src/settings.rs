@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a session is made with.
+//! Settings of a session.
 use alcc_cc::Spec;
 use alcc_units::Span;
 
-/// What one end wants. [`Settings::new`] has defaults for all but the algorithm.
+/// The settings of one end. [`Settings::new`] has defaults for all but the algorithm.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The algorithm that decides about what this end sends.
+    /// The algorithm that controls the data sent by this end.
     pub cc: Spec,
-    /// Seed of its generator.
+    /// Seed of the algorithm's random numbers.
     pub seed: u64,
-    /// Bytes of frames that fill a segment of what is below, 256 to 65,535.
+    /// Size of a segment of the stream below, 256 to 65,535 bytes of frames.
     pub segment: usize,
-    /// The peer may send so much that nobody has read, bytes.
+    /// Limit of received data that was not read yet, bytes.
     pub receive_buffer: usize,
-    /// Bytes that [`crate::Session::write`] keeps.
+    /// Size of the queue of [`crate::Session::write`], bytes.
     pub queue: usize,
-    /// The peer has to say its preface within this time.
+    /// Maximum time until the peer's preface.
     pub handshake: Span,
-    /// An answer that is due has to come within this time.
+    /// Maximum time until an answer that is due.
     pub silence: Span,
-    /// The peer is asked to acknowledge no later than this after an arrival.
+    /// Maximum delay of acknowledgements that the peer is requested to keep.
     pub ack_delay: Span,
 }
 
 impl Settings {
     /// Defaults: segments of 1400 bytes, 4 MiB to receive, 64 KiB to queue. The preface may take 10
-    /// s, silence 120 s. Acknowledgements leave every 5 ms.
+    /// s, silence 120 s. Acknowledgements are sent every 5 ms.
     pub fn new(cc: Spec) -> Self {
         Self {
             cc,

@@ -39,7 +39,8 @@ fn class(error: &Error) -> &'static str {
     }
 }
 
-/// All that the peer hears until the other end is gone; whether it was reset, which may cost the last of it.
+/// All bytes that the peer receives until the other end is gone, and whether the connection was reset, which may
+/// discard the last of them.
 fn heard(peer: &mut TcpStream) -> (Vec<u8>, bool) {
     let (mut all, mut part) = (Vec::new(), [0; 4096]);
     loop {
@@ -66,7 +67,7 @@ fn reason(heard: &[u8]) -> Option<u64> {
     found
 }
 
-/// Whether the peer was to hear a CLOSE, and whether it did.
+/// True if a CLOSE was expected, and true if it came.
 fn conversation(one: &Value, opener: bool) -> (bool, bool) {
     let name = format!("{}, opener: {opener}", one["name"]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -77,7 +77,7 @@ fn a_unix_socket_does_as_well() {
     assert_eq!(there.join().unwrap(), "hello");
 }
 
-/// Connects to somebody who answers with `said` and then does as `then` says; the error of it.
+/// Connects to a peer that answers with `said` and then acts as `then`. Returns the error.
 fn stranger(said: &'static [u8], stays: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -91,7 +91,7 @@ fn stranger(said: &'static [u8], stays: bool) -> String {
         }
     });
     let socket = TcpStream::connect(at).unwrap();
-    // Who speaks may do so late.
+    // A peer may send its preface late.
     let mut settings = settings("verus");
     if said.is_empty() && stays {
         settings.handshake = alcc_units::Span::from_millis(200);
@@ -123,7 +123,7 @@ fn strangers_are_refused_in_one_line_and_in_time() {
 }
 
 #[test]
-fn a_stranger_who_comes_is_told_nothing() {
+fn a_stranger_receives_no_answer() {
     let (mut client, server) = UnixStream::pair().unwrap();
     client
         .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -157,7 +157,7 @@ fn both_directions_at_once_from_two_threads_each() {
 }
 
 #[test]
-fn who_writes_first_and_reads_later_does_not_hang_it() {
+fn writing_first_and_reading_later_does_not_hang() {
     // Each end writes 1 MB before it reads anything: more than the sockets hold, less than the
     // receive buffers of 4 MiB.
     let (here, there) = tcp("cubic");
@@ -177,7 +177,7 @@ fn who_writes_first_and_reads_later_does_not_hang_it() {
 }
 
 #[test]
-fn nobody_in_a_call_and_acknowledgements_go_all_the_same() {
+fn acknowledgements_go_without_a_thread_in_a_call() {
     let (mut here, there) = tcp("verus");
     here.write_all(&pattern(500_000)).unwrap();
     // `there` is not touched: the background acknowledges for it.
@@ -274,7 +274,7 @@ fn a_read_with_patience_comes_back() {
     assert_eq!(&got, b"now");
 }
 
-/// One thread reads and another writes: the reader sleeps for both, and passes on what it hears.
+/// One thread reads and another writes: the reader sleeps for both, and passes on what it receives.
 #[test]
 fn a_reader_that_waits_does_not_slow_a_writer_down() {
     // Windows of ten packets: each waits for an acknowledgement.
@@ -282,9 +282,9 @@ fn a_reader_that_waits_does_not_slow_a_writer_down() {
         let (mut here, there) = tcp("fixed:window=10");
         let peer = std::thread::spawn(move || {
             let mut got = vec![0; 1 << 16];
-            let mut left = 2_000_000;
-            while left > 0 {
-                left -= (&there).read(&mut got).unwrap();
+            let mut remaining = 2_000_000;
+            while remaining > 0 {
+                remaining -= (&there).read(&mut got).unwrap();
             }
             (&there).write_all(b"thanks").unwrap();
             assert!(there.finish(Duration::from_secs(20)).unwrap());
@@ -311,7 +311,7 @@ fn a_reader_that_waits_does_not_slow_a_writer_down() {
     assert!(beside < alone * 3 + Duration::from_millis(100));
 }
 
-/// How often the threads of this name went to sleep and were woken, and what signals they block.
+/// Number of sleeps and wake-ups of the threads with this name, and the signals that they block.
 fn threads(name: &str) -> Vec<(u64, u64)> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let status = |task: std::fs::DirEntry| {
@@ -330,11 +330,11 @@ fn threads(name: &str) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn idle_streams_wake_nobody_whether_somebody_reads_or_not() {
+fn idle_streams_wake_no_thread_with_or_without_a_reader() {
     // In a process of its own: other tests use the same thread.
     if std::env::var_os("ALONE").is_none() {
         let this = std::env::current_exe().unwrap();
-        let name = "idle_streams_wake_nobody_whether_somebody_reads_or_not";
+        let name = "idle_streams_wake_no_thread_with_or_without_a_reader";
         let run = std::process::Command::new(this)
             .args([name, "--exact", "--nocapture"])
             .env("ALONE", "1")
@@ -375,7 +375,7 @@ fn idle_streams_wake_nobody_whether_somebody_reads_or_not() {
     let blocked = threads("alcc-inband")[0].1;
     let all = !(1u64 << (libc::SIGKILL - 1)) & !(1 << (libc::SIGSTOP - 1)) & !(3 << 31);
     assert_eq!(blocked & all, all, "{blocked:x}");
-    // They still hear when something comes.
+    // They still notice arriving data.
     for (_, there) in &mut kept {
         drop(there.error());
     }

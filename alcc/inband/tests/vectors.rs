@@ -35,7 +35,7 @@ fn bytes(v: &Value, name: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(octet).collect()
 }
 
-/// What a frame is, with its payload put together.
+/// An item, with its payload put together.
 #[derive(Debug, PartialEq)]
 struct Frame(Item<'static>, Vec<u8>);
 
@@ -93,7 +93,7 @@ fn class(error: &Error) -> &'static str {
     }
 }
 
-/// The frame as its fields say, and its bytes as this crate writes them.
+/// The frame from its fields, and its bytes as this crate writes them.
 fn expected(v: &Value) -> (Frame, Vec<u8>) {
     let mut out = Vec::new();
     let payload = bytes(v, "payload");
@@ -245,7 +245,7 @@ fn the_exchange() {
         segment: number(&exchange[end], "segment") as usize,
         ..Settings::new(text(&exchange[end], "algorithm").parse().unwrap())
     };
-    // A clock that does not begin at zero would do as well: what is told is modulo 2^32.
+    // Any other origin of the clock would do as well, because times are modulo 2^32.
     let at = |us: u64| Time::from_nanos(us * 1000);
     let mut ends = [
         Session::connect(at(0), &registry, settings("opener")).unwrap(),
@@ -308,7 +308,7 @@ fn the_exchange() {
     }
 }
 
-/// What a whole end makes of frames, each right by itself.
+/// Handling by a whole end of frames that are each valid on their own.
 #[test]
 fn frames_in_context() {
     let vectors = vectors();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What carries the frames: any connected stream of bytes.
+//! The carrier of the frames: any connected byte stream.
 mod tcp;
 mod unix;
 
@@ -11,55 +11,56 @@ use alcc_units::Time;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
-/// What one read brought.
+/// Result of one read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived {
     /// Number of bytes; zero at the end.
     pub len: usize,
-    /// When the last of them came, by the monotonic clock; `None`: not known, just now.
+    /// Arrival time of the last byte, by the monotonic clock; `None`: unknown, the current time is
+    /// used.
     pub at: Option<Time>,
-    /// Nothing more is there now, as far as is known.
+    /// True if nothing more is available now, as far as is known.
     pub last: bool,
 }
 
-/// A connected stream of bytes that never blocks. Its handshakes are over.
+/// A connected, non-blocking byte stream after its handshakes.
 pub trait Carrier: Send {
-    /// What to poll; non-blocking.
+    /// The descriptor to poll; non-blocking.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Reads what has come.
+    /// Reads available bytes.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing has, and nothing waits inside; what broke the stream.
+    /// `WouldBlock` if no data has arrived and none is buffered; otherwise the error of the stream.
     fn read(&mut self, into: &mut [u8]) -> io::Result<Arrived>;
 
-    /// Writes what fits. What was taken is on its way, or kept inside until [`Carrier::flush`].
+    /// Writes the bytes for which there is room. They are sent, or buffered until
+    /// [`Carrier::flush`].
     ///
     /// # Errors
-    /// `WouldBlock` when nothing fits; what broke the stream.
+    /// `WouldBlock` if there is no room; otherwise the error of the stream.
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Pushes what is kept inside.
+    /// Writes buffered bytes.
     ///
     /// # Errors
-    /// `WouldBlock` while some of it remains.
+    /// `WouldBlock` while some of them remain.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Something is kept inside that waits for the descriptor to be writable.
+    /// True if buffered bytes wait for the descriptor to be writable.
     fn wants_write(&self) -> bool {
         false
     }
 
-    /// Nothing more will be written.
+    /// Ends the stream in the writing direction.
     ///
     /// # Errors
-    /// What the stream says; it is closed next in any case.
+    /// The error of the stream; it is closed next in any case.
     fn shutdown_write(&mut self) -> io::Result<()>;
 
-    /// The innermost TCP socket, if there is one: for its options, and for what it has not sent
-    /// yet.
+    /// The innermost TCP socket, if there is one, for its options and its unsent bytes.
     fn tcp(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -69,7 +70,7 @@ pub trait Carrier: Send {
         1400
     }
 
-    /// For reports.
+    /// The name for reports.
     fn name(&self) -> &'static str;
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A TCP connection.
+/// A TCP connection as carrier.
 #[derive(Debug)]
 pub struct Tcp {
     socket: TcpStream,
@@ -16,7 +16,7 @@ impl Tcp {
     /// Takes a connected socket.
     ///
     /// # Errors
-    /// When it cannot be made non-blocking.
+    /// The error of making it non-blocking.
     pub fn new(socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let stamped = kernel::stamp_arrivals(socket.as_fd());

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// A UNIX stream socket.
+/// A UNIX stream socket as carrier.
 #[derive(Debug)]
 pub struct Unix(UnixStream);
 
@@ -14,7 +14,7 @@ impl Unix {
     /// Takes a connected socket.
     ///
     /// # Errors
-    /// When it cannot be made non-blocking.
+    /// The error of making it non-blocking.
     pub fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self(socket))

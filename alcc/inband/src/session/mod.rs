@@ -17,19 +17,19 @@ use std::sync::Arc;
 
 use sending::Offer;
 
-/// Acknowledgement interval of an algorithm that decides by reports.
+/// Acknowledgement interval of an algorithm that uses reports.
 const ACK_INTERVAL_WITH_REPORTS: Span = Span::from_millis(20);
 
-/// What a session did.
+/// Counters of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Payload that was framed.
+    /// Payload sent in frames, bytes.
     pub sent: u64,
-    /// Bytes of frames and preface in all that were given out.
+    /// Bytes of frames and preface in the output.
     pub bytes_out: u64,
-    /// Payload that arrived.
+    /// Payload received, bytes.
     pub received: u64,
-    /// Bytes of frames and preface in all that came in.
+    /// Bytes of frames and preface received.
     pub bytes_in: u64,
     /// Acknowledgements sent.
     pub acks_out: u64,
@@ -37,41 +37,41 @@ pub struct Stats {
     pub acks_in: u64,
     /// Bytes of counted frames (DATA and CLOSE) that the peer has acknowledged.
     pub acked: u64,
-    /// How often the algorithm held bytes back.
+    /// Number of times that the algorithm held back data.
     pub gate_closed: u64,
 }
 
-/// State of our own direction.
+/// State of the sending direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
     Open,
-    /// CLOSE follows what is in the queue.
+    /// CLOSE follows the data in the queue.
     Wanted,
-    /// It has left; data ended at the first position, and the second acknowledges CLOSE, too.
+    /// CLOSE was sent. Data ends at the first position; the second includes CLOSE.
     Sent(u64, u64),
 }
 
-/// One end of a connection.
+/// One end of a connection, without I/O.
 ///
-/// The host brings what has come ([`Session::on_bytes`], [`Session::on_end`]), calls
-/// [`Session::on_timer`] when [`Session::next_timer`] is due, and carries away what
-/// [`Session::output`] gives. What the peer says is checked; memory is bounded by [`Settings`].
+/// The host passes received bytes ([`Session::on_bytes`], [`Session::on_end`]), calls [`Session::on_timer`] when
+/// [`Session::next_timer`] is due, and writes the bytes of [`Session::output`]. All messages of the peer are checked;
+/// memory is bounded by [`Settings`].
 pub struct Session {
     registry: Arc<Registry>,
     settings: Settings,
     error: Option<Error>,
-    /// The reason of a CLOSE that has yet to leave.
+    /// The reason of a CLOSE that is not sent yet.
     pending_close: Option<u8>,
     began: Time,
     initiator: bool,
     preface_sent: bool,
-    /// What has come of the peer's preface.
+    /// The received part of the peer's preface.
     preface: Vec<u8>,
-    /// When the peer last sent anything; `None`: its preface has not come.
+    /// Time of the last bytes from the peer; `None`: its preface has not arrived.
     last_received: Option<Time>,
-    /// When something left with nothing in flight.
+    /// Time at which data was sent with nothing in flight.
     busy_since: Time,
-    /// The stream below has ended in good order.
+    /// True if the stream below has ended in good order.
     carrier_closed: bool,
     cc: Option<Instance>,
     receiver_algorithm: String,
@@ -81,11 +81,11 @@ pub struct Session {
     credit: u64,
     queue: VecDeque<u8>,
     queue_due: Option<Time>,
-    /// What is in the queue may leave as soon as the algorithm lets it.
+    /// True if the queue need not wait for a whole segment.
     flush_due: bool,
     pacer: Pacer,
     paced_until: Option<Time>,
-    /// The last output left data behind then.
+    /// Time of the last output that left data waiting.
     backlogged_at: Option<Time>,
     ending: Ending,
     ack_interval: Span,
@@ -106,18 +106,18 @@ pub struct Session {
 }
 
 impl Session {
-    /// The end that opened the connection: it speaks first.
+    /// The connecting end, which sends its preface first.
     ///
     /// # Errors
-    /// [`Error::Algorithm`] if there is no such algorithm or its name is too long for the preface.
+    /// [`Error::Algorithm`] if there is no such algorithm, or if its name is too long for the preface.
     pub fn connect(now: Time, registry: &Arc<Registry>, settings: Settings) -> Result<Self, Error> {
         Self::new(now, registry, settings, true)
     }
 
-    /// The end that accepted it: it is silent until the other has said the magic words.
+    /// The accepting end, which sends nothing before it has received the magic.
     ///
     /// # Errors
-    /// As [`Session::connect`].
+    /// The errors of [`Session::connect`].
     pub fn accept(now: Time, registry: &Arc<Registry>, settings: Settings) -> Result<Self, Error> {
         Self::new(now, registry, settings, false)
     }
@@ -186,17 +186,17 @@ impl Session {
         })
     }
 
-    /// The peer's preface has come: data may flow.
+    /// True if the peer's preface has arrived, so that data may be sent.
     pub fn is_open(&self) -> bool {
         self.last_received.is_some() && self.error.is_none()
     }
 
-    /// Why the session failed.
+    /// The error that ended the session.
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
 
-    /// Counters.
+    /// The counters of the session.
     pub fn stats(&self) -> Stats {
         let flow = self.flow.as_ref();
         Stats {
@@ -206,20 +206,19 @@ impl Session {
         }
     }
 
-    /// The algorithm and what it knows; `None` before the peer's preface.
+    /// The algorithm and its state; `None` before the peer's preface.
     pub fn flow(&self) -> Option<&OverTcp> {
         self.flow.as_ref()
     }
 
-    /// Bytes of a full segment.
+    /// Size of a full segment, bytes.
     pub fn segment(&self) -> u64 {
         self.mss
     }
 
-    /// True when all that was written, and the end, is acknowledged.
+    /// True if all written data and the CLOSE are acknowledged.
     pub fn is_finished(&self) -> bool {
-        // A peer that left in good order has acknowledged everything. Nobody is there to hear of
-        // our end.
+        // A peer that ended in good order has acknowledged everything. It is no longer there to acknowledge our CLOSE.
         if self.carrier_closed && self.ending != Ending::Open {
             return true;
         }
@@ -229,13 +228,13 @@ impl Session {
         }
     }
 
-    /// Both directions have ended and nothing is left to say.
+    /// True if both directions have ended and nothing remains to be sent.
     pub fn is_done(&self) -> bool {
         let told = self.carrier_closed || self.ack_due.is_none() && self.arrivals.unacked() == 0;
         self.is_finished() && self.peer_ended && told
     }
 
-    /// Something is in flight or about to be, so that timers matter.
+    /// True if data is in flight or about to be, so that timers matter.
     pub fn is_busy(&self) -> bool {
         self.error.is_none()
             && (self.last_received.is_none()
@@ -244,8 +243,8 @@ impl Session {
                 || self.flow.as_ref().is_some_and(|f| !f.is_idle()))
     }
 
-    /// The application may leave without loss. All that was written is acknowledged, and the peer's
-    /// end has come or ours was told.
+    /// True if the application may exit without loss: all written data is acknowledged, and the peer has ended or our
+    /// CLOSE was sent.
     pub fn may_leave(&self) -> bool {
         let quiet = self.queue.is_empty()
             && self
@@ -255,8 +254,7 @@ impl Session {
         self.error.is_none() && quiet && (self.peer_ended || self.is_finished())
     }
 
-    /// Ends it: the peer is told the reason with the next output, and every later call returns the
-    /// error.
+    /// Aborts the session: the next output sends the reason to the peer, and every later call returns the error.
     pub fn abort(&mut self) {
         if self.error.is_none() {
             self.fail(Error::Aborted);
@@ -283,19 +281,20 @@ impl Session {
         self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// The stream below has ended.
+    /// Notes that the stream below has ended.
     pub fn on_end(&mut self) {
         if self.last_received.is_some() && self.is_peer_done() {
             self.carrier_closed = true;
             self.ack_due = None;
         } else {
-            // What there is of a preface may be one of ours: other protocols are known with the first other byte.
+            // An incomplete preface may be one of ours, because other protocols are recognised by the first differing
+            // byte.
             self.fail(Error::Truncated);
         }
     }
 
-    /// The peer has sent its end and has acknowledged all data. So it may leave, though it may not
-    /// have heard of our end.
+    /// True if the peer has sent its end and has acknowledged all data. So it may close, although our CLOSE may not
+    /// have reached it.
     fn is_peer_done(&self) -> bool {
         let acked = |flow: &OverTcp| flow.written() - flow.in_flight().get();
         let all = self.flow.as_ref().is_none_or(|flow| match self.ending {
@@ -305,8 +304,8 @@ impl Session {
         self.peer_ended && self.queue.is_empty() && all
     }
 
-    /// The stream below has failed. A reset by a peer that needed nothing more is an end: what it
-    /// had not read was our end.
+    /// Notes that the stream below has failed. A reset by a peer that needed nothing more counts as an end: only our
+    /// CLOSE was unread.
     pub fn on_failure(&mut self, error: &std::io::Error) {
         use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
         if self.is_peer_done() && matches!(error.kind(), BrokenPipe | ConnectionReset) {
@@ -348,14 +347,14 @@ impl Session {
         }
     }
 
-    /// When a silent peer counts as gone: counted from its last bytes, or since data left.
+    /// Time at which a silent peer counts as gone, from its last bytes or from the time at which data was sent.
     fn idle_deadline(&self, last_received: Time) -> Option<Time> {
         let flow = self.flow.as_ref()?;
         let waits = flow.in_flight() > Bytes::ZERO || flow.is_blocked();
         waits.then_some(last_received.max(self.busy_since) + self.settings.silence)
     }
 
-    /// When [`Session::on_timer`] (and then [`Session::output`]) wants to be called.
+    /// Time of the next call of [`Session::on_timer`], followed by [`Session::output`].
     pub fn next_timer(&self) -> Option<Time> {
         if self.error.is_some() {
             return None;
@@ -378,10 +377,9 @@ impl Session {
         .min()
     }
 
-    /// Appends what is to be written now to `out`. `direct` are bytes of the caller that follow
-    /// what is in the queue; returns how many of them were taken. What was given out counts as
-    /// sent. `more`: others will follow soon, so less than a segment waits. `max`: no more data
-    /// than this.
+    /// Appends the bytes to write now to `out`. `direct` are bytes of the caller that follow the queue; returns the
+    /// number of them that were taken. The output counts as sent. `more`: other bytes will follow soon, so less than a
+    /// segment waits. `max`: limit of the data.
     pub fn output(
         &mut self,
         now: Time,
@@ -411,7 +409,7 @@ impl Session {
     fn own_preface(&self) -> Preface {
         Preface {
             credit: self.settings.receive_buffer as u64,
-            // Reports decide then, and acknowledgements can be rarer.
+            // With reports, acknowledgements can be rarer.
             ack_delay: if self.header_len.is_some() {
                 ACK_INTERVAL_WITH_REPORTS.max(self.settings.ack_delay)
             } else {
@@ -423,7 +421,7 @@ impl Session {
         }
     }
 
-    /// Tells the peer of an error, once.
+    /// Sends the error to the peer, once.
     fn encode_close(&mut self, out: &mut Output) {
         let (Some(reason), Some(error)) = (self.pending_close, &self.error) else {
             return;
@@ -435,7 +433,7 @@ impl Session {
         let sequence = self.flow.as_ref().map_or(0, OverTcp::written) as u32;
         let words = match error {
             Error::Algorithm(why) => why.clone(),
-            // The reason says it all.
+            // The reason needs no text.
             Error::Aborted => String::new(),
             error => error.to_string(),
         };
@@ -446,7 +444,7 @@ impl Session {
         matches!(self.error, Some(Error::Version(_)))
     }
 
-    /// The peer's preface is complete.
+    /// Handles the peer's complete preface.
     fn on_preface(&mut self, now: Time, peer: &Preface) -> Result<(), Error> {
         self.last_received = Some(now);
         self.credit = peer.credit.min(frame::MAX_U48);
@@ -476,7 +474,7 @@ impl Session {
         let spec: Spec = name
             .parse()
             .map_err(|why| Error::Algorithm(format!("{name}: {why}")))?;
-        // A stranger's words: they open no files.
+        // The spec comes from the peer, so its options must not open files.
         let mut cc = self
             .registry
             .for_peers()

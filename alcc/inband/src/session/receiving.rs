@@ -12,31 +12,31 @@ use alcc_units::{Bytes, Span, Time};
 /// Maximum time between two reads while data arrive.
 const MAX_READ_INTERVAL: Span = Span::from_millis(5);
 
-/// Maximum unacknowledged bytes, however short the time since the last acknowledgement.
+/// Maximum number of unacknowledged bytes, however short the time since the last acknowledgement.
 const MAX_UNACKED: u64 = 64 * 1024;
 
-/// The frame whose payload is coming in.
+/// The frame whose payload is being received.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Frame {
     header: Header,
     len: u64,
-    left: usize,
+    remaining: usize,
     number: u64,
 }
 
-/// When bytes came.
+/// Arrival time of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct When {
-    /// Until then nothing of it had come.
+    /// Time until which nothing of them had arrived.
     pub since: Time,
-    /// All of it had come.
+    /// Time at which all of them had arrived.
     pub at: Time,
-    /// Now.
+    /// The current time.
     pub now: Time,
 }
 
 impl When {
-    /// Everything just now.
+    /// All bytes arrived now.
     pub fn exactly(now: Time) -> Self {
         Self {
             since: now,
@@ -47,9 +47,9 @@ impl When {
 }
 
 impl Session {
-    /// Bytes have come. Payload goes to `sink` as long as there is place and nothing older waits,
-    /// the rest is kept for [`Session::read`]. Returns how much went to `sink`; if something was
-    /// wrong it is [`Session::error`] now.
+    /// Takes received bytes. Payload goes to `sink` as long as there is room and no older payload
+    /// waits, the rest is kept for [`Session::read`]. Returns the number of bytes in `sink`. An
+    /// error is in [`Session::error`].
     pub fn on_bytes(&mut self, when: When, bytes: &[u8], sink: &mut [u8]) -> usize {
         if self.error.is_some() || bytes.is_empty() {
             return 0;
@@ -91,7 +91,7 @@ impl Session {
                     position += overhead as u64;
                     self.frame.header = header;
                     self.frame.len = len;
-                    self.frame.left = payload;
+                    self.frame.remaining = payload;
                     if payload == 0 {
                         self.on_frame(when);
                     }
@@ -141,8 +141,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a piece of a frame's payload. It goes into `sink`, of which `filled` is taken, unless
-    /// older payload waits or `sink` is full.
+    /// Takes a piece of a frame's payload. It goes into `sink`, of which `filled` bytes are used,
+    /// unless older payload waits or `sink` is full.
     fn payload(&mut self, when: When, piece: &[u8], sink: &mut [u8], filled: &mut usize) {
         self.stats.received += piece.len() as u64;
         let direct = if self.received.is_empty() {
@@ -153,18 +153,18 @@ impl Session {
         sink[*filled..*filled + direct].copy_from_slice(&piece[..direct]);
         *filled += direct;
         self.received.extend(&piece[direct..]);
-        self.frame.left -= piece.len();
-        if self.frame.left == 0 {
+        self.frame.remaining -= piece.len();
+        if self.frame.remaining == 0 {
             self.on_frame(when);
         }
     }
 
-    /// An acknowledgement is due then at the latest.
+    /// Makes an acknowledgement due at `due` at the latest.
     fn acknowledge_by(&mut self, due: Time) {
         self.ack_due = Some(self.ack_due.map_or(due, |old| old.min(due)));
     }
 
-    /// True when the peer's preface is complete.
+    /// Takes bytes of the peer's preface; true when it is complete.
     fn preface(&mut self, now: Time, bytes: &mut &[u8]) -> Result<bool, Error> {
         let had = self.preface.len();
         let max = crate::preface::MAX_PREFACE
@@ -192,8 +192,8 @@ impl Session {
 
     /// Processes a complete frame with data.
     fn on_frame(&mut self, when: When) {
-        // By the frame's arrival, not by now. The module's timers up to its arrival run before it,
-        // and those up to now after all frames of this reading.
+        // The frame's arrival time applies, not the current one. The module's timers before it run
+        // first, and those up to now after all frames of this reading.
         self.run_receiver_module(when.at.min(when.now));
         let Some(receiver_module) = &mut self.receiver_module else {
             return;
@@ -241,8 +241,8 @@ impl Session {
         self.stats.acks_in += 1;
         let edge = ack.position + u64::from(ack.window) * WINDOW_UNIT;
         self.credit = self.credit.max(edge);
-        // The peer's times, in the clock of this end. Between its last instant and the arrival here
-        // the frame was in flight, or held.
+        // The peer's times, converted to the clock of this end. Between its last instant and the
+        // arrival here the frame was in flight, or held.
         let mut stamps = [AckStamp {
             acked: before,
             at: Time::ZERO,
@@ -267,7 +267,7 @@ impl Session {
                 at,
             };
         }
-        // What came before the oldest instant came at that instant.
+        // Data before the oldest instant counts as arrived at that instant.
         first -= 1;
         stamps[first] = AckStamp { acked: before, at };
         let progress = TcpProgress {
@@ -283,8 +283,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes what has arrived; zero at the end of the peer's data, or when nothing is there
-    /// ([`Session::is_readable`] tells).
+    /// Reads received payload. Zero at the end of the peer's data, or if there is none now
+    /// ([`Session::is_readable`] distinguishes).
     pub fn read(&mut self, now: Time, into: &mut [u8]) -> usize {
         let n = into.len().min(self.received.len());
         let (a, b) = self.received.as_slices();
@@ -299,8 +299,7 @@ impl Session {
         n
     }
 
-    /// Call after the application has taken bytes: extends the window of a peer that may be
-    /// waiting.
+    /// Extends the window of a peer that may be waiting. Call it after the application has read.
     pub fn taken(&mut self, now: Time) {
         self.extend_window();
         let quarter = (self.settings.receive_buffer / 4).max(1) as u64;
@@ -322,22 +321,22 @@ impl Session {
             .min(MAX_U48);
     }
 
-    /// Data waits, or the peer's end has come.
+    /// True if data waits, or the peer's end has arrived.
     pub fn is_readable(&self) -> bool {
         !self.received.is_empty() || self.peer_ended
     }
 
-    /// The peer will send no more, and everything has been read.
+    /// True if the peer will send no more, and everything has been read.
     pub fn is_at_end(&self) -> bool {
         self.peer_ended && self.received.is_empty()
     }
 
-    /// Bytes that wait for [`Session::read`].
+    /// Number of bytes that wait for [`Session::read`].
     pub fn unread(&self) -> usize {
         self.received.len()
     }
 
-    /// ACK, REPORT and PONG, as far as they are due.
+    /// Encodes ACK, REPORT and PONG, as far as they are due.
     pub(super) fn encode_answers(&mut self, now: Time, out: &mut Output) {
         if self.ack_due.is_some_and(|due| due <= now) {
             self.ack_due = None;
@@ -356,8 +355,8 @@ impl Session {
         }
     }
 
-    /// How long reading may wait after one that brought `bytes`. Acknowledgements and data are read
-    /// in batches, but never more than the buffer holds.
+    /// The time to the next read after one of `bytes` bytes. Acknowledgements and data are read in
+    /// batches, but never more than the buffer holds.
     pub fn read_interval(&self, bytes: usize) -> Span {
         let min = Span::from_micros(200);
         let mut interval = self.ack_interval.min(MAX_READ_INTERVAL);
@@ -367,7 +366,7 @@ impl Session {
         if let Some(flow) = self.flow.as_ref().filter(|f| f.in_flight() > Bytes::ZERO) {
             let rtt = flow.rtt().smoothed;
             interval = interval.min(rtt / 8);
-            // A window's worth of room should not come in one piece.
+            // The room of a whole window should not become free at once.
             let pieces = flow.in_flight().get() as f64 / (2 * MAX_UNACKED) as f64;
             if pieces > 8.0 {
                 interval = interval.min(rtt.mul_f64(1.0 / pieces));
@@ -376,7 +375,7 @@ impl Session {
         interval.max(min)
     }
 
-    /// The algorithm needs reports at once, not with the next batch.
+    /// True if the algorithm needs reports at once, not with the next batch.
     pub fn is_latency_sensitive(&self) -> bool {
         self.header_len.is_some() && self.flow.as_ref().is_some_and(|f| !f.is_idle())
     }

@@ -6,46 +6,45 @@ use crate::frame::{self, DATA_OVERHEAD, TAGGED_OVERHEAD, reason};
 use crate::output::Output;
 use alcc_units::{Bytes, Span, Time};
 
-/// Largest payload of a frame. A header per so much costs nothing. It must not be much larger: a
-/// frame that has begun must end before anything else leaves.
+/// Largest payload of a frame. At this size the cost of headers is negligible. It must not be much larger, because a
+/// frame must be complete before anything else can be sent.
 const MAX_FRAME_PAYLOAD: u64 = 16 * 1024;
-/// Maximum bytes from one call.
+/// Maximum number of bytes of one call.
 const MAX_OUTPUT: u64 = 256 * 1024;
-/// Maximum time that less than a segment waits for more.
+/// Maximum time for which less than a segment waits for more data.
 const MAX_COALESCE: Span = Span::from_millis(5);
-/// Paced data leaves in bursts of at least this much time. A wake-up for each packet would cost
-/// more than it brings.
+/// Paced data is sent in bursts of at least this time, because a wake-up for each packet would cost too much.
 const MIN_PACING_INTERVAL: Span = Span::from_millis(5);
 
-/// What the caller of [`Session::output`] brings.
+/// Arguments of [`Session::output`].
 pub(super) struct Offer<'a> {
-    /// Bytes that follow what is in the queue.
+    /// Bytes of the caller that follow the queue.
     pub(super) direct: &'a [u8],
-    /// Others will follow soon, so less than a segment waits.
+    /// True if other bytes will follow soon, so that less than a segment waits.
     pub(super) more: bool,
-    /// No more data than this.
+    /// Limit of the data.
     pub(super) max: u64,
 }
 
-/// With nothing in flight no acknowledgement will bring more credit. A peer whose buffer is smaller
-/// than a segment would wait for ever.
+/// True if `room` is the whole credit of the peer, with nothing in flight: no acknowledgement will extend it. Otherwise
+/// a peer with a buffer smaller than a segment would wait forever.
 fn is_all_there_is(room: u64, credit: u64, in_flight: Bytes) -> bool {
     room == credit && in_flight == Bytes::ZERO
 }
 
 impl Session {
-    /// Takes bytes into the queue; returns how many fit.
+    /// Takes bytes into the queue. Returns the number of bytes taken.
     ///
     /// # Errors
-    /// What ended the session; [`Error::Closed`] after [`Session::close`].
+    /// The error that ended the session; [`Error::Closed`] after [`Session::close`].
     pub fn write(&mut self, now: Time, bytes: &[u8]) -> Result<usize, Error> {
         self.may_write()?;
         let free = self.settings.queue.saturating_sub(self.queue.len());
         let n = free.min(bytes.len());
         self.queue.extend(&bytes[..n]);
         if n > 0 {
-            // A whole segment leaves as soon as it may, and less than one does if nothing is in
-            // flight. Otherwise it waits for more until `queue_due`.
+            // A whole segment is sent as soon as the algorithm allows, and less than one if nothing is in flight.
+            // Otherwise it waits for more until `queue_due`.
             let idle = |f: &alcc_flow::OverTcp| f.in_flight() == Bytes::ZERO;
             if self.queue.len() as u64 >= self.mss || self.flow.as_ref().is_some_and(idle) {
                 self.flush_due = true;
@@ -56,15 +55,15 @@ impl Session {
         Ok(n)
     }
 
-    /// What is in the queue does not wait for more.
+    /// Makes the queue not wait for more data.
     pub fn flush(&mut self) {
         self.flush_due = !self.queue.is_empty();
     }
 
-    /// May data be written?
+    /// Checks that data may be written.
     ///
     /// # Errors
-    /// As [`Session::write`].
+    /// The errors of [`Session::write`].
     pub fn may_write(&self) -> Result<(), Error> {
         self.check()?;
         if self.is_ending() || self.carrier_closed {
@@ -76,7 +75,7 @@ impl Session {
         Ok(())
     }
 
-    /// No more will be written; what is in the queue leaves first.
+    /// Ends writing. The queue is sent first.
     pub fn close(&mut self) {
         if self.ending == Ending::Open && self.error.is_none() {
             self.ending = Ending::Wanted;
@@ -84,7 +83,7 @@ impl Session {
         }
     }
 
-    /// Bytes in the queue.
+    /// Number of bytes in the queue.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
@@ -105,7 +104,7 @@ impl Session {
         }
     }
 
-    /// How much payload may leave now, nothing queued.
+    /// Payload that may be sent now, with an empty queue, bytes.
     pub fn room(&mut self, now: Time) -> usize {
         let Some(flow) = &self.flow else { return 0 };
         if self.error.is_some() || flow.is_blocked() {
@@ -118,7 +117,7 @@ impl Session {
         let room = room.min(credit).min(self.pace(now));
         let small_buffer = is_all_there_is(room, credit, in_flight) && room > self.overhead();
         if room < self.mss && !small_buffer {
-            // A writer waits: run the algorithm's timers and ask it again later.
+            // A writer waits: runs the algorithm's timers and then reads its allowance again.
             let (mss, flow) = (Bytes::new(self.mss), self.flow.as_mut());
             if let Some(flow) = flow {
                 flow.room(now, mss, flow.in_flight(), Bytes::ZERO);
@@ -130,31 +129,32 @@ impl Session {
         free.saturating_sub(self.queue.len() as u64) as usize
     }
 
-    /// What the pacer lets go now.
+    /// Bytes that the pacer allows now.
     fn pace(&mut self, now: Time) -> u64 {
         let Some(flow) = &self.flow else { return 0 };
         let allowance = flow.allowance();
         let Some(rate) = allowance.rate else {
             return u64::MAX;
         };
-        // Who had more to send and comes late, as it waited for a processor, sends what its pace was
-        // meanwhile.
+        // A sender that had more data and is late, because it waited for a processor, sends the data that its rate
+        // allowed meanwhile.
         let waited = self.backlogged_at.map_or(Span::ZERO, |at| now.since(at));
         let span = MIN_PACING_INTERVAL.max(waited);
-        // Less than a segment would never leave: each call before a whole one is due begins a wait anew.
+        // With less than a segment, nothing would ever be sent: each call before a whole segment is due starts the wait
+        // again.
         let burst = allowance.burst.max(rate.bytes_in(span));
         let burst = burst.max(Bytes::new(self.mss));
         let credit = self.pacer.credit(now, rate, burst).get();
         if credit >= self.mss {
             return credit;
         }
-        // Not for one segment alone, if the rate is for more.
+        // The wait is not for a single segment if the rate allows more.
         let wanted = rate.bytes_in(MIN_PACING_INTERVAL / 2).get().max(self.mss) - credit;
         self.paced_until = Some(now + rate.time_for(Bytes::new(wanted)).max(Span::from_micros(50)));
         0
     }
 
-    /// Frames of what waits and may leave. Returns how much of `offer.direct` was taken.
+    /// Encodes frames of waiting data as allowed. Returns the number of bytes taken from `offer.direct`.
     pub(super) fn data(&mut self, now: Time, offer: &Offer<'_>, out: &mut Output) -> usize {
         let available = (self.queue.len() + offer.direct.len()) as u64;
         if self.queue_due.is_some_and(|due| due <= now) {
@@ -192,8 +192,8 @@ impl Session {
         self.ending = Ending::Sent(flow.written() - len, flow.written());
     }
 
-    /// Bytes of frames that may leave now behind `ahead` bytes of the same write. `None` if nothing
-    /// may leave at all.
+    /// Bytes of frames that may be sent now after `ahead` bytes of the same write. `None` if nothing may be sent at
+    /// all.
     fn sendable(&mut self, now: Time, offer: &Offer<'_>, ahead: usize) -> Option<u64> {
         let (overhead, max_frame) = (self.overhead(), self.max_frame());
         let paced = self.pace(now);
@@ -219,7 +219,7 @@ impl Session {
             room = room.min(wanted - wanted % self.mss);
         }
         if room < wanted && !(room < self.mss && is_all_there_is(room, credit, flow.in_flight())) {
-            // Whole segments, with what precedes them in the same write.
+            // Rounds down to whole segments, counting the preceding bytes of the same write.
             room -= room % self.mss;
             let ahead = ahead as u64 % self.mss;
             room = room.saturating_sub(if room > self.mss { ahead } else { 0 });
@@ -234,16 +234,16 @@ impl Session {
         };
         let Some(flow) = &mut self.flow else { return 0 };
         let mut taken = 0;
-        let mut left = (self.queue.len() + offer.direct.len()) as u64;
+        let mut remaining = (self.queue.len() + offer.direct.len()) as u64;
         let mut framed = 0;
         let position = flow.written();
-        while left > 0 && room > overhead {
-            let payload = left.min(max_frame - overhead).min(room - overhead);
+        while remaining > 0 && room > overhead {
+            let payload = remaining.min(max_frame - overhead).min(room - overhead);
             let len = payload + overhead;
             let mut tag = [0; 16];
             let mut tagged: &[u8] = &[];
             if let Some(need) = self.header_len {
-                let more = left > payload && room > len + overhead || offer.more && room > len;
+                let more = remaining > payload && room > len + overhead || offer.more && room > len;
                 let header = flow.wrote_framed(now, Bytes::new(len), more);
                 let n = header.len().min(usize::from(need));
                 tag[..n].copy_from_slice(&header[..n]);
@@ -256,7 +256,7 @@ impl Session {
             let rest = payload as usize - own;
             out.direct(taken..taken + rest);
             taken += rest;
-            left -= payload;
+            remaining -= payload;
             room -= len;
             framed += len;
             self.stats.sent += payload;
@@ -265,7 +265,7 @@ impl Session {
             flow.wrote(now, Bytes::new(framed));
         }
         self.pacer.spend(Bytes::new(framed));
-        self.backlogged_at = (left > 0).then_some(now);
+        self.backlogged_at = (remaining > 0).then_some(now);
         taken
     }
 }

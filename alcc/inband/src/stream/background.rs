@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Streams that nobody is in a call of: acknowledgements leave and timers run all the same.
+//! Background service of streams outside calls: it sends acknowledgements and runs timers.
 use super::link::Link;
 use alcc_driver::{Background, BackgroundTask, Next};
 use alcc_units::{Span, Time};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// The background leaves a stream alone for this long after a call of it.
+/// Time after a call during which the background does not visit the stream.
 pub(super) const MIN_QUIET: Span = Span::from_millis(25);
 
 static BACKGROUND: Background = Background::new("alcc-inband");
 
-/// A stream that may need to be turned when nobody is in a call of it. Without a thread it lives
-/// only while somebody is.
+/// Puts a stream on the list of the background thread. If the thread cannot be started, the stream
+/// runs only during calls.
 pub(super) fn list(link: &Arc<Link>) {
     let (number, link) = (link.number, Arc::downgrade(link));
     BACKGROUND.add(Arc::new(Listed { number, link }), MIN_QUIET);
@@ -30,7 +30,7 @@ impl BackgroundTask for Listed {
 
     fn visit(&self, now: Time) -> Next {
         self.link.upgrade().map_or(Next::NEVER, |link| {
-            // It rested, and a call has listed it no sooner than now.
+            // The stream was idle, and a call has put it on the list.
             link.listed.store(true, Ordering::Release);
             link.visit(now)
         })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A session and the byte stream that carries it: how much it reads and writes at a time, and what
-//! it waits for.
+//! A session with the byte stream that carries it: the amounts that it reads and writes at a time,
+//! and the events that it waits for.
 use super::Info;
 use crate::carrier::Carrier;
 use crate::output::Output;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const READ_SIZE: usize = 64 * 1024;
 /// Maximum bytes read in one run.
 const MAX_READ: usize = 512 * 1024;
-/// Maximum unsent bytes in the kernel: this, or this part of what is in flight.
+/// Limit of unsent bytes in the kernel: this, or this part of the data in flight.
 const MAX_UNSENT: u64 = 16 * 1024;
 const MAX_UNSENT_SHARE: u64 = 8;
 
@@ -26,16 +26,16 @@ thread_local! {
     static SCRATCH: RefCell<(Output, Vec<u8>)> = RefCell::default();
 }
 
-/// What a call waits for.
+/// The event that a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Want {
     /// Bytes to read, or the end.
     Data,
-    /// That the session runs once more than so often.
+    /// The session runs more often than this number.
     Run(u64),
 }
 
-/// The last handle closes the descriptor, whoever is just looking at the stream.
+/// The carrier. Closing it closes the descriptor, whoever still holds the stream.
 struct Closable(Option<Box<dyn Carrier>>);
 
 impl Closable {
@@ -61,20 +61,20 @@ pub(super) struct Inner {
     pub(super) session: Session,
     carrier: Closable,
     tcp: Option<RawFd>,
-    /// Given out by the session and not taken by the carrier.
+    /// Output of the session that the carrier has not taken.
     pending: Vec<u8>,
-    /// The kernel holds enough unsent bytes.
+    /// True if the kernel holds enough unsent bytes.
     kernel_full: bool,
-    /// The last reading left nothing behind, then.
+    /// Time of the last read that found no more data.
     last_read: Time,
-    /// Sleep until then before reading again; `None`: wait for the descriptor.
+    /// Sleep until this time before reading again; `None`: wait for the descriptor.
     pub(super) next_read: Option<Time>,
     pub(super) over: bool,
-    /// A thread sleeps until the descriptor is readable.
+    /// True if a thread sleeps until the descriptor is readable.
     polled: bool,
-    /// When a call last ran it.
+    /// Time at which a call last ran the session.
     pub(super) last_run: Time,
-    /// How often it ran.
+    /// Number of runs of the session.
     pub(super) runs: u64,
 }
 
@@ -111,7 +111,7 @@ impl Inner {
         })
     }
 
-    /// Closes the carrier, though others may still look at the session.
+    /// Closes the carrier, although others may still hold the session.
     pub(super) fn close(&mut self) {
         self.over = true;
         self.carrier.close();
@@ -133,7 +133,7 @@ impl Inner {
         info
     }
 
-    /// Payload that would leave at once.
+    /// Payload that would be sent at once, bytes.
     pub(super) fn room(&mut self) -> usize {
         if !self.pending.is_empty() || self.unsent_budget() == 0 {
             return 0;
@@ -141,7 +141,7 @@ impl Inner {
         self.session.room(alcc_sys::now())
     }
 
-    /// Everything that can be done now. Returns what went to `sink`.
+    /// Does everything that can be done now. Returns the number of bytes in `sink`.
     pub(super) fn run(&mut self, now: Time, more: bool, sink: &mut [u8]) -> usize {
         self.last_run = now;
         self.runs += 1;
@@ -151,7 +151,7 @@ impl Inner {
         filled
     }
 
-    /// Reads if it is time to.
+    /// Reads if a read is due.
     pub(super) fn read_if_due(&mut self, now: Time) {
         let due = self
             .next_read
@@ -169,11 +169,11 @@ impl Inner {
             self.next_read = None;
             return 0;
         }
-        // Who sleeps for the descriptor is awake by now, and may wait for what has come.
+        // A thread that slept for the descriptor is awake by now, and may wait for the data.
         if self.polled {
             return 0;
         }
-        // What has come by then is read before a timer runs: a receiver module counts it.
+        // Data that has arrived is read before a timer runs, because a receiver module counts it.
         let timer = self.session.next_timer().is_some_and(|at| at <= now);
         if !timer && self.next_read.is_some_and(|at| at > now) {
             return 0;
@@ -222,7 +222,7 @@ impl Inner {
         filled
     }
 
-    /// Bytes of data that the kernel may be given now.
+    /// Bytes of data that may be given to the kernel now.
     fn unsent_budget(&mut self) -> u64 {
         let Some(fd) = self.tcp else { return u64::MAX };
         let flow = self.session.flow();
@@ -235,7 +235,7 @@ impl Inner {
         if self.kernel_full { 0 } else { u64::MAX }
     }
 
-    /// Writes what the session wants to have written; returns how much of `direct`.
+    /// Writes the session's output. Returns the number of bytes taken from `direct`.
     pub(super) fn pump(&mut self, now: Time, direct: &[u8], more: bool) -> usize {
         if self.over {
             return 0;
@@ -245,12 +245,12 @@ impl Inner {
             while self.push_pending() {
                 let max = self.unsent_budget();
                 out.clear();
-                let left = &direct[taken..];
-                let n = self.session.output(now, left, more, max, out);
+                let remaining = &direct[taken..];
+                let n = self.session.output(now, remaining, more, max, out);
                 if out.is_empty() {
                     break;
                 }
-                self.send(left, out);
+                self.send(remaining, out);
                 taken += n;
                 if n == 0 && self.session.queued() == 0 {
                     break;
@@ -289,7 +289,7 @@ impl Inner {
         }
     }
 
-    /// True if nothing waits any more.
+    /// Writes pending output; true if none remains.
     fn push_pending(&mut self) -> bool {
         let mut done = 0;
         let kept = if self.carrier.wants_write() {
@@ -331,8 +331,8 @@ impl Inner {
         self.pending.is_empty() && !self.carrier.wants_write()
     }
 
-    /// Takes bytes of a write. What may leave now leaves directly; a rest of less than a segment
-    /// goes into the queue.
+    /// Takes bytes of a write. Those that may be sent now are sent directly; less than a segment at
+    /// the end goes into the queue.
     pub(super) fn enqueue(&mut self, now: Time, from: &[u8]) -> usize {
         self.last_run = now;
         let segment = self.session.segment() as usize;
@@ -370,7 +370,7 @@ impl Engine for Inner {
         }
     }
 
-    /// What to wait for: events of the descriptor, and a time.
+    /// The events of the descriptor, and the time, to wait for.
     fn interest(&self, now: Time) -> (i16, Option<Time>) {
         let mut events = 0;
         if self.session.error().is_some() {
@@ -378,7 +378,7 @@ impl Engine for Inner {
             return (events, Some(now));
         }
         if self.over {
-            // A descriptor at its end is always ready.
+            // A descriptor at its end is always ready, so it must not be polled.
             return (events, self.session.next_timer());
         }
         if !self.pending.is_empty() || self.carrier.wants_write() || self.kernel_full {
@@ -391,7 +391,7 @@ impl Engine for Inner {
         let Some(timer) = timer else {
             return (events, Some(read));
         };
-        // One wake-up for both, if they are close.
+        // One wake-up for both times, if they are close.
         let near = read.since(now) / 2;
         let both = timer > read && timer.since(read) < near;
         (events, Some(if both { timer } else { timer.min(read) }))
@@ -403,7 +403,7 @@ impl Engine for Inner {
 
     fn on_wake(&mut self, now: Time, _: Option<Time>, ready: bool) {
         if std::mem::take(&mut self.polled) && ready {
-            // Until now nothing had come.
+            // Nothing had arrived before now.
             self.last_read = now;
             self.next_read = Some(now);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all handles of a stream and the background share. A thread in a call runs the session:
-//! it reads, writes and sleeps for it.
+//! The state that all handles of a stream and the background share. A thread in a call runs the
+//! session: it reads, writes and sleeps for it.
 use super::background;
 use super::inner::{Inner, Want};
 use crate::carrier::Carrier;
@@ -22,9 +22,9 @@ pub(super) enum Until {
 pub(super) struct Link {
     shared: Shared<Inner>,
     pub(super) carrier: &'static str,
-    /// What the background knows it by.
+    /// Number of the stream in the background's list.
     pub(super) number: u64,
-    /// The background has it on its list.
+    /// True if the stream is on the background's list.
     pub(super) listed: AtomicBool,
 }
 
@@ -49,8 +49,8 @@ impl Link {
         self.shared.lock()
     }
 
-    /// Runs the session until it is `ready`, or until then. `more`: to write, so what is less than
-    /// a segment waits for it.
+    /// Runs the session until it is `ready`, or until `until`. `more`: the call is a write, so that
+    /// less than a segment waits for it.
     pub(super) fn wait(
         self: &Arc<Self>,
         until: Option<Time>,
@@ -78,7 +78,7 @@ impl Link {
         done
     }
 
-    /// Ends a call: another thread may go on. The call may have left work, so it tells the leader
+    /// Ends a call: another thread may go on. The call may have left work, so it wakes the leader
     /// of the stream, or the background thread.
     fn end_call(self: &Arc<Self>, inner: &mut State<Inner>) {
         self.shared.hand_over(inner);
@@ -190,7 +190,7 @@ impl Link {
         self.shared.hand_over(&inner);
     }
 
-    /// The last handle was dropped.
+    /// Ends the connection, because the last handle was dropped.
     pub(super) fn detach(&self) {
         let inner = &mut *self.lock();
         let now = alcc_sys::now();
@@ -203,7 +203,7 @@ impl Link {
         inner.close();
     }
 
-    /// For the background: runs the session if no call does.
+    /// Runs the session for the background if no call does.
     pub(super) fn visit(&self, now: Time) -> Next {
         let inner = &mut *self.lock();
         if inner.over {
@@ -214,8 +214,8 @@ impl Link {
             return Next::at(quiet);
         }
         if inner.session.error().is_none() && inner.has_leader(now) {
-            // The leader does what is to be done. Its call lists the stream again when it ends, and
-            // so does any other call. They look at `listed` under the lock that is held here.
+            // The leader does the work. Its call puts the stream on the list again when it ends, as
+            // does any other call. They look at `listed` under the lock that is held here.
             self.listed.store(false, Ordering::Release);
             return Next::NEVER;
         }
@@ -236,7 +236,7 @@ impl Link {
             _ if inner.session.is_busy() => Next::at(soon),
             Some(at) => Next::at(at),
             None => {
-                // From here on the next call lists it again, as above.
+                // From here on the next call puts it on the list again, as above.
                 self.listed.store(false, Ordering::Release);
                 let readable = Some(self.shared.fd());
                 Next { at: None, readable }

@@ -14,18 +14,18 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A connection as its algorithm sees it.
+/// The state of a connection and of its algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Info {
-    /// Counters.
+    /// The counters of the session.
     pub stats: Stats,
-    /// Round-trip times, holding times of the peer left out.
+    /// Round-trip times, without the holding times of the peer.
     pub rtt: RttView,
-    /// cwnd; [`Bytes::MAX`]: none.
+    /// The congestion window; [`Bytes::MAX`]: none.
     pub window: Bytes,
     /// Pacing rate.
     pub rate: Option<Rate>,
-    /// Framed and not acknowledged.
+    /// Bytes in flight.
     pub in_flight: Bytes,
     /// Bytes that the carrier has not taken yet.
     pub waiting: usize,
@@ -41,12 +41,12 @@ impl Drop for Handle {
     }
 }
 
-/// A stream whose bytes travel in frames, as fast as the algorithm lets them. Both ends of a
-/// connection have one.
+/// A stream whose bytes travel in frames, at the rate of the algorithm. Both ends of a connection
+/// need one.
 ///
 /// Clones are the same stream, for a thread that reads and another that writes. Dropping the last
-/// one ends the connection at once, without waiting. Only [`Stream::finish`] tells whether the peer
-/// has everything, and hears that this was the end.
+/// one ends the connection at once, without waiting. Only [`Stream::finish`] confirms that the peer
+/// has everything, the end included.
 #[derive(Clone)]
 pub struct Stream {
     handle: Arc<Handle>,
@@ -54,11 +54,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The end that opened the connection: says its preface, and waits for the other's.
+    /// The connecting end: sends its preface, and waits for the peer's.
     ///
     /// # Errors
-    /// [`Error::Foreign`] and the like if the peer does not speak this; [`Error::Silent`] if it
-    /// says nothing in time.
+    /// [`Error::Foreign`] or another error if the peer has another protocol; [`Error::Silent`] if
+    /// it sends nothing in time.
     pub fn connect(
         carrier: impl Carrier + 'static,
         registry: &Arc<Registry>,
@@ -67,10 +67,10 @@ impl Stream {
         Self::new(Box::new(carrier), registry, settings, true)
     }
 
-    /// The end that accepted it.
+    /// The accepting end.
     ///
     /// # Errors
-    /// As [`Stream::connect`].
+    /// The errors of [`Stream::connect`].
     pub fn accept(
         carrier: impl Carrier + 'static,
         registry: &Arc<Registry>,
@@ -93,11 +93,11 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Either end, without waiting for the other's preface. Reads and writes wait for it, and tell
-    /// what was wrong with it.
+    /// Either end, without waiting for the peer's preface. Reads and writes wait for it, and return
+    /// its errors.
     ///
     /// # Errors
-    /// [`Error::Algorithm`].
+    /// [`Error::Algorithm`] as in [`Session::connect`].
     pub fn begin(
         carrier: impl Carrier + 'static,
         registry: &Arc<Registry>,
@@ -117,7 +117,8 @@ impl Stream {
         &self.handle.link
     }
 
-    /// Reads and writes through this handle return `WouldBlock` after this time; `None`: never.
+    /// Sets the time after which reads and writes through this handle return `WouldBlock`; `None`:
+    /// never.
     pub fn set_patience(&mut self, patience: Option<Duration>) {
         self.patience =
             patience.map(|p| Span::from_nanos(u64::try_from(p.as_nanos()).unwrap_or(u64::MAX)));
@@ -127,11 +128,11 @@ impl Stream {
         self.patience.map(|span| alcc_sys::now() + span)
     }
 
-    /// Waits, at most `patience`, until something may be written; how much would leave at once.
-    /// Zero: not in time.
+    /// Waits, at most `patience`, until data may be written. Returns the number of bytes that would
+    /// be sent at once; zero: none in time.
     ///
     /// # Errors
-    /// What broke the stream.
+    /// The error that broke the stream.
     pub fn room(&self, patience: Duration) -> io::Result<usize> {
         let until = after(patience);
         let mut room = 0;
@@ -146,11 +147,11 @@ impl Stream {
         }
     }
 
-    /// No more will be written. Waits, at most `patience`, until the peer has acknowledged
-    /// everything and that this was the end. False: not in time, ask again.
+    /// Ends writing. Waits, at most `patience`, until the peer has acknowledged everything, the end
+    /// included. False: not in time, so call it again.
     ///
     /// # Errors
-    /// What broke the stream.
+    /// The error that broke the stream.
     pub fn finish(&self, patience: Duration) -> io::Result<bool> {
         self.link().close();
         let until = after(patience);
@@ -160,22 +161,22 @@ impl Stream {
         Ok(done == Until::Ready)
     }
 
-    /// Ends the connection in both directions, and tells the peer.
+    /// Aborts the connection in both directions, and informs the peer.
     pub fn abort(&self) {
         self.link().abort();
     }
 
-    /// What broke the stream.
+    /// The error that broke the stream.
     pub fn error(&self) -> Option<Error> {
         self.link().lock().session.error().cloned()
     }
 
-    /// What the algorithm sees and does.
+    /// The state of the connection and of its algorithm.
     pub fn info(&self) -> Info {
         self.link().lock().info()
     }
 
-    /// What it runs over.
+    /// The name of the carrier.
     pub fn carrier(&self) -> &'static str {
         self.link().carrier
     }
@@ -198,7 +199,7 @@ impl Write for &Stream {
         self.link().write(from, self.until())
     }
 
-    /// Lets what is less than a segment leave; does not wait until it has.
+    /// Makes less than a segment be sent, without waiting until it is.
     fn flush(&mut self) -> io::Result<()> {
         self.link().flush()
     }

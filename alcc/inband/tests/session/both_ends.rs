@@ -79,16 +79,18 @@ fn run(ccs: [&str; 2], write: [usize; 2], reads_from: [u64; 2], mbps: u64, seed:
         for i in 0..2 {
             let end = &mut ends[i];
             while let Some(wire) = pipes[1 - i].take(now) {
-                let mut left = &wire[..];
-                while !left.is_empty() {
-                    let n = 1 + rng.below(left.len() as u64) as usize;
+                let mut remaining = &wire[..];
+                while !remaining.is_empty() {
+                    let n = 1 + rng.below(remaining.len() as u64) as usize;
                     let mut sink = [0; 100];
                     let reads = now >= end.reads_from;
                     let sink = if reads { &mut sink[..] } else { &mut [] };
-                    let filled = end.session.on_bytes(When::exactly(now), &left[..n], sink);
+                    let filled = end
+                        .session
+                        .on_bytes(When::exactly(now), &remaining[..n], sink);
                     end.got.extend_from_slice(&sink[..filled]);
                     end.session.taken(now);
-                    left = &left[n..];
+                    remaining = &remaining[n..];
                 }
             }
             assert_eq!(end.session.error(), None, "end {i} at {now:?}");
@@ -154,8 +156,8 @@ fn algorithm() -> impl Strategy<Value = &'static str> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the algorithms, amounts and cuts: everything arrives in order, both ends finish,
-    /// nobody complains.
+    /// With any algorithms, amounts and cuts everything arrives in order, both ends finish, and
+    /// there is no error.
     #[test]
     fn both_directions_at_once(
         a in algorithm(), b in algorithm(), x in 0usize..300_000, y in 0usize..300_000,
@@ -187,8 +189,9 @@ fn a_window_bounds_what_is_framed_and_not_acknowledged() {
         1,
     );
     check(&done);
-    // Ten segments of 1400 bytes; a part of one in flight does not count, and the 13 bytes of the
-    // end need no room. Beyond the window is what has arrived and is not heard of: some 5 ms of it.
+    // Ten segments of 1400 bytes; a partial one in flight does not count, and the 13 bytes of CLOSE
+    // need no room. Beyond the window there is data that has arrived but is not acknowledged: some
+    // 5 ms of it.
     let most = done.most_in_flight;
     assert!((14_000..14_000 + 2 * 1400 + 13).contains(&most), "{most}");
     // 14,000 bytes per 40 ms, their serialisation at 20 Mbit/s and an acknowledgement that waits up

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A sender that gets the processor late: its own lateness is no property of the path.
+//! A sender that gets the processor late must not take its own lateness for a property of the path.
 use super::*;
 
 const STEP: Span = Span::from_micros(100);
@@ -9,9 +9,9 @@ const DELAY: Span = Span::from_micros(100);
 const PER_BYTE: Span = Span::from_nanos(80);
 const PEER_READS: Span = Span::from_millis(5);
 
-/// 100 Mbit/s one way, 0.2 ms there and back. Returns the share of it that a sender with `cc` uses
-/// which runs each so many milliseconds (a fifth more or less), and the mean wait there. `known`:
-/// the stream below tells when bytes came, as TCP does and TLS does not.
+/// The share of a path that a sender with `cc` uses, and the mean queueing delay: 100 Mbit/s one
+/// way, 0.2 ms round trip. The sender runs every `each_ms` (a fifth more or less). `known`: the
+/// stream below reports arrival times, as TCP does and TLS does not.
 fn share(cc: &str, each_ms: f64, known: bool) -> (f64, Span) {
     let [mut sender, mut peer] = pair(cc);
     let mut rng = Rng::new(1);

@@ -27,22 +27,22 @@ fn at(ms: u64) -> Time {
     Time::from_millis(ms)
 }
 
-/// What a session wants to have written.
+/// The output of a session.
 fn drain(session: &mut Session, now: Time, direct: &[u8]) -> (Vec<u8>, usize) {
     let (mut wire, mut taken) = (Vec::new(), 0);
     loop {
         let mut out = Output::default();
-        let left = &direct[taken..];
-        let n = session.output(now, left, false, u64::MAX, &mut out);
+        let remaining = &direct[taken..];
+        let n = session.output(now, remaining, false, u64::MAX, &mut out);
         if out.is_empty() {
             return (wire, taken);
         }
-        out.copy_unwritten(left, 0, &mut wire);
+        out.copy_unwritten(remaining, 0, &mut wire);
         taken += n;
     }
 }
 
-/// Two ends that have heard each other's preface.
+/// Two ends that have exchanged their prefaces.
 fn pair(cc: &str) -> [Session; 2] {
     let registry = registry();
     let mut a = Session::connect(at(0), &registry, settings(cc)).unwrap();

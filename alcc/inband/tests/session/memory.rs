@@ -20,13 +20,13 @@ static ALLOCATED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsiz
 unsafe impl std::alloc::GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: std::alloc::Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size(), std::sync::atomic::Ordering::Relaxed);
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         unsafe { std::alloc::System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: std::alloc::Layout) {
         ALLOCATED.fetch_sub(layout.size(), std::sync::atomic::Ordering::Relaxed);
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         unsafe { std::alloc::System.dealloc(at, layout) }
     }
 }

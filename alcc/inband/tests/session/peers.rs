@@ -18,7 +18,7 @@ fn data(sequence: u32, payload: &[u8]) -> Vec<u8> {
     wire
 }
 
-/// What the peer of an end that complains is told.
+/// The CLOSE that an end sends after an error of its peer.
 fn complaint(session: &mut Session) -> (u8, String) {
     let (wire, _) = drain(session, at(10), &[]);
     assert_eq!(wire[0], frame::kind::CLOSE, "{wire:?}");
@@ -33,7 +33,7 @@ fn refused(session: &mut Session, wire: &[u8], want: &str) {
     let (code, words) = complaint(session);
     assert_eq!(code, reason::PROTOCOL);
     assert!(words.contains(want), "{words}");
-    // Once is enough, and nothing else is said or heard.
+    // It is sent once, and nothing else is sent or received.
     assert!(drain(session, at(11), b"more").0.is_empty());
     assert_eq!(session.next_timer(), None);
     assert!(session.write(at(12), b"x").is_err());
@@ -252,9 +252,9 @@ fn a_receiver_half_counts_by_arrival_however_late_it_is_read() {
         }
         b.on_timer(at(30));
         let (wire, _) = drain(&mut b, at(30), &[]);
-        let (mut left, mut decoder) = (&wire[..], frame::Decoder::default());
+        let (mut remaining, mut decoder) = (&wire[..], frame::Decoder::default());
         let mut reports = Vec::new();
-        while let Some(item) = decoder.next(&mut left).unwrap() {
+        while let Some(item) = decoder.next(&mut remaining).unwrap() {
             if let frame::Item::Report(report) = item {
                 reports.push(report);
             }
@@ -266,20 +266,20 @@ fn a_receiver_half_counts_by_arrival_however_late_it_is_read() {
 }
 
 #[test]
-fn who_gave_up_is_told_by_no_text() {
+fn an_abort_is_reported_to_the_peer_without_text() {
     let [mut a, mut b] = pair("cubic");
     let mut wire = Vec::new();
     frame::encode_close(&mut wire, 0, reason::ABORTED, "here");
     b.on_bytes(When::exactly(at(5)), &wire, &mut []);
     assert!(matches!(b.error(), Some(Error::Closed { .. })));
-    assert!(drain(&mut b, at(6), &[]).0.is_empty(), "it is no echo");
+    assert!(drain(&mut b, at(6), &[]).0.is_empty(), "it echoes nothing");
     a.abort();
     assert_eq!(a.error().unwrap().to_string(), "given up here");
     assert_eq!(complaint(&mut a), (reason::ABORTED, String::new()));
 }
 
 #[test]
-fn a_peer_makes_nobody_open_a_file() {
+fn a_peer_cannot_cause_a_file_to_be_opened() {
     let registry = alcc_zoo::registry().reading(|_| panic!("a file was read"));
     let mut b = Session::accept(at(0), &Arc::new(registry), settings("cubic")).unwrap();
     let mut wire = Vec::new();
@@ -358,11 +358,12 @@ fn a_peer_that_has_everything_and_has_said_so_may_leave_before_it_hears_of_our_e
 }
 
 #[test]
-fn what_the_receiver_holds_back_is_no_round_trip_time() {
+fn the_receivers_delay_is_not_part_of_the_round_trip_time() {
     let [mut a, _] = pair("fixed:window=10");
     drain(&mut a, at(100), &[1; 1392]);
     drain(&mut a, at(101), &[1; 1392]);
-    // The first came at 130, the second at 131 ms; told at 150 ms, which is heard at 180 ms.
+    // The first arrived at 130, the second at 131 ms; acknowledged at 150 ms, which is received at
+    // 180 ms.
     let mut ack = Ack::default();
     ack.position = 2800;
     ack.window = 4096;
