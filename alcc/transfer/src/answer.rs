@@ -3,33 +3,33 @@ use crate::{ANSWER, Fields, RESUMING, UNKNOWN, VERSION};
 
 const MAGIC: &[u8; 8] = b"alccdone";
 
-/// What the receiver thinks of a transfer.
+/// The receiver's verdict on a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Everything is there, and as it was sent.
+    /// Everything arrived, unchanged.
     Good,
-    /// It is damaged, or makes no sense.
+    /// The content is damaged, or the stream is invalid.
     Damaged,
-    /// It could not be kept: the disk is full, or it is longer than the receiver takes.
+    /// The content could not be kept: the disk is full, or it is longer than the receiver accepts.
     NotKept,
-    /// Version 2: not all of it is there. What is waits for the rest.
+    /// Version 2: a part has arrived and is kept for the rest.
     Part,
 }
 
-/// What the receiver says at the end.
+/// The receiver's message at the end of a flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// To a flow that resumes: version 2.
+    /// True in the answer to a flow that resumes: version 2.
     pub resumes: bool,
-    /// What it thinks of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Bytes of content.
+    /// Bytes of content received.
     pub bytes: u64,
-    /// From the first byte of the stream to the last of the content, ns.
+    /// Time from the first byte of the stream to the last of the content, ns.
     pub took: u64,
-    /// When the last came by its clock, ns; if that is the sender's.
+    /// Time of the last byte by the receiver's clock, ns, if that is the sender's.
     pub end: Option<u64>,
-    /// From write to read, per byte, if the clock is the sender's: median, ns.
+    /// Delay per byte from write to read, if both ends have one clock: median, ns.
     pub delay_median: Option<u64>,
     /// The same: 95th percentile, ns.
     pub delay_p95: Option<u64>,
@@ -38,12 +38,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether an answer may begin so.
+    /// True if these bytes can be the beginning of an answer.
     pub(crate) fn begins(bytes: &[u8]) -> bool {
         bytes.iter().zip(MAGIC).all(|(a, b)| a == b)
     }
 
-    /// As it is sent.
+    /// Encodes the answer.
     pub fn encode(&self) -> [u8; ANSWER] {
         let mut bytes = [0; ANSWER];
         bytes[0..8].copy_from_slice(MAGIC);
@@ -68,7 +68,7 @@ impl Answer {
         bytes
     }
 
-    /// Reads the answer of a peer; `None` if it is malformed.
+    /// Decodes a peer's answer; `None` if it is malformed.
     pub fn decode(bytes: &[u8; ANSWER]) -> Option<Self> {
         let mut fields = Fields(bytes);
         if fields.bytes() != *MAGIC {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The clock of both ends, and whether it is one clock.
+//! The clock of both ends, and the check whether it is the same.
 use alcc_pipe::{Failure, Sha256};
 
 /// `CLOCK_MONOTONIC`, ns: the same in all processes of a machine.
@@ -7,14 +7,14 @@ pub(crate) fn now() -> u64 {
     alcc_sys::now().as_nanos()
 }
 
-/// A digest of `session` and of what `CLOCK_MONOTONIC` counts from: this start of this machine, in
-/// this time namespace. Two processes that find the same read the same clock. Zero: nobody knows.
+/// A digest of `session` and of the identity of `CLOCK_MONOTONIC`: the boot of this machine, and
+/// the time namespace. Two processes with the same digest have the same clock. Zero: unknown.
 pub fn clock_digest(session: &[u8; 16]) -> [u8; 16] {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id");
     let namespace = std::fs::read_link("/proc/self/ns/time");
     let mut digest = [0; 16];
     if let Ok(boot) = boot {
-        // A kernel without time namespaces has one clock.
+        // A kernel without time namespaces has a single clock.
         let namespace = namespace.unwrap_or_default();
         let mut hash = Sha256::new();
         hash.update(session);
@@ -25,10 +25,10 @@ pub fn clock_digest(session: &[u8; 16]) -> [u8; 16] {
     digest
 }
 
-/// A session that nobody guesses.
+/// A new session number, which cannot be guessed.
 ///
 /// # Errors
-/// [`Failure::Usage`]: the system has no random numbers.
+/// [`Failure::Usage`]: the system provides no random numbers.
 pub fn new_session() -> Result<[u8; 16], Failure> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How much has passed, for those who write it down.
+//! Counter of passed bytes, for logs.
 
-/// At most one reading in this time, ns.
+/// Minimum time between two readings, ns.
 const INTERVAL: u64 = 100_000;
 
-/// Counts bytes of content. A reading says when, in ns, and how many bytes by then.
+/// Counts bytes of content. A reading is a time, in ns, and the number of bytes by then.
 #[derive(Default, Debug)]
 pub struct Counter {
     total: u64,
-    /// When bytes came last.
+    /// Time of the last bytes.
     last: u64,
     /// The latest reading.
     read: (u64, u64),
 }
 
 impl Counter {
-    /// Counts bytes that have just passed. A reading, if one is due.
+    /// Counts bytes that have just passed. Returns a reading if one is due.
     pub fn add(&mut self, bytes: u64, now: u64) -> Option<(u64, u64)> {
         self.total += bytes;
         self.last = now;
@@ -25,7 +25,7 @@ impl Counter {
         self.rest()
     }
 
-    /// A reading of what has passed since the latest one, if anything has.
+    /// A reading of the bytes since the latest one, if there are any.
     pub fn rest(&mut self) -> Option<(u64, u64)> {
         if self.read.1 == self.total {
             return None;

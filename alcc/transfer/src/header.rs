@@ -4,40 +4,40 @@ use crate::{Fields, HEADER, RESUMING, UNKNOWN, VERSION};
 
 const MAGIC: &[u8; 8] = b"alccsend";
 
-/// What the blocks contain.
+/// The content of the blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Content that both ends make up, compared byte for byte.
+    /// Content that both ends generate, compared byte for byte.
     MadeUp,
-    /// A file, or whatever else is not known beforehand, with its hash.
+    /// A file, or other content that is not known beforehand, with its hash.
     File,
-    /// Nothing: how much of the session's file is there?
+    /// No content: queries how much of the session's file has arrived.
     Ask,
 }
 
-/// The beginning of a flow.
+/// The header of a flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What is sent.
+    /// The kind of content.
     pub kind: Kind,
-    /// Number of this flow, from 0, and of all flows that belong together: at least 1.
+    /// Number of this flow, from 0.
     pub flow: u16,
-    /// The latter.
+    /// Number of flows that belong together, at least 1.
     pub flows: u16,
-    /// Bytes of content to come, if that is known.
+    /// Bytes of content to come, if known.
     pub size: Option<u64>,
-    /// The same random bytes in all flows that belong together.
+    /// Random bytes that identify the flows that belong together.
     pub session: [u8; 16],
-    /// A digest of the session and of what identifies the sender's clock: who finds the same has
-    /// the same clock. Zero: not known.
+    /// A digest of the session and of the identity of the sender's clock: a receiver with the same
+    /// digest has the same clock. Zero: unknown.
     pub clock: [u8; 16],
-    /// Version 2, a flow that resumes: where in the file its content begins, bytes. `None`:
-    /// version 1.
+    /// Version 2, for a flow that resumes: the position in the file at which its content begins,
+    /// bytes. `None`: version 1.
     pub offset: Option<u64>,
 }
 
 impl Header {
-    /// As it is sent.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[0..8].copy_from_slice(MAGIC);
@@ -56,20 +56,20 @@ impl Header {
         bytes
     }
 
-    /// Whether a header may begin so.
+    /// Checks that these bytes can be the beginning of a header.
     ///
     /// # Errors
-    /// [`Wrong::Stranger`] if not.
+    /// [`Wrong::Stranger`] if they cannot.
     pub(crate) fn begins(bytes: &[u8]) -> Result<(), Wrong> {
         let same = bytes.iter().zip(MAGIC).all(|(a, b)| a == b);
         if same { Ok(()) } else { Err(Wrong::Stranger) }
     }
 
-    /// From a peer.
+    /// Decodes a peer's header.
     ///
     /// # Errors
-    /// [`Wrong::Stranger`] if it is not a header of this format, [`Wrong::Header`] if what it says
-    /// cannot be.
+    /// [`Wrong::Stranger`] if it is not a header of this format, [`Wrong::Header`] if its fields
+    /// are invalid.
     pub fn decode(bytes: &[u8; HEADER]) -> Result<Self, Wrong> {
         let mut fields = Fields(bytes);
         if fields.bytes() != *MAGIC {
@@ -89,7 +89,7 @@ impl Header {
         let (size, session, clock) = (fields.maybe(), fields.bytes(), fields.bytes());
         let offset = fields.u64();
         let makes_sense = match kind {
-            // A session that resumes is one file of a known size.
+            // A session that resumes is a single file of a known size.
             _ if version == VERSION => offset == 0,
             Kind::Ask => flows == 1 && offset == 0 && size.is_some(),
             _ => flows == 1 && size.is_some_and(|size| offset <= size),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where a file goes while it comes, and how it gets its name.
+//! Received files: their place while they arrive, and their final name.
 use crate::clock::new_session;
 use crate::receiving::Output;
 use alcc_sys::Folder;
@@ -12,13 +12,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The free space of the file system that is left to others: a twentieth of its size, and no more
-/// than this.
+/// Free space of the file system that is left to others: a twentieth of its size, at most this many
+/// bytes.
 const MAX_RESERVE: u64 = 1 << 30;
-/// The free space is looked at once in so many bytes of a file.
+/// Interval of checking the free space, in bytes of a file.
 const LOOK_EVERY: u64 = 16 << 20;
 
-/// The disk space of all files that a receiver keeps, with parts.
+/// The disk space of all files that a receiver keeps, partial ones included.
 #[derive(Debug)]
 pub struct Disk {
     most: u64,
@@ -28,7 +28,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// At most so many bytes in all.
+    /// A limit of `most` bytes for all files together.
     pub fn new(most: u64) -> Self {
         Self {
             most,
@@ -54,9 +54,9 @@ impl Disk {
     }
 }
 
-/// How much more free space the file system of `file` has than the reserve.
+/// The free space of the file system of `file` beyond the reserve, bytes.
 fn room(file: &File) -> Result<u64, String> {
-    // Without an answer, writing itself will tell.
+    // If this fails, writing will report the error.
     let Ok(about) = fstatvfs(file) else {
         return Ok(LOOK_EVERY);
     };
@@ -73,15 +73,15 @@ fn room(file: &File) -> Result<u64, String> {
     Ok(room)
 }
 
-/// The name of a file until it is complete. Its folder is held open: whoever may rename the folder,
-/// or put a link in its place, does not choose where the file goes.
+/// The temporary name of a file. Its folder is held open, so that a user who may rename the folder,
+/// or put a link in its place, cannot redirect the file.
 struct Part {
     folder: Folder,
     name: OsString,
 }
 
 impl Part {
-    /// A file of this name in the open folder.
+    /// The path of this name in the open folder.
     fn beside(&self, name: &OsStr) -> PathBuf {
         self.folder.path().0.join(name)
     }
@@ -98,7 +98,7 @@ impl Part {
     }
 }
 
-/// A file that is being received: it has its name only when it is complete.
+/// A file that is being received. It gets its name only when it is complete.
 pub(crate) struct PartialFile {
     file: File,
     part: Option<Box<Part>>,
@@ -109,7 +109,7 @@ pub(crate) struct PartialFile {
 
 impl PartialFile {
     pub(crate) fn begin(out: &Output, disk: &Arc<Disk>) -> Result<Option<Self>, String> {
-        // In a folder that others may write into, nobody can have the name before us.
+        // In a folder that others may write into, they cannot guess the name and take it first.
         let random = new_session().map_err(|why| why.to_string())?;
         let unique = format!("{:032x}", u128::from_ne_bytes(random));
         let begun = |file, part| Self {
@@ -154,7 +154,7 @@ impl PartialFile {
             .map_err(|e| format!("keep what came: {e}"))
     }
 
-    /// Gives it its name; which.
+    /// Gives the file its final name. Returns that name.
     pub(crate) fn finish(
         mut self,
         out: &Output,
@@ -195,12 +195,12 @@ impl Drop for PartialFile {
     }
 }
 
-/// The number of names that are tried.
+/// Maximum number of names that are tried.
 const MAX_NAMES: u32 = 1_000_000;
 
 fn free_name(part: &Part, next: &AtomicU32) -> io::Result<String> {
-    // The numbers before it are taken: with thousands of files, to try them all takes longer than
-    // to receive one.
+    // Lower numbers are taken: with thousands of files, trying them all would take longer than
+    // receiving one.
     for number in next.load(Ordering::Relaxed)..MAX_NAMES {
         let free = format!("received-{number}");
         match name(part, free.as_ref(), false) {
@@ -217,18 +217,18 @@ fn free_name(part: &Part, next: &AtomicU32) -> io::Result<String> {
 fn name(part: &Part, name: &OsStr, overwrite: bool) -> io::Result<()> {
     let (from, to) = (part.beside(&part.name), part.beside(name));
     if overwrite {
-        // A device or a pipe would be gone.
+        // A device or a pipe would be replaced, so it is refused.
         if fs::metadata(&to).is_ok_and(|there| !there.is_file()) {
             return Err(io::Error::other("it is not a regular file"));
         }
         return fs::rename(from, to);
     }
-    // A second name cannot replace what is there, a rename can.
+    // A hard link cannot replace an existing file, a rename can.
     match fs::hard_link(&from, &to) {
         Ok(()) => fs::remove_file(from),
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Err(why),
         Err(_) => {
-            // A file system without second names.
+            // The file system has no hard links.
             OpenOptions::new().write(true).create_new(true).open(&to)?;
             fs::rename(from, to)
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `alcc send` writes into a byte stream, and how `alcc recv` checks it. [`sending`] and
-//! [`receiving`] drive a flow over any transport. The rest has no I/O and no clock. Whatever comes
-//! from a peer gives an error, never a panic, and needs a fixed amount of memory.
+//! The format that `alcc send` writes into a byte stream, and the checks of `alcc recv`.
+//! [`sending`] and [`receiving`] drive a flow over any transport. The rest has no I/O and no clock.
+//! Invalid input from a peer gives an error, never a panic, and needs a fixed amount of memory.
 //!
 //! ```text
 //! stream:  header (64) · block · block · ... · trailer
@@ -12,10 +12,10 @@
 //!          · app delay median, ns (8) · 95th percentile, ns (8) · SHA-256 as received (32)
 //! ```
 //!
-//! Numbers are big-endian; one that is not known has all bits set. Kind 0 is made-up content
-//! ([`Writer::made_up`]). The receiver compares it with its own instead of hashing it. The hash is
-//! then zero. Kind 1 is a file. Version 2 has the place in the file where the last zeros are: see
-//! [`resuming`] and `docs/formats.md`.
+//! Numbers are big-endian; an unknown number has all bits set. Kind 0 is made-up content
+//! ([`Writer::made_up`]), which the receiver compares with its own instead of hashing it; the hash
+//! is zero. Kind 1 is a file. Version 2 has the position in the file in the place of the last
+//! zeros: see [`resuming`] and `docs/formats.md`.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -45,7 +45,7 @@ pub use writer::Writer;
 pub const BLOCK: usize = 64 * 1024;
 /// Length of the header, bytes.
 pub const HEADER: usize = 64;
-/// Length of what stands before the content of a block, bytes.
+/// Length of a block's header, bytes.
 pub const BLOCK_PREFIX: usize = 12;
 /// Length of the trailer, bytes.
 pub const TRAILER: usize = BLOCK_PREFIX + 8 + 32;
@@ -53,12 +53,13 @@ pub const TRAILER: usize = BLOCK_PREFIX + 8 + 32;
 pub const ANSWER: usize = 88;
 
 const VERSION: u8 = 1;
-/// Flows that can go on where another connection was cut.
+/// Version of flows that continue after another connection was cut.
 const RESUMING: u8 = 2;
-/// A number that is not known.
+/// The encoding of an unknown number.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Told of each piece of content that passes: bytes, and when by `CLOCK_MONOTONIC`, ns.
+/// Callback for each piece of content that passes: number of bytes, and the time by
+/// `CLOCK_MONOTONIC`, ns.
 pub type Passed<'a> = dyn Fn(u64, u64) + Send + Sync + 'a;
 
 /// Bytes as hexadecimal digits.
@@ -66,7 +67,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Cuts fields off the front of bytes of a fixed length; zero when there are none left.
+/// Reader of fields from bytes of a fixed length; zero beyond the end.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

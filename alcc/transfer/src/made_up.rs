@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Content that both ends know. It is a block cut out of a long random text at a place that its
-//! number gives. So what is lost, doubled or in another order is noticed without hashing it.
+//! Content that both ends can generate. A block is a part of a long random text, at a position that
+//! follows from the block's number. So lost, duplicated or reordered data is detected without a
+//! hash.
 use crate::{BLOCK, BLOCK_PREFIX};
 use alcc_units::Rng;
 
-/// Where a block may begin: below this.
+/// Number of positions at which a block may begin.
 const PLACES: usize = 128 * 1024;
-/// From one block to the next; shares no factor with the number of places.
+/// Distance of two blocks; coprime to the number of positions.
 const STEP: u64 = 4_099;
 const SEED: u64 = 0xA1CC;
 
-/// The whole text, with room for what stands before the content of a block.
+/// The whole text, with room for a block's header.
 pub(crate) fn text() -> Vec<u8> {
     let mut rng = Rng::new(SEED);
     let words = (PLACES + BLOCK_PREFIX + BLOCK).div_ceil(8);
@@ -19,8 +20,8 @@ pub(crate) fn text() -> Vec<u8> {
         .collect()
 }
 
-/// Where in the text block number `number` begins, what stands before it included.
+/// Position in the text at which block `number` begins, its header included.
 pub(crate) fn place(number: u64) -> usize {
-    // Below PLACES, so it fits.
+    // The result is below PLACES, so it fits.
     (number.wrapping_mul(STEP) % PLACES as u64) as usize
 }

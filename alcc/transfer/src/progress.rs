@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_pipe::Sha256;
 
-/// The beginning of a file: how long it is, and the state of its hash.
+/// The beginning of a file: its length, and the state of its hash.
 #[derive(Clone, Default)]
 pub struct Progress {
     bytes: u64,
@@ -13,18 +13,18 @@ impl Progress {
         Self { bytes, hash }
     }
 
-    /// Bytes from the file's beginning.
+    /// Length of the beginning, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Goes on by this content.
+    /// Extends the beginning by this content.
     pub fn add(&mut self, content: &[u8]) {
         self.bytes += content.len() as u64;
         self.hash.update(content);
     }
 
-    /// The SHA-256 of it.
+    /// The SHA-256 of the beginning.
     pub fn sum(self) -> [u8; 32] {
         self.hash.finalize()
     }

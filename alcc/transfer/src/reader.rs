@@ -3,47 +3,47 @@ use crate::{BLOCK, BLOCK_PREFIX, Fields, HEADER, Header, Kind, Progress, TRAILER
 use alcc_pipe::Sha256;
 use std::sync::OnceLock;
 
-/// Why a stream is no transfer, or a broken one.
+/// Error of a stream that is not a valid transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Wrong {
-    /// The first bytes are not ours.
+    /// The first bytes are not those of a transfer.
     #[error("the peer does not send what 'alcc send' sends: have both ends the same --transport?")]
     Stranger,
-    /// Of another time.
+    /// The version is unknown.
     #[error("the peer sends version {0} of the format, and we know {VERSION} and {RESUMING}: use the same alcc at both ends", VERSION = crate::VERSION, RESUMING = crate::RESUMING)]
     Version(u8),
-    /// Fields that contradict each other.
+    /// The fields of the header contradict each other.
     #[error("the header makes no sense")]
     Header,
-    /// A block that is longer than any may be.
+    /// A block is longer than the maximum.
     #[error("a block of {0} bytes: at most {BLOCK} are allowed")]
     Block(u32),
-    /// More than the header said, or than the receiver takes.
+    /// There is more content than announced in the header, or than the receiver accepts.
     #[error("more than the {0} bytes that were announced or are allowed")]
     TooLong(u64),
-    /// Not what header or trailer said.
+    /// The number of bytes is not the one in header or trailer.
     #[error("{got} bytes came, and {announced} were announced")]
     Count {
-        /// What came.
+        /// Bytes received.
         got: u64,
-        /// What should have come.
+        /// Bytes announced.
         announced: u64,
     },
-    /// Made-up content that is not what was made up.
+    /// Made-up content differs from the expected one.
     #[error("the content is damaged within the 64 KiB before byte {0}")]
     Damaged(u64),
-    /// It goes on where we are not.
+    /// The flow resumes at another position than the end of the received part.
     #[error("it goes on at byte {asked}, and {have} bytes are here")]
     Position {
-        /// Where it goes on.
+        /// Position at which the flow resumes.
         asked: u64,
-        /// What is here.
+        /// Length of the received part.
         have: u64,
     },
-    /// The hash is another one.
+    /// The hash differs.
     #[error("the content is damaged: its SHA-256 is not the sender's")]
     Hash,
-    /// Something after the trailer.
+    /// There are bytes after the trailer.
     #[error("bytes after the end")]
     AfterEnd,
     /// The stream ended within the transfer.
@@ -51,36 +51,36 @@ pub enum Wrong {
     CutShort(u64),
 }
 
-/// What becomes of what is read.
+/// Receiver of the content of a [`Reader`].
 pub trait Sink {
-    /// What it may fail with, beside a stream that is [`Wrong`].
+    /// Its own errors, besides those of an invalid stream ([`Wrong`]).
     type Error: From<Wrong>;
 
-    /// The header has come. The limit of the content, bytes.
+    /// Takes the header. Returns the limit of the content, bytes.
     ///
     /// # Errors
-    /// Why this transfer is not wanted.
+    /// The reason for refusing this transfer.
     fn begin(&mut self, header: &Header) -> Result<u64, Self::Error>;
 
-    /// What earlier connections have brought of the file that goes on now; asked after `begin`.
+    /// The part of the file that earlier connections have brought; called after `begin`.
     fn earlier(&mut self) -> Option<Progress> {
         None
     }
 
-    /// Content of a file.
+    /// Takes content of a file.
     ///
     /// # Errors
-    /// Why it cannot be kept.
+    /// The reason why it cannot be kept.
     fn content(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
 
-    /// A block is complete.
+    /// Notes that a block is complete.
     fn block(&mut self, bytes: u32, stamp: u64);
 }
 
-/// Reads one flow. Feed it what comes; memory of a few hundred bytes, however hostile the peer.
+/// Parser of one flow. It needs a few hundred bytes of memory, however hostile the peer.
 pub struct Reader {
     state: State,
-    /// The part of a header, a block's beginning or a trailer that has come.
+    /// The received part of a header, a block's header or a trailer.
     part: [u8; HEADER],
     filled: usize,
     header: Option<Header>,
@@ -107,7 +107,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Before the first byte.
+    /// A reader before the first byte.
     pub fn new() -> Self {
         Self {
             state: State::Header,
@@ -122,22 +122,22 @@ impl Reader {
         }
     }
 
-    /// Once it has come, whether it is wanted or not.
+    /// The header, once it has arrived, whether it is accepted or not.
     pub fn header(&self) -> Option<&Header> {
         self.header.as_ref()
     }
 
-    /// Bytes of content so far.
+    /// Bytes of content received so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Everything is there and as it was sent.
+    /// True if everything has arrived unchanged.
     pub fn is_complete(&self) -> bool {
         self.state == State::End
     }
 
-    /// What has come of a file, for the connection that brings the rest.
+    /// The received part of a file, for the connection that brings the rest.
     pub fn progress(&self) -> Option<Progress> {
         let hash = self.hash.clone()?;
         Some(Progress::new(self.bytes, hash))
@@ -148,10 +148,10 @@ impl Reader {
         self.sum
     }
 
-    /// The stream is at its end.
+    /// Notes the end of the stream.
     ///
     /// # Errors
-    /// [`Wrong::CutShort`] if the transfer is not.
+    /// [`Wrong::CutShort`] if the transfer is not complete.
     pub fn end(&self) -> Result<(), Wrong> {
         if self.is_complete() {
             Ok(())
@@ -163,7 +163,7 @@ impl Reader {
     /// Takes the next bytes of the stream.
     ///
     /// # Errors
-    /// What is [`Wrong`], or what the sink says. Nothing may be fed after that.
+    /// An error of the stream ([`Wrong`]), or of the sink. The reader must not be fed after that.
     pub fn feed<S: Sink>(&mut self, mut bytes: &[u8], sink: &mut S) -> Result<(), S::Error> {
         while !bytes.is_empty() {
             match self.state {
@@ -193,7 +193,8 @@ impl Reader {
                         }
                         self.state = State::Before;
                     } else {
-                        // Who says something else is told at once, and not after a header's length.
+                        // A stream of another protocol is refused at once, not after the length of
+                        // a header.
                         Header::begins(&self.part[..self.filled])?;
                     }
                 }
@@ -207,8 +208,8 @@ impl Reader {
                     done,
                     stamp,
                 } => {
-                    let left = (length - done) as usize;
-                    let (now, later) = bytes.split_at(left.min(bytes.len()));
+                    let remaining = (length - done) as usize;
+                    let (now, later) = bytes.split_at(remaining.min(bytes.len()));
                     bytes = later;
                     self.content(now, done as usize, sink)?;
                     let done = done + now.len() as u32;
@@ -235,7 +236,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Collects `wanted` bytes; true when they are there.
+    /// Collects `wanted` bytes; true when they are complete.
     fn fill(&mut self, bytes: &mut &[u8], wanted: usize) -> bool {
         let (now, later) = bytes.split_at((wanted - self.filled).min(bytes.len()));
         self.part[self.filled..self.filled + now.len()].copy_from_slice(now);

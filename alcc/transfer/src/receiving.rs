@@ -14,78 +14,78 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What is read at once, and most of the memory of a flow.
+/// Size of the read buffer, which is most of a flow's memory.
 const BUFFER: usize = 128 * 1024;
-/// How long a peer may take to say what it sends.
+/// Maximum time until a peer's header.
 pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where files go.
+/// Destination of received files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Nowhere.
+    /// Files are discarded.
     Discard,
-    /// Standard output.
+    /// Files go to standard output.
     Stdout,
     /// This file, once it is complete.
     File(PathBuf),
-    /// Into this folder, under names of our own.
+    /// This folder, with generated names.
     Folder(PathBuf),
 }
 
-/// What all flows have in common.
+/// Settings of a receiver, for all flows.
 pub struct Rules {
-    /// Where files go.
+    /// Destination of received files.
     pub out: Output,
-    /// A file may replace what is there.
+    /// True if a file may replace an existing one.
     pub overwrite: bool,
-    /// Nothing larger is taken, bytes.
+    /// Maximum size of a transfer, bytes.
     pub max_size: u64,
-    /// The space of all files together.
+    /// The disk space of all files together.
     pub disk: Arc<Disk>,
-    /// Given up when nothing comes for so long.
+    /// Time without data after which a flow is given up.
     pub stall: Duration,
-    /// Where what was cut waits for its rest; `None`: nothing does.
+    /// Files of cut connections that are kept for their rest; `None`: none are kept.
     pub resume: Option<Sessions>,
-    /// Set from outside: no session is taken that is not known.
+    /// Set from outside to refuse all unknown sessions.
     pub closed: AtomicBool,
-    /// Set from outside: every flow ends.
+    /// Set from outside to end every flow.
     pub stop: Arc<AtomicBool>,
-    /// Told of each piece of content that has come.
+    /// Callback for each piece of received content.
     pub passed: Box<Passed<'static>>,
 }
 
-/// How a flow ended.
+/// Result of a flow.
 #[derive(Default)]
 pub struct Received {
-    /// Who sent, for people.
+    /// The sender's address, for people.
     pub peer: String,
-    /// `None`: it was no transfer.
+    /// The header; `None`: the stream was not a transfer.
     pub header: Option<Header>,
-    /// Of content.
+    /// Bytes of content.
     pub bytes: u64,
-    /// From the first byte of the stream to the last, ns.
+    /// Time from the first byte of the stream to the last, ns.
     pub took: u64,
-    /// From write to read, if both ends have one clock: median and 95th percentile, ms.
+    /// Delay from write to read, if both ends have one clock: median and 95th percentile, ms.
     pub delay_ms: Option<[f64; 2]>,
-    /// SHA-256 of the content, of a file.
+    /// SHA-256 of a file's content.
     pub hash: [u8; 32],
-    /// Where it is.
+    /// Path of the received file.
     pub kept: Option<PathBuf>,
-    /// It was cut, and what has come waits for its rest.
+    /// True if the connection was cut, and the received part is kept for its rest.
     pub waits: bool,
-    /// Why it failed.
+    /// The reason of a failure.
     pub failure: Option<String>,
 }
 
 /// Bytes that a flow must bring within [`MIN_SPAN`]; one that brings fewer counts as silent.
 const MIN_BYTES: u64 = 1024;
-/// The time that a flow has for them.
+/// Time within which a flow must bring them.
 const MIN_SPAN: Duration = Duration::from_secs(2);
 
-/// What others may know of a flow, and that it has to make room for another one.
+/// Activity of a flow as visible to others, with the request to make room for another flow.
 #[derive(Debug)]
 pub struct Activity {
-    /// When the last [`MIN_BYTES`] had come, ns.
+    /// Time at which the last [`MIN_BYTES`] had arrived, ns.
     marked: AtomicU64,
     ends: AtomicBool,
 }
@@ -100,19 +100,20 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// It brings nothing, or hardly anything.
+    /// True if the flow brings no data, or hardly any.
     pub fn is_silent(&self) -> bool {
         let marked = self.marked.load(Ordering::Relaxed);
         u128::from(now().saturating_sub(marked)) > MIN_SPAN.as_nanos()
     }
 
-    /// Ends it: another one needs its place.
+    /// Ends the flow, because another one needs its place.
     pub fn make_room(&self) {
         self.ends.store(true, Ordering::Relaxed);
     }
 }
 
-/// Reads one flow to its end and answers. `begun` is called when the header of content has come.
+/// Reads one flow to its end and sends the answer. `begun` is called when the header of a flow with
+/// content has arrived.
 pub fn flow(
     pipe: &mut dyn Incoming,
     rules: &Rules,
@@ -165,11 +166,12 @@ pub fn flow(
         hash: received.hash,
     });
     flow.settle(&result, &reader, &mut received, &mut answer);
-    // Strangers get no answer, and a peer that has gone cannot get one.
+    // A peer with another protocol gets no answer, and one that has gone cannot get one.
     let silent = matches!(result, Err(Broken::Gone(_) | Broken::Taken | Broken::Busy));
     if header.is_some() && !silent {
-        // A sender that has read it may be gone before its transport has said so. What came is no
-        // worse for that, and a sender that was not told says so itself.
+        // A sender that has read the answer may close before its transport has acknowledged it. The
+        // received content is valid all the same, and a sender without an answer reports that
+        // itself.
         let _ = pipe.answer(&answer.encode());
     }
     received.header = header;
@@ -197,7 +199,7 @@ enum Broken {
 }
 
 impl Broken {
-    /// The path or the sender's process is gone; what came before is good.
+    /// True if the path or the sender's process is gone; the data before that is valid.
     fn is_cut(&self) -> bool {
         matches!(
             self,
@@ -210,12 +212,12 @@ impl Broken {
     }
 }
 
-/// A session that this connection has.
+/// A session that this connection has claimed.
 struct Claimed<'a> {
     sessions: &'a Sessions,
     id: [u8; 16],
     size: u64,
-    /// Another connection has come for it.
+    /// Set when another connection claims the session.
     taken: Arc<AtomicBool>,
 }
 
@@ -225,18 +227,18 @@ struct Flow<'a, B> {
     /// Bytes since the last mark.
     unmarked: u64,
     begun: Option<B>,
-    /// If both ends have one clock.
+    /// Only if both ends have one clock.
     delays: Option<Distribution>,
     kept: Option<PartialFile>,
     session: Option<Claimed<'a>>,
-    /// What other connections have brought.
+    /// The part that earlier connections have brought.
     earlier: Option<Progress>,
-    /// The time of those, ns.
+    /// The time that those took, ns.
     took: u64,
-    /// What is answered whatever comes.
+    /// The answer, if it is decided whatever follows.
     answer: Option<Answer>,
     first: Option<u64>,
-    /// When the last bytes came.
+    /// Time of the last bytes.
     now: u64,
 }
 
@@ -276,7 +278,7 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
                 self.unmarked = 0;
                 self.activity.marked.store(at, Ordering::Relaxed);
             }
-            // Before the header is there, only that counts.
+            // Before the header is complete, only the time for it counts.
             if reader.header().is_some() || self.first.is_none() {
                 self.now = at;
             }
@@ -286,14 +288,14 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
             let more = reader.bytes() - before;
             (self.rules.passed)(more, at);
             if reader.is_complete() {
-                // What follows is an end or an error; an answer that waits for it would make the
-                // sender wait.
+                // Only an end or an error can follow; an answer that waited for it would delay the
+                // sender.
                 return Ok(());
             }
         }
     }
 
-    /// Gives the file its name, or keeps what there is for another connection.
+    /// Gives the file its name, or keeps the received part for another connection.
     fn settle(
         &mut self,
         result: &Result<(), Broken>,
@@ -332,7 +334,7 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
         }
     }
 
-    /// A header of version 2: what there is of its session.
+    /// Handles a header of version 2: looks for a received part of its session.
     fn resume(&mut self, header: &Header, offset: u64) -> Result<(), Broken> {
         let Some(sessions) = &self.rules.resume else {
             let why = "the sender wants to go on where it is cut: --resume allows that";
@@ -348,7 +350,7 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
             .into(),
         };
         if header.kind == Kind::Ask {
-            self.answer = Some(sessions.ask(&header.session).map_err(refused)?);
+            self.answer = Some(sessions.query(&header.session).map_err(refused)?);
             return Ok(());
         }
         let size = header.size.unwrap_or(0);
@@ -420,7 +422,7 @@ impl<B: FnOnce(&Header)> Sink for Flow<'_, B> {
 
     fn block(&mut self, bytes: u32, stamp: u64) {
         if let Some(delays) = &mut self.delays {
-            // A stamp of the future is none.
+            // A stamp in the future counts as zero delay.
             let delay = Span::from_nanos(self.now.saturating_sub(stamp));
             delays.add(delay, bytes.into());
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A file over as many connections as it takes. When one is cut, another asks how much of the
-//! session's file is there, and a third brings the rest.
+//! Sending of a file over as many connections as needed. When one is cut, another queries how much
+//! of the session's file has arrived, and a third sends the rest.
 use crate::clock::now;
-use crate::sending::{Broken, Content, Job, Sent, agrees, ask, once};
+use crate::sending::{Broken, Content, Job, Sent, agrees, once, query};
 use crate::{Header, Kind, Progress, Verdict, Writer};
 use alcc_pipe::{Failure, MAX_WAIT};
 use std::fs::File;
@@ -10,22 +10,22 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Between two connections: the first wait and the longest.
+/// Pause between two connections: the first, and the longest.
 const WAITS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
-/// What is read of the file at once for its hash.
+/// Size of the pieces in which the file is read for its hash.
 const PIECE: usize = 256 * 1024;
 
-/// What is told of a file that is under way.
+/// Progress reports of a file that is being sent.
 pub enum Told<'a> {
-    /// A connection ended early: why.
+    /// A connection ended early, for this reason.
     Cut(&'a Failure),
-    /// So much of the file is there. What is sent next follows it, whatever was sent before.
+    /// The number of bytes that have arrived. Sending continues after them.
     From(u64),
 }
 
-/// Sends a file of a known size, and goes on where a connection was cut. Given up when for
-/// `patience` the receiver has got no more of it. `begun`: an earlier program may have brought some
-/// of this session, so the receiver is asked first.
+/// Sends a file of a known size, and continues after a connection was cut. It fails if the receiver
+/// gets no more of it for `patience`. `begun`: an earlier program may have sent a part of this
+/// session, so the receiver is queried first.
 pub fn flow(
     job: &Job<'_>,
     header: &Header,
@@ -49,7 +49,7 @@ pub fn flow(
     sent
 }
 
-/// A file that is under way.
+/// A file that is being sent.
 struct Resuming<'a> {
     job: &'a Job<'a>,
     header: &'a Header,
@@ -64,7 +64,8 @@ impl Resuming<'_> {
         patience: Duration,
         tell: &mut dyn FnMut(Told<'_>),
     ) -> Result<(), Broken> {
-        // What the receiver has, once that is known; and the most of it so far, and since when.
+        // The length that the receiver has, once known; the maximum so far, and the time of the
+        // last progress.
         let (mut have, mut most, mut moved) = ((!begun).then_some(0), 0, now());
         let mut wait = WAITS[0];
         let mut reached = false;
@@ -74,7 +75,7 @@ impl Resuming<'_> {
                     tell(Told::From(at));
                     self.send_from(at).map(|()| None)
                 }
-                None => self.ask(),
+                None => self.query(),
             };
             let why = match result {
                 Ok(None) => return Ok(()),
@@ -98,7 +99,7 @@ impl Resuming<'_> {
         }
     }
 
-    /// Sends what comes after the first `at` bytes.
+    /// Sends the content after the first `at` bytes.
     fn send_from(&mut self, at: u64) -> Result<(), Broken> {
         let header = Header {
             offset: Some(at),
@@ -109,14 +110,14 @@ impl Resuming<'_> {
         once(self.job, &header, content, writer, &mut self.sent)
     }
 
-    /// What the receiver has; `None`: all of it.
-    fn ask(&mut self) -> Result<Option<u64>, Broken> {
+    /// Queries the length that the receiver has; `None`: all of it.
+    fn query(&mut self) -> Result<Option<u64>, Broken> {
         let question = Header {
             kind: Kind::Ask,
             offset: Some(0),
             ..self.header.clone()
         };
-        let answer = ask(self.job, &question)?;
+        let answer = query(self.job, &question)?;
         let size = self.header.size.unwrap_or(0);
         match answer.verdict {
             Verdict::Part if answer.bytes <= size => Ok(Some(answer.bytes)),
@@ -135,7 +136,7 @@ impl Resuming<'_> {
         }
     }
 
-    /// Hashes the first bytes of the file, which is read from there next.
+    /// Hashes the first bytes of the file. The next read follows them.
     fn first_bytes(&self, bytes: u64) -> Result<Progress, Broken> {
         let mut file = self.file;
         file.seek(SeekFrom::Start(0)).map_err(Broken::Source)?;
@@ -143,8 +144,8 @@ impl Resuming<'_> {
         let mut piece = vec![0; PIECE];
         while progress.bytes() < bytes {
             self.check_stop()?;
-            let left = usize::try_from(bytes - progress.bytes()).unwrap_or(PIECE);
-            match file.read(&mut piece[..left.min(PIECE)]) {
+            let remaining = usize::try_from(bytes - progress.bytes()).unwrap_or(PIECE);
+            match file.read(&mut piece[..remaining.min(PIECE)]) {
                 Ok(0) => {
                     let shorter = io::Error::other("the file has become shorter meanwhile");
                     return Err(Broken::Source(shorter));

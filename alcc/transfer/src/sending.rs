@@ -11,50 +11,50 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// With `--rate`, what is written at once: this much of it.
+/// With `--rate`, the size of a write, as time at this rate.
 const WRITE_INTERVAL: Span = Span::from_millis(10);
-/// But not less.
+/// Minimum size of such a write, bytes.
 const MIN_WRITE: u64 = 1_400;
 
-/// What a flow sends.
+/// The content of a flow.
 pub enum Content {
-    /// As much as the header says, or for so long.
+    /// As many bytes as the header announces, or for this time.
     MadeUp(Option<Duration>),
     /// A file or standard input.
     File(File),
 }
 
-/// What all flows of a transfer have in common.
+/// Settings of a sender, for all flows of a transfer.
 pub struct Job<'a> {
     /// Opens the connections.
     pub dialer: &'a dyn Dialer,
     /// The receiver.
     pub to: &'a Target,
-    /// At which the application writes; `None`: as fast as it can.
+    /// Rate at which the application writes; `None`: without limit.
     pub rate: Option<Rate>,
-    /// Given up when nothing moves for so long.
+    /// Time without progress after which a flow is given up.
     pub stall: Duration,
-    /// Set from outside: the flow ends.
+    /// Set from outside to end the flow.
     pub stop: &'a AtomicBool,
-    /// Told of each piece of content that is written.
+    /// Callback for each piece of content that is written.
     pub passed: &'a Passed<'a>,
 }
 
-/// How a flow ended.
+/// Result of a flow.
 #[derive(Default)]
 pub struct Sent {
-    /// Of content.
+    /// Bytes of content.
     pub bytes: u64,
-    /// From the beginning of the connection to the last write, ns.
+    /// Time from the start of the connection to the last write, ns.
     pub took: u64,
-    /// From the beginning of the connection to the receiver's last byte, or until that is known
+    /// Time from the start of the connection to the receiver's last byte, or until that is known
     /// here, ns.
     pub complete: Option<u64>,
-    /// What the transport counted.
+    /// The counters of the transport.
     pub stats: Stats,
-    /// What the receiver said.
+    /// The receiver's answer.
     pub answer: Option<Answer>,
-    /// Why it failed.
+    /// The reason of a failure.
     pub failure: Option<Failure>,
 }
 
@@ -86,24 +86,24 @@ pub(crate) fn once(
     result
 }
 
-/// Asks over a connection of its own how much of a session's file is there.
-pub(crate) fn ask(job: &Job<'_>, header: &Header) -> Result<Answer, Broken> {
+/// Queries over a separate connection how much of a session's file has arrived.
+pub(crate) fn query(job: &Job<'_>, header: &Header) -> Result<Answer, Broken> {
     let connected = job.dialer.connect(job.to, header.flow.into());
     let mut out = connected.map_err(Broken::Connect)?;
     let mut sending = SendFlow::new(job, &mut *out, now());
-    sending.ask(header)
+    sending.query(header)
 }
 
-/// Why a flow ended early.
+/// The reason why a flow ended early.
 pub(crate) enum Broken {
     Stopped,
     Stalled,
     Connect(Failure),
     Pipe(io::Error),
     Source(io::Error),
-    /// The connection ended before the receiver had said anything.
+    /// The connection ended before the receiver's answer.
     Unconfirmed,
-    /// So much is there: the rest may come.
+    /// The receiver has this much, and keeps it for the rest.
     Part(u64),
     Reported(String),
 }
@@ -114,11 +114,11 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// What helps if the receiver has gone.
+/// The advice if the receiver has gone.
 const ASK: &str = "see what 'alcc recv' says, and whether both ends have the same --transport";
 
 impl Broken {
-    /// Another connection may do better.
+    /// True if another connection may succeed.
     pub(crate) fn is_cut(&self) -> bool {
         match self {
             Self::Stalled
@@ -168,7 +168,7 @@ struct SendFlow<'a> {
     job: &'a Job<'a>,
     out: &'a mut dyn Outgoing,
     began: u64,
-    /// When the transport took something last, or the receiver acknowledged something.
+    /// Time at which the transport last took data, or the receiver last acknowledged some.
     moved: u64,
     acknowledged: Option<u64>,
 }
@@ -184,7 +184,7 @@ impl<'a> SendFlow<'a> {
         }
     }
 
-    fn ask(&mut self, header: &Header) -> Result<Answer, Broken> {
+    fn query(&mut self, header: &Header) -> Result<Answer, Broken> {
         self.send_all(&header.encode())?;
         self.finish()?;
         let none = || Broken::Reported("this transport has no way back".to_owned());
@@ -201,8 +201,9 @@ impl<'a> SendFlow<'a> {
         let mut hash = None;
         let answer = match self.everything(header, content, writer, sent, &mut hash) {
             Ok(()) => self.answer(self.job.stall)?,
-            // A receiver that has everything and has said so may leave before its transport has
-            // heard the last acknowledgement. One that wants no more says why. What it said counts.
+            // A receiver that has everything and has answered may close before its transport gets
+            // the last acknowledgement, and one that refuses more gives the reason. In both cases
+            // its answer counts.
             Err(Broken::Pipe(why)) => match self.answer(MAX_WAIT) {
                 Ok(Some(answer)) if hash.is_some() || answer.verdict != Verdict::Good => {
                     Some(answer)
@@ -222,7 +223,7 @@ impl<'a> SendFlow<'a> {
         Ok(())
     }
 
-    /// Writes the whole stream, and waits until the transport says that the receiver has it.
+    /// Writes the whole stream, and waits until the transport confirms that the receiver has it.
     /// `hash`: that of the content, once all is written.
     fn everything(
         &mut self,
@@ -248,7 +249,7 @@ impl<'a> SendFlow<'a> {
         Ok(())
     }
 
-    /// Nothing more is written: waits until the receiver's end has everything.
+    /// Ends writing, and waits until the receiver has everything.
     fn finish(&mut self) -> Result<(), Broken> {
         while !self.out.finish().or_else(|why| waits(&why).ok_or(why))? {
             self.check_answer()?;
@@ -265,11 +266,11 @@ impl<'a> SendFlow<'a> {
         let until =
             duration.map(|d| now().saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)));
         loop {
-            let left = header.size.map_or(u64::MAX, |size| size - writer.bytes());
-            if left == 0 {
+            let remaining = header.size.map_or(u64::MAX, |size| size - writer.bytes());
+            if remaining == 0 {
                 return Ok(());
             }
-            let room = self.room(left, writer.bytes(), until)?;
+            let room = self.room(remaining, writer.bytes(), until)?;
             let stamp = now();
             if until.is_some_and(|until| stamp >= until) {
                 return Ok(());
@@ -280,16 +281,16 @@ impl<'a> SendFlow<'a> {
 
     fn file(&mut self, header: &Header, file: &File, writer: &mut Writer) -> Result<(), Broken> {
         loop {
-            let left = header.size.map_or(u64::MAX, |size| size - writer.bytes());
-            if left == 0 {
+            let remaining = header.size.map_or(u64::MAX, |size| size - writer.bytes());
+            if remaining == 0 {
                 return Ok(());
             }
             let done = writer.bytes() - header.offset.unwrap_or(0);
-            let room = self.room(left, done, None)?;
+            let room = self.room(remaining, done, None)?;
             let n = loop {
                 self.stopped()?;
                 if !readable(file).map_err(Broken::Source)? {
-                    // The sender has nothing to say: that is no stall.
+                    // The sender has no data, which is not a stall.
                     self.moved = now();
                     continue;
                 }
@@ -311,8 +312,8 @@ impl<'a> SendFlow<'a> {
         }
     }
 
-    /// Waits until something may be written; how much.
-    fn room(&mut self, left: u64, done: u64, until: Option<u64>) -> Result<usize, Broken> {
+    /// Waits until data may be written. Returns the number of bytes.
+    fn room(&mut self, remaining: u64, done: u64, until: Option<u64>) -> Result<usize, Broken> {
         let mut most = MAX_WRITE as u64;
         if let Some(rate) = self.job.rate {
             most = rate.bytes_in(WRITE_INTERVAL).get().clamp(MIN_WRITE, most);
@@ -330,7 +331,7 @@ impl<'a> SendFlow<'a> {
                 .room()
                 .or_else(|why| waits(&why).map(|_| 0).ok_or(why))?;
             if room > 0 || until.is_some_and(|until| now() >= until) {
-                return Ok((room as u64).min(most).min(left).max(1) as usize);
+                return Ok((room as u64).min(most).min(remaining).max(1) as usize);
             }
             self.check_answer()?;
         }
@@ -357,7 +358,7 @@ impl<'a> SendFlow<'a> {
         self.stopped()
     }
 
-    /// What the receiver says at the end; waited for until nothing has moved for so long.
+    /// The receiver's answer; waits until there is no progress for `patience`.
     fn answer(&mut self, patience: Duration) -> Result<Option<Answer>, Broken> {
         let mut bytes = [0; ANSWER];
         let mut filled = 0;
@@ -369,7 +370,8 @@ impl<'a> SendFlow<'a> {
                 }
                 Some(Ok(n)) => {
                     filled += n;
-                    // Who says something else may hold the connection, and never say so much.
+                    // A peer with another protocol might hold the connection, and never send this
+                    // many bytes.
                     if !Answer::begins(&bytes[..filled]) {
                         let none = "what answers there is no 'alcc recv'";
                         return Err(Broken::Reported(none.to_owned()));
@@ -391,7 +393,7 @@ impl<'a> SendFlow<'a> {
         Ok(())
     }
 
-    /// After each call that brought nothing.
+    /// Checks for an early answer; called after each call without progress.
     fn check_answer(&mut self) -> Result<(), Broken> {
         self.check_answer_within(self.job.stall)
     }
@@ -410,7 +412,7 @@ impl<'a> SendFlow<'a> {
     }
 }
 
-/// "Not yet" in the words of `finish`.
+/// Distinguishes "not yet" from an error in the result of `finish`.
 fn waits(why: &io::Error) -> Option<bool> {
     would_block(why).then_some(false)
 }
@@ -425,7 +427,7 @@ fn readable(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether the receiver has what was sent.
+/// True if the receiver has the content that was sent.
 pub(crate) fn agrees(
     answer: &Answer,
     header: &Header,

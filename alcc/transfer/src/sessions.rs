@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a receiver keeps of files whose connection was cut, until another connection brings the
-//! rest. It is bounded in number, bytes and time, whoever sends.
+//! Files of cut connections that a receiver keeps until another connection brings the rest. Their number, bytes and
+//! time are bounded, whoever sends.
 use crate::keeping::PartialFile;
 use crate::{Answer, Progress, Verdict};
 use alcc_sys::{Changed, lock, now};
@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long an earlier connection of a session may take to let go: more than a read takes.
+/// Maximum time for an earlier connection of a session to end: more than a read takes.
 const HAND_OVER: Span = Span::from_secs(3);
-/// Answers of complete files that are remembered. Each has some hundred bytes.
+/// Number of answers about complete files that are remembered, some hundred bytes each.
 const MAX_DONE: usize = 1024;
 
-/// Random bytes that name a session.
+/// Random bytes that identify a session.
 pub(crate) type Id = [u8; 16];
 
-/// The files that wait for their rest, and the answers that a sender may not have got.
+/// The partial files, and the answers that a sender may not have received.
 pub struct Sessions {
     keep: Duration,
     most: usize,
@@ -27,37 +27,37 @@ pub struct Sessions {
     changed: Changed,
 }
 
-/// What has come of a file.
+/// The received part of a file.
 pub(crate) struct Part {
-    /// `None`: nothing is kept.
+    /// The file; `None`: nothing is kept.
     pub(crate) file: Option<PartialFile>,
     pub(crate) progress: Progress,
-    /// Of the whole file, bytes.
+    /// Size of the whole file, bytes.
     pub(crate) size: u64,
-    /// The time of the connections so far, ns.
+    /// Time that the connections so far took, ns.
     pub(crate) took: u64,
 }
 
 enum Entry {
-    /// A connection has it; set when another one comes for it.
+    /// A connection is receiving it; the flag is set when another one claims it.
     Going(Arc<AtomicBool>),
     Waits(Part, Time),
     Done(Answer, Time),
 }
 
-/// Why a session cannot be had.
+/// The reason why a session cannot be claimed.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// An earlier connection does not let go.
+    /// An earlier connection does not end.
     Busy,
     /// The file has another size than before.
     Size,
-    /// It goes on elsewhere than at what is here, bytes.
+    /// The flow resumes at another position than the end of the received part, which is this, bytes.
     Position(u64),
 }
 
 impl Sessions {
-    /// Keeps what was cut for `keep`, of at most `most` files, and no more than `most_bytes` of all.
+    /// Keeps the files of cut connections for `keep`, at most `most` files, and at most `most_bytes` in total.
     pub fn new(keep: Duration, most: usize, most_bytes: u64) -> Self {
         Self {
             keep,
@@ -68,12 +68,12 @@ impl Sessions {
         }
     }
 
-    /// How long what was cut is kept.
+    /// The time for which a partial file is kept.
     pub fn keep(&self) -> Duration {
         self.keep
     }
 
-    /// Forgets what has waited too long, or `all`. How many files that are not complete.
+    /// Removes files that have waited too long, or `all`. Returns the number of incomplete files removed.
     pub fn sweep(&self, all: bool) -> u32 {
         let mut entries = lock(&self.entries);
         let mut files = 0;
@@ -91,15 +91,15 @@ impl Sessions {
         files
     }
 
-    /// Whether this session is known here.
+    /// True if the session is known here.
     pub(crate) fn knows(&self, id: &Id) -> bool {
         let entries = lock(&self.entries);
         entries.contains_key(id)
     }
 
-    /// What is there of a session's file. A connection that still brings it is ended: who asks has
-    /// given that up.
-    pub(crate) fn ask(&self, id: &Id) -> Result<Answer, Refused> {
+    /// The received length of a session's file. A connection that still brings it is ended, because the sender that
+    /// queries has given it up.
+    pub(crate) fn query(&self, id: &Id) -> Result<Answer, Refused> {
         let mut entries = self.free(id)?;
         Ok(match entries.get_mut(id) {
             Some(Entry::Done(answer, since)) => {
@@ -114,7 +114,7 @@ impl Sessions {
         })
     }
 
-    /// Says how much is there, and that the rest may come.
+    /// The answer that `bytes` have arrived, and that the rest may follow.
     pub(crate) fn partial(bytes: u64) -> Answer {
         Answer {
             resumes: true,
@@ -128,8 +128,8 @@ impl Sessions {
         }
     }
 
-    /// This connection brings the file from `offset`. Returns what is there, if that is not the
-    /// beginning, and a flag that is set once another connection comes for it.
+    /// Claims the file for this connection from `offset` on. Returns the received part, if that is not empty, and a
+    /// flag that is set once another connection claims it.
     pub(crate) fn claim(
         &self,
         id: &Id,
@@ -154,22 +154,22 @@ impl Sessions {
         Ok((part, taken))
     }
 
-    /// The entries, once no connection has this one.
+    /// The entries, once no connection holds this one.
     fn free(&self, id: &Id) -> Result<std::sync::MutexGuard<'_, BTreeMap<Id, Entry>>, Refused> {
         let mut entries = lock(&self.entries);
         let until = now() + HAND_OVER;
         while let Some(Entry::Going(taken)) = entries.get(id) {
             taken.store(true, Ordering::Relaxed);
-            let left = until.since(now());
-            if left.is_zero() {
+            let remaining = until.since(now());
+            if remaining.is_zero() {
                 return Err(Refused::Busy);
             }
-            entries = self.changed.wait(&self.entries, entries, left);
+            entries = self.changed.wait(&self.entries, entries, remaining);
         }
         Ok(entries)
     }
 
-    /// The connection was cut. Whether what has come waits for the rest.
+    /// Returns the received part of a cut connection. True if it is kept for the rest.
     pub(crate) fn put_back(&self, id: &Id, part: Part) -> bool {
         let mut entries = lock(&self.entries);
         entries.insert(*id, Entry::Waits(part, now()));
@@ -179,8 +179,8 @@ impl Sessions {
         stays
     }
 
-    /// Drops the smallest files until the bounds are kept. So a sender can only displace a large
-    /// file by larger ones.
+    /// Removes the smallest files until the limits are met, so that a sender can displace a large file only by larger
+    /// ones.
     fn shrink(&self, entries: &mut BTreeMap<Id, Entry>) {
         loop {
             let waiting = entries.iter().filter_map(|(id, entry)| match entry {
@@ -204,7 +204,7 @@ impl Sessions {
         }
     }
 
-    /// The file is complete, or will never be.
+    /// Ends a session: the file is complete, or will never be.
     pub(crate) fn finish(&self, id: &Id, answer: &Answer) {
         let mut entries = lock(&self.entries);
         entries.remove(id);

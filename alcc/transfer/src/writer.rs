@@ -2,19 +2,19 @@
 use crate::{BLOCK, BLOCK_PREFIX, Header, Kind, Progress, TRAILER, made_up};
 use alcc_pipe::Sha256;
 
-/// Makes the blocks of one flow, in its own buffer. What [`Writer::made_up`] and [`Writer::file`]
-/// return is written as it is.
+/// Encoder of the blocks of one flow, in its own buffer. The bytes that [`Writer::made_up`] and
+/// [`Writer::file`] return are written unchanged.
 pub struct Writer {
     buffer: Vec<u8>,
     hash: Option<Sha256>,
     bytes: u64,
     blocks: u64,
-    /// What the last block of made-up content has replaced, and where.
+    /// The part of the text that the header of the last made-up block replaced, with its position.
     replaced: Option<(usize, [u8; BLOCK_PREFIX])>,
 }
 
 impl Writer {
-    /// For a flow with this header.
+    /// A writer for a flow with this header.
     pub fn new(header: &Header) -> Self {
         let file = header.kind == Kind::File;
         Self {
@@ -30,7 +30,7 @@ impl Writer {
         }
     }
 
-    /// For the rest of a file, of which the receiver has this.
+    /// A writer for the rest of a file, of which the receiver has the part `earlier`.
     pub fn after(header: &Header, earlier: Progress) -> Self {
         let mut writer = Self::new(header);
         writer.bytes = earlier.bytes();
@@ -38,7 +38,7 @@ impl Writer {
         writer
     }
 
-    /// Bytes of content so far, those of earlier connections among them.
+    /// Bytes of content so far, those of earlier connections included.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -57,7 +57,7 @@ impl Writer {
         self.finish(at, length, stamp)
     }
 
-    /// Where the content of the next block of a file goes; then [`Writer::file`].
+    /// Buffer for the content of the next block of a file; then call [`Writer::file`].
     pub fn space(&mut self) -> &mut [u8] {
         &mut self.buffer[BLOCK_PREFIX..BLOCK_PREFIX + BLOCK]
     }
@@ -81,7 +81,7 @@ impl Writer {
         block
     }
 
-    /// The end, and the hash in it.
+    /// The trailer, and the hash in it.
     pub fn trailer(self, stamp: u64) -> ([u8; TRAILER], [u8; 32]) {
         let mut bytes = [0; TRAILER];
         let hash = self.hash.map_or([0; 32], Sha256::finalize);

@@ -35,7 +35,7 @@ fn keeping(folder: &Path) -> Rules {
     rules(folder, Some(Sessions::new(HOUR, 4, 1 << 20)))
 }
 
-/// What one connection brings, and how it ends.
+/// The bytes of one connection, and its end.
 struct Bytes {
     bytes: VecDeque<u8>,
     cut: bool,
@@ -137,7 +137,7 @@ fn header(session: u8, size: u64, offset: u64) -> Header {
     }
 }
 
-/// Header and blocks of a file that is cut after so many bytes.
+/// Header and blocks of a file that is cut after `bytes` bytes.
 fn beginning(session: u8, bytes: usize) -> Vec<u8> {
     let mut all = header(session, 1 << 20, 0).encode().to_vec();
     for block in vec![session; bytes].chunks(60_000) {
@@ -228,15 +228,15 @@ fn a_closed_receiver_takes_only_what_it_knows() {
     assert_eq!(answer.unwrap().verdict, Verdict::NotKept);
 }
 
-/// Connections to a receiver, or to a peer that always says the same.
+/// Connections to a receiver, or to a peer with a constant answer.
 struct Cutting {
     rules: Arc<Rules>,
-    /// After so many bytes each connection is cut, in turn; then none.
+    /// Number of bytes after which each connection in turn is cut; after these, none.
     cuts: Mutex<VecDeque<usize>>,
-    /// What is heard instead of what the receiver says.
+    /// An answer that replaces the receiver's.
     says: Option<Answer>,
     connections: AtomicUsize,
-    /// Nobody answers after so many.
+    /// Number of connections after which none is accepted.
     most: usize,
 }
 
@@ -313,7 +313,8 @@ impl Outgoing for End {
     }
 }
 
-/// Sends a file of so many bytes; how it ended, over how many connections, and what was kept.
+/// Sends a file of `bytes` bytes. Returns the result, the number of connections, and whether the
+/// file was kept.
 fn send(cutting: &Cutting, folder: &Path, bytes: usize) -> (Sent, usize, Option<bool>) {
     let content: Vec<u8> = (0..bytes).map(|i| (i * i / 7) as u8).collect();
     let path = folder.join("sent");
@@ -342,7 +343,7 @@ fn send(cutting: &Cutting, folder: &Path, bytes: usize) -> (Sent, usize, Option<
         }
     };
     let sent = resuming::flow(&job, &header, &file, false, patience, tell);
-    // What a cut took away is not counted twice.
+    // Data lost by a cut is not counted twice.
     let at = at.into_inner();
     assert!(at <= bytes as u64, "{at} of {bytes} bytes");
     std::fs::remove_file(path).unwrap();
@@ -361,7 +362,7 @@ fn cutting(rules: Rules, cuts: &[usize]) -> Cutting {
     }
 }
 
-/// A whole file without a session, of so many bytes.
+/// A whole file without a session, of `size` bytes.
 fn file_of(size: usize) -> Vec<u8> {
     let header = Header {
         offset: None,
@@ -376,8 +377,8 @@ fn file_of(size: usize) -> Vec<u8> {
     all
 }
 
-/// All files together have a limit, whoever sends them, and a file that is not kept takes nothing
-/// of it.
+/// All files together have a limit, whoever sends them, and a file that is not kept uses none of
+/// it.
 #[test]
 fn the_space_of_all_files_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
@@ -452,7 +453,7 @@ fn an_answer_that_was_lost_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let whole = 1_000 + 64 + 12 + 52;
     let cutting = cutting(keeping(folder.path()), &[whole]);
-    // Cut behind the last byte: the receiver has everything, and cannot say so.
+    // Cut after the last byte: the receiver has everything, and cannot report that.
     let (sent, connections, kept) = send(&cutting, folder.path(), 1_000);
     assert!(
         sent.failure.is_none() && kept == Some(true),
