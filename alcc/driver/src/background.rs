@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One thread for all engines of a kind that no call is running.
+//! One background thread for all engines of a kind. It runs an engine while no call does.
 use crate::driver::{Driver, Next, TimerSlack, Visit};
 use alcc_units::{Span, Time};
 use std::io;
@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
 
-/// Timers this close to each other are served together.
+/// Timers this close to each other are coalesced.
 const SLACK: TimerSlack = TimerSlack {
     min: Span::from_micros(200),
     per_item: Span::ZERO,
     max: Span::from_micros(200),
 };
 
-/// The stack of a thread: without one of its own it takes the size of `RUST_MIN_STACK`, and a
-/// privileged program's environment belongs to its caller.
+/// Stack size of a thread. It is set because the default is read from `RUST_MIN_STACK`, and the
+/// environment of a privileged program is controlled by its caller.
 const STACK: usize = 256 * 1024;
 
-/// Starts a thread for a loop. Signals belong to the program: it takes none, and its timers are
-/// exact.
+/// Starts a thread for a loop. It blocks all signals, which belong to the program, and its timers
+/// are exact.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// The error of the system if it cannot start a thread.
 pub fn thread(builder: Builder, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     alcc_sys::spawn(builder.stack_size(STACK), || {
         alcc_sys::exact_timers();
@@ -33,15 +33,15 @@ pub fn thread(builder: Builder, run: impl FnOnce() + Send + 'static) -> io::Resu
 
 /// A task of the background thread: runs its engine if no other thread does.
 pub trait BackgroundTask: Send + Sync + 'static {
-    /// By [`next_id`].
+    /// The task's number, from [`next_id`].
     fn id(&self) -> u64;
-    /// Does what is due. When to come back.
+    /// Does what is due. Returns when to visit the task again.
     fn visit(&self, now: Time) -> Next;
-    /// It does not need it any more.
+    /// True if the task needs no more visits.
     fn is_gone(&self) -> bool;
 }
 
-/// A number that no other has.
+/// A number that is unique in this process.
 pub fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -70,7 +70,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// Its thread is called so.
+    /// A loop whose thread gets this name.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -78,7 +78,8 @@ impl Background {
         }
     }
 
-    /// Visits the item, first after `first`. False: there is no thread (no descriptors, no memory).
+    /// Adds an item to be visited, first after `first`. False if the thread cannot be started (no
+    /// descriptors, no memory).
     pub fn add(&'static self, item: Arc<dyn BackgroundTask>, first: Span) -> bool {
         let driver = self.driver.get_or_init(|| {
             let driver = Driver::with_descriptors(SLACK)?;

@@ -8,31 +8,32 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
-/// How often CPU time is accounted and the log flushed.
+/// Interval of accounting CPU time and of flushing the log.
 const ACCOUNTING_INTERVAL: Span = Span::from_millis(200);
-/// A wake-up later than this after the time it was meant for is late. A reading of the counters is
-/// worth less then: at 12 Mbit/s three packets have passed meanwhile.
+/// A wake-up later than this is late. The counters read then are worth less: at 12 Mbit/s three
+/// packets have passed meanwhile.
 pub const LATE: Span = Span::from_millis(3);
-/// Maximum spare capacity that is kept.
+/// Maximum spare capacity that is kept, in items.
 const MAX_SPARE: usize = 256;
 
-/// How far a loop coalesces timers: what is due meanwhile runs together.
+/// Limits of timer coalescing: items due within this time run in one wake-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimerSlack {
-    /// Minimum time between two wake-ups with no items.
+    /// Minimum time between two wake-ups without items.
     pub min: Span,
-    /// What each item adds to that time,
+    /// Time added per item.
     pub per_item: Span,
-    /// and its maximum.
+    /// Maximum time between two wake-ups.
     pub max: Span,
 }
 
-/// When an item wants to be visited again. With neither field: not before it is adopted again.
+/// When an item is to be visited again. With neither field set: not before it is adopted again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Next {
     /// At this time.
     pub at: Option<Time>,
-    /// When this descriptor is readable or at its end. Only in a loop that watches descriptors.
+    /// When this descriptor is readable or closed by its peer. Only in a loop that watches
+    /// descriptors.
     pub readable: Option<RawFd>,
 }
 
@@ -58,45 +59,46 @@ impl From<Option<Time>> for Next {
     }
 }
 
-/// What a loop's thread did since it told last.
+/// Activity of a loop's thread since the last report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Activity {
     /// CPU time of the thread.
     pub cpu: Span,
-    /// Wake-ups at a time that was planned.
+    /// Wake-ups at a planned time.
     pub wakeups: u64,
-    /// Wake-ups that came later than [`LATE`]: the thread waited for a processor.
+    /// Wake-ups later than [`LATE`], because the thread waited for a processor.
     pub late_wakeups: u64,
 }
 
-/// What a loop visits.
+/// An item of a loop.
 pub trait Visit: Send + Sync + 'static {
-    /// Whose loop it is.
+    /// The owner of the loop, passed to each visit.
     type Host: ?Sized;
 
-    /// Unlike that of any other.
+    /// The item's number, unique in its loop.
     fn id(&self) -> u64;
 
-    /// Does what is due, as one of `active` that the loop serves.
+    /// Does what is due. `active` is the number of items in the loop. Returns when to visit the
+    /// item again.
     fn visit(&self, host: &Self::Host, active: usize) -> Next;
 
-    /// True if nothing is left to visit.
+    /// True if the item needs no more visits.
     fn is_gone(&self) -> bool {
         false
     }
 }
 
-/// A loop without its thread.
+/// A loop over many items. Its thread is the caller's.
 pub struct Driver<T: Visit + ?Sized> {
     slack: TimerSlack,
     inbox: Mutex<Inbox<T>>,
     wakeup: Wakeup,
     work: Mutex<Work<T>>,
-    /// When the loop has to run next, in nanoseconds; [`NOTHING`] if there is nothing to do.
+    /// Time of the next run, in nanoseconds; [`NOTHING`] if nothing is due.
     expected: AtomicU64,
 }
 
-/// No time at all.
+/// The value of `expected` if nothing is due.
 const NOTHING: u64 = u64::MAX;
 
 enum Wakeup {
@@ -104,7 +106,7 @@ enum Wakeup {
     Epoll(Epoll),
 }
 
-/// What other threads have added.
+/// Items that other threads have added, not yet taken into the loop.
 struct Inbox<T: ?Sized> {
     added: Vec<(Arc<T>, Span)>,
     woken: bool,
@@ -112,7 +114,7 @@ struct Inbox<T: ?Sized> {
 
 struct Item<T: ?Sized> {
     what: Arc<T>,
-    /// The only time of those in the heap that counts.
+    /// The valid entry of this item in the heap; others are stale.
     due: Option<Time>,
 }
 
@@ -120,23 +122,23 @@ struct Item<T: ?Sized> {
 struct Work<T: Visit + ?Sized> {
     items: BTreeMap<u64, Item<T>>,
     due: BinaryHeap<Reverse<(Time, u64)>>,
-    /// More items than this, and those that are gone are looked for.
+    /// Above this number of items, those that are gone are removed.
     sweep_at: usize,
     cpu: Span,
-    /// When the next wake-up is to be.
+    /// Planned time of the next wake-up.
     planned: Option<Time>,
-    /// What has not been told; its CPU time is taken from the thread.
-    untold: Activity,
+    /// Activity not yet reported; its CPU time is read from the thread at each report.
+    unreported: Activity,
     accounted: Time,
 }
 
 impl<T: Visit + ?Sized> Driver<T> {
-    /// A loop of due times alone. It holds no descriptor.
+    /// A loop with timers only. It uses no descriptor.
     pub fn new(slack: TimerSlack) -> Self {
         Self::with(slack, Wakeup::Flag(Flag::default()))
     }
 
-    /// A loop that watches descriptors too; `None`: there are none left for itself.
+    /// A loop that watches descriptors, too; `None` if it cannot get a descriptor for itself.
     pub fn with_descriptors(slack: TimerSlack) -> Option<Self> {
         Some(Self::with(slack, Wakeup::Epoll(Epoll::new()?)))
     }
@@ -155,7 +157,7 @@ impl<T: Visit + ?Sized> Driver<T> {
                 sweep_at: MAX_SPARE,
                 cpu: Span::ZERO,
                 planned: None,
-                untold: Activity::default(),
+                unreported: Activity::default(),
                 accounted: Time::ZERO,
             }),
             expected: AtomicU64::new(NOTHING),
@@ -180,34 +182,35 @@ impl<T: Visit + ?Sized> Driver<T> {
         }
     }
 
-    /// Nothing to visit, now or later.
+    /// True if the loop has no items.
     pub fn is_idle(&self) -> bool {
         let idle = self.work.try_lock().is_ok_and(|w| w.items.is_empty());
         idle && alcc_sys::lock(&self.inbox).added.is_empty()
     }
 
-    /// The thread ends, and another may come: the next one's CPU time begins at zero.
-    pub fn leave(&self, tell: &dyn Fn(Activity)) {
+    /// Ends the thread's part, so that another may take over: reports the activity left, and counts
+    /// the next thread's CPU time from zero.
+    pub fn leave(&self, report: &dyn Fn(Activity)) {
         let work = &mut *alcc_sys::lock(&self.work);
-        work.account(now(), Some(tell));
+        work.account(now(), Some(report));
         work.cpu = Span::ZERO;
     }
 
-    /// When the loop has to run next; `None` if there is nothing to do. In the past if its thread
-    /// is late, or does not run at all.
+    /// Time of the next run; `None` if nothing is due. It is in the past if the thread is late or
+    /// does not run at all.
     pub fn expected(&self) -> Option<Time> {
         let at = self.expected.load(Ordering::Relaxed);
         (at != NOTHING).then(|| Time::from_nanos(at))
     }
 
-    /// Visits everything that is due; when the next is. `tell` hears from time to time what the
-    /// thread did, unless the thread is not ours.
-    pub fn run_once(&self, host: &T::Host, tell: Option<&dyn Fn(Activity)>) -> Option<Time> {
-        self.run(&mut alcc_sys::lock(&self.work), host, tell)
+    /// Visits everything that is due. Returns the time of the next run. `report` receives the
+    /// activity of the thread from time to time; `None` on a thread that is not ours.
+    pub fn run_once(&self, host: &T::Host, report: Option<&dyn Fn(Activity)>) -> Option<Time> {
+        self.run(&mut alcc_sys::lock(&self.work), host, report)
     }
 
-    /// The same in place of a thread that does not run. `None` if that thread is in the middle of
-    /// it: nobody else can do its work then.
+    /// The same, called in place of a thread that does not run. `None` if that thread is in the
+    /// middle of a run: no other thread can do its work then.
     pub fn try_run_once(&self, host: &T::Host) -> Option<Option<Time>> {
         let mut work = match self.work.try_lock() {
             Ok(work) => work,
@@ -221,7 +224,7 @@ impl<T: Visit + ?Sized> Driver<T> {
         &self,
         work: &mut Work<T>,
         host: &T::Host,
-        tell: Option<&dyn Fn(Activity)>,
+        report: Option<&dyn Fn(Activity)>,
     ) -> Option<Time> {
         let now = now();
         self.expected.store(now.as_nanos(), Ordering::Relaxed);
@@ -257,7 +260,7 @@ impl<T: Visit + ?Sized> Driver<T> {
         let soonest = now + rest.clamp(self.slack.min, self.slack.max);
         let next = work.due.peek().map(|Reverse((at, _))| soonest.max(*at));
         if next.is_none() || now.since(work.accounted) > ACCOUNTING_INTERVAL {
-            work.account(now, tell);
+            work.account(now, report);
         }
         work.planned = next;
         let expected = next.map_or(NOTHING, Time::as_nanos);
@@ -282,7 +285,7 @@ impl<T: Visit + ?Sized> Driver<T> {
         }
     }
 
-    /// Until then, until somebody rings, or until a descriptor is ready.
+    /// Sleeps until `until`, until the loop is woken, or until a descriptor is ready.
     pub fn sleep(&self, until: Option<Time>) {
         let inbox = alcc_sys::lock(&self.inbox);
         if inbox.woken {
@@ -291,9 +294,9 @@ impl<T: Visit + ?Sized> Driver<T> {
         match &self.wakeup {
             Wakeup::Flag(flag) => {
                 drop(inbox);
-                let left = until.map(|at| at.since(now()));
-                if left != Some(Span::ZERO) {
-                    flag.wait(left);
+                let remaining = until.map(|at| at.since(now()));
+                if remaining != Some(Span::ZERO) {
+                    flag.wait(remaining);
                 }
             }
             Wakeup::Epoll(epoll) => {
@@ -313,18 +316,18 @@ impl<T: Visit + ?Sized> Driver<T> {
 impl<T: Visit + ?Sized> Work<T> {
     fn woke(&mut self, now: Time) {
         if let Some(planned) = self.planned.take_if(|at| *at <= now) {
-            self.untold.wakeups += 1;
-            self.untold.late_wakeups += u64::from(now.since(planned) > LATE);
+            self.unreported.wakeups += 1;
+            self.unreported.late_wakeups += u64::from(now.since(planned) > LATE);
         }
     }
 
-    fn account(&mut self, now: Time, tell: Option<&dyn Fn(Activity)>) {
-        if let Some(tell) = tell {
+    fn account(&mut self, now: Time, report: Option<&dyn Fn(Activity)>) {
+        if let Some(report) = report {
             let cpu = thread_cpu();
-            let untold = std::mem::take(&mut self.untold);
-            tell(Activity {
+            let unreported = std::mem::take(&mut self.unreported);
+            report(Activity {
                 cpu: cpu.saturating_sub(self.cpu),
-                ..untold
+                ..unreported
             });
             self.cpu = cpu;
         }

@@ -4,7 +4,7 @@
 //! ```text
 //!   Driver      many items, each due at a time or when its descriptor is ready; one thread at a time
 //!   Shared      one engine that the threads waiting for it run themselves: one sleeps for all
-//!   Background  a Driver with a thread, for engines for which nobody waits
+//!   Background  a Driver with a thread, for engines without a waiting thread
 //! ```
 //!
 //! A [`Driver`] serves the connections of a runtime above the kernel's TCP. In-band streams and UDP

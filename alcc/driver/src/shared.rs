@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An engine that the threads waiting for it run themselves: leader and followers.
+//! An engine that is run by the threads that wait for it, by the leader/followers pattern.
 use alcc_sys::{Changed, Waker, now, wait};
 use alcc_units::{Span, Time};
 use std::io;
@@ -7,26 +7,28 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What waiting threads run, on one descriptor.
+/// An engine on one descriptor, run by the threads that wait for it.
 pub trait Engine: Send + 'static {
-    /// What a thread waits for.
+    /// The event that a thread waits for.
     type Want: Copy + PartialEq + Send;
 
-    /// True if what a thread waits for may have come.
+    /// True if the event that a thread waits for may have come.
     fn may_have(&self, want: Self::Want) -> bool;
 
-    /// True if a thread that waits for this leaves the lead to threads that have something to do.
+    /// True if a thread that waits for this event leaves the lead to threads that have work to do.
     fn is_passive(_: Self::Want) -> bool {
         false
     }
 
-    /// What to sleep for: events of the descriptor (none: only for the time), and until when.
+    /// Events of the descriptor to sleep for (`poll`; none: only for the time), and the time at
+    /// which to wake up.
     fn interest(&self, now: Time) -> (i16, Option<Time>);
 
-    /// A thread begins to sleep for these events, without the lock.
+    /// Called when a thread begins to sleep for these events, without the lock.
     fn on_sleep(&mut self, _events: i16) {}
 
-    /// It is awake again; it slept until `due` at most. `ready`: the descriptor is.
+    /// Called when the thread is awake again; it slept until `due` at most. `ready`: the descriptor
+    /// is ready.
     fn on_wake(&mut self, now: Time, due: Option<Time>, ready: bool);
 }
 
@@ -34,35 +36,36 @@ pub trait Engine: Send + 'static {
 pub struct State<E: Engine> {
     inner: E,
     leader: Option<Leader>,
-    /// Wakes the leader. Made when two threads first meet here: most engines have one.
+    /// Wakes the leader. It is made when two threads first meet here, because most engines have one
+    /// thread.
     waker: Option<Arc<Waker>>,
-    /// What the threads that do not lead wait for.
+    /// The events that the followers wait for.
     followers: Vec<E::Want>,
-    /// When a thread with something to do was last here.
+    /// Time of the last call by a thread with work to do.
     active_at: Time,
-    /// Since when such threads come often, and nothing comes for passive ones.
+    /// Time since which such threads call often, and nothing comes for passive ones.
     active_since: Time,
 }
 
-/// The thread that sleeps for all.
+/// The thread that sleeps for all others.
 #[derive(Clone, Copy)]
 struct Leader {
-    /// The events it waits for (`poll`),
+    /// The events that it waits for (`poll`).
     events: i16,
-    /// and how long at most.
+    /// The time at which it wakes up.
     until: Time,
-    /// It sleeps on the waker, too.
+    /// True if it sleeps on the waker, too.
     can_be_woken: bool,
 }
 
-/// A follower of a leader that cannot be woken checks again after this time.
+/// Interval at which a follower checks a leader that cannot be woken.
 const RECHECK_INTERVAL: Span = Span::from_millis(20);
-/// A passive thread leaves the lead to others for this part of the time that they were active. So
-/// what comes for it when they stop is late by this part of what it took, at most.
+/// A passive thread leaves the lead to others for this part of the time during which they were
+/// active. So an event for it that comes after they stop is late by at most this part of that time.
 const PATIENCE_SHARE: u64 = 8;
-/// It leads at once if it were less than this.
+/// Below this patience a passive thread leads at once.
 const MIN_PATIENCE: Span = Span::from_millis(1);
-/// It is never more than this.
+/// Maximum patience of a passive thread.
 const MAX_PATIENCE: Span = Span::from_millis(20);
 
 /// An engine and the threads that wait for it.
@@ -87,7 +90,7 @@ impl<E: Engine> DerefMut for State<E> {
 }
 
 impl<E: Engine> State<E> {
-    /// A thread with something to do is here.
+    /// Notes that a thread with work to do called.
     pub fn on_active(&mut self, now: Time) {
         if now > self.active_at + MAX_PATIENCE {
             self.active_since = now;
@@ -95,13 +98,13 @@ impl<E: Engine> State<E> {
         self.active_at = now;
     }
 
-    /// A passive thread got what it waited for.
+    /// Notes that a passive thread got its event.
     pub fn on_passive(&mut self, now: Time) {
         self.active_since = now;
     }
 
-    /// How long a passive thread does not lead after another was here. A wake-up between any two
-    /// calls of the other would cost more than the calls.
+    /// The time during which a passive thread does not lead after a call by another. A wake-up
+    /// between any two calls of the other would cost more than the calls.
     fn patience(&self) -> Span {
         match self.active_at.since(self.active_since) / PATIENCE_SHARE {
             short if short < MIN_PATIENCE => Span::ZERO,
@@ -113,7 +116,7 @@ impl<E: Engine> State<E> {
         !E::is_passive(want) || now >= self.active_at + self.patience()
     }
 
-    /// True if a thread sleeps for all that matters now, or is about to run.
+    /// True if a thread sleeps for all current events, or is about to run.
     pub fn has_leader(&self, now: Time) -> bool {
         self.leader.is_some_and(|leader| {
             let (wanted, due) = self.inner.interest(now);
@@ -121,8 +124,7 @@ impl<E: Engine> State<E> {
         })
     }
 
-    /// Wakes the leader if it does not sleep for all that matters now. False: it
-    /// cannot be woken.
+    /// Wakes the leader if it does not sleep for all current events. False if it cannot be woken.
     pub fn wake_leader(&mut self, now: Time) -> bool {
         let has_leader = self.has_leader(now);
         let Some(leader) = &mut self.leader else {
@@ -134,11 +136,11 @@ impl<E: Engine> State<E> {
         match &self.waker {
             Some(waker) if leader.can_be_woken => {
                 waker.wake();
-                // It is on its way, whatever else there will be to wait for.
+                // The leader is about to run, so it need not be woken again.
                 (leader.events, leader.until) = (!0, Time::ZERO);
             }
             Some(_) => {}
-            // For its next sleep.
+            // The leader can be woken from its next sleep on.
             None => self.waker = Waker::new().map(Arc::new),
         }
         leader.can_be_woken
@@ -146,7 +148,7 @@ impl<E: Engine> State<E> {
 }
 
 impl<E: Engine> Shared<E> {
-    /// An engine that reads from `fd`, which it owns.
+    /// An engine that reads from `fd`, which the engine owns.
     pub fn new(inner: E, fd: RawFd) -> Self {
         let state = State {
             inner,
@@ -163,10 +165,10 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// The leader can be woken from its first sleep on.
+    /// Makes the waker now, so that the leader can be woken from its first sleep on.
     ///
     /// # Errors
-    /// If no descriptor is left.
+    /// The error of the system if no descriptor is left.
     pub fn with_waker(mut self) -> io::Result<Self> {
         let waker = Waker::new().ok_or_else(io::Error::last_os_error)?;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -174,18 +176,18 @@ impl<E: Engine> Shared<E> {
         Ok(self)
     }
 
-    /// What the engine reads from.
+    /// The descriptor that the engine reads from.
     pub fn fd(&self) -> RawFd {
         self.fd
     }
 
-    /// The engine, for as long as it is not waited for.
+    /// Locks the engine.
     pub fn lock(&self) -> MutexGuard<'_, State<E>> {
         alcc_sys::lock(&self.state)
     }
 
-    /// Sleeps until there may be something to do, at most until then. It sleeps for the engine, or
-    /// until the thread that does so passes on what has come.
+    /// Sleeps until there may be something to do, at most until `until`. The thread leads, or waits
+    /// until the leader passes on an event.
     pub fn sleep<'a>(
         &'a self,
         mut state: MutexGuard<'a, State<E>>,
@@ -228,12 +230,12 @@ impl<E: Engine> Shared<E> {
         state
     }
 
-    /// At the end of a call: the others hear what has come, or one of them sleeps for the engine.
+    /// Ends a call: wakes the threads whose events may have come, or one that leads from now on.
     pub fn hand_over(&self, state: &State<E>) {
         self.pass_on(state, now());
     }
 
-    /// Wakes those for whom something may have come, or one that leads.
+    /// Wakes the threads whose events may have come, or one that leads from now on.
     fn pass_on(&self, state: &State<E>, now: Time) {
         let followers = &state.followers;
         if followers.iter().any(|want| state.may_have(*want)) {

@@ -22,7 +22,7 @@ const SLACK: TimerSlack = TimerSlack {
 struct Item {
     id: u64,
     visits: AtomicUsize,
-    /// After so many it wants no more.
+    /// The item ends after this many visits.
     most: usize,
 }
 
@@ -78,7 +78,7 @@ struct Bytes {
 }
 
 impl Engine for Bytes {
-    /// So many bytes; `None`: whatever happens.
+    /// The number of bytes to wait for; `None` waits forever.
     type Want = Option<usize>;
 
     fn may_have(&self, want: Self::Want) -> bool {
@@ -100,7 +100,7 @@ impl Engine for Bytes {
     }
 }
 
-/// Where bytes are written, and who counts them.
+/// The writing end, and the engine that counts the bytes.
 fn bytes() -> (UnixStream, Shared<Bytes>) {
     let (to, from) = UnixStream::pair().unwrap();
     let fd = from.as_raw_fd();
@@ -113,7 +113,7 @@ fn bytes() -> (UnixStream, Shared<Bytes>) {
 }
 
 #[test]
-fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
+fn one_thread_sleeps_for_all_and_is_woken_for_sooner_timers() {
     let (mut to, shared) = bytes();
     let shared = shared.with_waker().unwrap();
     let (woken, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -139,7 +139,7 @@ fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
             }
         }
     });
-    // Who sleeps for ever hears of a timer, once.
+    // A thread that sleeps without a limit still returns once for a timer.
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -149,7 +149,7 @@ fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
             }
             ended.store(true, Ordering::Relaxed);
         });
-        // Once it sleeps. Whoever gave up here, with a panic, would wait for that thread for ever.
+        // Waits until the thread sleeps. A panic here would wait for that thread forever.
         let until = Instant::now() + Duration::from_secs(10);
         let mut state = shared.lock();
         while !state.has_leader(now()) && Instant::now() < until {
@@ -167,14 +167,14 @@ fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
     assert!(ended.load(Ordering::Relaxed));
 }
 
-/// A thread that calls often has the lead. One that waits for something else sleeps through what
-/// comes for the first, and hears of its own during the calls and after them.
+/// A thread that calls often has the lead. One that waits for another event is not woken by what
+/// comes for the first; it gets its own event during the calls and after them.
 #[test]
-fn who_only_waits_is_not_woken_by_what_comes_for_another_thread() {
+fn a_waiting_thread_is_not_woken_for_another_thread() {
     const ENOUGH: usize = 1 << 30;
     let (mut to, shared) = bytes();
     let (woken, heard) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    // What was found is judged when the other thread has ended: the scope waits for it.
+    // The results are checked after the other thread has ended, because the scope waits for it.
     let (made, then, during) = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut state = shared.lock();
@@ -194,7 +194,8 @@ fn who_only_waits_is_not_woken_by_what_comes_for_another_thread() {
             state = shared.sleep(state, None, Some(now() + Span::from_millis(5)));
             shared.hand_over(&state);
         };
-        // Calls for so long, and on a busy machine for longer: few calls say nothing.
+        // Calls for at least this time, and longer on a busy machine, because few calls would prove
+        // nothing.
         let mut calls = |most: Duration, n: usize| {
             let began = Instant::now();
             let done = |made| hears(n) || (began.elapsed() > most && made >= 50);
@@ -210,7 +211,7 @@ fn who_only_waits_is_not_woken_by_what_comes_for_another_thread() {
         let during = hears(1);
         calls(Duration::from_secs(1), 2);
         shared.lock().count += ENOUGH;
-        // Whoever leads by now.
+        // Either thread may lead by now.
         to.write_all(b"x").unwrap();
         (made, then, during)
     });
@@ -268,9 +269,9 @@ fn a_resting_item_is_visited_when_something_comes_and_not_before() {
     visits(2);
 }
 
-/// A loop that is late because its thread had no processor says how often.
+/// A loop that is late because its thread had no processor reports how often.
 #[test]
-fn late_wakeups_are_told() {
+fn late_wakeups_are_reported() {
     let (driver, host) = (Driver::new(SLACK), Mutex::default());
     let visits = AtomicUsize::new(0);
     let most = 2;
@@ -282,19 +283,19 @@ fn late_wakeups_are_told() {
         }),
         Span::ZERO,
     );
-    let told = Mutex::new((0, 0));
-    let tell = |activity: Activity| {
-        let mut told = told.lock().unwrap();
-        told.0 += activity.wakeups;
-        told.1 += activity.late_wakeups;
+    let reported = Mutex::new((0, 0));
+    let report = |activity: Activity| {
+        let mut reported = reported.lock().unwrap();
+        reported.0 += activity.wakeups;
+        reported.1 += activity.late_wakeups;
     };
-    // The first visit was planned by nobody. The second comes late, as if the thread had waited.
-    driver.run_once(&host, Some(&tell));
+    // The first call was not planned. The second comes late, as if the thread had waited.
+    driver.run_once(&host, Some(&report));
     let late = Duration::from_nanos((SLACK.max + LATE + Span::from_millis(2)).as_nanos());
     std::thread::sleep(late);
-    driver.run_once(&host, Some(&tell));
+    driver.run_once(&host, Some(&report));
     // Nothing was planned any more: no wake-up.
-    driver.run_once(&host, Some(&tell));
-    driver.leave(&tell);
-    assert_eq!(*told.lock().unwrap(), (1, 1));
+    driver.run_once(&host, Some(&report));
+    driver.leave(&report);
+    assert_eq!(*reported.lock().unwrap(), (1, 1));
 }

@@ -44,7 +44,7 @@ impl Engine for Silent {
 }
 
 #[test]
-fn who_follows_a_leader_wakes_in_time() {
+fn a_follower_wakes_in_time() {
     let (socket, _peer) = UnixStream::pair().unwrap();
     let shared = Shared::new(Silent, socket.as_raw_fd());
     let shared = Arc::new(shared.with_waker().unwrap());
@@ -56,7 +56,7 @@ fn who_follows_a_leader_wakes_in_time() {
     while !shared.lock().has_leader(now()) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // In a thread that nobody joins: by a wrong clock it sleeps for ever.
+    // In a thread that is not joined: with a wrong clock it would sleep forever.
     let follows = std::thread::spawn(move || sleep_for(&shared, Span::from_millis(50)));
     let until = now() + Span::from_secs(5);
     while !follows.is_finished() {
