@@ -2,28 +2,28 @@
 use alcc_pipe::Failure;
 use std::io;
 
-/// Why there is no stream. It is one line that says what was attempted, on what, what was found and
-/// what would fix it.
+/// Error of a connection that could not be set up: one line with what was attempted, on what, what
+/// was found and what would fix it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for makes no sense, or this machine cannot do it.
+    /// The request makes no sense, or this machine cannot do it.
     #[error("{0}")]
     Usage(String),
-    /// Nobody there, or the way is blocked.
+    /// The peer does not answer, or the network refuses.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted, on what.
+        /// The attempt, and its object.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The other end is there and is not what it should be.
+    /// The peer answered, but does not speak the expected protocol.
     #[error("{what}: {found}")]
     Refused {
-        /// What was attempted, on what.
+        /// The attempt, and its object.
         what: String,
-        /// What was found, and what would fix it.
+        /// The finding, and the remedy.
         found: String,
     },
 }
@@ -35,7 +35,7 @@ impl From<Failure> for Error {
 }
 
 impl Error {
-    /// Bad usage or a machine that cannot do it, rather than a run that failed.
+    /// True for bad usage or an unsuitable machine, false for a run that failed.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
     }

@@ -8,8 +8,8 @@
 //!
 //! [`InBand`] is the transport of `alcc send` over all of this, [`Tcp`] the one over TCP alone.
 //!
-//! What the other end sends is untrusted. Everything has limits. A peer that is not what it should
-//! be is an [`Error`] of one line.
+//! All input from the peer is untrusted, so everything has limits. A peer with another protocol is an [`Error`] of one
+//! line.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TCP: the kernel's own, or an algorithm above it as in the C library (`--cc`).
+//! TCP as a transport: the kernel's own, or an algorithm above it as in the C library (`--cc`).
 use alcc_pipe::tcp::{REMEDY, Watch, acknowledged, connect, listen, wait};
 use alcc_pipe::{
     About, Dialer, Failure, Listening, MAX_WAIT, MAX_WRITE, Options, Outgoing, Plan, Stats, Takes,
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// TCP as a transport.
 pub struct Tcp;
 
-/// What waits in front of our algorithm is this much of its rate, and at least two segments.
+/// Limit of the data queued before our algorithm, as time at its rate; at least two segments.
 const MAX_QUEUED: Span = Span::from_millis(5);
 const MIN_WRITE: u64 = 2 * 1448;
 
@@ -85,12 +85,12 @@ impl Transport for Tcp {
     }
 }
 
-/// The best that needs nobody's help.
+/// The best feedback that works without a privileged helper.
 fn best_feedback() -> Option<&'static Feedback> {
     Feedback::of(Deployment::Own).find(|f| !f.of_kernel())
 }
 
-/// Feedback (`None`: the best) and enforcement that are asked for.
+/// The requested feedback (`None`: the best) and enforcement.
 fn chosen(options: &Options) -> Result<(Option<Feedback>, Enforcement), Failure> {
     let feedback = Feedback::choose(Deployment::Own, &options.feedback).map_err(Failure::usage)?;
     let enforcement =
@@ -105,7 +105,7 @@ fn chosen(options: &Options) -> Result<(Option<Feedback>, Enforcement), Failure>
 
 struct TcpDialer<'a> {
     options: &'a Options,
-    /// Runs our algorithm for all flows; `None`: the kernel alone decides.
+    /// Runs our algorithm for all flows; `None` if the kernel alone controls.
     runtime: Option<Arc<Runtime>>,
 }
 
@@ -136,7 +136,7 @@ impl Dialer for TcpDialer<'_> {
     }
 }
 
-/// The kernel's TCP as it is, its send buffer included.
+/// The kernel's TCP unchanged, its send buffer included.
 struct Plain {
     stream: TcpStream,
     watch: Watch,
@@ -187,7 +187,7 @@ impl Write for Plain {
 
 impl Drop for Plain {
     fn drop(&mut self) {
-        // A flow that was given up leaves nothing behind that goes on by itself.
+        // An aborted flow must leave no background work behind.
         if !self.ended {
             let socket = socket2::SockRef::from(&self.stream);
             let _ = socket.set_linger(Some(Duration::ZERO));
@@ -195,10 +195,10 @@ impl Drop for Plain {
     }
 }
 
-/// One of our algorithms above it.
+/// One of our algorithms above the kernel's TCP.
 struct Controlled {
     stream: Stream,
-    /// The same socket: what the receiver answers, and the counters.
+    /// The same socket, for the receiver's answer and the counters.
     back: TcpStream,
     watch: Watch,
     piece: usize,
@@ -219,7 +219,8 @@ impl Outgoing for Controlled {
                 self.stream.set_queue(self.piece);
             }
         }
-        // `write` waits for what it needs, some 5 ms: as much as the stamp of a piece may be wrong.
+        // `write` waits for room for up to some 5 ms, so the time stamp of a piece is wrong by up
+        // to that.
         Ok(self.piece)
     }
 

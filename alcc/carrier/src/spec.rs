@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A carrier as it is typed, and what is made of it.
+//! A carrier as it is typed, and the connections made from it.
 use crate::tls::{self, Identity, Trust};
 use crate::wait::Deadline;
 use crate::{Error, tcp};
@@ -13,16 +13,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long connecting and all handshakes may take together.
+/// Default limit for connecting and all handshakes together.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
-/// What earlier versions had; their names are refused by saying so.
+/// Names of carriers of earlier versions; the error says that they are gone.
 const GONE: [&str; 3] = ["unix", "connect", "websocket"];
 
-/// A carrier by its name.
+/// A carrier by its name, for help texts.
 pub struct Row {
-    /// As typed.
+    /// The name as typed.
     pub name: &'static str,
-    /// One line.
+    /// A summary of one line.
     pub summary: &'static str,
     spec: CarrierSpec,
 }
@@ -45,14 +45,14 @@ pub fn rows() -> &'static [Row] {
     &ALL
 }
 
-/// What the connecting end brings.
+/// Settings of the connecting end.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Whose certificates TLS accepts.
+    /// The certificates that TLS accepts.
     pub trust: Trust,
-    /// For connecting and all handshakes together.
+    /// Limit for connecting and all handshakes together.
     pub patience: Duration,
-    /// The kernel's congestion control for the TCP connection below; none: the system's.
+    /// The kernel's congestion control for the TCP connection below; `None`: the system's default.
     pub under: Option<String>,
 }
 
@@ -66,12 +66,12 @@ impl Default for Client {
     }
 }
 
-/// What the listening end brings.
+/// Settings of the listening end.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// The certificate of TLS; without one there is no TLS.
+    /// The certificate of TLS; required for TLS.
     pub identity: Option<Identity>,
-    /// For all handshakes of a connection together.
+    /// Limit for all handshakes of a connection together.
     pub patience: Duration,
 }
 
@@ -84,10 +84,10 @@ impl Default for Server {
     }
 }
 
-/// What carries the in-band form.
+/// The byte stream below the in-band form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CarrierSpec {
-    /// A TCP connection; also the one inside a tunnel, whatever that is made of.
+    /// A TCP connection, also one inside a tunnel.
     #[default]
     Tcp,
     /// TLS 1.3 over TCP.
@@ -133,7 +133,8 @@ fn checked(target: &Target) -> Result<(), Error> {
 }
 
 impl CarrierSpec {
-    /// There is TLS in it: the listening end needs a certificate, the other one somebody to trust.
+    /// True if the carrier uses TLS: the listening end needs a certificate, the other end something
+    /// to trust.
     pub fn has_tls(self) -> bool {
         self == Self::Tls
     }
@@ -141,7 +142,7 @@ impl CarrierSpec {
     /// Connects, and does every handshake.
     ///
     /// # Errors
-    /// One line about what did not work.
+    /// One line about the step that failed.
     pub fn connect(self, target: &Target, client: &Client) -> Result<Box<dyn Carrier>, Error> {
         checked(target)?;
         let deadline = Deadline::after(client.patience);
@@ -149,10 +150,11 @@ impl CarrierSpec {
         self.above(below, target, client, deadline)
     }
 
-    /// As [`Self::connect`], over a stream that leads to the target already.
+    /// Does the handshakes as [`Self::connect`] does, over a stream that already leads to the
+    /// target.
     ///
     /// # Errors
-    /// One line about what did not work.
+    /// One line about the step that failed.
     pub fn connect_over(
         self,
         below: Box<dyn Carrier>,
@@ -176,10 +178,10 @@ impl CarrierSpec {
         }
     }
 
-    /// As [`Accepted::handshake`], over a stream that came from `peer`.
+    /// Does the handshakes as [`Accepted::handshake`] does, over a stream that came from `peer`.
     ///
     /// # Errors
-    /// One line about what the peer is instead.
+    /// One line about the peer's actual protocol.
     pub fn accept_over(
         self,
         below: Box<dyn Carrier>,
@@ -195,7 +197,7 @@ impl CarrierSpec {
     /// Listens at `ADDRESS:PORT` or `:PORT`.
     ///
     /// # Errors
-    /// What is in the way; TLS without a certificate.
+    /// The address cannot be used, or TLS lacks a certificate.
     pub fn listen(self, at: &str, server: Server) -> Result<Listener, Error> {
         if self.has_tls() && server.identity.is_none() {
             return Err(Error::Usage(
@@ -210,7 +212,7 @@ impl CarrierSpec {
     }
 }
 
-/// A socket that listens.
+/// A listening socket.
 pub struct Listener {
     bound: TcpListener,
     carrier: CarrierSpec,
@@ -218,11 +220,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes a connection, or `WouldBlock`: wait for [`Self::fd`]. No handshake is done yet: a peer
-    /// that says nothing holds nobody up.
+    /// Accepts a connection, or returns `WouldBlock`: wait for [`Self::fd`]. It does no handshake,
+    /// so that a silent peer delays nobody.
     ///
     /// # Errors
-    /// As accept(2).
+    /// The errors of accept(2).
     pub fn accept(&self) -> io::Result<Accepted> {
         let (stream, peer) = self.bound.accept()?;
         Ok(Accepted {
@@ -233,14 +235,14 @@ impl Listener {
         })
     }
 
-    /// Where it listens: an address with its port.
+    /// The listen address with its port.
     pub fn local(&self) -> String {
         self.bound
             .local_addr()
             .map_or_else(|_| "?".to_owned(), |at| at.to_string())
     }
 
-    /// Readable while somebody waits to be accepted.
+    /// The listening descriptor: readable while a connection waits to be accepted.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.bound.as_fd()
     }
@@ -255,16 +257,16 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Who it is.
+    /// The peer's address.
     pub fn peer(&self) -> &str {
         &self.peer
     }
 
-    /// Does every handshake. It may take [`Server::patience`]: call it in a thread of the
+    /// Does every handshake. This may take [`Server::patience`], so call it in a thread of the
     /// connection's own.
     ///
     /// # Errors
-    /// One line about what the peer is instead.
+    /// One line about the peer's actual protocol.
     pub fn handshake(self) -> Result<Box<dyn Carrier>, Error> {
         self.carrier
             .accept_over(self.stream, &self.peer, &self.server)
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_and_what_is_gone_are_told_in_a_line() {
+    fn nonsense_and_removed_options_are_refused_in_a_line() {
         for (text, said) in [
             ("", "no carrier '': there are tcp and tls"),
             ("tsl", "no carrier 'tsl': there are tcp and tls"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Plain TCP connections, without blocking.
+//! Plain TCP connections, non-blocking.
 use crate::Error;
 use crate::Target;
 use crate::spec::Client;
@@ -8,7 +8,8 @@ use alcc_inband::carrier::{self, Carrier};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 
-/// Frames are written when they are due: nothing may wait for more.
+/// Prepares a socket: non-blocking and without Nagle's algorithm, because frames are written when
+/// they are due.
 pub(crate) fn ready(stream: TcpStream) -> io::Result<Box<dyn Carrier>> {
     stream.set_nodelay(true)?;
     Ok(Box::new(carrier::Tcp::new(stream)?))
@@ -40,7 +41,7 @@ pub(crate) fn dial(
 
 pub(crate) fn bind(at: &str) -> Result<TcpListener, Error> {
     let what = format!("listen at {at}");
-    // `:9700` is every address, as elsewhere in this program.
+    // `:9700` listens at every address, as elsewhere in this program.
     let at = match at.strip_prefix(':') {
         Some(port) => format!("[::]:{port}"),
         None => at.to_owned(),
@@ -52,7 +53,7 @@ pub(crate) fn bind(at: &str) -> Result<TcpListener, Error> {
     for address in found {
         match TcpListener::bind(address) {
             Ok(listener) => return bound(listener, &what),
-            // No IPv6 here.
+            // The system has no IPv6 (EAFNOSUPPORT): listen on IPv4.
             Err(why) if at.starts_with("[::]:") && why.raw_os_error() == Some(97) => {
                 let any = SocketAddr::from(([0, 0, 0, 0], address.port()));
                 match TcpListener::bind(any) {
@@ -90,6 +91,6 @@ fn connected(
     if let Some(under) = &client.under {
         socket.set_tcp_congestion(under.as_bytes())?;
     }
-    socket.connect_timeout(&address.into(), deadline.left())?;
+    socket.connect_timeout(&address.into(), deadline.remaining())?;
     ready(socket.into())
 }

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Waiting in handshakes, never longer than their deadline.
+//! Blocking waits of handshakes, each with a deadline.
 use alcc_inband::carrier::{Arrived, Carrier};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// When a handshake has taken too long.
+/// The time at which a handshake is given up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
     pub(crate) fn after(patience: Duration) -> Self {
         let now = Instant::now();
-        // Beyond what the clock can say: a day.
+        // A time beyond the range of the clock is replaced by a day.
         Self(
             now.checked_add(patience)
                 .unwrap_or(now + Duration::from_secs(86_400)),
         )
     }
 
-    pub(crate) fn left(self) -> Duration {
+    pub(crate) fn remaining(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 }
 
 fn ready(fd: BorrowedFd<'_>, what: PollFlags, deadline: Deadline) -> io::Result<()> {
     loop {
-        // Up, not down: a wait that ends just before the deadline would spin.
-        let left = deadline.left().as_micros().div_ceil(1000);
-        if left == 0 {
+        // Rounded up: with a wait that ends just before the deadline, the loop would spin.
+        let remaining = deadline.remaining().as_micros().div_ceil(1000);
+        if remaining == 0 {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"));
         }
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        let timeout = PollTimeout::try_from(remaining).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(fd, what)], timeout) {
             Ok(0) | Err(nix::errno::Errno::EINTR) => {}
             Ok(_) => return Ok(()),
@@ -41,7 +41,7 @@ fn ready(fd: BorrowedFd<'_>, what: PollFlags, deadline: Deadline) -> io::Result<
     }
 }
 
-/// Waits until there is something to read, or to write if the stream wants that.
+/// Waits until the stream is readable, or writable if it has data to write.
 pub(crate) fn readable(stream: &dyn Carrier, deadline: Deadline) -> io::Result<()> {
     let mut what = PollFlags::POLLIN;
     if stream.wants_write() {
@@ -55,7 +55,7 @@ pub(crate) fn writable(fd: BorrowedFd<'_>, deadline: Deadline) -> io::Result<()>
     ready(fd, PollFlags::POLLOUT, deadline)
 }
 
-/// Reads once, waiting for something; no bytes are the end.
+/// Reads once, blocking until there is data; no bytes mean the end.
 pub(crate) fn read(
     stream: &mut dyn Carrier,
     buf: &mut [u8],
@@ -70,12 +70,12 @@ pub(crate) fn read(
     }
 }
 
-/// A stream that waits during the handshake of a layer above it, and then no more. `std::io` is
-/// what the layers' crates want.
+/// A stream that blocks during the handshake of a layer above it, and not after that. It implements
+/// the traits of `std::io`, which the layers' crates require.
 pub(crate) struct DeadlineCarrier {
     below: Box<dyn Carrier>,
     deadline: Option<Deadline>,
-    /// What the last read brought.
+    /// Result of the last read.
     pub(crate) arrived: Arrived,
 }
 
@@ -92,7 +92,7 @@ impl DeadlineCarrier {
         }
     }
 
-    /// From here on `WouldBlock`.
+    /// Ends blocking: from here on reads and writes return `WouldBlock`.
     pub(crate) fn no_more(&mut self) {
         self.deadline = None;
     }

@@ -29,7 +29,7 @@ fn accept(listener: &Listener) -> Stream {
     Stream::accept(carrier, &registry(), settings("verus")).unwrap()
 }
 
-/// Sends so much from the connecting end, and hears an answer.
+/// Sends `bytes` bytes from the connecting end, and receives an answer.
 fn transfer(carrier: &str, cc: &str, bytes: usize) {
     let spec: CarrierSpec = carrier.parse().unwrap();
     let identity = Identity::self_signed(&["localhost"]).unwrap();

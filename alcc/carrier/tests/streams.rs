@@ -322,7 +322,7 @@ fn a_peer_that_is_something_else_is_one_line() {
 }
 
 #[test]
-fn a_peer_that_says_nothing_has_a_deadline_and_holds_nobody_up() {
+fn a_silent_peer_has_a_deadline_and_delays_no_other() {
     let identity = Identity::self_signed(&["localhost"]).unwrap();
     let patience = Duration::from_millis(300);
     let near = Server {
@@ -355,7 +355,7 @@ fn a_stranger_at_the_door_is_one_line() {
         .unwrap();
     let mut stranger = TcpStream::connect(listener.local()).unwrap();
     let far = take(listener);
-    // It may be told to go before it has said all.
+    // The peer may close the connection before everything is written.
     drop(stranger.write_all(b"GET / HTTP/1.1\r\n\r\n"));
     let why = far.join().unwrap().err().unwrap();
     assert!(!why.is_usage(), "{why}");

@@ -15,9 +15,9 @@ use rustls::pki_types::ServerName;
 use std::io;
 use std::sync::Arc;
 
-/// A record fills a segment. The reader gets nothing of a record before all of it is there. So a
-/// longer one would delay its first bytes by as long as the bottleneck takes for the rest. The size
-/// is as rustls counts it: with the header, without type and tag.
+/// Size of a TLS record that fills a segment. The reader gets a record only when it is complete, so
+/// a longer one would delay its first bytes by the bottleneck's time for the rest. The size is as
+/// rustls counts it: with the header, without type and tag.
 fn record(below: &dyn Carrier) -> Option<usize> {
     let most = below.segment().saturating_sub(1 + 16);
     (32..16_384).contains(&most).then_some(most)

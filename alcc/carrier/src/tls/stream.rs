@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A TLS connection as a stream that never blocks.
+//! A TLS connection as a non-blocking stream.
 use crate::wait::DeadlineCarrier;
 use alcc_inband::carrier::{Arrived, Carrier};
 use rustls::Connection;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::BorrowedFd;
 
-/// Taken by one `write` at most: what the descriptor does not take then is held here.
+/// Limit of one `write`. What the descriptor does not take is buffered here.
 const MAX_WRITE: usize = 64 * 1024;
 /// Header, content type and tag of a record of TLS 1.3 (RFC 8446, 5.2).
 const RECORD_OVERHEAD: usize = 5 + 1 + 16;
@@ -14,17 +14,17 @@ const RECORD_OVERHEAD: usize = 5 + 1 + 16;
 struct TlsStream {
     connection: Connection,
     below: DeadlineCarrier,
-    /// Decrypted bytes in `connection`.
+    /// Number of decrypted bytes in `connection`.
     unread: usize,
     closing: bool,
 }
 
-/// Does the handshake, waiting in `below`; from then on nothing waits.
+/// Does the handshake, blocking in `below`; the stream does not block after that.
 pub(super) fn handshake(
     mut connection: Connection,
     mut below: DeadlineCarrier,
 ) -> io::Result<Box<dyn Carrier>> {
-    // Bounded by `MAX_WRITE` in `write`; a record is encrypted as a whole.
+    // `write` limits the buffer by `MAX_WRITE`; a record is encrypted as a whole.
     connection.set_buffer_limit(None);
     while connection.is_handshaking() {
         connection.complete_io(&mut below)?;
@@ -43,7 +43,7 @@ pub(super) fn handshake(
 }
 
 impl TlsStream {
-    /// What is encrypted goes down.
+    /// Writes the encrypted data to the descriptor.
     fn drain(&mut self) -> io::Result<()> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut self.below) {
@@ -56,7 +56,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// As `drain`; that the descriptor takes nothing now is no error.
+    /// As `drain`, but `WouldBlock` is not an error.
     fn try_drain(&mut self) -> io::Result<()> {
         match self.drain() {
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(()),
@@ -95,7 +95,7 @@ impl Carrier for TlsStream {
             match self.connection.process_new_packets() {
                 Ok(state) => self.unread = state.plaintext_bytes_to_read(),
                 Err(why) => {
-                    // The alert that says so; there is nothing left to lose.
+                    // Tries to send the alert of the error; nothing more can be lost.
                     drop(self.try_drain());
                     return Err(io::Error::new(io::ErrorKind::InvalidData, why));
                 }
@@ -148,7 +148,7 @@ impl Carrier for TlsStream {
         self.below.below().tcp()
     }
 
-    /// A record of its own is the worst case.
+    /// The worst case: each write gets a record of its own.
     fn segment(&self) -> usize {
         self.below.below().segment().saturating_sub(RECORD_OVERHEAD)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the in-band form runs over: `--carrier`.
+//! The carrier of an in-band transfer: `--carrier`.
 use crate::{CarrierSpec, Client, Error, Server};
 use alcc_inband::carrier::{Carrier, Tcp};
 use alcc_pipe::tcp::{self, Acceptor, REMEDY};
@@ -9,10 +9,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What is asked for.
+/// The carrier that the options request.
 ///
 /// # Errors
-/// [`Failure::Usage`]: there is no such carrier, or no TLS in it although a certificate is named.
+/// [`Failure::Usage`]: there is no such carrier, or a certificate is given for one without TLS.
 pub(super) fn spec(options: &Options) -> Result<CarrierSpec, Failure> {
     let text = options.carrier.as_deref().unwrap_or("tcp");
     let spec: CarrierSpec = text
@@ -46,7 +46,7 @@ pub(super) fn connect(
         under: options.under.clone(),
     };
     if spec.has_tls() {
-        // What is wrong with a file is told before anybody is called.
+        // An error in a certificate's file is reported before connecting.
         client_config(&options.trust, &[])?;
     }
     let socket = tcp::connect(to, options, REMEDY)?;
@@ -56,7 +56,7 @@ pub(super) fn connect(
         .map_err(|why| failure(&why))
 }
 
-/// Where senders come in.
+/// The listener for senders.
 pub(super) struct CarrierListener {
     bound: Acceptor,
     spec: CarrierSpec,
@@ -91,7 +91,7 @@ impl CarrierListener {
         self.server.identity.as_ref().map(Identity::fingerprint)
     }
 
-    /// The next one, within about [`alcc_pipe::MAX_WAIT`].
+    /// The next connection, within about [`alcc_pipe::MAX_WAIT`].
     pub(super) fn next(&mut self) -> io::Result<Option<PendingConnection>> {
         let Some((socket, from)) = self.bound.accept()? else {
             return Ok(None);
@@ -115,7 +115,7 @@ pub(super) struct PendingConnection {
 }
 
 impl PendingConnection {
-    /// Does it, waiting for the peer: in the flow's own thread.
+    /// Does the handshake, blocking: call it in the flow's own thread.
     pub(super) fn handshake(&mut self) -> io::Result<Box<dyn Carrier>> {
         let below = self.below.take().ok_or(io::ErrorKind::NotConnected)?;
         self.spec

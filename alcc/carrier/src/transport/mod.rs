@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! In-band as a transport of `alcc send`. Frames with acknowledgements travel inside a stream of
-//! bytes. Both ends speak them.
+//! In-band as a transport of `alcc send`: frames with acknowledgements inside a byte stream. Both
+//! ends must use it.
 mod carried;
 
 use crate::CarrierSpec;
@@ -85,8 +85,8 @@ impl Dialer for InBandDialer<'_> {
         settings.seed = options.seed ^ u64::from(flow);
         settings.handshake = options.connect_timeout.into();
         let mut stream = Stream::connect(carrier, &self.registry, settings).map_err(|why| {
-            // Who speaks something else has been named; who only hangs up may be 'alcc recv' with
-            // another transport.
+            // A peer with another protocol already has its own error; one that closes the
+            // connection may be 'alcc recv' with another transport.
             let hint = match why {
                 alcc_inband::Error::Truncated | alcc_inband::Error::Io(..) => {
                     ": does 'alcc recv' there have --transport in-band and the same --carrier?"
@@ -116,7 +116,7 @@ impl Outgoing for InBandSender {
         if self.watch.is_due() {
             self.watch.sample(self.stream.info().rtt.latest);
         }
-        // What the program puts before its content goes with it.
+        // The program's header goes into the same write as its content.
         let room = self.stream.room(MAX_WAIT)?;
         Ok(room
             .saturating_sub(alcc_transfer::BLOCK_PREFIX)
@@ -132,7 +132,7 @@ impl Outgoing for InBandSender {
     }
 
     fn acknowledged(&self) -> Option<u64> {
-        // Not what TCP has acknowledged: our answers to a peer's PINGs are among that.
+        // TCP's counter would not do, because it includes our answers to a peer's PINGs.
         Some(self.stream.info().stats.acked)
     }
 
@@ -170,7 +170,7 @@ impl Listening for InBandListener {
         let Some(pending) = self.listener.next()? else {
             return Ok(None);
         };
-        // What the receiver sends is its answer: hardly anything, so any algorithm does.
+        // The receiver sends only its short answer, so any algorithm will do.
         let mut settings = Settings::new("cubic".parse().map_err(io::Error::other)?);
         settings.handshake = self.handshake;
         Ok(Some(Box::new(InBandReceiver {
@@ -183,7 +183,7 @@ impl Listening for InBandListener {
 
 struct InBandReceiver {
     pending: PendingConnection,
-    /// For the first call: handshakes wait, so they are the business of the thread that reads.
+    /// For the first call: handshakes block, so the thread that reads does them.
     start: Option<(Arc<Registry>, Settings)>,
     stream: Option<Stream>,
 }
