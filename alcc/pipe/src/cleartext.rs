@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bytes that are not encrypted stay where nobody else can read or write them, unless the user
+//! Unencrypted data is allowed only where no other host can read or write it, unless the user
 //! insists.
 use crate::Failure;
 use std::net::IpAddr;
 
-/// May what is not encrypted be exchanged with this address (for a listener: at this address)? Yes
-/// on loopback, and where it is `allowed`. `local` is the option that keeps a test on this machine,
-/// `what` the beginning of the line.
+/// Checks whether unencrypted data may be exchanged with this address (for a listener: at this
+/// address). It may on loopback, and if it is `allowed`. `local` is the option that keeps a test on
+/// this machine, `what` the beginning of the message.
 ///
 /// # Errors
-/// [`Failure::Usage`]: what stands against it and what would help.
+/// [`Failure::Usage`] with the reason and the remedy.
 pub fn permit(address: IpAddr, allowed: bool, what: &str, local: &str) -> Result<(), Failure> {
     if allowed || address.to_canonical().is_loopback() {
         return Ok(());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use std::fmt;
 
-/// One line: what was attempted, on what, what was found and what would fix it.
+/// An error of one line: what was attempted, on what, what was found and what would fix it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// Bad usage, or the machine cannot do it: exit status 2.
@@ -11,17 +11,17 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Bad usage or a machine that cannot do it.
+    /// Makes an error for bad usage or an unsuitable machine.
     pub fn usage(why: impl fmt::Display) -> Self {
         Self::Usage(why.to_string())
     }
 
-    /// A failed run.
+    /// Makes an error for a failed run.
     pub fn failed(why: impl fmt::Display) -> Self {
         Self::Failed(why.to_string())
     }
 
-    /// Bad usage or a machine that cannot do it, rather than a run that failed.
+    /// True for bad usage or an unsuitable machine, false for a failed run.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
     }

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel has: congestion controls of its TCP.
+//! The congestion controls of the kernel's TCP.
 use crate::Failure;
 use std::fmt;
 use std::io;
 
-/// The congestion controls that the kernel's TCP can be asked for, modules that are not loaded
-/// left out.
+/// Congestion controls of the kernel's TCP, without modules that are not loaded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Controls(String);
 
 impl Controls {
-    /// What the kernel lists now.
+    /// The current list of the kernel.
     ///
     /// # Errors
-    /// The list cannot be read, as where /proc is not mounted. The error names its file.
+    /// The list cannot be read, for example because /proc is not mounted. The error names the file.
     pub fn available() -> io::Result<Self> {
         const FILE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
         let list = std::fs::read_to_string(FILE)
@@ -21,17 +20,17 @@ impl Controls {
         Ok(Self::listed(&list))
     }
 
-    /// As the kernel writes the list: names with spaces between them.
+    /// Parses the kernel's form of the list: names separated by spaces.
     pub fn listed(list: &str) -> Self {
         Self(list.trim().to_owned())
     }
 
-    /// Whether it has this one.
+    /// True if the kernel has this one.
     pub fn has(&self, name: &str) -> bool {
         self.0.split_whitespace().any(|known| known == name)
     }
 
-    /// Whether nothing is known of any.
+    /// True if no control is known.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -46,7 +45,7 @@ impl fmt::Display for Controls {
 /// Checks that the kernel has this congestion control.
 ///
 /// # Errors
-/// [`Failure::Usage`] with those it has.
+/// [`Failure::Usage`] with the list of those that it has.
 pub fn check_under(name: &str) -> Result<(), Failure> {
     let available = Controls::available().unwrap_or_default();
     if available.is_empty() || available.has(name) {
@@ -61,8 +60,8 @@ pub fn check_under(name: &str) -> Result<(), Failure> {
     )))
 }
 
-/// The kernel's control of this name. Where it has none but `alcc bpf load` has added the same
-/// algorithm, that one. Otherwise the name itself, for [`check_under`] to refuse.
+/// The kernel's control of this name, or else the one that `alcc bpf load` has added for the same
+/// algorithm. If there is none either, the name itself, which [`check_under`] refuses.
 pub fn own_or_loaded(name: &str) -> String {
     choose(name, &Controls::available().unwrap_or_default())
 }
@@ -76,7 +75,7 @@ fn choose(name: &str, available: &Controls) -> String {
     }
 }
 
-/// The congestion control that the kernel takes when nobody says otherwise.
+/// The kernel's default congestion control.
 pub fn default_under() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
         .map_or_else(|_| "kernel".to_owned(), |name| name.trim().to_owned())

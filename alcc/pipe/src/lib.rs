@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A pipe of bytes with a congestion control behind it: what TCP, UDP, QUIC and in-band have in
-//! common. A transport is a crate that implements [`Transport`], and one row of a [`Table`].
+//! The common interface of TCP, UDP, QUIC and in-band: a stream of bytes under congestion control.
+//! A transport is a crate that implements [`Transport`], and one row of a [`Table`].
 //!
-//! * No call blocks for longer than about [`MAX_WAIT`]. What takes longer says so (`Ok(0)` room,
-//!   `WouldBlock`) and is asked again. So one place, the caller, notices Ctrl-C and deadlines.
-//! * Nothing hides in a buffer: a transport takes what it can send within some milliseconds.
-//! * Whatever comes from a peer is untrusted. It gives an error, never a panic, and never takes
-//!   more memory than what is bounded.
+//! * No call blocks for longer than about [`MAX_WAIT`]. A call that would take longer reports that
+//!   (`Ok(0)` room, `WouldBlock`) and is repeated. So one place, the caller, handles Ctrl-C and
+//!   deadlines.
+//! * Buffers are short: a transport takes only data that it can send within some milliseconds.
+//! * All input from a peer is untrusted. Invalid input gives an error, never a panic, and memory is
+//!   bounded.
 #![forbid(unsafe_code)]
 
 pub mod cleartext;
@@ -30,20 +31,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tls::{Fingerprint, Identity, Trust};
 
-/// Longest time that a call of a transport waits for something, about.
+/// Approximate maximum time for which a call of a transport waits.
 pub const MAX_WAIT: Duration = Duration::from_millis(200);
-/// Time for an answer to be acknowledged: an outage at the very end may last some seconds.
+/// Maximum time for the acknowledgement of an answer: an outage at the very end may last some
+/// seconds.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest piece that is written at once.
+/// Maximum size of a write, bytes.
 pub const MAX_WRITE: usize = 64 * 1024;
-/// Where a receiver listens unless it is told otherwise, for every transport.
+/// Default port of a receiver, for every transport.
 pub const DEFAULT_PORT: u16 = 9700;
 
-/// The addresses of a target, at least one, of the family of `bind` if that is given. Waits for the
+/// The addresses of a target, at least one, of the family of `bind` if that is given. Blocks on the
 /// resolver.
 ///
 /// # Errors
-/// [`Failure::Usage`] with what the resolver says.
+/// [`Failure::Usage`] with the resolver's error.
 pub fn resolve(target: &Target, bind: Option<IpAddr>) -> Result<Vec<SocketAddr>, Failure> {
     let host = &target.host;
     let mut found = target.addresses().map_err(|e| {
@@ -60,37 +62,37 @@ pub fn resolve(target: &Target, bind: Option<IpAddr>) -> Result<Vec<SocketAddr>,
     Ok(found)
 }
 
-/// What a user asks for, the same for all transports. [`Table`] refuses what a transport does not
-/// take.
+/// The options of a user, the same for all transports. [`Table`] refuses those that the transport
+/// does not take.
 pub struct Options {
-    /// The algorithm; `None`: the kernel or the stack decides.
+    /// The algorithm; `None`: that of the kernel or the stack.
     pub cc: Option<Spec>,
-    /// Our own algorithms and those of plug-ins.
+    /// The algorithms that can be named: our own and those of plug-ins.
     pub registry: Registry,
-    /// `auto` or a name.
+    /// The feedback: `auto` or a name.
     pub feedback: String,
-    /// `auto` or a name.
+    /// The enforcement: `auto` or a name.
     pub enforce: String,
-    /// The kernel's or the stack's own algorithm; `None`: what it uses by itself.
+    /// The kernel's or the stack's own algorithm; `None`: its default.
     pub under: Option<String>,
-    /// Seed of the algorithm's generator. Flow number n gets its own.
+    /// Seed of the algorithm's random numbers. Flow number n gets its own.
     pub seed: u64,
     /// The local address to use.
     pub bind: Option<IpAddr>,
-    /// What is not encrypted may leave this machine.
+    /// True if unencrypted data may leave this machine.
     pub cleartext: bool,
-    /// Whose certificate a sender accepts, where there is TLS.
+    /// The certificates that a sender accepts, with TLS.
     pub trust: Trust,
-    /// The receiver's certificate and key, where there is TLS; `None`: made at the start.
+    /// The receiver's certificate and key, with TLS; `None`: generated at the start.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// What in-band runs over, with its options; `None`: plain TCP.
+    /// The carrier of in-band, with its options; `None`: plain TCP.
     pub carrier: Option<String>,
-    /// How long connecting may take.
+    /// Maximum time for connecting.
     pub connect_timeout: Duration,
 }
 
 impl Options {
-    /// Nothing is asked for: every transport does what it does by itself.
+    /// Default options: every transport uses its own defaults.
     pub fn new(registry: Registry) -> Self {
         Self {
             cc: None,
@@ -108,7 +110,7 @@ impl Options {
         }
     }
 
-    /// The option that says something about a certificate, if one does.
+    /// The given option that concerns certificates, if there is one.
     pub fn certificate_option(&self) -> Option<&'static str> {
         match self.trust {
             Trust::Pin(_) => Some("--pin"),
@@ -117,10 +119,10 @@ impl Options {
         }
     }
 
-    /// The receiver's certificate: the one that is named, or a new one.
+    /// The receiver's certificate: the given one, or a new one.
     ///
     /// # Errors
-    /// [`Failure::Usage`]: a file that cannot be used.
+    /// [`Failure::Usage`]: a file cannot be used.
     pub fn identity(&self) -> Result<Identity, Failure> {
         match &self.certificate {
             Some((certificate, key)) => Identity::from_files(certificate, key),
@@ -131,32 +133,33 @@ impl Options {
     /// The algorithm of a transport that needs one.
     ///
     /// # Errors
-    /// [`Failure::Usage`]: there is none. [`Table::plan`] says so before.
+    /// [`Failure::Usage`] if there is none. [`Table::plan`] reports that earlier.
     pub fn algorithm(&self) -> Result<&Spec, Failure> {
         let none = || Failure::usage(format!("no algorithm: add --cc {}", alcc_cc::DEFAULT));
         self.cc.as_ref().ok_or_else(none)
     }
 }
 
-/// What a row says of how it was sent. It is known before a connection is made.
+/// The description of a transfer in a result row. It is known before a connection is made.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
-    /// `cubic`, `alcc-verus-tcp`, `verus-udp`.
+    /// The scheme: `cubic`, `alcc-verus-tcp`, `verus-udp`.
     pub scheme: String,
-    /// The algorithm that decides: ours, or the kernel's.
+    /// The algorithm in control: ours, or the kernel's.
     pub algorithm: String,
     /// Its options, without the name.
     pub options: String,
-    /// `udp`, `quic`, `in-band`, `timestamps`, `kernel`.
+    /// The feedback: `udp`, `quic`, `in-band`, `timestamps`, `kernel`.
     pub feedback: String,
-    /// `native`, `queue`, `queue+pacing`, `kernel`.
+    /// The enforcement: `native`, `queue`, `queue+pacing`, `kernel`.
     pub enforcement: String,
     /// The kernel's algorithm below ours, if there is one.
     pub under: Option<String>,
 }
 
 impl Plan {
-    /// One of these algorithms, with the feedback and enforcement that the transport has by itself.
+    /// A plan for one of these algorithms, with the default feedback and enforcement of the
+    /// transport.
     pub fn new(scheme: String, spec: &Spec, about: &About) -> Self {
         Self {
             scheme,
@@ -168,7 +171,7 @@ impl Plan {
         }
     }
 
-    /// As [`Self::new`], for a transport without TCP: `verus-udp`, `verus-udp:r=4`.
+    /// The same as [`Self::new`], for a transport without TCP: `verus-udp`, `verus-udp:r=4`.
     pub fn native(spec: &Spec, about: &About) -> Self {
         let options = spec.options_text();
         let colon = if options.is_empty() { "" } else { ":" };
@@ -177,12 +180,12 @@ impl Plan {
     }
 }
 
-/// What a sender knows at the end. What it cannot know is `None`.
+/// Statistics of a sender at the end. Values that it cannot know are `None`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Stats {
-    /// Round trip, ms.
+    /// Mean round-trip time, ms.
     pub rtt_mean_ms: Option<f64>,
-    /// The same: 95th percentile.
+    /// The 95th percentile of the round-trip time, ms.
     pub rtt_p95_ms: Option<f64>,
     /// Packets sent again.
     pub retransmits: Option<u64>,
@@ -190,31 +193,33 @@ pub struct Stats {
     pub timeouts: Option<u64>,
     /// Mean number of packets sent again in a row.
     pub rtx_burst: Option<f64>,
-    /// How late the transport's timers were, 99th percentile.
+    /// Lateness of the transport's timers, 99th percentile, ms.
     pub lateness_p99_ms: Option<f64>,
 }
 
-/// A way to carry bytes.
+/// A transport: a way to carry bytes.
 pub trait Transport: Sync {
     /// Its row of the table.
     fn about(&self) -> About;
 
-    /// What a sender with these options will be. [`Table::plan`] has checked what `about` says.
+    /// The plan of a sender with these options. [`Table::plan`] has checked the restrictions of
+    /// `about`.
     ///
     /// # Errors
-    /// [`Failure::Usage`]: what else it cannot have, and what would be right.
+    /// [`Failure::Usage`] for other restrictions, with the remedy.
     fn plan(&self, options: &Options) -> Result<Plan, Failure>;
 
-    /// What all flows of a sender have in common; nothing is sent yet.
+    /// Prepares the common part of all flows of a sender; nothing is sent yet.
     ///
     /// # Errors
-    /// [`Failure::Usage`]: as [`Transport::plan`].
+    /// [`Failure::Usage`], as in [`Transport::plan`].
     fn dialer<'a>(&self, options: &'a Options) -> Result<Box<dyn Dialer + 'a>, Failure>;
 
-    /// Waits for senders at this address. [`Table::listen`] has checked what `about` says.
+    /// Listens for senders at this address. [`Table::listen`] has checked the restrictions of
+    /// `about`.
     ///
     /// # Errors
-    /// [`Failure::Usage`]: in use, not of this machine, not allowed.
+    /// [`Failure::Usage`]: the address is in use, not of this machine, or not allowed.
     fn listen(&self, at: SocketAddr, options: &Options) -> Result<Box<dyn Listening>, Failure>;
 }
 
@@ -223,74 +228,76 @@ pub trait Dialer: Sync {
     /// Opens flow number `flow` (from 0) to a receiver, within `connect_timeout`.
     ///
     /// # Errors
-    /// One line: [`Failure::Failed`] if nobody answers, [`Failure::Usage`] if it is not allowed.
+    /// One line: [`Failure::Failed`] if the peer does not answer, [`Failure::Usage`] if it is not
+    /// allowed.
     fn connect(&self, to: &Target, flow: u32) -> Result<Box<dyn Outgoing>, Failure>;
 }
 
-/// The sender's end of a flow. `write` takes what it can within about [`MAX_WAIT`] (`WouldBlock` if
-/// that is nothing). Any other error is the end of the flow and says why. `flush` does nothing.
+/// The sender's end of a flow. `write` takes as many bytes as possible within about [`MAX_WAIT`]
+/// (`WouldBlock` if none). Any other error is the end of the flow and contains the reason. `flush`
+/// does nothing.
 pub trait Outgoing: Write + Send {
-    /// Waits, at most [`MAX_WAIT`], until something can be written without waiting. Says how much
-    /// is best written at once. That is what can be sent within some 5 ms, at least two packets, at
-    /// most [`MAX_WRITE`]. 0: not yet. What is written is stamped with the time after this returns.
+    /// Waits, at most [`MAX_WAIT`], until data can be written without waiting. Returns the best
+    /// size of a write: the amount that can be sent within some 5 ms, at least two packets, at most
+    /// [`MAX_WRITE`]. 0: not yet. The caller stamps the data with the time after this returns.
     ///
     /// # Errors
-    /// Why the flow has ended.
+    /// The reason why the flow has ended.
     fn room(&mut self) -> io::Result<usize>;
 
-    /// Nothing more will be written. Asked again until it says true: the receiver has everything.
+    /// Ends writing. Call it until it returns true: the receiver has everything.
     ///
     /// # Errors
-    /// Why the flow has ended. `WouldBlock` is none: `Ok(false)`.
+    /// The reason why the flow has ended. Instead of `WouldBlock` it returns `Ok(false)`.
     fn finish(&mut self) -> io::Result<bool>;
 
-    /// Reads what the receiver answers after the end, as `read` does; `None`: this transport has no
-    /// way back.
+    /// Reads the receiver's answer after the end, as `read` does; `None`: this transport has no
+    /// return path.
     fn answer(&mut self, into: &mut [u8]) -> Option<io::Result<usize>>;
 
-    /// Another number whenever the receiver's end has acknowledged something: what was written may
-    /// lie in a deep buffer for long. `None`: nothing lies long here.
+    /// A number that changes whenever the receiver acknowledges data, because written data may stay
+    /// in a deep buffer for long. `None`: this transport has no such buffer.
     fn acknowledged(&self) -> Option<u64> {
         None
     }
 
-    /// So far.
+    /// The statistics so far.
     fn stats(&mut self) -> Stats;
 }
 
 /// The receiver's end of a flow. `read` waits at most [`MAX_WAIT`] (then `WouldBlock`). 0 is the
 /// sender's orderly end. An end that is not orderly is an error.
 pub trait Incoming: Read + Send {
-    /// The sender's address, for people to read.
+    /// The sender's address, for people.
     fn peer(&self) -> String;
 
     /// Writes an answer of some hundred bytes after the sender's end; false: this transport has no
-    /// way back.
+    /// return path.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The reason why it cannot be written.
     fn answer(&mut self, bytes: &[u8]) -> io::Result<bool>;
 }
 
-/// Where senders are waited for.
+/// A listener for senders.
 pub trait Listening: Send {
-    /// For people: `0.0.0.0:9700`.
+    /// Its address, for people: `0.0.0.0:9700`.
     fn address(&self) -> String;
 
-    /// Fingerprint of the certificate that it shows, where there is TLS.
+    /// Fingerprint of its certificate, with TLS.
     fn fingerprint(&self) -> Option<Fingerprint> {
         None
     }
 
-    /// The next flow; `None`: nobody came within about [`MAX_WAIT`]. Handshakes happen elsewhere or
-    /// are bounded: a stranger that says nothing must not keep others out.
+    /// The next flow; `None`: there was none within about [`MAX_WAIT`]. Handshakes are done
+    /// elsewhere or are bounded, so that a silent peer does not delay others.
     ///
     /// # Errors
-    /// No further sender will come.
+    /// The listener is broken: no further sender can connect.
     fn accept(&mut self) -> io::Result<Option<Box<dyn Incoming>>>;
 }
 
-/// What would block, or was interrupted, is tried again.
+/// True for errors after which the call is repeated: it would block, or was interrupted.
 pub fn would_block(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | WouldBlock)

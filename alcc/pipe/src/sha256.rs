@@ -13,19 +13,19 @@ impl Default for Sha256 {
 }
 
 impl fmt::Debug for Sha256 {
-    /// Without the state: it may be of a secret.
+    /// Does not print the state, which may depend on a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Sha256")
     }
 }
 
 impl Sha256 {
-    /// Of nothing so far.
+    /// The state before the first byte.
     pub fn new() -> Self {
         Self(Context::new(&SHA256))
     }
 
-    /// Goes on by these bytes.
+    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table of transports, and what follows from its columns: names, schemes, refusals.
+//! The table of transports, with the names, schemes and refusals that follow from its columns.
 use crate::{Failure, Listening, Options, Plan, Transport, check_under};
 use alcc_cc::DEFAULT;
 use std::net::SocketAddr;
@@ -7,64 +7,64 @@ use std::net::SocketAddr;
 /// A row of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About {
-    /// What a user types.
+    /// The name as typed.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A summary of one line.
     pub summary: &'static str,
-    /// How a scheme's name ends that goes by it: `verus-udp`, `alcc-verus-inband`.
+    /// The end of scheme names for this transport: `verus-udp`, `alcc-verus-inband`.
     pub suffix: &'static str,
-    /// How acknowledgements are learned, unless the sender says otherwise.
+    /// The default source of acknowledgements.
     pub feedback: &'static str,
-    /// How the limit is kept, unless the sender says otherwise.
+    /// The default enforcement of the limit.
     pub enforcement: &'static str,
-    /// Which options it takes.
+    /// The options that it takes.
     pub takes: Takes,
 }
 
-/// Which options a transport takes; it is not asked about the others.
+/// The options that a transport takes. The others are refused before it is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Takes {
-    /// `--cc` has to be there: nobody else decides how much may leave.
+    /// True if `--cc` is required, because there is no other congestion control.
     pub needs_cc: bool,
-    /// Other values of `--feedback` and `--enforce` than those of the row.
+    /// True if `--feedback` and `--enforce` may have other values than those of the row.
     pub other_feedback: bool,
-    /// `--under`.
+    /// The meaning of `--under`.
     pub under: Under,
-    /// `--carrier`, or why there is none.
+    /// `Ok` if it takes `--carrier`, or the reason why not.
     pub carrier: Result<(), &'static str>,
-    /// `--pin`, `--ca`, `--cert`.
+    /// The meaning of `--pin`, `--ca`, `--cert`.
     pub tls: Tls,
 }
 
-/// Which congestion control `--under` chooses.
+/// The congestion control that `--under` selects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Under {
     /// The kernel's, for TCP: alone or below ours.
     Kernel,
     /// One of the stack's own, instead of `--cc`.
     Stack {
-        /// What a message calls the stack: `over QUIC`.
+        /// The name of the stack in messages: `over QUIC`.
         over: &'static str,
-        /// All there are.
+        /// All names.
         names: &'static [&'static str],
     },
-    /// None, and why.
+    /// None, with the reason.
     None(&'static str),
 }
 
-/// Where TLS is.
+/// The use of TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tls {
     /// Always.
     Always,
-    /// In this carrier.
+    /// Only in this carrier.
     Carrier(&'static str),
-    /// Nowhere: everything is in the clear.
+    /// Never: all data is unencrypted.
     Never,
 }
 
 impl About {
-    /// The kernel's TCP is below.
+    /// True if the kernel's TCP is below.
     pub fn is_above_tcp(&self) -> bool {
         self.takes.under == Under::Kernel
     }
@@ -82,7 +82,7 @@ impl Table {
     /// The transport of this name.
     ///
     /// # Errors
-    /// [`Failure::Usage`] with the names there are.
+    /// [`Failure::Usage`] with the names of all transports.
     pub fn find(&self, name: &str) -> Result<&'static dyn Transport, Failure> {
         let found = self.0.iter().find(|t| t.about().name == name).copied();
         found.ok_or_else(|| {
@@ -94,10 +94,10 @@ impl Table {
         })
     }
 
-    /// What a sender with these options will be.
+    /// The plan of a sender with these options.
     ///
     /// # Errors
-    /// [`Failure::Usage`]: an option that the transport does not take, and what would be right.
+    /// [`Failure::Usage`] for an option that the transport does not take, with the remedy.
     pub fn plan(&self, transport: &dyn Transport, options: &Options) -> Result<Plan, Failure> {
         let about = transport.about();
         self.refuse_link(&about, options)?;
@@ -112,11 +112,11 @@ impl Table {
         transport.plan(options)
     }
 
-    /// Waits for senders at this address.
+    /// Listens for senders at this address.
     ///
     /// # Errors
-    /// [`Failure::Usage`]: an option that the transport does not take; in use, not of this machine,
-    /// not allowed.
+    /// [`Failure::Usage`]: the transport does not take an option; or the address is in use, not of
+    /// this machine, or not allowed.
     pub fn listen(
         &self,
         transport: &dyn Transport,
@@ -127,7 +127,7 @@ impl Table {
         transport.listen(at, options)
     }
 
-    /// What both ends take.
+    /// Checks the options of both ends.
     fn refuse_link(&self, about: &About, options: &Options) -> Result<(), Failure> {
         if let (Some(carrier), Err(why)) = (&options.carrier, about.takes.carrier) {
             let others = self.rows().filter(|row| row.takes.carrier.is_ok());
@@ -138,7 +138,7 @@ impl Table {
         }
         if let (Some(option), Tls::Never) = (options.certificate_option(), about.takes.tls) {
             let mut others: Vec<_> = self.rows().collect();
-            // What always has TLS is said first.
+            // Transports that always use TLS are listed first.
             others.sort_by_key(|row| row.takes.tls != Tls::Always);
             let others = others.iter().filter_map(|row| match row.takes.tls {
                 Tls::Always => Some(row.name.to_owned()),

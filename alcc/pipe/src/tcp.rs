@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TCP sockets as every transport above TCP wants them: calls give up after [`MAX_WAIT`].
+//! TCP sockets for every transport above TCP: calls return after [`MAX_WAIT`].
 use crate::{Failure, Incoming, Listening, MAX_WAIT, Options, Stats, Target, resolve};
 use alcc_sys::tcp_counters;
 use alcc_units::{Distribution, Span};
@@ -10,16 +10,16 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-/// What helps if nobody listens where the receiver should.
+/// The advice if no receiver listens.
 pub const REMEDY: &str = "start 'alcc recv' on that host, with the same --transport";
-/// How often the round-trip time is noted.
+/// Interval of round-trip time samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A connection with the kernel's algorithm that was asked for; its calls give up after
-/// [`MAX_WAIT`]. `remedy` helps if nobody listens.
+/// Connects with the requested algorithm of the kernel. Calls on the socket return after
+/// [`MAX_WAIT`]. `remedy` is the advice if no receiver listens.
 ///
 /// # Errors
-/// Why there is none, and what would help.
+/// The reason and the remedy.
 pub fn connect(to: &Target, options: &Options, remedy: &str) -> Result<TcpStream, Failure> {
     let mut last = None;
     for address in resolve(to, options.bind)? {
@@ -73,7 +73,7 @@ fn connect_to(address: SocketAddr, options: &Options) -> Result<TcpStream, Broke
             .bind(&SocketAddr::new(ip, 0).into())
             .map_err(|why| match why.kind() {
                 io::ErrorKind::AddrNotAvailable => Broken::Ours(Failure::usage(format!(
-                    "--bind {ip}: it is no address of this host: choose another"
+                    "--bind {ip}: this host does not have that address: choose another"
                 ))),
                 _ => ours(format!("--bind {ip}"))(why),
             })?;
@@ -92,10 +92,10 @@ fn limit_waits(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(MAX_WAIT))
 }
 
-/// Waits at most [`MAX_WAIT`] for one of these events; true: it has come.
+/// Waits at most [`MAX_WAIT`] for one of these events; true if it has come.
 ///
 /// # Errors
-/// As poll(2).
+/// The errors of poll(2).
 pub fn wait(fd: &impl AsFd, what: PollFlags) -> io::Result<bool> {
     let mut fds = [PollFd::new(fd.as_fd(), what)];
     let limit = PollTimeout::try_from(MAX_WAIT).unwrap_or(PollTimeout::ZERO);
@@ -106,7 +106,7 @@ pub fn wait(fd: &impl AsFd, what: PollFlags) -> io::Result<bool> {
     }
 }
 
-/// The round trips of a connection, and the kernel's counters of it.
+/// Round-trip times of a connection, and the kernel's counters.
 #[derive(Default)]
 pub struct Watch {
     sampled: Option<Instant>,
@@ -114,7 +114,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// True each 10 ms: the round trip is to be noted.
+    /// True every 10 ms, when a round-trip time is to be sampled.
     pub fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let due = self.sampled.is_none_or(|at| now - at >= SAMPLE_INTERVAL);
@@ -124,14 +124,14 @@ impl Watch {
         due
     }
 
-    /// A round trip; zero is none.
+    /// Takes a round-trip time; zero is ignored.
     pub fn sample(&mut self, rtt: Span) {
         if !rtt.is_zero() {
             self.rtt.add(rtt, 1);
         }
     }
 
-    /// So far; `socket` is the TCP connection below, if there is one.
+    /// The statistics so far; `socket` is the TCP connection below, if there is one.
     pub fn stats(&self, socket: Option<&impl AsRawFd>) -> Stats {
         let counters = socket.and_then(|socket| tcp_counters(socket.as_raw_fd()));
         Stats {
@@ -144,7 +144,7 @@ impl Watch {
     }
 }
 
-/// Bytes that the peer's kernel has.
+/// Bytes that the peer's kernel has acknowledged.
 pub fn acknowledged(socket: &impl AsRawFd) -> Option<u64> {
     tcp_counters(socket.as_raw_fd()).map(|counters| counters.acked)
 }
@@ -152,7 +152,7 @@ pub fn acknowledged(socket: &impl AsRawFd) -> Option<u64> {
 /// A listening socket.
 ///
 /// # Errors
-/// [`Failure::Usage`]: in use, not of this machine.
+/// [`Failure::Usage`]: the address is in use, or not of this machine.
 pub fn listen(at: SocketAddr) -> Result<Acceptor, Failure> {
     let failed = |e: io::Error| {
         Failure::usage(match e.kind() {
@@ -181,10 +181,10 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// The next one, in blocking mode with calls that give up after [`MAX_WAIT`].
+    /// The next connection, in blocking mode with calls that return after [`MAX_WAIT`].
     ///
     /// # Errors
-    /// As accept(2), where it is the listening socket's fault.
+    /// The errors of accept(2) that concern the listening socket.
     pub fn accept(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         if !wait(&self.listener, PollFlags::POLLIN)? {
             return Ok(None);
@@ -196,8 +196,8 @@ impl Acceptor {
                 Ok(Some((stream, from)))
             }
             Err(why) if is_passing(&why) => {
-                // Without a descriptor the connection stays in the queue, and poll would return at
-                // once.
+                // Without a free descriptor the connection stays in the queue, and poll would
+                // return at once.
                 if why.kind() != io::ErrorKind::WouldBlock {
                     std::thread::sleep(Duration::from_millis(20));
                 }
@@ -208,7 +208,7 @@ impl Acceptor {
     }
 }
 
-/// The connection is at fault, or a shortage that may end, not the listening socket.
+/// True for an error of the connection, or a shortage that may end, not of the listening socket.
 fn is_passing(why: &io::Error) -> bool {
     use nix::libc;
     const FATAL: [i32; 5] = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who the listening end is.
+//! The identity of the listening end.
 use super::Fingerprint;
 use crate::Failure;
 use rustls::pki_types::pem::PemObject;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A certificate, those between it and its root, and its key.
+/// A certificate with its chain and its key.
 #[derive(Clone)]
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
@@ -22,11 +22,10 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// A key that nobody has seen, and a certificate signed by itself: to be pinned by its
-    /// fingerprint.
+    /// A new key with a self-signed certificate, to be pinned by its fingerprint.
     ///
     /// # Errors
-    /// No random numbers, or a name that no certificate can have.
+    /// The system provides no random numbers, or a name is invalid in a certificate.
     pub fn self_signed(names: &[&str]) -> Result<Self, Failure> {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let made = rcgen::generate_simple_self_signed(names)
@@ -38,10 +37,10 @@ impl Identity {
         })
     }
 
-    /// From PEM files: a certificate, perhaps with those above it, and its key.
+    /// Reads PEM files: a certificate, optionally with its chain, and its key.
     ///
     /// # Errors
-    /// What is wrong with which file; a key that is not the certificate's.
+    /// The file and its error, or a key that does not belong to the certificate.
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, Failure> {
         let chain = certificates(certificate)?;
         let found = PrivateKeyDer::from_pem_file(key).map_err(|why| {
@@ -70,12 +69,12 @@ impl Identity {
         Fingerprint::of(self.chain.first().map_or(&[][..], |leaf| leaf.as_ref()))
     }
 
-    /// The certificate first.
+    /// The chain, with the certificate first.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.chain
     }
 
-    /// Its key.
+    /// The private key.
     pub fn key(&self) -> PrivateKeyDer<'static> {
         self.key.clone_key()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TLS 1.3: certificates, and whom to believe. For QUIC and for streams; no sockets here.
+//! TLS 1.3 for QUIC and for streams: certificates and trust. It uses no sockets.
 mod identity;
 mod trust;
 
@@ -16,11 +16,11 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// What a listening end needs: its certificate, no sessions to resume. `alpn`: protocols that it
-/// speaks, empty for none.
+/// Configuration of a listening end: its certificate, without session resumption. `alpn`: its
+/// protocols, empty for none.
 ///
 /// # Errors
-/// Key and certificate do not belong together.
+/// The key does not belong to the certificate.
 pub fn server_config(identity: &Identity, alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, Failure> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -29,12 +29,12 @@ pub fn server_config(identity: &Identity, alpn: &[&[u8]]) -> Result<Arc<ServerCo
         .with_single_cert(identity.chain().to_vec(), identity.key())
         .map_err(|why| Failure::Usage(format!("use the certificate with its key: {why}")))?;
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-    // A connection is one transfer: tickets would only be bytes.
+    // A connection is a single transfer, so tickets would be useless bytes.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-/// What a connecting end needs: whom it trusts. `alpn`: protocols that it speaks, empty for none.
+/// Configuration of a connecting end: its trust. `alpn`: its protocols, empty for none.
 ///
 /// # Errors
 /// The certificates to trust cannot be read.
@@ -56,7 +56,7 @@ fn broken(why: rustls::Error) -> Failure {
     Failure::Usage(format!("set TLS up: {why}"))
 }
 
-/// The words for an error of a handshake; `Untrusted` says what to do.
+/// The description of a handshake error; that of `Untrusted` contains the remedy.
 pub fn explain(why: &rustls::Error) -> String {
     match why {
         rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other)) => {

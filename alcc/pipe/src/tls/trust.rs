@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whom the connecting end believes.
+//! Trust of the connecting end in the listening end's certificate.
 use super::identity::certificates;
 use crate::{Failure, Sha256};
 use rustls::client::WebPkiServerVerifier;
@@ -33,7 +33,7 @@ impl fmt::Display for Fingerprint {
 impl FromStr for Fingerprint {
     type Err = Failure;
 
-    /// 64 hexadecimal digits, with or without colons.
+    /// Parses 64 hexadecimal digits, with or without colons.
     fn from_str(text: &str) -> Result<Self, Failure> {
         let wrong = || {
             Failure::Usage(format!(
@@ -49,27 +49,27 @@ impl FromStr for Fingerprint {
             return Err(wrong());
         }
         for (byte, pair) in bytes.iter_mut().zip(nibbles.chunks(2)) {
-            // Two digits are below 256.
+            // Two hexadecimal digits are below 256.
             *byte = u8::try_from(pair[0] * 16 + pair[1]).map_err(|_| wrong())?;
         }
         Ok(Self(bytes))
     }
 }
 
-/// Whose certificates are accepted.
+/// The certificates that are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Those that an authority of this system vouches for, with the right name.
+    /// Certificates of an authority that this system trusts, with the right name.
     System,
-    /// Those that an authority in this PEM file vouches for, with the right name.
+    /// Certificates of an authority in this PEM file, with the right name.
     Ca(PathBuf),
-    /// This one, whatever its name is and whoever signed it.
+    /// This certificate, whatever its name and issuer.
     Pin(Fingerprint),
-    /// Any: encrypted against listeners, but the other end may be anybody.
+    /// Any certificate: encrypted against eavesdropping, but the other end is not authenticated.
     Anybody,
 }
 
-/// Why a certificate is refused.
+/// The reason for refusing a certificate.
 #[derive(Debug)]
 pub struct Untrusted {
     found: Fingerprint,
@@ -97,7 +97,7 @@ impl Trust {
         let authorities = match self {
             Self::System => {
                 let mut roots = RootCertStore::empty();
-                // What cannot be read vouches for nobody.
+                // Certificates that cannot be read are ignored.
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
                 Some(roots)
             }
@@ -113,7 +113,7 @@ impl Trust {
             Self::Pin(_) | Self::Anybody => None,
         };
         let authorities = match authorities {
-            // Then nobody is trusted, which is no error before a certificate is seen.
+            // Then no certificate is trusted, which is an error only when one is checked.
             Some(roots) if roots.is_empty() => None,
             Some(roots) => Some(
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
