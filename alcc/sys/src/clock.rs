@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The clocks, as the kernel has them.
+//! The kernel's clocks.
 //!
 //! A program may run under a library that shifts or scales its time (libfaketime). It interposes
-//! the C library's functions: times by them would not be those at which the kernel ends a wait. So
-//! clocks are read, and sleeps are made, without the C library.
+//! the C library's functions, whose times would then differ from those at which the kernel ends a
+//! wait. So clocks are read, and sleeps are made, without the C library.
 mod vdso;
 
 use alcc_units::{Span, Time};
@@ -14,7 +14,7 @@ fn read(clock: libc::clockid_t) -> i64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `ts` is a valid out pointer; the clocks that we ask for always exist.
+    // SAFETY: `ts` is a valid out pointer, and the requested clocks always exist.
     unsafe {
         match vdso::clock_gettime() {
             Some(read) => read(clock, &raw mut ts),
@@ -28,7 +28,8 @@ pub(crate) const fn nanos(ts: libc::timespec) -> i64 {
     ts.tv_sec * 1_000_000_000 + ts.tv_nsec
 }
 
-/// `CLOCK_MONOTONIC`, the clock of everything here: the same in all processes of a machine.
+/// `CLOCK_MONOTONIC`, the clock of all times in this project: the same in all processes of a
+/// machine.
 #[inline]
 pub fn now() -> Time {
     Time::from_nanos(read(libc::CLOCK_MONOTONIC) as u64)
@@ -44,8 +45,7 @@ pub fn process_cpu() -> Span {
     Span::from_nanos(read(libc::CLOCK_PROCESS_CPUTIME_ID) as u64)
 }
 
-/// How the wall clock, which the kernel's time stamps are of, stands to the monotonic clock just
-/// now.
+/// The offset of the wall clock, which the kernel's time stamps use, to the monotonic clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wall {
     /// Wall clock minus monotonic clock, ns.
@@ -55,8 +55,8 @@ pub struct Wall {
 impl Wall {
     /// Reads both clocks.
     pub fn read() -> Self {
-        // Between two readings of one clock lies the other: being interrupted in between costs
-        // half as much.
+        // One clock is read between two readings of the other, which halves the error of an
+        // interruption.
         let before = read(libc::CLOCK_MONOTONIC);
         let wall = read(libc::CLOCK_REALTIME);
         let after = read(libc::CLOCK_MONOTONIC);
@@ -65,26 +65,26 @@ impl Wall {
         }
     }
 
-    /// A time of the wall clock, ns, by the monotonic clock.
+    /// Converts a time of the wall clock, ns, to the monotonic clock.
     pub const fn monotonic(self, wall: i64) -> Time {
         let at = wall - self.ahead;
         Time::from_nanos(if at < 0 { 0 } else { at as u64 })
     }
 
-    /// How far the wall clock has moved against the monotonic clock since.
+    /// The distance by which the wall clock has moved against the monotonic clock since then.
     pub const fn moved(self, since: Self) -> Span {
         Span::from_nanos(self.ahead.abs_diff(since.ahead))
     }
 }
 
-/// Sleeps for `span`, less than a second; a signal handler cuts it short.
+/// Sleeps for `span`, less than a second; a signal handler ends it early.
 pub fn sleep_for(span: Span) {
     let time = libc::timespec {
         tv_sec: 0,
         tv_nsec: span.as_nanos() as _,
     };
     let none = std::ptr::null_mut::<libc::timespec>();
-    // SAFETY: a valid time; what is left over is not asked for.
+    // SAFETY: a valid time; the remaining time is not requested.
     unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, none) };
 }
 

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The environment, where it may be trusted.
+//! The environment, as far as it can be trusted.
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Whether this program has rights that its caller has not (set-user-ID, set-group-ID, file
-/// capabilities; `AT_SECURE` of getauxval(3)). Then the environment is the caller's, and what it
-/// names would run or be written with the program's rights.
+/// True if this program has rights that its caller lacks (set-user-ID, set-group-ID, file
+/// capabilities; `AT_SECURE` of getauxval(3)). The caller controls its environment, and could have
+/// files run or written with the program's rights.
 pub fn is_privileged() -> bool {
-    // SAFETY: a number.
+    // SAFETY: returns a number.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// A variable of the environment. In a program with more rights than its caller there are none.
+/// A variable of the environment. `None` in a program with more rights than its caller.
 pub fn variable(name: &str) -> Option<OsString> {
     (!is_privileged()).then(|| std::env::var_os(name))?
 }
 
-/// A library of this project: beside the running program, or where a package puts it.
+/// The path of a library of this project: beside the running program, or where a package installs
+/// it.
 pub fn installed(name: &Path) -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let folder = program.parent()?;

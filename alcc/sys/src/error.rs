@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `errno`.
+//! Access to `errno`.
 use libc::c_int;
 
 /// The calling thread's errno.
@@ -14,8 +14,8 @@ pub fn set_errno(value: c_int) {
     unsafe { *libc::__errno_location() = value }
 }
 
-/// Errors that a socket has by itself (tcp(7), and what ICMP brings by icmp(7)): the kernel tells
-/// each once. All others are the call's.
+/// True for errors of the socket itself (tcp(7), and ICMP errors by icmp(7)), each of which the
+/// kernel reports once. All others are errors of the call.
 pub fn is_socket_error(errno: c_int) -> bool {
     matches!(
         errno,

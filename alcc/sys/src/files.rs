@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Names in the file system that other users may have a hand in: sockets at a path, and files that
-//! are written anew.
+//! Paths that other users may manipulate: sockets at a path, and files that are created or overwritten.
 use crate::owned::{about, make_part, path_of};
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr, OsString};
@@ -13,11 +12,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as the kernel follows in one path.
+/// Maximum number of links followed in one path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// The UNIX socket that listens at a path. Its name is removed when this is dropped, unless the
-/// name belongs to another file by then.
+/// A UNIX socket that listens at a path. Dropping it removes the name, unless the name belongs to another file by then.
 #[derive(Debug)]
 pub struct PathListener {
     listener: UnixListener,
@@ -27,15 +25,15 @@ pub struct PathListener {
 }
 
 impl PathListener {
-    /// Listens at `path`. A socket that nobody listens on, left by a process that was killed, is
-    /// replaced; anything else that has the name stays.
+    /// Listens at `path`. A socket without a listener, left by a process that was killed, is replaced; any other file
+    /// of that name stays.
     ///
     /// # Errors
-    /// [`ErrorKind::AddrInUse`]: somebody listens there. [`ErrorKind::AlreadyExists`]: another kind
-    /// of file is there, and the error says which. Others as those of bind(2).
+    /// [`ErrorKind::AddrInUse`]: another process listens there. [`ErrorKind::AlreadyExists`]: another kind of file is
+    /// there, and the error names it. Others are those of bind(2).
     pub fn bind(path: &Path) -> io::Result<Self> {
         let folder = Folder::of(path)?;
-        // Whoever exchanges the folder changes nothing.
+        // Exchanging the folder has no effect from here on.
         let (dir, name) = folder.path();
         let at = dir.join(name);
         let listener = match UnixListener::bind(&at) {
@@ -66,7 +64,7 @@ impl PathListener {
         })
     }
 
-    /// The socket.
+    /// The listening socket.
     pub fn listener(&self) -> &UnixListener {
         &self.listener
     }
@@ -84,49 +82,48 @@ impl Drop for PathListener {
     }
 }
 
-/// A name in a folder that is held open: whoever renames the folder changes nothing.
+/// A name in a folder that is held open, so that renaming the folder has no effect.
 #[derive(Debug)]
 pub struct Folder {
     folder: OwnedFd,
     name: CString,
-    /// The name is a link of /proc to an open file, which has no path.
+    /// True if the name is a link in /proc to an open file, which has no path.
     magic: bool,
 }
 
 impl Folder {
-    /// The folder that the last part of `path` is in. A symbolic link on the way is followed only
-    /// if it and its folder belong to root or to this process's user, and if not everybody can
-    /// replace it: otherwise another user could choose where we write.
+    /// The folder that the last part of `path` is in. A symbolic link on the way is followed only if it and its folder
+    /// belong to root or to this process's user, and if other users cannot replace it. Otherwise another user could
+    /// choose where we write.
     ///
     /// # Errors
-    /// As open(2), and [`ErrorKind::PermissionDenied`] with the link that is not followed.
+    /// The errors of open(2), and [`ErrorKind::PermissionDenied`] with the link that is not followed.
     pub fn of(path: &Path) -> io::Result<Self> {
         Self::walk(path, false, false)
     }
 
-    /// The same of a name in a folder that is made with all those above it if it is not there.
+    /// The same, but missing folders are created.
     ///
     /// # Errors
-    /// As [`Folder::of`], and if a folder cannot be made.
+    /// The errors of [`Folder::of`], and those of creating a folder.
     pub fn made(path: &Path) -> io::Result<Self> {
         Self::walk(path, false, true)
     }
 
-    /// The same of the file that is written where `path` leads: the last part, too, is followed if it
-    /// is such a link.
+    /// The same, but a symbolic link in the last part is followed, too, for a file that is written through it.
     ///
     /// # Errors
-    /// As [`Folder::of`].
+    /// The errors of [`Folder::of`].
     pub fn behind(path: &Path) -> io::Result<Self> {
         Self::walk(path, true, false)
     }
 
-    /// True if the name is that of an open file, below /proc: it is written and never replaced.
+    /// True if the name is that of an open file in /proc: it is written and never replaced.
     pub fn is_open_file(&self) -> bool {
         self.magic
     }
 
-    /// The folder's own path, for calls that take only a path, and the name in it.
+    /// The folder's own path, for calls that need a path, and the name in it.
     pub fn path(&self) -> (PathBuf, &OsStr) {
         (
             path_of(&self.folder),
@@ -134,20 +131,19 @@ impl Folder {
         )
     }
 
-    /// `through`: the last part, too, is followed if it is such a link. `make`: those before it are
-    /// made.
+    /// `through`: a link in the last part is followed, too. `make`: missing folders are created.
     fn walk(path: &Path, through: bool, make: bool) -> io::Result<Self> {
         let is_folder = || io::Error::from(ErrorKind::IsADirectory);
         if path.as_os_str().as_bytes().ends_with(b"/") {
             return Err(is_folder());
         }
-        let mut left: VecDeque<_> = parts(path).collect();
+        let mut remaining: VecDeque<_> = parts(path).collect();
         let mut folder = start(path)?;
         let owners = [0, user(), File::open("/")?.metadata()?.uid()];
         let mut links = 0;
         loop {
-            let name = left.pop_front().ok_or_else(is_folder)?;
-            let last = left.is_empty();
+            let name = remaining.pop_front().ok_or_else(is_folder)?;
+            let last = remaining.is_empty();
             let link = match last && !through {
                 true => None,
                 false => link_at(&folder, &name)?,
@@ -168,7 +164,7 @@ impl Folder {
                 continue;
             };
             let around = about(&folder)?;
-            // In a folder with the sticky bit only its owner replaces a link.
+            // In a folder with the sticky bit only the owner can replace a link.
             let open_to_all = around.mode() & 0o1002 == 0o002;
             let ours = [owner, around.uid()].iter().all(|id| owners.contains(id));
             if !ours || open_to_all {
@@ -196,7 +192,7 @@ impl Folder {
                 folder = start(&target)?;
             }
             for part in parts(&target).rev() {
-                left.push_front(part);
+                remaining.push_front(part);
             }
         }
     }
@@ -221,7 +217,7 @@ impl Folder {
         let fd = self.folder.as_raw_fd();
         // SAFETY: all zero is a valid value of this plain structure.
         let mut there: libc::stat = unsafe { zeroed() };
-        // SAFETY: the name ends with a zero, and the structure is ours.
+        // SAFETY: the name ends with a zero byte, and the structure is a valid out parameter.
         let found = unsafe {
             libc::fstatat(
                 fd,
@@ -245,12 +241,12 @@ impl Folder {
     }
 }
 
-/// Makes a folder and those above it, where they are not there.
+/// Creates a folder, and missing ones above it.
 ///
 /// # Errors
-/// As [`Folder::made`]; it is no folder.
+/// The errors of [`Folder::made`]; a part of the path is not a folder.
 pub fn create_folders(path: &Path) -> io::Result<()> {
-    // A file has no names in it.
+    // This fails if the path is a file, which contains no names.
     let folder = Folder::made(&path.join("x"))?.folder;
     match about(&folder)?.is_dir() {
         true => Ok(()),
@@ -258,29 +254,27 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a file, or empties the one that is there. Symbolic links are followed as by
-/// [`Folder::of`], the last part, too.
+/// Creates a file, or truncates an existing one. Symbolic links are followed as in [`Folder::of`], the last part, too.
 ///
 /// # Errors
-/// As [`Folder::of`].
+/// The errors of [`Folder::of`].
 pub fn create(path: &Path) -> io::Result<File> {
     Folder::behind(path)?.open(libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC)
 }
 
-/// The same, but what is there stays, and more is written behind it.
+/// The same, but an existing file is kept, and written at its end.
 ///
 /// # Errors
-/// As [`Folder::of`].
+/// The errors of [`Folder::of`].
 pub fn create_or_append(path: &Path) -> io::Result<File> {
     Folder::behind(path)?.open(libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND)
 }
 
-/// Opens a file of this user's own to fill it anew, and makes it if it is not there. Never waits
-/// for a FIFO.
+/// Opens a file of this user for overwriting, and creates it if it does not exist. It never waits for a FIFO.
 ///
 /// # Errors
-/// As [`Folder::of`]; `PermissionDenied` if it is a symbolic link, no regular file, another user's,
-/// or has a second name: then it was not made for this, and its content stays.
+/// The errors of [`Folder::of`]; `PermissionDenied` if it is a symbolic link, not a regular file, another user's, or
+/// has a second name. Such a file was not made for this purpose, and its content stays.
 pub fn overwrite_own(path: &Path) -> io::Result<File> {
     let refusal = |why: &str| {
         let why = format!("{} {why}", path.display());
@@ -310,7 +304,7 @@ pub(crate) fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Where a path begins.
+/// Opens the start of a path: the root, or the current folder.
 pub(crate) fn start(path: &Path) -> io::Result<OwnedFd> {
     let from = if path.is_absolute() { "/" } else { "." };
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
@@ -318,7 +312,7 @@ pub(crate) fn start(path: &Path) -> io::Result<OwnedFd> {
     // SAFETY: a text that ends with a zero byte, and flags.
     match unsafe { libc::open(name.as_ptr(), flags) } {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: a descriptor that was just opened; nobody else has it.
+        // SAFETY: a descriptor that was just opened, with no other owner.
         fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
     }
 }
@@ -337,12 +331,12 @@ pub(crate) fn open_at(folder: &OwnedFd, name: &OsStr, flags: libc::c_int) -> io:
     // SAFETY: a descriptor, a text that ends with a zero byte, flags and a mode.
     match unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, 0o666) } {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: a descriptor that was just opened; nobody else has it.
+        // SAFETY: a descriptor that was just opened, with no other owner.
         fd => Ok(unsafe { File::from_raw_fd(fd) }),
     }
 }
 
-/// The owner and the target of a symbolic link. `None`: it is none, or there is nothing.
+/// The owner and the target of a symbolic link. `None`: it is another kind of file, or does not exist.
 fn link_at(folder: &OwnedFd, name: &OsStr) -> io::Result<Option<(u32, PathBuf)>> {
     let link = match open_at(folder, name, libc::O_PATH | libc::O_NOFOLLOW) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -373,18 +367,18 @@ pub(crate) fn c_string(name: &OsStr) -> io::Result<CString> {
     CString::new(name.as_bytes()).map_err(|_| ErrorKind::InvalidInput.into())
 }
 
-/// A file as the kernel names it in a process's list of mappings. stat(2) gives another device on
-/// some file systems, btrfs among them.
+/// A file's identity as the kernel prints it in a process's list of mappings. On some file systems, such as btrfs,
+/// stat(2) returns another device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inode {
-    /// As it is written there, `MAJOR:MINOR`.
+    /// The device as printed there, `MAJOR:MINOR`.
     device: String,
-    /// Its number on the device.
+    /// The inode number on the device.
     pub number: u64,
 }
 
 impl Inode {
-    /// From the fourth and the fifth word of a line of `/proc/PID/maps`.
+    /// Parses the fourth and the fifth word of a line of `/proc/PID/maps`.
     pub fn parse(device: &str, number: &str) -> Option<Self> {
         Some(Self {
             device: device.to_owned(),
@@ -392,20 +386,20 @@ impl Inode {
         })
     }
 
-    /// The name that a mapping of this file has, which must be open for reading.
+    /// The identity that a mapping of this file has. The file must be open for reading.
     ///
     /// # Errors
-    /// As mmap(2), and if /proc cannot be read.
+    /// The errors of mmap(2), and of reading /proc.
     pub fn mapped(file: &File) -> io::Result<Self> {
         let (any, one) = (std::ptr::null_mut(), 1);
         let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
-        // SAFETY: a mapping where the kernel chooses; it is never read.
+        // SAFETY: a mapping at an address of the kernel's choice; it is never read.
         let page = unsafe { libc::mmap(any, one, read, shared, file.as_raw_fd(), 0) };
         if page == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let maps = std::fs::read_to_string("/proc/self/maps");
-        // SAFETY: the mapping that was just made; nobody else knows of it.
+        // SAFETY: the mapping that was just made, with no other user.
         unsafe { libc::munmap(page, one) };
         let start = format!("{:08x}-", page.addr());
         let found = maps?.lines().find_map(|line| {
@@ -487,7 +481,7 @@ mod tests {
         fs::remove_dir_all(folder).unwrap();
     }
 
-    /// Where everybody may write, and where another user does.
+    /// A link in a folder that everybody may write, and one of another user.
     fn is_not_followed(folder: &Path, path: &Path) {
         use std::os::unix::fs::{PermissionsExt, chown};
         let mode = |mode| fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
@@ -567,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_followed_only_where_nobody_else_can_put_one() {
+    fn a_link_is_followed_only_where_no_other_user_can_put_one() {
         use std::os::unix::fs::PermissionsExt;
         let folder = folder("link");
         let at = |name: &str| folder.join(name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bytes in and out, and waiting for them.
+//! Input and output of bytes, and waiting for them.
 use crate::clock::{Wall, now};
 use crate::error::errno;
 use crate::stamps::arrival;
@@ -9,9 +9,9 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Sends the pieces without waiting and without SIGPIPE; how much was taken, or errno. `stamped`:
-/// the kernel notes when the last byte is acknowledged. It appends nothing to it (MSG_EOR);
-/// otherwise the note would wait for what follows.
+/// Sends the pieces without waiting and without SIGPIPE. Returns the number of bytes taken, or
+/// errno. `stamped`: requests a time stamp of the acknowledgement of the last byte, to which the
+/// kernel then appends nothing (MSG_EOR). Otherwise the stamp would wait for the bytes after it.
 pub fn send(fd: RawFd, pieces: [&[u8]; 4], stamped: bool) -> Result<usize, c_int> {
     #[repr(C, align(8))]
     struct Control {
@@ -38,19 +38,19 @@ pub fn send(fd: RawFd, pieces: [&[u8]; 4], stamped: bool) -> Result<usize, c_int
         flags |= libc::MSG_EOR;
     }
     // SAFETY: the vector describes borrowed bytes, which are only read; the control buffer outlives
-    // the call. By system call, because sendmsg may be interposed by `alcc run`: two algorithms
-    // would decide about the same bytes.
+    // the call. By system call, because `alcc run` may interpose sendmsg: two algorithms would
+    // control the same bytes.
     let n = unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const msg, flags) };
     usize::try_from(n).map_err(|_| errno())
 }
 
-/// Waits until the socket takes bytes, without being interrupted by a signal. False: not until
-/// then.
+/// Waits until the socket takes bytes, without being interrupted by a signal. False if that did not
+/// happen in time.
 pub fn wait_writable(fd: RawFd, until: Time) -> bool {
-    let left = until.since(now()).as_nanos();
+    let remaining = until.since(now()).as_nanos();
     let time = libc::timespec {
-        tv_sec: (left / 1_000_000_000) as _,
-        tv_nsec: (left % 1_000_000_000) as _,
+        tv_sec: (remaining / 1_000_000_000) as _,
+        tv_nsec: (remaining % 1_000_000_000) as _,
     };
     let mut ready = libc::pollfd {
         fd,
@@ -66,11 +66,11 @@ pub fn wait_writable(fd: RawFd, until: Time) -> bool {
     }
 }
 
-/// Waits until the descriptor is ready for `events`, until somebody rings the bell, or until then.
-/// Zero events: not for the descriptor. True if it is ready.
+/// Waits until the descriptor is ready for `events`, until the waker is used, or until `until`.
+/// With zero events it does not wait for the descriptor. True if the descriptor is ready.
 pub fn wait(fd: RawFd, events: i16, waker: Option<&Waker>, until: Option<Time>) -> bool {
-    let left = until.map(|until| until.since(now()).as_nanos());
-    let time = left.map(|ns| libc::timespec {
+    let remaining = until.map(|until| until.since(now()).as_nanos());
+    let time = remaining.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as _,
         tv_nsec: (ns % 1_000_000_000) as _,
     });
@@ -80,13 +80,14 @@ pub fn wait(fd: RawFd, events: i16, waker: Option<&Waker>, until: Option<Time>) 
         events,
         revents: 0,
     };
-    // A negative one is ignored: not even an error wakes who waits for the time.
+    // poll(2) ignores a negative descriptor. Otherwise an error on it would end a wait that is only
+    // for the time.
     let mut ready = [
         watched(if events == 0 { -1 } else { fd }, events),
         watched(waker.map_or(-1, |waker| waker.0.as_raw_fd()), libc::POLLIN),
     ];
-    // SAFETY: two descriptors and a timeout that outlive the call. A signal ends it early, which
-    // is no harm.
+    // SAFETY: two descriptors and a timeout that outlive the call. A signal ends it early, which is
+    // harmless.
     let n = unsafe { libc::ppoll(ready.as_mut_ptr(), 2, limit, std::ptr::null()) };
     if n > 0
         && ready[1].revents != 0
@@ -102,19 +103,19 @@ pub fn wait(fd: RawFd, events: i16, waker: Option<&Waker>, until: Option<Time>) 
 pub struct Waker(OwnedFd);
 
 impl Waker {
-    /// `None`: there are no descriptors left.
+    /// Creates a waker; `None` if no descriptors are left.
     pub fn new() -> Option<Self> {
-        // SAFETY: no pointers; the descriptor is new and nobody else's.
+        // SAFETY: no pointers; the descriptor is new, with no other owner.
         unsafe {
             let waker = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
             (waker >= 0).then(|| Self(OwnedFd::from_raw_fd(waker)))
         }
     }
 
-    /// Wakes who waits for it.
+    /// Wakes the thread that waits for it.
     pub fn wake(&self) {
         let one = 1u64;
-        // SAFETY: eight bytes, as an eventfd wants.
+        // SAFETY: eight bytes, as an eventfd requires.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
@@ -132,11 +133,11 @@ impl AsRawFd for Waker {
     }
 }
 
-/// Reads from a socket without waiting. Returns how much, and when the last bytes came in if the
-/// kernel was told to note it ([`crate::stamp_arrivals`]).
+/// Reads from a socket without waiting. Returns the number of bytes, and the arrival time of the
+/// last ones if the kernel records it ([`crate::stamp_arrivals`]).
 ///
 /// # Errors
-/// As recvmsg(2); `WouldBlock` when nothing is there.
+/// The errors of recvmsg(2); `WouldBlock` if no data is available.
 pub fn receive(fd: RawFd, into: &mut [u8], stamped: bool) -> io::Result<(usize, Option<Time>)> {
     #[repr(align(8))]
     struct Control([u8; 128]);
@@ -160,22 +161,22 @@ pub fn receive(fd: RawFd, into: &mut [u8], stamped: bool) -> io::Result<(usize, 
     Ok((len, wall.map(|at| Wall::read().monotonic(at))))
 }
 
-/// Descriptors that a loop waits for, and a bell.
+/// A set of descriptors that a loop waits for, with a waker.
 #[derive(Debug)]
 pub struct Epoll {
     epoll: OwnedFd,
     waker: Waker,
 }
 
-/// Events taken at once.
+/// Maximum number of events taken at once.
 const MAX_EVENTS: usize = 64;
-/// What the bell is known by; no descriptor is watched under it.
+/// Key of the waker; no descriptor is watched under it.
 const WAKER: u64 = u64::MAX;
 
 impl Epoll {
-    /// `None`: there are no descriptors left.
+    /// Creates a set; `None` if no descriptors are left.
     pub fn new() -> Option<Self> {
-        // SAFETY: no pointers; the descriptor is new and nobody else's.
+        // SAFETY: no pointers; the descriptor is new, with no other owner.
         let epoll = unsafe {
             let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
             (epoll >= 0).then(|| OwnedFd::from_raw_fd(epoll))
@@ -188,12 +189,13 @@ impl Epoll {
         Some(made)
     }
 
-    /// Ends the wait, or the next one.
+    /// Ends the current wait, or the next one.
     pub fn wake(&self) {
         self.waker.wake();
     }
 
-    /// Ends one wait when the descriptor is readable or at its end; `key` is passed on then.
+    /// Makes the descriptor end one wait when it is readable or at its end; `key` is then passed to
+    /// the caller.
     pub fn watch_once(&self, fd: RawFd, key: u64) {
         let events = libc::EPOLLIN | libc::EPOLLONESHOT | libc::EPOLLRDHUP;
         self.watch(fd, key, events as u32);
@@ -202,7 +204,8 @@ impl Epoll {
     fn watch(&self, fd: RawFd, key: u64, events: u32) {
         let mut event = libc::epoll_event { events, u64: key };
         let epoll = self.epoll.as_raw_fd();
-        // SAFETY: the event outlives the calls. A descriptor that is watched already gets the key.
+        // SAFETY: the event outlives the calls. A descriptor that is watched already gets the new
+        // key.
         unsafe {
             if libc::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, &raw mut event) < 0 {
                 libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event);
@@ -210,9 +213,10 @@ impl Epoll {
         }
     }
 
-    /// Waits until something is ready, until woken, or until then; calls `ready` for each key.
+    /// Waits until a descriptor is ready, until the waker is used, or until `until`; calls `ready`
+    /// for each key.
     pub fn wait(&self, until: Option<Time>, mut ready: impl FnMut(u64)) {
-        // epoll_wait(2) knows milliseconds only.
+        // epoll_wait(2) has a resolution of milliseconds only.
         if !wait(self.epoll.as_raw_fd(), libc::POLLIN, None, until) {
             return;
         }

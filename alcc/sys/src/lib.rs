@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The one place that talks to the kernel, for every crate that runs inside a program or moves
-//! bytes.
+//! The only crate with system calls, for every crate that runs inside a program or transports data.
 //!
-//! Functions take raw descriptors: most of them belong to the program that hosts us. Nothing here
-//! waits unless its name says so, and nothing allocates on the way of a packet.
+//! Functions take raw descriptors, because most of these belong to the program that hosts us. No
+//! function waits unless its name says so, and none allocates on the path of a packet.
 mod clock;
 mod environment;
 mod error;

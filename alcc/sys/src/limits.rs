@@ -2,11 +2,11 @@
 //! Limits of the process.
 use std::io;
 
-/// Raises the limit of open descriptors as far as it goes without privileges; the limit that holds
-/// then.
+/// Raises the limit of open descriptors to the maximum without privileges. Returns the limit in
+/// force.
 ///
 /// # Errors
-/// What the kernel says when it is asked for the limit.
+/// The kernel's error in reading the limit.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

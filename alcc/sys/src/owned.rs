@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Directories that no other user can change or exchange.
 //!
-//! Root may use a path only if nobody else can put something in its place. Therefore each of its
-//! components is opened by itself, below the one before, without following symbolic links, and its
-//! owner and mode are checked on the descriptor. What is done then is done on the descriptor.
+//! Root may use a path only if no other user can replace a part of it. Therefore each component is
+//! opened separately, relative to the one before, without following symbolic links, and its owner
+//! and mode are checked on the descriptor. All further operations use the descriptor.
 use crate::files::{c_string, open_at, start, user};
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -12,30 +12,31 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Whether a directory that everybody may write, but with the sticky bit (`/tmp`), may be on the
-/// way. Others cannot exchange what is ours there, but can take the name before us.
+/// The rule for directories with the sticky bit that everybody may write (`/tmp`). Others cannot
+/// replace our files there, but can create one of that name first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sticky {
-    /// It may be above the directory.
+    /// Such a directory may be above the opened one.
     Allowed,
-    /// It may not.
+    /// Such a directory is refused.
     Refused,
 }
 
-/// Opens an absolute path as a directory (`O_PATH`). The last component belongs to this user (or
-/// root), those above to this user, to root or to the owner of `/`; nobody else may write any.
+/// Opens an absolute path as a directory (`O_PATH`). The last component must belong to this user
+/// (or root), those above to this user, to root or to the owner of `/`; no other user may write any
+/// of them.
 ///
 /// # Errors
 /// `NotFound` if it does not exist; `PermissionDenied` with the component and its owner if another
-/// user could exchange or fill it, or if it is a symbolic link or no directory.
+/// user could replace or fill it, or if it is a symbolic link or not a directory.
 pub fn open_owned(path: &Path, sticky: Sticky) -> io::Result<OwnedFd> {
     walk(path, sticky, None)
 }
 
-/// The same, and makes with this mode whatever is missing of the path.
+/// The same, but missing components are created with this mode.
 ///
 /// # Errors
-/// As [`open_owned`], and if a directory cannot be made.
+/// The errors of [`open_owned`], and those of creating a directory.
 pub fn create_owned(path: &Path, mode: u32, sticky: Sticky) -> io::Result<OwnedFd> {
     walk(path, sticky, Some(mode))
 }
@@ -77,7 +78,7 @@ fn walk(path: &Path, sticky: Sticky, make: Option<u32>) -> io::Result<OwnedFd> {
     Ok(dir)
 }
 
-/// The rules for one component.
+/// Checks one component.
 fn check(at: &Path, about: &Metadata, last: bool, top: u32, sticky: Sticky) -> io::Result<()> {
     let owner = about.uid();
     if owner != 0 && owner != user() && (last || owner != top) {
@@ -101,7 +102,7 @@ fn open_part(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     open_at(dir, name, flags).map(OwnedFd::from)
 }
 
-/// Another process may make it at the same moment.
+/// Creates a component. Another process may create it at the same moment.
 pub(crate) fn make_part(dir: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<()> {
     let name = c_string(name)?;
     // SAFETY: a descriptor, a text that ends with a zero byte, and a mode.
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_what_nobody_else_can_exchange_and_makes_what_is_missing() {
+    fn opens_files_safe_from_exchange_and_makes_missing_folders() {
         let scratch = Scratch::new("made");
         let deep = scratch.0.join("a/b");
         let missing = open_owned(&deep, Sticky::Allowed).unwrap_err();

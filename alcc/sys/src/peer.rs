@@ -11,15 +11,15 @@ use std::os::fd::RawFd;
 /// The two ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// The other end.
+    /// The peer's address.
     pub remote: SocketAddr,
     /// Our port.
     pub local_port: u16,
-    /// Connected by us, not accepted.
+    /// True if we opened the connection, false if we accepted it.
     pub outbound: bool,
 }
 
-/// What a descriptor is to us.
+/// The kind of a descriptor.
 pub enum Socket {
     /// Not a TCP socket, and never will be.
     Other,
@@ -29,7 +29,7 @@ pub enum Socket {
     Connected(Peer),
 }
 
-/// Looks at a descriptor. `outbound`: what is known about who opened the connection.
+/// Classifies a descriptor. `outbound`: true or false if it is known who opened the connection.
 pub fn classify(fd: RawFd, outbound: Option<bool>) -> Socket {
     let mut protocol: c_int = 0;
     let tcp = get_option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, &mut protocol).is_some()
@@ -40,7 +40,7 @@ pub fn classify(fd: RawFd, outbound: Option<bool>) -> Socket {
     peer_of(fd, outbound).map_or(Socket::Unconnected, Socket::Connected)
 }
 
-/// Our end of a connection.
+/// The local address of a connection.
 pub fn local_of(fd: RawFd) -> Option<SocketAddr> {
     address(|addr, len| {
         // SAFETY: `address` passes a buffer and its length.
@@ -61,11 +61,12 @@ fn peer_of(fd: RawFd, outbound: Option<bool>) -> Option<Peer> {
     })
 }
 
-/// First port that Linux gives to connecting sockets (net.ipv4.ip_local_port_range).
+/// First port that Linux assigns to connecting sockets (net.ipv4.ip_local_port_range).
 const EPHEMERAL: u16 = 32_768;
 
-/// Who opened a connection that was handed to us? The side that connects counts its SYN among the
-/// acknowledged bytes. While data is in flight that does not show, and the ports have to do.
+/// True if our side opened a connection that was handed to us. The side that connects counts its
+/// SYN among the acknowledged bytes. While data is in flight that cannot be seen, and the ports are
+/// compared instead.
 fn is_initiator(fd: RawFd, local: u16, remote: u16) -> bool {
     let Some(reading) = read(fd) else {
         return false;
@@ -87,7 +88,7 @@ fn address(get: impl FnOnce(*mut libc::sockaddr, *mut socklen_t) -> c_int) -> Op
     }
     match c_int::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that a sockaddr_in was stored, and the storage is large and
+            // SAFETY: for this family a sockaddr_in was stored, and the storage is large and
             // aligned enough.
             let a = unsafe { &*at.cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from_bits(u32::from_be(a.sin_addr.s_addr));

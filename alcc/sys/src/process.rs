@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Another process, and descriptors of its sockets.
+//! Another process, and duplicates of its sockets' descriptors.
 //!
-//! A descriptor here keeps the socket open. When the program closes the connection, its peer sees
-//! no end before this one is closed, too. So a descriptor is taken for a moment only.
+//! A duplicate keeps the socket open: when the program closes the connection, its peer gets no FIN
+//! before the duplicate is closed, too. So it is held for a moment only.
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// A process, also after its number is another's.
+/// A process (pidfd), which stays valid when its number is reused.
 #[derive(Debug)]
 pub struct Process(OwnedFd);
 
 impl Process {
-    /// The one that has this number now.
+    /// The process with this number.
     ///
     /// # Errors
-    /// There is none.
+    /// The error of pidfd_open(2): there is no such process.
     pub fn open(pid: u32) -> io::Result<Self> {
         let none: libc::c_uint = 0;
         // SAFETY: numbers only.
@@ -22,10 +22,10 @@ impl Process {
         owned(fd).map(Self)
     }
 
-    /// A descriptor of our own for what its descriptor `fd` is.
+    /// A duplicate of the process's descriptor `fd`.
     ///
     /// # Errors
-    /// `EBADF`: it has no such descriptor. `ESRCH`: it has ended. `EPERM`: this process may not
+    /// `EBADF`: the process has no such descriptor. `ESRCH`: it has ended. `EPERM`: we may not
     /// trace it.
     pub fn descriptor(&self, fd: RawFd) -> io::Result<OwnedFd> {
         let none: libc::c_uint = 0;
@@ -37,7 +37,7 @@ impl Process {
 
 fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
     match RawFd::try_from(fd) {
-        // SAFETY: the kernel has made this descriptor for us.
+        // SAFETY: a new descriptor from the kernel.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A reentrancy guard. A signal handler may interrupt the runtime and write. What it finds half
-//! done it must not touch.
+//! Reentrancy guard. A signal handler may interrupt the runtime and write, and must not touch its
+//! inconsistent state.
 use std::cell::Cell;
 
 thread_local! {
-    /// Constant and without a destructor: reading it allocates nothing and works until the thread's
-    /// end.
+    /// Constant and without a destructor, so that reading it allocates nothing and works until the
+    /// thread's end.
     static IN_RUNTIME: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While it is held, this thread is inside the runtime.
+/// Marks this thread as inside the runtime while it is held.
 pub struct ReentrancyGuard(());
 
 impl ReentrancyGuard {
-    /// `None` if the thread is inside already. Then it is in a signal handler, or the runtime
-    /// itself uses a function that it replaces.
+    /// Enters the runtime. `None` if the thread is already inside: it is in a signal handler, or
+    /// the runtime itself uses a function that it replaces.
     pub fn enter() -> Option<Self> {
-        // Made only if it is to live: its end is the end of being inside.
+        // Made only if it was entered, because dropping the guard leaves the runtime.
         (!IN_RUNTIME.replace(true)).then(|| Self(()))
     }
 
-    /// For an allocator that must not be interrupted: inside until the returned value is given to
+    /// Enters without a guard, for an allocator that must not be interrupted. Pass the result to
     /// [`ReentrancyGuard::restore`].
     pub fn set() -> bool {
         IN_RUNTIME.replace(true)
     }
 
-    /// Ends what [`ReentrancyGuard::set`] began.
+    /// Ends the section that [`ReentrancyGuard::set`] began.
     pub fn restore(before: bool) {
         IN_RUNTIME.set(before);
     }

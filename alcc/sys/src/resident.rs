@@ -8,11 +8,11 @@ use std::fmt;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
-/// Those that can be loaded, by name.
+/// Names of the algorithms with a form in the kernel.
 const RESIDENT: &[&str] = &["copa", "verus", "budget", "vegas", "bic", "westwood"];
 const MAP: &CStr = c"/run/alcc-bpf/options";
 
-/// What a control is asked for on one socket; zero is the default.
+/// Options of an algorithm in the kernel for one socket; zero means the default.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Options {
     /// `budget`: the queueing delay, microseconds.
@@ -24,11 +24,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// Bytes of `struct options`.
+    /// Size of `struct options`, in bytes.
     pub const LEN: usize = 12;
 
-    /// Those of an algorithm that the kernel has. `None`: its form in the kernel has no such option, or not
-    /// this value. `cc` checks values; here they are only translated.
+    /// Translates the options of a spec. `None` if the form in the kernel lacks an option or cannot hold its value. The
+    /// crate `cc` checks the values; this function does not.
     pub fn of(spec: &Spec) -> Option<Self> {
         let mut options = Self::default();
         for (name, value) in &spec.options {
@@ -48,7 +48,7 @@ impl Options {
         Some(options)
     }
 
-    /// As `struct options`.
+    /// Encodes the options as `struct options`.
     pub fn bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         for (at, word) in [self.delay, self.delta, self.ratio].into_iter().enumerate() {
@@ -57,7 +57,7 @@ impl Options {
         bytes
     }
 
-    /// From `struct options`.
+    /// Decodes `struct options`.
     pub fn read(bytes: &[u8; Self::LEN]) -> Self {
         let word =
             |at: usize| u32::from_ne_bytes(bytes[4 * at..][..4].try_into().expect("four bytes"));
@@ -74,12 +74,12 @@ impl Options {
 pub struct Chosen {
     /// The control's name, as `TCP_CONGESTION` takes it.
     pub control: String,
-    /// For a control that is an algorithm of ours.
+    /// The options, if the control is an algorithm of this project.
     pub options: Options,
 }
 
 impl Chosen {
-    /// The control that is this algorithm. `None`: the kernel's form of it cannot be loaded, or has no such option.
+    /// The control for an algorithm. `None` if the algorithm has no form in the kernel, or that form lacks an option.
     pub fn of(algorithm: &Spec) -> Option<Self> {
         RESIDENT.contains(&&*algorithm.name).then_some(())?;
         Some(Self {
@@ -89,7 +89,7 @@ impl Chosen {
     }
 }
 
-/// The map of options. A process may set those of sockets that it holds, and of no others: its keys are descriptors.
+/// The map of options. Its keys are descriptors, so a process can set only the options of its own sockets.
 #[derive(Debug)]
 pub struct OptionsMap(OwnedFd);
 
@@ -100,22 +100,22 @@ struct LockedOptions {
     options: [u32; 3],
 }
 
-// SAFETY: integers without gaps, for which any bytes will do.
+// SAFETY: integers without padding; any bytes are valid.
 unsafe impl Plain for LockedOptions {}
 
 impl OptionsMap {
-    /// Opens it.
+    /// Opens the map.
     ///
     /// # Errors
-    /// `NotFound`: nobody has loaded a control that takes options. `PermissionDenied`: this process may not use bpf(2).
+    /// `NotFound`: no control with options is loaded. `PermissionDenied`: this process may not use bpf(2).
     pub fn open() -> io::Result<Self> {
         map::<LockedOptions>(MAP, 0).map(Self)
     }
 
-    /// For the next control that the socket gets. The kernel bounds them.
+    /// Sets the options of the next control of the socket. The kernel bounds their values.
     ///
     /// # Errors
-    /// `fd` is no socket.
+    /// `fd` is not a socket.
     pub fn set(&self, fd: RawFd, options: Options) -> io::Result<()> {
         let mut value = LockedOptions {
             lock: 0,

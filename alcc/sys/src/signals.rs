@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Signals belong to the program.
+//! Signals, which belong to the program.
 use crate::clock::now;
 use crate::error::{errno, set_errno};
 use alcc_units::Time;
 use libc::c_int;
 use std::mem::zeroed;
 
-/// A thread of the program that waits as a blocking write does. A signal handler ends it with
-/// EINTR. It does not if the wait may be restarted and the handler was installed with SA_RESTART.
-/// Between two sleeps signals have to wait, as one that came then would end nothing.
+/// A wait in a thread of the program, with the semantics of a blocking write. A signal handler ends
+/// it with EINTR, unless the wait may be restarted and the handler was installed with SA_RESTART.
+/// Signals are blocked between two sleeps, because one that came then would not end the wait.
 pub struct SignalWait {
     mask: libc::sigset_t,
     open: libc::sigset_t,
 }
 
 impl SignalWait {
-    /// Blocks signals until it is dropped.
+    /// Blocks signals until the value is dropped.
     #[expect(clippy::new_without_default, reason = "making one blocks signals")]
     pub fn new() -> Self {
-        // SAFETY: plain signal-set calls on local, initialised sets. `sigfillset` leaves out what
-        // the C library needs for itself, such as cancellation.
+        // SAFETY: plain signal-set calls on local, initialised sets. `sigfillset` omits the signals
+        // that the C library needs itself, such as the one for cancellation.
         unsafe {
             let (mut all, mut mask, mut open) = (zeroed(), zeroed(), zeroed());
             libc::sigfillset(&raw mut all);
@@ -39,20 +39,20 @@ impl SignalWait {
     /// Sleeps until `until`, or until a handler has run.
     ///
     /// # Errors
-    /// `EINTR`.
+    /// `EINTR` after a handler that ends the wait.
     pub fn sleep(&self, until: Time, restarts: bool) -> Result<(), c_int> {
-        let left = until.since(now()).as_nanos();
+        let remaining = until.since(now()).as_nanos();
         let time = libc::timespec {
-            tv_sec: (left / 1_000_000_000) as _,
-            tv_nsec: (left % 1_000_000_000) as _,
+            tv_sec: (remaining / 1_000_000_000) as _,
+            tv_nsec: (remaining % 1_000_000_000) as _,
         };
-        // SAFETY: initialised sets and out parameters. A signal that was taken is sent again as it
-        // was to this thread, which no longer blocks it.
+        // SAFETY: initialised sets and out parameters. A signal that was taken is sent again
+        // unchanged to this thread, which no longer blocks it.
         unsafe {
             let mut info: libc::siginfo_t = zeroed();
             let before = errno();
             let signal = libc::sigtimedwait(&raw const self.open, &raw mut info, &raw const time);
-            // A write that succeeds in the end leaves errno as it was.
+            // A successful write leaves errno unchanged.
             set_errno(before);
             if signal <= 0 {
                 return Ok(());
@@ -74,7 +74,7 @@ impl SignalWait {
                 signal,
                 &raw mut info,
             );
-            // Here the handlers run.
+            // The handlers run here.
             let mut all: libc::sigset_t = zeroed();
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, &raw mut all);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
@@ -86,7 +86,7 @@ impl SignalWait {
 impl Drop for SignalWait {
     fn drop(&mut self) {
         let before = errno();
-        // SAFETY: the mask that was.
+        // SAFETY: restores the earlier mask.
         unsafe {
             libc::pthread_sigmask(
                 libc::SIG_SETMASK,
@@ -98,9 +98,9 @@ impl Drop for SignalWait {
     }
 }
 
-/// Does the program handle the signal, so that a wait ends?
+/// True if the program handles the signal in such a way that a wait ends.
 fn ends_a_wait(signal: c_int, restarts: bool) -> bool {
-    // SAFETY: zero is a valid sigaction, and only read into.
+    // SAFETY: zero is a valid sigaction, and only written to by the call.
     unsafe {
         let mut action: libc::sigaction = zeroed();
         libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
@@ -109,9 +109,9 @@ fn ends_a_wait(signal: c_int, restarts: bool) -> bool {
     }
 }
 
-/// True in a signal handler on a stack of its own, which may be small and without a guard.
+/// True in a signal handler on an alternate stack, which may be small and without a guard page.
 pub fn on_alternate_stack() -> bool {
-    // SAFETY: asks only; `now` is a valid out pointer.
+    // SAFETY: only reads the state; `now` is a valid out pointer.
     unsafe {
         let mut now: libc::stack_t = zeroed();
         libc::sigaltstack(std::ptr::null(), &raw mut now) == 0

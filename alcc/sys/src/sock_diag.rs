@@ -11,35 +11,34 @@ use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// One TCP socket.
+/// One TCP socket of the dump.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpSocket {
-    /// It waits for connections; then only `local` means something.
+    /// True if it listens; then of the addresses only `local` is set.
     pub listens: bool,
-    /// State, as the kernel numbers them.
+    /// State, by the kernel's numbers.
     state: u8,
-    /// Our end.
+    /// The local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// The peer's address.
     pub remote: SocketAddr,
     /// The kernel's number of the socket (`SO_COOKIE`).
     pub cookie: u64,
-    /// What `/proc/PID/fd` shows; 0: no process has it any more.
+    /// The inode that `/proc/PID/fd` shows; 0: no process has the socket any more.
     pub inode: u32,
     /// Bytes in the send queue: written and not acknowledged.
     pub queued: u32,
-    /// Payload bytes sent, those sent again not counted.
+    /// Payload bytes sent, without retransmissions.
     pub sent: u64,
     /// Segment size.
     pub mss: u32,
     /// The kernel's congestion control.
     pub control: Name,
-    /// What a map of the kernel has of it: its former congestion control. See
-    /// [`Sockets::dump_noted`].
+    /// Its earlier congestion control, from a map of the kernel. See [`Sockets::dump_noted`].
     pub before: Name,
-    /// All counters; `None` before Linux 4.19, and of a socket that listens.
+    /// All counters; `None` before Linux 4.19, and for a listening socket.
     pub reading: Option<Reading>,
-    /// Those for reports; `None` likewise.
+    /// The counters for reports; `None` in the same cases.
     pub counters: Option<TcpCounters>,
 }
 
@@ -57,7 +56,7 @@ impl Name {
         name
     }
 
-    /// It as text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         let len = self.0.iter().position(|b| *b == 0).unwrap_or(self.0.len());
         std::str::from_utf8(&self.0[..len]).unwrap_or_default()
@@ -71,7 +70,7 @@ impl fmt::Debug for Name {
 }
 
 impl TcpSocket {
-    /// The other end; `None`: it listens.
+    /// The peer's address; `None`: it listens.
     pub fn peer(&self) -> Option<SocketAddr> {
         (!self.listens).then_some(self.remote)
     }
@@ -86,18 +85,16 @@ impl TcpSocket {
     }
 }
 
-/// The state of a connection that its program has closed.
+/// The state of a connection after its program has closed it.
 #[derive(Clone, Debug)]
 pub enum Remains {
-    /// The kernel sends what is left.
+    /// The kernel sends the remaining data.
     Sends(Box<Reading>),
-    /// The same, and the peer has ended its side: with the last acknowledgement the kernel forgets
-    /// it.
+    /// The same, but the peer has ended its side: the kernel removes the socket with the last acknowledgement.
     SendsLast(Box<Reading>),
-    /// All has been acknowledged.
+    /// All data has been acknowledged.
     Acknowledged,
-    /// The kernel does not know it: it was reset, or is in another network namespace. Or a program
-    /// still has it open.
+    /// The kernel does not know it: it was reset, or is in another network namespace. Or a program still has it open.
     Unknown,
 }
 
@@ -109,7 +106,7 @@ const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_CONG: u16 = 4;
-/// What maps have of a socket: in the request, and in the answer.
+/// Attribute type of map values of a socket, in the request and in the answer.
 const INET_DIAG_REQ_SK_BPF_STORAGES: u16 = 2;
 const SK_DIAG_BPF_STORAGE_REQ_MAP_FD: u16 = 1;
 const INET_DIAG_SK_BPF_STORAGES: u16 = 20;
@@ -133,15 +130,14 @@ const CLOSED: u32 = 1 << FIN_WAIT1 | 1 << CLOSING | 1 << LAST_ACK;
 /// SKNLGRP_INET_TCP_DESTROY and SKNLGRP_INET6_TCP_DESTROY.
 const ENDS: [u32; 2] = [1, 3];
 
-/// A netlink socket to the kernel's diagnosis. It belongs to the network namespace in which it was
-/// opened.
+/// A netlink socket for socket diagnosis, in the network namespace in which it was opened.
 struct Netlink {
     fd: OwnedFd,
     buffer: Vec<u8>,
 }
 
 impl Netlink {
-    /// With `groups`: it hears of these events, and no call waits.
+    /// Opens it. With `groups` it receives these events, and no call waits.
     fn open(groups: &[u32], buffer: usize) -> io::Result<Self> {
         let waits = if groups.is_empty() {
             0
@@ -154,7 +150,7 @@ impl Netlink {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given it to us.
+        // SAFETY: a new descriptor from the kernel.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: integers only; the kernel chooses a port for 0.
         let mut address: libc::sockaddr_nl = unsafe { zeroed() };
@@ -181,8 +177,7 @@ impl Netlink {
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        // SAFETY: pointer and length describe `bytes`. A socket that is not connected sends to the
-        // kernel.
+        // SAFETY: pointer and length describe `bytes`. An unconnected netlink socket sends to the kernel.
         let sent =
             unsafe { libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
         if sent < 0 {
@@ -206,31 +201,30 @@ impl Netlink {
     }
 }
 
-/// The TCP sockets of the network namespace in which it was opened.
+/// The TCP sockets of the network namespace in which this was opened.
 pub struct Sockets(Netlink);
 
 impl Sockets {
-    /// Opens one in the network namespace of the calling thread.
+    /// Opens the diagnosis in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// What the kernel says: it was built without INET_DIAG, or no descriptor is left.
+    /// The kernel's error: it was built without INET_DIAG, or no descriptor is left.
     pub fn open() -> io::Result<Self> {
         Netlink::open(&[], 64 * 1024).map(Self)
     }
 
-    /// All that listen or may still be written to.
+    /// All sockets that listen or may still be written to.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn dump(&mut self) -> io::Result<Vec<TcpSocket>> {
         self.dump_with(None)
     }
 
-    /// Also asks for what this map of the kernel (socket storage with a name in it) has of them. Root
-    /// only.
+    /// The same, with each socket's value of this map of the kernel (socket storage with a name in it). Root only.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn dump_noted(&mut self, map: RawFd) -> io::Result<Vec<TcpSocket>> {
         self.dump_with(Some(map))
     }
@@ -245,11 +239,11 @@ impl Sockets {
         Ok(found)
     }
 
-    /// All IPv4 connections whose port on our side is `port`, and whose program may still write or
-    /// has left bytes to send.
+    /// All IPv4 connections whose local port is `port`, and whose program may still write or has closed with unsent
+    /// bytes.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn at_port(&mut self, port: u16) -> io::Result<Vec<TcpSocket>> {
         let states = 1 << ESTABLISHED | 1 << FIN_WAIT1 | 1 << CLOSE_WAIT;
         let mut request = Request::all(AF_INET, states);
@@ -263,11 +257,11 @@ impl Sockets {
         Ok(found)
     }
 
-    /// All connections of a family that their programs have closed and the kernel still sends for, by
-    /// number (`SO_COOKIE`). One walk through the kernel's table: for many at a time.
+    /// All connections of a family that their programs have closed and for which the kernel still sends, by number
+    /// (`SO_COOKIE`). It walks through the kernel's table once, for many connections.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn closed(&mut self, ipv4: bool) -> io::Result<HashMap<u64, Remains>> {
         let mut found = HashMap::new();
         let family = if ipv4 { AF_INET } else { AF_INET6 };
@@ -277,11 +271,11 @@ impl Sockets {
         Ok(found)
     }
 
-    /// What has become of the connection between these ends whose socket had this number
-    /// (`SO_COOKIE`). One look-up in a table, no walk through it.
+    /// The state of the closed connection between these addresses whose socket had this number (`SO_COOKIE`). It is a
+    /// single look-up in a table.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn remains(
         &mut self,
         local: SocketAddr,
@@ -304,33 +298,32 @@ impl Sockets {
 
     fn ask(&mut self, request: &Request, mut each: impl FnMut(TcpSocket)) -> io::Result<()> {
         self.0.send(&request.bytes())?;
-        // An answer about one socket is one message; a dump ends with one that says so.
+        // The answer about one socket is one message; a dump ends with a message of its own.
         while take(self.0.receive()?, &mut each)? && request.cookie.is_none() {}
         Ok(())
     }
 }
 
-/// The TCP connections of a network namespace at their end, also those that are too short for a
-/// dump.
+/// The TCP connections of a network namespace at their end, including those too short for a dump.
 pub struct Ended(Netlink);
 
 impl Ended {
-    /// Begins, in the network namespace of the calling thread.
+    /// Subscribes to them in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// What the kernel says: it was built without INET_DIAG, or no descriptor is left.
+    /// The kernel's error: it was built without INET_DIAG, or no descriptor is left.
     pub fn open() -> io::Result<Self> {
         Netlink::open(&ENDS, 8 * 1024).map(Self)
     }
 
-    /// Those that have ended since the last call, with their last counters. No process has them.
-    /// True if the kernel has dropped some, because they were too many.
+    /// The connections that have ended since the last call, with their last counters. No process has them. True if the
+    /// kernel has dropped some because of their number.
     pub fn take(&mut self) -> (Vec<TcpSocket>, bool) {
         let (mut found, mut dropped) = (Vec::new(), false);
         loop {
             match self.0.receive() {
                 Ok(datagram) => {
-                    // Nonsense is none of them.
+                    // Invalid messages are ignored.
                     let _ = take(datagram, &mut |socket| found.push(socket));
                 }
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) && !dropped => dropped = true,
@@ -340,16 +333,16 @@ impl Ended {
     }
 }
 
-/// What is asked for.
+/// A request for sockets.
 struct Request {
-    /// The family is this address's.
+    /// Selects the address family.
     local: SocketAddr,
     remote: SocketAddr,
-    /// This one socket; `None`: all.
+    /// The number of a single socket; `None`: all.
     cookie: Option<u64>,
     /// A bit for each state.
     states: u32,
-    /// A map whose values are asked for, too.
+    /// A map whose values are requested, too.
     map: Option<RawFd>,
 }
 
@@ -369,7 +362,7 @@ impl Request {
         }
     }
 
-    /// A netlink header, `struct inet_diag_req_v2`, and the map as a nested attribute.
+    /// Encodes the request: a netlink header, `struct inet_diag_req_v2`, and the map as a nested attribute.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; if self.map.is_some() { 84 } else { 72 }];
         let len = bytes.len() as u32;
@@ -421,7 +414,7 @@ fn u64_at(b: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(b.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The messages of one datagram. False: that was the last.
+/// Decodes the messages of one datagram. False: it was the last.
 fn take(mut datagram: &[u8], each: &mut impl FnMut(TcpSocket)) -> io::Result<bool> {
     let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "socket diagnosis cut short");
     while !datagram.is_empty() {
@@ -444,7 +437,7 @@ fn take(mut datagram: &[u8], each: &mut impl FnMut(TcpSocket)) -> io::Result<boo
     Ok(true)
 }
 
-/// `struct inet_diag_msg` and its attributes.
+/// Decodes `struct inet_diag_msg` and its attributes.
 fn socket(body: &[u8]) -> Option<TcpSocket> {
     let (family, state) = (*body.first()?, *body.get(1)?);
     let end = |port: usize, at: usize| {
@@ -498,9 +491,9 @@ fn socket(body: &[u8]) -> Option<TcpSocket> {
     Some(found)
 }
 
-/// Netlink's attributes: kind and value.
+/// Iterates over netlink attributes: type and value.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    /// The kind; above it are flags.
+    /// Mask of the type; the bits above are flags.
     const KIND: u16 = 0x3FFF;
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);

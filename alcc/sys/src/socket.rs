@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Socket options and other questions about one descriptor.
+//! Socket options and other queries about one descriptor.
 use crate::error::errno;
 use alcc_units::{Bytes, Span};
 use libc::{c_int, socklen_t};
@@ -7,10 +7,10 @@ use std::ffi::CString;
 use std::mem::size_of;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// What an option's value may consist of.
+/// A type that may be read from and written to an option.
 ///
 /// # Safety
-/// Every bit pattern is valid: integers, and C structures and arrays of them.
+/// Every bit pattern must be valid: integers, and C structures and arrays of them.
 pub unsafe trait Plain {}
 
 macro_rules! plain {
@@ -22,13 +22,13 @@ macro_rules! plain {
 
 plain!(u8, u32, i32, u64, libc::linger, libc::timeval);
 
-// SAFETY: as its elements.
+// SAFETY: the elements are valid for any bytes.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
-/// Reads a socket option; how many bytes of it there are, or `None` and errno.
+/// Reads a socket option. Returns its length in bytes, or `None` and errno.
 pub fn get_option<T: Plain>(fd: RawFd, level: c_int, name: c_int, value: &mut T) -> Option<usize> {
     let mut len = size_of::<T>() as socklen_t;
-    // SAFETY: pointer and length describe `value`, for which any bytes will do. By system call,
+    // SAFETY: pointer and length describe `value`, which is valid for any bytes. By system call,
     // because this library may interpose getsockopt, and its hook costs more than the call.
     let rc = unsafe {
         libc::syscall(
@@ -59,15 +59,16 @@ pub fn set_option<T: Plain>(fd: RawFd, level: c_int, name: c_int, value: &T) -> 
     rc == 0
 }
 
-/// The kernel's number of this socket, the same for all its descriptors and never given again.
+/// The kernel's number of this socket (`SO_COOKIE`), the same for all its descriptors and never
+/// reused.
 pub fn cookie(fd: RawFd) -> Option<u64> {
     let mut cookie = 0u64;
     get_option(fd, libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie)?;
     Some(cookie)
 }
 
-/// True if the descriptor still is the socket with this cookie. A query that the kernel refuses is
-/// no reason to let go of a connection. Only a descriptor that is closed, or no socket, is one.
+/// True if the descriptor still is the socket with this cookie. True also if the kernel refuses the
+/// query, unless the descriptor is closed or not a socket.
 pub fn is_same_socket(fd: RawFd, number: u64) -> bool {
     cookie(fd).map_or_else(
         || !matches!(errno(), libc::EBADF | libc::ENOTSOCK),
@@ -75,7 +76,7 @@ pub fn is_same_socket(fd: RawFd, number: u64) -> bool {
     )
 }
 
-/// How long a blocking write may wait; `None`: for ever.
+/// The time limit of a blocking write; `None`: none.
 pub fn send_timeout(fd: RawFd) -> Option<Span> {
     let mut time = libc::timeval {
         tv_sec: 0,
@@ -87,7 +88,7 @@ pub fn send_timeout(fd: RawFd) -> Option<Span> {
     (!span.is_zero()).then_some(span)
 }
 
-/// Does the next call meet an error, or the end of the connection? Looks without fetching it.
+/// True if the next call would get an error, or the end of the connection. The error stays.
 pub fn has_failed(fd: RawFd) -> bool {
     let mut asked = libc::pollfd {
         fd,
@@ -98,15 +99,15 @@ pub fn has_failed(fd: RawFd) -> bool {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: one descriptor and a time that outlive the call; by system call, because ppoll may be
-    // interposed by ourselves. The kernel may change the time.
+    // SAFETY: one descriptor and a time that outlive the call; by system call, because we may
+    // interpose ppoll ourselves. The kernel may change the time.
     unsafe {
         let none = std::ptr::null::<libc::sigset_t>();
         libc::syscall(libc::SYS_ppoll, &raw mut asked, 1, &raw mut now, none, 0);
     }
     let said = |event| asked.revents & event != 0;
     // A queue of notifications (zero copy, time stamps) is reported as an error. A connection that
-    // lives on with a real one is one whose program wants ICMP errors.
+    // survives a real error is one whose program has enabled ICMP errors.
     said(libc::POLLHUP)
         || said(libc::POLLERR)
             && [
@@ -120,19 +121,18 @@ pub fn has_failed(fd: RawFd) -> bool {
             })
 }
 
-/// Does the socket signal its readiness (O_ASYNC), or does a call wait in it?
+/// Flags of a descriptor that concern waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flags {
-    /// Calls do not wait.
+    /// True if calls do not wait.
     pub nonblocking: bool,
-    /// The program waits for SIGIO.
+    /// True if the program gets SIGIO (O_ASYNC).
     pub signals: bool,
 }
 
 /// The flags of an open descriptor.
 pub fn flags(fd: RawFd) -> Flags {
-    // SAFETY: F_GETFL takes no argument; by system call, because fcntl may be interposed by
-    // ourselves.
+    // SAFETY: F_GETFL takes no argument; by system call, because we may interpose fcntl ourselves.
     let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL, 0) } as c_int;
     Flags {
         nonblocking: flags & libc::O_NONBLOCK != 0,
@@ -148,7 +148,7 @@ pub fn queued(fd: RawFd) -> Bytes {
     count(fd, libc::TIOCOUTQ)
 }
 
-/// Bytes written and not sent.
+/// Bytes written and not sent (`SIOCOUTQNSD`).
 pub fn unsent(fd: RawFd) -> Bytes {
     count(fd, SIOCOUTQNSD)
 }
@@ -164,41 +164,41 @@ fn count(fd: RawFd, request: libc::c_ulong) -> Bytes {
     })
 }
 
-/// Lets the kernel pace at `rate` bytes per second; `u64::MAX`: unpaced. A refusal leaves the
-/// connection unpaced, which is only less smooth.
+/// Sets the kernel's pacing rate to `rate` bytes per second; `u64::MAX`: unpaced. If the kernel
+/// refuses, the connection stays unpaced, which is only less smooth.
 pub fn set_pacing(fd: RawFd, rate: u64) {
     set_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate);
 }
 
-/// The pacing rate that is set, bytes per second; `u64::MAX`: none.
+/// The current pacing rate, bytes per second; `u64::MAX`: none.
 pub fn pacing(fd: RawFd) -> Option<u64> {
     let mut rate = u64::MAX;
     get_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)?;
     Some(rate)
 }
 
-/// With more unsent bytes than this the socket is not writable (`TCP_NOTSENT_LOWAT`). 0 is the
-/// system's own limit, which usually is none. A kernel that refuses leaves it as it is.
+/// Sets the number of unsent bytes above which the socket is not writable (`TCP_NOTSENT_LOWAT`). 0
+/// selects the system's own limit, usually none. If the kernel refuses, the limit stays.
 pub fn set_unsent_limit(fd: RawFd, bytes: u32) {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes);
 }
 
-/// The limit that is set, bytes; 0: none.
+/// The current limit, bytes; 0: none.
 pub fn unsent_limit(fd: RawFd) -> Option<u32> {
     let mut bytes = 0u32;
     get_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &mut bytes)?;
     Some(bytes)
 }
 
-/// Reports room to everybody who waits for this socket, however: setting the limit of unsent bytes
-/// to what it is does that in Linux.
+/// Reports room to all waiters for this socket, of any kind: in Linux, setting the limit of unsent
+/// bytes to its current value does that.
 pub fn wake_writers(fd: RawFd) {
     if let Some(bytes) = unsent_limit(fd) {
         set_unsent_limit(fd, bytes);
     }
 }
 
-/// Selects the kernel's congestion control; the errno on refusal.
+/// Selects the kernel's congestion control. Returns errno on refusal.
 pub fn set_under(fd: RawFd, name: &str) -> Result<(), c_int> {
     let name = CString::new(name).map_err(|_| libc::EINVAL)?;
     // SAFETY: pointer and length describe `name`. By system call, as above.
@@ -227,17 +227,17 @@ pub fn under(fd: RawFd) -> Option<String> {
 pub fn duplicate(fd: RawFd) -> Option<OwnedFd> {
     // SAFETY: no pointers.
     let other = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: it was just made, with no other owner.
     (other >= 0).then(|| unsafe { OwnedFd::from_raw_fd(other) })
 }
 
-/// Sends FIN after what is written.
+/// Sends FIN after the written data.
 pub fn shutdown_write(fd: RawFd) {
     // SAFETY: no pointers; an error means that there is nothing to end.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// Lets the next close throw away what is written, and send RST.
+/// Makes the next close discard written data, and send RST.
 pub fn reset_on_close(fd: RawFd) {
     let linger = libc::linger {
         l_onoff: 1,

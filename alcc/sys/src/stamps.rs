@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's time stamps: when bytes came in, and when it saw bytes acknowledged.
+//! The kernel's time stamps: of arriving bytes, and of the acknowledgement of sent bytes.
 //!
-//! The latter is `SO_TIMESTAMPING` with `TX_ACK`, read from the socket's error queue. The socket is
-//! told how notifications look; each write says whether it wants one ([`crate::send`]). It comes
-//! when the last byte of the write is acknowledged. It has the wall-clock time and the number of
-//! that byte: 32 bits, counted from where the option was set. Notifications are dropped when the
-//! receive buffer is full, so a number is taken as cumulative. Numbers wrap after 4 GiB.
+//! The latter is `SO_TIMESTAMPING` with `TX_ACK`, read from the socket's error queue. An option
+//! sets the form of notifications; each write requests one or not ([`crate::send`]). It comes when
+//! the last byte of the write is acknowledged, with the wall-clock time and the number of that
+//! byte: 32 bits, counted from the position at which the option was set. Notifications are dropped
+//! when the receive buffer is full, so a number counts as cumulative. Numbers wrap after 4 GiB.
 use crate::clock::{Wall, nanos};
 use crate::socket::set_option;
 use alcc_flow::AckStamp;
@@ -20,10 +20,10 @@ use std::os::fd::RawFd;
 const OPT_ID_TCP: u32 = 1 << 16;
 /// `SCM_TSTAMP_ACK` (linux/errqueue.h).
 const TSTAMP_ACK: u32 = 2;
-/// More are left for the next reading.
+/// Maximum number of notifications per reading. The others wait for the next one.
 const MAX_PER_READING: usize = 4096;
-/// The wall clock moved by more than this against the monotonic clock between two readings: it was
-/// set.
+/// The wall clock counts as set if it moved by more than this against the monotonic clock between
+/// two readings.
 const MAX_CLOCK_STEP: Span = Span::from_millis(2);
 
 /// The notifications of one connection.
@@ -31,14 +31,14 @@ const MAX_CLOCK_STEP: Span = Span::from_millis(2);
 pub struct Stamps {
     /// Stream position of the kernel's number 0.
     base: u64,
-    /// At the last reading.
+    /// The clock offset at the last reading.
     wall: Option<Wall>,
     list: Vec<AckStamp>,
 }
 
 impl Stamps {
-    /// Prepares the kernel for notifications on a connection of which `written` bytes are written;
-    /// `None` if it refuses.
+    /// Prepares the kernel for notifications on a connection with `written` bytes written; `None`
+    /// if it refuses.
     pub fn enable(fd: RawFd, written: u64) -> Option<Self> {
         let flags = libc::SOF_TIMESTAMPING_SOFTWARE
             | libc::SOF_TIMESTAMPING_OPT_ID
@@ -51,12 +51,12 @@ impl Stamps {
         })
     }
 
-    /// No more notifications.
+    /// Disables notifications.
     pub fn disable(fd: RawFd) {
         set(fd, 0);
     }
 
-    /// Takes what the kernel has noted since the last reading; all positions lie near `acked`.
+    /// Takes the notifications since the last reading. All positions are near `acked`.
     pub fn drain(&mut self, fd: RawFd, acked: u64) -> &[AckStamp] {
         self.list.clear();
         let now = Wall::read();
@@ -68,7 +68,7 @@ impl Stamps {
             let Some((key, wall)) = next(fd) else { break };
             let position = unwrap(self.base, key, acked);
             let at = now.monotonic(wall);
-            // Out of order or from before a step of the clock: the counter will do.
+            // Out of order or from before a step of the clock: the counter is used instead.
             if !stepped && self.list.last().is_none_or(|last| last.acked < position) {
                 self.list.push(AckStamp {
                     acked: position,
@@ -83,7 +83,7 @@ impl Stamps {
     }
 }
 
-/// The position after byte number `key`, of all those with this number in 32 bits the one nearest
+/// The position after byte number `key`: among those with this number in 32 bits, the one nearest
 /// to `acked`.
 fn unwrap(base: u64, key: u32, acked: u64) -> u64 {
     let end = (base as u32).wrapping_add(key).wrapping_add(1);
@@ -95,7 +95,7 @@ fn set(fd: RawFd, flags: u32) -> bool {
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
 }
 
-/// Has the kernel note when bytes come in, for [`crate::receive`]. False if it refuses.
+/// Enables time stamps of arriving bytes, for [`crate::receive`]. False if the kernel refuses.
 pub fn stamp_arrivals(fd: RawFd) -> bool {
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)
 }
@@ -139,7 +139,7 @@ fn next(fd: RawFd) -> Option<(u32, i64)> {
         if let Some(found) = notification(&msg) {
             return Some(found);
         }
-        // Something else that the program asked for (IP_RECVERR): not ours, and gone with the
+        // Another notification that the program enabled (IP_RECVERR): not ours, and lost by this
         // reading.
     }
 }
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(unwrap(0, 0, wrap - 1448), wrap + 1);
         // Two wraps: 9 GiB.
         assert_eq!(unwrap(1, 1447, 2 * wrap + 1), 2 * wrap + 1449);
-        // A stamp that is behind what the counter says.
+        // A stamp that is behind the counter.
         assert_eq!(unwrap(0, u32::MAX, wrap + 10), wrap);
     }
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A window and a rate that the kernel enforces for a socket of this process, and what it reports
-//! of each acknowledgement. It is the user's half of the congestion control `alcc_window`.
+//! A window and a rate that the kernel enforces for a socket of this process, and the kernel's report on each
+//! acknowledgement. It is the user-space part of the congestion control `alcc_window`.
 //!
-//! Root has loaded it once (`alcc bpf load`). A socket is steered by whoever holds it: the maps
-//! have sockets as keys, and a key is a descriptor. Where the maps cannot be had, as in a
-//! container, socket options of alcc's own level do the same. Root must have opened that door
-//! (`--door`). After 0.5 s of acknowledgements without an answer, the kernel gives a socket back.
-//! It gives it to the control that it had, or to CUBIC.
+//! Root has to load it once (`alcc bpf load`). Any process with a descriptor of a socket can control it, because the
+//! maps have sockets as keys, and a key is a descriptor. If the maps are not accessible, as in a container, socket
+//! options of alcc's own level do the same; root must have enabled these (`--door`). After 0.5 s of acknowledgements
+//! without an update, the kernel returns a socket to its earlier control, or to CUBIC.
 use crate::socket::{Plain, get_option, set_option};
 use alcc_flow::{AckSample, Limit};
 use alcc_units::{Span, Time};
@@ -24,21 +23,21 @@ const KNOBS: &CStr = c"/run/alcc-bpf/knobs";
 const FEED: &CStr = c"/run/alcc-bpf/feed";
 const BEFORE: &CStr = c"/run/alcc-bpf/before";
 
-// bpf(2).
+// Commands of bpf(2).
 const LOOKUP: c_int = 1;
 pub(crate) const UPDATE: c_int = 2;
 const OBJECT_GET: c_int = 7;
 const OBJECT_INFO: c_int = 15;
 const READ_ONLY: u32 = 1 << 3;
-/// A whole value, under its lock.
+/// Flag: the whole value, under its lock.
 pub(crate) const LOCKED: u64 = 4;
-/// There is no lock in it.
+/// Flag: the value has no lock.
 const PLAIN: u64 = 0;
-/// Longest name of a congestion control, with its end.
+/// Size of a congestion control's name, with the zero byte.
 const NAME_LEN: usize = 16;
 
-/// This library's descriptors begin here, if the process may have so many. Programs close and
-/// replace low ones by their numbers.
+/// Lowest number of this library's descriptors, if the process's limit admits it, because programs close and replace low
+/// ones by their numbers.
 const FAR: c_int = 900;
 
 /// The socket options of `door.bpf.c`.
@@ -46,7 +45,7 @@ mod door;
 /// Time namespaces.
 mod timens;
 
-/// Acknowledgements that the kernel remembers.
+/// Number of acknowledgements that the kernel remembers.
 const SAMPLES: usize = 32;
 
 /// `struct knobs` of `window.bpf.c`.
@@ -80,27 +79,27 @@ struct Feed {
     samples: [Sample; SAMPLES],
 }
 
-// SAFETY: integers without gaps, for which any bytes will do.
+// SAFETY: integers without gaps, which are valid for any bytes.
 unsafe impl Plain for Knobs {}
 // SAFETY: as above.
 unsafe impl Plain for Feed {}
 
-/// What the kernel has seen of a socket.
+/// The kernel's report on a socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AckSamples {
-    /// The window in force, packets.
+    /// The window in force, in packets.
     pub cwnd: u32,
     /// Acknowledgements in total.
     pub acks: u64,
-    /// The last of them, at most 32, oldest first. [`Steered::samples_from`] leaves out some.
+    /// The last of them, at most 32, oldest first. [`Steered::samples_from`] omits some.
     pub last: Vec<AckSample>,
 }
 
-/// The way to what `alcc_window` has of sockets.
+/// Access to the state that `alcc_window` has of sockets.
 #[derive(Debug)]
 pub struct Steered {
     way: Way,
-    /// What this process's clock is ahead of the kernel's, ns.
+    /// Offset of this process's clock to the kernel's, ns.
     ahead: i64,
 }
 
@@ -111,11 +110,11 @@ enum Way {
 }
 
 impl Steered {
-    /// Opens the maps, or finds the door where they cannot be had.
+    /// Opens the maps, or finds the socket options if the maps are not accessible.
     ///
     /// # Errors
-    /// `NotFound`: nobody has loaded the control. `PermissionDenied`: this process may not use
-    /// bpf(2), or not these maps. `InvalidData`: another version of this program has loaded it.
+    /// `NotFound`: the control is not loaded. `PermissionDenied`: this process may not use bpf(2), or not these maps.
+    /// `InvalidData`: another version of this program has loaded it.
     pub fn open() -> io::Result<Self> {
         let maps = || {
             Ok(Way::Maps {
@@ -132,24 +131,23 @@ impl Steered {
         Ok(Self { way, ahead })
     }
 
-    /// By socket options, and not by the maps.
+    /// True if socket options are used, not the maps.
     pub fn is_by_door(&self) -> bool {
         matches!(self.way, Way::Door)
     }
 
-    /// Sets the window, the edge of a quota and the pacing rate (`None`: twice the window per round
-    /// trip) of a socket. A window of 0 leaves the kernel's as it is. `beat` says that somebody
-    /// still steers: another one each time. The kernel looks at them with the next acknowledgement,
-    /// or when it is kicked.
+    /// Sets the window, the edge of a quota and the pacing rate (`None`: twice the window per round trip) of a socket.
+    /// A window of 0 leaves the kernel's unchanged. `beat` is a heartbeat and must change with each call. The values
+    /// take effect with the next acknowledgement, or after [`Steered::kick`].
     ///
     /// # Errors
-    /// `fd` is no socket.
+    /// `fd` is not a socket.
     pub fn steer(&self, fd: RawFd, limit: &Limit, beat: u32) -> io::Result<()> {
         let mut value = Knobs {
             lock: 0,
             beat,
             window: limit.window,
-            // Zero is none; one packet less in 2^32 is nothing.
+            // Zero means no limit; one packet less in 2^32 does not matter.
             until: limit.until.map_or(0, |n| n.max(1)),
             rate: limit.rate.map_or(0, |r| r.as_bps() / 8),
         };
@@ -159,10 +157,10 @@ impl Steered {
         }
     }
 
-    /// Lets the kernel send what a raised limit allows, without waiting for an acknowledgement.
-    /// Opening a cork that is not there changes nothing else. One that is there holds. One that comes
-    /// between the two calls would be undone: in a program that hosts us the setting of a cork waits
-    /// for the caller's lock (`Conn::set_alone` of `alcc_socket`).
+    /// Makes the kernel send the data that a raised limit allows, without waiting for an acknowledgement. It clears
+    /// `TCP_CORK`, which has no other effect if the option is not set. If it is set, nothing is done. A cork set
+    /// between the two calls would be undone, so in a program that hosts us the setting of a cork waits for the
+    /// caller's lock (`Conn::set_alone` of `alcc_socket`).
     pub fn kick(fd: RawFd) {
         let mut corked: c_int = 0;
         let known = get_option(fd, libc::IPPROTO_TCP, libc::TCP_CORK, &mut corked).is_some();
@@ -171,19 +169,19 @@ impl Steered {
         }
     }
 
-    /// What has been seen since the socket chose the control.
+    /// The samples since the socket selected the control.
     ///
     /// # Errors
-    /// `NotFound`: this socket has never chosen it. Others: `fd` is no socket.
+    /// `NotFound`: this socket has never selected it. Others: `fd` is not a socket.
     pub fn samples(&self, fd: RawFd) -> io::Result<AckSamples> {
         self.samples_from(fd, 0)
     }
 
-    /// As [`Steered::samples`], from the acknowledgement with number `from` on, of all since the
-    /// socket chose the control. The first has number 0.
+    /// The same as [`Steered::samples`], from acknowledgement number `from` on. The first after the socket selected the
+    /// control has number 0.
     ///
     /// # Errors
-    /// As [`Steered::samples`].
+    /// The errors of [`Steered::samples`].
     pub fn samples_from(&self, fd: RawFd, from: u64) -> io::Result<AckSamples> {
         let mut feed = Feed::default();
         match &self.way {
@@ -209,34 +207,34 @@ impl Steered {
     }
 }
 
-/// The map of what sockets had before another chose a control for them. The kernel gives them
-/// back from there. Root only.
+/// The map with the earlier congestion controls of sockets, for which another process selected the control. The kernel
+/// restores them from it. Root only.
 #[derive(Debug)]
 pub struct Before(OwnedFd);
 
 impl Before {
-    /// Opens it.
+    /// Opens the map.
     ///
     /// # Errors
-    /// `NotFound`: nobody has loaded a control. `PermissionDenied`: this process is not root.
+    /// `NotFound`: no control is loaded. `PermissionDenied`: this process is not root.
     pub fn open() -> io::Result<Self> {
         map::<[u8; NAME_LEN]>(BEFORE, 0).map(Self)
     }
 
-    /// The socket is to have this control again.
+    /// Records that the socket is to get this control back.
     ///
     /// # Errors
-    /// `fd` is no socket.
+    /// `fd` is not a socket.
     pub fn note(&self, fd: RawFd, control: &str) -> io::Result<()> {
         let mut name = [0; NAME_LEN];
-        // The last byte stays zero: the name's end.
+        // The last byte stays zero, as the end of the name.
         for (to, byte) in name[..NAME_LEN - 1].iter_mut().zip(control.bytes()) {
             *to = byte;
         }
         element(UPDATE, &self.0, fd, &mut name, PLAIN)
     }
 
-    /// The map itself.
+    /// The descriptor of the map.
     pub fn as_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
@@ -249,7 +247,7 @@ fn another_version() -> io::Error {
     )
 }
 
-/// A pinned map whose values are of type `T`: the kernel copies as many bytes as the map has.
+/// Opens a pinned map whose values are of type `T`: the kernel copies as many bytes as the map has.
 pub(crate) fn map<T: Plain>(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attributes {
@@ -269,17 +267,16 @@ pub(crate) fn map<T: Plain>(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
     if info[3] as usize != size_of::<T>() {
         return Err(another_version());
     }
-    // Where descriptors of programs are not.
-    // SAFETY: no pointers.
+    // Moved above the numbers that programs use. SAFETY: no pointers.
     let far = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FAR) };
     if far < 0 {
         return Ok(fd);
     }
-    // SAFETY: the kernel has made this descriptor for us.
+    // SAFETY: a new descriptor from the kernel.
     Ok(unsafe { OwnedFd::from_raw_fd(far) })
 }
 
-/// A pinned object.
+/// Opens a pinned object.
 fn object(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attributes {
@@ -293,11 +290,11 @@ fn object(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
         flags,
     };
     let fd = bpf(OBJECT_GET, &attributes)?;
-    // SAFETY: the kernel has made this descriptor for us.
+    // SAFETY: a new descriptor from the kernel.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Reads or writes what a map has of a socket.
+/// Reads or writes a socket's value in a map.
 pub(crate) fn element<T: Plain>(
     command: c_int,
     map: &OwnedFd,
@@ -323,9 +320,9 @@ pub(crate) fn element<T: Plain>(
     bpf(command, &attributes).map(drop)
 }
 
-/// The attributes hold pointers to what outlives the call, of the size that the map has.
+/// Calls bpf(2). Pointers in the attributes must be valid for the call, with the size of the map's value.
 fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_int> {
-    // SAFETY: pointer and length describe the attributes; what they point to, see above.
+    // SAFETY: pointer and length describe the attributes; for the pointers in them see above.
     let rc = unsafe {
         libc::syscall(
             libc::SYS_bpf,

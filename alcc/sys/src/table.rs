@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is known of each descriptor of a process. A look-up of a descriptor that is nothing to us
-//! costs three loads.
+//! A table of the descriptors of a process. A look-up of an unknown descriptor costs three loads.
 use crate::reentrancy::ReentrancyGuard;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -9,18 +8,19 @@ use std::sync::{PoisonError, RwLock, TryLockError, TryLockResult};
 const PAGE: usize = 1024;
 const PAGES: usize = 1024;
 
-/// How often a signal handler tries. Another thread is done by then; the one that it interrupted
-/// will never be.
+/// Number of attempts in a signal handler. Another thread releases the lock within this time; the
+/// interrupted thread never would.
 const MAX_TRIES: usize = 1000;
 
 type Page<T> = [RwLock<T>; PAGE];
 
-/// A page is made when a descriptor in its range is first of interest, and stays, as does the
-/// table. The table belongs to one process. A child has a copy that some thread may have been
+/// A page is allocated when a descriptor in its range is first used, and never freed, nor is the
+/// table. The table belongs to one process: a child has a copy that some thread may have been
 /// changing, so it makes its own.
 ///
-/// Made on the heap directly. A call may come from a signal handler on a stack of 16 KiB without a
-/// guard page (Python's). Arrays of this size overflowed it on their way to the heap.
+/// Allocated on the heap directly, because a call may come from a signal handler on a stack of 16
+/// KiB without a guard page (Python's), which arrays of this size overflowed on their way to the
+/// heap.
 pub struct Table<T>(Box<[AtomicPtr<Page<T>>]>);
 
 fn page_and_index(fd: RawFd) -> Option<(usize, usize)> {
@@ -28,14 +28,14 @@ fn page_and_index(fd: RawFd) -> Option<(usize, usize)> {
     (fd < PAGE * PAGES).then_some((fd / PAGE, fd % PAGE))
 }
 
-/// A lock, waited for: it is nobody's for longer than a look takes. Only a signal handler that has
-/// interrupted its holder would wait for ever. So it tries for a while and gets `None`, as for a
-/// slot of which nothing is known.
+/// Takes a lock. It is held only for the time of a look-up, but a signal handler that has
+/// interrupted its holder would wait forever. So the number of attempts is limited, and the result
+/// is `None`, as for an unknown descriptor.
 fn locked<G>(
     wait: impl FnOnce() -> G,
     mut attempt: impl FnMut() -> TryLockResult<G>,
 ) -> Option<(G, Option<ReentrancyGuard>)> {
-    // Who interrupts us from here on sees that it is inside.
+    // A handler that interrupts this thread from here on finds the guard held.
     let reentrancy = ReentrancyGuard::enter();
     if reentrancy.is_some() {
         return Some((wait(), reentrancy));
@@ -51,7 +51,7 @@ fn locked<G>(
 }
 
 impl<T: Default> Table<T> {
-    /// A table of nothing.
+    /// An empty table.
     #[expect(clippy::new_without_default, reason = "8 KiB are nobody's default")]
     pub fn new() -> Self {
         Self((0..PAGES).map(|_| AtomicPtr::default()).collect())
@@ -73,14 +73,15 @@ impl<T: Default> Table<T> {
                 .compare_exchange(old, fresh, ok, Ordering::Acquire)
                 .is_err()
             {
-                // SAFETY: nobody else has seen `fresh`.
+                // SAFETY: no other thread has seen `fresh`.
                 drop(unsafe { Box::from_raw(fresh) });
             }
         }
         self.slot(fd)
     }
 
-    /// Looks; `None` where nothing was ever known. `f` does nothing but look: the slot is locked.
+    /// Looks a descriptor up; `None` if it was never set. `f` must do nothing but look, because the
+    /// slot is locked.
     pub fn get<R>(&self, fd: RawFd, f: impl FnOnce(&T) -> R) -> Option<R> {
         let slot = self.slot(fd)?;
         let wait = || slot.read().unwrap_or_else(PoisonError::into_inner);
@@ -88,13 +89,14 @@ impl<T: Default> Table<T> {
         Some(f(&known))
     }
 
-    /// Looks into the copy that a child has of its parent's table. What some thread was changing at
-    /// the fork stays locked for ever.
+    /// Looks a descriptor up in a child's copy of its parent's table. A slot that a thread was
+    /// changing at the fork stays locked forever.
     pub fn get_in_child<R>(&self, fd: RawFd, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.slot(fd)?.try_read().ok().map(|known| f(&known))
     }
 
-    /// Changes; `None` beyond what a table holds. `f` as above.
+    /// Changes an entry; `None` beyond the size of the table. `f` must do nothing else, because the
+    /// slot is locked.
     pub fn update<R>(&self, fd: RawFd, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         let slot = self.make(fd)?;
         let wait = || slot.write().unwrap_or_else(PoisonError::into_inner);
@@ -102,19 +104,19 @@ impl<T: Default> Table<T> {
         Some(f(&mut known))
     }
 
-    /// Sets, and returns what was known before; `None` as above.
+    /// Sets an entry and returns the earlier one; `None` beyond the size of the table.
     pub fn set(&self, fd: RawFd, known: T) -> Option<T> {
         self.update(fd, |slot| std::mem::replace(slot, known))
     }
 
-    /// Nothing is known any more; returns what was.
+    /// Resets an entry and returns the earlier one.
     pub fn clear(&self, fd: RawFd) -> T {
-        // No page is made for that.
+        // This must not allocate a page.
         let some = self.slot(fd).and_then(|_| self.set(fd, T::default()));
         some.unwrap_or_default()
     }
 
-    /// Every descriptor about which something may be known.
+    /// Every descriptor that may have an entry.
     pub fn all(&self) -> impl Iterator<Item = RawFd> + '_ {
         (0..PAGES).flat_map(move |page| {
             let made = !self.0[page].load(Ordering::Acquire).is_null();

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A host and a port, as typed: one reader for every option that names a server.
+//! A host and a port as typed: one parser for every option that names a server.
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// A host with a port. What it means is the transport's affair (a carrier may want a path).
+/// A host with a port. Its meaning depends on the transport (a carrier may need a path).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
-    /// Name, IPv4 or IPv6 address without brackets.
+    /// Name, or IPv4 or IPv6 address without brackets.
     pub host: String,
-    /// 0: none was typed.
+    /// The port; 0: none was typed.
     pub port: u16,
 }
 
 impl Target {
-    /// Reads `host`, `host:port`, `192.0.2.1:9700`, `2001:db8::1` or `[2001:db8::1]:9700`. Port 0
-    /// cannot be typed. `None`: it is none of these.
+    /// Parses `host`, `host:port`, `192.0.2.1:9700`, `2001:db8::1` or `[2001:db8::1]:9700`. Port 0
+    /// cannot be typed. `None` for any other text.
     pub fn read(text: &str) -> Option<Self> {
         let port = |text: &str| text.parse().ok().filter(|port| *port > 0);
         let (host, port) = if text.parse::<Ipv6Addr>().is_ok() {
@@ -41,27 +41,27 @@ impl Target {
         target.is_sound().then_some(target)
     }
 
-    /// As [`Self::read`], and there has to be a port.
+    /// The same as [`Self::read`], but the port is required.
     pub fn with_port(text: &str) -> Option<Self> {
         Self::read(text).filter(|target| target.port > 0)
     }
 
-    /// It is written into requests: it must not end a line there.
+    /// True if the host may be written into requests: it must not contain the end of a line.
     pub fn is_sound(&self) -> bool {
         let colon = self.host.contains(':') && !self.is_literal();
         let bad = |c: char| c.is_whitespace() || c.is_control();
         !self.host.is_empty() && !colon && !self.host.contains(bad)
     }
 
-    /// An address, which nothing needs to be looked up for.
+    /// True for an address, which needs no look-up.
     pub fn is_literal(&self) -> bool {
         self.host.parse::<IpAddr>().is_ok()
     }
 
-    /// Every address that the name has now, in the resolver's order. Waits for the resolver.
+    /// All current addresses of the name, in the resolver's order. Blocks on the resolver.
     ///
     /// # Errors
-    /// The resolver's; `NotFound` if the name has no address.
+    /// The error of the resolver; `NotFound` if the name has no address.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         let found: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
         if found.is_empty() {
@@ -75,7 +75,7 @@ impl Target {
 impl FromStr for Target {
     type Err = String;
 
-    /// As [`Target::with_port`].
+    /// Parses as [`Target::with_port`] does.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::with_port(text).ok_or_else(|| {
             format!("'{text}' is not HOST:PORT: write example.net:443, 192.0.2.1:443 or [2001:db8::1]:443")

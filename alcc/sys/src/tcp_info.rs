@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A TCP connection's counters: `TCP_INFO`.
+//! The counters of a TCP connection (`TCP_INFO`).
 use crate::socket::{Plain, get_option};
 use alcc_flow::{Repair, TcpProgress};
 use alcc_units::{Bytes, Rate, Span};
 use std::mem::{size_of, zeroed};
 use std::os::fd::RawFd;
 
-/// `struct tcp_info` as far as we read it (linux/tcp.h; grows at the end).
+/// The used part of `struct tcp_info` (linux/tcp.h; grows at the end).
 #[repr(C)]
 struct TcpInfo {
     state: u8,
@@ -67,20 +67,20 @@ unsafe impl Plain for TcpInfo {}
 /// A reading of a connection's counters.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// What the ledger needs.
+    /// The counters for the ledger.
     pub progress: TcpProgress,
-    /// Whether written data may still reach the peer. If not, only the kernel's own answer to a
-    /// write can tell the program why.
+    /// True if written data may still reach the peer. If not, only the kernel's own result of a
+    /// write can give the program the reason.
     pub alive: bool,
-    /// Acknowledged and sent, as the kernel has them: on the side that connected the SYN counts as
-    /// acknowledged.
+    /// Bytes acknowledged and sent, by the kernel's count: on the side that connected, the SYN
+    /// counts as acknowledged.
     pub(crate) acked: u64,
     pub(crate) sent: u64,
-    /// The kernel's own congestion window and slow-start threshold, segments.
+    /// The kernel's own congestion window, segments.
     pub cwnd: u64,
-    /// `None` before it is set.
+    /// The kernel's slow-start threshold, segments; `None` before it is set.
     pub ssthresh: Option<u64>,
-    /// The pacing rate that is set on the socket, bytes per second; `u64::MAX`: none.
+    /// The socket's pacing rate, bytes per second; `u64::MAX`: none.
     pub pacing: u64,
     /// The kernel's estimate of the delivery rate.
     pub delivery: Rate,
@@ -92,12 +92,12 @@ const NO_SSTHRESH: u32 = 0x7FFF_FFFF;
 const TCP_CA_RECOVERY: u8 = 3;
 const TCP_CA_LOSS: u8 = 4;
 const TCP_ESTABLISHED: u8 = 1;
-/// Of a connection by TCP Fast Open, which is accepted before its handshake has ended.
+/// State of a TCP Fast Open connection, which is accepted before the end of its handshake.
 const TCP_SYN_RECV: u8 = 3;
 const TCP_CLOSE_WAIT: u8 = 8;
 
-/// One consistent reading of a connection's counters. `None` if the descriptor is no TCP socket.
-/// `None`, too, if the kernel is older than 4.19 and does not count bytes sent.
+/// A consistent reading of a connection's counters. `None` if the descriptor is not a TCP socket,
+/// or if the kernel is older than 4.19 and does not count bytes sent.
 pub fn read(fd: RawFd) -> Option<Reading> {
     // SAFETY: all fields are integers, zero is valid.
     let mut info: TcpInfo = unsafe { zeroed() };
@@ -106,8 +106,8 @@ pub fn read(fd: RawFd) -> Option<Reading> {
 }
 
 impl Reading {
-    /// Of the bytes of a `struct tcp_info`, as `sock_diag` tells of other processes' sockets;
-    /// `None` if they are too few.
+    /// Decodes a `struct tcp_info`, as `sock_diag` reports it for other processes' sockets; `None`
+    /// if there are too few bytes.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         // SAFETY: all fields are integers, zero is valid.
         let mut info: TcpInfo = unsafe { zeroed() };
@@ -131,7 +131,7 @@ impl TcpInfo {
         };
         let sent = info.bytes_sent.saturating_sub(info.bytes_retrans);
         let delivery = Rate::bps(info.delivery_rate.saturating_mul(8));
-        // tcp_packets_in_flight of include/net/tcp.h.
+        // The same as tcp_packets_in_flight of include/net/tcp.h.
         let in_flight = info
             .unacked
             .saturating_add(info.retrans)
@@ -143,7 +143,7 @@ impl TcpInfo {
                 .saturating_add(u64::from(info.notsent_bytes)),
             unsent: Bytes::new(u64::from(info.notsent_bytes)),
             retransmits: u64::from(info.total_retrans),
-            // What is lost and was sent again is in both.
+            // Segments that were lost and retransmitted are in both counters.
             lost: u64::from(info.total_retrans)
                 .saturating_add(info.lost.saturating_sub(info.retrans).into()),
             sacked: info.sacked.into(),
@@ -177,14 +177,14 @@ impl TcpInfo {
     }
 }
 
-/// What the kernel counts of a connection, for reports.
+/// The kernel's counters of a connection, for reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpCounters {
     /// Smoothed round trip; zero before the first sample.
     pub rtt: Span,
     /// Bytes acknowledged.
     pub acked: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmits: u64,
     /// Retransmission timeouts; `None` if the kernel (before 6.7) does not count them.
     pub timeouts: Option<u64>,
@@ -192,7 +192,7 @@ pub struct TcpCounters {
     pub cwnd: u32,
 }
 
-/// What newer kernels append.
+/// Fields that newer kernels append.
 #[repr(C)]
 struct ExtendedTcpInfo {
     info: TcpInfo,
@@ -209,7 +209,8 @@ struct ExtendedTcpInfo {
 // SAFETY: integers only.
 unsafe impl Plain for ExtendedTcpInfo {}
 
-/// These counters of a TCP socket; `None` if it is none, or the kernel is older than 4.19.
+/// The counters of a TCP socket; `None` if it is another kind of descriptor, or the kernel is older
+/// than 4.19.
 pub fn tcp_counters(fd: RawFd) -> Option<TcpCounters> {
     // SAFETY: all fields are integers, zero is valid.
     let mut longer: ExtendedTcpInfo = unsafe { zeroed() };
@@ -218,7 +219,7 @@ pub fn tcp_counters(fd: RawFd) -> Option<TcpCounters> {
 }
 
 impl ExtendedTcpInfo {
-    /// If that many bytes of it have come.
+    /// The counters, if `len` bytes contain them.
     fn counters(&self, len: usize) -> Option<TcpCounters> {
         (len >= size_of::<TcpInfo>()).then(|| TcpCounters {
             rtt: Span::from_micros(self.info.rtt.into()),
@@ -231,7 +232,7 @@ impl ExtendedTcpInfo {
 }
 
 impl TcpCounters {
-    /// Of the bytes of a `struct tcp_info`, as `sock_diag` tells of other processes' sockets.
+    /// Decodes a `struct tcp_info`, as `sock_diag` reports it for other processes' sockets.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         // SAFETY: all fields are integers, zero is valid.
         let mut longer: ExtendedTcpInfo = unsafe { zeroed() };

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{Builder, JoinHandle};
 
-/// Starts a thread that takes no signals: they belong to the program. They are blocked before the
-/// thread exists, so that none comes between.
+/// Starts a thread that blocks all signals, because they belong to the program. They are blocked before the thread
+/// exists, so that it never gets one.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// The error of the system if it cannot start a thread.
 pub fn spawn<T: Send + 'static>(
     builder: Builder,
     work: impl FnOnce() -> T + Send + 'static,
@@ -30,9 +30,8 @@ pub fn spawn<T: Send + 'static>(
     }
 }
 
-/// The result of work on files, which may be on a file system that is frozen or does not answer:
-/// `None` after `limit`, or if there is no thread. The thread is left behind then, and drops what it
-/// still makes.
+/// Does work on files in a thread, because their file system may be frozen or not respond. `None` after `limit`, or if
+/// no thread can be started. The thread then continues alone, and its result is dropped.
 pub fn within<T: Send + 'static>(
     limit: Span,
     work: impl FnOnce() -> T + Send + 'static,
@@ -54,15 +53,14 @@ pub fn within<T: Send + 'static>(
     result.take()
 }
 
-/// Locks `mutex`, also after a panic of a thread that held it. A poisoned lock is no error here:
-/// code that may panic with a lock held handles that where it catches the panic.
+/// Locks `mutex`, also after a panic of a thread that held it. A poisoned lock is not an error: code that may panic
+/// with a lock held handles that where it catches the panic.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As [`lock`], where whoever has it may have been stopped by a debugger: `None` after about
-/// `limit`. The sleeps are counted, not the time, which also passes while the process is stopped as
-/// a whole.
+/// The same as [`lock`], if a debugger may have stopped the thread that holds it: `None` after about `limit`. The
+/// sleeps are counted, not the time, which also passes while the process is stopped as a whole.
 pub fn lock_within<T: ?Sized>(mutex: &Mutex<T>, limit: Span) -> Option<MutexGuard<'_, T>> {
     const SPINS: u32 = 100;
     const SLEEP: Span = Span::from_micros(20);
@@ -78,7 +76,7 @@ pub fn lock_within<T: ?Sized>(mutex: &Mutex<T>, limit: Span) -> Option<MutexGuar
                 std::hint::spin_loop();
             }
             Err(TryLockError::WouldBlock) => {
-                // As long as it has taken so far: a short wait ends soon, a long one costs little.
+                // As long as the wait has taken so far: a short wait ends soon, a long one costs little.
                 let sleep = slept.clamp(SLEEP, LONG_SLEEP);
                 sleep_for(sleep);
                 slept += sleep;
@@ -93,12 +91,10 @@ pub fn exact_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// How many threads this process has, its first among them even if that has ended. `None` where
-/// /proc cannot be seen.
+/// The number of threads of this process, including the first even if it has ended. `None` if /proc is not accessible.
 pub fn threads() -> Option<u64> {
-    // The kernel counts them among the links of the folder. That takes one call and no memory: after
-    // a fork there may be none.
-    // SAFETY: zero is a valid stat, and only read into.
+    // The number of links of the folder counts them. That takes one call and no memory, which may be unavailable after
+    // a fork. SAFETY: zero is a valid stat, and only written to by the call.
     let links = unsafe {
         let mut stat: libc::stat = zeroed();
         let rc = libc::stat(c"/proc/self/task".as_ptr(), &raw mut stat);
@@ -107,30 +103,30 @@ pub fn threads() -> Option<u64> {
     (links as u64).checked_sub(2).filter(|n| *n > 0)
 }
 
-/// Does this process still have this thread?
+/// True if this process still has this thread.
 pub fn has_thread(id: libc::pid_t) -> bool {
-    // SAFETY: signal 0 is none; numbers only.
+    // SAFETY: signal 0 sends nothing; numbers only.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, 0) == 0 || errno() != libc::ESRCH }
 }
 
-/// A flag that one thread sleeps for. It sleeps for a span: a condition variable of the standard
+/// A flag for which one thread sleeps. It sleeps for a span of time, because a condition variable of the standard
 /// library computes its deadline by a clock that may be interposed ([`crate::now`]).
 #[derive(Debug, Default)]
 pub struct Flag(AtomicU32);
 
 impl Flag {
-    /// Raises it, and wakes the thread.
+    /// Raises the flag, and wakes the thread.
     pub fn raise(&self) {
         self.0.store(1, Ordering::Release);
         futex_wake(&self.0, 1);
     }
 
-    /// Lowers it.
+    /// Lowers the flag.
     pub fn lower(&self) {
         self.0.store(0, Ordering::Release);
     }
 
-    /// Sleeps until it is raised, at most so long. May end early.
+    /// Sleeps until the flag is raised, at most for `limit`. It may return early.
     pub fn wait(&self, limit: Option<Span>) {
         if self.0.load(Ordering::Acquire) == 0 {
             futex_wait(&self.0, 0, limit);
@@ -138,7 +134,7 @@ impl Flag {
     }
 }
 
-/// A condition variable that sleeps for a span, as [`Flag`] does.
+/// A condition variable that sleeps for a span of time, as [`Flag`] does.
 #[derive(Debug, Default)]
 pub struct Changed(AtomicU32);
 
@@ -148,7 +144,7 @@ impl Changed {
         self.notify(1);
     }
 
-    /// Wakes all threads that sleep.
+    /// Wakes all sleeping threads.
     pub fn notify_all(&self) {
         self.notify(u32::MAX >> 1);
     }
@@ -158,8 +154,8 @@ impl Changed {
         futex_wake(&self.0, most);
     }
 
-    /// Gives up the lock and sleeps until a thread that had it after us notifies, at most so long.
-    /// May end early.
+    /// Releases the lock and sleeps until a thread that took it later notifies, at most for `limit`. It may return
+    /// early.
     pub fn wait<'a, T>(
         &self,
         mutex: &'a Mutex<T>,
@@ -177,7 +173,7 @@ fn futex_wake(word: &AtomicU32, most: u32) {
     futex(word, libc::FUTEX_WAKE, most, None);
 }
 
-/// Sleeps while the word has this value, at most so long. May end early.
+/// Sleeps while the word has this value, at most for `limit`. It may return early.
 fn futex_wait(word: &AtomicU32, value: u32, limit: Option<Span>) {
     let limit = limit.map(|span| libc::timespec {
         tv_sec: (span.as_nanos() / 1_000_000_000) as _,

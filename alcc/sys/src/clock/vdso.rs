@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's own `clock_gettime`, in the page that it maps into every process: as fast as the C
-//! library's, which calls it, and not to be interposed.
+//! The kernel's own `clock_gettime` in the vDSO, which is mapped into every process. It is as fast
+//! as the C library's, which calls it, and cannot be interposed.
 use libc::{Elf64_Addr, Elf64_Ehdr, Elf64_Phdr, Elf64_Sym, c_char, c_int, clockid_t, timespec};
 use std::ffi::CStr;
 use std::mem::transmute;
@@ -8,46 +8,46 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 type ClockGettime = unsafe extern "C" fn(clockid_t, *mut timespec) -> c_int;
 
-/// Names in the page (vdso(7)).
+/// Names of the function in the vDSO (vdso(7)).
 const NAMES: [&CStr; 2] = [c"__vdso_clock_gettime", c"__kernel_clock_gettime"];
 
-// Of elf.h.
+// Constants of elf.h.
 const DT_NULL: u64 = 0;
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 
-/// Not looked for yet.
+/// The vDSO was not searched yet.
 const UNKNOWN: usize = 0;
-/// There is none: valgrind hides the page, for example.
+/// There is no vDSO: valgrind hides it, for example.
 const NONE: usize = 1;
 
 static FOUND: AtomicUsize = AtomicUsize::new(UNKNOWN);
 
-/// The function; `None`: only the system call is left.
+/// The function; `None`: only the system call is available.
 #[inline]
 pub(super) fn clock_gettime() -> Option<ClockGettime> {
     match FOUND.load(Ordering::Relaxed) {
         UNKNOWN => look(),
         NONE => None,
-        // SAFETY: the function's address, as found in the page, which stays.
+        // SAFETY: the address of the function in the vDSO, which is never unmapped.
         at => Some(unsafe { transmute::<usize, ClockGettime>(at) }),
     }
 }
 
 #[cold]
 fn look() -> Option<ClockGettime> {
-    // SAFETY: a number only. Zero, or the address of the page's ELF header.
+    // SAFETY: returns a number: zero, or the address of the vDSO's ELF header.
     let found = unsafe { find(libc::getauxval(libc::AT_SYSINFO_EHDR) as usize) };
     FOUND.store(found.unwrap_or(NONE), Ordering::Relaxed);
     found.and_then(|_| clock_gettime())
 }
 
 /// # Safety
-/// Zero, or the address of an ELF image as the kernel maps it.
+/// `base` is zero, or the address of an ELF image as the kernel maps it.
 unsafe fn find(base: usize) -> Option<usize> {
-    // SAFETY: null, or the header by contract; tables lie where it says.
+    // SAFETY: null, or the header by contract; tables are at the addresses in it.
     unsafe {
         let header = (base as *const Elf64_Ehdr).as_ref()?;
         let headers = std::slice::from_raw_parts(
@@ -83,10 +83,10 @@ unsafe fn find(base: usize) -> Option<usize> {
     }
 }
 
-/// The number of symbols by a hash table of GNU's kind: the last of the chain that begins last.
+/// The number of symbols in a GNU hash table: the last of the chain that begins last.
 ///
 /// # Safety
-/// The address of such a table.
+/// `table` is the address of such a table.
 unsafe fn gnu_count(table: *const u32) -> Option<u32> {
     // SAFETY: buckets, first hashed symbol, words of the filter; then the filter, the buckets, and
     // the chains, whose last element is odd.

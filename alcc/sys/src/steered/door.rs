@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The door: what the maps have of a socket, as options of the socket itself. See `door.bpf.c`.
+//! Access to the values of the maps by socket options, see `door.bpf.c`.
 use super::{Feed, Knobs, SAMPLES, Sample};
 use crate::socket::{Plain, get_option, set_option};
 use libc::c_int;
@@ -31,26 +31,26 @@ struct Told {
     samples: [Sample; SAMPLES],
 }
 
-// SAFETY: integers without gaps, for which any bytes will do.
+// SAFETY: integers without gaps, which are valid for any bytes.
 unsafe impl Plain for Wish {}
 // SAFETY: as above.
 unsafe impl Plain for Told {}
 
-/// The sizes of both.
+/// Version of the options: the sizes of both structures.
 pub(super) const VERSION: u32 = ((size_of::<Wish>() << 16) | size_of::<Told>()) as u32;
 
-/// Which version's door new sockets of this process have. `None`: there is none.
+/// Version of the options that new sockets of this process have. `None`: they have none.
 ///
 /// # Errors
-/// There can be no socket.
+/// The error of creating a socket.
 pub(super) fn version() -> io::Result<Option<u32>> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers. By system call, because socket may be interposed by ourselves.
+    // SAFETY: no pointers. By system call, because we may interpose socket ourselves.
     let fd = unsafe { libc::syscall(libc::SYS_socket, libc::AF_INET, kind, libc::IPPROTO_TCP) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has made this descriptor for us.
+    // SAFETY: a new descriptor from the kernel.
     let socket = unsafe { OwnedFd::from_raw_fd(fd as c_int) };
     let mut version = 0u32;
     let answer = get_option(socket.as_raw_fd(), LEVEL, WHICH, &mut version);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A process in a time namespace of its own has a monotonic clock that is shifted against the
-//! kernel's, by which BPF programs note times (time_namespaces(7)).
+//! Offset of the clock in a time namespace: its monotonic clock differs from the kernel's, which
+//! BPF programs use (time_namespaces(7)).
 use std::fs::{read_link, read_to_string};
 
-/// Monotonic clock of this process minus that of the kernel, ns; zero where /proc cannot be seen.
+/// Monotonic clock of this process minus that of the kernel, ns; zero if /proc is not accessible.
 pub(super) fn ahead() -> i64 {
     let name = |of: &str| read_link(format!("/proc/self/ns/{of}")).ok();
-    // The offsets are of the namespace that children will have.
+    // The offsets are those of the namespace for children.
     let ours = name("time").filter(|time| name("time_for_children").as_ref() == Some(time));
     ours.and_then(|_| read_to_string("/proc/self/timens_offsets").ok())
         .and_then(|offsets| monotonic(&offsets))
         .unwrap_or(0)
 }
 
-/// Of the lines "CLOCK SECONDS NANOSECONDS".
+/// Parses lines of the form "CLOCK SECONDS NANOSECONDS".
 fn monotonic(offsets: &str) -> Option<i64> {
     let line = offsets.lines().find(|l| l.starts_with("monotonic"))?;
     let mut numbers = line.split_whitespace().skip(1).map(str::parse::<i64>);
