@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A connection of the program under control: its writes pass a gate.
+//! A controlled connection of the program, whose writes pass a gate.
 mod inner;
 mod writers;
 
@@ -17,43 +17,42 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use writers::{Call, Writers};
 
-/// How the program learns that it may write again. It has a lock of its own, within the
-/// connection's: the program can be woken when a thread is stopped that has the connection.
+/// Wakes the program when it may write again. It has a lock of its own, inside the connection's lock, so that the
+/// program can be woken while a stopped thread holds the connection.
 pub trait Waker: Send + 'static {
-    /// True if the program can be woken after EAGAIN; otherwise writes of a non-blocking program
-    /// pass unlimited.
+    /// True if the program can be woken after EAGAIN; otherwise writes of a non-blocking program are not limited.
     fn can_wake(&self) -> bool;
-    /// The gate has closed: hide that the socket is writable.
+    /// The gate has closed: hides that the socket is writable.
     fn on_blocked(&mut self);
-    /// A write has found less room than it asked for, in the kernel or because the gate refuses.
+    /// A write found less room than it needed, in the kernel or because the gate refuses.
     fn on_short(&mut self) {}
-    /// A non-blocking write has been refused or cut by the gate.
+    /// A non-blocking write was refused or cut short by the gate.
     fn on_refused(&mut self) {}
-    /// The gate has opened: wake the program. `fds`: what is known of its descriptors.
+    /// The gate has opened: wakes the program. `fds`: its known descriptors.
     fn on_writable(&mut self, fds: &[RawFd]);
-    /// Another descriptor of the same connection has become known.
+    /// Another descriptor of the same connection is now known.
     fn merge(&mut self, other: Self);
-    /// The program is about to close this descriptor, and the connection stays open.
+    /// The program is about to close this descriptor, while the connection stays open.
     fn on_leave(&mut self, _fd: RawFd) {}
     /// The program closes this descriptor.
     fn on_close(&mut self, fd: RawFd);
 }
 
-/// Does the program wait inside the call?
+/// The program's behaviour when a call cannot complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// It takes EAGAIN.
+    /// It is non-blocking and handles EAGAIN.
     No,
-    /// It does not even expect EAGAIN to end: nothing may be refused.
+    /// It does not expect EAGAIN to end, so nothing may be refused.
     Unreachable,
-    /// It waits, at most this long.
+    /// It waits in the call, at most this long.
     Yes(Option<Span>),
 }
 
-/// What is known of a connection that was handed to this process.
+/// State of a connection that was handed to this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Inherited {
-    /// Who opened it: the program itself?
+    /// True if the program itself opened it.
     pub outbound: Option<bool>,
     /// The program's own pacing rate, bytes per second; `u64::MAX`: none.
     pub pacing: Option<u64>,
@@ -65,67 +64,63 @@ pub struct Write<'a> {
     pub fd: RawFd,
     /// Bytes that the program wants to write.
     pub wanted: usize,
-    /// So many of them have been written already.
+    /// Number of these bytes that have been written already.
     pub done: usize,
-    /// In one call, as soon as anything may leave: a call that became two would mean something else.
+    /// True if the bytes must be written in one call, because two calls would have another meaning.
     pub whole: bool,
-    /// Asked only if the gate is in the way.
+    /// Called only if the gate refuses.
     pub wait: &'a dyn Fn() -> Wait,
-    /// The real call: skip the first so many bytes, write at most so many; returns as write(2)
-    /// does.
+    /// The real call: skips the first `n` bytes, writes at most `m`, and returns as write(2) does.
     pub real: &'a mut dyn FnMut(usize, usize) -> isize,
 }
 
-/// One controlled connection. Its descriptors stay the program's.
+/// One controlled connection. Its descriptors remain the program's.
 pub struct Conn<W> {
     cookie: u64,
     inner: Mutex<Inner>,
     waker: Mutex<W>,
-    /// The error that a later part of a write met; zero: none. The program was told of the parts
-    /// before it, and the kernel has forgotten the error with that call: the next call that would
-    /// have met it is told.
+    /// The error that a later part of a write met; zero: none. The program was informed only of the parts before it,
+    /// and the kernel forgets the error with that call, so the next call that would have met it gets the error.
     error: AtomicI32,
-    /// The loop knows of it and reads its counters.
+    /// True if the loop knows the connection and reads its counters.
     pub(crate) active: AtomicBool,
-    /// Key of the loop.
+    /// Number of the connection in the loop.
     pub(crate) id: u64,
 }
 
-/// A blocking writer wakes at least this often: otherwise it counts as gone.
+/// Interval at which a blocking writer wakes at least; without that it counts as gone.
 const RECHECK_INTERVAL: Span = Span::from_secs(1);
 
-/// While somebody follows the readings, a connection that only a write under way has filled is read
-/// so often.
+/// Interval of reading, while a subscriber follows the readings, a connection that is filled by a single write.
 const READ_IN_CALLS: Span = Span::from_millis(5);
 
 struct Inner {
-    /// The program's descriptors for it that we know; the first is the one we ask by. None: we are
-    /// done with it.
+    /// The program's known descriptors of the connection; the first is used for calls. `None`: control has ended.
     fds: Vec<RawFd>,
     control: Controlled,
     writers: Writers,
-    /// A non-blocking write was cut short. In plain TCP hardly anything more is taken until the
-    /// program is woken: no room until then, or until the next reading.
+    /// True after a non-blocking write was cut short. In plain TCP hardly any more data would be taken until the
+    /// program is woken, so there is no room until then, or until the next reading.
     cut: bool,
-    /// Until then a waiting thread of the program does the readings.
+    /// Until this time a waiting thread of the program does the readings.
     read_by_waiter: Time,
-    /// The peer is silent, and until then a blocked connection counts as full without a look.
+    /// Until this time a blocked connection with a silent peer counts as full without a check.
     full_until: Time,
 }
 
-/// A waiting thread that is late gets this much before the loop reads in its place.
+/// Time by which a waiting thread may be late before the loop reads in its place.
 const MAX_LATENESS: Span = Span::from_millis(3);
 
-/// A connection that is not read again for longer than this has a silent peer. A program that waits
-/// for many of them in one call must not cost system calls for each.
+/// Interval of readings above which the peer counts as silent. A program that waits for many such connections in one
+/// call must not cost system calls for each.
 const SILENT: Span = Span::from_millis(10);
 
-/// Longer than that nobody has a connection's lock, unless its thread is stopped or starved.
+/// A connection's lock is held for longer only if its thread is stopped or starved.
 const MAX_HELD: Span = Span::from_millis(500);
-/// Who has something else to do waits so long for it.
+/// Time to wait for a lock in a thread that has other work.
 const BRIEFLY: Span = Span::from_millis(1);
 
-/// A lock that is not given back: the runtime gives up, and the call is the program's alone.
+/// Error for a lock that is not released: the runtime fails, and the call is passed to the kernel unchanged.
 pub(crate) struct Held;
 
 impl Held {
@@ -155,13 +150,12 @@ impl<W: Waker> Conn<W> {
         }
     }
 
-    /// Takes charge.
+    /// Takes control.
     pub(crate) fn begin(&self, socket: &Takeover) {
         self.lock().control.begin(socket);
     }
 
-    /// True if the descriptor still is this connection: it may have been closed, and its number
-    /// given again, in ways that nobody saw.
+    /// True if the descriptor still is this connection: it may have been closed, and its number reused, unnoticed.
     pub fn is_same_socket(&self, fd: RawFd) -> bool {
         kernel::is_same_socket(fd, self.cookie)
     }
@@ -180,10 +174,10 @@ impl<W: Waker> Conn<W> {
         f(&mut self.waker(), inner.control.flow.is_blocked())
     }
 
-    /// Another descriptor of the same connection.
+    /// Adds another descriptor of the same connection.
     ///
     /// # Errors
-    /// The waker, if we are done with the connection.
+    /// The waker, if control of the connection has ended.
     pub fn add_fd(&self, fd: RawFd, waker: W) -> Result<(), W> {
         let inner = &mut *self.lock();
         if inner.fds.is_empty() {
@@ -199,8 +193,7 @@ impl<W: Waker> Conn<W> {
         Ok(())
     }
 
-    /// The error that a part of a write met, once: for the next call to which the kernel would have
-    /// told it.
+    /// Takes the pending error of a part of a write, for the next call to which the kernel would have reported it.
     fn take_error(&self) -> Option<c_int> {
         if self.error.load(Ordering::Relaxed) == 0 {
             return None;
@@ -208,7 +201,7 @@ impl<W: Waker> Conn<W> {
         Some(self.error.swap(0, Ordering::Relaxed)).filter(|why| *why != 0)
     }
 
-    /// As [`Conn::take_error`], if the descriptor still is this connection.
+    /// The same as [`Conn::take_error`], if the descriptor still is this connection.
     pub fn take_error_of(&self, fd: RawFd) -> Option<c_int> {
         let none = self.error.load(Ordering::Relaxed) == 0;
         (!none && self.is_same_socket(fd))
@@ -216,10 +209,10 @@ impl<W: Waker> Conn<W> {
             .flatten()
     }
 
-    /// Carries out a write of the program as far as the algorithm allows. Returns and sets errno as
-    /// write(2) does: -1 with EAGAIN while the gate is shut and the program does not want to wait.
+    /// Carries out a write of the program as far as the algorithm allows. The return value and errno are those of
+    /// write(2): -1 with EAGAIN while the gate is closed and the program is non-blocking.
     pub fn write(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, write: &mut Write<'_>) -> isize {
-        // The kernel reports EPIPE at every write, and with a signal.
+        // The kernel itself reports EPIPE at every write, with a signal.
         if let Some(why) = self.take_error().filter(|why| *why != libc::EPIPE) {
             kernel::set_errno(why);
             return -1;
@@ -241,23 +234,23 @@ impl<W: Waker> Conn<W> {
             if done > 0 { done as isize } else { -1 }
         };
         loop {
-            let left = write.wanted - done;
-            // A runtime that has failed limits nothing.
+            let remaining = write.wanted - done;
+            // After a failure the runtime limits nothing.
             let room = runtime
-                .guarded(|| self.room(runtime, left, write, &mut writer))
-                .unwrap_or(left)
-                .min(left);
-            writer.holds |= room < left;
-            writer.more = room < left;
-            if room == 0 && left > 0 {
+                .guarded(|| self.room(runtime, remaining, write, &mut writer))
+                .unwrap_or(remaining)
+                .min(remaining);
+            writer.holds |= room < remaining;
+            writer.more = room < remaining;
+            if room == 0 && remaining > 0 {
                 runtime.guarded(|| self.wrote(runtime, 0, &mut writer));
                 let Wait::Yes(limit) = (write.wait)() else {
                     if runtime.failed() {
                         self.release(Mode::Failed);
                         continue;
                     }
-                    // If the thread has stopped, nobody else opens the gate for its next write.
-                    // Without one, its next wait does.
+                    // If the thread has stopped, no other thread opens the gate for its next write. Without a thread,
+                    // its next wait does.
                     if !runtime.is_inline() {
                         runtime.watch();
                     }
@@ -268,13 +261,13 @@ impl<W: Waker> Conn<W> {
                     return ended(done, why);
                 }
                 if !self.is_same_socket(write.fd) {
-                    // Closed by another thread, and the number may be another file's by now.
+                    // Another thread closed it, and the number may be another file's by now.
                     return ended(done, libc::EBADF);
                 }
                 continue;
             }
-            // The kernel in one call returns what it has written and keeps an error for the next. A
-            // call of ours would fetch it.
+            // In one call, the kernel returns the number of bytes written and keeps an error for the next. A call of
+            // ours would fetch that error.
             if done > 0 && (writer.over || kernel::has_failed(write.fd)) {
                 return done as isize;
             }
@@ -286,13 +279,13 @@ impl<W: Waker> Conn<W> {
             writer.short = written < room && (written > 0 || errno == libc::EAGAIN);
             runtime.guarded(|| self.wrote(runtime, written, &mut writer));
             if n < 0 && done > 0 && kernel::is_socket_error(errno) {
-                // It came between the look and the call.
+                // The error came between the check and the call.
                 self.error.store(errno, Ordering::Relaxed);
             }
             done += written;
-            // Cut short by the gate, a program that waits in the call is served until all is
-            // written, as without us.
-            let cut = written > 0 && written == room && room < left;
+            // If the gate cuts a write of a program that waits in the call, the call goes on until all is written, as
+            // in plain TCP.
+            let cut = written > 0 && written == room && room < remaining;
             if !(cut && matches!((write.wait)(), Wait::Yes(_))) {
                 kernel::set_errno(errno);
                 return if done > 0 { done as isize } else { n };
@@ -300,23 +293,22 @@ impl<W: Waker> Conn<W> {
         }
     }
 
-    /// How many of `wanted` bytes may be written now.
+    /// The number of `wanted` bytes that may be written now.
     ///
-    /// A gated write makes the system calls that its decision uses and no other, each at most once
-    /// for each part of it:
+    /// A gated write makes only the system calls that its decision needs, each at most once for each part of the write:
     ///
     /// | call | made if | for |
     /// |---|---|---|
-    /// | `getsockopt(SO_COOKIE)` | always, by the caller | is the descriptor this connection? |
-    /// | `ioctl(SIOCOUTQ)` | the gate decides | what counts against the window |
+    /// | `getsockopt(SO_COOKIE)` | always, by the caller | check that the descriptor is this connection |
+    /// | `ioctl(SIOCOUTQ)` | the gate decides | bytes that count against the window |
     /// | `ioctl(SIOCOUTQNSD)` | an unsent part of that could cut the write | filling the last segment, pacing |
-    /// | `fcntl(F_GETFL)` | not all may be written | does the program wait? |
-    /// | `getsockopt(SO_SNDTIMEO)` | it does | for how long? |
-    /// | `ppoll` | it does not, and nothing may be written | only the kernel can report an error |
+    /// | `fcntl(F_GETFL)` | not all may be written | check whether the program is non-blocking |
+    /// | `getsockopt(SO_SNDTIMEO)` | the program waits | its time limit |
+    /// | `ppoll` | it does not wait, and nothing may be written | errors, which only the kernel can report |
     ///
-    /// Where the kernel keeps the limit, the first is the only one. The next part of a write that
-    /// was cut begins with `ppoll`. If somebody follows the readings, a write to an empty socket
-    /// begins with a reading (`TCP_INFO`).
+    /// If the kernel enforces the limit, the first call is the only one. The next part of a write that was cut begins
+    /// with `ppoll`. If a subscriber follows the readings, a write to an empty socket begins with a reading
+    /// (`TCP_INFO`).
     fn room(
         self: &Arc<Self>,
         runtime: &Arc<Runtime<W>>,
@@ -334,13 +326,13 @@ impl<W: Waker> Conn<W> {
         writer.over = inner.control.mode == Mode::Over;
         let mut queued = None;
         if inner.control.is_watched_closely(now) {
-            // A call that blocks returns when its last byte is in the buffer: who follows the
-            // readings wants those before that.
+            // A blocking call returns when its last byte is in the buffer, but a subscriber to the readings needs those
+            // before that.
             self.activate(runtime);
             queued = Some(kernel::queued(write.fd));
             if queued == Some(Bytes::ZERO) {
-                // Without a reading now, this write would belong to the transfer before it, or
-                // nobody would know when it began.
+                // Without a reading now, this write would count as part of the transfer before it, or its start would
+                // be unknown.
                 inner.read(runtime, now, self);
             }
         }
@@ -350,7 +342,7 @@ impl<W: Waker> Conn<W> {
         let was_blocked = inner.control.flow.is_blocked();
         let counted = Bytes::new(wanted as u64);
         let begin = |inner: &mut Inner| {
-            // That this descriptor is the connection's was seen just before.
+            // The descriptor was just checked to be the connection's.
             let queued = || queued.unwrap_or_else(|| kernel::queued(write.fd));
             let unsent = || kernel::unsent(write.fd);
             inner.control.flow.begin_write(now, counted, queued, unsent)
@@ -359,7 +351,7 @@ impl<W: Waker> Conn<W> {
         let cut = inner.cut && was_blocked;
         let mut room = (!within && !cut).then(|| begin(&mut inner));
         let mut waits = false;
-        // Whether the program can be refused matters only if it would be, and costs a call.
+        // It matters only then whether the program can be refused, and finding out costs a call.
         if room.is_none_or(|room| room.bytes < counted) {
             match (write.wait)() {
                 Wait::No if self.waker().can_wake() => {}
@@ -388,19 +380,18 @@ impl<W: Waker> Conn<W> {
             self.activate(runtime);
         }
         let room = usize::try_from(room).unwrap_or(usize::MAX);
-        // Threads that share a connection count on small writes being whole: they are, as long as
-        // they fit into a segment.
+        // Threads that share a connection rely on small writes being whole. They are, as long as they fit into a
+        // segment.
         if room > 0 && counted <= inner.control.flow.mss() {
             return wanted;
         }
-        // A program that does not wait takes a short write, which is one call.
+        // A non-blocking program accepts a short write, which is one call.
         if room > 0 && write.whole && waits {
             writer.bypass_above = Some((room as u64, Bypass::ZeroCopy));
             return wanted;
         }
         if room == 0 && !waits && kernel::has_failed(write.fd) {
-            // The program may know that there is an error: only the kernel's answer says
-            // which.
+            // The program may know that there is an error, but only the kernel's result identifies it.
             return wanted;
         }
         if room < wanted {
@@ -437,21 +428,22 @@ impl<W: Waker> Conn<W> {
             } else if inner.control.mode == Mode::Released {
                 inner.control.bypassed(Bypass::Replaced, n);
             }
-            // At once: the process may end with its next call.
+            // At once, because the process may end with its next call.
             inner.control.report();
             self.activate(runtime);
         }
     }
 
-    /// Called with the connection locked, like the loop's decision to let it rest.
+    /// Puts the connection into the loop. Called with the connection locked, as is the loop's decision to remove an
+    /// idle one.
     fn activate(self: &Arc<Self>, runtime: &Arc<Runtime<W>>) {
         if !self.active.swap(true, Ordering::AcqRel) {
             runtime.adopt(Arc::clone(self));
         }
     }
 
-    /// Waits in the program's own thread until there is room. A write that has done something
-    /// already, or has a time limit, is not restarted after a signal handler.
+    /// Waits in the program's own thread until there is room. A write that has written something already, or has a time
+    /// limit, is not restarted after a signal handler.
     fn wait(
         &self,
         runtime: &Arc<Runtime<W>>,
@@ -471,8 +463,8 @@ impl<W: Waker> Conn<W> {
         Ok(())
     }
 
-    /// For a thread of the program that waits for room, in a write, poll or select: reads the
-    /// counters if that is due. `None`: there is room. Else when to ask again.
+    /// Reads the counters if due, for a thread of the program that waits for room, in a write, poll or select. Returns
+    /// the time of the next call, or `None` if there is room.
     pub fn blocked_until(&self, runtime: &Arc<Runtime<W>>) -> Option<Time> {
         runtime.guarded(|| {
             let now = kernel::now();
@@ -508,8 +500,8 @@ impl<W: Waker> Conn<W> {
         })?
     }
 
-    /// The program sets the pacing rate by `real`, which returns as setsockopt(2) does: the smaller
-    /// of its rate and the algorithm's counts.
+    /// The program sets the pacing rate by `real`, which returns as setsockopt(2) does. The smaller of its rate and the
+    /// algorithm's applies.
     pub fn set_pacing(&self, runtime: &Runtime<W>, fd: RawFd, real: impl Fn() -> c_int) -> c_int {
         let set = runtime.guarded(|| {
             let inner = &mut *self.lock();
@@ -524,8 +516,8 @@ impl<W: Waker> Conn<W> {
         set.unwrap_or_else(real)
     }
 
-    /// The program selects the kernel's congestion control by `real`, which returns as setsockopt(2)
-    /// does. Where the kernel keeps the limit, the choice is what the socket gets back at the end.
+    /// The program selects the kernel's congestion control by `real`, which returns as setsockopt(2) does. If the
+    /// kernel enforces the limit, the socket gets this choice back at the end.
     pub fn select_under(&self, runtime: &Runtime<W>, fd: RawFd, real: impl Fn() -> c_int) -> c_int {
         let set = runtime.guarded(|| {
             let inner = &mut *self.lock();
@@ -538,7 +530,7 @@ impl<W: Waker> Conn<W> {
         set.unwrap_or_else(real)
     }
 
-    /// The program sets an option by `real`, which we must not look at and write meanwhile: a cork.
+    /// The program sets an option by `real` that we must not read and write meanwhile: a cork.
     pub fn set_alone(&self, runtime: &Runtime<W>, real: impl Fn() -> c_int) -> c_int {
         let set = runtime.guarded(|| {
             let _inner = self.lock();
@@ -552,7 +544,7 @@ impl<W: Waker> Conn<W> {
         self.lock().control.saved_options.own()
     }
 
-    /// For a child, which has a copy of this memory, but not of the threads that may have been
+    /// The state for a child process, which has a copy of this memory, but not of the threads that may have been
     /// changing it.
     pub fn inherited<T: Default>(&self, waits: impl FnOnce(&W) -> T) -> (Inherited, T) {
         let now = Span::ZERO;
@@ -568,15 +560,14 @@ impl<W: Waker> Conn<W> {
         (before, waits(&waker))
     }
 
-    /// Another process is about to have the socket, perhaps without a library of ours: until the next
-    /// write here the pacing rate is the program's own. The last close gives back the rest.
+    /// Another process is about to get the socket, perhaps without our library: until the next write here the pacing
+    /// rate is the program's own. The last close restores the other options.
     pub fn lend(&self, fd: RawFd) {
         self.lock().control.lend(fd);
     }
 
-    /// Another program is about to take the process's place, perhaps without a library of ours: nothing
-    /// of ours stays, whatever the loop does meanwhile. If it cannot, the next write takes the
-    /// connection again.
+    /// Another program is about to replace this process, perhaps without our library: all of the socket's options are
+    /// restored, whatever the loop does meanwhile. If the exec fails, the next write takes control again.
     pub fn hand_over(&self, fd: RawFd) {
         let inner = &mut *self.lock();
         if inner.control.is_in_charge() {
@@ -584,7 +575,7 @@ impl<W: Waker> Conn<W> {
         }
     }
 
-    /// The program is about to close a descriptor: after this we never touch it again.
+    /// The program is about to close a descriptor: it is never used again after this.
     pub fn close(&self, runtime: &Arc<Runtime<W>>, fd: RawFd) {
         let inner = &mut *self.lock();
         let last = inner.fds == [fd];
@@ -606,9 +597,9 @@ impl<W: Waker> Conn<W> {
         }
     }
 
-    /// The runtime failed, or the process ends: back to plain TCP. If a thread is stopped that has the connection, at
-    /// least the program is woken, and that thread does the rest. Nobody catches a panic here but
-    /// this function: the program is above it.
+    /// Returns to plain TCP, because the runtime failed or the process ends. If a stopped thread holds the connection,
+    /// the program is woken at least, and that thread does the rest. This function catches panics, because its caller
+    /// is the program.
     pub(crate) fn release(&self, why: Mode) {
         let release = || {
             if let Some(mut inner) = lock_within(&self.inner, BRIEFLY) {
@@ -621,8 +612,8 @@ impl<W: Waker> Conn<W> {
         drop(catch_unwind(AssertUnwindSafe(release)));
     }
 
-    /// In place of the loop's thread, which is stopped: reads the counters if that is due. When to
-    /// come back. `Err`: it was stopped with the connection locked.
+    /// Reads the counters if due, in place of the loop's thread, which is stopped. Returns the time of the next call.
+    /// `Err`: the thread was stopped with the connection locked.
     pub(crate) fn read_for_loop(
         &self,
         runtime: &Runtime<W>,
@@ -636,20 +627,20 @@ impl<W: Waker> Conn<W> {
     }
 }
 
-/// The end of a write, by whatever way: a cancelled thread comes by here, too.
+/// Ends a write on every path, also in a cancelled thread.
 struct WriteGuard<'a, W: Waker> {
     conn: &'a Conn<W>,
     runtime: &'a Runtime<W>,
     holds: bool,
-    /// In a real call.
+    /// True in a real call.
     calls: bool,
-    /// The kernel takes no more.
+    /// True if the kernel takes no more data.
     over: bool,
-    /// The gate has refused or cut it.
+    /// True if the gate refused or cut the write.
     more: bool,
-    /// The kernel had less room.
+    /// True if the kernel had less room.
     short: bool,
-    /// Bytes beyond this number bypass the gate, for this reason.
+    /// The number of bytes above which they bypass the gate, and the reason.
     bypass_above: Option<(u64, Bypass)>,
 }
 
@@ -681,7 +672,7 @@ impl<W: Waker> Visit for Conn<W> {
     fn visit(&self, runtime: &Runtime<W>, active: usize) -> Next {
         runtime.plane.visit();
         let now = kernel::now();
-        // A thread of the program that is stopped there keeps nobody from the other connections.
+        // A stopped thread of the program that holds the lock must not delay the other connections.
         let Some(mut inner) = lock_within(&self.inner, BRIEFLY) else {
             return Next::at(now + SILENT);
         };

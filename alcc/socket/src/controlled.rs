@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One connection with an algorithm in charge. It has its readings, its orders, what others see of
-//! it, and the way back to plain TCP. How its limit is kept, by a gate or by a queue, is the
-//! business of its owner.
+//! One connection under an algorithm: its readings, its commands, its published state, and the return to plain TCP. The
+//! owner of the connection enforces the limit, by a gate or by a queue.
 use crate::kernel;
 use crate::plane::ControlPlane;
 use crate::saved_options::SavedOptions;
-use crate::steering::{self, Steering, Told};
+use crate::steering::{self, Report, Steering};
 use crate::triple::{Deployment, Enforcement};
 use crate::unsent_limit::UnsentLimit;
 use alcc_cc::{Built, Instance, Spec, SpecError};
@@ -20,51 +19,49 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of a connection within the process, whichever runtime has it.
+/// Number of the next connection of the process, whichever runtime has it.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// How a connection is to be controlled, unless `alcc ctl` says otherwise. Many connections share
-/// one.
+/// The settings of a connection, unless `alcc ctl` changes them. Many connections share one.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) cc: Spec,
-    /// The kernel's congestion control below; `None`: what the socket has.
+    /// The kernel's congestion control below; `None`: the socket's own.
     pub(crate) under: Option<String>,
-    /// By the kernel's time stamps of acknowledgements, too.
+    /// True if the kernel's time stamps of acknowledgements are used.
     pub(crate) stamped: bool,
     pub(crate) enforcement: Enforcement,
     pub(crate) deployment: Deployment,
-    /// Connections to one address share one allowance.
+    /// True if connections to one address share one allowance.
     pub(crate) share: bool,
-    /// Of the process.
+    /// Seed of the process.
     pub(crate) seed: u64,
 }
 
-/// Who decides when bytes leave.
+/// Control of the connection's sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// The algorithm. In all others: the kernel alone.
+    /// The algorithm is in control. In all other modes the kernel alone is.
     Controlled,
-    /// By an order of `alcc ctl`.
+    /// Off by a command of `alcc ctl`.
     Off,
-    /// The algorithm failed, or the whole runtime.
+    /// The algorithm or the whole runtime has failed.
     Failed,
     /// The kernel refuses readings, or the socket was given back.
     Released,
-    /// The kernel takes no more bytes, and says why to the next write.
+    /// The kernel takes no more bytes, and reports the reason at the next write.
     Over,
-    /// Another program is about to take the process's place; if it cannot, the next write takes the
-    /// connection again.
+    /// Another program is about to replace the process; if the exec fails, the next write takes control again.
     HandedOver,
 }
 
-/// A connected socket that is to be taken over.
+/// A connected socket to be taken under control.
 pub(crate) struct Takeover {
     pub(crate) fd: RawFd,
     pub(crate) cookie: u64,
     pub(crate) peer: Peer,
     pub(crate) reading: Reading,
-    /// The program's own pacing rate, if a runtime before this one knew it.
+    /// The program's own pacing rate, if an earlier runtime knew it.
     pub(crate) pacing: Option<u64>,
 }
 
@@ -75,39 +72,39 @@ pub(crate) struct Controlled {
     pub(crate) id: u64,
     pub(crate) peer: Peer,
     pub(crate) mode: Mode,
-    /// On the heap: a coroutine with a stack of 8 KiB may make it, and hands it on.
+    /// On the heap, because it may be made in a coroutine with a stack of 8 KiB.
     pub(crate) flow: Box<OverTcp>,
     stamps: Option<Box<Stamps>>,
-    /// The kernel keeps the limit.
+    /// Only if the kernel enforces the limit.
     steering: Option<Box<Steering>>,
     pub(crate) saved_options: SavedOptions,
     unsent_limit: UnsentLimit,
-    /// The last order of `alcc ctl` that was followed.
+    /// Number of the last command of `alcc ctl` that was executed.
     applied: u64,
-    /// The algorithm by such an order; on the heap, because few connections get one.
+    /// The algorithm that a command selected; on the heap, because few connections get one.
     commanded: Option<Box<Spec>>,
     published: Published,
     reported: Counters,
-    /// Passed without the algorithm's leave, and not reported yet.
+    /// Bytes that bypassed the algorithm, not yet reported.
     bypassed: ByReason,
-    /// The reasons that were reported already, a bit for each.
+    /// Reasons that were reported already, a bit for each.
     bypassed_before: u16,
-    /// The algorithm's rate does not hold: see [`Controlled::lift_pacing`].
+    /// True if the algorithm's rate is not applied: see [`Controlled::lift_pacing`].
     is_unpaced: bool,
-    /// Nor does it until the next write: see [`Controlled::lend`].
+    /// True if it is not applied until the next write: see [`Controlled::lend`].
     is_lent: bool,
-    /// The program's last write was short or refused, so it has more, or bytes of it are still queued.
+    /// True if the program has more data: its last write was short or refused, or bytes of it are still queued.
     pub(crate) has_more: bool,
 }
 
-/// What the kernel tells at a reading.
+/// The kernel's state at a reading.
 pub(crate) struct Seen {
     pub(crate) reading: Reading,
     samples: Vec<AckSample>,
 }
 
 impl Controlled {
-    /// Of a connection that nobody controls before [`Controlled::begin`].
+    /// A connection that is not under control before [`Controlled::begin`].
     pub(crate) fn new(
         plane: &Arc<ControlPlane>,
         plan: &Arc<Plan>,
@@ -138,8 +135,8 @@ impl Controlled {
         }
     }
 
-    /// Takes charge. A step of its own: an algorithm needs stack to start, and what
-    /// [`Controlled::new`] needed is free by then.
+    /// Takes control. This is a separate step because an algorithm needs stack to start, and that of
+    /// [`Controlled::new`] is free by then.
     #[inline(never)]
     pub(crate) fn begin(&mut self, socket: &Takeover) {
         let tcp = &socket.reading.progress;
@@ -147,19 +144,19 @@ impl Controlled {
         self.start(socket.fd, tcp, first.as_ref());
     }
 
-    /// The first part of [`Controlled::begin`]: the socket as control needs it. Returns the kernel's
-    /// last sample, as [`Controlled::steer`].
+    /// The first part of [`Controlled::begin`]: prepares the socket. Returns the kernel's last sample, as
+    /// [`Controlled::steer`] does.
     #[inline(never)]
     pub(crate) fn enter(&mut self, socket: &Takeover) -> Option<AckSample> {
         let first = self.steer(socket.fd);
         self.prepare(socket.fd, socket.reading.progress.written);
-        // Before the algorithm starts, which has something to say then.
+        // Published before the algorithm starts, because it may report events then.
         self.published = self.publish(socket);
         self.emit(&Event::Opened(&socket.reading.progress));
         first
     }
 
-    /// The algorithm of a waiting flow starts.
+    /// Starts the algorithm of a waiting flow.
     #[inline(never)]
     fn start(&mut self, fd: RawFd, tcp: &TcpProgress, first: Option<&AckSample>) {
         self.start_algorithm(tcp);
@@ -174,9 +171,9 @@ impl Controlled {
         self.flow.start(tcp, self.plan.seed_for(self.id));
     }
 
-    /// The last one: what the algorithm allows holds.
+    /// The last part of [`Controlled::begin`]: applies the algorithm's limit.
     pub(crate) fn started(&mut self, fd: RawFd, tcp: &TcpProgress, first: Option<&AckSample>) {
-        // An algorithm may need longer to start than the kernel waits for a word of ours.
+        // An algorithm may take longer to start than the kernel waits for an update.
         let away = (self.steering.as_ref()).is_some_and(|s| s.was_away(kernel::now()));
         let again = (away && !steering::holds(fd)).then(|| {
             self.saved_options.forget_under();
@@ -188,8 +185,8 @@ impl Controlled {
         self.set_limit(fd, kernel::now(), tcp);
     }
 
-    /// Lets the kernel keep the limit, if that is planned, and returns its last sample. `None`: it
-    /// is not planned, or the kernel refuses.
+    /// Lets the kernel enforce the limit, if that is planned, and returns its last sample. `None`: it is not planned,
+    /// or the kernel refuses.
     #[inline(never)]
     fn steer(&mut self, fd: RawFd) -> Option<AckSample> {
         let taken = (self.plan.enforcement.kernel).then(|| {
@@ -232,18 +229,18 @@ impl Controlled {
         Published::new(segment, &who)
     }
 
-    /// Something happened to the connection: for everybody to whom that is shown.
+    /// Reports an event of the connection to all subscribers.
     fn emit(&mut self, event: &Event<'_>) {
         self.plane.on(event);
         self.published.on(event);
     }
 
-    /// The algorithm in charge.
+    /// The algorithm in control.
     pub(crate) fn cc(&self) -> &Spec {
         self.commanded.as_deref().unwrap_or(&self.plan.cc)
     }
 
-    /// Where acknowledgements are learned from.
+    /// The source of acknowledgements.
     pub(crate) fn feedback(&self) -> &'static str {
         match (&self.steering, &self.stamps) {
             (Some(_), _) => "bpf",
@@ -260,7 +257,7 @@ impl Controlled {
         self.plan.enforcement(self.steering.is_some())
     }
 
-    /// Window and rate are the kernel's matter.
+    /// True if the kernel enforces window and rate.
     pub(crate) fn is_kept_by_the_kernel(&self) -> bool {
         self.steering.is_some()
     }
@@ -269,12 +266,12 @@ impl Controlled {
         self.mode == Mode::Controlled
     }
 
-    /// When to read next; `None`: there is nothing to decide.
+    /// Time of the next reading; `None`: none is needed.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.flow.deadline().filter(|_| self.is_in_charge())
     }
 
-    /// The socket as control needs it.
+    /// Sets the socket's options for control.
     fn prepare(&mut self, fd: RawFd, written: u64) {
         if let Some(name) = &self.plan.under
             && self.saved_options.select_under(fd, name).is_err()
@@ -290,7 +287,7 @@ impl Controlled {
         }
     }
 
-    /// The socket as the program has set it.
+    /// Restores the socket's options as the program has set them.
     pub(crate) fn restore(&mut self, fd: RawFd) {
         self.steering = None;
         self.saved_options.restore(fd);
@@ -304,7 +301,7 @@ impl Controlled {
         }
     }
 
-    /// Plain TCP from now on. Without a descriptor there is nothing to give back.
+    /// Returns to plain TCP. Without a descriptor no option can be restored.
     pub(crate) fn release(&mut self, fd: Option<RawFd>, why: Mode) {
         self.report();
         if let Some(fd) = fd {
@@ -329,12 +326,12 @@ impl Controlled {
         });
     }
 
-    /// What `alcc ctl` has ordered since the last time.
+    /// New commands of `alcc ctl`.
     pub(crate) fn commands(&self) -> Option<Arc<Commands>> {
         self.plane.commands(self.applied)
     }
 
-    /// Does it.
+    /// Executes commands.
     pub(crate) fn apply_commands(&mut self, commands: &Commands, fd: Option<RawFd>) {
         self.applied = commands.generation;
         let commanded = commands.algorithm(&self.peer);
@@ -346,7 +343,7 @@ impl Controlled {
                 self.release(fd, Mode::Off);
             }
         } else if self.mode == Mode::Off || commanded.unwrap_or(&self.plan.cc) != self.cc() {
-            // An algorithm that this process does not have changes nothing.
+            // An algorithm that this process does not have is ignored.
             if let Ok(controller) = self.build(commanded.unwrap_or(&self.plan.cc)) {
                 self.restart(fd, controller, |this| {
                     this.commanded = commanded.cloned().map(Box::new);
@@ -361,10 +358,10 @@ impl Controlled {
         self.plane.build_for(cc, to, self.plan.share)
     }
 
-    /// Another algorithm, by the program.
+    /// Changes the algorithm, by request of the program.
     ///
     /// # Errors
-    /// That there is none of this name, or that it does not take these options.
+    /// There is no algorithm of this name, or it refuses these options.
     pub(crate) fn set_cc(&mut self, fd: Option<RawFd>, cc: &Spec) -> Result<(), SpecError> {
         let controller = self.build(cc)?;
         self.restart(fd, controller, |this| {
@@ -374,7 +371,7 @@ impl Controlled {
         Ok(())
     }
 
-    /// Time stamps or not, by the program; where the kernel refuses them, the counters do.
+    /// Switches time stamps, by request of the program. If the kernel refuses them, the counters are used.
     pub(crate) fn set_stamped(&mut self, fd: Option<RawFd>, stamped: bool) {
         Arc::make_mut(&mut self.plan).stamped = stamped;
         match fd.filter(|_| self.is_in_charge()) {
@@ -384,7 +381,7 @@ impl Controlled {
         }
     }
 
-    /// A fresh controller takes over at the present counters.
+    /// Starts a new controller with the current counters.
     fn restart(&mut self, fd: Option<RawFd>, controller: Instance, name: impl FnOnce(&mut Self)) {
         let Some((fd, reading)) = fd.and_then(|fd| Some((fd, kernel::read(fd)?))) else {
             return;
@@ -406,18 +403,17 @@ impl Controlled {
         self.start(fd, tcp, first.as_ref());
     }
 
-    /// The samples of the socket behind a descriptor, which may be another's by now. `None` if the
-    /// kernel does not keep the limit.
-    pub(crate) fn look(&mut self, fd: RawFd) -> Option<Told> {
+    /// Reads the samples of the socket behind a descriptor, which may be another socket by now. `None` if the kernel
+    /// does not enforce the limit.
+    pub(crate) fn look(&mut self, fd: RawFd) -> Option<Report> {
         let steering = self.steering.as_mut()?;
         steering.look(&self.plane.maps, fd).ok()
     }
 
-    /// Reads the kernel's counters and lets the algorithm act on them. `within`: a write may be
-    /// under way, of which the kernel knows already. `told`: as [`Controlled::look`] has seen it just
-    /// before.
-    pub(crate) fn read(&mut self, fd: RawFd, now: Time, within: bool, told: Option<Told>) {
-        let Some(mut seen) = self.observe(fd, now, told) else {
+    /// Reads the kernel's counters and passes them to the algorithm. `within`: a write may be in progress that the
+    /// kernel's counters include already. `report`: the result of [`Controlled::look`] just before.
+    pub(crate) fn read(&mut self, fd: RawFd, now: Time, within: bool, report: Option<Report>) {
+        let Some(mut seen) = self.observe(fd, now, report) else {
             return;
         };
         let under_way = within.then(|| seen.reading.progress.in_buffer());
@@ -431,15 +427,15 @@ impl Controlled {
         self.conclude(now, &seen.reading, under_way);
     }
 
-    /// The first part of a reading: what the kernel tells. `None`: there is nothing to act on.
-    pub(crate) fn observe(&mut self, fd: RawFd, now: Time, told: Option<Told>) -> Option<Seen> {
-        // Before the counters, which then are the newer ones.
+    /// The first part of a reading: gets the kernel's state. `None`: there is nothing to do.
+    pub(crate) fn observe(&mut self, fd: RawFd, now: Time, report: Option<Report>) -> Option<Seen> {
+        // Before the counters, so that these are the newer ones.
         let samples = match &mut self.steering {
             None => Some(Vec::new()),
             Some(steering) => {
-                let told = told.filter(|told| told.fd == fd);
-                let told = told.or_else(|| steering.look(&self.plane.maps, fd).ok());
-                told.map(|told| steering.take_samples(told))
+                let report = report.filter(|report| report.fd == fd);
+                let report = report.or_else(|| steering.look(&self.plane.maps, fd).ok());
+                report.map(|report| steering.take_samples(report))
             }
         };
         let Some((samples, reading)) = samples.and_then(|taken| Some((taken, kernel::read(fd)?)))
@@ -453,8 +449,8 @@ impl Controlled {
         Some(Seen { reading, samples })
     }
 
-    /// The second, where the kernel keeps the limit: the algorithm acts on it. It needs no
-    /// descriptor. True if [`Controlled::set_limit`] has something to set.
+    /// The second part of a reading, if the kernel enforces the limit: the algorithm takes the samples. It needs no
+    /// descriptor. True if [`Controlled::set_limit`] has a change to apply.
     pub(crate) fn learn(&mut self, now: Time, seen: &Seen) -> bool {
         (self.flow).progress_sampled(now, &seen.reading.progress, &seen.samples);
         let (limit, rate) = self.limit(&seen.reading.progress);
@@ -462,7 +458,7 @@ impl Controlled {
         self.steering.as_deref().is_some_and(is_due) || self.unsent_limit.is_due(rate)
     }
 
-    /// The last part of a reading: what others are told.
+    /// The last part of a reading: publishes the state.
     pub(crate) fn conclude(&mut self, now: Time, reading: &Reading, under_way: Option<Bytes>) {
         let tcp = &reading.progress;
         let opens = (self.flow).is_writable(self.flow.in_flight(), tcp.unsent);
@@ -499,12 +495,12 @@ impl Controlled {
     #[inline]
     fn progress(&mut self, fd: RawFd, now: Time, within: bool, tcp: &mut TcpProgress) {
         if within {
-            // It would be counted twice.
+            // Otherwise it would be counted twice.
             tcp.written = tcp.written.min(self.flow.written());
         }
         let acked = self.flow.written() - self.flow.in_flight().get();
-        // After the counters: so every position they have reached has its notification, unless that
-        // was dropped.
+        // Read after the counters, so every position that they have reached has its notification, unless that was
+        // dropped.
         let stamps = match &mut self.stamps {
             Some(stamps) if tcp.acked != acked => stamps.drain(fd, tcp.acked),
             _ => &[],
@@ -512,10 +508,10 @@ impl Controlled {
         self.flow.progress_stamped(now, tcp, stamps);
     }
 
-    /// The kernel still keeps the limit. Who was away too long takes the socket again; else the
-    /// program has chosen another control for it, and keeps that.
+    /// True if the kernel still enforces the limit. After a long silence of ours it takes the socket again; otherwise
+    /// the program has selected another control for it, and keeps that.
     ///
-    /// By itself, so that readings of other sockets do not need its stack.
+    /// A separate function, so that readings of other sockets do not need its stack.
     #[inline(never)]
     fn is_steered(
         &mut self,
@@ -538,7 +534,7 @@ impl Controlled {
         false
     }
 
-    /// The kernel's control has lost the socket, or it was handed over.
+    /// Takes the socket again, because the kernel's control has lost it, or it was handed over.
     fn take_again(&mut self, fd: RawFd) {
         self.unsent_limit = UnsentLimit::default();
         match self.build(self.cc()) {
@@ -547,8 +543,8 @@ impl Controlled {
         }
     }
 
-    /// The program has selected a congestion control. Where the kernel keeps the limit, that
-    /// replaced ours: it is what the socket gets back, and ours is selected again.
+    /// The program has selected a congestion control. If the kernel enforces the limit, that replaced ours: the
+    /// program's choice is restored at the end, and ours is selected again.
     pub(crate) fn found_under(&mut self, fd: RawFd) {
         if self.is_in_charge() && self.steering.is_some() && !steering::holds(fd) {
             self.saved_options.drop_under();
@@ -556,7 +552,7 @@ impl Controlled {
         }
     }
 
-    /// What the algorithm allows, and the rate of that.
+    /// The algorithm's limit, and its rate.
     fn limit(&self, tcp: &TcpProgress) -> (Limit, Rate) {
         let limit = self.flow.limit().unwrap_or_default();
         let window = Bytes::new(u64::from(limit.window) * tcp.mss.get());
@@ -564,7 +560,7 @@ impl Controlled {
         (limit, limit.rate.unwrap_or_else(by_window))
     }
 
-    /// Tells the kernel what the algorithm allows. By itself, as [`Self::is_steered`].
+    /// Sets the algorithm's limit in the kernel. A separate function for the reason at [`Self::is_steered`].
     #[inline(never)]
     pub(crate) fn set_limit(&mut self, fd: RawFd, now: Time, tcp: &TcpProgress) {
         let (limit, rate) = self.limit(tcp);
@@ -578,8 +574,7 @@ impl Controlled {
         }
     }
 
-    /// This pacing rate is set on the socket. What the algorithm wants holds as far as the
-    /// program's own limit goes.
+    /// Takes the pacing rate that is set on the socket. The algorithm's rate applies up to the program's own limit.
     pub(crate) fn found_pacing(&mut self, fd: RawFd, rate: u64) {
         self.saved_options.found(rate);
         let holds = !(self.is_unpaced || self.is_lent);
@@ -588,27 +583,27 @@ impl Controlled {
         }
     }
 
-    /// Only the program's own pacing rate holds until [`Controlled::resume_pacing`]. Writes of a
-    /// program that nobody would wake pass the gate. The kernel's buffer must not fill because of
-    /// our rate either, or the program gets an EAGAIN that plain TCP would not have given.
+    /// Applies only the program's own pacing rate until [`Controlled::resume_pacing`]. Writes of a program that cannot
+    /// be woken pass the gate, so our rate must not fill the kernel's buffer either: the program would get an EAGAIN
+    /// that plain TCP would not give.
     pub(crate) fn lift_pacing(&mut self, fd: RawFd) {
         self.is_unpaced = true;
         self.saved_options.clear_pacing(fd);
     }
 
-    /// The algorithm's rate holds again from the next reading on.
+    /// Applies the algorithm's rate again, from the next reading on.
     pub(crate) fn resume_pacing(&mut self) {
         self.is_unpaced = false;
     }
 
-    /// Another process is about to have the socket: only the program's own pacing rate holds, until
+    /// Another process is about to get the socket: applies only the program's own pacing rate, until
     /// [`Controlled::take_back`].
     pub(crate) fn lend(&mut self, fd: RawFd) {
         self.is_lent = true;
         self.saved_options.clear_pacing(fd);
     }
 
-    /// The program writes again itself.
+    /// The program itself writes again.
     pub(crate) fn take_back(&mut self, fd: RawFd) {
         self.is_lent = false;
         if self.mode == Mode::HandedOver {
@@ -616,13 +611,13 @@ impl Controlled {
         }
     }
 
-    /// So much of what was written had no leave, and does not count as bytes under control.
+    /// Counts written bytes that bypassed the algorithm, which do not count as bytes under control.
     pub(crate) fn bypassed(&mut self, why: Bypass, n: u64) {
         self.bypassed += ByReason::of(why, n);
         self.reported.bytes += n;
     }
 
-    /// Tells others what passed since the last time.
+    /// Reports the bytes that bypassed since the last report.
     pub(crate) fn report(&mut self) {
         let now = self.flow.counters();
         let more = Counters {
@@ -643,13 +638,13 @@ impl Controlled {
         self.reported = now;
     }
 
-    /// It is read, and somebody follows that.
+    /// True if the connection is read, and a subscriber follows the readings.
     pub(crate) fn is_watched_closely(&self, now: Time) -> bool {
         self.is_in_charge() && self.published.is_traced(now)
     }
 
-    /// The program is about to close the last descriptor. The last counters are published even if
-    /// all is acknowledged: no reading may have seen that yet.
+    /// The program is about to close the last descriptor. Publishes the last counters even if all data is acknowledged,
+    /// because no reading may have seen that yet.
     pub(crate) fn leave(&mut self, fd: RawFd, now: Time) {
         if self.is_watched_closely(now)
             && let Some(reading) = kernel::read(fd)
@@ -661,7 +656,7 @@ impl Controlled {
         }
     }
 
-    /// Nobody sees it any more.
+    /// Removes the connection from the published state.
     pub(crate) fn end(&mut self) {
         self.report();
         self.emit(&Event::Closed);
@@ -669,21 +664,21 @@ impl Controlled {
 }
 
 impl Plan {
-    /// The next best enforcement.
+    /// Falls back to the next best enforcement.
     pub(crate) fn do_without_the_kernel(&mut self) {
         if let Some(next) = self.enforcement.without_the_kernel(self.deployment) {
             self.enforcement = next;
         }
     }
 
-    /// How the limit is kept where the kernel does it, and where it does not.
+    /// The enforcement of the limit, with and without the kernel.
     fn enforcement(&self, steered: bool) -> Enforcement {
         (self.enforcement.without_the_kernel(self.deployment))
             .filter(|_| !steered)
             .unwrap_or(self.enforcement)
     }
 
-    /// For the controller's generator: another one for each connection.
+    /// Seed of the controller's random numbers, different for each connection.
     fn seed_for(&self, id: u64) -> u64 {
         self.seed ^ id.rotate_left(32)
     }

@@ -9,8 +9,8 @@
 //!                       Runtime thread ◄── deadline ── TCP_INFO ── OverTcp::progress
 //! ```
 //!
-//! [`Settings`] is what `alcc run` passes to the processes it starts,
-//! [`Segment`](alcc_observe::Segment) what they tell back.
+//! [`Settings`] is the configuration that `alcc run` passes to the processes it starts,
+//! [`Segment`](alcc_observe::Segment) the state that they publish.
 
 mod conn;
 mod controlled;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sockets of programs that run already and know nothing of us.
+//! Sockets of programs that already run, without our library.
 //!
-//! The kernel keeps the limit by `alcc_window`; this process only sets it. It holds no socket: a
-//! program's close while somebody else has the socket ends neither the connection nor what epoll
-//! reports of it. The maps of `alcc_window` are reached by a descriptor. There is one for some
-//! microseconds to read, and one to set what has changed, and none while the algorithm works.
-//! When this process ends, in whatever way, the kernel gives each socket back what it had.
+//! The kernel enforces the limit by `alcc_window`; this process only sets it. It holds no socket,
+//! because a program's close while another process has the socket would end neither the connection
+//! nor its epoll events. A descriptor of the socket is needed to reach the maps of `alcc_window`.
+//! There is one for some microseconds to read, and one to set changes, and none while the algorithm
+//! runs. When this process ends, in whatever way, the kernel restores each socket.
 use crate::controlled::{Controlled, Mode, Plan, Seen, Takeover};
 use crate::kernel::{self, Before, Process, Socket};
 use crate::plane::ControlPlane;
@@ -23,10 +23,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A connection that is switched off asks this often whether it still is.
+/// Interval at which a connection that is switched off checks for a command.
 const OFF_CHECK: Span = Span::from_millis(200);
 
-/// Where a socket is to be had: a process, and its descriptor there.
+/// The place of a socket: a process, and its descriptor there.
 #[derive(Clone, Debug)]
 pub struct Holder {
     /// The process.
@@ -36,20 +36,20 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// A descriptor for a moment. `None`: it is another socket by now, or closed.
+    /// Duplicates the descriptor for a moment. `None`: it is another socket by now, or closed.
     fn socket(&self, cookie: u64) -> Option<OwnedFd> {
         let socket = self.process.descriptor(self.fd).ok()?;
         (kernel::cookie(socket.as_raw_fd()) == Some(cookie)).then_some(socket)
     }
 }
 
-/// Why a socket is not taken.
+/// The reason why a socket is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeError {
     /// It was closed meanwhile.
     #[error("it was closed meanwhile")]
     Gone,
-    /// It is no connection of plain TCP: MPTCP, for example.
+    /// It is not a connection of plain TCP, but MPTCP, for example.
     #[error("it is not a plain TCP connection")]
     Other,
     /// A program sets its window already.
@@ -61,23 +61,23 @@ pub enum TakeError {
     /// The algorithm has panicked.
     #[error("the algorithm failed")]
     Failed,
-    /// The kernel does not let it be steered.
+    /// The kernel refuses control of it.
     #[error("the kernel refuses alcc_window for it")]
     Refused,
 }
 
-/// Is a socket under control?
+/// The state of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
-    /// Never taken.
+    /// It was never taken.
     No,
-    /// It is, or was and is left alone now.
+    /// It is under control, or was and is left alone now.
     Yes,
-    /// It is, but its descriptor is not where it was: take it again.
+    /// It is under control, but its descriptor has moved: take it again.
     Moved,
 }
 
-/// Steers the sockets of other programs by one algorithm.
+/// Controls the sockets of other programs by one algorithm.
 pub struct Others {
     plane: Arc<ControlPlane>,
     plan: Arc<Plan>,
@@ -90,24 +90,24 @@ struct Connection {
     id: u64,
     cookie: u64,
     inner: Mutex<Inner>,
-    /// The loop knows of it and reads its counters.
+    /// True if the loop knows the connection and reads its counters.
     active: AtomicBool,
 }
 
 struct Inner {
     place: Place,
     control: Controlled,
-    /// Bytes of the stream that had left at the last reading.
+    /// Bytes of the stream that had been sent at the last reading.
     passed: u64,
-    /// Bytes that had left when it was last looked for.
+    /// Bytes that had been sent when the socket was last seen.
     sent: u64,
 }
 
 enum Place {
     At(Holder),
-    /// Closed there, or in another process by now.
+    /// The socket was closed there, or is in another process by now.
     Lost,
-    /// We are done with it.
+    /// Control of it has ended.
     Done,
 }
 
@@ -116,11 +116,11 @@ fn passed(tcp: &TcpProgress) -> u64 {
 }
 
 impl Others {
-    /// Starts the loop's thread, without sockets so far.
+    /// Starts the loop's thread, without sockets.
     ///
     /// # Errors
-    /// `NotFound`: nobody has loaded `alcc_window`. `PermissionDenied`: this process may not note
-    /// what a socket had; root may. What starting a thread says.
+    /// `NotFound`: `alcc_window` is not loaded. `PermissionDenied`: this process may not record the
+    /// socket's earlier state, which needs root. The error of starting a thread.
     pub fn start(
         cc: Spec,
         registry: Registry,
@@ -152,17 +152,17 @@ impl Others {
     }
 
     fn run(&self) {
-        let tell = |activity| self.plane.worked(activity);
+        let report = |activity| self.plane.worked(activity);
         loop {
-            let next = self.driver.run_once(self, Some(&tell));
+            let next = self.driver.run_once(self, Some(&report));
             self.driver.sleep(next);
         }
     }
 
-    /// Takes a connection. What it ran before.
+    /// Takes a connection. Returns its earlier congestion control.
     ///
     /// # Errors
-    /// Why not; the socket is as it was.
+    /// The reason why not; the socket is unchanged.
     pub fn take(&self, holder: Holder, cookie: u64) -> Result<String, TakeError> {
         let socket = holder.socket(cookie).ok_or(TakeError::Gone)?;
         let fd = socket.as_raw_fd();
@@ -191,7 +191,7 @@ impl Others {
         };
         let reading = kernel::read(fd).ok_or(TakeError::Gone)?;
         drop(socket);
-        // Whatever the algorithm does, and for how long, nobody but the program has the socket.
+        // While the algorithm is made, however long that takes, only the program holds the socket.
         let controller = (self.plane.build(&self.plan.cc)).map_err(TakeError::Algorithm)?;
         let passed = passed(&reading.progress);
         let mut takeover = Takeover {
@@ -237,14 +237,14 @@ impl Others {
         })
     }
 
-    /// It has, or may have, something to send.
+    /// Puts a connection into the loop, because it may have data to send.
     fn wake(&self, connection: Arc<Connection>) {
         if !connection.active.swap(true, Ordering::AcqRel) {
             self.driver.adopt(connection, Span::ZERO);
         }
     }
 
-    /// Somebody has seen the socket, and that so many bytes of it have left.
+    /// Notes that the socket was seen, with the number of bytes sent.
     pub fn see(&self, cookie: u64, sent: u64) -> Known {
         let Some(connection) = alcc_sys::lock(&self.known).get(&cookie).cloned() else {
             return Known::No;
@@ -259,7 +259,7 @@ impl Others {
         Known::Yes
     }
 
-    /// Tells which sockets still exist: connections of all others have ended.
+    /// Sets which sockets still exist: all other connections have ended.
     pub fn keep(&self, there: &BTreeSet<u64>) {
         alcc_sys::lock(&self.known).retain(|cookie, connection| {
             let stays = there.contains(cookie);
@@ -270,14 +270,14 @@ impl Others {
         });
     }
 
-    /// How many are under control.
+    /// The number of connections under control.
     pub fn count(&self) -> usize {
         let known = alcc_sys::lock(&self.known);
         let steered = |c: &&Arc<Connection>| !matches!(c.lock().place, Place::Done);
         known.values().filter(steered).count()
     }
 
-    /// Gives all of them back what they had. How many.
+    /// Restores all sockets. Returns their number.
     pub fn give_back(&self) -> usize {
         let known: Vec<_> = alcc_sys::lock(&self.known).values().cloned().collect();
         known
@@ -292,7 +292,7 @@ impl Connection {
         alcc_sys::lock(&self.inner)
     }
 
-    /// False if there was nothing to give back.
+    /// Restores the socket. False if it had ended.
     fn give_back(&self) -> bool {
         let inner = &mut *self.lock();
         let Some(socket) = inner.socket(self.cookie) else {
@@ -324,7 +324,7 @@ impl Inner {
         self.control.end();
     }
 
-    /// Reads the counters and lets the algorithm act on them. `None`: the socket is lost.
+    /// Reads the counters and passes them to the algorithm. `None`: the socket is lost.
     fn read(&mut self, cookie: u64, now: Time, active: usize) -> Option<()> {
         let seen = {
             let socket = self.socket(cookie)?;
@@ -339,7 +339,7 @@ impl Inner {
             self.control.set_limit(socket.as_raw_fd(), now, tcp);
         }
         self.control.conclude(now, &seen.reading, None);
-        // What the program sends is known from the counters alone.
+        // The program's writes are known from the counters alone.
         let sent = passed(tcp);
         let more = Bytes::new(sent.saturating_sub(self.passed));
         self.passed = self.passed.max(sent);
@@ -360,7 +360,7 @@ impl Inner {
         self.control.flow.set_active_flows(active);
         let seen = self.control.observe(fd, now, None);
         if self.control.is_in_charge() && !self.control.is_kept_by_the_kernel() {
-            // Nobody else could: the program's writes do not pass here.
+            // No other code could release it, because the program's writes do not pass here.
             self.control.release(Some(fd), Mode::Released);
             return None;
         }
@@ -389,7 +389,7 @@ impl Visit for Connection {
         });
         let next = read.and_then(|()| {
             match inner.control.mode {
-                // Until 'alcc ctl' says otherwise.
+                // Until a command of 'alcc ctl'.
                 Mode::Off => Some(kernel::now() + OFF_CHECK),
                 Mode::Controlled => inner.control.deadline(),
                 Mode::Failed | Mode::Released | Mode::Over | Mode::HandedOver => {
@@ -399,7 +399,7 @@ impl Visit for Connection {
             }
         });
         if next.is_none() {
-            // With the connection locked, like the decision to wake it.
+            // With the connection locked, as is the decision to wake it.
             self.active.store(false, Ordering::Release);
         }
         next.into()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all controlled connections of a runtime share.
+//! The state that all controlled connections of a runtime share.
 use crate::kernel;
 use crate::steering::Maps;
 use alcc_cc::{Built, Instance, Registry, Spec};
@@ -14,27 +14,27 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-/// Whether connections under this algorithm can share one allowance.
+/// True if connections under this algorithm can share one allowance.
 pub fn can_share(cc: &Instance) -> bool {
     Share::suits(cc)
 }
 
-/// The algorithms there are, the commands of `alcc ctl`, and where status, totals and log go.
+/// The registry of algorithms, the commands of `alcc ctl`, and the destinations of status, totals and log.
 pub(crate) struct ControlPlane {
     registry: RwLock<Registry>,
     segment: Option<Arc<Segment>>,
     commands: CommandCache,
-    /// Connections to the same address under the same algorithm, where they share an allowance.
+    /// Shares of connections to the same address under the same algorithm.
     shares: Mutex<Shares<(IpAddr, String)>>,
-    /// What this runtime counted, apart from others in the segment.
+    /// The counters of this runtime, separate from others in the segment.
     counters: AtomicTotals,
     log_folder: Option<PathBuf>,
     /// Threads of the program that wait for room write to it, too.
     log: Mutex<Option<Log>>,
-    /// For tests: the visit that panics.
+    /// For tests: number of the visit that panics.
     fault: Option<u64>,
     visits: AtomicU64,
-    /// Of the kernel, where it keeps windows for us.
+    /// The kernel's maps, if it enforces windows for us.
     pub(crate) maps: Maps,
 }
 
@@ -54,7 +54,7 @@ impl ControlPlane {
         ))
     }
 
-    /// For sockets of other programs: what they had is noted for the kernel.
+    /// For sockets of other programs: their earlier state is recorded for the kernel.
     pub(crate) fn of_others(
         registry: Registry,
         segment: Option<Arc<Segment>>,
@@ -95,14 +95,13 @@ impl ControlPlane {
     }
 
     /// # Errors
-    /// That this process does not have the algorithm, or that it does not take these options.
+    /// The algorithm does not exist in this process, or refuses these options.
     pub(crate) fn build(&self, cc: &Spec) -> Built {
         self.registry().build(cc)
     }
 
-    /// As [`ControlPlane::build`], for a connection to this address. With `share` it has one allowance
-    /// with the others there, in this process and in others of the run, if the algorithm can be
-    /// shared.
+    /// The same as [`ControlPlane::build`], for a connection to this address. With `share` it shares one allowance with
+    /// the others there, in this process and in others of the run, if the algorithm can be shared.
     pub(crate) fn build_for(&self, cc: &Spec, to: IpAddr, share: bool) -> Built {
         let controller = self.build(cc)?;
         if !share || !can_share(&controller) {
@@ -122,13 +121,13 @@ impl ControlPlane {
         self.segment.as_ref()
     }
 
-    /// The commands of `alcc ctl`, if there are newer ones than number `seen`.
+    /// The commands of `alcc ctl`, if they are newer than number `seen`.
     pub(crate) fn commands(&self, seen: u64) -> Option<Arc<Commands>> {
         self.commands.newer(self.segment.as_deref()?, seen)
     }
 
-    /// An event of this runtime or of one of its connections: for the counters of the run and of
-    /// this runtime, and for the log.
+    /// Handles an event of this runtime or of one of its connections: updates the counters of the run and of this
+    /// runtime, and the log.
     pub(crate) fn on(&self, event: &Event<'_>) {
         if let Some(segment) = &self.segment {
             segment.count(event);
@@ -139,7 +138,7 @@ impl ControlPlane {
         }
     }
 
-    /// What the loop's thread did.
+    /// Reports the activity of the loop's thread.
     pub(crate) fn worked(&self, activity: Activity) {
         self.on(&Event::Worked {
             cpu: activity.cpu,
@@ -152,17 +151,17 @@ impl ControlPlane {
         self.counters.totals()
     }
 
-    /// The loop's thread begins. A process that can have none has none that writes a log.
+    /// Called when the loop's thread begins. A process without one has none that writes a log.
     pub(crate) fn begin(&self) {
         if let Some(folder) = &self.log_folder {
             alcc_sys::lock(&self.log).get_or_insert_with(|| Log::new(folder, kernel::now()));
         }
     }
 
-    /// The loop visits a connection.
+    /// Called when the loop visits a connection.
     ///
     /// # Panics
-    /// If the tests want it.
+    /// In tests of failures.
     pub(crate) fn visit(&self) {
         let visits = self.visits.fetch_add(1, Ordering::Relaxed);
         assert!(self.fault.is_none_or(|n| visits < n), "fault asked for");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a process knows about its controlled connections.
+//! The controlled connections of a process.
 use crate::conn::{Conn, Held, Inherited, Waker};
 use crate::controlled::{Controlled, Mode, Plan, Takeover};
 use crate::event_loop;
@@ -17,57 +17,57 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-/// How long a process whose first thread has ended may outlive the last thread of its own.
+/// Time by which a process whose first thread has ended may outlive its last own thread.
 const EXIT_DELAY: Span = Span::from_millis(50);
-/// Maximum time that a call waits for our thread to end, where it cannot work beside one. On an idle
-/// machine the end takes 0.1 ms.
+/// Maximum time for which a call waits for our thread to end, if it must be single-threaded. On an idle machine the end
+/// takes 0.1 ms.
 const MAX_PAUSE: Span = Span::from_secs(1);
-/// The same for a fork, which works beside one too.
+/// The same for a fork, which also works with a second thread.
 const MAX_PAUSE_AT_FORK: Span = Span::from_millis(20);
 
-/// A thread of ours that is so late does not run: it is stopped by a debugger, or starved. The
-/// program's threads do its work then.
+/// If our thread is this late, it does not run: it is stopped by a debugger, or starved. Then the program's threads do
+/// its work.
 const STALLED: Span = Span::from_millis(500);
-/// The same, where it has a connection locked.
+/// The same, if it has a connection locked.
 const HELD: Span = Span::from_millis(700);
-/// How often a waiting thread of the program looks whether ours runs.
+/// Interval at which a waiting thread of the program checks that ours runs.
 const WATCH_INTERVAL: Span = Span::from_millis(250);
 
-/// Everything that a process knows about its controlled connections.
+/// The state of a process with controlled connections.
 pub struct Runtime<W: Waker> {
     settings: Settings,
     pub(crate) plane: Arc<ControlPlane>,
     plan: Arc<Plan>,
-    /// One for each of the selection's rules, in their order.
+    /// A plan for each of the selection's rules, in their order.
     rule_plans: Vec<Arc<Plan>>,
     driver: Driver<Conn<W>>,
     /// All connections by the kernel's number of the socket: one connection may have several
     /// descriptors.
     known: Mutex<BTreeMap<u64, Weak<Conn<W>>>>,
-    /// Held while one becomes known.
+    /// Held while a connection is added.
     attaching: Mutex<()>,
-    /// The process has made others since it began.
+    /// True if the process has forked since it began.
     shared: AtomicBool,
     failed: AtomicBool,
     service_thread: ServiceThread,
-    /// Only threads that the program made are left: the process is to end with the last of them.
+    /// True if the process is to end with the last thread of the program.
     ends: AtomicBool,
-    /// Our thread was found not to run, and has not since.
+    /// True if our thread was found not to run, and has not run since.
     stalled: AtomicBool,
 }
 
-/// What became of a descriptor that was to be controlled.
+/// Result of taking a descriptor under control.
 pub enum Attached<W> {
-    /// It is.
+    /// It is under control.
     Controlled(Arc<Conn<W>>),
-    /// Not covered by the selection, no TCP socket, or the runtime has failed: it never will be.
+    /// It will never be: the selection excludes it, it is not a TCP socket, or the runtime has failed.
     LeftAlone,
-    /// Not connected yet; the waker is given back.
+    /// It is not connected yet; the waker is given back.
     NotConnected(W),
 }
 
-/// Streams of the C library may be written to this descriptor from now on. Not of interest unless
-/// it is a TCP connection.
+/// Notes that streams of the C library may be written to this descriptor from now on. It matters only for a TCP
+/// connection.
 pub fn note_streams(segment: &Segment, fd: RawFd) {
     if let Socket::Connected(_) = kernel::classify(fd, None)
         && let (Some(cookie), Some(reading)) = (kernel::cookie(fd), kernel::read(fd))
@@ -77,7 +77,7 @@ pub fn note_streams(segment: &Segment, fd: RawFd) {
 }
 
 impl<W: Waker> Runtime<W> {
-    /// A runtime without connections and, so far, without a thread.
+    /// A runtime without connections and without a thread.
     pub fn new(settings: Settings, registry: Registry, segment: Option<Arc<Segment>>) -> Self {
         let mut plan = Plan {
             cc: settings.cc.clone(),
@@ -89,7 +89,7 @@ impl<W: Waker> Runtime<W> {
             seed: settings.seed,
         };
         if plan.under.is_some() {
-            // The kernel keeps the limit by a control of its own.
+            // The kernel enforces the limit by a control of its own.
             plan.do_without_the_kernel();
         }
         let rule_plans = settings.selection.rules.iter().map(|rule| {
@@ -124,20 +124,20 @@ impl<W: Waker> Runtime<W> {
         &self.settings
     }
 
-    /// True once the runtime has given up: everything is plain TCP from then on.
+    /// True if the runtime has failed: everything is plain TCP from then on.
     pub fn failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Counts bytes of a connection that pass by us.
+    /// Counts bytes of a connection that bypass us.
     pub(crate) fn passed(&self, cookie: u64, bytes: i64) {
         if let Some(segment) = self.plane.segment() {
             segment.passed(cookie, bytes);
         }
     }
 
-    /// Runs `f`; `None` if it panics, if the runtime has failed already, or if this is a signal
-    /// handler that interrupted the runtime: then the connection is plain TCP.
+    /// Runs `f`; `None` if it panics, if the runtime has failed already, or if this is a signal handler that
+    /// interrupted the runtime: the connection is plain TCP then.
     pub fn guarded<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
         if self.failed() {
             return None;
@@ -152,7 +152,7 @@ impl<W: Waker> Runtime<W> {
         result.map_err(|fault| self.fail(why(fault))).ok()
     }
 
-    /// Gives up, and says so once.
+    /// Fails, and reports that once.
     pub fn fail(&self, why: &str) {
         if !self.failed.swap(true, Ordering::AcqRel) {
             let pid = std::process::id();
@@ -167,8 +167,8 @@ impl<W: Waker> Runtime<W> {
         }
     }
 
-    /// Gives up without a word: the program is about to forbid itself, and perhaps all its threads,
-    /// what we need.
+    /// Stops without a message: the program is about to forbid itself, and perhaps all its threads, system calls that
+    /// we need.
     pub fn retire(&self) {
         let Some(_inside) = ReentrancyGuard::enter() else {
             return;
@@ -179,8 +179,8 @@ impl<W: Waker> Runtime<W> {
         self.service_thread.pause(|| self.driver.wake(), MAX_PAUSE);
     }
 
-    /// Makes a call for which our thread would be one too many. True: it is the process's only
-    /// thread meanwhile. False: the program has others, or our thread is not to be got rid of.
+    /// Makes a call that must be single-threaded. True: its thread is the process's only one meanwhile. False: the
+    /// program has others, or our thread does not end.
     pub fn single_threaded<T>(self: &Arc<Self>, call: impl FnOnce(bool) -> T) -> T {
         let paused = ReentrancyGuard::enter()
             .filter(|_| kernel::threads().is_none_or(|n| n <= 2))
@@ -199,8 +199,8 @@ impl<W: Waker> Runtime<W> {
         result
     }
 
-    /// Before a fork: a program may count its threads afterwards, and warn (Python does). Not in
-    /// the middle of a transfer, and not where the program has other threads.
+    /// Pauses our thread before a fork, because a program may count its threads afterwards, and warn (Python does). Not
+    /// during a transfer, and not if the program has other threads.
     pub fn pause_before_fork(&self) {
         self.guarded(|| {
             let needless = self.service_thread.is_running() && self.driver.is_idle();
@@ -212,7 +212,7 @@ impl<W: Waker> Runtime<W> {
         });
     }
 
-    /// The process ends, and others may keep its sockets: they are as the program has set them.
+    /// Restores the sockets at the end of the process, because others may keep them.
     pub fn give_back(&self) {
         if self.is_shared() {
             self.guarded(|| {
@@ -235,7 +235,7 @@ impl<W: Waker> Runtime<W> {
         known.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Takes control of a connected socket, if the selection covers it.
+    /// Takes control of a connected socket, if the selection includes it.
     pub fn attach(self: &Arc<Self>, fd: RawFd, before: Inherited, waker: W) -> Attached<W> {
         let mut waker = Some(waker);
         self.guarded(|| self.try_attach(fd, before, &mut waker))
@@ -270,14 +270,14 @@ impl<W: Waker> Runtime<W> {
         };
         let plan = self.plan_for(&peer);
         if self.is_inline() && plan.enforcement.kernel {
-            // Nobody answers acknowledgements while the program waits in a write.
+            // No thread updates the kernel's limit while the program waits in a write.
             self.plane.maps.refuse();
         }
         let controller = (self.plane).build_for(&plan.cc, peer.remote.ip(), plan.share);
         let Ok(controller) = controller else {
             return Attached::LeftAlone;
         };
-        // One at a time from here: the first has the connection.
+        // One at a time from here: the first adds the connection.
         let _one = alcc_sys::lock(&self.attaching);
         let waker = match self.find_known(fd, cookie, waker) {
             Ok(conn) => return Attached::Controlled(conn),
@@ -301,8 +301,8 @@ impl<W: Waker> Runtime<W> {
         Attached::Controlled(conn)
     }
 
-    /// The connection with this number, if it is known already: `fd` is another descriptor of it.
-    /// Else the waker, given back.
+    /// The connection with this number, if it is known already: `fd` is another descriptor of it. Otherwise gives the
+    /// waker back.
     fn find_known(&self, fd: RawFd, cookie: u64, waker: W) -> Result<Arc<Conn<W>>, W> {
         let known = alcc_sys::lock(&self.known)
             .get(&cookie)
@@ -313,7 +313,7 @@ impl<W: Waker> Runtime<W> {
         }
     }
 
-    /// How this connection is to be controlled.
+    /// The plan of this connection.
     fn plan_for(&self, peer: &Peer) -> &Arc<Plan> {
         let selection = &self.settings.selection;
         let rule = selection.rule(peer);
@@ -322,7 +322,7 @@ impl<W: Waker> Runtime<W> {
             .map_or(&self.plan, |(_, plan)| plan)
     }
 
-    /// Other processes may have descriptors of the same connections from now on.
+    /// Notes that other processes may have descriptors of the same connections from now on.
     pub fn shares(&self) {
         self.shared.store(true, Ordering::Relaxed);
     }
@@ -331,7 +331,7 @@ impl<W: Waker> Runtime<W> {
         self.shared.load(Ordering::Relaxed)
     }
 
-    /// The last descriptor of a connection is gone.
+    /// Removes a connection, because its last descriptor is gone.
     pub(crate) fn forget(&self, conn: &Conn<W>, cookie: u64) {
         let mut known = alcc_sys::lock(&self.known);
         if known
@@ -342,13 +342,13 @@ impl<W: Waker> Runtime<W> {
         }
     }
 
-    /// A resting connection has something to do.
+    /// Puts a connection into the loop again, because it has something to do.
     pub(crate) fn adopt(self: &Arc<Self>, conn: Arc<Conn<W>>) {
         self.driver.adopt(conn, event_loop::FIRST_VISIT);
         self.ensure_thread();
     }
 
-    /// Makes the thread if there is none: there is work for it.
+    /// Starts the thread if there is none, because there is work for it.
     fn ensure_thread(self: &Arc<Self>) {
         if let Some(number) = self.service_thread.claim_start() {
             let runtime = Arc::clone(self);
@@ -370,7 +370,7 @@ impl<W: Waker> Runtime<W> {
             }
             if self.ends.load(Ordering::Acquire) {
                 if kernel::threads().is_some_and(|n| n <= 2) {
-                    // What the C library does in the last thread of a process.
+                    // The same as the C library does in the last thread of a process.
                     std::process::exit(0);
                 }
                 let look = at + EXIT_DELAY;
@@ -379,31 +379,30 @@ impl<W: Waker> Runtime<W> {
             self.driver.sleep(next);
         }
         if self.failed() {
-            // What others found locked by this thread.
+            // Connections that other threads found locked by this one.
             self.release();
         }
         self.guarded(|| self.driver.leave(&|activity| self.plane.worked(activity)));
     }
 
-    /// Makes no thread: see [`Runtime::run_inline`]. To be called before the first connection.
+    /// Disables the thread: see [`Runtime::run_inline`]. To be called before the first connection.
     pub fn go_inline(&self) {
         self.service_thread.set_unavailable();
     }
 
-    /// The program's first thread has ended, and did not end the process: when all others have,
-    /// ours does.
+    /// Notes that the program's first thread has ended without ending the process: when all others have, ours does.
     pub fn end_with_the_last(&self) {
         self.ends.store(true, Ordering::Release);
         self.driver.wake();
     }
 
-    /// No thread could be made: the program's own threads have to call [`Runtime::run_inline`].
+    /// True if no thread could be started: the program's own threads have to call [`Runtime::run_inline`].
     pub fn is_inline(&self) -> bool {
         self.service_thread.is_unavailable()
     }
 
-    /// Before a program's thread writes: does what is due if this process has no thread for the
-    /// loop, or one that does not run. When to come back.
+    /// Called before a program's thread writes. Does everything that is due if this process has no thread for the loop,
+    /// or one that does not run. Returns the time of the next call.
     pub fn run_inline(&self) -> Option<Time> {
         if self.is_inline() {
             return self.guarded(|| self.run_once())?;
@@ -417,8 +416,9 @@ impl<W: Waker> Runtime<W> {
         })?
     }
 
-    /// For a thread of the program, while the loop's is stopped in the middle of the loop: nobody
-    /// else can run that, but the connections can be read. If it has one of them locked, we give up.
+    /// Called in a thread of the program, while the loop's is stopped in the middle of the loop. No other thread can
+    /// run the loop then, but the connections can be read. If the stopped thread has one of them locked, the runtime
+    /// fails.
     fn run_without_loop(&self) -> Option<Time> {
         let now = kernel::now();
         let mut next: Option<Time> = None;
@@ -434,8 +434,8 @@ impl<W: Waker> Runtime<W> {
         next
     }
 
-    /// As [`Runtime::run_inline`], for a thread that waits or was refused: it also looks whether
-    /// the loop's thread runs. `None`: nothing waits for that thread.
+    /// The same as [`Runtime::run_inline`], for a thread that waits or was refused: it also checks that the loop's
+    /// thread runs. `None`: nothing waits for that thread.
     pub fn watch(&self) -> Option<Time> {
         let due = self.driver.expected();
         let now = kernel::now();
@@ -449,16 +449,20 @@ impl<W: Waker> Runtime<W> {
         }
     }
 
-    /// Whether a waiting thread of the program has to come back for [`Runtime::watch`].
+    /// True if a waiting thread of the program has to call [`Runtime::watch`] again.
     pub fn is_watched(&self) -> bool {
         self.is_inline() || self.driver.expected().is_some()
     }
 
-    /// Everything that is due; when the next is.
+    /// Does everything that is due. Returns the time of the next run.
     fn run_once(&self) -> Option<Time> {
-        let tell = |activity| self.plane.worked(activity);
-        // In the program's own threads the time is the program's.
-        let tell: Option<&dyn Fn(Activity)> = if self.is_inline() { None } else { Some(&tell) };
-        self.driver.run_once(self, tell)
+        let report = |activity| self.plane.worked(activity);
+        // In the program's own threads the CPU time is the program's.
+        let report: Option<&dyn Fn(Activity)> = if self.is_inline() {
+            None
+        } else {
+            Some(&report)
+        };
+        self.driver.run_once(self, report)
     }
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The two options of the program's socket that control changes: the pacing rate, and the
-//! congestion control below. What the program has set itself holds beside ours, and is given back
-//! at the end.
+//! congestion control below. The program's own values apply beside ours, and are restored at the
+//! end.
 use crate::kernel;
 use alcc_units::Rate;
 use libc::c_int;
 use std::os::fd::RawFd;
 
-/// No limit, as the kernel has it.
+/// The kernel's value for no limit.
 const NONE: u64 = u64::MAX;
-/// Significant bits of a rate of alcc: exact to 0.8 %. The bits below are [`MARK`]'s and say that
-/// it is ours. So whoever gets the socket next (a child, or what it starts) does not take it for
-/// the program's own. The mark is odd, unlike rates that people ask for.
+/// Significant bits of a rate of alcc: exact to 0.8 %. The bits below are [`MARK`]'s and identify
+/// it as ours, so that the next process with the socket (a child, or a program that it starts) does
+/// not take it for the program's own. The mark is odd, unlike rates that people choose.
 const EXACT_BITS: u32 = 8;
 const MARK: u64 = 0xA5A5_A5A5_A5A5_A5A5;
 
@@ -25,19 +25,19 @@ fn is_marked(rate: u64) -> bool {
     rate != NONE && rate >> (EXACT_BITS + 4) > 0 && rate == mark(rate)
 }
 
-/// What a socket had when control began, and has now. Rates in bytes per second.
+/// The options of a socket when control began, and now. Rates in bytes per second.
 pub(crate) struct SavedOptions {
     /// The program's own limit.
     own: u64,
-    /// As the kernel has it.
+    /// The rate that is set in the kernel.
     set: u64,
-    /// The congestion control below: before, and selected by us.
+    /// The congestion control below: the earlier one, and the one that we selected.
     under: Option<(String, String)>,
 }
 
 impl SavedOptions {
-    /// Takes over a socket on which the pacing rate `found` is set. `before`: the program's own
-    /// limit, if a runtime before this one knew it.
+    /// State for a socket on which the pacing rate `found` is set. `before`: the program's own
+    /// limit, if an earlier runtime knew it.
     pub(crate) fn new(found: u64, before: Option<u64>) -> Self {
         let own = if is_marked(found) {
             before.unwrap_or(NONE)
@@ -56,15 +56,16 @@ impl SavedOptions {
         self.own
     }
 
-    /// A reading found this rate: if it is not what was set last, the program has set it.
+    /// Takes the rate found by a reading: if it is not the last one that we set, the program has
+    /// set it.
     pub(crate) fn found(&mut self, rate: u64) {
         if rate != self.set && !is_marked(rate) {
             (self.own, self.set) = (rate, rate);
         }
     }
 
-    /// Follows the algorithm's rate, as far as the program's allows. Changes that no algorithm
-    /// makes on purpose (Vivace tries 5 % more and less) are not worth a system call.
+    /// Sets the algorithm's rate, limited by the program's. Changes smaller than any intended one
+    /// (Vivace tries 5 % more and less) are not worth a system call.
     pub(crate) fn set_pacing(&mut self, fd: RawFd, wanted: Option<Rate>) {
         let ours = wanted.map_or(NONE, |rate| mark(rate.as_bps() / 8));
         let rate = ours.min(self.own);
@@ -73,7 +74,7 @@ impl SavedOptions {
         }
     }
 
-    /// The program's own pacing rate alone.
+    /// Sets the program's own pacing rate alone.
     pub(crate) fn clear_pacing(&mut self, fd: RawFd) {
         if self.set != self.own {
             self.set(fd, self.own);
@@ -100,26 +101,27 @@ impl SavedOptions {
         Ok(())
     }
 
-    /// The kernel has taken ours away. What was before stays known.
+    /// Notes that the kernel has taken our control away. The earlier one is still known.
     pub(crate) fn forget_under(&mut self) {
         if let Some((_, ours)) = &mut self.under {
             ours.clear();
         }
     }
 
-    /// The program has selected another: what was before is no matter.
+    /// Notes that the program has selected another control, so that the earlier one need not be
+    /// restored.
     pub(crate) fn drop_under(&mut self) {
         self.under = None;
     }
 
-    /// Control ends: the socket is as if we had never been. A congestion control that the program
-    /// has selected meanwhile stays.
+    /// Restores the options at the end of control. A congestion control that the program has
+    /// selected meanwhile stays.
     pub(crate) fn restore(&mut self, fd: RawFd) {
         self.clear_pacing(fd);
         if let Some((before, ours)) = self.under.take()
             && kernel::under(fd).as_deref() == Some(ours.as_str())
         {
-            // Refused (it is not for everybody): it goes on with ours.
+            // If that is refused (the control is not allowed to all users), ours stays.
             let _ = kernel::set_under(fd, &before);
         }
     }

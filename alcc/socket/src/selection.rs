@@ -1,31 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which connections are controlled.
+//! The selection of connections to be controlled.
 use alcc_cc::Spec;
 use alcc_observe::{Missed, Pattern, Peer};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which connections are controlled: accepted ones whose peer is not loopback, unless widened or
-/// narrowed.
+/// The connections to be controlled: by default accepted ones whose peer is not loopback.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
-    /// Loopback peers too.
+    /// True to include loopback peers.
     pub loopback: bool,
-    /// Connections that the program opens, too.
+    /// True to include connections that the program opens.
     pub outbound: bool,
-    /// If not empty: only these.
+    /// If not empty: only these connections.
     pub only: Vec<Pattern>,
-    /// Never these.
+    /// Connections that are excluded.
     pub except: Vec<Pattern>,
-    /// What holds for some of them; the first that matches counts.
+    /// Settings for some of them; the first rule that matches applies.
     pub rules: Vec<Rule>,
 }
 
-/// How the connections of a port or an address range are controlled, where it differs from the
-/// others.
+/// Settings for the connections of a port or an address range, where they differ from the others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// Which.
+    /// The connections that the rule is for.
     pub pattern: Pattern,
     /// The algorithm.
     pub cc: Option<Spec>,
@@ -39,7 +37,7 @@ impl Selection {
         self.leaves_alone(peer).is_none()
     }
 
-    /// Why this connection is not to be controlled, if it is not.
+    /// The reason for not controlling this connection; `None`: it is to be controlled.
     pub fn leaves_alone(&self, peer: &Peer) -> Option<Missed> {
         let matches = |patterns: &[Pattern]| patterns.iter().any(|p| p.matches(peer));
         if peer.outbound && !self.outbound {
@@ -53,13 +51,13 @@ impl Selection {
         }
     }
 
-    /// The rule for this connection, if it is a special one.
+    /// The first rule that matches this connection.
     pub fn rule(&self, peer: &Peer) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.pattern.matches(peer))
     }
 }
 
-/// `443 cc=copa under=bbr`
+/// Writes a rule as typed: `443 cc=copa under=bbr`.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.pattern)?;

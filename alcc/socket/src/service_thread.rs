@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The thread that runs the event loop: one more than the program has made. It is made when there
-//! is something to do. It is given up before calls that only a process of one thread may make.
+//! The thread that runs the event loop, in addition to the program's threads. It is started when
+//! there is work, and ended before calls that only a single-threaded process may make.
 use crate::kernel;
 use alcc_units::Span;
 use libc::pid_t;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering};
 
-/// No thread; made at the next work.
+/// No thread; it is started with the next work.
 const IDLE: u8 = 0;
-/// There is one.
+/// The thread runs.
 const RUNNING: u8 = 1;
-/// No thread, and none may be made now.
+/// No thread, and none may be started now.
 const PAUSED: u8 = 2;
-/// None can be made: the program's own threads run the loop.
+/// No thread can be started: the program's own threads run the loop.
 const UNAVAILABLE: u8 = 3;
 
-/// Between two checks whether the thread has ended: about as long as that takes.
+/// Interval of checking whether the thread has ended: about the time that takes.
 const POLL_INTERVAL: Span = Span::from_micros(20);
 
 /// State of the thread.
 pub(crate) struct ServiceThread {
     state: AtomicU8,
-    /// Counts the threads, so that one that has to end does not take its successor's place.
+    /// Number of the current thread, so that one that has to end does not take its successor's
+    /// place.
     generation: AtomicU32,
-    /// The kernel's number of the newest; zero until it runs.
+    /// The kernel's thread number of the newest; zero until it runs.
     id: AtomicI32,
 }
 
@@ -36,7 +37,8 @@ impl ServiceThread {
         }
     }
 
-    /// Call when there is work. The generation of the thread to start, if there is none yet.
+    /// Called when there is work. Returns the generation of the thread to start, if there is none
+    /// yet.
     pub(crate) fn claim_start(&self) -> Option<u32> {
         self.transition(IDLE, RUNNING).then(|| {
             self.id.store(0, Ordering::SeqCst);
@@ -44,13 +46,13 @@ impl ServiceThread {
         })
     }
 
-    /// The thread calls this when it begins.
+    /// Called by the thread when it begins.
     pub(crate) fn on_start(&self) {
         // SAFETY: no arguments.
         self.id.store(unsafe { libc::gettid() }, Ordering::SeqCst);
     }
 
-    /// May the thread of this number go on?
+    /// True if the thread of this generation may continue.
     pub(crate) fn may_run(&self, generation: u32) -> bool {
         self.generation.load(Ordering::SeqCst) == generation
     }
@@ -59,7 +61,7 @@ impl ServiceThread {
         self.state.load(Ordering::SeqCst) == RUNNING
     }
 
-    /// No thread can be made.
+    /// Notes that no thread can be started.
     pub(crate) fn set_unavailable(&self) {
         self.state.store(UNAVAILABLE, Ordering::SeqCst);
     }
@@ -68,8 +70,8 @@ impl ServiceThread {
         self.state.load(Ordering::Acquire) == UNAVAILABLE
     }
 
-    /// Ends the thread, and waits, at most `within`, until the kernel has it no more. `wake` wakes
-    /// it. False if there was nothing to pause: then there is nothing to resume.
+    /// Ends the thread, and waits, at most `within`, until it no longer exists in the kernel.
+    /// `wake` wakes it. False if there was nothing to pause: then there is nothing to resume.
     pub(crate) fn pause(&self, wake: impl FnOnce(), within: Span) -> bool {
         if self.transition(IDLE, PAUSED) {
             return true;
@@ -86,7 +88,7 @@ impl ServiceThread {
         true
     }
 
-    /// A thread may be made again.
+    /// Allows a thread to be started again.
     pub(crate) fn resume(&self) {
         self.transition(PAUSED, IDLE);
     }
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_does_not_end_holds_nobody_for_ever() {
+    fn a_pause_does_not_wait_forever_for_the_thread() {
         let service_thread = ServiceThread::new();
         service_thread.claim_start().unwrap();
         let before = Instant::now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `alcc run` tells the processes it starts, through the environment.
+//! Settings that `alcc run` passes to the processes it starts, through the environment.
 use crate::{Deployment, Enforcement, Feedback, Rule, Selection, Triple};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::Pattern;
@@ -7,32 +7,32 @@ use alcc_units::want_number;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What a process should do with its connections.
+/// The settings of a process for its connections.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The algorithm.
     pub cc: Spec,
-    /// Where acknowledgements are learned from.
+    /// The source of acknowledgements.
     pub feedback: Feedback,
-    /// How the limit is kept.
+    /// The enforcement of the limit.
     pub enforcement: Enforcement,
-    /// The kernel's congestion control to select below; `None`: leave what the socket has.
+    /// The kernel's congestion control to select below; `None`: the socket's own stays.
     pub under: Option<String>,
-    /// Connections to one address share one allowance.
+    /// True if connections to one address share one allowance.
     pub share: bool,
-    /// Which connections.
+    /// The connections to be controlled.
     pub selection: Selection,
-    /// Shared file for the report.
+    /// The shared file of the status.
     pub report: Option<PathBuf>,
-    /// Folder for one CSV file per process: a line for each reading of each connection.
+    /// Folder for one CSV file per process, with a line for each reading of each connection.
     pub log: Option<PathBuf>,
-    /// Seed of the controllers' generators.
+    /// Seed of the controllers' random numbers.
     pub seed: u64,
     /// For tests: let the runtime fail after this many readings.
     pub fault: Option<u64>,
 }
 
-/// An environment variable that can't be read.
+/// Error for an environment variable that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{variable}: {why}")]
 pub struct SettingsError {
@@ -55,10 +55,10 @@ const LOG: &str = "ALCC_LOG";
 const SEED: &str = "ALCC_SEED";
 const FAULT: &str = "ALCC_FAULT";
 
-/// The one way to share: with the connections of this process to the same address.
+/// The only kind of sharing: with the connections of this process to the same address.
 pub(crate) const SHARE_HOST: &str = "host";
 
-/// Whether connections share, by the text of `ALCC_SHARE`.
+/// Parses the text of `ALCC_SHARE`: true if connections share.
 pub(crate) fn shares(text: Option<&str>) -> Result<bool, String> {
     match text {
         None => Ok(false),
@@ -77,7 +77,7 @@ impl Settings {
         }
     }
 
-    /// As environment variables; `None` for those that must not be there.
+    /// The settings as environment variables; `None` for those that must be unset.
     pub fn to_env(&self) -> Vec<(&'static str, Option<OsString>)> {
         let list = |patterns: &[Pattern]| {
             (!patterns.is_empty()).then(|| {
@@ -110,10 +110,11 @@ impl Settings {
         ]
     }
 
-    /// From environment variables, checked against `registry`; `None` if there is no `ALCC_CC`.
+    /// Reads environment variables and checks them against `registry`; `None` if there is no
+    /// `ALCC_CC`.
     ///
     /// # Errors
-    /// The variable and what is wrong with it.
+    /// The variable and its error.
     pub fn from_env(
         registry: &Registry,
         var: impl Fn(&str) -> Option<OsString>,
@@ -139,7 +140,8 @@ impl Settings {
         registry.build(&cc).map_err(bad(CC))?;
         let auto = |value: Option<String>| value.unwrap_or_else(|| "auto".to_owned());
         let (feedback, enforcement) = (auto(text(FEEDBACK)?), auto(text(ENFORCE)?));
-        // Whoever wrote this has looked. A connection that cannot have it takes the next best.
+        // The writer of the variables has checked this. A connection that cannot have it gets the
+        // next best.
         let choose = |feedback: &str, enforcement: &str| {
             let pair = (feedback, enforcement);
             Triple::choose(Deployment::Preloaded, cc.to_string(), pair, Ok(()))

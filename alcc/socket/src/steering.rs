@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A socket whose kernel keeps the algorithm's window and rate exactly, by the congestion control
-//! `alcc_window`. The kernel tells of each acknowledgement.
+//! A socket on which the kernel enforces the algorithm's window and rate exactly, by the congestion control
+//! `alcc_window`. The kernel reports each acknowledgement.
 use crate::kernel;
 use alcc_flow::{AckSample, Limit, TcpProgress};
 use alcc_sys::{AckSamples, Before, Steered};
@@ -10,24 +10,24 @@ use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// An unchanged limit is repeated this often: the kernel gives a socket back after 0.5 s of
-/// acknowledgements without an answer.
+/// Interval at which an unchanged limit is repeated. The kernel releases a socket after 0.5 s of acknowledgements
+/// without an update.
 const REPEAT: Span = Span::from_millis(100);
-/// A rate that differs by less than this part waits until then. No algorithm makes such a change on
-/// purpose (Vivace tries 5 % more and less), and it is not worth a system call.
+/// A rate that differs by less than this part waits until then. The change is smaller than any intended one (Vivace
+/// tries 5 % more and less), and is not worth a system call.
 const NEAR: u64 = 32;
-/// Who was away for longer may have lost the socket for that reason.
+/// After this silence the kernel may have released the socket.
 const AWAY: Span = Span::from_millis(300);
 
-/// The kernel's maps. They are not closed: a program that closes descriptors by their numbers may
-/// have closed ours, and have the numbers again.
+/// The kernel's maps. They are never closed: a program that closes descriptors by their numbers may have closed ours,
+/// and reuse the numbers.
 type Open = Arc<ManuallyDrop<Steered>>;
 
-/// For all connections of a process.
+/// The kernel's maps, for all connections of a process.
 #[derive(Default)]
 pub(crate) struct Maps {
     state: Mutex<State>,
-    /// Where what a socket had is noted for the kernel, if it is another program's.
+    /// The map with the earlier state of sockets, for those of other programs.
     before: Option<Before>,
 }
 
@@ -36,13 +36,13 @@ enum State {
     #[default]
     Unknown,
     Open(Open),
-    /// Nobody has loaded the control, or this process cannot or may not use it: not asked again,
-    /// because the name of a control that is missing lets the kernel look for a module.
+    /// The control is not loaded, or this process may not use it. It is not tried again, because selecting a missing
+    /// control makes the kernel look for a module.
     Missing(io::ErrorKind),
 }
 
 impl Maps {
-    /// For sockets of other programs, which the kernel gives back when we end.
+    /// For sockets of other programs, which the kernel restores when this process ends.
     pub(crate) fn of_others(before: Before) -> Self {
         Self {
             before: Some(before),
@@ -50,8 +50,8 @@ impl Maps {
         }
     }
 
-    /// What the socket has is what it gets back. Before each choice of the library. The kernel's
-    /// giving back uses up the note.
+    /// Records the socket's control, which the kernel restores. It is called before each selection, because the
+    /// kernel's restoring uses up the record.
     pub(crate) fn note(&self, fd: RawFd) -> io::Result<()> {
         let Some(before) = &self.before else {
             return Ok(());
@@ -67,7 +67,7 @@ impl Maps {
         alcc_sys::lock(&self.state)
     }
 
-    /// Opened at the first call.
+    /// The maps; opened at the first call.
     #[inline(never)]
     pub(crate) fn get(&self) -> io::Result<Open> {
         let state = &mut *self.lock();
@@ -84,12 +84,12 @@ impl Maps {
         }
     }
 
-    /// This process does without, from now on.
+    /// Makes this process work without the maps from now on.
     pub(crate) fn refuse(&self) {
         *self.lock() = State::Missing(io::ErrorKind::Unsupported);
     }
 
-    /// Anew, in place of `lost`.
+    /// Opens new maps in place of `lost`.
     fn reopen(&self, lost: &Open) -> io::Result<Open> {
         let mut state = self.lock();
         if let State::Open(open) = &*state
@@ -102,20 +102,20 @@ impl Maps {
     }
 }
 
-/// What the kernel tells of the socket behind a descriptor.
-pub(crate) struct Told {
+/// The kernel's report on the socket behind a descriptor.
+pub(crate) struct Report {
     pub(crate) fd: RawFd,
-    /// It is the socket of the last reading: no other has its last acknowledgement, with the time
-    /// in nanoseconds and three counters. False: that has been forgotten, and the descriptor may be
-    /// another socket's.
+    /// True if it is the socket of the last reading: no other has its last acknowledgement, with the time in
+    /// nanoseconds and three counters. False: the kernel has forgotten that one, and the descriptor may be another
+    /// socket's.
     pub(crate) is_same: bool,
     acks: u64,
     fresh: Vec<AckSample>,
 }
 
-impl Told {
-    /// `seen` begins with acknowledgement number `from`, as far as that is remembered. In the socket
-    /// of the last reading this one is `last`, and the others are new.
+impl Report {
+    /// Interprets `seen`, which begins with acknowledgement number `from` if that is still remembered. On the socket of
+    /// the last reading that one is `last`, and the others are new.
     fn of(fd: RawFd, seen: AckSamples, from: u64, last: &AckSample) -> Self {
         let AckSamples {
             acks,
@@ -139,7 +139,7 @@ impl Told {
 /// One socket in the kernel's maps.
 pub(crate) struct Steering {
     maps: Open,
-    /// Acknowledgements taken, and the last of them.
+    /// Number of acknowledgements taken, and the last of them.
     acks: u64,
     last: AckSample,
     beat: u32,
@@ -148,8 +148,7 @@ pub(crate) struct Steering {
 }
 
 impl Steering {
-    /// Takes a socket that has just selected the control. Its last sample: the counters begin
-    /// there.
+    /// Takes a socket that has just selected the control. Returns its last sample, at which the counters begin.
     #[inline(never)]
     pub(crate) fn take(maps: Open, fd: RawFd, now: Time) -> io::Result<(Self, AckSample)> {
         let AckSamples { acks, last, .. } = maps.samples(fd)?;
@@ -165,27 +164,26 @@ impl Steering {
         Ok((steering, first))
     }
 
-    /// What the kernel tells of the socket behind `fd`.
+    /// Reads the kernel's report on the socket behind `fd`.
     #[inline(never)]
-    pub(crate) fn look(&mut self, maps: &Maps, fd: RawFd) -> io::Result<Told> {
-        // With the last one again: where it is still remembered, this is the same socket.
+    pub(crate) fn look(&mut self, maps: &Maps, fd: RawFd) -> io::Result<Report> {
+        // Including the last one again: if it is still remembered, this is the same socket.
         let from = self.acks.saturating_sub(1);
         let seen = self.maps.samples_from(fd, from).or_else(|_| {
             self.maps = maps.reopen(&self.maps)?;
             self.maps.samples_from(fd, from)
         });
-        Ok(Told::of(fd, seen?, from, &self.last))
+        Ok(Report::of(fd, seen?, from, &self.last))
     }
 
-    /// The acknowledgements since the last call. At most 32 of them; the counters of the oldest
-    /// cover those before.
-    pub(crate) fn take_samples(&mut self, told: Told) -> Vec<AckSample> {
-        self.acks = told.acks;
-        self.last = told.fresh.last().copied().unwrap_or(self.last);
-        told.fresh
+    /// Takes the acknowledgements since the last call: at most 32, and the counters of the oldest cover those before.
+    pub(crate) fn take_samples(&mut self, report: Report) -> Vec<AckSample> {
+        self.acks = report.acks;
+        self.last = report.fresh.last().copied().unwrap_or(self.last);
+        report.fresh
     }
 
-    /// The limit holds from now on. `tcp` is of the last reading.
+    /// Sets the limit. `tcp` is that of the last reading.
     #[inline(never)]
     pub(crate) fn set(
         &mut self,
@@ -203,22 +201,22 @@ impl Steering {
             (Some(a), Some(b)) => a.wrapping_sub(b).cast_signed() > 0,
             (a, b) => a.is_none() && b.is_some(),
         };
-        // A higher rate lets nothing out: the pause after the last packet was fixed by the old one.
+        // A higher rate releases no packet, because the pause after the last packet was fixed by the old one.
         let raised = limit.window > self.limit.window || later(limit.until, self.limit.until);
         (self.limit, self.set_at) = (limit, now);
-        // What waits for something else is not let out by it.
+        // Data that waits for another reason is not released by it.
         if raised && tcp.window_full && tcp.unsent > Bytes::ZERO {
             Steered::kick(fd);
         }
         Ok(())
     }
 
-    /// This limit is another than the kernel keeps, or has to be repeated.
+    /// True if this limit differs from the kernel's, or has to be repeated.
     pub(crate) fn is_due(&self, now: Time, limit: &Limit) -> bool {
         !self.is_in_force(limit) || now.since(self.set_at) >= REPEAT
     }
 
-    /// The kernel keeps this limit, or one with nearly this rate.
+    /// True if the kernel's limit is this one, or one with nearly this rate.
     fn is_in_force(&self, limit: &Limit) -> bool {
         let near = match (limit.rate, self.limit.rate) {
             (Some(a), Some(b)) => a.as_bps().abs_diff(b.as_bps()) <= b.as_bps() / NEAR,
@@ -227,13 +225,13 @@ impl Steering {
         near && (limit.window, limit.until) == (self.limit.window, self.limit.until)
     }
 
-    /// Without a word from us for so long the kernel may have given the socket back.
+    /// True if the silence was long enough that the kernel may have released the socket.
     pub(crate) fn was_away(&self, now: Time) -> bool {
         now.since(self.set_at) > AWAY
     }
 }
 
-/// The socket still runs the control.
+/// True if the socket still runs the control.
 pub(crate) fn holds(fd: RawFd) -> bool {
     kernel::under(fd).as_deref() == Some(alcc_sys::WINDOW_CONTROL)
 }
@@ -253,9 +251,9 @@ mod tests {
         }
     }
 
-    /// What is told of that socket after `acks` acknowledgements, to who has taken `taken` of the
-    /// socket that began at zero: whether it is the same, and the numbers of what is new.
-    fn told(start: u64, acks: u64, taken: u64) -> (bool, Vec<u64>) {
+    /// The report on a socket after `acks` acknowledgements, for a reader that has taken `taken` of the socket that
+    /// began at zero: whether it is the same, and the numbers of the new ones.
+    fn report(start: u64, acks: u64, taken: u64) -> (bool, Vec<u64>) {
         let from = taken - 1;
         let first = acks.saturating_sub(32).max(from);
         let seen = AckSamples {
@@ -263,22 +261,22 @@ mod tests {
             acks,
             last: (first..acks).map(|number| ack(start, number)).collect(),
         };
-        let told = Told::of(3, seen, from, &ack(0, from));
-        let fresh = told.fresh.iter().map(|sample| sample.delivered.into());
-        (told.is_same, fresh.collect())
+        let report = Report::of(3, seen, from, &ack(0, from));
+        let fresh = report.fresh.iter().map(|sample| sample.delivered.into());
+        (report.is_same, fresh.collect())
     }
 
     #[test]
     fn the_last_acknowledgement_says_whose_the_others_are() {
-        assert_eq!(told(0, 50, 50), (true, vec![]));
-        assert_eq!(told(0, 55, 50), (true, (50..55).collect()));
-        assert_eq!(told(0, 81, 50), (true, (50..81).collect()));
-        // It is forgotten: somebody has to be asked.
-        assert_eq!(told(0, 82, 50), (false, (50..82).collect()));
-        assert_eq!(told(0, 900, 50), (false, (868..900).collect()));
-        // Another socket, whatever it has had.
+        assert_eq!(report(0, 50, 50), (true, vec![]));
+        assert_eq!(report(0, 55, 50), (true, (50..55).collect()));
+        assert_eq!(report(0, 81, 50), (true, (50..81).collect()));
+        // The acknowledgement is no longer in the ring: the kernel has to be queried.
+        assert_eq!(report(0, 82, 50), (false, (50..82).collect()));
+        assert_eq!(report(0, 900, 50), (false, (868..900).collect()));
+        // Another socket, with any number of acknowledgements.
         for acks in [1, 49, 50, 55, 81, 900] {
-            assert!(!told(7, acks, 50).0, "{acks}");
+            assert!(!report(7, acks, 50).0, "{acks}");
         }
     }
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which feedback and enforcement go together, and where. One line per value; `alcc list` prints
-//! these tables.
+//! The valid combinations of feedback and enforcement, for each deployment. One line per value;
+//! `alcc list` prints these tables.
 use std::fmt;
 
-/// Who writes to the socket.
+/// The code that writes to the socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deployment {
-    /// We: the C library, the proxy.
+    /// Our own code: the C library, the proxy.
     Own,
     /// An unmodified program with our library preloaded.
     Preloaded,
 }
 
 impl Deployment {
-    /// All, in the order of `alcc list`.
+    /// All values, in the order of `alcc list`.
     pub const ALL: [Self; 2] = [Self::Preloaded, Self::Own];
 
-    /// What a message calls it.
+    /// The words for it in messages.
     pub fn about(self) -> &'static str {
         match self {
             Self::Own => "own sockets (C library, proxy)",
@@ -25,39 +25,40 @@ impl Deployment {
     }
 }
 
-/// How the runtime learns what arrived.
+/// A source of feedback on delivered data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feedback {
-    /// The name that a user types.
+    /// The name as typed.
     pub name: &'static str,
-    /// What it is.
+    /// A summary of one line.
     pub summary: &'static str,
-    /// Why a preloaded program cannot have it; `None`: it can.
+    /// The reason why a preloaded program cannot use it; `None`: it can.
     not_preloaded: Option<&'static str>,
-    /// Why own sockets cannot have it; `None`: they can.
+    /// The reason why own sockets cannot use it; `None`: they can.
     not_own: Option<&'static str>,
 }
 
-/// How the limit is kept.
+/// A way to enforce the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Enforcement {
-    /// The name that a user types.
+    /// The name as typed.
     pub name: &'static str,
-    /// What it is.
+    /// A summary of one line.
     pub summary: &'static str,
-    /// Writes pass only as far as the algorithm allows.
+    /// True if writes pass only as far as the algorithm allows.
     pub gate: bool,
-    /// `SO_MAX_PACING_RATE` follows the algorithm's rate.
+    /// True if `SO_MAX_PACING_RATE` follows the algorithm's rate.
     pub pacing: bool,
-    /// The kernel keeps window and rate, and writes pass. Root has loaded what does it.
+    /// True if the kernel enforces window and rate, and all writes pass. It needs a BPF program
+    /// that root has loaded.
     pub kernel: bool,
-    /// Why a preloaded program cannot have it; `None`: it can.
+    /// The reason why a preloaded program cannot use it; `None`: it can.
     not_preloaded: Option<&'static str>,
-    /// Why own sockets cannot have it; `None`: they can.
+    /// The reason why own sockets cannot use it; `None`: they can.
     not_own: Option<&'static str>,
 }
 
-/// Where the kernel keeps the limit, it tells of acknowledgements as well.
+/// If the kernel enforces the limit, it also reports acknowledgements.
 const KERNEL: &str = "bpf";
 const NO_QUEUE: Option<&str> =
     Some("what an unmodified program writes is its own until the kernel takes it");
@@ -65,7 +66,7 @@ const NO_GATE: Option<&str> =
     Some("bytes wait in a queue of the library: say queue or queue+pacing");
 
 impl Feedback {
-    /// All there are, best first.
+    /// All values, best first.
     pub const ALL: &'static [Self] = &[
         Self {
             name: KERNEL,
@@ -87,14 +88,14 @@ impl Feedback {
         },
     ];
 
-    /// Those that `deployment` can have, best first.
+    /// The values that `deployment` can use, best first.
     pub fn of(deployment: Deployment) -> impl Iterator<Item = &'static Self> {
         Self::ALL
             .iter()
             .filter(move |f| f.refusal(deployment).is_none())
     }
 
-    /// It comes with the limit that the kernel keeps.
+    /// True if it comes with enforcement by the kernel.
     pub fn of_kernel(&self) -> bool {
         self.name == KERNEL
     }
@@ -106,10 +107,10 @@ impl Feedback {
         }
     }
 
-    /// The one with this name; `None` for `auto`.
+    /// The value with this name; `None` for `auto`.
     ///
     /// # Errors
-    /// A name that is not in the table, or that `deployment` cannot have.
+    /// The name is not in the table, or `deployment` cannot use it.
     pub fn choose(deployment: Deployment, name: &str) -> Result<Option<Self>, TripleError> {
         if name == "auto" {
             return Ok(None);
@@ -126,7 +127,7 @@ impl Feedback {
 }
 
 impl Enforcement {
-    /// All there are, best first.
+    /// All values, best first.
     pub const ALL: &'static [Self] = &[
         Self {
             name: KERNEL,
@@ -184,7 +185,7 @@ impl Enforcement {
         },
     ];
 
-    /// Those that `deployment` can have, best first.
+    /// The values that `deployment` can use, best first.
     pub fn of(deployment: Deployment) -> impl Iterator<Item = &'static Self> {
         Self::ALL
             .iter()
@@ -198,20 +199,21 @@ impl Enforcement {
         }
     }
 
-    /// The best that needs nobody's help.
+    /// The best that works without a privileged helper.
     pub fn best(deployment: Deployment) -> Option<&'static Self> {
         Self::of(deployment).find(|e| !e.kernel)
     }
 
-    /// The next best, where the kernel does not keep the limit. `None`: it is not the kernel.
+    /// The next best for a connection on which the kernel cannot enforce the limit. `None`: it does
+    /// not need the kernel.
     pub fn without_the_kernel(&self, deployment: Deployment) -> Option<Self> {
         Self::best(deployment).filter(|_| self.kernel).copied()
     }
 
-    /// The one with this name; `auto` is the best that needs nobody's help.
+    /// The value with this name; `auto` is the best that works without a privileged helper.
     ///
     /// # Errors
-    /// A name that is not in the table, or that `deployment` cannot have.
+    /// The name is not in the table, or `deployment` cannot use it.
     pub fn choose(deployment: Deployment, name: &str) -> Result<Self, TripleError> {
         let name = match Self::best(deployment) {
             Some(best) if name == "auto" => best.name,
@@ -232,13 +234,13 @@ impl Enforcement {
 pub struct Triple {
     /// The algorithm as typed.
     pub algorithm: String,
-    /// Where acknowledgements are learned from.
+    /// The source of acknowledgements.
     pub feedback: Feedback,
-    /// How the limit is kept.
+    /// The enforcement of the limit.
     pub enforcement: Enforcement,
 }
 
-/// A feedback or enforcement that this host cannot have.
+/// Error for a feedback or enforcement that cannot be used here.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind} '{name}' does not exist for {deployment}{why}: there are auto, {known}", deployment = .deployment.about())]
 pub struct TripleError {
@@ -250,12 +252,12 @@ pub struct TripleError {
 }
 
 impl Triple {
-    /// The triple asked for; `auto` takes the best there is. `kernel` says whether the kernel can
-    /// keep the limit of these connections, and if not, why.
+    /// The requested triple; `auto` takes the best available. `kernel`: `Ok` if the kernel can
+    /// enforce the limit of these connections, or the reason why not.
     ///
     /// # Errors
-    /// A name that is not in the table, or that `deployment` cannot have; what does not go
-    /// together; and why the kernel cannot, if it has to.
+    /// A name is not in the table, or `deployment` cannot use it; the combination is invalid; or
+    /// the kernel cannot enforce the limit, with the reason.
     pub fn choose(
         deployment: Deployment,
         algorithm: String,
@@ -293,7 +295,7 @@ impl Triple {
     }
 }
 
-/// The pairs of `deployment` that go together, best first.
+/// The valid pairs of `deployment`, best first.
 pub fn pairs(
     deployment: Deployment,
 ) -> impl Iterator<Item = (&'static Feedback, &'static Enforcement)> {

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How much a program may write ahead of a kernel that keeps the limit (`TCP_NOTSENT_LOWAT`).
+//! Limit of the data that a program may write ahead of a kernel that enforces the limit
+//! (`TCP_NOTSENT_LOWAT`).
 //!
-//! The gate refuses a write for which there is no room in flight. Where the kernel keeps the window
-//! no write is refused. What is written waits in the socket's buffer, which is delay that the
-//! algorithm does not see. So the buffer takes little more than what is about to leave. The program
-//! meets what it would meet with a small buffer: a write that waits, or EAGAIN and EPOLLOUT later.
+//! The gate refuses a write for which there is no room in flight. If the kernel enforces the
+//! window, no write is refused, and the data waits in the socket's buffer, which is delay that the
+//! algorithm does not see. So the buffer is limited to little more than the data about to be sent.
+//! To the program this looks like a small buffer: a write that waits, or EAGAIN and EPOLLOUT later.
 use crate::kernel;
 use alcc_units::{Rate, Span};
 use std::os::fd::RawFd;
 
-/// What the kernel's documentation and its users recommend, bytes.
+/// The value that the kernel's documentation and its users recommend, bytes.
 const LEAST: u32 = 16 * 1024;
-/// A program that is told of room at half of the limit has this half of the time to write. On fast
-/// paths more bytes than [`LEAST`].
+/// Time at the socket's rate that the limit covers. A program that is woken at half of the limit
+/// has half of this time to write. On fast paths that is more than [`LEAST`].
 const AHEAD: Span = Span::from_millis(4);
-/// A limit of alcc is a power of two with these bits below. A child of the program may have the
-/// socket next: it does not take this for the program's own limit.
+/// A limit of alcc is a power of two with these bits below, so that a child of the program with the
+/// socket does not take it for the program's own limit.
 const MARK: u32 = 0x5A5;
 
-/// This limit, as the kernel has it, is one of alcc's.
+/// True if this limit, as the kernel reports it, is one of alcc's.
 pub fn is_own_unsent_limit(bytes: u32) -> bool {
     bytes > LEAST && (bytes ^ MARK).is_power_of_two()
 }
@@ -30,10 +31,11 @@ fn exponent(rate: Rate) -> u8 {
     limit.trailing_zeros() as u8
 }
 
-/// The limit of one socket. There are thousands of them, so it is a byte.
+/// The limit of one socket. It is a byte, because there are thousands of sockets.
 #[derive(Default)]
 pub(crate) struct UnsentLimit {
-    /// What we want, as [`exponent`] has it, if the program has no limit of its own; 0: nothing.
+    /// The wanted limit, as [`exponent`] returns it, if the program has no limit of its own; 0:
+    /// none.
     wanted: u8,
 }
 
@@ -41,11 +43,11 @@ impl UnsentLimit {
     /// True if this rate needs another limit.
     pub(crate) fn is_due(&self, rate: Rate) -> bool {
         let wanted = exponent(rate);
-        // One step down is not worth the calls.
+        // A single step down is not worth the calls.
         wanted != self.wanted && wanted + 1 != self.wanted
     }
 
-    /// The socket sends at this rate.
+    /// Adapts the limit to the rate of the socket.
     pub(crate) fn follow(&mut self, fd: RawFd, rate: Rate) {
         if !self.is_due(rate) {
             return;
@@ -57,7 +59,7 @@ impl UnsentLimit {
         }
     }
 
-    /// Control ends: the program's own again.
+    /// Restores the program's own limit at the end of control.
     pub(crate) fn restore(&mut self, fd: RawFd) {
         if std::mem::take(&mut self.wanted) != 0
             && kernel::unsent_limit(fd).is_some_and(is_own_unsent_limit)

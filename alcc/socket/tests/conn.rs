@@ -313,7 +313,7 @@ fn the_smaller_pacing_rate_counts_and_the_programs_own_comes_back() {
     assert_eq!(conn.inherited(|_| ()).0.pacing, Some(30_000_000));
 }
 
-/// A small window and a rate, whatever comes back.
+/// A small window and a rate, whatever is acknowledged.
 #[derive(Clone)]
 struct Paced;
 
@@ -330,7 +330,7 @@ impl Controller for Paced {
 
 /// Its writes pass the gate, and the kernel's buffer must have the room that it has under plain TCP.
 #[test]
-fn a_program_that_nobody_would_wake_is_not_paced() {
+fn a_program_that_no_event_would_wake_is_not_paced() {
     let paced = Algorithm {
         name: "fixed",
         summary: "",
@@ -359,10 +359,10 @@ fn a_program_that_nobody_would_wake_is_not_paced() {
     wait_for("one that is woken again", || is_paced(Wait::No));
 }
 
-/// Who looks for a cork and opens one that is not there (`Steered::kick`) does so under the lock of the
+/// The thread that looks for a cork and opens one that is not there (`Steered::kick`) does so under the lock of the
 /// connection: a program that sets one meanwhile waits, and keeps it.
 #[test]
-fn a_cork_of_the_program_waits_for_who_looks_for_one() {
+fn a_cork_of_the_program_is_kept_for_a_write_that_looks_for_it() {
     let run = Run::new("cork", &[("ALCC_CC", "budget")], Registry::builtin());
     let (socket, _client) = pair();
     let conn = run.control(&socket);

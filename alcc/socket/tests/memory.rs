@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a controlled connection takes of the memory of the process, for every algorithm: counted by
-//! an allocator.
+//! Memory of the process per controlled connection, for every algorithm, counted by an allocator.
 use alcc_cc::Spec;
 use alcc_flow::{AckSample, OverTcp, TcpProgress};
 use alcc_socket::Conn;
@@ -9,13 +8,13 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// What is asked of an idle connection, bytes.
+/// Limit of the memory of an idle connection, bytes.
 const IDLE: isize = 4096;
-/// What the kernel tells of takes beside a ledger that stays empty.
+/// Memory of the kernel's samples, in addition to an empty ledger, bytes.
 const STEERED: isize = 184;
 /// Sprout keeps what it believes of 256 rates: the one algorithm that takes more.
 const IDLE_SPROUT: isize = 8192;
-/// What an allocation costs besides its bytes, in dlmalloc (preload) and glibc's malloc.
+/// Overhead of an allocation in dlmalloc (preload) and glibc's malloc, bytes.
 const HEADER: usize = 16;
 
 struct Counting;
@@ -51,14 +50,14 @@ fn used() -> isize {
     USED.get()
 }
 
-/// A connection over a link of 15 Mbit/s and 40 ms, and a program that keeps at most so many
+/// A connection over a link of 15 Mbit/s and 40 ms, and a program that keeps a limited number of
 /// segments in the kernel.
 struct Transfer {
     flow: OverTcp,
     tcp: TcpProgress,
-    /// When each segment is acknowledged, and when it left.
+    /// Time of the acknowledgement of each segment, and of sending it.
     arrivals: VecDeque<(Time, Time)>,
-    /// Where the kernel keeps the window: what it told last.
+    /// The last sample, if the kernel enforces the window.
     told: Option<AckSample>,
     now: Time,
     served: Time,
@@ -102,8 +101,8 @@ impl Transfer {
         }
     }
 
-    /// Sends so many segments and waits for the last acknowledgement, with at most `window` of them
-    /// on their way.
+    /// Sends segments and waits for the last acknowledgement, with at most `window` of them in
+    /// flight.
     fn send(&mut self, segments: usize, window: usize) {
         let mut left = segments;
         while left > 0 || !self.arrivals.is_empty() {
@@ -137,7 +136,7 @@ impl Transfer {
         }
     }
 
-    /// How many of `wanted` segments may leave.
+    /// The number of `wanted` segments that may be sent.
     fn room(&mut self, wanted: usize, queued: Bytes) -> usize {
         let (Some(told), Some(limit)) = (self.told, self.flow.limit()) else {
             let wanted = Bytes::new(wanted as u64 * MSS);
@@ -232,7 +231,8 @@ fn idle_connections_are_small(steered: bool) {
         } else {
             IDLE
         };
-        // What a receiver module keeps above holes stays, so the last column is for the gate alone.
+        // A receiver module keeps data about packets above holes, so the last column is for the
+        // gate alone.
         let (bound, worst) = if steered {
             (bound + STEERED, 0)
         } else {

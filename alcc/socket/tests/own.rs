@@ -280,7 +280,7 @@ fn a_closed_stream_drains_in_the_background() {
 }
 
 #[test]
-fn what_is_no_connected_tcp_socket_is_refused() {
+fn only_a_connected_tcp_socket_is_accepted() {
     let runtime = runtime("verus");
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -330,7 +330,7 @@ fn orders_are_followed_at_the_next_reading_without_another_send() {
     wait_for("off", || is(State::Off, "fixed:window=3"));
     command("* on");
     wait_for("on", || is(State::Controlled, "fixed:window=3"));
-    // What the program chooses holds until there is an order for an algorithm.
+    // The program's choice applies until a command sets an algorithm.
     stream.set_cc(&"fixed:window=5".parse().unwrap()).unwrap();
     wait_for("its own", || is(State::Controlled, "fixed:window=5"));
     let reader = read_all(peer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is done with a connection's lock held.
+//! Operations with a connection's lock held.
 use super::{Conn, Inner, Waker};
 use crate::controlled::Controlled;
 use crate::kernel;
@@ -8,7 +8,7 @@ use alcc_units::{Bytes, Time};
 use std::os::fd::RawFd;
 
 impl Inner {
-    /// A descriptor that is still ours to ask by.
+    /// A descriptor of the connection that is still valid.
     pub(super) fn fd<W: Waker>(&mut self, conn: &Conn<W>) -> Option<RawFd> {
         while let Some(&fd) = self.fds.first() {
             if conn.is_same_socket(fd) {
@@ -20,13 +20,13 @@ impl Inner {
         None
     }
 
-    /// The gate is no matter.
+    /// True if writes are not limited.
     pub(super) fn is_bypassed(&self) -> bool {
         let control = &self.control;
         self.fds.is_empty() || !control.is_in_charge() || !control.enforcement().gate
     }
 
-    /// Does what may open the gate, and tells the program if it did.
+    /// Does something that may open the gate, and wakes the program if it did.
     pub(super) fn with_unblock<W: Waker>(
         &mut self,
         conn: &Conn<W>,
@@ -39,8 +39,8 @@ impl Inner {
         }
     }
 
-    /// Does what `alcc ctl` has ordered since the last time. Not while a write is under way: nobody
-    /// could say on whose account it goes; the next write or reading comes soon.
+    /// Executes new commands of `alcc ctl`. Not during a write, whose bytes could not be
+    /// attributed; the next write or reading comes soon.
     pub(super) fn apply_commands<W: Waker>(&mut self, conn: &Conn<W>) {
         let commands = self.control.commands();
         if let Some(commands) = commands.filter(|_| !self.writers.are_in_calls()) {
@@ -66,22 +66,22 @@ impl Inner {
     pub(super) fn read<W: Waker>(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>) {
         self.cut = false;
         let first = self.fds.first().copied();
-        let told = first.and_then(|fd| self.control.look(fd));
-        // Samples may show whose the descriptor is: then no further call is needed.
-        let fd = match &told {
-            Some(told) if told.is_same => Some(told.fd),
+        let report = first.and_then(|fd| self.control.look(fd));
+        // Samples may show which socket the descriptor is, so that no further call is needed.
+        let fd = match &report {
+            Some(report) if report.is_same => Some(report.fd),
             _ => self.fd(conn),
         };
         if let Some(fd) = fd {
             let within = self.writers.are_in_calls();
-            self.with_unblock(conn, |control| control.read(fd, now, within, told));
+            self.with_unblock(conn, |control| control.read(fd, now, within, report));
         }
         if fd.is_none() || !self.control.is_in_charge() {
             self.end(runtime, conn);
         }
     }
 
-    /// Nothing that we could do has an effect any more.
+    /// Ends control: the connection is closed.
     pub(super) fn end<W: Waker>(&mut self, runtime: &Runtime<W>, conn: &Conn<W>) {
         self.fds.clear();
         self.control.end();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a stream and the runtime's thread share.
+//! The state that a stream and the runtime's thread share.
 mod closing;
 mod sending;
 
@@ -18,64 +18,64 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A blocking send of at least this much is not copied into the queue if the program comes back
-/// quickly.
+/// A blocking send of at least this many bytes is not copied into the queue if the program usually
+/// returns quickly.
 const MIN_HELD: usize = 16 * 1024;
 /// A program that is away for longer between its sends is served from the queue meanwhile.
 const QUICK: Span = Span::from_micros(500);
-/// When bytes wait and nothing tells when to try again: the kernel had no memory, or the algorithm
-/// has failed.
+/// Retry interval for waiting bytes without another wake-up: the kernel has no memory, or the
+/// algorithm has failed.
 const RETRY: Span = Span::from_millis(5);
-/// Maximum time that signals wait while a send waits for the kernel.
+/// Maximum time for which signals wait while a send waits for the kernel.
 const MAX_KERNEL_WAIT: Span = Span::from_millis(20);
 
 pub(super) struct Connection {
     id: u64,
     pub(super) notifier: WritableNotifier,
     inner: Mutex<Inner>,
-    /// The loop knows of it and reads its counters.
+    /// True if the loop knows the stream and reads its counters.
     active: AtomicBool,
 }
 
 pub(super) struct Inner {
     fd: Option<OwnedFd>,
-    /// The kernel's number of the socket: a descriptor that the program closed behind our back may
-    /// be another one by now.
+    /// The kernel's number of the socket: a descriptor that the program closed without us may be
+    /// another socket by now.
     cookie: u64,
     control: Controlled,
     queue: Queue,
     /// Bytes beyond the last whole segment that was written.
     tail: u64,
-    /// Written since a note of the acknowledgement was asked for.
+    /// Bytes written since a time stamp of the acknowledgement was last requested.
     unstamped: u64,
-    /// When the last send that was willing to wait returned, and how long the program is away
-    /// between two, smoothed.
+    /// Time at which the last blocking send returned, and the smoothed time that the program is
+    /// away between two.
     left_at: Option<Time>,
     away: Span,
-    /// A sender waits with bytes that are not in the queue.
+    /// True if a sender waits with bytes that are not in the queue.
     held: bool,
-    /// Sent as of the last visit.
+    /// Bytes sent as of the last visit.
     sent_before: u64,
     error: Option<c_int>,
-    /// Bytes that had been taken were thrown away, for this reason.
+    /// Set if bytes from the queue were discarded, for this reason.
     queue_error: Option<c_int>,
     closing: CloseState,
-    /// Somebody was refused and waits for a notice.
+    /// True if a send was refused, so that a notice is due.
     wants_data: bool,
-    /// The kernel's buffer, not the window, ended the last attempt.
+    /// True if the kernel's buffer, not the window, ended the last attempt.
     kernel_full: bool,
-    /// The runtime counts it among those it drains after their close.
+    /// True if the runtime counts it among the closed streams that are being drained.
     lingers: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CloseState {
     No,
-    /// FIN when drained.
+    /// FIN is sent when the queue is drained.
     Write,
     /// FIN is sent.
     Written,
-    /// Closed by the program; drained until then.
+    /// Closed by the program; drained until this time.
     Close(Time),
 }
 
@@ -83,7 +83,7 @@ impl Connection {
     pub(super) fn new(fd: RawFd, cookie: u64, control: Controlled, capacity: usize) -> Self {
         let id = control.id;
         let inner = Inner {
-            // SAFETY: the caller owns it and gives it to us.
+            // SAFETY: the caller owns it and transfers it.
             fd: Some(unsafe { OwnedFd::from_raw_fd(fd) }),
             cookie,
             control,
@@ -113,8 +113,8 @@ impl Connection {
         alcc_sys::lock(&self.inner)
     }
 
-    /// Takes what fits; zero if nothing does. `holds`: the caller waits until all is taken, so its
-    /// bytes may stay where they are.
+    /// Takes bytes into the queue as far as they fit; zero if none do. `holds`: the caller waits
+    /// until all are taken, so its bytes need not be copied.
     pub(super) fn enqueue(
         self: &Arc<Self>,
         runtime: &Runtime,
@@ -123,7 +123,7 @@ impl Connection {
     ) -> Result<usize, c_int> {
         let inner = &mut *self.lock();
         inner.check()?;
-        // A stream at rest is looked at again: nobody else would notice.
+        // An idle stream is checked here, because nothing else would notice that it has gone.
         if !self.active.load(Ordering::Acquire) && inner.is_gone() {
             return Err(libc::EBADF);
         }
@@ -139,13 +139,13 @@ impl Connection {
                 inner.check()?;
             }
         }
-        let left = &bytes[taken..];
-        // Less than a segment waits for more in the queue.
-        let held = left.len() >= MIN_HELD && left.len() as u64 >= inner.mss();
+        let remaining = &bytes[taken..];
+        // Less than a segment waits in the queue for more.
+        let held = remaining.len() >= MIN_HELD && remaining.len() as u64 >= inner.mss();
         if holds && held && !inner.is_plain() {
             inner.held = true;
         } else {
-            taken += inner.queue.push(left);
+            taken += inner.queue.push(remaining);
             if taken < bytes.len() && inner.error.is_none() {
                 inner.wants_data = true;
                 self.notifier.set_blocked();
@@ -155,8 +155,8 @@ impl Connection {
         Ok(taken)
     }
 
-    /// Whose buffer is full waits for the kernel itself, which knows best when there is room. False
-    /// if that is not it, or not for long.
+    /// Waits for the kernel itself if its buffer is full, because it knows best when there is room.
+    /// False if that is not the reason, or not for long.
     pub(super) fn wait_for_kernel(&self, until: Option<Time>) -> bool {
         let fd = {
             let inner = self.lock();
@@ -167,7 +167,7 @@ impl Connection {
         kernel::wait_writable(fd, until.map_or(most, |until| until.min(most)))
     }
 
-    /// A send that is willing to wait begins.
+    /// A blocking send begins.
     pub(super) fn enter(&self) {
         let inner = &mut *self.lock();
         if let Some(left_at) = inner.left_at.take() {
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Begins the end; what was lost already.
+    /// Begins the close. Returns an error that has already lost bytes.
     pub(super) fn close(self: &Arc<Self>, runtime: &Runtime, until: Time) -> Option<c_int> {
         let inner = &mut *self.lock();
         let queue_error = inner.queue_error.take();
@@ -204,8 +204,8 @@ impl Connection {
         inner.wants_data = false;
         inner.flush();
         if let Some(raw) = inner.raw() {
-            // The number is the program's: it must not reach this socket any more, and is free for
-            // another.
+            // The number belongs to the program: it must no longer refer to this socket, and is
+            // free for another.
             if let Some(other) = kernel::duplicate(raw) {
                 inner.fd = Some(other);
             }
@@ -216,8 +216,8 @@ impl Connection {
         queue_error
     }
 
-    /// After whatever the program did: the loop has to know of a stream that is not idle. Called
-    /// with the stream locked, like the loop's decision to let it rest.
+    /// Puts a stream that is not idle into the loop, after any call of the program. Called with the
+    /// stream locked, as is the loop's decision to remove an idle one.
     fn after_call(self: &Arc<Self>, runtime: &Runtime, inner: &mut Inner) {
         inner.control.report();
         let busy = inner.queue.len() > 0
@@ -236,7 +236,7 @@ impl Visit for Connection {
         self.id
     }
 
-    /// Reads the counters, lets the algorithm act on them and hands over what it allows.
+    /// Reads the counters, passes them to the algorithm and writes the data that it allows.
     fn visit(&self, runtime: &Runtime, active: usize) -> Next {
         let inner = &mut *self.lock();
         let now = kernel::now();
@@ -244,7 +244,7 @@ impl Visit for Connection {
         inner.guarded(|inner| {
             inner.apply_commands();
             if inner.is_plain() {
-                // An algorithm that has failed is not asked again, and does not say so again.
+                // A failed algorithm is not called again, and its failure is reported once.
                 return;
             }
             runtime.plane.visit();
@@ -263,8 +263,8 @@ impl Visit for Connection {
             inner.lingers = false;
             runtime.lingered();
         }
-        // Not idle yet if something was sent since the last visit: resting and being woken again by
-        // the next send costs more.
+        // Not idle yet if something was sent since the last visit, because removal and the wake-up
+        // by the next send would cost more.
         let sent = inner.control.flow.counters().bytes;
         let fresh = std::mem::replace(&mut inner.sent_before, sent) != sent;
         let again = fresh && !inner.is_plain() && inner.fd.is_some();
@@ -349,17 +349,17 @@ impl Inner {
         self.control.flow.mss().get()
     }
 
-    /// The kernel alone decides.
+    /// True if the kernel alone is in control.
     fn is_plain(&self) -> bool {
         !self.control.is_in_charge()
     }
 
-    /// The algorithm holds bytes back.
+    /// True if the algorithm holds bytes back.
     fn is_blocked(&self) -> bool {
         self.control.flow.is_blocked()
     }
 
-    /// Runs what concerns the algorithm; if that panics the connection is plain TCP from then on.
+    /// Runs code of the algorithm; if that panics the connection is plain TCP from then on.
     fn guarded<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> Option<T> {
         let result = catch_unwind(AssertUnwindSafe(|| f(self)));
         if result.is_err() {
@@ -372,7 +372,7 @@ impl Inner {
         self.control.release(self.raw(), Mode::Failed);
     }
 
-    /// Does what `alcc ctl` has ordered since the last time.
+    /// Executes new commands of `alcc ctl`.
     fn apply_commands(&mut self) {
         if let Some(commands) = self.control.commands() {
             self.control.apply_commands(&commands, self.raw());
@@ -394,7 +394,7 @@ impl Inner {
         }
     }
 
-    /// When to come back; `None`: nothing to do.
+    /// Time of the next visit; `None`: none is needed.
     fn next(&self, now: Time) -> Option<Time> {
         self.fd.as_ref()?;
         let waits = self.queue.len() > 0 || self.held;

@@ -26,13 +26,12 @@
 //! # }
 //! ```
 //!
-//! * [`Stream::send`] takes what fits into the queue, or writes directly while the window is open
-//!   and nothing waits. `Err(WouldBlock)` (or a short count) promises one notice when a quarter of
-//!   the queue is free. A sleeping `send` wakes up. [`Stream::writable_fd`] becomes writable
-//!   (`POLLOUT`; level and edge triggered). The callback of [`Stream::on_notice`] runs.
-//! * Reading is the program's: read from [`Stream::as_raw_fd`] as ever. With `timestamps` feedback,
-//!   `poll` on that descriptor also says `POLLERR` while acknowledgement times wait to be read. So
-//!   `auto` chooses it for blocking descriptors only.
+//! * [`Stream::send`] takes the bytes that fit into the queue, or writes directly while the window is open and nothing
+//!   waits. `Err(WouldBlock)` (or a short count) promises one notice when a quarter of the queue is free. Then a
+//!   sleeping `send` wakes up. [`Stream::writable_fd`] becomes writable (`POLLOUT`; level and edge triggered). The
+//!   callback of [`Stream::on_notice`] runs.
+//! * The program reads from [`Stream::as_raw_fd`] as usual. With `timestamps` feedback, `poll` on that descriptor also
+//!   returns `POLLERR` while acknowledgement times wait to be read, so `auto` chooses it for blocking descriptors only.
 //! * An error of the connection is kept: every later call returns it.
 //! * A panic of an algorithm turns its stream into plain TCP; nothing is lost.
 

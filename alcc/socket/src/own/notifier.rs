@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a program learns that a stream takes bytes again, or is broken, or closed.
+//! Notices to a program that a stream takes bytes again, is broken, or is closed.
 use crate::kernel;
 use alcc_units::Time;
 use libc::c_int;
@@ -8,45 +8,47 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// An eventfd that holds this is not writable; one more is the most it can hold.
+/// The value that makes an eventfd not writable, one below its maximum.
 const BLOCKED: u64 = u64::MAX - 1;
 
 #[derive(Default)]
 pub(crate) struct WritableNotifier {
-    /// Changes with every notice; what sleepers wait for.
+    /// Changes with every notice; sleepers wait for a change.
     generation: AtomicU32,
     waiters: AtomicU32,
-    /// Writable (`POLLOUT`) while the stream is.
+    /// Writable (`POLLOUT`) while the stream takes bytes.
     fd: OnceLock<OwnedFd>,
-    /// The descriptor says "not writable".
+    /// True if the descriptor is in the state "not writable".
     fd_blocked: AtomicBool,
     callback: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl WritableNotifier {
-    /// Read this before looking whether there is room; see [`WritableNotifier::wait`].
+    /// The current generation. Read it before checking for room; see [`WritableNotifier::wait`].
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Sleeps until a wake-up since `generation` was read.
+    /// Sleeps until a wake-up later than the reading of `generation`.
     ///
     /// # Errors
     /// `EINTR` when a signal handler ran, unless it was installed with SA_RESTART and there is no
     /// time limit, as in send(2); `EAGAIN` when the time is up.
     pub(crate) fn wait(&self, generation: u32, until: Option<Time>) -> Result<(), c_int> {
-        let left = until.map(|until| until.since(kernel::now()).as_nanos());
-        if left == Some(0) {
+        let remaining = until.map(|until| until.since(kernel::now()).as_nanos());
+        if remaining == Some(0) {
             return Err(libc::EAGAIN);
         }
-        let left = left.map(|ns| libc::timespec {
+        let remaining = remaining.map(|ns| libc::timespec {
             tv_sec: (ns / 1_000_000_000) as _,
             tv_nsec: (ns % 1_000_000_000) as _,
         });
-        let limit = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let limit = remaining
+            .as_ref()
+            .map_or(std::ptr::null(), std::ptr::from_ref);
         self.waiters.fetch_add(1, Ordering::SeqCst);
-        // SAFETY: the word outlives the call, the time limit too. A futex because std's waits hide
-        // signals from us.
+        // SAFETY: the word outlives the call, the time limit too. A futex is used because std's
+        // waits hide signals.
         let rc = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -65,7 +67,7 @@ impl WritableNotifier {
         }
     }
 
-    /// Wakes sleepers, and nobody else.
+    /// Wakes sleepers only.
     pub(crate) fn wake(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) > 0 {
@@ -81,15 +83,15 @@ impl WritableNotifier {
         }
     }
 
-    /// There is room, or something that only the next call can tell.
+    /// Notifies that there is room, or an error that the next call returns.
     pub(crate) fn set_writable(&self) {
         self.wake();
         if let Some(fd) = self.fd.get()
             && self.fd_blocked.swap(false, Ordering::SeqCst)
         {
             let mut held = 0u64;
-            // SAFETY: eight bytes, as an eventfd wants. Emptying it makes it writable, which is an
-            // edge for epoll.
+            // SAFETY: eight bytes, as an eventfd requires. Reading it makes it writable, which is
+            // an edge for epoll.
             unsafe { libc::read(fd.as_raw_fd(), (&raw mut held).cast(), 8) };
         }
         if let Some(callback) = self.callback.get() {
@@ -97,18 +99,18 @@ impl WritableNotifier {
         }
     }
 
-    /// A write was refused or cut short.
+    /// Notes that a write was refused or cut short.
     pub(crate) fn set_blocked(&self) {
         if let Some(fd) = self.fd.get()
             && !self.fd_blocked.swap(true, Ordering::SeqCst)
         {
             let shut = BLOCKED;
-            // SAFETY: eight bytes, as an eventfd wants.
+            // SAFETY: eight bytes, as an eventfd requires.
             unsafe { libc::write(fd.as_raw_fd(), (&raw const shut).cast(), 8) };
         }
     }
 
-    /// The descriptor that is writable while the stream is. `shut`: how it starts.
+    /// The descriptor that is writable while the stream takes bytes. `shut`: its initial state.
     pub(crate) fn descriptor(&self, shut: bool) -> io::Result<RawFd> {
         if let Some(fd) = self.fd.get() {
             return Ok(fd.as_raw_fd());
@@ -118,7 +120,7 @@ impl WritableNotifier {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just made, and nobody else's.
+        // SAFETY: it was just made, with no other owner.
         let kept = self.fd.get_or_init(|| unsafe { OwnedFd::from_raw_fd(fd) });
         let kept = kept.as_raw_fd();
         if shut {
@@ -127,7 +129,7 @@ impl WritableNotifier {
         Ok(kept)
     }
 
-    /// Called at every notice; the first one set stays.
+    /// Sets the function to be called at every notice; only the first one is kept.
     pub(crate) fn call(&self, callback: Box<dyn Fn() + Send + Sync>) -> bool {
         self.callback.set(callback).is_ok()
     }

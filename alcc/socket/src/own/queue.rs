@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bytes that wait for the algorithm.
+//! The queue of bytes that wait for the algorithm.
 use std::collections::VecDeque;
 
-/// Bytes are kept in blocks of this size: large enough for the largest batch to touch two of them.
+/// Size of a block: large enough that the largest batch touches only two of them.
 const BLOCK: usize = 64 * 1024;
 
-/// A bounded byte queue. An empty one at rest holds no memory.
+/// A bounded byte queue. An empty queue of an idle stream holds no memory.
 #[derive(Debug)]
 pub(crate) struct Queue {
     blocks: VecDeque<Vec<u8>>,
-    /// Bytes of the first block that have left already.
+    /// Bytes of the first block that have been sent already.
     head: usize,
     len: usize,
     capacity: usize,
-    /// A block that has been emptied: the next one need not be made, nor its pages be got from the
-    /// kernel again.
+    /// An emptied block for reuse, so that the next one need not be allocated.
     spare: Option<Vec<u8>>,
 }
 
@@ -37,7 +36,7 @@ impl Queue {
         self.capacity
     }
 
-    /// What is in it stays, even beyond a smaller capacity.
+    /// Sets the capacity. The content stays, even beyond a smaller capacity.
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity.max(1);
     }
@@ -46,7 +45,7 @@ impl Queue {
         self.capacity.saturating_sub(self.len)
     }
 
-    /// Takes as much as fits; returns how much.
+    /// Takes as many bytes as fit. Returns their number.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let fits = self.free().min(bytes.len());
         let mut rest = &bytes[..fits];
@@ -54,8 +53,8 @@ impl Queue {
             let size = BLOCK.min(self.capacity);
             match self.blocks.back_mut() {
                 Some(last) if last.len() < last.capacity() => {}
-                // From when the capacity was smaller: many small blocks would be more pieces than
-                // `front` has.
+                // A block from a time of smaller capacity is extended, because many small blocks
+                // would be more pieces than `front` has.
                 Some(last) if last.capacity() < size => last.reserve_exact(size - last.len()),
                 _ => {
                     let spare = self.spare.take().filter(|spare| spare.capacity() >= size);
@@ -77,17 +76,17 @@ impl Queue {
     /// The first bytes as up to three pieces: `limit`, of at most a block, or all there are.
     pub(crate) fn front(&self, limit: usize) -> [&[u8]; 3] {
         let mut pieces: [&[u8]; 3] = [&[]; 3];
-        let (mut skip, mut left) = (self.head, limit);
+        let (mut skip, mut remaining) = (self.head, limit);
         for (piece, block) in pieces.iter_mut().zip(&self.blocks) {
             let bytes = &block[skip..];
-            *piece = &bytes[..bytes.len().min(left)];
-            left -= piece.len();
+            *piece = &bytes[..bytes.len().min(remaining)];
+            remaining -= piece.len();
             skip = 0;
         }
         pieces
     }
 
-    /// The first `n` bytes have left.
+    /// Removes the first `n` bytes, which have been sent.
     pub(crate) fn consume(&mut self, n: usize) {
         let mut n = n.min(self.len);
         self.len -= n;
@@ -106,7 +105,7 @@ impl Queue {
         }
     }
 
-    /// The stream rests: an empty queue gives its memory back.
+    /// Frees the memory of an empty queue, because the stream is idle.
     pub(crate) fn release_memory(&mut self) {
         if self.len == 0 {
             self.blocks = VecDeque::new();

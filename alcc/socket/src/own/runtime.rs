@@ -14,25 +14,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLockReadGuard};
 use std::time::Duration;
 
-/// Everything that own sockets share: settings, and the thread that reads counters and drains
-/// queues. The thread is made with the first stream and sleeps while nothing is in flight.
+/// The common part of own sockets: settings, and the thread that reads counters and drains queues.
+/// The thread is started with the first stream and sleeps while nothing is in flight.
 pub struct Runtime {
     pub(super) plane: Arc<ControlPlane>,
     settings: Mutex<Settings>,
     driver: Driver<Connection>,
     started: Mutex<bool>,
-    /// Queues that are still drained although their program has closed them.
+    /// Number of closed streams whose queues are still drained.
     lingering: AtomicUsize,
 }
 
 impl Runtime {
-    /// A runtime without streams and, so far, without a thread.
+    /// A runtime without streams and without a thread.
     pub fn new(settings: Settings, registry: Registry) -> Arc<Self> {
         Self::with_segment(settings, registry, None)
     }
 
-    /// As [`Runtime::new`]. If `segment` is that of this process, `alcc top` shows its streams, and
-    /// they follow `alcc ctl`.
+    /// The same as [`Runtime::new`]. If `segment` is that of this process, `alcc top` shows its
+    /// streams, and they follow `alcc ctl`.
     pub fn with_segment(
         settings: Settings,
         registry: Registry,
@@ -47,22 +47,22 @@ impl Runtime {
         })
     }
 
-    /// What new streams start from.
+    /// The settings of new streams.
     pub fn settings(&self) -> Settings {
         alcc_sys::lock(&self.settings).clone()
     }
 
-    /// Changes what new streams start from.
+    /// Changes the settings of new streams.
     pub fn set_settings(&self, change: impl FnOnce(&mut Settings)) {
         change(&mut alcc_sys::lock(&self.settings));
     }
 
-    /// The algorithms there are.
+    /// The registry of algorithms.
     pub fn registry(&self) -> RwLockReadGuard<'_, Registry> {
         self.plane.registry()
     }
 
-    /// Other algorithms for new streams, and for those that change theirs.
+    /// Sets the registry for new streams, and for those that change their algorithm.
     pub fn set_registry(&self, registry: Registry) {
         self.plane.set_registry(registry);
     }
@@ -72,7 +72,7 @@ impl Runtime {
         self.plane.totals()
     }
 
-    /// Waits until every stream that was closed is drained, at most `patience`. True if it is.
+    /// Waits until every closed stream is drained, at most `patience`. True if they are.
     pub fn drained(&self, patience: Duration) -> bool {
         let until = kernel::now()
             + Span::from_nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));
@@ -85,7 +85,7 @@ impl Runtime {
         true
     }
 
-    /// What others see of this process, if they may.
+    /// The shared segment of this process, if there is one.
     pub fn segment(&self) -> Option<&Arc<Segment>> {
         self.plane.segment()
     }
@@ -98,12 +98,12 @@ impl Runtime {
         self.lingering.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// A resting stream has something to do.
+    /// Puts a stream into the loop again, because it has something to do.
     pub(super) fn adopt(&self, connection: Arc<Connection>) {
         self.driver.adopt(connection, event_loop::FIRST_VISIT);
     }
 
-    /// Makes the thread, once.
+    /// Starts the thread, once.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
         let mut started = alcc_sys::lock(&self.started);
         if !*started {
@@ -116,9 +116,9 @@ impl Runtime {
 
     fn run(&self) {
         self.plane.begin();
-        let tell = |activity| self.plane.worked(activity);
+        let report = |activity| self.plane.worked(activity);
         loop {
-            let next = self.driver.run_once(self, Some(&tell));
+            let next = self.driver.run_once(self, Some(&report));
             self.driver.sleep(next);
         }
     }

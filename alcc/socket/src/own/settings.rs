@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a process wants of its own sockets.
+//! Settings of a process for its own sockets.
 use crate::triple::{Deployment, Enforcement, Feedback};
 use alcc_cc::{Registry, Spec};
 use std::ffi::OsString;
@@ -8,32 +8,32 @@ use std::path::PathBuf;
 /// Default capacity of a stream's queue, bytes: half a second at 16 Mbit/s.
 pub(super) const QUEUE: usize = 1 << 20;
 
-/// What all streams of a [`Runtime`](super::Runtime) have in common, unless their
-/// [`Options`](super::Options) say otherwise.
+/// The settings of all streams of a [`Runtime`](super::Runtime), unless their
+/// [`Options`](super::Options) differ.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The algorithm.
     pub cc: Spec,
-    /// Where acknowledgements are learned from; `None`: the best that suits the socket.
+    /// The source of acknowledgements; `None`: the best that suits the socket.
     pub feedback: Option<Feedback>,
-    /// How the limit is kept. Where the kernel cannot, by the next best.
+    /// The enforcement of the limit. If the kernel cannot provide it, the next best is used.
     pub enforcement: Enforcement,
-    /// The kernel's congestion control to select below; `None`: leave what the socket has.
+    /// The kernel's congestion control to select below; `None`: the socket's own stays.
     pub under: Option<String>,
-    /// Streams to one address share one allowance.
+    /// True if streams to one address share one allowance.
     pub share: bool,
     /// Capacity of a stream's queue, bytes.
     pub queue: usize,
-    /// Seed of the controllers' generators.
+    /// Seed of the controllers' random numbers.
     pub seed: u64,
-    /// Folder for one CSV file per process: a line for each reading of each connection.
+    /// Folder for one CSV file per process, with a line for each reading of each connection.
     pub log: Option<PathBuf>,
     /// For tests: let the visit of a stream panic after this many readings.
     pub fault: Option<u64>,
 }
 
 impl Settings {
-    /// This algorithm, all else as it is by default.
+    /// Settings with this algorithm, and defaults otherwise.
     pub fn new(cc: Spec) -> Self {
         Self {
             cc,
@@ -50,12 +50,12 @@ impl Settings {
         }
     }
 
-    /// From environment variables (`ALCC_CC`, `ALCC_FEEDBACK`, `ALCC_ENFORCE`, `ALCC_UNDER`,
-    /// `ALCC_SHARE`, `ALCC_QUEUE`, `ALCC_SEED`, `ALCC_LOG`), checked against `registry`; what is
-    /// not set is as in `default`.
+    /// Reads environment variables (`ALCC_CC`, `ALCC_FEEDBACK`, `ALCC_ENFORCE`, `ALCC_UNDER`,
+    /// `ALCC_SHARE`, `ALCC_QUEUE`, `ALCC_SEED`, `ALCC_LOG`) and checks them against `registry`; the
+    /// others are taken from `default`.
     ///
     /// # Errors
-    /// The variable and what is wrong with it.
+    /// The variable and its error.
     pub fn from_env(
         default: Self,
         registry: &Registry,

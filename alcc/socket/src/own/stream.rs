@@ -12,23 +12,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A send of at least this much may wait with its bytes outside the queue.
+/// A send of at least this many bytes may wait with its bytes outside the queue.
 const MIN_WAIT_ROOM: usize = 16 * 1024;
-/// What a dropped stream is given to drain.
+/// Time for draining a dropped stream.
 const DROP_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What one stream wants differently from its runtime's [`Settings`](super::Settings).
+/// The options in which a stream differs from its runtime's [`Settings`](super::Settings).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// The algorithm.
     pub cc: Option<Spec>,
-    /// Where acknowledgements are learned from.
+    /// The source of acknowledgements.
     pub feedback: Option<Feedback>,
     /// Capacity of the queue, bytes.
     pub queue: Option<usize>,
 }
 
-/// What [`Stream::send`] does when the queue is full.
+/// Behaviour of [`Stream::send`] when the queue is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// Returns `WouldBlock`.
@@ -37,26 +37,26 @@ pub enum Wait {
     Yes(Option<Duration>),
 }
 
-/// A connection as its algorithm sees it.
+/// The state of a connection and of its algorithm.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Info {
     /// The algorithm.
     pub cc: String,
-    /// Where acknowledgements are learned from.
+    /// The source of acknowledgements.
     pub feedback: &'static str,
-    /// How the limit is kept.
+    /// The enforcement of the limit.
     pub enforcement: &'static str,
-    /// In the queue, and its capacity.
+    /// Bytes in the queue.
     pub queued: usize,
-    /// Capacity of the queue.
+    /// Capacity of the queue, bytes.
     pub capacity: usize,
-    /// Handed to the kernel and not acknowledged, as of the last reading.
+    /// Bytes written to the kernel and not acknowledged, as of the last reading.
     pub in_flight: Bytes,
-    /// Handed to the kernel in total.
+    /// Bytes written to the kernel in total.
     pub sent: u64,
-    /// How often the algorithm held bytes back.
+    /// Number of times that the algorithm held bytes back.
     pub gate_closed: u64,
-    /// cwnd; [`Bytes::MAX`]: none.
+    /// The congestion window; [`Bytes::MAX`]: none.
     pub window: Bytes,
     /// Pacing rate.
     pub rate: Option<Rate>,
@@ -66,13 +66,13 @@ pub struct Info {
     pub smoothed_rtt: Span,
     /// Smallest RTT.
     pub min_rtt: Span,
-    /// The algorithm failed, and the connection goes on as plain TCP.
+    /// True if the algorithm has failed, and the connection continues as plain TCP.
     pub plain: bool,
     /// The error that broke the connection, as errno.
     pub error: Option<i32>,
 }
 
-/// A connected TCP socket whose bytes wait in a queue until the algorithm lets them go. See [the
+/// A connected TCP socket whose bytes wait in a queue until the algorithm allows them. See [the
 /// module](super).
 pub struct Stream {
     connection: Arc<Connection>,
@@ -86,22 +86,23 @@ fn unknown(why: SpecError) -> io::Error {
 }
 
 impl Stream {
-    /// Takes a connected TCP socket over.
+    /// Takes over a connected TCP socket.
     ///
     /// # Errors
-    /// `ENOTCONN` or `EOPNOTSUPP` if it is no connected TCP socket of Linux 4.19 or later. `EINVAL`
-    /// if there is no such algorithm. What starting a thread says. The socket is closed then.
+    /// `ENOTCONN` or `EOPNOTSUPP` if it is not a connected TCP socket of Linux 4.19 or later,
+    /// `EINVAL` if there is no such algorithm, and the error of starting a thread. The socket is
+    /// closed then.
     pub fn new(runtime: &Arc<Runtime>, socket: OwnedFd, options: &Options) -> io::Result<Self> {
         let stream = Self::adopt(runtime, socket.as_raw_fd(), options)?;
-        // Owned by the stream now.
+        // The stream owns it from now on.
         let _ = socket.into_raw_fd();
         Ok(stream)
     }
 
-    /// As [`Stream::new`], but the descriptor stays the caller's on error.
+    /// The same as [`Stream::new`], but the caller keeps the descriptor on error.
     ///
     /// # Errors
-    /// As [`Stream::new`].
+    /// The errors of [`Stream::new`].
     pub fn adopt(runtime: &Arc<Runtime>, fd: RawFd, options: &Options) -> io::Result<Self> {
         kernel::set_errno(0);
         let Socket::Connected(peer) = kernel::classify(fd, None) else {
@@ -147,7 +148,7 @@ impl Stream {
         let mut control = Controlled::new(&runtime.plane, &plan, controller, &socket);
         control.begin(&socket);
         if let Some(segment) = runtime.plane.segment() {
-            // All that it sends passes here, until the program has it back.
+            // All of its data passes here, until the program gets it back.
             segment.open_account(cookie, u64::MAX / 2, false);
         }
         let connection =
@@ -160,8 +161,8 @@ impl Stream {
         })
     }
 
-    /// Sends. Waiting, it returns when everything is in the queue or with the kernel; otherwise how
-    /// much is.
+    /// Sends bytes. A waiting call returns when all are in the queue or with the kernel; otherwise
+    /// it returns the number that are.
     ///
     /// # Errors
     /// `WouldBlock` when nothing fits now, or not in time; `Interrupted` when a signal handler ran
@@ -172,13 +173,13 @@ impl Stream {
         self.send_as(bytes, &mut || wait)
     }
 
-    /// As [`Stream::send`]; whether to wait is asked only when not all fits.
+    /// The same as [`Stream::send`], but `wait` is called only if not all bytes fit.
     ///
     /// # Errors
-    /// As [`Stream::send`].
+    /// The errors of [`Stream::send`].
     pub fn send_as(&self, bytes: &[u8], wait: &mut dyn FnMut() -> Wait) -> io::Result<usize> {
         let mut done = 0;
-        // Whether to wait costs a call to find out: asked once, and not for what is small.
+        // Finding out whether to wait costs a call, so that is done once, and not for small sends.
         let mut waits = (bytes.len() >= MIN_WAIT_ROOM).then(&mut *wait);
         let mut until = None;
         let waiting = matches!(waits, Some(Wait::Yes(_)));
@@ -230,21 +231,21 @@ impl Stream {
         self.connection.lock().room_in_queue()
     }
 
-    /// Changes the capacity of the queue, bytes. What is in it stays.
+    /// Changes the capacity of the queue, bytes. The content stays.
     pub fn set_queue(&self, capacity: usize) {
         self.connection.set_capacity(capacity);
     }
 
-    /// Changes the algorithm. The new one starts afresh; what is in flight gives it no RTT samples.
+    /// Changes the algorithm. The new one starts from its initial state; data in flight gives it no
+    /// RTT samples.
     ///
     /// # Errors
-    /// `EINVAL` if there is none of this name or it does not take these options.
+    /// `EINVAL` if there is no algorithm of this name or it refuses these options.
     pub fn set_cc(&self, spec: &Spec) -> io::Result<()> {
         self.connection.lock().set_cc(spec).map_err(unknown)
     }
 
-    /// Changes where acknowledgements are learned from; a kernel that refuses time stamps leaves
-    /// `tcp-info`.
+    /// Changes the source of acknowledgements; if the kernel refuses time stamps, it is `tcp-info`.
     pub fn set_feedback(&self, feedback: Feedback) {
         self.connection
             .lock()
@@ -252,24 +253,24 @@ impl Stream {
     }
 
     /// A descriptor that is writable (`POLLOUT`, `EPOLLOUT`) while the stream takes bytes or has an
-    /// error to tell. Only for waiting: do not read or write it. Closed with the stream.
+    /// error to report. Only for waiting: do not read or write it. Closed with the stream.
     ///
     /// # Errors
-    /// When there is no descriptor to be had.
+    /// The error of the system if it cannot create a descriptor.
     pub fn writable_fd(&self) -> io::Result<RawFd> {
         let inner = self.connection.lock();
         self.connection.notifier.descriptor(inner.wants_data())
     }
 
-    /// Has `callback` called at every notice: room again after a refusal, a broken connection, a
-    /// finished close. It runs in the runtime's thread (or within a call of the program) with the
-    /// stream locked. It may wake somebody, but not call the stream. Only the first one set is
-    /// kept; false for others.
+    /// Sets the function to be called at every notice: room again after a refusal, a broken
+    /// connection, a finished close. It runs in the runtime's thread (or within a call of the
+    /// program) with the stream locked, so it may wake a thread, but must not call the stream. Only
+    /// the first one set is kept; false for others.
     pub fn on_notice(&self, callback: impl Fn() + Send + Sync + 'static) -> bool {
         self.connection.notifier.call(Box::new(callback))
     }
 
-    /// Drains the queue in the background, then sends FIN. Reading goes on.
+    /// Drains the queue in the background, then sends FIN. Reading continues.
     pub fn shutdown_write(&self) {
         self.connection.shutdown_write(&self.runtime);
     }
@@ -282,23 +283,23 @@ impl Stream {
             .map(io::Error::from_raw_os_error)
     }
 
-    /// What the algorithm sees and does.
+    /// The state of the connection and of its algorithm.
     pub fn info(&self) -> Info {
         self.connection.lock().info()
     }
 
-    /// Drains the queue in the background and closes the socket. What is left after `patience` is
-    /// thrown away, and the peer gets RST. The descriptor's number is free at once.
+    /// Drains the queue in the background and closes the socket. Bytes that remain after `patience`
+    /// are discarded, and the peer gets RST. The descriptor's number is free at once.
     /// [`Runtime::drained`] waits for all of them.
     pub fn close(&self, patience: Duration) {
         self.open.store(false, Ordering::Relaxed);
         self.connection.close(&self.runtime, after(patience));
     }
 
-    /// As [`Stream::close`], and waits for it.
+    /// The same as [`Stream::close`], but waits until it is complete.
     ///
     /// # Errors
-    /// What kept bytes from being sent: `ETIMEDOUT` when `patience` was too short, or the
+    /// The reason why bytes were not sent: `ETIMEDOUT` if `patience` was too short, or the
     /// connection's error. The socket is closed in any case.
     pub fn close_and_wait(&self, patience: Duration) -> io::Result<()> {
         self.open.store(false, Ordering::Relaxed);
@@ -317,8 +318,8 @@ impl Stream {
                 continue;
             }
             drop(inner);
-            // A signal handler may run; the wait goes on, as the descriptor is gone for the program
-            // whatever we return.
+            // A signal handler may run. The wait continues, because the descriptor is gone for the
+            // program whatever is returned.
             let _ = self
                 .connection
                 .notifier
@@ -326,20 +327,21 @@ impl Stream {
         }
     }
 
-    /// Throws the queue away, closes, and the peer gets RST.
+    /// Discards the queue and closes; the peer gets RST.
     pub fn abort(&self) {
         self.open.store(false, Ordering::Relaxed);
         self.connection.lock().abort();
     }
 
-    /// Gives the socket back, with whatever the kernel holds; `None` while bytes wait in the queue.
+    /// Gives the socket back, with the bytes that the kernel holds; `None` while bytes wait in the
+    /// queue.
     pub fn give_back(&self) -> Option<RawFd> {
         let fd = self.connection.lock().restore()?;
         self.open.store(false, Ordering::Relaxed);
         Some(fd)
     }
 
-    /// The descriptor is not ours any more (closed behind our back): never touch it again.
+    /// Forgets the descriptor, which was closed without us: it is never used again.
     pub fn forget(&self) {
         self.open.store(false, Ordering::Relaxed);
         self.connection.lock().forget();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The end of a stream, by the program, by an error, or because its descriptor has gone.
+//! The end of a stream: by the program, by an error, or because its descriptor is gone.
 use super::{CloseState, Inner};
 use crate::controlled::Mode;
 use crate::kernel;
@@ -21,7 +21,7 @@ impl Inner {
         self.control.flow.unblock();
     }
 
-    /// Nothing more will come: what waited for it goes, as far as it may.
+    /// No more data will follow: sends data that waited for it, as far as allowed.
     pub(super) fn flush(&mut self) {
         let now = kernel::now();
         if self.queue.len() > 0 && !self.is_blocked() {
@@ -30,7 +30,7 @@ impl Inner {
         self.end(now);
     }
 
-    /// Ends what is to be ended, once it can.
+    /// Completes an end that was requested, once possible.
     pub(super) fn end(&mut self, now: Time) {
         let drained = self.queue.len() == 0;
         match self.closing {
@@ -78,7 +78,7 @@ impl Inner {
         }
     }
 
-    /// True, and forgotten, if the descriptor is not the socket any more.
+    /// True, and the descriptor is forgotten, if it is no longer the socket.
     pub(super) fn is_gone(&mut self) -> bool {
         let gone = (self.raw()).is_some_and(|fd| !kernel::is_same_socket(fd, self.cookie));
         if gone {

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What goes to the kernel, and in which pieces.
+//! Data for the kernel, and its division into batches.
 use super::Inner;
 use crate::kernel;
 use alcc_units::{Bytes, Time};
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Largest batch, bytes: what the kernel puts into one super-packet.
+/// Largest batch, bytes: the size of the kernel's super-packets.
 const MAX_BATCH: u64 = 64 * 1024;
-/// With time stamps a window is written in so many batches at least, and gives about so many
+/// With time stamps, the minimum number of batches per window, and about the number of
 /// notifications.
 const BATCHES_PER_WINDOW: u64 = 8;
-/// Bytes between two notes at most, however large the window is.
+/// Maximum number of bytes between two time stamps, however large the window is.
 const MAX_STAMP_DISTANCE: u64 = 256 * 1024;
 
 impl Inner {
-    /// Hands to the kernel what the algorithm allows: the queue, and then `direct`. Returns how
-    /// much of `direct`. `more` will follow: what is less than a segment may wait for it.
+    /// Writes the data that the algorithm allows: the queue, and then `direct`. Returns the number
+    /// of bytes taken from `direct`. `more` will follow, so less than a segment may wait for it.
     pub(super) fn pump(&mut self, now: Time, direct: &[u8], more: bool) -> usize {
         let Some(fd) = self.raw() else { return 0 };
-        // Without a reading now, this write would belong to the transfer before it, or nobody would
-        // know when it began.
+        // Without a reading now, this write would count as part of the transfer before it, or its
+        // start would be unknown.
         if self.queue.len() == 0
             && self.control.is_watched_closely(now)
             && kernel::queued(fd) == Bytes::ZERO
@@ -51,7 +51,7 @@ impl Inner {
                     break;
                 }
             };
-            // First what must not be done twice, whatever the algorithm does with the news.
+            // First the step that must not be repeated, whatever the algorithm does with the event.
             self.queue.consume(n.min(queued));
             taken += n.saturating_sub(queued);
             self.tail = (self.tail + n as u64) % self.mss();
@@ -79,7 +79,7 @@ impl Inner {
         taken
     }
 
-    /// An eighth of the window has been written since the last note that was asked for.
+    /// True if an eighth of the window has been written since the last requested time stamp.
     pub(super) fn wants_stamp(&self, len: usize) -> bool {
         let window = self.control.flow.allowance().window.get() / BATCHES_PER_WINDOW;
         self.control.is_stamped() && self.unstamped + len as u64 >= window.min(MAX_STAMP_DISTANCE)
@@ -90,8 +90,8 @@ impl Inner {
             return wanted;
         }
         let all = Bytes::new(wanted as u64);
-        // What has been acknowledged since the last reading is worth a call only if it makes a
-        // difference.
+        // A call to learn about acknowledgements since the last reading is made only if it can
+        // matter.
         let at_most = self.control.flow.in_flight();
         let paced = self.control.flow.is_paced();
         if !paced
@@ -119,7 +119,7 @@ impl Inner {
         usize::try_from(room.get()).unwrap_or(usize::MAX)
     }
 
-    /// How much of `room` goes into the next call, and whether it ends with a whole segment.
+    /// The part of `room` for the next call, and whether it ends with a whole segment.
     pub(super) fn batch(&self, room: usize) -> (usize, bool) {
         let mss = self.mss();
         let segments = if self.is_plain() || !self.control.is_stamped() {
@@ -130,7 +130,7 @@ impl Inner {
         let largest = (MAX_BATCH / mss).max(1);
         let len = (segments.clamp(1, largest) * mss - self.tail).min(room as u64);
         let over = (self.tail + len) % mss;
-        // The end of what there is goes alone: without the mark of a whole batch, so that more may
+        // The end of the data is written alone, without the mark of a whole batch, so that more may
         // join it.
         let (len, whole) = if over == 0 {
             (len, true)
