@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How much of a connection has passed by the library, in whichever process. What the kernel has
-//! sent beyond that went past it.
+//! Accounts: the number of bytes of each connection that have passed through the library, in any
+//! process. The kernel's count beyond that bypassed it.
 //!
-//! A place for each connection by the kernel's number of its socket. Numbers are given one after
-//! the other. So the newest connections have their own places, and those of neighbours lie apart.
-//! Two cores do not fight for a line of their caches. A connection whose place was taken by a newer
-//! one is not accounted for any more.
+//! Each connection has a place that follows from the kernel's number of its socket. Numbers are
+//! assigned in sequence, so the newest connections have their own places. Places of consecutive
+//! numbers are far apart, so that two cores do not share a cache line. A connection whose place was
+//! taken by a newer one is no longer accounted for.
 use crate::map::{ACCOUNTS, ACCOUNTS_COUNT};
 use crate::segment::Segment;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What went past the library.
+/// Bytes of a connection that bypassed the library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unseen {
     /// Number of bytes.
     pub bytes: u64,
-    /// The program has a stream of the C library on it.
+    /// True if the program has a stream of the C library on it.
     pub streams: bool,
 }
 
-/// Odd, so consecutive numbers get places of their own. Far from every short fraction of the whole,
-/// so neighbours do not get neighbouring places.
+/// It is odd, so consecutive numbers get different places, and far from every short fraction of the
+/// total, so their places are far apart.
 const STRIDE: u64 = 10_125;
 
 impl Segment {
-    /// Its number and whether it has streams; how much has passed.
+    /// The account's words: the connection's number with its flag for streams, and the bytes that
+    /// have passed.
     fn account(&self, cookie: u64) -> [&AtomicU64; 2] {
         let index = (cookie.wrapping_mul(STRIDE) % ACCOUNTS_COUNT as u64) as usize;
         let [owner, passed] = self.map().words(ACCOUNTS + index * 2, 2) else {
@@ -33,8 +34,8 @@ impl Segment {
         [owner, passed]
     }
 
-    /// Accounts for a connection from now on. What was written before is nobody's fault. `streams`:
-    /// streams of the C library may write to it.
+    /// Opens the account of a connection. Bytes written before count as passed. `streams`: streams
+    /// of the C library may write to it.
     pub fn open_account(&self, cookie: u64, written: u64, streams: bool) {
         let [owner, passed] = self.account(cookie);
         let now = owner.load(Ordering::Acquire);
@@ -46,8 +47,8 @@ impl Segment {
         }
     }
 
-    /// `bytes` of the stream pass the library. Called before a write, which may take long. A
-    /// negative number afterwards takes back what the write did not take.
+    /// Counts `bytes` that pass through the library. It is called before a write, which may take
+    /// long; afterwards a negative number corrects for the bytes that the write did not take.
     pub fn passed(&self, cookie: u64, bytes: i64) {
         let [owner, passed] = self.account(cookie);
         if owner.load(Ordering::Acquire) >> 1 == cookie {
@@ -55,8 +56,8 @@ impl Segment {
         }
     }
 
-    /// What went past the library, when the kernel has sent so many bytes in all. `None`: not
-    /// accounted for.
+    /// The bytes that bypassed the library, if the kernel has sent `sent` bytes in total. `None`:
+    /// the connection has no account.
     pub fn unseen(&self, cookie: u64, sent: u64) -> Option<Unseen> {
         let [owner, passed] = self.account(cookie);
         let now = owner.load(Ordering::Acquire);

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bytes of a connection that went to the kernel without the algorithm's leave, by reason. They are
-//! counted apart and never as bytes under control.
+//! Bytes of a connection that went to the kernel without the algorithm's permission, by reason.
+//! They are counted separately and never as bytes under control.
 use std::ops::AddAssign;
 
-/// Why bytes of a controlled connection passed that no algorithm let through. What the library does
-/// not see at all is [`Missed`](crate::Missed).
+/// The reason for which bytes of a controlled connection were not limited. Bytes that the library
+/// does not see at all are [`Missed`](crate::Missed).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Bypass {
-    /// A write of a program that does not wait in the call, and of which no wait for room was seen
-    /// so far: nothing might tell it when to write again.
+    /// A non-blocking write of a program without any known wait for room: if it were refused,
+    /// nothing might wake the program to write again.
     NoWakeup,
-    /// The rest of a write by MSG_ZEROCOPY that waits in the call: the kernel counts such calls, so
-    /// it is not divided.
+    /// The rest of a blocking write with MSG_ZEROCOPY: the kernel counts such calls, so it is not
+    /// divided.
     ZeroCopy,
-    /// Written after the kernel's congestion control was replaced by another.
+    /// Bytes written after the kernel's congestion control was replaced by another.
     Replaced,
 }
 
 impl Bypass {
-    /// All of them, in the order of their counters.
+    /// All reasons, in the order of their counters.
     pub const ALL: [Self; 3] = [Self::NoWakeup, Self::ZeroCopy, Self::Replaced];
 
-    /// A word for metrics and tables.
+    /// The word for metrics and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::NoWakeup => "no-wakeup",
@@ -39,7 +39,7 @@ impl Bypass {
         }
     }
 
-    /// What would bring it under control.
+    /// The way to bring it under control.
     pub fn remedy(self) -> &'static str {
         "put 'alcc proxy' in front of it"
     }
@@ -50,10 +50,10 @@ impl Bypass {
 pub struct ByReason([u64; Bypass::ALL.len()]);
 
 impl ByReason {
-    /// How many there are: at most 16, see [`ByReason::newly`].
+    /// Number of reasons: at most 16, see [`ByReason::newly`].
     pub(crate) const LEN: usize = Bypass::ALL.len();
 
-    /// `n` for one reason, nothing for the others.
+    /// `n` for one reason, zero for the others.
     pub fn of(why: Bypass, n: u64) -> Self {
         let mut all = Self::default();
         all.0[why as usize] = n;
@@ -65,7 +65,7 @@ impl ByReason {
         self.0[why as usize]
     }
 
-    /// Over all reasons.
+    /// The sum over all reasons.
     pub fn sum(&self) -> u64 {
         self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
@@ -75,7 +75,7 @@ impl ByReason {
         Bypass::ALL.into_iter().map(|why| (why, self.get(why)))
     }
 
-    /// One for each reason that has a number here and was not `seen` before: a bit for each.
+    /// One for each reason that has a number here and has no bit in `seen` yet; sets these bits.
     pub fn newly(&self, seen: &mut u16) -> Self {
         let before = *seen;
         Self(std::array::from_fn(|i| {
@@ -85,12 +85,12 @@ impl ByReason {
         }))
     }
 
-    /// As words of a record.
+    /// Encodes the numbers as words of a record.
     pub(crate) fn words(&self) -> [u64; Self::LEN] {
         self.0
     }
 
-    /// From words of a record.
+    /// Decodes the numbers from words of a record.
     pub(crate) fn read(word: impl FnMut(usize) -> u64) -> Self {
         Self(std::array::from_fn(word))
     }

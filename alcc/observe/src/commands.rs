@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Orders of `alcc ctl` to running processes: control off and on, another algorithm.
+//! Commands of `alcc ctl` to running processes: control off and on, another algorithm.
 use crate::map::{self, ORDERS, ORDERS_LEN, get_lines, put_text, set};
 use crate::pattern::Pattern;
 use crate::segment::Segment;
@@ -11,48 +11,48 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-/// What is to change.
+/// The change that a command makes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Plain TCP.
+    /// Control off: plain TCP.
     Off,
-    /// Under control again.
+    /// Control on.
     On,
-    /// This algorithm.
+    /// Control by this algorithm.
     Algorithm(Spec),
 }
 
 /// A change, for all connections or those of a port or an address range. Of several that match, the
-/// last counts.
+/// last applies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Command {
-    /// Which; `None`: all.
+    /// The connections; `None`: all.
     pub pattern: Option<Pattern>,
-    /// What.
+    /// The change.
     pub action: Action,
 }
 
-/// All orders so far.
+/// All commands so far.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Commands {
-    /// Number of the last change; 0: none yet.
+    /// Number of the last change; 0: none.
     pub generation: u64,
-    /// In the order in which they were given.
+    /// The commands in the order in which they were given.
     pub list: Vec<Command>,
 }
 
-/// The text in shared memory must fit.
+/// Maximum length of the text in shared memory, bytes.
 const MAX_TEXT: usize = (ORDERS_LEN - 2) * 8;
 
 impl Command {
-    /// Is this connection meant?
+    /// True if the command is for this connection.
     pub fn covers(&self, peer: &Peer) -> bool {
         self.pattern.is_none_or(|p| p.matches(peer))
     }
 }
 
 impl Commands {
-    /// Is this connection to be controlled?
+    /// True if this connection is to be controlled.
     pub fn on(&self, peer: &Peer) -> bool {
         let last = self
             .list
@@ -62,8 +62,8 @@ impl Commands {
         last.is_none_or(|o| o.action == Action::On)
     }
 
-    /// Whether the last order for all connections switched control off, and none since has switched
-    /// a part of them on.
+    /// True if the last command for all connections switched control off, and no later one has
+    /// switched a part of them on.
     pub fn all_off(&self) -> bool {
         let mut switches = self.list.iter().filter_map(|o| match o.action {
             Action::Algorithm(_) => None,
@@ -72,7 +72,7 @@ impl Commands {
         switches.clone().any(|(all, _)| all) && !switches.any(|(_, on)| on)
     }
 
-    /// The algorithm ordered for this connection.
+    /// The algorithm that a command selects for this connection.
     pub fn algorithm(&self, peer: &Peer) -> Option<&Spec> {
         self.list.iter().rev().find_map(|o| match &o.action {
             Action::Algorithm(spec) if o.covers(peer) => Some(spec),
@@ -80,7 +80,8 @@ impl Commands {
         })
     }
 
-    /// One order more. What it makes void is dropped, so that the list does not grow with time.
+    /// Adds a command, and removes those that it overrides, so that the list does not grow with
+    /// time.
     fn add(&mut self, command: Command) {
         let kind = |o: &Command| matches!(o.action, Action::Algorithm(_));
         let same = kind(&command);
@@ -135,8 +136,7 @@ impl FromStr for Command {
 }
 
 impl Segment {
-    /// The commands given so far; `None` if they cannot be read. A line that makes no sense is left
-    /// out.
+    /// The commands given so far; `None` if they cannot be read. An invalid line is ignored.
     pub fn commands(&self) -> Option<Commands> {
         let words = self.map().words(ORDERS, ORDERS_LEN);
         let mut copy = vec![0; ORDERS_LEN - 1];
@@ -150,23 +150,23 @@ impl Segment {
         })
     }
 
-    /// Number of the last order: what a process looks at before every write.
+    /// Number of the last command, which a process checks before every write.
     pub fn generation(&self) -> u64 {
         self.map().word(ORDERS + 1).load(Ordering::Relaxed)
     }
 
-    /// Gives an order to all processes, one caller at a time.
+    /// Gives a command to all processes, one caller at a time.
     ///
     /// # Errors
-    /// If the lock cannot be had, or if there are too many commands for single ports.
+    /// The lock cannot be taken, or there are too many commands for single ports.
     pub fn command(&self, command: Command) -> io::Result<Commands> {
         self.add_commands([command])
     }
 
-    /// Gives several orders at once.
+    /// Gives several commands at once.
     ///
     /// # Errors
-    /// As [`command`](Self::command); none of them holds.
+    /// The errors of [`command`](Self::command); none of the commands is given then.
     pub fn add_commands(&self, list: impl IntoIterator<Item = Command>) -> io::Result<Commands> {
         self.locked(|| {
             let mut commands = self.commands().unwrap_or_default();
@@ -177,10 +177,10 @@ impl Segment {
         })
     }
 
-    /// Puts these orders in the place of all that were given before, at once.
+    /// Replaces all earlier commands by these, at once.
     ///
     /// # Errors
-    /// As [`command`](Self::command); those of before stay.
+    /// The errors of [`command`](Self::command); the earlier commands stay then.
     pub fn replace(&self, list: impl IntoIterator<Item = Command>) -> io::Result<Commands> {
         self.locked(|| {
             let mut commands = Commands {
@@ -214,7 +214,7 @@ impl Segment {
     }
 }
 
-/// A process's copy of the orders, read again when they have changed.
+/// A process's copy of the commands, which is refreshed when they have changed.
 #[derive(Default)]
 pub struct CommandCache {
     generation: AtomicU64,
@@ -231,9 +231,9 @@ impl CommandCache {
             .filter(|commands| commands.generation != seen)
     }
 
-    /// The commands now. While another thread is reading new ones: those before, or nothing new;
-    /// the next write or reading asks again. Nobody waits for that in a write, and no signal
-    /// handler comes here.
+    /// The current commands. While another thread is reading new ones, the earlier ones, or `None`;
+    /// the next write or reading tries again. So no write waits here, and a signal handler cannot
+    /// deadlock.
     pub fn commands(&self, segment: &Segment) -> Option<Arc<Commands>> {
         let now = segment.generation();
         if self.generation.load(Ordering::Acquire) != now

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where `alcc top` and `ctl` find a segment: a folder in `$XDG_RUNTIME_DIR/alcc`, for root in
-//! `/run/alcc`, or in `/tmp/alcc-UID`.
+//! The entry of a process, by which `alcc top` and `ctl` find its segment: a folder in `$XDG_RUNTIME_DIR/alcc`, for
+//! root in `/run/alcc`, or in `/tmp/alcc-UID`.
 //!
-//! The folder has the process id as its name and holds the segment and a lock. Who runs holds the
-//! lock; a folder whose lock is free was left behind. Where no folder will do, because another user
-//! has its name, the disk is full or the file system frozen, the segment is in memory without a
-//! name: nothing that others do keeps a server from starting.
+//! The folder has the process id as its name and contains the segment and a lock. A running process holds the lock; a
+//! folder whose lock is free is stale. If a folder cannot be used, because another user has one of that name, the disk
+//! is full or the file system frozen, the segment is in memory without a name, so that nothing keeps a server from
+//! starting.
 use crate::segment::Segment;
 use alcc_sys::{Sticky, create_owned, open_owned, path_of, within};
 use alcc_units::Span;
@@ -17,14 +17,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// How a folder's name goes on after the process id if the C library made it.
+/// Suffix of a folder's name, after the process id, if the C library made it.
 const LIBRARY: &str = "lib";
-/// Limit of what a program waits for a file system.
+/// Maximum time for which a program waits for a file system.
 pub const MAX_FILE_WAIT: Span = Span::from_millis(500);
 
-/// The entry of this process; removed when dropped.
+/// The entry of this process. Dropping it removes the folder.
 pub struct Entry {
-    /// Where processes of this user open the segment.
+    /// Path at which processes of this user open the segment.
     file: Option<PathBuf>,
     folder: Option<Folder>,
 }
@@ -39,14 +39,14 @@ fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Where entries may be, ours first.
+/// The folders in which entries may be, ours first.
 pub fn run_directories() -> Vec<PathBuf> {
     let user = user();
     let session = alcc_sys::variable("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(format!("/run/user/{user}"))))
         .filter(|dir| !dir.as_os_str().is_empty());
-    // A session's folder goes when root logs out, and root's servers stay.
+    // A session's folder is removed when root logs out, while root's servers stay.
     let session = session.filter(|dir| user != 0 || !dir.starts_with("/run/user"));
     let system = (user == 0).then(|| PathBuf::from("/run/alcc"));
     let all = session
@@ -57,7 +57,7 @@ pub fn run_directories() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Those of [`run_directories`] that are there and this user's alone.
+/// Those of [`run_directories`] that exist and belong to this user alone.
 pub fn own_directories() -> impl Iterator<Item = PathBuf> {
     run_directories().into_iter().filter(|place| {
         let dir = open_owned(place, Sticky::Allowed);
@@ -65,7 +65,7 @@ pub fn own_directories() -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// The folder, made if it is not there. It must be ours alone: /tmp is everybody's.
+/// Creates the folder if it does not exist. It must belong to us alone, because everybody can write in /tmp.
 fn base(place: &Path) -> io::Result<()> {
     if !place.parent().is_some_and(Path::is_dir) {
         return Err(io::ErrorKind::NotFound.into());
@@ -80,10 +80,10 @@ fn base(place: &Path) -> io::Result<()> {
     ))
 }
 
-/// The lock of an entry's folder, free again when the file is closed.
+/// The lock of an entry's folder, which is released when the file is closed.
 ///
 /// # Errors
-/// If the file cannot be opened, or if another process holds the lock.
+/// The file cannot be opened, or another process holds the lock.
 pub fn lock(folder: &Path) -> io::Result<File> {
     let mut options = File::options();
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
@@ -108,12 +108,11 @@ fn temporary(place: &Path) -> io::Result<PathBuf> {
 }
 
 impl Entry {
-    /// An entry for this process, and its segment. `kind` and `what` are for people who look.
-    /// `first` is done before, where the file system answers. What kept it out of a folder is handed
-    /// to `warn`, in one line.
+    /// An entry for this process, and its segment. `kind` and `what` are shown to people. `first` is called before, if
+    /// the file system responds. If no folder can be used, `warn` gets the reason, in one line.
     ///
     /// # Errors
-    /// There is no memory.
+    /// The memory is exhausted.
     pub fn new(
         kind: &str,
         what: &str,
@@ -123,11 +122,11 @@ impl Entry {
         Self::somewhere(&std::process::id().to_string(), kind, what, first, warn)
     }
 
-    /// The same for a program with the C library. What other such programs left behind is removed
-    /// first: they may come and go without anybody who looks.
+    /// The same for a program with the C library. Stale entries of other such programs are removed first, because no
+    /// other program may ever do so.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Entry::new`].
     pub fn of_library(what: &str, warn: impl Fn(&str)) -> io::Result<(Self, Segment)> {
         let tidy = || {
             for place in own_directories() {
@@ -169,7 +168,7 @@ impl Entry {
             Some(Err(why)) => why,
             None => "a folder: its file system does not answer".to_owned(),
         };
-        // As it would be named in a folder.
+        // The same name as a folder would have.
         let (segment, file) = Segment::in_memory(&CString::new(format!("alcc/{name}/report"))?)?;
         let found = if file.is_some() {
             "it has no name, so 'alcc top' needs --run"
@@ -183,16 +182,15 @@ impl Entry {
         Ok((Self { file, folder: None }, segment))
     }
 
-    /// In this place.
+    /// An entry in this folder.
     ///
     /// # Errors
-    /// If the folder or a file in it cannot be made.
+    /// The folder or a file in it cannot be created.
     pub fn at(place: &Path, name: &str, kind: &str, what: &str) -> io::Result<(Self, Segment)> {
         base(place)?;
-        // Under another name until it is locked: whoever looks would take it for one that was left
-        // behind.
+        // Under another name until it is locked, because an unlocked one would count as stale.
         let hidden = temporary(place)?;
-        // Two process-id namespaces may have the same number.
+        // Processes of two process-id namespaces may have the same number.
         let names = (1..100).map(|n| place.join(format!("{name}.{n}")));
         let made = std::iter::once(place.join(name))
             .chain(names)
@@ -218,12 +216,12 @@ impl Entry {
         made
     }
 
-    /// The segment's file; `None` if other processes cannot have it.
+    /// The segment's file; `None` if other processes cannot open it.
     pub fn file(&self) -> Option<PathBuf> {
         self.file.clone()
     }
 
-    /// Removes it, so that nobody finds it any more.
+    /// Removes the entry, so that it is not found any more.
     pub fn remove(&self) {
         if let Some(folder) = &self.folder {
             drop(fs::remove_dir_all(&folder.path));

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The events of a run. Whoever controls connections emits each event once; all that is shown of a
-//! run is written by subscribers of these events.
+//! The events of a run. The code that controls connections emits each event once; all displays of a
+//! run are written by subscribers to these events.
 //!
-//! | subscriber | what it keeps | read by |
+//! | subscriber | content | readers |
 //! |---|---|---|
 //! | counters ([`Segment::count`], [`AtomicTotals::count`](crate::AtomicTotals::count)) | sums over a run or a process | summaries, `--metrics` |
 //! | groups | sums and histograms by port and algorithm | `--metrics` |
 //! | status table | identity and last reading of each open connection | `alcc top`, gauges of `--metrics` |
-//! | trace ring | each reading, while somebody reads the ring | `alcc log`, `alcc trial` |
-//! | event ring | each event of an algorithm, while somebody reads the ring | `alcc log`, `run --log` |
+//! | trace ring | each reading, while there is a reader | `alcc log`, `alcc trial` |
+//! | event ring | each event of an algorithm, while there is a reader | `alcc log`, `run --log` |
 //! | [`Log`](crate::Log) | each reading as a line of CSV | `run --log` |
 //!
-//! The table is a snapshot: its readers want the present state of a connection and not its history.
-//! A reading replaces the one before, and the sums since then are taken from the other events.
+//! The table is a snapshot, because its readers need the current state of a connection and not its
+//! history. A reading replaces the one before, and sums are taken from the other events.
 use crate::bypass::ByReason;
 use crate::missed::Missed;
 use crate::segment::Segment;
@@ -21,8 +21,8 @@ use alcc_cc::{Allowance, RttView};
 use alcc_flow::TcpProgress;
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// An event of a run, a process or a connection. It borrows what it reports, so that emitting it
-/// costs nothing that no subscriber needs.
+/// An event of a run, a process or a connection. It borrows its content, so that emitting it costs
+/// nothing that no subscriber needs.
 #[derive(Clone, Copy)]
 pub enum Event<'a> {
     /// A process loaded the library.
@@ -45,9 +45,9 @@ pub enum Event<'a> {
     Missed {
         /// The reason.
         why: Missed,
-        /// How many.
+        /// Number of connections.
         connections: u64,
-        /// Bytes on them, also of those that were reported before.
+        /// Bytes on them, including those of connections that were reported before.
         bytes: Bytes,
     },
     /// A connection was taken under control, with these counters.
@@ -56,31 +56,31 @@ pub enum Event<'a> {
     UnderRefused,
     /// Bytes were written to a connection, or its gate closed.
     Passed(&'a Passed),
-    /// The counters of a connection were read, and the algorithm has acted on them.
+    /// The counters of a connection were read and passed to the algorithm.
     Reading(&'a Reading<'a>),
     /// The algorithm of a connection reported an event.
     Algorithm {
-        /// When.
+        /// Time of the event.
         at: Time,
         /// The event.
         event: alcc_cc::Event,
-        /// Round-trip times that the connection knew by then.
+        /// Round-trip times that the connection knew at that time.
         rtt: RttView,
     },
     /// Another algorithm controls a connection.
     AlgorithmChanged(&'a str),
     /// A connection has applied a command, or its state changed.
     StateChanged {
-        /// When.
+        /// Time of the change.
         at: Time,
         /// The state.
         state: State,
         /// Number of the last command that it applied.
         generation: u64,
     },
-    /// The program closes a connection, whose last counters these are.
+    /// The program closes a connection; these are its last counters.
     Closing {
-        /// When.
+        /// Time of the close.
         at: Time,
         /// The counters.
         tcp: &'a TcpProgress,
@@ -90,7 +90,7 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// The selection leaves a connection alone.
+    /// A connection was left alone by the selection.
     pub const fn left_alone(why: Missed) -> Self {
         Self::Missed {
             why,
@@ -100,26 +100,26 @@ impl Event<'_> {
     }
 }
 
-/// What passed on a connection since the last event of this kind.
+/// The bytes that passed on a connection since the last event of this kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Passed {
     /// Bytes that passed under control.
     pub bytes: Bytes,
-    /// How often a write was refused or cut short.
+    /// Number of writes that were refused or cut short.
     pub gate_closed: u64,
-    /// Bytes that passed without the algorithm's leave.
+    /// Bytes that bypassed the algorithm.
     pub bypassed: ByReason,
     /// One for each reason that is new for this connection.
     pub newly_bypassed: ByReason,
 }
 
-/// Takes a value by name.
+/// Callback that takes a value by name.
 type Put<'a> = &'a mut dyn FnMut(&'static str, f64);
 
 /// A reading of a connection's counters, with the state of the algorithm after it.
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
-    /// When.
+    /// Time of the reading.
     pub at: Time,
     /// The connection's number within the process.
     pub connection: u64,
@@ -131,20 +131,19 @@ pub struct Reading<'a> {
     pub ssthresh: Option<u64>,
     /// The kernel's estimate of the delivery rate.
     pub delivery: Rate,
-    /// Written data may still reach the peer.
+    /// True if written data may still reach the peer.
     pub is_alive: bool,
-    /// Written and not acknowledged, as the runtime knows.
+    /// Bytes written and not acknowledged, by the runtime's count.
     pub in_flight: Bytes,
-    /// In the kernel's buffer while a write is under way, of which the runtime learns only when it
-    /// returns.
+    /// Bytes in the kernel's buffer during a write, which the runtime counts only when it returns.
     pub under_way: Option<Bytes>,
-    /// Nothing is in flight: the counters are read again after the next write.
+    /// True if nothing is in flight: the counters are read again after the next write.
     pub is_idle: bool,
-    /// The program's last write was short or refused: it has more.
+    /// True if the program has more data, because its last write was short or refused.
     pub has_more: bool,
-    /// Round-trip times of the algorithm: from the write on, where nothing paces.
+    /// Round-trip times of the algorithm: without pacing, from the write on.
     pub rtt: RttView,
-    /// What the algorithm allows.
+    /// The algorithm's allowance.
     pub allowance: Allowance,
     /// Visits the algorithm's internal values.
     pub gauges: &'a dyn Fn(Put<'_>),
@@ -153,15 +152,15 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// RTT above the smallest: what stands in queues.
+    /// RTT above the smallest: the queueing delay.
     pub(crate) fn queueing(&self) -> Span {
         self.rtt.latest.saturating_sub(self.rtt.min)
     }
 }
 
-/// Writes what it needs of the events of one connection.
+/// A subscriber to the events of one connection.
 pub trait Subscriber {
-    /// An event happened.
+    /// Handles an event.
     fn on(&mut self, event: &Event<'_>);
 }
 

@@ -24,32 +24,32 @@ pub(crate) static RING: Ring = Ring {
 /// An event of one connection's algorithm.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EventEntry {
-    /// When.
+    /// Time of the event.
     pub at: Time,
     /// The process.
     pub pid: u32,
-    /// The connection's number within it.
+    /// The connection's number within the process.
     pub id: u64,
-    /// Our end.
+    /// The local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// The peer's address.
     pub remote: SocketAddr,
     /// The algorithm with its options.
     pub algorithm: String,
-    /// What.
+    /// The event.
     pub event: Event<String>,
-    /// Round-trip times that the connection knew by then.
+    /// Round-trip times that the connection knew at that time.
     pub rtt: RttView,
 }
 
-/// Follows the events of a run.
+/// Reader of the events of a run.
 pub type EventReader<'a> = Reader<'a, EventEntry>;
 
 impl Segment {
-    /// Follows the events from now on.
+    /// Reads the events from now on.
     ///
     /// # Errors
-    /// If there is no space for them.
+    /// There is no space for them.
     pub fn events(&self) -> io::Result<EventReader<'_>> {
         self.allocate(&RING)?;
         Ok(Reader::new(self, &RING))
@@ -68,11 +68,11 @@ const IDENTITY: usize = WORD + WORD_LEN;
 const FIELDS: usize = IDENTITY + status::NAMED_LEN;
 const _: () = assert!(FIELDS + 2 <= EVENTS_LEN);
 
-/// Writes the events of a connection's algorithm while somebody reads the ring. The algorithm's host
-/// holds it, because events come from within the algorithm.
+/// Writes the events of a connection's algorithm while there is a reader. It is held by the algorithm's host, because
+/// events come from within the algorithm.
 pub(crate) struct Sink {
     pub(crate) segment: Arc<Segment>,
-    /// The connection's place in the table, which names it.
+    /// The connection's place in the table, which identifies it.
     pub(crate) index: usize,
     pub(crate) pid: u32,
     pub(crate) id: u64,
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(reader.lost(), 0);
     }
 
-    /// Two write while nobody reads: neither waits, and the reader knows how many it has missed.
+    /// Two writers without a reader do not wait, and the reader later counts the events it missed.
     #[test]
     fn a_full_ring_drops_the_oldest_and_counts() {
         let scratch = Scratch::new();

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A counter in shared memory that processes wait for: a futex. The standard library has none that
-//! other processes share.
+//! A counter in shared memory on which processes can wait (a futex). The standard library has no
+//! such primitive between processes.
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The half of the word that the kernel looks at: the lower one.
-fn futex(word: &AtomicU64) -> *const u32 {
+/// The half of the word that the kernel compares: the lower one.
+fn address(word: &AtomicU64) -> *const u32 {
     let halves = std::ptr::from_ref(word).cast::<u32>();
     halves.wrapping_add(usize::from(cfg!(target_endian = "big")))
 }
 
-/// Counts one more, and wakes whoever waits for it, in whatever process.
-pub(crate) fn ring(word: &AtomicU64) {
+/// Increments the counter, and wakes all waiters in all processes.
+pub(crate) fn wake(word: &AtomicU64) {
     word.fetch_add(1, Ordering::Release);
-    // SAFETY: the word is there; nobody is waited for.
-    unsafe { libc::syscall(libc::SYS_futex, futex(word), libc::FUTEX_WAKE, i32::MAX) };
+    // SAFETY: the word is mapped, and the call does not wait.
+    unsafe { libc::syscall(libc::SYS_futex, address(word), libc::FUTEX_WAKE, i32::MAX) };
 }
 
-/// Waits until the counter is no longer `seen`, `most` at the longest; returns what it is. May
-/// return early.
+/// Waits until the counter differs from `seen`, at most `most`, and returns it. It may return
+/// early.
 pub(crate) fn wait(word: &AtomicU64, seen: u64, most: Duration) -> u64 {
     let limit = libc::timespec {
         tv_sec: most.as_secs() as _,
@@ -29,7 +29,7 @@ pub(crate) fn wait(word: &AtomicU64, seen: u64, most: Duration) -> u64 {
     unsafe {
         libc::syscall(
             libc::SYS_futex,
-            futex(word),
+            address(word),
             wait,
             seen as u32,
             &raw const limit,
@@ -43,17 +43,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waits_is_woken() {
+    fn a_waiting_thread_is_woken() {
         let word = AtomicU64::new(7);
         let soon = Duration::from_millis(1);
         assert_eq!(wait(&word, 7, soon), 7);
-        // It has rung already.
+        // The counter has changed already.
         assert_eq!(wait(&word, 6, Duration::from_secs(600)), 7);
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| wait(&word, 7, Duration::from_secs(600)));
             while !waits.is_finished() {
                 std::thread::sleep(soon);
-                ring(&word);
+                wake(&word);
             }
             assert!(waits.join().unwrap() > 7);
         });

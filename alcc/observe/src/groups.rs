@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Counters by port and algorithm, for watching a server over days: they stay when
-//! connections end.
+//! Counters by port and algorithm, for monitoring a server over days: they remain when connections
+//! end.
 use crate::event::{Event, Subscriber};
 use crate::map::{GROUP_LEN, GROUPS, GROUPS_COUNT, get_text, put_text};
 use crate::segment::Segment;
@@ -31,13 +31,13 @@ const DELAY: usize = RTT + BUCKETS + 1;
 const CLAIMED: u64 = 1;
 const READY: u64 = 2;
 
-/// Counts the events of a connection in its group.
+/// The group of a connection, whose counters its events update.
 pub(crate) struct Member {
     segment: Arc<Segment>,
     port: u16,
-    /// Place of the group.
+    /// Index of the group.
     group: u16,
-    /// As of the last reading.
+    /// Retransmissions as of the last reading.
     retransmits: u64,
     acked: u64,
 }
@@ -49,28 +49,29 @@ pub struct GroupTotals {
     pub connections: u64,
     /// Bytes that passed under control.
     pub bytes: u64,
-    /// How often a write was refused or cut short.
+    /// Number of writes that were refused or cut short.
     pub gate_closed: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmits: u64,
     /// Readings of the kernel's counters.
     pub readings: u64,
 }
 
-/// Times in buckets.
+/// A histogram of times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Histogram {
-    /// How many were at most [`BOUNDS_US`] and above the bound before; the last: above all.
+    /// Number of times at most [`BOUNDS_US`] and above the bound before; the last: above all
+    /// bounds.
     pub buckets: [u64; BUCKETS],
-    /// Their sum, microseconds.
+    /// Sum of the times, microseconds.
     pub sum_us: u64,
 }
 
-/// All connections of one port with one algorithm.
+/// The counters of all connections with one port and one algorithm.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// The local port, or the peer's for connections that the program opens. 0 for what found no
-    /// group of its own.
+    /// The local port, or the peer's for connections that the program opens. 0 for connections
+    /// without a group of their own.
     pub port: u16,
     /// The algorithm with its options.
     pub algorithm: String,
@@ -95,8 +96,9 @@ fn read(words: &[AtomicU64]) -> [u64; GROUP_LEN] {
     copy
 }
 
-/// The group of a port and an algorithm, made if need be. Two processes may make the same one at
-/// the same time: readers add them up. The last group is for all that find no other.
+/// The group of a port and an algorithm, created if necessary. Two processes may create the same
+/// one at the same time: readers add them up. The last group is for all connections that find no
+/// other.
 fn find(segment: &Segment, port: u16, algorithm: &str) -> u16 {
     let cut = |text: &str| text.bytes().take(ALGORITHM_LEN * 8).collect::<Vec<_>>();
     for index in 0..GROUPS_COUNT - 1 {
@@ -128,7 +130,7 @@ fn find(segment: &Segment, port: u16, algorithm: &str) -> u16 {
 }
 
 impl Member {
-    /// A connection of this port under this algorithm.
+    /// The membership of a connection with this port under this algorithm.
     pub(crate) fn new(segment: &Arc<Segment>, port: u16, algorithm: &str) -> Self {
         Self {
             segment: Arc::clone(segment),
@@ -145,7 +147,7 @@ impl Member {
         }
     }
 
-    /// Enters a time in the histogram at this word.
+    /// Adds a time to the histogram at this word.
     fn observe(&self, histogram: usize, time: Span) {
         let us = time.as_micros();
         let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
@@ -182,7 +184,7 @@ impl Subscriber for Member {
 }
 
 impl Segment {
-    /// All groups that there are, equal ones added up, in order of port and algorithm.
+    /// All groups, equal ones added up, in the order of port and algorithm.
     pub fn groups(&self) -> Vec<Group> {
         let mut found = std::collections::BTreeMap::<(u16, String), Group>::new();
         for index in 0..GROUPS_COUNT {

@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Shared memory of other users must not end a command that looks at it.
+//! Protection of a command that reads shared memory of other users against SIGBUS.
 //!
-//! The owner of a mapped file can cut it off, and the next access is a SIGBUS. There is no other way
-//! to look safely: what was checked may change before it is used, and reading a copy of 35 MB for
-//! each look would take too long. So the handler puts empty memory in the place of the whole
-//! mapping, and the access is repeated.
+//! The owner of a mapped file can truncate it, and the next access raises SIGBUS. A check before the access would not
+//! help, because the file may change after it, and copying 35 MB for each reading would take too long. So the handler
+//! replaces the whole mapping by empty memory, and the access is repeated.
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Mappings at a time.
+/// Maximum number of mappings.
 const COUNT: usize = 1024;
 
-/// Where protected mappings begin; zero: a free place.
+/// Addresses of protected mappings; zero: a free place.
 static BASES: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
-/// Their length, which is the same for all.
+/// Length of the mappings, the same for all.
 static LEN: AtomicUsize = AtomicUsize::new(0);
 
-/// What was done at a SIGBUS before.
+/// The earlier handler of SIGBUS.
 static mut BEFORE: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
 
 /// Protects a mapping until [`forget`].
 ///
 /// # Errors
-/// If there are too many.
+/// There are too many mappings.
 pub(crate) fn protect(base: usize, len: usize) -> io::Result<()> {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(install);
@@ -37,14 +36,14 @@ pub(crate) fn protect(base: usize, len: usize) -> io::Result<()> {
     Err(io::Error::other("too many runs at a time"))
 }
 
-/// Before it is unmapped; of one that was never protected, nothing.
+/// Ends the protection of a mapping, before it is unmapped. It does nothing for an unprotected one.
 pub(crate) fn forget(base: usize) {
     let order = Ordering::SeqCst;
     (BASES.iter()).any(|place| place.compare_exchange(base, 0, order, order).is_ok());
 }
 
 fn install() {
-    // SAFETY: plain data, for which zeros are valid; the handler does what one may do; `BEFORE` is
+    // SAFETY: plain data, for which zeros are valid; the handler makes only calls that are allowed in one; `BEFORE` is
     // written once, before the handler can run.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -60,13 +59,13 @@ fn install() {
 }
 
 extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel's, for a handler with SA_SIGINFO.
+    // SAFETY: from the kernel, for a handler with SA_SIGINFO.
     let at = unsafe { (*info).si_addr() }.addr();
     let len = LEN.load(Ordering::Relaxed);
     for place in &BASES {
         let base = place.load(Ordering::SeqCst);
         if base != 0 && (base..base + len).contains(&at) {
-            // SAFETY: the whole of a mapping of ours, which stays one.
+            // SAFETY: replaces the whole of one of our mappings by another.
             unsafe {
                 libc::mmap(
                     base as *mut libc::c_void,
@@ -80,8 +79,8 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
             return;
         }
     }
-    // Not ours: what was there before (the standard library's, for stacks) sees it next.
-    // SAFETY: as `install` has found it.
+    // Not ours: the earlier handler (the standard library's, for stacks) gets it. SAFETY: called as `install` has found
+    // it.
     unsafe {
         libc::sigaction(
             libc::SIGBUS,

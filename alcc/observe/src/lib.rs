@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the processes of a run report, and the commands that they get. Both are in a [`Segment`] of
+//! The reports of the processes of a run, and the commands to them. Both are in a [`Segment`] of
 //! shared memory, which `alcc run`, the programs below it, `alcc top`, `ctl`, `log` and the metrics
 //! map.
 //!
@@ -13,16 +13,16 @@
 //!    Sharing ◄──────► places ◄──► Sharing of another process
 //! ```
 //!
-//! Nothing here controls a connection, or asks the kernel about one. Accounts and the places of
-//! `Sharing` are not reports: other processes decide by them.
+//! Nothing in this crate controls a connection, or queries the kernel about one. Accounts and the
+//! places of `Sharing` are not reports: other processes base decisions on them.
 
 mod accounts;
-mod bell;
 mod bypass;
 mod commands;
 mod entry;
 mod event;
 mod events;
+mod futex;
 mod groups;
 mod guard;
 mod log;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One line per reading of a connection's counters, for people who want to see an algorithm at
-//! work.
+//! A log with one line per reading of a connection's counters, for people who examine an algorithm.
 //!
-//! Whoever reads the counters also opens the gates, and must not wait for a disk: a file system may
-//! be frozen, or a network away. So lines are collected in memory, and a thread that exists only
-//! while there is something to write opens and writes the file. What does not fit is dropped, and
-//! counted in the next line.
+//! The thread that reads the counters also opens the gates, so it must not wait for a file system,
+//! which may be frozen or on a network. So lines are collected in memory, and a thread that exists
+//! only while there is something to write opens and writes the file. Lines that do not fit are
+//! dropped, and counted in the next line.
 use crate::event::{Event, Reading, Subscriber};
 use alcc_sys::{lock, overwrite_own};
 use alcc_units::{Bytes, Time};
@@ -17,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::Builder;
 
-/// A piece this long goes to the writer at once.
+/// Size at which a piece goes to the writer at once, bytes.
 const PIECE: usize = 64 * 1024;
-/// Pieces that may wait for the file.
+/// Maximum number of pieces that wait for the file.
 const MAX_PIECES: usize = 64;
 
 const HEADER: &str = "time_ms,connection,acked_bytes,in_flight_bytes,unsent_bytes,window_bytes,quota_bytes,rate_mbps,rtt_ms,min_rtt_ms,cwnd_segments,ssthresh_segments,gauges\n";
@@ -27,7 +26,7 @@ const HEADER: &str = "time_ms,connection,acked_bytes,in_flight_bytes,unsent_byte
 /// The CSV file of one process.
 pub struct Log {
     lines: String,
-    /// In `lines`.
+    /// Number of lines in `lines`.
     count: u64,
     dropped: u64,
     origin: Time,
@@ -37,22 +36,23 @@ pub struct Log {
 struct Writer {
     path: PathBuf,
     queue: Mutex<Queue>,
-    /// Of the thread that writes. It stays open: the program may give up the right to open it.
+    /// The file of the writing thread. It stays open, because the program may give up the right to
+    /// open it.
     file: Mutex<Option<File>>,
 }
 
 #[derive(Default)]
 struct Queue {
     pieces: VecDeque<String>,
-    /// A thread is writing.
+    /// True while a thread is writing.
     busy: bool,
-    /// The file cannot be opened: nothing more is collected.
+    /// True if the file cannot be opened: nothing more is collected.
     over: bool,
 }
 
 impl Log {
-    /// A log in `DIR/PID.csv`, which is made with the first lines; a folder that cannot be written
-    /// is reported by `alcc run` before it starts anything.
+    /// A log in `DIR/PID.csv`, which is created with the first lines. `alcc run` reports a folder
+    /// that cannot be written before it starts anything.
     pub fn new(folder: &Path, origin: Time) -> Self {
         let path = folder.join(format!("{}.csv", std::process::id()));
         Self {
@@ -85,7 +85,7 @@ impl Log {
         if self.dropped > 0 {
             gauges.push_str(&format!("dropped_lines={}", self.dropped));
         }
-        // Into memory: this never fails.
+        // Writing to memory never fails.
         let _ = writeln!(
             self.lines,
             "{:.3},{},{},{},{},{},{},{rate},{:.3},{:.3},{},{ssthresh},{}",
@@ -107,7 +107,7 @@ impl Log {
         }
     }
 
-    /// Hands what is collected to the writer.
+    /// Passes the collected lines to the writer.
     fn flush(&mut self) {
         if self.count == 0 {
             return;
@@ -125,14 +125,14 @@ impl Subscriber for Log {
     fn on(&mut self, event: &Event<'_>) {
         match *event {
             Event::Reading(now) => self.add(now),
-            // From time to time, and when there is nothing more to do.
+            // At intervals, and when the thread has nothing more to do.
             Event::Worked { .. } => self.flush(),
             _ => {}
         }
     }
 }
 
-/// Lets a thread write these lines; false if they are dropped.
+/// Has a thread write these lines; false if they are dropped.
 fn write(writer: &Arc<Writer>, lines: String) -> bool {
     let mut queue = lock(&writer.queue);
     if queue.over || queue.pieces.len() >= MAX_PIECES {
@@ -149,7 +149,7 @@ fn write(writer: &Arc<Writer>, lines: String) -> bool {
 }
 
 impl Writer {
-    /// Writes what there is, and ends.
+    /// Writes the waiting pieces, and ends.
     fn write(&self) {
         let mut file = lock(&self.file);
         loop {
@@ -169,7 +169,7 @@ impl Writer {
                 queue.pieces.clear();
                 continue;
             };
-            // A full disk must not stop the connection: a lost line is only a lost line.
+            // A full disk must not stop the connection, so the line is lost.
             drop(file.write_all(piece.as_bytes()));
         }
     }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_takes_nothing_holds_nobody_and_what_is_dropped_is_counted() {
+    fn a_blocked_file_delays_no_writer_and_dropped_lines_are_counted() {
         let scratch = Scratch::new();
         let mut log = log(&scratch.0);
         // As while the file system is frozen: the writer does not come back.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The file that `alcc run`, the processes under it and `alcc ctl`, `top` and `log` map. It says
-//! where what stands. It says how to read a record that another process may be writing.
+//! The layout of the file that `alcc run`, the processes under it and `alcc ctl`, `top` and `log` map, and the reading
+//! of a record that another process may be writing.
 //!
-//! Nothing read from here is trusted: every number is clamped, every text checked. What is written
-//! once is never a reason to wait: a process may die in the middle of a record.
+//! Nothing read from the file is trusted: every number is clamped, every text checked. A reader never waits for a
+//! writer, because a process may die in the middle of a record.
 use crate::guard;
 use alcc_units::is_printable;
 use std::fs::File;
@@ -19,38 +19,36 @@ pub(crate) const COUNTERS: usize = 1;
 pub(crate) const COUNTERS_LEN: usize = 63;
 /// Among the counters: connections and bytes that are not controlled, by reason.
 pub(crate) const MISSED: usize = COUNTERS + 31;
-/// Process ids whose runtime failed: how many, then the first of them.
+/// Process ids whose runtime failed: their number, then the first of them.
 pub(crate) const FAILED: usize = 64;
 pub(crate) const FAILED_LEN: usize = 64;
-/// What `alcc run` says of itself: length, then text.
+/// The description of the run by `alcc run`: length, then text.
 pub(crate) const ABOUT: usize = 128;
 pub(crate) const ABOUT_LEN: usize = 256;
-/// Orders of `alcc ctl`: a record of sequence, generation, length and text.
+/// Commands of `alcc ctl`: a record of sequence, generation, length and text.
 pub(crate) const ORDERS: usize = 512;
 pub(crate) const ORDERS_LEN: usize = 1024;
 /// Counters by port and algorithm.
 pub(crate) const GROUPS: usize = 2048;
 pub(crate) const GROUP_LEN: usize = 64;
 pub(crate) const GROUPS_COUNT: u16 = 64;
-/// One bit per slot: taken.
+/// One bit per slot: set if the slot is taken.
 pub(crate) const TAKEN: usize = 6144;
 pub(crate) const TAKEN_LEN: usize = SLOTS_COUNT / 64;
-/// Connections that found no slot.
+/// Number of connections without a slot.
 pub(crate) const NOT_SHOWN: usize = TAKEN + TAKEN_LEN;
-/// Until when (ns of the monotonic clock) readings go into the trace ring; then how many were
-/// written.
+/// Time (ns of the monotonic clock) until which readings go into the trace ring; then the number of records written.
 pub(crate) const LEASE: usize = NOT_SHOWN + 1;
 pub(crate) const TRACE_HEAD: usize = LEASE + 1;
-/// The same of the ring of events.
+/// The same for the ring of events.
 pub(crate) const EVENTS_LEASE: usize = TRACE_HEAD + 1;
 pub(crate) const EVENTS_HEAD: usize = EVENTS_LEASE + 1;
-/// How many connections were left with bytes in flight: a futex for whoever follows them.
+/// Number of connections that were closed with bytes in flight: a futex for processes that follow them.
 pub(crate) const LEFT_COUNT: usize = EVENTS_HEAD + 1;
-/// What has passed of each connection: pairs of words.
+/// Accounts of connections: pairs of words.
 pub(crate) const ACCOUNTS: usize = 8192;
 pub(crate) const ACCOUNTS_COUNT: usize = 16_384;
-/// Who shares an allowance: a hash for each place, zero if it is free. One row of them has all that
-/// share.
+/// Keys of shared allowances: a hash for each place, zero if it is free. All that share are in one row.
 pub(crate) const KEYS: usize = ACCOUNTS + 2 * ACCOUNTS_COUNT;
 pub(crate) const KEYS_COUNT: usize = 16_384;
 pub(crate) const KEYS_ROW: usize = 32;
@@ -58,14 +56,14 @@ pub(crate) const KEYS_ROW: usize = 32;
 pub(crate) const SLOTS: usize = KEYS + KEYS_COUNT;
 pub(crate) const SLOT_LEN: usize = 40;
 pub(crate) const SLOTS_COUNT: usize = 65_536;
-/// What those who share tell each other.
+/// Reports of processes that share an allowance.
 pub(crate) const TALLIES: usize = SLOTS + SLOT_LEN * SLOTS_COUNT;
 pub(crate) const TALLY_LEN: usize = 16;
 /// The last readings, for `alcc log`.
 pub(crate) const TRACE: usize = TALLIES + TALLY_LEN * KEYS_COUNT;
 pub(crate) const TRACE_ENTRY: usize = 18;
 pub(crate) const TRACE_COUNT: usize = 65_536;
-/// What algorithms said last, for `alcc log` and `alcc run --log`.
+/// The last events of algorithms, for `alcc log` and `alcc run --log`.
 pub(crate) const EVENTS: usize = TRACE + TRACE_ENTRY * TRACE_COUNT;
 pub(crate) const EVENTS_LEN: usize = 32;
 pub(crate) const EVENTS_COUNT: usize = 8192;
@@ -94,20 +92,20 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Gives the file its size, all zero, and allocates memory for what every process writes. A
-    /// full disk is then an error here and not a signal (SIGBUS) later.
+    /// Sets the size of the file, all zero, and allocates memory for the parts that every process writes. So a full
+    /// disk is an error here and not a signal (SIGBUS) later.
     pub(crate) fn make(file: &File) -> io::Result<Self> {
         file.set_len((WORDS * 8) as u64)?;
         allocate(file, 0, SLOTS * 8)?;
         let map = Self::of(file)?;
-        // A kernel that cannot be asked for the rest piece by piece gets it at once.
+        // If the kernel cannot back the rest on demand, all of it is allocated now.
         if !map.back(0, 1) {
             allocate(file, SLOTS * 8, (TRACE - SLOTS) * 8)?;
         }
         Ok(map)
     }
 
-    /// Memory of this process and its children alone, without a file.
+    /// A mapping of this process and its children alone, without a file.
     pub(crate) fn unnamed() -> io::Result<Self> {
         Self::new(libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
     }
@@ -123,8 +121,8 @@ impl Map {
         Self::new(libc::MAP_SHARED, file.as_raw_fd())
     }
 
-    /// As [`Map::of`], for a file that another user may cut off at any time: then all of it reads as
-    /// zero, and no signal ends this process.
+    /// The same as [`Map::of`], for a file that another user may truncate at any time. All of it reads as zero then,
+    /// and no signal ends this process.
     pub(crate) fn of_stranger(file: &File) -> io::Result<Self> {
         let map = Self::of(file)?;
         guard::protect(map.base.as_ptr().addr(), WORDS * 8)?;
@@ -147,7 +145,7 @@ impl Map {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the mapping just made; a refusal only makes core dumps larger.
+        // SAFETY: the mapping just made; a failure only makes core dumps larger.
         unsafe { libc::madvise(base, WORDS * 8, libc::MADV_DONTDUMP) };
         NonNull::new(base.cast())
             .map(|base| Self { base })
@@ -166,8 +164,8 @@ impl Map {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), len) }
     }
 
-    /// Makes sure that these words can be written without a signal. False if the disk is full or
-    /// the kernel too old to say.
+    /// Makes sure that these words can be written without a signal. False if the disk is full or the kernel too old for
+    /// the check.
     pub(crate) fn back(&self, at: usize, len: usize) -> bool {
         let words = self.words(at, len);
         let from = words.as_ptr() as usize / PAGE * PAGE;
@@ -185,7 +183,7 @@ impl Drop for Map {
     }
 }
 
-/// Memory or disk for a part of the file.
+/// Allocates memory or disk space for a part of the file.
 pub(crate) fn allocate(file: &File, from: usize, len: usize) -> io::Result<()> {
     // SAFETY: a descriptor and two numbers.
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), from as _, len as _) } {
@@ -207,14 +205,14 @@ pub(crate) fn publish(record: &[AtomicU64], write: impl FnOnce(&[AtomicU64])) {
     sequence.store(odd.wrapping_add(1), Ordering::Release);
 }
 
-/// Copies a record, without its sequence; `None` if its writer is always in the way, or died in the
+/// Copies a record, without its sequence; `None` if it is written all the time, or if its writer has died in the
 /// middle.
 pub(crate) fn snapshot<const N: usize>(record: &[AtomicU64]) -> Option<[u64; N]> {
     let mut copy = [0; N];
     snapshot_into(record, &mut copy).then_some(copy)
 }
 
-/// As [`snapshot`], for records that are too large for a stack; false if there is none.
+/// The same as [`snapshot`], for records that are too large for a stack; false instead of `None`.
 pub(crate) fn snapshot_into(record: &[AtomicU64], copy: &mut [u64]) -> bool {
     let Some((sequence, fields)) = record.split_first() else {
         return false;
@@ -239,7 +237,7 @@ pub(crate) fn set(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Relaxed);
 }
 
-/// Text as words, padded with zero bytes without end.
+/// Encodes text as words, padded with zero bytes without end.
 pub(crate) fn text_words(text: &str) -> impl Iterator<Item = u64> {
     let mut bytes = text.bytes();
     std::iter::repeat_with(move || {
@@ -249,7 +247,7 @@ pub(crate) fn text_words(text: &str) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Text into words, cut where it does not fit.
+/// Writes text into words, truncated to their length.
 pub(crate) fn put_text(words: &[AtomicU64], text: &str) {
     words
         .iter()
@@ -257,13 +255,13 @@ pub(crate) fn put_text(words: &[AtomicU64], text: &str) {
         .for_each(|(w, v)| set(w, v));
 }
 
-/// One line of text out of words, up to the first zero byte. What cannot be printed becomes a
-/// question mark.
+/// Reads a line of text from words, up to the first zero byte. Characters that cannot be printed are replaced by
+/// question marks.
 pub(crate) fn get_text(words: &[u64]) -> String {
     get_lines(words).replace('\n', "?")
 }
 
-/// The same of several lines.
+/// The same for several lines.
 pub(crate) fn get_lines(words: &[u64]) -> String {
     let bytes: Vec<u8> = words
         .iter()

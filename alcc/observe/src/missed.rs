@@ -1,62 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connections that are plain TCP as a whole. These are those that the selection leaves alone, and
-//! those that the library does not reach. Bytes that pass by the algorithm on connections under
-//! control are [`Bypass`](crate::Bypass).
+//! Connections that are completely plain TCP: those that the selection excludes, and those that the
+//! library does not reach. Bytes that bypass the algorithm on connections under control are
+//! [`Bypass`](crate::Bypass).
 use crate::bypass::Bypass;
 use crate::map::{COUNTERS, COUNTERS_LEN, MISSED};
 use crate::segment::Segment;
 use alcc_units::Bytes;
 use std::sync::atomic::Ordering;
 
-/// Why a connection is not controlled.
+/// The reason for which a connection is not controlled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Missed {
-    /// Left alone: the other end is on this machine.
+    /// Excluded: the peer is on this machine.
     Loopback,
-    /// Left alone: the program opened it.
+    /// Excluded: the program opened it.
     Outbound,
-    /// Left alone: the options or the file say so.
+    /// Excluded by the options or the file.
     Excluded,
     /// The program is linked statically.
     Static,
     /// The program is linked against another C library.
     OtherLibc,
-    /// The program changes its user when it starts.
+    /// The program changes its user when it starts (set-user-ID).
     SetUserId,
     /// The library is not in the process.
     NotLoaded,
-    /// The process may not be looked at.
+    /// We are not allowed to inspect the process.
     Hidden,
-    /// Streams of the C library, which writes them by calls of its own.
+    /// Streams of the C library, which writes them by internal calls.
     Stdio,
-    /// Calls that the library does not stand in front of: `dprintf`, system calls made by hand.
+    /// Calls that the library does not interpose: `dprintf`, direct system calls.
     RawCalls,
     /// `io_uring`.
     IoUring,
     /// Multipath TCP.
     Mptcp,
-    /// The program has taken system calls from itself.
+    /// The program has forbidden itself system calls (seccomp).
     Seccomp,
     /// The runtime failed in its process.
     Failed,
-    /// It ended before anybody could look at its process.
+    /// It ended before its process could be inspected.
     Ended,
 }
 
-/// What becomes of a connection that the library cannot reach.
+/// The remedy for a connection that the library cannot reach.
 const PROXY: Option<&str> = Some("put 'alcc proxy' in front of it");
 
-/// How many there were for a reason.
+/// The numbers for a reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MissedCount {
-    /// Connections.
+    /// Number of connections.
     pub connections: u64,
-    /// Bytes on them, as far as that is looked at: nobody looks at connections that are left alone.
+    /// Bytes on them, if counted: those of excluded connections are not.
     pub bytes: u64,
 }
 
 impl Missed {
-    /// All of them, in the order of their counters.
+    /// All reasons, in the order of their counters.
     pub const ALL: [Self; 15] = [
         Self::Loopback,
         Self::Outbound,
@@ -75,7 +75,7 @@ impl Missed {
         Self::Ended,
     ];
 
-    /// A word for metrics and tables.
+    /// The word for metrics and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Loopback => "loopback",
@@ -123,7 +123,7 @@ impl Missed {
         }
     }
 
-    /// What would bring it under control.
+    /// The way to bring it under control.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Self::Loopback => Some("--loopback"),
@@ -144,7 +144,7 @@ impl Missed {
         }
     }
 
-    /// By the user's own choice: nothing is amiss.
+    /// True if the user chose this, so that it is not a problem.
     pub fn is_chosen(self) -> bool {
         matches!(self, Self::Loopback | Self::Outbound | Self::Excluded)
     }
@@ -167,7 +167,8 @@ impl Segment {
         }
     }
 
-    /// What was not controlled so far, by reason; reasons without a connection are left out.
+    /// The connections that were not controlled so far, by reason; reasons without a connection are
+    /// omitted.
     pub fn missed(&self) -> Vec<(Missed, MissedCount)> {
         let count = |why| MissedCount {
             connections: self.missed_word(why, 0).load(Ordering::Relaxed),
@@ -181,20 +182,21 @@ impl Segment {
 /// Traffic that was not controlled, for one reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uncontrolled {
-    /// A word for metrics and tables.
+    /// The word for metrics and tables.
     pub reason: &'static str,
-    /// A sentence for people; the word alone where the user has chosen it.
+    /// A sentence for people; only the word if the user has chosen it.
     pub why: &'static str,
-    /// What would bring it under control.
+    /// The way to bring it under control.
     pub remedy: Option<&'static str>,
-    /// Connections that were not, or not wholly, controlled.
+    /// Number of connections that were not, or not completely, controlled.
     pub connections: u64,
-    /// Bytes on them; `None`: not counted, as the user has chosen it.
+    /// Bytes on them; `None`: not counted, because the user has chosen it.
     pub bytes: Option<u64>,
 }
 
 impl Segment {
-    /// All that was not controlled so far: whole connections, then bytes of controlled ones.
+    /// All traffic that was not controlled so far: whole connections, then bytes of controlled
+    /// ones.
     pub fn uncontrolled(&self) -> impl Iterator<Item = Uncontrolled> {
         let totals = self.totals();
         let missed = self.missed().into_iter().map(|(why, n)| Uncontrolled {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which connections: by our port, by where the other end is, or a share of the clients.
+//! Patterns for connections: by local port, by address of the peer, or by a share of the clients.
 use crate::share::{Share, client_of};
 use alcc_sys::Peer;
 use std::fmt;
@@ -9,16 +9,16 @@ use std::str::FromStr;
 /// A local port, an address range of the peer, or a share of the peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
-    /// Our port (accepted) or the other end's port (outbound).
+    /// The local port (accepted) or the peer's port (outbound).
     Port(u16),
-    /// The other end's address and how many leading bits count.
+    /// The peer's address and the number of leading bits that count.
     Cidr(IpAddr, u8),
-    /// A share of the other ends' addresses.
+    /// A share of the peers' addresses.
     Share(Share),
 }
 
 impl Pattern {
-    /// Is this connection meant?
+    /// True if the pattern matches this connection.
     pub fn matches(&self, peer: &Peer) -> bool {
         match *self {
             Self::Port(port) => {
@@ -100,7 +100,7 @@ mod tests {
                 "{bad}"
             );
         }
-        // One message for all numbers that are no port.
+        // One message for all numbers that are not ports.
         for bad in ["0", "000", "70000", "99999999999999999999"] {
             assert_eq!(
                 bad.parse::<Pattern>().unwrap_err(),

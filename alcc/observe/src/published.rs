@@ -12,7 +12,7 @@ use alcc_cc::Log;
 use alcc_units::Time;
 use std::sync::Arc;
 
-/// The published state of one connection. The default is one that nobody sees.
+/// The published state of one connection. By default it is not published.
 #[derive(Default)]
 pub struct Published(Option<Subscribers>);
 
@@ -60,7 +60,7 @@ impl Published {
         }))
     }
 
-    /// True while somebody follows the readings.
+    /// True while a reader follows the readings.
     pub fn is_traced(&self, at: Time) -> bool {
         (self.0.as_ref()).is_some_and(|all| all.trace.is_read(at))
     }

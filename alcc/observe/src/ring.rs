@@ -1,49 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A ring of records that all processes of a run write and `alcc` reads. It is written only while
-//! somebody reads it: a reader renews a lease, and when that ends, writing ends.
+//! A ring buffer of records that all processes of a run write and `alcc` reads. It is written only
+//! while there is a reader, which renews a lease; when the lease ends, writing ends.
 //!
-//! A writer never waits: what is not read in time is overwritten, and the reader counts it.
+//! A writer never waits: records that are not read in time are overwritten, and the reader counts
+//! them.
 use crate::map::{self, set};
 use crate::segment::Segment;
 use alcc_units::{Span, Time};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-/// Where a ring stands in the shared memory, in words.
+/// Position of a ring in the shared memory, in words.
 pub(crate) struct Ring {
-    /// Until when (ns of the monotonic clock) somebody reads.
+    /// Word of the lease: the time (ns of the monotonic clock) until which there is a reader.
     pub(crate) lease: usize,
-    /// How many records were written.
+    /// Word of the number of records written.
     pub(crate) head: usize,
-    /// The first record.
+    /// Word of the first record.
     pub(crate) at: usize,
     /// Words of a record, its sequence included. The first field is its mark.
     pub(crate) len: usize,
-    /// How many there are.
+    /// Number of records in the ring.
     pub(crate) count: usize,
 }
 
-/// After its reader has ended, a ring is written for this time at most.
+/// Maximum time for which a ring is written after its reader has ended.
 const LEASE: Span = Span::from_secs(2);
 
-/// The longest record of a ring.
+/// Maximum number of fields of a record.
 const MAX_FIELDS: usize = 32;
 
 impl Ring {
-    /// True while somebody reads.
+    /// True while there is a reader.
     pub(crate) fn wanted(&self, segment: &Segment, now: Time) -> bool {
         let lease = segment.map().word(self.lease).load(Ordering::Relaxed);
         lease > now.as_nanos()
     }
 
-    /// Writes one record. The counter gives each writer a place of its own. A writer that is a
-    /// whole ring late garbles one record, and its reader sees that by the sequence.
+    /// Writes one record. The counter gives each writer its own place. A writer that is late by a
+    /// whole ring overwrites one record, which its reader detects by the sequence.
     pub(crate) fn write(&self, segment: &Segment, fields: impl IntoIterator<Item = u64>) {
         let head = segment.map().word(self.head);
         let number = head.fetch_add(1, Ordering::Relaxed);
         let record = segment.map().words(self.offset(number), self.len);
         map::publish(record, |w| {
-            // A place that nobody has written to yet is zero: no record's mark is.
+            // An unwritten place has mark zero, which no record has.
             let fields = std::iter::once(mark(number)).chain(fields);
             w.iter().zip(fields).for_each(|(w, v)| set(w, v));
         });
@@ -58,13 +59,13 @@ fn mark(number: u64) -> u64 {
     number.wrapping_add(1)
 }
 
-/// What stands in a ring.
+/// A type of record in a ring.
 pub trait Record: Sized {
-    /// Out of its fields; `None` for what nobody writes.
+    /// Decodes its fields; `None` if they are invalid.
     fn of(fields: &[u64]) -> Option<Self>;
 }
 
-/// Follows the records of a run.
+/// Reader of the records of a run.
 pub struct Reader<'a, T> {
     segment: &'a Segment,
     ring: &'static Ring,
@@ -74,7 +75,7 @@ pub struct Reader<'a, T> {
 }
 
 impl<'a, T: Record> Reader<'a, T> {
-    /// From now on. The ring must have memory.
+    /// A reader from now on. The ring must have memory.
     pub(crate) fn new(segment: &'a Segment, ring: &'static Ring) -> Self {
         Self {
             segment,
@@ -85,24 +86,24 @@ impl<'a, T: Record> Reader<'a, T> {
         }
     }
 
-    /// Asks the processes to write for some time more. Whoever reads calls this with each look, so
-    /// that they stop soon after a reader that ended without [`Self::end`].
+    /// Renews the lease. A reader calls this with each reading, so that writing stops soon after a
+    /// reader that ended without [`Self::end`].
     pub fn renew(&self, now: Time) {
         self.lease(now + LEASE);
     }
 
-    /// Asks the processes to write until `until`.
+    /// Extends the lease until `until`.
     pub(crate) fn lease(&self, until: Time) {
         let lease = self.segment.map().word(self.ring.lease);
         lease.fetch_max(until.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Nobody else reads: no more writing. (Others renew their lease within a second.)
+    /// Ends the lease. (Other readers renew theirs within a second.)
     pub fn end(&self) {
         set(self.segment.map().word(self.ring.lease), 0);
     }
 
-    /// What was written since the last call, oldest first.
+    /// Passes the records since the last call to `each`, oldest first.
     pub fn read(&mut self, mut each: impl FnMut(&T)) {
         let (map, ring) = (self.segment.map(), self.ring);
         let head = map.word(ring.head).load(Ordering::Acquire);
@@ -119,8 +120,8 @@ impl<'a, T: Record> Reader<'a, T> {
             let whole = map::snapshot_into(record, fields) && fields[0] == mark(self.next);
             match whole.then(|| T::of(&fields[1..])) {
                 Some(Some(record)) => each(&record),
-                // Its writer is in the middle of it. The record will be there next time, or is
-                // given up when others follow.
+                // The record is being written. It is complete at the next reading, or given up when
+                // others follow.
                 None if head.wrapping_sub(self.next) <= 64 => return,
                 _ => self.lost += 1,
             }
@@ -128,7 +129,7 @@ impl<'a, T: Record> Reader<'a, T> {
         }
     }
 
-    /// Records that came faster than they were read.
+    /// Number of records that were overwritten before they were read.
     pub fn lost(&self) -> u64 {
         self.lost
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The shared-memory segment of one run: a file that `alcc run` makes and every process below it
-//! maps. What stands in it is the business of the other modules; each adds its own methods to
-//! [`Segment`].
+//! The shared-memory segment of one run: a file that `alcc run` creates and every process below it
+//! maps. The other modules define its parts, and add their methods to [`Segment`].
 use crate::map::{self, MAGIC, Map, SLOTS, get_lines, put_text};
 use crate::ring::Ring;
 use std::ffi::CStr;
@@ -13,29 +12,29 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long to wait for another one who holds the lock.
+/// Number of attempts to take the lock while another process holds it.
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
-/// The same for all files of other users together, since they may hold theirs for ever.
+/// The same for all files of other users together, who may hold their locks forever.
 const STRANGERS_TRIES: u32 = 30;
 
-/// What `alcc run` and the processes it started share. These are counters, the table of
-/// connections, commands of `alcc ctl`, and the trace ring. Additions are atomic; a process that
-/// dies leaves what it added.
+/// The memory that `alcc run` and the processes it started share: counters, the table of
+/// connections, commands of `alcc ctl`, and the trace ring. Additions are atomic, and those of a
+/// process that dies remain.
 pub struct Segment {
     map: Map,
     file: Option<File>,
-    /// It is another user's.
+    /// True if it belongs to another user.
     strange: bool,
-    /// The pages of the table that are known to have memory behind them.
+    /// Number of pages of the table that are known to be backed by memory.
     backed: AtomicUsize,
 }
 
 impl Segment {
-    /// Makes the file, all zero, readable and writable by its owner only.
+    /// Creates the file, all zero, readable and writable by its owner only.
     ///
     /// # Errors
-    /// If it cannot be opened, sized or mapped, or if there is no space for it.
+    /// The file cannot be opened, sized or mapped, or there is no space for it.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -53,17 +52,17 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Makes it without a folder. Others find it through the processes that have it mapped, by this
-    /// name. Also returns a path for processes of the same user, as long as this one runs; `None`
-    /// if only this process can have it.
+    /// Creates it without a folder. Others find it by this name in the mappings of processes. Also
+    /// returns a path for processes of the same user, valid while this one runs; `None` if only
+    /// this process can open it.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// There is no memory for it.
     pub(crate) fn in_memory(name: &CStr) -> io::Result<(Self, Option<PathBuf>)> {
         // SAFETY: a text that ends with a zero byte, and flags.
         let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
         if fd >= 0 {
-            // SAFETY: a descriptor that was just made; nobody else has it.
+            // SAFETY: a descriptor that was just made, with no other owner.
             let file = unsafe { File::from_raw_fd(fd) };
             let path = PathBuf::from(format!("/proc/{}/fd/{fd}", std::process::id()));
             if let Ok(segment) = Self::in_file(file) {
@@ -75,18 +74,18 @@ impl Segment {
         Ok((segment, None))
     }
 
-    /// Opens the file of another process, and keeps nothing but the mapping.
+    /// Opens the file of another process, and keeps only the mapping.
     ///
     /// # Errors
-    /// If it cannot be opened or mapped; `InvalidData` if it is no such file.
+    /// It cannot be opened or mapped; `InvalidData` if it is another kind of file.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_with(path, false)
     }
 
-    /// As [`Segment::open`], for `alcc` itself, which may change the file.
+    /// The same as [`Segment::open`], for `alcc` itself, which may change the file.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Segment::open`].
     pub fn attend(path: &Path) -> io::Result<Self> {
         Self::open_with(path, true)
     }
@@ -97,11 +96,11 @@ impl Segment {
         Self::checked(Self::of(map, keep.then_some(file)))
     }
 
-    /// As [`Segment::attend`], for a file that is open already and may be another user's, who may
-    /// cut it off or hold its lock.
+    /// The same as [`Segment::attend`], for an open file that may belong to another user, who may
+    /// truncate it or hold its lock.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Segment::open`].
     pub fn attend_file(file: File) -> io::Result<Self> {
         // SAFETY: no arguments.
         let strange = file.metadata()?.uid() != unsafe { libc::geteuid() };
@@ -133,13 +132,13 @@ impl Segment {
         &self.map
     }
 
-    /// Whether this part of the table can be written: asked of the kernel once per page.
+    /// True if this part of the table can be written. The kernel is queried once per page.
     pub(crate) fn backed(&self, at: usize, len: usize) -> bool {
         if at + len <= self.backed.load(Ordering::Relaxed) {
             return true;
         }
-        // Lowest slots first: what lies before was taken before. A kernel that cannot be asked had
-        // all of it allocated.
+        // Lowest slots are used first, so that pages before are backed already. On a kernel without
+        // this query all of it was allocated.
         if !self.map.back(at, len) && self.map.back(0, 1) {
             return false;
         }
@@ -149,7 +148,7 @@ impl Segment {
         true
     }
 
-    /// Memory or disk for a ring, which has none until somebody reads it.
+    /// Allocates memory or disk space for a ring, which has none before its first reader.
     pub(crate) fn allocate(&self, ring: &Ring) -> io::Result<()> {
         let (from, len) = (ring.at * 8, ring.count * ring.len * 8);
         (self.file.as_ref()).map_or(Ok(()), |file| map::allocate(file, from, len))
@@ -158,7 +157,7 @@ impl Segment {
     /// Runs `f` while no other `alcc` changes the file.
     ///
     /// # Errors
-    /// If the lock cannot be had; else what `f` returns.
+    /// The lock cannot be taken; otherwise the result of `f`.
     pub(crate) fn locked<T>(&self, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let lock = |how| match &self.file {
             // SAFETY: a descriptor and a number.
@@ -167,7 +166,7 @@ impl Segment {
             }
             _ => Ok(()),
         };
-        // Held for some microseconds; by a malicious process, for ever.
+        // The lock is held for some microseconds, but a malicious process could hold it forever.
         static STRANGERS: AtomicU32 = AtomicU32::new(0);
         let mut tries = 0;
         while let Err(e) = lock(libc::LOCK_EX | libc::LOCK_NB) {
@@ -187,19 +186,19 @@ impl Segment {
         result
     }
 
-    /// What `alcc run` says of itself.
+    /// Sets the description of the run.
     pub fn describe(&self, text: &str) {
         put_text(self.map.words(map::ABOUT, map::ABOUT_LEN), text);
     }
 
-    /// What [`Segment::describe`] said.
+    /// The description by [`Segment::describe`].
     pub fn about(&self) -> String {
         let words = self.map.words(map::ABOUT, map::ABOUT_LEN);
         let copy: Vec<u64> = words.iter().map(|w| w.load(Ordering::Relaxed)).collect();
         get_lines(&copy)
     }
 
-    /// The runtime of this process failed.
+    /// Notes that the runtime of this process failed.
     pub(crate) fn note_failure(&self, pid: u32) {
         let count = self.map.word(map::FAILED);
         let place = count.fetch_add(1, Ordering::Relaxed) as usize;

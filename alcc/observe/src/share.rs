@@ -5,8 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A number for the client at an address. An IPv6 client changes the last 64 bits of its address at
-/// will, so only those before them count.
+/// A number for the client at an address. An IPv6 client can change the last 64 bits of its
+/// address, so only the first 64 count.
 pub fn client_of(address: IpAddr) -> u64 {
     let seed = match address.to_canonical() {
         IpAddr::V4(v4) => u64::from(v4.to_bits()) | 0xFFFF << 32,
@@ -23,22 +23,23 @@ pub struct Share {
 }
 
 impl Share {
-    /// How many of a thousand clients are in it.
+    /// Size of the share, in thousandths of the clients.
     pub fn per_mille(&self) -> u16 {
         self.per_mille
     }
 
-    /// Which of the shares of this size.
+    /// The number that selects one of the shares of this size.
     pub fn salt(&self) -> u64 {
         self.salt
     }
 
-    /// How many of a hundred clients are in it.
+    /// Size of the share in per cent of the clients.
     pub fn percent(&self) -> f64 {
         f64::from(self.per_mille) / 10.0
     }
 
-    /// As large, but chosen by a secret, too. Without it nobody can say who is in it.
+    /// A share of the same size that also depends on a secret, so that others cannot compute which
+    /// clients are in it.
     #[must_use]
     pub fn salted(self, secret: u64) -> Self {
         let own = Rng::new(self.salt).next_u64();
@@ -48,14 +49,14 @@ impl Share {
         }
     }
 
-    /// Whether this client ([`client_of`]) is in it.
+    /// True if this client ([`client_of`]) is in it.
     pub fn has(&self, client: u64) -> bool {
         let salt = Rng::new(self.salt).next_u64();
         Rng::new(client ^ salt).below(1000) < u64::from(self.per_mille)
     }
 }
 
-/// `10%`, `0.5%`, `10%@7`: the number after the `@` chooses other clients.
+/// Parses `10%`, `0.5%`, `10%@7`: the number after the `@` selects other clients.
 impl FromStr for Share {
     type Err = String;
 

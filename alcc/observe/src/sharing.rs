@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What processes of a run tell each other where connections to one address share an allowance. It
-//! has the counters of [`alcc_flow::Elsewhere`], with a place for each process and address.
+//! Reports between processes of a run whose connections to one address share an allowance: the
+//! counters of [`alcc_flow::Elsewhere`], with a place for each process and address.
 //!
-//! Places stand in rows by a hash, so that nobody looks through all of them. Nobody waits: a place
-//! has one writer, and a writer that died grows silent.
+//! Places are in rows by a hash, so that a search covers only one row. There are no locks: a place
+//! has one writer, and a writer that has died becomes silent.
 use crate::map::{self, KEYS, KEYS_COUNT, KEYS_ROW, TALLIES, TALLY_LEN, set};
 use crate::segment::Segment;
 use alcc_flow::{Elsewhere, Tally};
@@ -12,11 +12,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Who has told nothing for so long has nothing in flight, or is dead. Longer than the round trips
-/// of a full buffer.
+/// A process without reports for this time has nothing in flight, or is dead. It is longer than the
+/// round trips of a full buffer.
 const SILENT: Span = Span::from_secs(3);
 
-// Words of a place after its sequence. What comes before AT is written once.
+// Words of a place after its sequence. Those before AT are written once.
 const OWNER: usize = 0;
 const ADDRESS: usize = 1;
 const AT: usize = 3;
@@ -24,7 +24,8 @@ const NUMBERS: usize = 9;
 const FIELDS: usize = TALLY_LEN - 1;
 const _: () = assert!(AT + NUMBERS <= FIELDS);
 
-/// Of the connections of one process to one address under one algorithm. Given back when dropped.
+/// The place of one process for connections to one address under one algorithm. Dropping it frees
+/// the place.
 pub struct Sharing {
     segment: Arc<Segment>,
     index: usize,
@@ -34,8 +35,8 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// A place for this process. `None`: there is none, or no memory for it; then these connections
-    /// share among themselves only.
+    /// Takes a place for this process. `None`: there is none, or no memory for it; these
+    /// connections share only among themselves then.
     pub fn take(segment: &Arc<Segment>, to: IpAddr, algorithm: &str, now: Time) -> Option<Self> {
         let bits = match to {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -60,7 +61,7 @@ impl Sharing {
             keys[free].store(0, Ordering::Release);
             return None;
         }
-        // Twice the same number within a process would be two groups at the same nanosecond.
+        // The same number twice in a process would need two groups at the same nanosecond.
         let owner = u64::from(std::process::id()) << 32 | (now.as_nanos() & 0xFFFF_FFFF);
         let place = Self {
             segment: Arc::clone(segment),
@@ -85,7 +86,7 @@ impl Sharing {
 
 impl Elsewhere for Sharing {
     fn tell(&mut self, own: &Tally) {
-        // A supervisor that took us for dead may have given it away.
+        // A supervisor that took us for dead may have freed it, and another process may have it.
         if self.words()[1 + OWNER].load(Ordering::Relaxed) != self.owner {
             return;
         }
@@ -138,7 +139,7 @@ impl Elsewhere for Sharing {
 
 impl Drop for Sharing {
     fn drop(&mut self) {
-        // A child has a copy of its parent's places.
+        // A child has a copy of its parent's places, which it must not free.
         let ours = self.words()[1 + OWNER].load(Ordering::Relaxed) == self.owner;
         if ours && self.owner >> 32 == u64::from(std::process::id()) {
             free(&self.segment, self.index);
@@ -150,14 +151,14 @@ fn words(segment: &Segment, index: usize) -> &[AtomicU64] {
     segment.map().words(TALLIES + index * TALLY_LEN, TALLY_LEN)
 }
 
-/// The owner is cleared first. Between a claim and the first record a place must not look like that
-/// of its last owner.
+/// Frees a place. The owner is cleared first, because between a claim and the first record a place
+/// must not look like that of its last owner.
 fn free(segment: &Segment, index: usize) {
     map::publish(words(segment, index), |w| set(&w[OWNER], 0));
     segment.map().word(KEYS + index).store(0, Ordering::Release);
 }
 
-/// Frees the places of processes that are gone. How many.
+/// Frees the places of processes that have ended. Returns their number.
 pub(crate) fn reclaim(segment: &Segment, alive: impl Fn(u32) -> bool) -> usize {
     let mut freed = 0;
     for (index, key) in segment.map().words(KEYS, KEYS_COUNT).iter().enumerate() {
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_hears_the_others_and_nobody_else() {
+    fn a_group_reads_its_other_processes_and_no_others() {
         let scratch = Scratch::new();
         let (ours, theirs) = (Arc::new(scratch.create()), Arc::new(scratch.open()));
         let at = Time::from_millis(5000);
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(heard(&mut b, at), [tally]);
         assert_eq!(heard(&mut other, at), []);
         assert_eq!(heard(&mut copa, at), []);
-        // Whoever says nothing for long is dead, or has nothing to say.
+        // A process that is silent for long is dead, or has nothing to report.
         assert_eq!(heard(&mut b, at + SILENT), []);
         drop(a);
         assert_eq!(heard(&mut b, at), []);
@@ -230,7 +231,7 @@ mod tests {
         assert!(take().is_none());
         assert_eq!(segment.reclaim(|_| false), KEYS_ROW);
         assert!(take().is_some());
-        // Who was taken for dead and is not harms nobody.
+        // A process that was wrongly taken for dead does no harm.
         let mut late = take().unwrap();
         assert_eq!(segment.reclaim(|_| false), 1);
         let mut next = take().unwrap();

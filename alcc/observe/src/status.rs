@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table of connections: what `alcc top` shows and what the search for uncontrolled ones
-//! compares with.
+//! The table of connections, for `alcc top` and for the search for uncontrolled connections.
 use crate::bypass::ByReason;
 use crate::event::{Event, Subscriber};
 use crate::map::{self, SLOT_LEN, SLOTS, SLOTS_COUNT, TAKEN, TAKEN_LEN, get_text, put_text, set};
@@ -11,10 +10,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a connection is to us.
+/// The state of a connection's control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// The algorithm decides.
+    /// The algorithm is in control.
     Controlled,
     /// Switched off by `alcc ctl`: plain TCP.
     Off,
@@ -22,7 +21,7 @@ pub enum State {
     Failed,
 }
 
-/// Who a connection is: known when it is taken under control.
+/// The identity of a connection, known when it is taken under control.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The process.
@@ -31,32 +30,32 @@ pub struct Identity {
     pub id: u64,
     /// The kernel's number of the socket (`SO_COOKIE`).
     pub cookie: u64,
-    /// When it was taken under control.
+    /// Time at which it was taken under control.
     pub started: Time,
-    /// Our end.
+    /// The local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// The peer's address.
     pub remote: SocketAddr,
-    /// Opened by the program, not accepted.
+    /// True if the program opened it, false if it accepted it.
     pub outbound: bool,
     /// The algorithm with its options.
     pub algorithm: String,
-    /// How acknowledgements are learned.
+    /// The source of acknowledgements.
     pub feedback: String,
-    /// How the limit is kept.
+    /// The enforcement of the limit.
     pub enforcement: String,
 }
 
-/// How a connection was doing at its last reading.
+/// The state of a connection at its last reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// What it is to us.
+    /// The state of its control.
     pub state: State,
-    /// Nothing in flight: it is read again after its next write.
+    /// True if nothing is in flight, so that it is read again only after its next write.
     pub resting: bool,
-    /// Of the commands of `alcc ctl`, the last that it applied.
+    /// Number of the last command of `alcc ctl` that it applied.
     pub generation: u64,
-    /// When this was written.
+    /// Time of this status.
     pub updated: Time,
     /// The kernel's congestion window, segments.
     pub cwnd: u64,
@@ -66,7 +65,7 @@ pub struct Status {
     pub mss: Bytes,
     /// The algorithm's window; `None` if it has none.
     pub window: Option<Bytes>,
-    /// Written and not acknowledged.
+    /// Bytes written and not acknowledged.
     pub in_flight: Bytes,
     /// Newest RTT sample.
     pub rtt: Span,
@@ -80,16 +79,16 @@ pub struct Status {
     pub delivery: Rate,
     /// Bytes that passed under control.
     pub bytes: u64,
-    /// Bytes that passed without the algorithm's leave.
+    /// Bytes that bypassed the algorithm.
     pub bypassed: ByReason,
-    /// How often a write was refused or cut short.
+    /// Number of writes that were refused or cut short.
     pub gate_closed: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmits: u64,
 }
 
 impl Status {
-    /// RTT above the smallest: what stands in queues.
+    /// RTT above the smallest: the queueing delay.
     pub fn queueing(&self) -> Span {
         self.rtt.saturating_sub(self.min_rtt)
     }
@@ -108,18 +107,18 @@ impl Status {
 /// A connection in the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StatusRecord {
-    /// Who it is.
+    /// Its identity.
     pub who: Identity,
-    /// How it is doing.
+    /// Its status.
     pub now: Status,
 }
 
-/// A connection's place in the table; given back when dropped in the process that took it.
+/// A connection's place in the table. Dropping it in the process that took it frees the place.
 pub(crate) struct Slot {
     segment: Arc<Segment>,
     index: usize,
     owner: u64,
-    /// What passed, over all the algorithms that were in charge.
+    /// Bytes that passed, under all algorithms together.
     bytes: Bytes,
     gate_closed: u64,
     bypassed: ByReason,
@@ -127,7 +126,7 @@ pub(crate) struct Slot {
 
 const ADDRESS: usize = 2;
 
-// Words of a slot after its sequence. What comes before STATUS is written once.
+// Words of a slot after its sequence. Those before STATUS are written once.
 const OWNER: usize = 0;
 const NUMBER: usize = 1;
 const COOKIE: usize = 2;
@@ -151,19 +150,19 @@ const WINDOW: usize = STATUS + 6;
 const PACING: usize = STATUS + 11;
 const BYTES: usize = STATUS + 13;
 const GATE_CLOSED: usize = STATUS + 14;
-/// Of the first word: it rests.
+/// Bit of the first word: the connection is idle.
 const RESTING: u64 = 1;
-/// The words that name a connection: both ends, and what controls it.
+/// Number of words that identify a connection: both addresses, and the triple that controls it.
 pub(crate) const NAMED_LEN: usize = STATUS - LOCAL;
-/// The first of them, which name both ends.
+/// Number of the first of them, which contain both addresses.
 pub(crate) const ENDS_LEN: usize = FEEDBACK - LOCAL;
 const BYPASSED: usize = STATUS + NUMBERS;
 const FIELDS: usize = SLOT_LEN - 1;
 const _: () = assert!(BYPASSED + ByReason::LEN <= FIELDS);
 
 impl Slot {
-    /// Takes a free slot. `None` if the table is full, or there is no memory for more of it. Then
-    /// the connection is counted as not shown.
+    /// Takes a free slot. `None` if the table is full, or there is no memory for more of it. The
+    /// connection is then counted as not shown.
     pub(crate) fn take(segment: &Arc<Segment>, who: &Identity) -> Option<Self> {
         let Some(index) = claim(segment) else {
             segment
@@ -172,7 +171,7 @@ impl Slot {
                 .fetch_add(1, Ordering::Relaxed);
             return None;
         };
-        // Twice the same number within a process would be two connections at the same nanosecond.
+        // The same number twice in a process would need two connections at the same nanosecond.
         let owner = u64::from(who.pid) << 32 | (who.started.as_nanos() & 0xFFFF_FFFF);
         let slot = Self {
             segment: Arc::clone(segment),
@@ -186,7 +185,7 @@ impl Slot {
         Some(slot)
     }
 
-    /// Where it is in the table.
+    /// Its index in the table.
     pub(crate) fn index(&self) -> usize {
         self.index
     }
@@ -195,7 +194,7 @@ impl Slot {
         words(&self.segment, self.index)
     }
 
-    /// Still ours: a supervisor that took us for dead may have given it away.
+    /// True if the slot is still ours: a supervisor that took us for dead may have freed it.
     fn is_ours(&self) -> bool {
         self.words()[1 + OWNER].load(Ordering::Relaxed) == self.owner
     }
@@ -260,7 +259,7 @@ impl Subscriber for Slot {
                 let values = values.into_iter().chain(self.bypassed.words());
                 w[STATUS..].iter().zip(values).for_each(|(w, v)| set(w, v));
             }),
-            // The last reading stays as it is.
+            // The last reading stays unchanged.
             Event::StateChanged {
                 at,
                 state,
@@ -284,7 +283,7 @@ impl Subscriber for Slot {
 }
 
 impl State {
-    /// Its bits of the first word.
+    /// The bits of a state in the first word.
     fn word(self) -> u64 {
         let number = match self {
             Self::Controlled => 0,
@@ -297,7 +296,7 @@ impl State {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // A child has a copy of its parent's slots.
+        // A child has a copy of its parent's slots, which it must not free.
         if self.owner >> 32 == u64::from(std::process::id()) && self.is_ours() {
             free(&self.segment, self.index);
         }
@@ -308,7 +307,7 @@ fn words(segment: &Segment, index: usize) -> &[std::sync::atomic::AtomicU64] {
     segment.map().words(SLOTS + index * SLOT_LEN, SLOT_LEN)
 }
 
-/// The lowest free slot, so that few pages are ever touched.
+/// Claims the lowest free slot, so that few pages are used.
 fn claim(segment: &Segment) -> Option<usize> {
     for (i, word) in segment.map().words(TAKEN, TAKEN_LEN).iter().enumerate() {
         let mut taken = word.load(Ordering::Relaxed);
@@ -335,8 +334,8 @@ fn claim(segment: &Segment) -> Option<usize> {
     None
 }
 
-/// The owner is cleared first. Between a claim and the first record a slot must not look like that
-/// of its last owner.
+/// Frees a slot. The owner is cleared first, because between a claim and the first record a slot
+/// must not look like that of its last owner.
 fn free(segment: &Segment, index: usize) {
     map::publish(words(segment, index), |w| set(&w[OWNER], 0));
     segment
@@ -365,12 +364,12 @@ impl Segment {
             .collect()
     }
 
-    /// Connections that found no place in the table.
+    /// Number of connections without a place in the table.
     pub fn not_shown(&self) -> u64 {
         self.map().word(map::NOT_SHOWN).load(Ordering::Relaxed)
     }
 
-    /// Frees the places of processes that are gone. How many.
+    /// Frees the places of processes that have ended. Returns their number.
     pub fn reclaim(&self, alive: impl Fn(u32) -> bool) -> usize {
         let mut freed = 0;
         for index in taken(self) {
@@ -384,7 +383,7 @@ impl Segment {
     }
 }
 
-/// The words that name the connection at this place, for its own process.
+/// The words that identify the connection at this place, for its own process.
 pub(crate) fn named(segment: &Segment, index: usize) -> [u64; NAMED_LEN] {
     let words = &words(segment, index)[1 + LOCAL..];
     std::array::from_fn(|i| words[i].load(Ordering::Relaxed))
@@ -395,14 +394,14 @@ pub(crate) fn cookie(segment: &Segment, index: usize) -> u64 {
     words(segment, index)[1 + COOKIE].load(Ordering::Relaxed)
 }
 
-/// What those words say: our end, the other end, the algorithm.
+/// Decodes those words: local address, peer's address, algorithm.
 pub(crate) fn names(w: &[u64]) -> (SocketAddr, SocketAddr, String) {
     let (local, remote) = ends(w);
     let algorithm = get_text(&w[ALGORITHM - LOCAL..][..ALGORITHM_LEN]);
     (local, remote, algorithm)
 }
 
-/// Our end and the other, of the first [`ENDS_LEN`] of those words.
+/// Decodes the local and the peer's address from the first [`ENDS_LEN`] of those words.
 pub(crate) fn ends(w: &[u64]) -> (SocketAddr, SocketAddr) {
     let ports = w[PORTS - LOCAL];
     let end = |at: usize, port: u64| {

@@ -7,21 +7,21 @@ use crate::segment::Segment;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Declares the counters: what each counts, its name, and its word among the counters.
+/// Declares the counters: the doc comment, the name, and the index among the counters.
 macro_rules! totals {
     ($($(#[$doc:meta])+ $name:ident = $word:literal,)+) => {
         /// A snapshot of the counters.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Totals {
             $($(#[$doc])+ pub $name: u64,)+
-            /// Bytes of controlled connections that passed without the algorithm's leave; not
-            /// among `bytes`.
+            /// Bytes of controlled connections that bypassed the algorithm; not included in
+            /// `bytes`.
             pub bypassed_bytes: ByReason,
             /// Connections with such bytes.
             pub bypassed_connections: ByReason,
         }
 
-        /// The words of the counters.
+        /// Indices of the counters.
         #[allow(non_upper_case_globals, reason = "named as the fields are")]
         mod word {
             $(pub(super) const $name: usize = $word;)+
@@ -53,9 +53,9 @@ totals! {
     processes = 0,
     /// Connections controlled.
     connections = 1,
-    /// TCP connections seen and left alone, by the selection.
+    /// TCP connections excluded by the selection.
     left_alone = 2,
-    /// How often a write was refused or cut short.
+    /// Number of writes that were refused or cut short.
     gate_closed = 3,
     /// Bytes that passed under control.
     bytes = 4,
@@ -63,13 +63,13 @@ totals! {
     runtime_cpu_ns = 5,
     /// Readings of the kernel's counters.
     readings = 6,
-    /// Runtimes that failed; their connections went on as plain TCP.
+    /// Runtimes that failed; their connections continued as plain TCP.
     failures = 7,
-    /// Connections for which the kernel refused the congestion control asked for below.
+    /// Connections for which the kernel refused the requested congestion control.
     under_refused = 8,
-    /// Wake-ups of the runtime's threads at a time that was planned.
+    /// Wake-ups of the runtime's threads at a planned time.
     wakeups = 9,
-    /// Wake-ups that came more than 3 ms late: the thread waited for a processor.
+    /// Wake-ups more than 3 ms late, because the thread waited for a processor.
     late_wakeups = 10,
 }
 
@@ -78,7 +78,7 @@ const BYPASSED_CONNECTIONS: usize = BYPASSED_BYTES + ByReason::LEN;
 const WORDS: usize = BYPASSED_CONNECTIONS + ByReason::LEN;
 const _: () = assert!(COUNTERS + WORDS <= MISSED);
 
-/// Counters of one runtime, which no other process sees.
+/// Counters of one runtime, not visible to other processes.
 pub struct AtomicTotals([AtomicU64; WORDS]);
 
 impl Default for AtomicTotals {
@@ -93,7 +93,7 @@ impl AtomicTotals {
         count(&self.0, event);
     }
 
-    /// The counters now.
+    /// The current counters.
     pub fn totals(&self) -> Totals {
         Totals::read(&self.0)
     }
@@ -109,7 +109,7 @@ impl Segment {
         count(self.counters(), event);
     }
 
-    /// The counters now.
+    /// The current counters.
     pub fn totals(&self) -> Totals {
         Totals::read(self.counters())
     }

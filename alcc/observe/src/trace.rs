@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The trace ring: the last readings of all processes of a run, for `alcc log` and `alcc trial`.
-use crate::bell;
 use crate::event::{Event, Subscriber};
+use crate::futex;
 use crate::map::{LEASE, LEFT_COUNT, TRACE, TRACE_COUNT, TRACE_ENTRY, TRACE_HEAD};
 use crate::ring::{Reader, Record, Ring};
 use crate::segment::Segment;
@@ -17,20 +17,20 @@ use std::time::Duration;
 /// One reading of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceEntry {
-    /// When.
+    /// Time of the reading.
     pub at: Time,
     /// The process.
     pub pid: u32,
-    /// The connection's number within it.
+    /// The connection's number within the process.
     pub id: u64,
-    /// The client at the other end: [`crate::client_of`].
+    /// Number of the peer as a client: [`crate::client_of`].
     pub client: u64,
     /// Stream position acknowledged.
     pub acked: u64,
-    /// Written and not acknowledged, as the kernel counts: also what a write under way has put
-    /// there.
+    /// Bytes written and not acknowledged, by the kernel's count: including those of a write in
+    /// progress.
     pub in_flight: Bytes,
-    /// Written and not sent.
+    /// Bytes written and not sent.
     pub unsent: Bytes,
     /// The algorithm's window; `None` if it has none.
     pub window: Option<Bytes>,
@@ -40,9 +40,9 @@ pub struct TraceEntry {
     pub ssthresh: Option<u64>,
     /// Segment size.
     pub mss: Bytes,
-    /// Newest RTT sample of the algorithm: from the write on, where nothing paces.
+    /// Newest RTT sample of the algorithm: without pacing, from the write on.
     pub rtt: Span,
-    /// The kernel's smoothed RTT, which knows nothing of the time in the send buffer.
+    /// The kernel's smoothed RTT, which does not include the time in the send buffer.
     pub smoothed: Span,
     /// Smallest RTT.
     pub min_rtt: Span,
@@ -50,46 +50,46 @@ pub struct TraceEntry {
     pub pacing: Option<Rate>,
     /// The kernel's estimate of the delivery rate.
     pub delivery: Rate,
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     pub retransmits: u64,
-    /// The program's last write was short or refused: it has more.
+    /// True if the program has more data, because its last write was short or refused.
     pub has_more: bool,
 }
 
 /// A connection that its program has closed, with its last counters. While bytes are in flight, the
-/// kernel goes on with it, and reports it under these names.
+/// kernel still sends, and reports it under these addresses and this number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeftEntry {
-    /// When.
+    /// Time of the close.
     pub at: Time,
     /// The process.
     pub pid: u32,
-    /// The connection's number within it.
+    /// The connection's number within the process.
     pub id: u64,
-    /// The client at the other end: [`crate::client_of`].
+    /// Number of the peer as a client: [`crate::client_of`].
     pub client: u64,
     /// The kernel's number of the socket (`SO_COOKIE`).
     pub cookie: u64,
-    /// Our end.
+    /// The local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// The peer's address.
     pub remote: SocketAddr,
     /// Stream position acknowledged.
     pub acked: u64,
-    /// Written and not acknowledged.
+    /// Bytes written and not acknowledged.
     pub in_flight: Bytes,
     /// Segment size.
     pub mss: Bytes,
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     pub retransmits: u64,
 }
 
-/// What stands in the ring.
+/// A record of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Traced {
     /// A reading.
     Reading(TraceEntry),
-    /// The last that the process has to say of a connection.
+    /// The last record of a connection, at its close.
     Left(LeftEntry),
 }
 
@@ -101,26 +101,26 @@ pub(crate) static RING: Ring = Ring {
     count: TRACE_COUNT,
 };
 
-/// In the time of a record: it is no reading.
+/// Bit in the time of a record: it is a close, not a reading.
 const LEFT: u64 = 1 << 63;
-/// In the bytes in flight: the program has more.
+/// Bit in the bytes in flight: the program has more data.
 const MORE: u64 = 1 << 63;
-/// Fields of a record.
+/// Number of fields of a record.
 const FIELDS: usize = 16;
 const CLIENT: usize = 13;
-/// Where the names of a connection that was left stand.
+/// Position of the cookie in the record of a close.
 const COOKIE: usize = 2;
 const NAMES: usize = 3;
 const COUNTERS: usize = NAMES + status::ENDS_LEN;
 const _: () = assert!(FIELDS + 2 <= TRACE_ENTRY && COUNTERS + 4 <= CLIENT);
 
-/// Writes the readings of a connection while somebody reads the ring.
+/// Writes the readings of a connection while there is a reader.
 pub(crate) struct Trace {
     pub(crate) segment: Arc<Segment>,
     pub(crate) pid: u32,
     pub(crate) id: u64,
     pub(crate) client: u64,
-    /// The connection's place in the table, which names it, as long as it is open.
+    /// The connection's place in the table, which identifies it while it is open.
     pub(crate) place: Option<u32>,
 }
 
@@ -134,7 +134,7 @@ impl Trace {
     }
 
     /// Writes the last counters of the connection.
-    fn left(&self, at: Time, tcp: &TcpProgress) {
+    fn write_close(&self, at: Time, tcp: &TcpProgress) {
         let Some(place) = self.place.map(|place| place as usize) else {
             return;
         };
@@ -154,7 +154,7 @@ impl Trace {
         fields[CLIENT] = self.client;
         RING.write(&self.segment, fields);
         if tcp.in_buffer() > Bytes::ZERO {
-            bell::ring(self.segment.map().word(LEFT_COUNT));
+            futex::wake(self.segment.map().word(LEFT_COUNT));
         }
     }
 }
@@ -185,45 +185,45 @@ impl Subscriber for Trace {
                 ];
                 RING.write(&self.segment, fields);
                 if !now.is_alive && in_flight > Bytes::ZERO {
-                    self.left(now.at, tcp);
+                    self.write_close(now.at, tcp);
                 }
             }
-            Event::Closing { at, tcp } if self.is_read(at) => self.left(at, tcp),
+            Event::Closing { at, tcp } if self.is_read(at) => self.write_close(at, tcp),
             Event::Closed => self.place = None,
             _ => {}
         }
     }
 }
 
-/// Waits for connections that are left with bytes in flight, in whatever process of a run.
+/// Waits for connections that are closed with bytes in flight, in any process of a run.
 pub struct LeftBell<'a> {
     segment: &'a Segment,
     seen: u64,
 }
 
 impl LeftBell<'_> {
-    /// Waits until one more is left than at the end of the last call, `most` at the longest. May
+    /// Waits until one more is closed than at the end of the last call, at most `most`. It may
     /// return early.
     pub fn wait(&mut self, most: Duration) {
         let word = self.segment.map().word(LEFT_COUNT);
-        self.seen = bell::wait(word, self.seen, most);
+        self.seen = futex::wait(word, self.seen, most);
     }
 }
 
-/// Follows the readings of a run.
+/// Reader of the readings of a run.
 pub type TraceReader<'a> = Reader<'a, Traced>;
 
 impl Segment {
-    /// Follows the readings from now on.
+    /// Reads the readings from now on.
     ///
     /// # Errors
-    /// That there is no space for them.
+    /// There is no space for them.
     pub fn trace(&self) -> io::Result<TraceReader<'_>> {
         self.allocate(&RING)?;
         Ok(Reader::new(self, &RING))
     }
 
-    /// To wait for connections that are left from now on.
+    /// A waiter for connections that are closed from now on.
     pub fn left_bell(&self) -> LeftBell<'_> {
         let seen = self.map().word(LEFT_COUNT).load(Ordering::Acquire);
         LeftBell {
@@ -373,7 +373,7 @@ mod tests {
         let (at, tcp) = (Time::from_millis(9), tcp());
         let mut trace = trace(&writer, u32::try_from(slot.index()).ok());
         trace.on(&Event::Closing { at, tcp: &tcp });
-        // Whoever waits need not.
+        // The waiter returns at once.
         bell.wait(Duration::from_secs(600));
         let mut got = Vec::new();
         ring.read(|p| got.push(*p));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The statistics of a trial on live traffic: some clients under an algorithm, the others plain.
 //!
-//! The unit is the client, because clients were assigned and because the transfers of one client
-//! resemble each other. Each transfer gives a value of every [`Metric`], each client the mean of
+//! The unit is the client, because clients were assigned to groups, and because the transfers of
+//! one client are similar. Each transfer gives a value of every [`Metric`], each client the mean of
 //! its transfers. Yuen's t-test, which is Welch's for trimmed means, compares the clients of both
-//! groups: a tenth at each end of a group does not count, because a few clients may behave as they
-//! like, in order to end a trial or to flatter it. Positive values are compared by their
-//! logarithms; the result is a ratio of geometric means.
+//! groups. A tenth at each end of a group does not count, because a few clients could otherwise
+//! manipulate the trial. Positive values are compared by their logarithms; the result is a ratio of
+//! geometric means.
 mod transfers;
 
 pub use transfers::{Reading, Rtt, Transfer, Transfers};
@@ -14,26 +14,27 @@ pub use transfers::{Reading, Rtt, Transfer, Transfers};
 use alcc_units::{Bytes, Span};
 use std::collections::BTreeMap;
 
-/// Clients that are told apart. Beyond that several share a place, as if they were one.
+/// Maximum number of clients that are distinguished. Above it several count as one.
 const MAX_CLIENTS: u64 = 16_384;
-/// With a larger share of a group's transfers missing there is no verdict: which ones are missing
-/// may depend on the group.
+/// Maximum share of a group's transfers without a value. Above it there is no verdict, because the
+/// missing transfers may depend on the group.
 pub const MAX_MISSING: f64 = 0.1;
-/// Below so many clients in a group nothing is said.
+/// Minimum number of clients in a group for a result.
 const MIN_CLIENTS: usize = 5;
-/// Below so many the guard waits.
+/// Minimum number of clients in a group for the guard.
 const GUARD_CLIENTS: usize = 20;
-/// One of so many clients is left out at each end of a group.
+/// Reciprocal of the share of clients that is trimmed at each end of a group.
 const TRIMMED: usize = 10;
-/// Of the standard normal distribution: 99 % of it lie within this. 95 % would be too few for
+/// Quantile of the standard normal distribution: 99 % of it lie within. 95 % would not suffice for
 /// five comparisons.
 const Z_99: f64 = 2.575_829;
-/// 99.9 % lie within this. The guard looks again and again, so it has to be surer.
+/// 99.9 % lie within. The guard repeats its test, so it needs a higher confidence.
 const Z_999: f64 = 3.290_527;
-/// More retransmitted bytes by this many percentage points are worse, whatever the bound.
+/// An increase of the retransmitted share by this many percentage points is worse, whatever the
+/// bound.
 const WORSE_RESENT: f64 = 0.02;
 
-/// What is compared.
+/// A metric of transfers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Metric {
     /// Median RTT of a transfer, ms.
@@ -44,12 +45,12 @@ pub enum Metric {
     Rate,
     /// Time of a transfer, ms.
     Time,
-    /// Bytes sent again over bytes delivered, 0 to 1.
+    /// Bytes retransmitted over bytes delivered, 0 to 1.
     Resent,
 }
 
 impl Metric {
-    /// All, in the order of tables.
+    /// All metrics, in the order of tables.
     pub const ALL: [Self; 5] = [
         Self::RttMedian,
         Self::RttP95,
@@ -58,7 +59,7 @@ impl Metric {
         Self::Resent,
     ];
 
-    /// A word for metrics and JSON.
+    /// The word for metrics and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::RttMedian => "rtt_median_ms",
@@ -69,7 +70,7 @@ impl Metric {
         }
     }
 
-    /// For people, with the unit.
+    /// The title for people, with the unit.
     pub fn title(self) -> &'static str {
         match self {
             Self::RttMedian => "RTT median, ms",
@@ -80,17 +81,18 @@ impl Metric {
         }
     }
 
-    /// Compared by logarithms; the change is a ratio less 1. Else it is a difference.
+    /// True if it is compared by logarithms, so that the change is a ratio minus 1. Otherwise the
+    /// change is a difference.
     pub fn is_ratio(self) -> bool {
         self != Self::Resent
     }
 
-    /// Whether more of it is worse.
+    /// True if a larger value is worse.
     fn more_is_worse(self) -> bool {
         self != Self::Rate
     }
 
-    /// `None`: the transfer was too short for it.
+    /// The value of a transfer; `None`: the transfer was too short for it.
     fn of(self, transfer: &Transfer) -> Option<f64> {
         let ms = |span: Span| span.as_millis_f64().max(1e-3);
         Some(match self {
@@ -130,7 +132,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Enters a transfer of a client.
+    /// Adds a transfer of a client.
     pub fn add(&mut self, client: u64, transfer: &Transfer) {
         let entry = self.clients.entry(client % MAX_CLIENTS).or_default();
         for (sum, metric) in entry.sums.iter_mut().zip(Metric::ALL) {
@@ -144,22 +146,22 @@ impl Tally {
         self.bytes = self.bytes.saturating_add(transfer.bytes.get());
     }
 
-    /// Clients with a transfer.
+    /// Number of clients with a transfer.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// Transfers.
+    /// Number of transfers.
     pub fn transfers(&self) -> u64 {
         self.transfers
     }
 
-    /// Those of them that were too short for percentiles of the RTT.
+    /// Number of transfers that were too short for percentiles of the RTT.
     pub fn without_rtt(&self) -> u64 {
         self.without_rtt
     }
 
-    /// The share of the transfers that have no value of this metric.
+    /// The share of the transfers without a value of this metric.
     fn missing(&self, metric: Metric) -> f64 {
         match metric {
             Metric::RttMedian | Metric::RttP95 => {
@@ -169,12 +171,12 @@ impl Tally {
         }
     }
 
-    /// Bytes of them.
+    /// Bytes of all transfers.
     pub fn bytes(&self) -> Bytes {
         Bytes::new(self.bytes)
     }
 
-    /// What the comparison needs of the clients' values. `None`: fewer than `least` have any.
+    /// The trimmed mean of the clients' values. `None`: fewer than `least` clients have one.
     fn trimmed(&self, metric: Metric, least: usize) -> Option<Trimmed> {
         let sums = self.clients.values().map(|c| &c.sums[metric as usize]);
         let mut values: Vec<f64> = sums
@@ -188,7 +190,7 @@ impl Tally {
         let cut = values.len() / TRIMMED;
         let kept = &values[cut..values.len() - cut];
         let n = kept.len() as f64;
-        // Those left out count for the variance as the outermost that are kept.
+        // Trimmed clients count for the variance as the outermost of the others.
         let ends = [kept[0], kept[kept.len() - 1]];
         let all = || {
             let ends = ends.iter().flat_map(|end| std::iter::repeat_n(end, cut));
@@ -212,18 +214,19 @@ struct Trimmed {
     freedom: f64,
 }
 
-/// A metric in both groups.
+/// The comparison of a metric between both groups.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Effect {
-    /// Which.
+    /// The metric.
     pub metric: Metric,
-    /// Of the plain group; a geometric mean where the metric is a ratio.
+    /// Mean of the plain group; a geometric mean if the metric is a ratio.
     pub plain: f64,
-    /// The same of the treated group.
+    /// Mean of the treated group.
     pub treated: f64,
-    /// Treated beside plain: -0.2 is 20 % less, or for [`Metric::Resent`] 20 points less.
+    /// Change of the treated group against the plain one: -0.2 is 20 % less, or for
+    /// [`Metric::Resent`] 20 points less.
     pub change: f64,
-    /// The lower end of the interval around it, in the same unit.
+    /// The lower end of its confidence interval, in the same unit.
     pub low: f64,
     /// The upper end.
     pub high: f64,
@@ -232,17 +235,18 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// Whether the interval leaves zero out: the groups differ.
+    /// True if the interval excludes zero: the groups differ.
     pub fn is_clear(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 
-    /// Whether the treated group is better, as far as is clear.
+    /// True if the treated group is better, with this confidence.
     pub fn is_better(&self) -> bool {
         self.is_clear() && (self.change > 0.0) != self.metric.more_is_worse()
     }
 
-    /// Whether the treated group is worse by more than `bound` (0.2: 20 %), the whole interval.
+    /// True if the treated group is worse by more than `bound` (0.2: 20 %), with the whole
+    /// interval.
     fn is_worse_by(&self, bound: f64) -> bool {
         match self.metric {
             Metric::Resent => self.low > WORSE_RESENT,
@@ -252,7 +256,7 @@ impl Effect {
     }
 }
 
-/// What is known so far: an effect for each metric of which both groups have 5 clients, with 99 %
+/// The results so far: an effect for each metric for which both groups have 5 clients, with 99 %
 /// confidence.
 pub fn effects(plain: &Tally, treated: &Tally) -> Vec<Effect> {
     let all = Metric::ALL.into_iter();
@@ -273,7 +277,7 @@ fn effect(metric: Metric, groups: [&Tally; 2], least: usize, z: f64) -> Option<E
     let [plain, treated] = groups.map(|group| group.trimmed(metric, least));
     let (plain, treated) = (plain?, treated?);
     let variance = plain.error + treated.error;
-    // Welch and Satterthwaite's degrees of freedom.
+    // Degrees of freedom by Welch and Satterthwaite.
     let freedom = if variance > 0.0 {
         let part = |group: &Trimmed| group.error * group.error / group.freedom;
         variance * variance / (part(&plain) + part(&treated))
@@ -296,7 +300,7 @@ fn effect(metric: Metric, groups: [&Tally; 2], least: usize, z: f64) -> Option<E
     })
 }
 
-/// The quantile of Student's t distribution that belongs to the normal distribution's `z`
+/// The quantile of Student's t distribution that corresponds to the normal distribution's `z`
 /// (Abramowitz and Stegun, 26.7.5). Within 5 % from 4 degrees of freedom on.
 fn student(z: f64, freedom: f64) -> f64 {
     let (z2, v) = (z * z, freedom.max(1.0));
@@ -325,7 +329,7 @@ mod tests {
         }
     }
 
-    /// A sample of the standard normal distribution: twelve uniform ones less their mean.
+    /// A sample of the standard normal distribution: twelve uniform ones minus their mean.
     fn normal(rng: &mut Rng) -> f64 {
         (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0
     }
@@ -338,7 +342,7 @@ mod tests {
     /// From transfer to transfer it differs by 20 %.
     struct World {
         transfers: u32,
-        /// Each client has so many.
+        /// Number of transfers of each client.
         each: u32,
         share: f64,
         /// The treated group's RTT p95 beside the other's.

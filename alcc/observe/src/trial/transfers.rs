@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Readings of a connection become transfers: from nothing in flight to nothing in flight.
+//! Division of a connection's readings into transfers: from nothing in flight to nothing in flight.
 use alcc_units::{Bytes, Span, Time};
 
-/// Smaller transfers tell nothing: they fit into the first windows of any algorithm.
+/// Smaller transfers are ignored, because they fit into the first windows of any algorithm.
 const MIN_BYTES: u64 = 64 * 1024;
-/// Readings of an RTT that are kept of one transfer; of more, every second, fourth, ... one.
+/// Maximum number of RTT readings that are kept of one transfer; above it every second, fourth, ... one.
 const MAX_RTTS: usize = 512;
-/// Fewer readings than that have no percentiles.
+/// Minimum number of readings for percentiles.
 const MIN_RTTS: usize = 5;
-/// What leaves after an idle reading began then, if the next reading came so soon. A reading every
-/// 5 ms is usual.
+/// A transfer counts from an idle reading before it if the next reading came within this time. A reading every 5 ms is
+/// usual.
 const SOON: Span = Span::from_millis(10);
 
 /// A reading of one connection's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reading {
-    /// When.
+    /// Time of the reading.
     pub at: Time,
     /// Stream position acknowledged.
     pub acked: u64,
-    /// Written and not acknowledged.
+    /// Bytes written and not acknowledged.
     pub in_flight: Bytes,
     /// The kernel's smoothed RTT; zero: none yet.
     pub rtt: Span,
-    /// Segments sent again so far, and the size of one.
+    /// Segments retransmitted so far.
     pub retransmits: u64,
     /// Segment size.
     pub mss: Bytes,
-    /// The program's last write was short or refused: it has more.
+    /// True if the program has more data, because its last write was short or refused.
     pub has_more: bool,
 }
 
@@ -43,14 +43,14 @@ pub struct Rtt {
 /// A transfer that was acknowledged to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transfer {
-    /// What was acknowledged.
+    /// Bytes acknowledged.
     pub bytes: Bytes,
-    /// From its first reading to its last, and not less than an RTT: of a short one only the end may
-    /// have been seen.
+    /// Time from its first reading to its last, and at least an RTT, because of a short one only the end may have been
+    /// seen.
     pub time: Span,
-    /// Of its RTT samples; `None`: there were fewer than five.
+    /// Percentiles of its RTT samples; `None`: there were fewer than five.
     pub rtt: Option<Rtt>,
-    /// What was sent again.
+    /// Bytes retransmitted.
     pub resent: Bytes,
 }
 
@@ -58,16 +58,16 @@ pub struct Transfer {
 #[derive(Clone, Debug, Default)]
 pub struct Transfers {
     began: Option<Reading>,
-    /// The last reading: the next transfer begins with its counters.
+    /// The last reading, with whose counters the next transfer begins.
     last: Option<Reading>,
     rtts: Vec<Span>,
-    /// One reading of so many is kept.
+    /// One of this many readings is kept.
     every: u64,
     seen: u64,
 }
 
 impl Transfers {
-    /// When the connection was read last.
+    /// Time of the last reading.
     pub fn read_at(&self) -> Option<Time> {
         self.last.map(|last| last.at)
     }
@@ -90,7 +90,7 @@ impl Transfers {
             None if idle && before.is_none_or(|before| before.acked == reading.acked) => {
                 return None;
             }
-            // What was acknowledged before the first reading of it belongs to it, too.
+            // Data acknowledged before the first reading of a transfer belongs to it, too.
             None => {
                 let counters = before.unwrap_or(*reading);
                 let soon = reading.at.since(counters.at) <= SOON;
@@ -111,7 +111,7 @@ impl Transfers {
         self.transfer(&began, reading)
     }
 
-    /// A sample of all of them, whatever their number.
+    /// Keeps a sample of the RTTs, whatever their number.
     fn keep(&mut self, rtt: Span) {
         if self.seen.is_multiple_of(self.every) {
             if self.rtts.len() == MAX_RTTS {
@@ -177,16 +177,16 @@ mod tests {
         for start in [0, 60_000] {
             let base = if start == 0 { 0 } else { 1_000_000 };
             for n in 0..100u64 {
-                let left = 1_000_000 - n * 10_000;
+                let remaining = 1_000_000 - n * 10_000;
                 found.extend(all.reading(&reading(
                     start + 10 * n,
                     base + n * 10_000,
-                    left,
+                    remaining,
                     20 + n,
                 )));
             }
             found.extend(all.reading(&reading(start + 1000, base + 1_000_000, 0, 120)));
-            // It rests, and is read once more.
+            // It is idle, and is read once more.
             found.extend(all.reading(&reading(start + 5000, base + 1_000_000, 0, 120)));
         }
         assert_eq!(found.len(), 2);
@@ -213,8 +213,7 @@ mod tests {
         assert_eq!(all.read_at(), Some(Time::from_millis(70)));
     }
 
-    /// Of a transfer that is over between two readings, the reading before its first write says when
-    /// it began.
+    /// Of a transfer that is over between two readings, the reading before its first write shows when it began.
     #[test]
     fn a_transfer_begins_with_the_idle_reading_just_before_it() {
         let mut all = Transfers::default();
@@ -224,7 +223,7 @@ mod tests {
         assert_eq!(found.time, Span::from_millis(4));
     }
 
-    /// The window is full and its acknowledgements are here, and the program still has the rest.
+    /// The window is full and its acknowledgements have arrived, and the program still has the rest.
     #[test]
     fn a_refused_write_keeps_a_transfer_together() {
         let mut all = Transfers::default();
