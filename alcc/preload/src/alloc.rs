@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory of our own. A signal handler of the program may interrupt its malloc and write to a
-//! socket. The hook needs memory then, and the C library's malloc would deadlock. And a child made
-//! by a raw clone finds the C library's locks as some other thread held them.
+//! The library's own heap. A signal handler of the program may interrupt its malloc and write to a
+//! socket; the hook needs memory then, and the C library's malloc would deadlock. Also, in a child
+//! made by a raw clone the C library's locks may still be held by threads that do not exist there.
 use alcc_socket::ReentrancyGuard;
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
@@ -11,27 +11,29 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
 thread_local! {
-    /// This thread is in the middle of the heap. Constant, so that reading it allocates nothing.
+    /// True if this thread is in the middle of the heap. Constant, so that reading it allocates
+    /// nothing.
     static IN_HEAP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Memory that a handler gave back in the middle of the heap, kept in itself until the heap is
-/// free.
+/// Memory freed by a handler in the middle of the heap. The record is in that memory itself, until
+/// the heap is free.
 struct Orphan {
     next: *mut Self,
     layout: Layout,
 }
 
-/// Every piece of memory has room for an [`Orphan`]. dlmalloc's smallest piece has it anyway.
+/// Extends every piece so that it has room for an [`Orphan`]; dlmalloc's smallest piece has it
+/// anyway.
 fn roomy(layout: Layout) -> Layout {
     let (size, align) = (size_of::<Orphan>(), align_of::<Orphan>());
     Layout::from_size_align(layout.size().max(size), layout.align().max(align)).unwrap_or(layout)
 }
 
-/// For handlers that have interrupted our allocator. Untouched pages cost nothing.
+/// A reserve for handlers that have interrupted our allocator. Untouched pages cost nothing.
 struct Spare {
     bytes: UnsafeCell<[u8; Self::SIZE]>,
-    /// How many pieces live (upper half), and how many bytes were given since none did.
+    /// Number of pieces in use (upper half), and bytes handed out since there was none.
     given: AtomicU64,
 }
 
@@ -50,7 +52,7 @@ impl Spare {
         }
     }
 
-    /// Null when all is given.
+    /// Allocates from the reserve; null when it is exhausted.
     fn give(&self, layout: Layout) -> *mut u8 {
         let base = self.bytes.get().cast::<u8>();
         let mut start = 0;
@@ -81,15 +83,15 @@ impl Spare {
     }
 }
 
-/// Between two tries for something that another thread holds for a moment.
+/// The pauses between attempts to take something that another thread holds for a moment.
 #[derive(Default)]
 pub(crate) struct Pause {
     tries: u32,
 }
 
 impl Pause {
-    /// Gives the processor to others, after some tries by sleeping: a thread of a real-time class
-    /// that only yields never lets an ordinary one run that it has interrupted.
+    /// Yields the processor, after some attempts by sleeping: a thread of a real-time class that
+    /// only yields never lets an ordinary thread run that it has interrupted.
     pub(crate) fn wait(&mut self) {
         const YIELDS: u32 = 100;
         self.tries = self.tries.saturating_add(1);
@@ -100,7 +102,7 @@ impl Pause {
         }
     }
 
-    /// It has taken half a second or more.
+    /// True if it has taken half a second or more.
     fn is_long(&self) -> bool {
         const MANY: u32 = 5_000;
         self.tries > MANY
@@ -124,21 +126,21 @@ pub(crate) static PRELOAD_HEAP: PreloadHeap = PreloadHeap {
 unsafe impl Sync for PreloadHeap {}
 
 impl PreloadHeap {
-    /// `None` if another thread is stopped in the middle of it, and in a signal handler that has
-    /// interrupted this very function. The heap is half changed then, and its holder goes on only
-    /// when the handler ends.
+    /// Runs `f` on the heap. `None` if another thread is stopped in the middle of it, or in a
+    /// signal handler that has interrupted this function: the heap is inconsistent then, and its
+    /// holder continues only after the handler.
     fn with<T>(&self, f: impl FnOnce(&mut Dlmalloc) -> T) -> Option<T> {
         if IN_HEAP.replace(true) {
             return None;
         }
-        // A handler that interrupts us here builds and takes over nothing: it sees that it is
-        // inside, and passes by.
+        // A handler that interrupts this section takes no connection under control, because it
+        // finds the guard held.
         let before = ReentrancyGuard::set();
         let mut pause = Pause::default();
         while self.busy.swap(true, Ordering::Acquire) {
             pause.wait();
             if pause.is_long() {
-                // Its holder is stopped.
+                // The holder of the heap is stopped.
                 ReentrancyGuard::restore(before);
                 IN_HEAP.set(false);
                 return None;
@@ -160,7 +162,7 @@ impl PreloadHeap {
         }
         let mut orphan = self.orphans.swap(ptr::null_mut(), Ordering::Acquire);
         while !orphan.is_null() {
-            // SAFETY: `orphan` wrote it there, and nobody else has it since the swap.
+            // SAFETY: `orphan` wrote it there, and no other code has it since the swap.
             unsafe {
                 let Orphan { next, layout } = orphan.read();
                 heap.free(orphan.cast(), layout.size(), layout.align());
@@ -170,12 +172,12 @@ impl PreloadHeap {
     }
 
     /// # Safety
-    /// As `dealloc`; `layout` is roomy.
+    /// The contract of `dealloc`; `layout` is that of `roomy`.
     unsafe fn orphan(&self, ptr: *mut u8, layout: Layout) {
         let orphan = ptr.cast::<Orphan>();
         let mut next = self.orphans.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the piece is large enough, aligned, and nobody's any more.
+            // SAFETY: the piece is large enough, aligned, and has no user any more.
             unsafe { orphan.write(Orphan { next, layout }) };
             let (ok, no) = (Ordering::Release, Ordering::Relaxed);
             match self.orphans.compare_exchange_weak(next, orphan, ok, no) {
@@ -185,22 +187,23 @@ impl PreloadHeap {
         }
     }
 
-    /// In a new process: a new heap. Another thread of the parent may have been in the middle of
-    /// the old heap, which is left as it is.
+    /// Makes a new heap in a new process. Another thread of the parent may have been in the middle
+    /// of the old heap, which is left unchanged.
     ///
     /// # Safety
-    /// The caller is the only thread, and nothing of the old heap is freed from now on.
+    /// The caller is the only thread, and no memory of the old heap is freed from now on.
     pub(crate) unsafe fn reinitialise(&self) {
-        // SAFETY: by contract nobody else is here. The old heap has no destructor.
+        // SAFETY: by contract there is no other thread. The old heap has no destructor.
         unsafe { self.heap.get().write(Dlmalloc::new()) };
         self.orphans.store(ptr::null_mut(), Ordering::Relaxed);
-        // A handler that had interrupted the old heap may have made this process, and go on in it.
+        // This process may have been made in a handler that had interrupted the old heap, and
+        // continue there.
         IN_HEAP.set(false);
         self.busy.store(false, Ordering::Release);
     }
 }
 
-// SAFETY: dlmalloc does what the trait asks for, and so does `SPARE`.
+// SAFETY: dlmalloc and `SPARE` fulfil the contract of the trait.
 unsafe impl GlobalAlloc for PreloadHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let layout = roomy(layout);
@@ -230,7 +233,7 @@ unsafe impl GlobalAlloc for PreloadHeap {
             .unwrap_or_else(|| {
                 let ptr = SPARE.give(layout);
                 if !ptr.is_null() {
-                    // SAFETY: `SPARE` gave this many bytes, which may have been used before.
+                    // SAFETY: `SPARE` allocated this many bytes, which may have been used before.
                     unsafe { ptr.write_bytes(0, layout.size()) };
                 }
                 ptr
@@ -262,7 +265,8 @@ unsafe impl GlobalAlloc for PreloadHeap {
 mod tests {
     use super::*;
 
-    /// What a handler that interrupts the heap may do; every hook of the library does some of it.
+    /// The calls that a handler may make while it interrupts the heap; every hook of the library
+    /// makes some of them.
     #[test]
     fn a_handler_in_the_middle_of_the_heap_neither_waits_nor_harms() {
         let before: Vec<Box<u64>> = (0..100).map(Box::new).collect();
@@ -302,9 +306,9 @@ mod tests {
         assert!(OWN.with(|_| ()).is_some());
     }
 
-    /// Where it would only yield, a thread of a real-time class would keep the holder from running.
+    /// If it only yielded, a thread of a real-time class would keep the holder from running.
     #[test]
-    fn whoever_waits_for_the_heap_leaves_the_processor() {
+    fn a_thread_that_waits_for_the_heap_yields_the_processor() {
         static OWN: PreloadHeap = PreloadHeap {
             heap: UnsafeCell::new(Dlmalloc::new()),
             busy: AtomicBool::new(true),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a program waits for room on a connection, and how it is told that it may write again.
+//! The waits of a program for room on a connection, and the notifications that it may write again.
 //!
-//! The socket itself is nearly always writable: the kernel's buffer is far from full. So while the
-//! gate is shut, the registration that the kernel has lacks EPOLLOUT. When it opens, the program's
-//! own is put back. That reports the event afresh, edge-triggered or not.
+//! The socket itself is nearly always writable: the kernel's buffer is far from full. So while the gate is closed, the
+//! kernel's registration lacks EPOLLOUT. When it opens, the program's own registration is restored, which reports the
+//! event again, edge-triggered or not.
 use crate::process::{self, Process};
 use crate::real::real;
 use alcc_socket::{ReentrancyGuard, Waker};
@@ -20,26 +20,25 @@ const RDHUP: u32 = libc::EPOLLRDHUP as u32;
 const ONCE: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
-/// What is known of a program's waits for one connection, and its epoll registrations.
+/// The state of a program's waits for one connection, with its epoll registrations.
 #[derive(Default)]
 pub(crate) struct Epoll {
     registrations: Vec<Registration>,
-    /// The program has waited for room on this connection. It will do so again: asyncio removes its
+    /// True if the program has waited for room on this connection. It will do so again: asyncio removes its
     /// registration before it sends a file, and makes another after EAGAIN.
     asked: bool,
-    /// Registered edge-triggered and for the peer's end, as nginx and Netty do for reading: they add
-    /// EPOLLOUT once a write is short. EPOLLET alone proves nothing: a careless server has it, too.
+    /// True if registered edge-triggered and for the peer's end, as nginx and Netty do for reading: they add EPOLLOUT
+    /// after a short write. EPOLLET alone is no evidence, because a server that cannot wait may set it, too.
     adds_out: bool,
-    /// A write has found less room than it asked for.
+    /// True if a write found less room than it needed.
     short: bool,
-    /// A read gave EAGAIN.
+    /// True after a read returned EAGAIN.
     dry: bool,
-    /// Registered after that, and not any more.
+    /// True if the connection was registered after that, and no longer is.
     paused: bool,
-    /// A write was refused, and no wait for room has been seen since.
+    /// True if a write was refused, and no wait for room has been seen since.
     on_trust: bool,
-    /// The gate opened again, and nobody had waited: the program waits where the library does not
-    /// see it.
+    /// True if the gate opened without a known waiter: the program waits in a way that the library does not see.
     unseen: bool,
 }
 
@@ -48,35 +47,34 @@ struct Registration {
     fd: RawFd,
     events: u32,
     data: u64,
-    /// The kernel's registration lacks EPOLLOUT.
+    /// True if the kernel's registration lacks EPOLLOUT.
     masked_out: bool,
-    /// Made when there was nothing to read.
+    /// True if it was made when there was nothing to read.
     while_dry: bool,
-    /// Of a one-shot registration that was armed while the gate was shut.
+    /// Set for a one-shot registration that was armed while the gate was closed.
     once: Option<Watched>,
 }
 
-/// A one-shot registration as long as its epoll instance looks at its events.
+/// A one-shot registration whose events its epoll instance checks while this exists.
 struct Watched {
     epoll: Arc<EpollFile>,
     once: Arc<Once>,
 }
 
-/// An epoll instance. Descriptors of it may be closed while others stay.
+/// An epoll instance. Some of its descriptors may be closed while others stay.
 pub(crate) struct EpollFile {
     fds: Mutex<Vec<RawFd>>,
     /// One-shot registrations that the library may have to arm, by the program's data.
     once: Mutex<BTreeMap<u64, Vec<Arc<Once>>>>,
 }
 
-/// A one-shot registration. The library arms it for EPOLLOUT when the gate opens. An event that the
-/// program has not been given yet may have disarmed it before: then two threads would be told of
-/// one connection.
+/// A one-shot registration. The library arms it for EPOLLOUT when the gate opens. If an event that the program has not
+/// received yet had disarmed it before, two threads would get an event of one connection.
 struct Once {
     data: u64,
-    /// The program has armed it and was given no event since.
+    /// True if the program has armed it and got no event since.
     armed: AtomicBool,
-    /// The library has armed it since, so one event more may come than the program expects.
+    /// True if the library has armed it since, so that one event more may come than the program expects.
     rearmed: AtomicBool,
 }
 
@@ -88,14 +86,14 @@ impl EpollFile {
         })
     }
 
-    /// Another descriptor of it.
+    /// Adds another descriptor of the instance.
     pub(crate) fn add(&self, fd: RawFd) {
         if let Some(_inside) = ReentrancyGuard::enter() {
             alcc_socket::lock(&self.fds).push(fd);
         }
     }
 
-    /// A descriptor of it is about to be closed.
+    /// Removes a descriptor of the instance, which is about to be closed.
     pub(crate) fn remove(&self, fd: RawFd) {
         if let Some(_inside) = ReentrancyGuard::enter() {
             alcc_socket::lock(&self.fds).retain(|known| *known != fd);
@@ -106,7 +104,7 @@ impl EpollFile {
         alcc_socket::lock(&self.fds).first().copied()
     }
 
-    /// For a child, which has a copy of this memory.
+    /// The descriptors, for a child, which has a copy of this memory.
     fn fds_in_child(&self) -> Vec<RawFd> {
         match self.fds.try_lock() {
             Ok(fds) => fds.clone(),
@@ -115,8 +113,8 @@ impl EpollFile {
         }
     }
 
-    /// Removes from the events that the kernel has reported those of one-shot registrations of
-    /// which the program has been told already. How many stay, in front.
+    /// Removes from the kernel's events those of one-shot registrations that the program has already received. Returns
+    /// the number of remaining events, which are in front.
     pub(crate) fn deliver(&self, events: &mut [epoll_event]) -> usize {
         let Some(_inside) = ReentrancyGuard::enter() else {
             return events.len();
@@ -130,7 +128,7 @@ impl EpollFile {
                     once.armed.swap(false, Ordering::AcqRel)
                         || !once.rearmed.swap(false, Ordering::AcqRel)
                 }
-                // Several with the same data: nobody can tell them apart.
+                // Several registrations with the same data cannot be distinguished.
                 _ => true,
             };
             if goes {
@@ -143,7 +141,7 @@ impl EpollFile {
 }
 
 impl Registration {
-    /// Tells the kernel the program's events, without EPOLLOUT if `masked_out`.
+    /// Registers the program's events with the kernel, without EPOLLOUT if `masked_out`.
     fn apply(&mut self, masked_out: bool) {
         let Some(epfd) = self.epoll.fd() else {
             return;
@@ -154,12 +152,11 @@ impl Registration {
             u64: self.data,
         };
         let mut control = |op| {
-            // SAFETY: `event` is valid; a descriptor that is gone gives an error, which is the
-            // program's doing.
+            // SAFETY: `event` is valid; a closed descriptor gives an error, which the program caused.
             unsafe { (real().epoll_ctl)(epfd, op, self.fd, &raw mut event) };
         };
         if self.is(EXCLUSIVE) {
-            // The kernel lets nobody change such a registration.
+            // The kernel does not allow changing such a registration.
             control(libc::EPOLL_CTL_DEL);
             control(libc::EPOLL_CTL_ADD);
         } else {
@@ -167,10 +164,10 @@ impl Registration {
         }
     }
 
-    /// Completes what the program has registered, now that the gate is open.
+    /// Restores the program's registration, because the gate is open.
     fn complete(&mut self) {
-        // The program itself arms a one-shot registration again. This only completes what it armed
-        // while the gate was shut, unless it has been given an event since.
+        // The program itself arms a one-shot registration again. This only completes one that it armed while the gate
+        // was closed, unless it got an event since.
         if self.is(ONCE) {
             let armed = |w: &Watched| w.once.armed.load(Ordering::Acquire);
             if !self.masked_out || !self.once.as_ref().is_none_or(armed) {
@@ -209,7 +206,7 @@ impl Watched {
         }
     }
 
-    /// The program arms it.
+    /// The registration after the program has armed it.
     fn arm(self) -> Self {
         self.once.rearmed.store(false, Ordering::Release);
         self.once.armed.store(true, Ordering::Release);
@@ -230,12 +227,12 @@ impl Drop for Watched {
 }
 
 impl Epoll {
-    /// The events to register with the kernel when the program asks for `events`.
+    /// The events to register with the kernel if the program registers `events`.
     pub(crate) fn masked(events: u32, shut: bool) -> u32 {
         if shut { events & !OUT } else { events }
     }
 
-    /// The program waits for room, in a way that the library sees.
+    /// Notes that the program waits for room, in a way that the library sees.
     pub(crate) fn asks_for_room(&mut self) {
         (self.asked, self.on_trust) = (true, false);
         if self.short {
@@ -243,13 +240,12 @@ impl Epoll {
         }
     }
 
-    /// A read gave EAGAIN.
+    /// Notes that a read returned EAGAIN.
     pub(crate) fn on_dry(&mut self) {
         self.dry = true;
     }
 
-    /// The program's epoll_ctl(2). `shut`: the kernel is not to report room. `real` is given the
-    /// event for the kernel.
+    /// The program's epoll_ctl(2). `shut`: the kernel must not report room. `real` gets the event for the kernel.
     pub(crate) fn register(
         &mut self,
         epoll: &Arc<EpollFile>,
@@ -259,11 +255,11 @@ impl Epoll {
         shut: bool,
         real: impl FnOnce(Option<epoll_event>) -> c_int,
     ) -> c_int {
-        let told = event.map(|e| epoll_event {
+        let registered = event.map(|e| epoll_event {
             events: Self::masked(e.events, shut),
             u64: e.u64,
         });
-        // Before the kernel may report an event of it to another thread.
+        // Before the kernel can report an event of it to another thread.
         let at = self.registrations.iter().position(|r| r.is_of(epoll, fd));
         let known = at.and_then(|at| self.registrations[at].once.take());
         let once = event.filter(|_| op != libc::EPOLL_CTL_DEL).and_then(|e| {
@@ -273,9 +269,9 @@ impl Epoll {
                 None => masked.then(|| Watched::new(epoll, e.u64)),
             }
         });
-        let rc = real(told);
+        let rc = real(registered);
         if rc != 0 && op == libc::EPOLL_CTL_ADD && alcc_socket::errno() == libc::EEXIST {
-            // libev leaves a registration that it has ended to the kernel.
+            // libev does not remove a registration that it no longer uses.
             self.paused |= std::mem::take(&mut self.dry);
         }
         if rc == 0 {
@@ -287,7 +283,7 @@ impl Epoll {
         rc
     }
 
-    /// The program's registration was accepted by the kernel; `masked_out`: without EPOLLOUT.
+    /// Records a registration that the kernel has accepted; `masked_out`: without EPOLLOUT.
     pub(crate) fn record(
         &mut self,
         epoll: &Arc<EpollFile>,
@@ -314,7 +310,7 @@ impl Epoll {
             self.paused |= r.while_dry && event.events & (IN | OUT) == 0;
             return;
         }
-        // There is hardly ever a second one.
+        // A second registration is rare.
         self.registrations.reserve_exact(1);
         self.registrations.push(Registration {
             epoll: Arc::clone(epoll),
@@ -348,8 +344,8 @@ impl Epoll {
 impl Waker for Epoll {
     fn can_wake(&self) -> bool {
         if self.paused && !self.asked {
-            // Coroutines register once a call finds nothing to do, and only until there is: for
-            // writing, too. A loop that waits for what clients say stays registered.
+            // Coroutines register after a call found nothing to do, and only until there is something: for writing,
+            // too. An event loop that waits for requests stays registered.
             process::learn_to_wait();
         }
         let learned = || process::current().is_some_and(Process::waits_for_room);
@@ -366,8 +362,8 @@ impl Waker for Epoll {
     }
 
     fn on_blocked(&mut self) {
-        // Neither an edge-triggered registration nor one that reported once says anything more by
-        // itself; a level-triggered one would for ever.
+        // Neither an edge-triggered registration nor a one-shot one that has reported sends another event; a
+        // level-triggered one would forever.
         for r in &mut self.registrations {
             if r.is(OUT) && !r.is(EDGE | ONCE) {
                 r.apply(true);
@@ -382,8 +378,8 @@ impl Waker for Epoll {
             }
         }
         if std::mem::take(&mut self.on_trust) {
-            // Whoever waits out of sight is woken by the socket itself, this once. A program that
-            // has waited in sight may only be late.
+            // A program that waits unseen is woken by the socket itself, this once. One that has been seen waiting may
+            // only be late.
             self.unseen = !self.asked;
             if let Some(&fd) = fds.first() {
                 alcc_socket::wake_writers(fd);

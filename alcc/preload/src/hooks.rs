@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The interposed calls, one file for each thing that a program does with descriptors. Each finds
-//! the connection behind the descriptor and, if there is none, is the real call.
+//! The interposed calls, one file per use of descriptors. Each looks for the connection of the
+//! descriptor and, if there is none, makes the real call.
 mod descriptors;
 mod open;
 mod options;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 type Controlled = (Arc<Conn<Epoll>>, &'static Arc<Runtime<Epoll>>);
 
-/// Keeps errno as the program has it.
+/// Runs `f` and restores the program's errno.
 fn preserving_errno<T>(f: impl FnOnce() -> T) -> T {
     let before = errno();
     let result = f();
@@ -30,7 +30,7 @@ fn preserving_errno<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What is known of a descriptor, as far as a look without consequences tells.
+/// The state of a descriptor, found without side effects.
 enum Lookup {
     Nothing,
     Other,
@@ -45,15 +45,15 @@ fn lookup(process: &Process, fd: c_int) -> Option<Lookup> {
         Known::Socket { .. } => Lookup::Socket,
         Known::Controlled(conn) => Lookup::Controlled(Arc::clone(conn)),
     });
-    // A descriptor in a range where nothing was ever of interest has no slot yet. Making one takes
-    // memory: a handler that has interrupted our allocator would wait for it for ever.
+    // A descriptor in a range that was never used has no slot yet. Making one takes memory, for
+    // which a handler that has interrupted our allocator would wait forever.
     known.or_else(|| {
         let outside = !ReentrancyGuard::is_held();
         outside.then(|| process.table.update(fd, |_| Lookup::Nothing))?
     })
 }
 
-/// The connection behind a descriptor, taken under control now if it is one to be.
+/// The connection of a descriptor, taken under control now if it should be.
 fn controlled(fd: c_int) -> Option<Controlled> {
     let process = process::current()?;
     match lookup(process, fd)? {
@@ -62,25 +62,26 @@ fn controlled(fd: c_int) -> Option<Controlled> {
             if conn.is_same_socket(fd) {
                 return process.running().map(|runtime| (conn, runtime));
             }
-            // Closed, and the number given again, in a way that we did not see.
+            // The descriptor was closed, and its number reused, unnoticed.
             process.table.clear(fd);
         }
         Lookup::Nothing | Lookup::Socket => {}
     }
-    // A handler's own stack is no place to build a connection. The next write will.
+    // A handler's alternate stack is too small for building a connection. The next write will do
+    // it.
     if ReentrancyGuard::is_held() || on_alternate_stack() {
         return None;
     }
     attach(process, fd)
 }
 
-/// A TCP socket that is not connected, as far as was seen.
+/// True if it is a TCP socket that is not connected, as far as was seen.
 fn is_unconnected(fd: c_int) -> bool {
     let known = process::current().and_then(|process| lookup(process, fd));
     matches!(known, Some(Lookup::Socket))
 }
 
-/// The connection behind a descriptor if it is under control already.
+/// The connection of a descriptor if it is already under control.
 fn controlled_already(fd: c_int) -> Option<Controlled> {
     let process = process::current()?;
     match lookup(process, fd)? {
@@ -91,12 +92,12 @@ fn controlled_already(fd: c_int) -> Option<Controlled> {
     }
 }
 
-/// The socket behind a descriptor is about to become another process's, too.
+/// The socket of a descriptor is about to be passed to another process.
 fn lent(fd: c_int) {
     shared(fd, Conn::lend);
 }
 
-/// It may have other holders from now on, for whom `prepare` leaves it as they need it.
+/// The socket may have other holders from now on, for which `prepare` sets its options.
 fn shared(fd: c_int, prepare: impl FnOnce(&Conn<Epoll>, c_int)) {
     preserving_errno(|| {
         if let Some((conn, runtime)) = controlled_already(fd) {
@@ -106,7 +107,7 @@ fn shared(fd: c_int, prepare: impl FnOnce(&Conn<Epoll>, c_int)) {
     });
 }
 
-/// A child is about to be made. It may keep any of our sockets and become another program.
+/// A child is about to be made. It may keep any of our sockets and exec another program.
 pub(crate) fn lent_to_a_child() {
     if let Some(process) = process::current() {
         process.shares();
@@ -116,7 +117,7 @@ pub(crate) fn lent_to_a_child() {
     }
 }
 
-/// This process is about to become another program, perhaps without a library of ours.
+/// This process is about to exec another program, perhaps without our library.
 fn handed_over() {
     let Some(process) = process::current() else {
         return;
@@ -185,10 +186,10 @@ fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
     })
 }
 
-/// Descriptors of an epoll instance, the one registered there, and for what.
+/// Descriptors of an epoll instance, the descriptor registered there, and its event.
 type Inheritable = (Vec<c_int>, c_int, epoll_event);
 
-/// What the parent knew of an inherited connection, and how it had registered it.
+/// The parent's state of an inherited connection, with its registrations.
 fn inherited(parent: &Process, fd: c_int) -> Option<(Inherited, Vec<Inheritable>)> {
     let known = parent.table.get_in_child(fd, |known| match known {
         Known::Socket { outbound, epoll } if outbound.is_some() || epoll.is_registered() => {
@@ -205,7 +206,7 @@ fn inherited(parent: &Process, fd: c_int) -> Option<(Inherited, Vec<Inheritable>
     known.or_else(|| parent.parent.and_then(|older| inherited(older, fd)))
 }
 
-/// A child has its parent's registrations.
+/// The registrations that a child inherits from its parent.
 fn registered_before(process: &Process, registrations: Vec<Inheritable>) -> Epoll {
     let mut epoll = Epoll::default();
     for (fds, fd, event) in registrations {
@@ -221,7 +222,7 @@ fn registered_before(process: &Process, registrations: Vec<Inheritable>) -> Epol
     epoll
 }
 
-/// The epoll instance behind a descriptor, as far as it is known, or else a new one.
+/// The epoll instance of a descriptor, if known, or else a new one.
 fn epoll_file(process: &Process, epfd: c_int) -> Arc<EpollFile> {
     let known = process.table.get(epfd, |known| match known {
         Known::Epoll(file) => Some(Arc::clone(file)),
@@ -230,7 +231,7 @@ fn epoll_file(process: &Process, epfd: c_int) -> Arc<EpollFile> {
     known.flatten().unwrap_or_else(|| EpollFile::new(epfd))
 }
 
-/// The kernel has taken `epfd` for this epoll instance.
+/// Records that the kernel has accepted `epfd` for this epoll instance.
 fn epoll_found(process: &Process, epfd: c_int, file: &Arc<EpollFile>) {
     let known = process
         .table
@@ -240,9 +241,9 @@ fn epoll_found(process: &Process, epfd: c_int, file: &Arc<EpollFile>) {
     }
 }
 
-/// A descriptor that has just come to be: whatever its number stood for is gone. `outbound` is
-/// `Some` for a TCP socket, and says who opened the connection as far as that is known. `None` if
-/// it may be anything.
+/// A descriptor was created, so the earlier entry of its number is stale. `outbound` is `Some` for
+/// a TCP socket, with true or false if it is known who opened the connection. `None` if it may be
+/// any kind of descriptor.
 fn fd_created(fd: c_int, outbound: Option<Option<bool>>) {
     if fd < 0 {
         return;
@@ -258,7 +259,7 @@ fn fd_created(fd: c_int, outbound: Option<Option<bool>>) {
     }
 }
 
-/// The number no longer stands for what it stood for.
+/// Replaces the entry of a number that now refers to another file.
 fn replace_known(process: &Process, fd: c_int, now: Known) {
     let before = match now {
         Known::Nothing => process.table.clear(fd),
@@ -273,8 +274,8 @@ fn replace_known(process: &Process, fd: c_int, now: Known) {
     }
 }
 
-/// A registration of a descriptor that is not controlled, or not yet. A socket may be registered
-/// before it is connected, and an edge-triggered program registers it only once.
+/// Records a registration of a descriptor that is not controlled, or not yet. A socket may be
+/// registered before it is connected, and an edge-triggered program registers it only once.
 fn epoll_registered(
     process: &Process,
     file: &Arc<EpollFile>,
@@ -296,7 +297,7 @@ fn epoll_registered(
                 }
             });
         }
-        // Another thread took it under control meanwhile.
+        // Another thread took it under control in the meantime.
         Some(Some(conn)) => {
             let Some(runtime) = process.running() else {
                 return;

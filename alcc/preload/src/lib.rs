@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The library that `alcc run` preloads. It stands between an unmodified program and the C library.
-//! Writes on controlled connections pass only as far as the algorithm allows.
+//! The library that `alcc run` preloads. It interposes calls of an unmodified program to the C
+//! library, so that writes on controlled connections pass only as far as the algorithm allows.
 //!
-//! Rules of this crate: whatever is not a controlled connection goes straight through. A child
-//! process that inherited a connection is not in control of it. When the runtime fails, everything
-//! is plain TCP.
+//! Rules of this crate: calls for anything but a controlled connection pass unchanged. A child
+//! process does not control a connection that it inherited. When the runtime fails, everything is
+//! plain TCP.
 
 mod alloc;
 mod epoll;

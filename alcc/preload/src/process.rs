@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What this process knows of itself: its settings, the descriptors it uses, and the runtime once
-//! it has a connection.
+//! The state of this process: its settings, its descriptors, and the runtime once it has a
+//! connection.
 use crate::alloc::{PRELOAD_HEAP, Pause};
 use crate::epoll::Epoll;
 use crate::hooks;
@@ -13,59 +13,61 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Belongs to one process. A child has a copy of this memory, but not of the threads that may have
-/// been changing it.
+/// The state of one process. A child has a copy of this memory, but not of the threads that may
+/// have been changing it.
 pub(crate) struct Process {
-    /// Its number: a child that nobody saw made may run in the same memory.
+    /// The process id, because a child that was made unnoticed may run in the same memory.
     id: u32,
     pub(crate) table: Table,
     runtime: OnceLock<Arc<Runtime<Epoll>>>,
-    /// Whose child this is, for what it knew of the descriptors.
+    /// The parent's state, for its knowledge of the descriptors.
     pub(crate) parent: Option<&'static Self>,
-    /// Other processes may have descriptors of the same connections.
+    /// True if other processes may have descriptors of the same connections.
     shared: AtomicBool,
-    /// The program has waited for a connection, after a call on it would have blocked, in a way
-    /// that the library sees: it will do so with others.
+    /// True if the program has waited for a connection, after a call on it would have blocked, in a
+    /// way that the library sees. It will do so with others.
     waits_for_room: AtomicBool,
-    /// There are one-shot registrations that the library may have to arm.
+    /// True if there are one-shot registrations that the library may have to arm.
     one_shots: AtomicBool,
-    /// It has taken system calls from itself (seccomp), perhaps ones that we need: left alone from
-    /// then on.
+    /// True if it has forbidden itself system calls (seccomp), perhaps ones that we need: it is
+    /// left alone from then on.
     seccomp_enabled: AtomicBool,
-    /// The C library knows of this process and can make threads in it. It does not know what a raw
-    /// clone has made. And a thread of the library would keep a process alive whose only thread
-    /// ends by itself.
+    /// True if the C library can start threads in this process, which it cannot in one made by a
+    /// raw clone. Also, a thread of ours would keep such a process alive after its only thread
+    /// ends.
     threads: bool,
-    /// The program's first thread has ended, and the process goes on until its last one has.
+    /// True if the program's first thread has ended, and the process continues until its last one
+    /// has.
     pub(crate) first_ended: AtomicBool,
 }
 
 /// Never freed: a reader may hold it, and a child must not free what its parent allocated.
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 
-/// What the kernel empties in every child that has memory of its own, however it was made.
+/// Memory that the kernel zeroes in every child with its own memory, however it was made.
 struct WipeOnFork {
     /// 0 a new process, 1 being set up, 2 ready.
     state: AtomicU32,
-    /// Zero, or the process that has made another in its memory (vfork). Then each caller has to
-    /// ask for its process id, which costs a system call.
+    /// Zero, or the process id of a process that has made another in its memory (vfork). Each
+    /// caller has to query its process id then, which costs a system call.
     sharing: AtomicU32,
 }
 
-/// A page of its own, which stays.
+/// The page of this memory, which is never unmapped.
 static WIPE_ON_FORK: AtomicPtr<WipeOnFork> = AtomicPtr::new(null_mut());
 
 thread_local! {
-    /// Between vfork and exec the child runs in its parent's memory, as this thread. Holds the
-    /// parent's process id, which the child is not. Or [`APART`].
+    /// Between vfork and exec the child runs in its parent's memory, as this thread. The value is
+    /// the parent's process id, from which the child's differs, or [`APART`].
     static VFORKED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// No process has this id: this thread has descriptors of its own, of which nothing is known.
+/// The value for a thread with its own descriptor table, of which nothing is known. It is not a
+/// process id.
 const APART: u32 = u32::MAX;
 
 /// The algorithms of this process: the built-in ones and those of plug-ins. Plug-ins are loaded
-/// when the process starts, before the program can change its root.
+/// when the process starts, before the program can change its root directory.
 fn registry() -> Result<&'static Registry, String> {
     static REGISTRY: OnceLock<Result<Registry, String>> = OnceLock::new();
     let registry = REGISTRY.get_or_init(|| {
@@ -96,8 +98,8 @@ fn settings() -> Option<&'static Settings> {
         .as_ref()
 }
 
-/// Mapped at the program's start, while it still has the rights and the files it was started with.
-/// A child inherits it.
+/// The shared segment, mapped at the program's start, while it still has its original rights and
+/// files. A child inherits it.
 pub(crate) fn segment() -> Option<Arc<Segment>> {
     static SEGMENT: OnceLock<Option<Arc<Segment>>> = OnceLock::new();
     SEGMENT
@@ -109,8 +111,8 @@ pub(crate) fn segment() -> Option<Arc<Segment>> {
         .clone()
 }
 
-/// This thread is about to be its own child until that has called exec. What the child does is not
-/// ours to look at: what it closes and duplicates are its own descriptors.
+/// This thread is about to run as its own child until exec. The child's calls are not followed,
+/// because it closes and duplicates descriptors of its own.
 pub(crate) fn vforks() {
     hooks::lent_to_a_child();
     VFORKED.set(std::process::id());
@@ -124,12 +126,12 @@ pub(crate) fn shares_memory() {
     }
 }
 
-/// This thread has descriptors of its own from now on, and others of the process have not.
+/// This thread has its own descriptor table from now on.
 pub(crate) fn sets_apart() {
     VFORKED.set(APART);
 }
 
-/// The program has shown that it waits for room: see [`Process::waits_for_room`].
+/// Notes that the program waits for room: see [`Process::waits_for_room`].
 pub(crate) fn learn_to_wait() {
     if let Some(process) = current() {
         process.waits_for_room.store(true, Ordering::Relaxed);
@@ -143,7 +145,7 @@ pub(crate) fn watch_one_shots() {
     }
 }
 
-/// This process, if its connections are to be controlled at all.
+/// The state of this process, if its connections are to be controlled at all.
 pub(crate) fn current() -> Option<&'static Process> {
     // SAFETY: null, or the page, which is never unmapped.
     let wiped = unsafe { WIPE_ON_FORK.load(Ordering::Acquire).as_ref() }?;
@@ -162,13 +164,13 @@ pub(crate) fn current() -> Option<&'static Process> {
     let mut pause = Pause::default();
     while state.load(Ordering::Acquire) != 2 {
         if ReentrancyGuard::is_held() {
-            // A signal handler that interrupted this very thread in `reinitialise`.
+            // This is a signal handler that interrupted `reinitialise` in this very thread.
             return None;
         }
         // SAFETY: null, or leaked by the parent's `reinitialise`.
         let parent = unsafe { PROCESS.load(Ordering::Acquire).as_ref() };
         if parent.is_some_and(|process| process.seccomp_enabled.load(Ordering::Relaxed)) {
-            // A child inherits what the program has forbidden itself.
+            // A child inherits the filters of its parent.
             return None;
         }
         if state
@@ -188,12 +190,12 @@ pub(crate) fn current() -> Option<&'static Process> {
         .filter(|process| !process.seccomp_enabled.load(Ordering::Relaxed))
 }
 
-/// The process that last came out of fork(3): its handlers have run.
+/// The process that last returned from fork(3), whose handlers have run.
 static FORKED: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn forked() {
     FORKED.store(std::process::id(), Ordering::Relaxed);
-    // If this thread has vforked and not come by since.
+    // This thread has made a vfork and not been here since.
     VFORKED.set(0);
 }
 
@@ -216,8 +218,8 @@ pub(crate) extern "C" fn ends() {
     }
 }
 
-/// In a child. Nothing of the parent's is touched: locks may be held for ever, and the heap may be
-/// half changed.
+/// Makes a child's own state. The parent's state is not touched: locks may be held forever, and
+/// the heap may be inconsistent.
 #[cold]
 #[inline(never)]
 fn reinitialise() {
@@ -268,7 +270,7 @@ impl Process {
         self.runtime.get()
     }
 
-    /// Other processes may have descriptors of the same connections from now on.
+    /// Notes that other processes may have descriptors of the same connections from now on.
     pub(crate) fn shares(&self) {
         self.shared.store(true, Ordering::Relaxed);
         if let Some(runtime) = self.running() {
@@ -276,17 +278,17 @@ impl Process {
         }
     }
 
-    /// The program has shown that it waits for room in a way that the library sees.
+    /// True if the program is known to wait for room in a way that the library sees.
     pub(crate) fn waits_for_room(&self) -> bool {
         self.waits_for_room.load(Ordering::Relaxed)
     }
 
-    /// Events of one-shot registrations have to be looked at.
+    /// True if events of one-shot registrations have to be checked.
     pub(crate) fn has_one_shots(&self) -> bool {
         self.one_shots.load(Ordering::Relaxed)
     }
 
-    /// The program gives up system calls.
+    /// The program forbids itself system calls.
     pub(crate) fn on_seccomp(&self) {
         self.seccomp_enabled.store(true, Ordering::Relaxed);
     }
@@ -298,18 +300,18 @@ extern "C" fn start() {
     if settings().is_none() {
         return;
     }
-    // The runtime reports a panic of the library in one line. The default hook would print a
-    // second, longer one.
+    // The runtime reports a panic of the library in one line, and the default hook would print a
+    // second, longer message.
     std::panic::set_hook(Box::new(|_| ()));
     if let Some(segment) = segment() {
         segment.count(&Event::ProcessStarted);
     }
-    // SAFETY: functions of this library, which stays. If there is no memory for them, children do
-    // without a thread of ours.
+    // SAFETY: functions of this library, which is never unloaded. Without memory for them, children
+    // run without our thread.
     unsafe { pthread_atfork(Some(forks), None, Some(forked)) };
     let real = crate::real::real();
     hooks::processes::REAL_SYSCALL.store(real.syscall as usize, Ordering::Release);
-    // SAFETY: a fresh anonymous page; it stays.
+    // SAFETY: a fresh anonymous page, which is never unmapped.
     unsafe {
         let page = libc::mmap(
             null_mut(),
@@ -323,7 +325,7 @@ extern "C" fn start() {
             WIPE_ON_FORK.store(page.cast(), Ordering::Release);
         }
     }
-    // inetd and its like hand over a connection as standard output.
+    // inetd and similar servers pass a connection as standard output.
     hooks::stdio::standard(libc::STDOUT_FILENO);
     hooks::stdio::standard(libc::STDERR_FILENO);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The calls that this library's stand in front of. They are the next in line by dlsym, so that
-//! other preloaded libraries keep working.
+//! The real calls, which this library interposes. They are found by dlsym as the next in order, so
+//! that other preloaded libraries keep working.
 use libc::{
     FILE, c_char, c_int, c_long, c_uint, c_void, epoll_event, fd_set, gid_t, iovec, loff_t,
     mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
@@ -8,7 +8,7 @@ use libc::{
 };
 use std::sync::OnceLock;
 
-/// For a function that an older C library does not have.
+/// Replacement for a function that an older C library lacks.
 extern "C-unwind" fn missing() -> c_long {
     alcc_socket::set_errno(libc::ENOSYS);
     -1

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Descriptor to connection.
+//! The table of descriptors.
 use crate::epoll::{Epoll, EpollFile};
 use alcc_socket::Conn;
 use std::sync::Arc;
 
-/// What we know of a descriptor.
+/// The state of a descriptor.
 #[derive(Default)]
 pub(crate) enum Known {
-    /// Nothing.
+    /// Unknown.
     #[default]
     Nothing,
-    /// Not to be controlled, whatever it is.
+    /// Not to be controlled.
     Other,
-    /// A socket, perhaps not yet connected, and nothing was written so far.
+    /// A socket, perhaps not yet connected, to which nothing was written so far.
     Socket {
-        /// Connected by this program and not accepted; `None`: it was handed to us.
+        /// True if this program connected it, false if it accepted it; `None`: it was passed to us.
         outbound: Option<bool>,
         /// Registrations made so far.
         epoll: Epoll,
     },
     /// A thread is taking it under control.
     Taken {
-        /// Registrations made meanwhile.
+        /// Registrations made in the meantime.
         epoll: Epoll,
     },
     /// An epoll instance.

@@ -2,7 +2,7 @@
 //! Parts of the caller's buffer vectors.
 use libc::{c_void, iovec};
 
-/// The caller's vector, if it is one that the kernel would take.
+/// The caller's vector, if the kernel would accept it.
 ///
 /// # Safety
 /// `iov` is null or points to `count` vectors.
@@ -10,14 +10,14 @@ pub(crate) unsafe fn vector_of<'a>(iov: *const iovec, count: usize) -> Option<&'
     let valid = !iov.is_null() && count <= libc::UIO_MAXIOV as usize;
     // SAFETY: by contract.
     let vector = valid.then(|| unsafe { std::slice::from_raw_parts(iov, count) })?;
-    // A piece that no memory can hold is refused by the kernel; its first part would not be.
+    // The kernel refuses a piece larger than the address space, but would accept its first part.
     vector
         .iter()
         .all(|v| exists(v.iov_base, v.iov_len))
         .then_some(vector)
 }
 
-/// False for a stretch of memory that reaches out of what a program can have.
+/// False for a memory range beyond the address space of a program.
 pub(crate) fn exists(base: *const c_void, len: usize) -> bool {
     const END: usize = 1 << (usize::BITS - 1);
     (base as usize)
@@ -33,9 +33,9 @@ pub(crate) fn total(vector: &[iovec]) -> usize {
 
 const MAX_PIECES: usize = 64;
 
-/// A stretch of a vector. A few pieces are on the stack, which may be a signal handler's small one.
-/// More of them are elsewhere. If there is no memory, the program's next call writes what does not
-/// fit, as after any partial write.
+/// A part of a vector. A few pieces are on the stack, which may be a signal handler's small one;
+/// more are on the heap. Without memory, the program's next call writes the rest, as after any
+/// partial write.
 pub(crate) struct Part<'a> {
     whole: Option<&'a [iovec]>,
     pieces: [iovec; MAX_PIECES],
@@ -120,7 +120,7 @@ mod tests {
             .collect();
         for limit in [1, 63, 64, 65, 250, 299] {
             let part = Part::of(&vector, 1, limit);
-            // SAFETY: as many pieces as it says.
+            // SAFETY: the count is that of the pieces.
             let got = unsafe { std::slice::from_raw_parts(part.as_ptr(), part.len()) };
             assert_eq!(got.len(), limit.min(299));
             assert!(

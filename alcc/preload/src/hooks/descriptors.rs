@@ -10,14 +10,14 @@ use crate::table::Known;
 use libc::{c_int, c_uint};
 use std::sync::Arc;
 
-/// What we know of a descriptor ends before the number can be given again.
+/// Removes the entry of a descriptor before its number can be reused.
 fn fd_closing(fd: c_int) {
     if let Some(process) = process::current() {
         preserving_errno(|| replace_known(process, fd, Known::Nothing));
     }
 }
 
-/// `new` is another name for what `old` is.
+/// `new` is another descriptor of the file of `old`.
 fn fd_duplicated(old: c_int, new: c_int) -> c_int {
     if new < 0 || old == new {
         return new;
@@ -47,7 +47,7 @@ fn copy_of(process: &Process, fd: c_int, new: c_int) -> Known {
         return Known::Epoll(file);
     }
     if registered && let Some((conn, _)) = controlled(fd) {
-        // What is registered by one name concerns the other.
+        // A registration of one descriptor concerns the other.
         return Known::Controlled(conn);
     }
     match lookup(process, fd) {
@@ -71,7 +71,7 @@ fn copy_of(process: &Process, fd: c_int, new: c_int) -> Known {
 /// close(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     fd_closing(fd);
@@ -82,7 +82,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 /// close_range(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
@@ -91,7 +91,7 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
     })
 }
 
-/// By function or by number.
+/// Handles close_range(2), called by function or by number.
 pub(super) fn fds_closing(
     first: c_uint,
     last: c_uint,
@@ -112,10 +112,10 @@ pub(super) fn fds_closing(
     }
 }
 
-/// closefrom(3). Where the kernel lacks close_range(2) the C library looks into /proc/self/fd.
+/// closefrom(3). If the kernel lacks close_range(2), the C library reads /proc/self/fd.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     close_all(c_uint::try_from(first).unwrap_or(0), c_uint::MAX);
@@ -139,7 +139,7 @@ fn close_all(first: c_uint, last: c_uint) {
 /// dup(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
@@ -149,7 +149,7 @@ pub unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
 /// dup2(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
@@ -159,17 +159,17 @@ pub unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
 /// dup3(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
     fd_duplicated(old, unsafe { (real().dup3)(old, new, flags) })
 }
 
-/// fcntl(2). The third argument is an integer or a pointer, or not there: a register either way.
+/// fcntl(2). The third argument is an integer, a pointer, or missing: a register in all cases.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
@@ -177,10 +177,10 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize
     if_duplicated(fd, command, rc)
 }
 
-/// fcntl64, as programs with large files call it.
+/// fcntl64(2), for programs with large files.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
@@ -195,8 +195,8 @@ fn if_duplicated(fd: c_int, command: c_int, rc: c_int) -> c_int {
     rc
 }
 
-/// The hooks do not see fclose(3) and other closing inside the C library. Nor do they see a
-/// descriptor that comes from another process by pidfd_getfd(2). Its wrapper is a system call by
+/// A descriptor was received. The hooks do not see fclose(3) and other closes inside the C library,
+/// nor a descriptor taken from another process by pidfd_getfd(2), whose wrapper is a system call by
 /// number.
 pub(super) fn fd_received(fd: c_int) {
     fd_created(fd, None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Calls by which sockets come to be and connections are made.
+//! Calls that create sockets and connections.
 use super::read::{self, asks};
 use super::{fd_created, preserving_errno};
 use crate::epoll::Epoll;
@@ -11,7 +11,7 @@ use libc::{c_int, c_uint, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespe
 /// accept(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn accept(
     fd: c_int,
@@ -27,7 +27,7 @@ pub unsafe extern "C-unwind" fn accept(
 /// accept4(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn accept4(
     fd: c_int,
@@ -44,7 +44,7 @@ pub unsafe extern "C-unwind" fn accept4(
 /// socket(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
@@ -56,7 +56,7 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
 /// connect(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     if let Some(process) = process::current() {
@@ -77,10 +77,10 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
     unsafe { (real().connect)(fd, addr, len) }
 }
 
-/// recvmsg(2): descriptors may come with a message.
+/// recvmsg(2): a message may contain descriptors.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's arguments, unchanged.
@@ -99,7 +99,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_in
 /// recvmmsg(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
@@ -127,7 +127,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
 }
 
 /// # Safety
-/// A message header as the kernel returned it.
+/// `msg` is a message header as the kernel returned it.
 unsafe fn received(msg: *const msghdr) {
     // SAFETY: by contract.
     unsafe {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Options of a socket that concern the program and the control. These are its error, its pacing
-//! rate, its congestion control, and how much of it may wait.
+//! Socket options that concern both the program and the control: error, pacing rate, congestion
+//! control, and the limit of unsent data.
 use super::read::pending_error;
 use super::{controlled_already, inherited, preserving_errno};
 use crate::process;
@@ -11,7 +11,7 @@ use libc::{c_int, c_void, socklen_t};
 /// getsockopt(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
@@ -45,7 +45,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
                 Some((conn, runtime)) => runtime.guarded(|| conn.own_pacing()),
                 None => inherited(process::current()?.parent?, fd)?.0.pacing,
             });
-            // As the kernel has it: a long if there is room for one.
+            // The kernel's format: a long if there is room for one.
             match own {
                 Some(rate) if stored().len() == size_of::<u64>() => {
                     put(stored(), &rate.to_ne_bytes());
@@ -69,7 +69,7 @@ fn put(to: &mut [u8], bytes: &[u8]) {
 /// setsockopt(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,

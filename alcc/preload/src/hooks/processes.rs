@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Calls that make processes and take rights away.
+//! Calls that create processes and drop privileges.
 use super::descriptors::{fd_received, fds_closing};
 use super::{handed_over, lent_to_a_child, preserving_errno};
 use crate::process::{self, Process};
@@ -8,11 +8,11 @@ use alcc_socket::set_errno;
 use libc::{c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// vfork(2). The child runs on the caller's stack frame, so this frame must be gone when the real
-/// call returns. Hence a jump.
+/// vfork(2). The child runs on the caller's stack frame, so this frame must not exist when the real
+/// call returns. So it jumps there.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn vfork() -> libc::pid_t {
 /// vfork(2), as above.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -49,15 +49,15 @@ extern "C" fn before_vfork() -> usize {
     real().vfork as usize
 }
 
-/// Calls that replace the program, which keeps the descriptors that it may: it may not have the
-/// library, so nothing of ours stays on their sockets. Some take their arguments one by one, of
-/// which a hook cannot know how many there are. Hence a jump, with the arguments as they were.
+/// Calls that replace the program, which keeps its descriptors: it may not have the library, so the
+/// sockets' options are restored. Some have variable arguments, whose number a hook cannot know. So
+/// they jump to the real call, with unchanged arguments.
 macro_rules! exec {
     ($($name:ident)*) => { $(
         /// See [`before_exec`].
         ///
         /// # Safety
-        /// As the C function.
+        /// The same as for the C function.
         #[cfg(target_arch = "x86_64")]
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
@@ -88,7 +88,7 @@ macro_rules! exec {
         /// See [`before_exec`].
         ///
         /// # Safety
-        /// As the C function.
+        /// The same as for the C function.
         #[cfg(target_arch = "aarch64")]
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
@@ -117,7 +117,7 @@ macro_rules! exec {
             $($name),*
         }
 
-        /// The real call of this number.
+        /// The address of the real call of this number.
         fn real_exec(call: usize) -> usize {
             [$(real().$name as usize),*][call]
         }
@@ -131,13 +131,14 @@ extern "C" fn before_exec<const CALL: usize>() -> usize {
     real_exec(CALL)
 }
 
-/// Calls in which the C library itself makes a process of another program: no hook sees the clone.
+/// Calls in which the C library itself starts a process with another program: no hook sees the
+/// clone.
 macro_rules! spawns {
     ($($name:ident($($arg:ident: $of:ty),*) -> $ret:ty;)*) => { $(
         /// See [`lent_to_a_child`].
         ///
         /// # Safety
-        /// As the C function.
+        /// The same as for the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name($($arg: $of),*) -> $ret {
             preserving_errno(lent_to_a_child);
@@ -168,13 +169,13 @@ spawns! {
     popen(command: *const c_char, kind: *const c_char) -> *mut libc::FILE;
 }
 
-/// Calls that end the process at once. Those that end it in order come by [`process::ends`] anyway.
+/// Calls that end the process at once. Those that end it in order run [`process::ends`] anyway.
 macro_rules! exits {
     ($($name:ident)*) => { $(
         /// See [`process::ends`].
         ///
         /// # Safety
-        /// As the C function.
+        /// The same as for the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(status: c_int) -> ! {
             process::ends();
@@ -188,11 +189,11 @@ macro_rules! exits {
 
 exits! { _exit _Exit }
 
-/// clone(2) as the C library has it: the child begins with a function, on a stack of its own. What
-/// is not passed is not looked at.
+/// clone(2) of the C library: the child begins with a function, on its own stack. Arguments that
+/// are not passed are not used.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn clone(
     run: *mut c_void,
@@ -205,7 +206,7 @@ pub unsafe extern "C-unwind" fn clone(
 ) -> c_int {
     let is = |flag: c_int| flags & flag != 0;
     if is(libc::CLONE_VM) && !is(libc::CLONE_THREAD) {
-        // With thread-local memory of its own the child is not this thread, even if that waits for
+        // With its own thread-local memory the child is not this thread, even if this one waits for
         // it.
         if is(libc::CLONE_VFORK) && !is(libc::CLONE_SETTLS) {
             process::vforks();
@@ -217,9 +218,8 @@ pub unsafe extern "C-unwind" fn clone(
     unsafe { (real().clone)(run, stack, flags, argument, parent_id, tls, child_id) }
 }
 
-/// Makes a call that the library's own thread would change. Either it does not work in a process of
-/// several threads, or it takes something away from the calling thread alone. `call` is told
-/// whether it is the only one.
+/// Makes a call that the library's own thread would disturb: it fails in a multi-threaded process,
+/// or applies to the calling thread alone. `call` gets true if its thread is the only one.
 fn single_threaded<T>(call: impl FnOnce(bool) -> T) -> T {
     match process::current().and_then(Process::running) {
         Some(runtime) => runtime.single_threaded(call),
@@ -227,8 +227,8 @@ fn single_threaded<T>(call: impl FnOnce(bool) -> T) -> T {
     }
 }
 
-/// A call that gives the calling thread descriptors of its own. `call` if those were nobody else's
-/// anyway; else `elsewhere`, after which those that we know are the other threads'.
+/// Makes a call that gives the calling thread its own descriptor table: `call` if no other thread
+/// used the table; otherwise `elsewhere`, after which the known descriptors are the other threads'.
 pub(super) fn unsharing(call: impl FnOnce() -> c_int, elsewhere: impl FnOnce() -> c_int) -> c_int {
     single_threaded(|only| {
         if only {
@@ -245,7 +245,7 @@ pub(super) fn unsharing(call: impl FnOnce() -> c_int, elsewhere: impl FnOnce() -
 /// unshare(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn unshare(flags: c_int) -> c_int {
     // SAFETY: the caller's argument, unchanged.
@@ -260,48 +260,49 @@ pub unsafe extern "C-unwind" fn unshare(flags: c_int) -> c_int {
 /// setns(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn setns(fd: c_int, kind: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
     single_threaded(|_| unsafe { (real().setns)(fd, kind) })
 }
 
-/// capset(2): of the calling thread, and ours would keep what the program gives up.
+/// capset(2): it applies to the calling thread, and ours would keep the capabilities that the
+/// program drops.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
     single_threaded(|_| unsafe { (real().capset)(header, data) })
 }
 
-/// setfsuid(2), as above.
+/// setfsuid(2), with the same problem.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn setfsuid(id: libc::uid_t) -> c_int {
     // SAFETY: the caller's argument, unchanged.
     single_threaded(|_| unsafe { (real().setfsuid)(id) })
 }
 
-/// setfsgid(2), as above.
+/// setfsgid(2), with the same problem.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn setfsgid(id: libc::gid_t) -> c_int {
     // SAFETY: the caller's argument, unchanged.
     single_threaded(|_| unsafe { (real().setfsgid)(id) })
 }
 
-/// pthread_exit(3): a process whose first thread ends so lives until its last one has ended, and
-/// ours would be that.
+/// pthread_exit(3): a process whose first thread ends this way runs until its last thread has
+/// ended, which would be ours.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pthread_exit(value: *mut c_void) -> ! {
     // SAFETY: no arguments.
@@ -319,11 +320,11 @@ pub unsafe extern "C-unwind" fn pthread_exit(value: *mut c_void) -> ! {
     unsafe { std::hint::unreachable_unchecked() }
 }
 
-/// prctl(2): a program that takes system calls from itself may take ours too; and some rights
-/// belong to a thread.
+/// prctl(2): a program that forbids itself system calls may forbid ours too, and some rights belong
+/// to a thread.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn prctl(
     option: c_int,
@@ -345,13 +346,13 @@ pub unsafe extern "C-unwind" fn prctl(
     real()
 }
 
-/// Of linux/seccomp.h: what prctl(2) is told, and seccomp(2). A filter at address zero is a
-/// question whether the kernel knows filters.
+/// Constants of linux/seccomp.h for prctl(2) and seccomp(2). A filter at address zero only tests
+/// whether the kernel supports filters.
 const SECCOMP_MODE_STRICT: usize = 1;
 const SECCOMP_SET_MODE_STRICT: usize = 0;
 const SECCOMP_SET_MODE_FILTER: usize = 1;
 
-/// Calls by number that we have a function for, or that the C library has none for.
+/// System calls by number for which we have a function, or the C library has none.
 #[cfg(target_arch = "x86_64")]
 const WATCHED: [c_long; 7] = [
     libc::SYS_seccomp,
@@ -363,8 +364,8 @@ const WATCHED: [c_long; 7] = [
     libc::SYS_close_range,
 ];
 
-/// System calls by number that take rights from the calling thread. The C library's functions of
-/// these names take them from all threads.
+/// System calls that drop rights of the calling thread. The C library's functions of these names
+/// apply to all threads.
 const RIGHTS: [c_long; 11] = [
     libc::SYS_capset,
     libc::SYS_landlock_restrict_self,
@@ -379,7 +380,7 @@ const RIGHTS: [c_long; 11] = [
     libc::SYS_setfsgid,
 ];
 
-/// One bit for each call by number: is it one of these?
+/// One bit for each system call: set if it is watched.
 #[cfg(target_arch = "x86_64")]
 static BITS: [u64; 8] = bits(bits([0; 8], &WATCHED), &RIGHTS);
 
@@ -393,11 +394,11 @@ const fn bits(mut set: [u64; 8], numbers: &[c_long]) -> [u64; 8] {
     set
 }
 
-/// syscall(2). What we do not watch, a clone among it, goes on by a jump: its child may share this
-/// stack.
+/// syscall(2). Calls that are not watched, clone among them, are made by a jump, because a child
+/// may share this stack.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -426,13 +427,13 @@ pub unsafe extern "C" fn syscall() {
     )
 }
 
-/// Set at the program's start; zero before.
+/// Address of the real syscall(2), set at the program's start; zero before.
 pub(crate) static REAL_SYSCALL: AtomicUsize = AtomicUsize::new(0);
 
-/// The calls that we watch.
+/// Makes a watched call.
 ///
 /// # Safety
-/// As syscall(2).
+/// The contract of syscall(2).
 #[cfg_attr(not(target_arch = "x86_64"), unsafe(export_name = "syscall"))]
 unsafe extern "C-unwind" fn watched_syscall(
     number: c_long,
@@ -443,10 +444,10 @@ unsafe extern "C-unwind" fn watched_syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    // SAFETY: the caller's arguments, unchanged; what was not passed is not looked at by the
-    // kernel.
+    // SAFETY: the caller's arguments, unchanged; the kernel does not read those that were not
+    // passed.
     let real = || unsafe { (real().syscall)(number, a, b, c, d, e, f) };
-    // SAFETY: as the caller's; the kernel, too, takes the lower half of what is an int.
+    // SAFETY: by the caller's contract; the kernel, too, takes the lower half of an int argument.
     unsafe {
         match number {
             libc::SYS_prctl => prctl(a as c_int, b, c, d, e).into(),
@@ -474,12 +475,12 @@ unsafe extern "C-unwind" fn watched_syscall(
     }
 }
 
-/// io_uring_setup(2), called from address `caller`. libuv (Node, uvloop) registers with epoll
-/// through a ring if it gets one, and no hook sees that. Without a ring it uses epoll_ctl. Others
-/// may need theirs, and for other things.
+/// io_uring_setup(2), called from address `caller`. If libuv (Node, uvloop) gets a ring, it
+/// registers with epoll through it, unseen by the hooks; without one it uses epoll_ctl. So only
+/// libuv's call is refused.
 ///
 /// # Safety
-/// As the system call.
+/// The contract of the system call.
 unsafe extern "C-unwind" fn ring(
     number: c_long,
     entries: usize,
@@ -494,11 +495,11 @@ unsafe extern "C-unwind" fn ring(
     unsafe { (real().syscall)(number, entries, parameters, 0, 0, 0, 0) }
 }
 
-/// libuv is often part of another library, loaded for that one's user alone and without names. What
-/// it asks the environment about rings is in it, whatever becomes of the rest.
+/// A string in libuv's code: the environment variable that it reads about rings. libuv is often
+/// linked into another library, loaded without symbols, so its name cannot be used.
 const IN_LIBUV: &[u8] = b"UV_USE_IO_URING\0";
 
-/// Is libuv in the object that this address belongs to? Zero: in any object.
+/// True if libuv is in the object that contains this address. Zero: in any object.
 fn is_libuv(caller: usize) -> bool {
     struct Search {
         caller: usize,
@@ -527,7 +528,7 @@ fn is_libuv(caller: usize) -> bool {
             let (from, len) = (start(s) as *const c_void, s.p_filesz as usize);
             // SAFETY: mapped for reading as long as the object is loaded.
             let at = unsafe { libc::memmem(from, len, IN_LIBUV.as_ptr().cast(), IN_LIBUV.len()) };
-            // Our own constant is not it.
+            // Our own constant does not count.
             !at.is_null() && at != IN_LIBUV.as_ptr().cast_mut().cast()
         });
         c_int::from(search.found)

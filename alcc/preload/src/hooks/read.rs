@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Calls that receive. They pass unchanged. But if a part of a write was reset, that must not look
-//! like the end of the stream.
+//! Calls that receive. They pass unchanged, except that a reset during a part of a write must not
+//! look like the end of the stream.
 use super::preserving_errno;
 use crate::process;
 use crate::real::real;
@@ -9,7 +9,7 @@ use alcc_socket::{errno, set_errno};
 use libc::{c_int, c_void, iovec, size_t, sockaddr, socklen_t, ssize_t};
 use std::sync::Arc;
 
-/// The error of a part of a write on this descriptor that has not been reported.
+/// The unreported error of a part of a write on this descriptor.
 pub(super) fn pending_error(fd: c_int) -> Option<c_int> {
     let conn = process::current()?.table.get(fd, |known| match known {
         Known::Controlled(conn) => Some(Arc::clone(conn)),
@@ -18,8 +18,8 @@ pub(super) fn pending_error(fd: c_int) -> Option<c_int> {
     conn.take_error_of(fd)
 }
 
-/// The result of a call that received `n` bytes of the `asked`. At the end of the stream it is the
-/// error before the end.
+/// The result of a call that received `n` bytes. `asked`: it had room for a byte. At the end of the
+/// stream it is a pending error instead.
 pub(super) fn received(fd: c_int, n: ssize_t, asked: bool) -> ssize_t {
     if n < 0 && errno() == libc::EAGAIN {
         would_block(fd);
@@ -27,8 +27,8 @@ pub(super) fn received(fd: c_int, n: ssize_t, asked: bool) -> ssize_t {
     if n != 0 || !asked {
         return n;
     }
-    // A connection that the peer had ended before breaks with EPIPE, and is at its end for a
-    // reader.
+    // A connection that the peer had ended before breaks with EPIPE, and for a reader it is at its
+    // end.
     match preserving_errno(|| pending_error(fd)).filter(|why| *why != libc::EPIPE) {
         Some(why) => {
             set_errno(why);
@@ -38,7 +38,7 @@ pub(super) fn received(fd: c_int, n: ssize_t, asked: bool) -> ssize_t {
     }
 }
 
-/// There was nothing to read. What the program does then tells how it waits.
+/// Notes that there was nothing to read. The program's next calls show how it waits.
 fn would_block(fd: c_int) {
     let Some(process) = process::current().filter(|process| !process.waits_for_room()) else {
         return;
@@ -70,17 +70,17 @@ fn would_block(fd: c_int) {
 /// read(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn read(fd: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
     // SAFETY: the caller's arguments, unchanged.
     received(fd, unsafe { (real().read)(fd, buf, count) }, count > 0)
 }
 
-/// read as fortified programs call it.
+/// read(2) in fortified programs.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
@@ -99,7 +99,7 @@ pub unsafe extern "C-unwind" fn __read_chk(
 /// readv(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the caller's arguments, unchanged.
@@ -121,7 +121,7 @@ pub(super) unsafe fn asks(iov: *const iovec, count: usize) -> bool {
 /// recv(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn recv(
     fd: c_int,
@@ -137,10 +137,10 @@ pub unsafe extern "C-unwind" fn recv(
     )
 }
 
-/// recv as fortified programs call it.
+/// recv(2) in fortified programs.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
@@ -160,7 +160,7 @@ pub unsafe extern "C-unwind" fn __recv_chk(
 /// recvfrom(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
@@ -178,10 +178,10 @@ pub unsafe extern "C-unwind" fn recvfrom(
     )
 }
 
-/// recvfrom as fortified programs call it.
+/// recvfrom(2) in fortified programs.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,

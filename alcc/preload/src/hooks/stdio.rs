@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Streams of the C library on sockets. A program's `FILE` stays the C library's own, and what it
-//! writes passes as plain TCP. The C library writes it by calls that nobody can stand in front of.
-//! It is noted, so that others can say so.
+//! Streams of the C library on sockets. The C library writes a program's `FILE` by internal calls
+//! that cannot be interposed, so the data is plain TCP. This is recorded for reports.
 use crate::process;
 use crate::real::real;
 use alcc_socket::note_streams;
 use libc::{FILE, c_char, c_int};
 
-/// A descriptor that streams may be written to. Nothing is noted unless it is a TCP connection.
+/// Notes a descriptor to which streams may be written. It matters only for a TCP connection.
 fn streams(fd: c_int) {
     if process::current().is_some() {
         super::preserving_errno(|| process::segment().map(|segment| note_streams(&segment, fd)));
@@ -24,7 +23,7 @@ pub(crate) fn standard(fd: c_int) {
 /// fdopen(3)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     // SAFETY: the caller's arguments, unchanged.

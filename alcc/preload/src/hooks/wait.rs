@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Calls that wait for readiness. A socket whose gate is shut is not writable, whatever the kernel
-//! says. In poll and select the waiting thread itself watches for the gate to open. So this needs
-//! no descriptor and no other thread. What epoll is told stands in `epoll.rs`.
+//! Calls that wait for readiness. A socket whose gate is closed counts as not writable, whatever
+//! the kernel reports. In poll and select the waiting thread itself watches the gate, so this needs
+//! no descriptor and no other thread. The handling of epoll is in `epoll.rs`.
 use super::{
     Controlled, controlled, controlled_already, epoll_file, epoll_found, preserving_errno,
     replace_known,
@@ -17,7 +17,7 @@ use std::ptr::{from_mut, null, null_mut};
 
 const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
 
-/// How long the program wants to wait.
+/// The time limit of the program's wait.
 #[derive(Clone, Copy)]
 enum Timeout {
     Until(Time),
@@ -40,7 +40,7 @@ impl Timeout {
         matches!(self, Self::Until(at) if at <= now())
     }
 
-    /// The kernel's timeout if it should come back at `next` at the latest.
+    /// The timeout for the kernel, if the call should return at `next` at the latest.
     fn until(self, next: Option<Time>) -> Option<timespec> {
         let at = match (self, next) {
             (Self::Until(at), Some(next)) => at.min(next),
@@ -58,7 +58,7 @@ fn timespec_of(span: Span) -> timespec {
     }
 }
 
-/// False for a time that the kernel refuses.
+/// False for a time limit that the kernel refuses.
 fn is_valid(time: Option<&timespec>) -> bool {
     time.is_none_or(|t| t.tv_sec >= 0 && (0..1_000_000_000).contains(&t.tv_nsec))
 }
@@ -67,14 +67,15 @@ fn optional<T>(value: Option<&T>) -> *const T {
     value.map_or(null(), std::ptr::from_ref)
 }
 
-/// The connection behind a descriptor for which the program waits until it is writable.
+/// The connection of a descriptor for which the program waits until it is writable.
 fn asked_for_room(fd: c_int) -> Option<Controlled> {
     let (conn, runtime) = controlled(fd)?;
     runtime.guarded(|| conn.with_waker(|waker, _| waker.asks_for_room()));
     Some((conn, runtime))
 }
 
-/// What is due in a process whose runtime has no thread that runs; when to come back.
+/// Does what is due in a process whose runtime has no running thread. Returns the time of the next
+/// call.
 fn watch() -> Option<Time> {
     process::current()?.running()?.watch()
 }
@@ -87,9 +88,9 @@ fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
 }
 
 /// Waits as `real` does, in as many turns as the gates of `watched` need. `hide(i, true)` removes
-/// the interest in writing to the i-th from what the kernel is asked. `hide(i, false)` puts it
-/// back. `real` waits once. A turn looks at the connections that are due alone: so the cost follows
-/// what happens, not how many are watched.
+/// the interest in writing to the i-th from the kernel's call, and `hide(i, false)` restores it.
+/// `real` waits once. A turn checks only the connections that are due, so the cost depends on the
+/// events, not on the number of connections.
 fn wait(
     patience: Timeout,
     watched: &[Controlled],
@@ -97,7 +98,7 @@ fn wait(
     real: &mut dyn FnMut(*const timespec, *const sigset_t) -> c_int,
 ) -> c_int {
     let held = BlockedSignals::all();
-    // When the gate of each may open; `None`: it is open.
+    // Time at which the gate of each may open; `None`: it is open.
     let mut shut = vec![Some(Time::ZERO); watched.len()];
     loop {
         let mut next = watch();
@@ -117,8 +118,8 @@ fn wait(
     }
 }
 
-/// A signal between two turns has to wait for the next one, and ends it with EINTR. A program whose
-/// handler only sets a flag counts on that. Holds the mask that was.
+/// Blocks signals and holds the earlier mask. A signal between two turns must wait for the next one
+/// and end it with EINTR, because a program whose handler only sets a flag relies on that.
 struct BlockedSignals(sigset_t);
 
 impl BlockedSignals {
@@ -135,14 +136,14 @@ impl BlockedSignals {
 
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
-        // SAFETY: the mask that was.
+        // SAFETY: restores the earlier mask.
         preserving_errno(|| unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, null_mut())
         });
     }
 }
 
-/// The program's own mask for a wait, or else the one it has.
+/// The mask for a wait: the program's argument, or else its current one.
 fn effective_mask(own: *const sigset_t, held: *const sigset_t) -> *const sigset_t {
     if own.is_null() { held } else { own }
 }
@@ -150,7 +151,7 @@ fn effective_mask(own: *const sigset_t, held: *const sigset_t) -> *const sigset_
 /// poll(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     let real = |fds, count, time: *const timespec, held| {
@@ -167,7 +168,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c
 /// ppoll(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ppoll(
     fds: *mut pollfd,
@@ -191,7 +192,7 @@ pub unsafe extern "C-unwind" fn ppoll(
         })
 }
 
-/// `None`: nothing here concerns us.
+/// A poll with gates; `None`: it has no controlled connection to write to.
 ///
 /// # Safety
 /// `fds` is null or points to `count` elements.
@@ -203,7 +204,7 @@ unsafe fn gated_poll(
 ) -> Option<c_int> {
     let len = usize::try_from(count).ok().filter(|_| !fds.is_null())?;
     if len > FEW && len > open_files_limit() {
-        // The kernel refuses it, and does not look at the array.
+        // The kernel refuses this count without reading the array.
         return None;
     }
     let at = |i: usize| fds.wrapping_add(i);
@@ -234,10 +235,10 @@ unsafe fn gated_poll(
     Some(rc)
 }
 
-/// So many descriptors any process may have.
+/// Number of descriptors that any process may have.
 const FEW: usize = 256;
 
-/// How many descriptors the process may have.
+/// The number of descriptors that the process may have.
 fn open_files_limit() -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
@@ -248,17 +249,17 @@ fn open_files_limit() -> usize {
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
-/// The library has no thread here: waits have to be cut up.
+/// True if the library has no thread in this process, so that waits must be divided.
 fn inline() -> bool {
     process::current()
         .and_then(|process| process.running())
         .is_some_and(|runtime| runtime.is_inline())
 }
 
-/// __poll_chk: poll as fortified programs call it.
+/// __poll_chk: poll(2) in fortified programs.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __poll_chk(
     fds: *mut pollfd,
@@ -271,10 +272,10 @@ pub unsafe extern "C-unwind" fn __poll_chk(
     unsafe { poll(fds, count, timeout) }
 }
 
-/// __ppoll_chk: ppoll as fortified programs call it.
+/// __ppoll_chk: ppoll(2) in fortified programs.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __ppoll_chk(
     fds: *mut pollfd,
@@ -288,7 +289,7 @@ pub unsafe extern "C-unwind" fn __ppoll_chk(
     unsafe { ppoll(fds, count, timeout, mask) }
 }
 
-/// The program's array is too short for what it says: the C library ends it, and so do we.
+/// Aborts as the C library does if the program's array is shorter than its count.
 fn assert_fits(count: nfds_t, size: usize) {
     if (size / size_of::<pollfd>()) < usize::try_from(count).unwrap_or(usize::MAX) {
         // SAFETY: ends the process.
@@ -299,7 +300,7 @@ fn assert_fits(count: nfds_t, size: usize) {
 /// select(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn select(
     count: c_int,
@@ -310,7 +311,7 @@ pub unsafe extern "C-unwind" fn select(
 ) -> c_int {
     // SAFETY: null or the caller's timeout.
     let given = unsafe { timeout.as_ref() };
-    // More than a million microseconds are seconds.
+    // Microseconds above a million are carried into seconds.
     let time = given.map(|t| timespec {
         tv_sec: t.tv_sec.saturating_add(t.tv_usec / 1_000_000),
         tv_nsec: t.tv_usec % 1_000_000 * 1000,
@@ -326,13 +327,13 @@ pub unsafe extern "C-unwind" fn select(
         // SAFETY: the caller's arguments, unchanged.
         return unsafe { (real().select)(count, read, write, except, timeout) };
     };
-    // Linux tells how much time was left.
+    // Linux returns the remaining time.
     if let (Timeout::Until(at), false) = (until, timeout.is_null()) {
-        let left = timespec_of(at.since(now()));
+        let remaining = timespec_of(at.since(now()));
         // SAFETY: the caller's timeout.
         unsafe {
-            (*timeout).tv_sec = left.tv_sec;
-            (*timeout).tv_usec = left.tv_nsec / 1000;
+            (*timeout).tv_sec = remaining.tv_sec;
+            (*timeout).tv_usec = remaining.tv_nsec / 1000;
         }
     }
     rc
@@ -341,7 +342,7 @@ pub unsafe extern "C-unwind" fn select(
 /// pselect(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pselect(
     count: c_int,
@@ -370,11 +371,12 @@ pub unsafe extern "C-unwind" fn pselect(
         })
 }
 
-/// Programs with their own, larger sets exist: words, not the C library's type.
+/// Bits per word. Sets are read as words, because some programs have larger ones than the C
+/// library's type.
 const WORD: usize = usize::BITS as usize;
 
-/// The kernel looks no further in a set than this, whatever the program says: many pass the number
-/// of descriptors that they may have, and their set is shorter.
+/// Number of descriptors in the kernel's table, beyond which it does not read a set: many programs
+/// pass the number of descriptors that they may have, and their set is shorter.
 fn table_size() -> Option<usize> {
     let status = preserving_errno(|| std::fs::read_to_string("/proc/self/status")).ok()?;
     let line = status
@@ -383,10 +385,10 @@ fn table_size() -> Option<usize> {
     line.trim().parse().ok()
 }
 
-/// `None`: nothing here concerns us.
+/// A select with gates; `None`: it has no controlled connection to write to.
 ///
 /// # Safety
-/// The sets are null or hold `count` bits, as far as there are descriptors.
+/// The sets are null or contain `count` bits, as far as there are descriptors.
 unsafe fn gated_select(
     count: c_int,
     sets: [*mut fd_set; 3],
@@ -417,7 +419,7 @@ unsafe fn gated_select(
     if watched.is_empty() && !inline() {
         return None;
     }
-    // Both closures change the set to ask for.
+    // Both closures change the set passed to the kernel.
     let writable = std::cell::RefCell::new(asked[1].clone());
     let mut hide = |i: usize, hidden: bool| {
         let bit = places[i];
@@ -450,7 +452,7 @@ unsafe fn gated_select(
 /// epoll_ctl(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn epoll_ctl(
     epfd: c_int,
@@ -475,11 +477,11 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
     let guarded = found.and_then(|(conn, runtime)| {
         runtime.guarded(|| {
             conn.with_waker(|waker, shut| {
-                waker.register(&file, op, fd, asked, shut, |told| {
-                    let mut told = told;
-                    let told = told.as_mut().map_or(null_mut(), from_mut);
+                waker.register(&file, op, fd, asked, shut, |report| {
+                    let mut report = report;
+                    let report = report.as_mut().map_or(null_mut(), from_mut);
                     // SAFETY: the caller's arguments, with our copy of the event.
-                    unsafe { (real().epoll_ctl)(epfd, op, fd, told) }
+                    unsafe { (real().epoll_ctl)(epfd, op, fd, report) }
                 })
             })
         })
@@ -500,7 +502,7 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
 /// epoll_create(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: the caller's argument, unchanged.
@@ -510,14 +512,14 @@ pub unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
 /// epoll_create1(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: the caller's argument, unchanged.
     epoll_created(unsafe { (real().epoll_create1)(flags) })
 }
 
-/// An epoll instance has come to be, of which there may soon be other descriptors.
+/// Records a new epoll instance, which may soon have other descriptors.
 fn epoll_created(epfd: c_int) -> c_int {
     if epfd >= 0
         && let Some(process) = process::current()
@@ -527,12 +529,12 @@ fn epoll_created(epfd: c_int) -> c_int {
     epfd
 }
 
-/// Waits in epoll as `plain` does: in as many turns as a process needs whose runtime has no thread,
-/// or one that may stop running, because nobody else would put EPOLLOUT back; and until there is an
-/// event that was not reported before. `real` waits once.
+/// Waits in epoll as `plain` does, until there is an event that was not reported before. If the
+/// runtime's thread is missing or may stop, the wait is divided into turns, because only this
+/// thread would restore EPOLLOUT. `real` waits once.
 ///
 /// # Safety
-/// `events` has room for what `plain` and `real` report.
+/// `events` has room for the events of `plain` and `real`.
 unsafe fn gated_epoll_wait(
     epfd: c_int,
     events: *mut epoll_event,
@@ -553,7 +555,7 @@ unsafe fn gated_epoll_wait(
     let mut again = || wait(patience, &[], &mut |_, _| {}, real);
     let mut n = if in_turns { again() } else { plain() };
     loop {
-        // A registration that matters may have been made during the wait.
+        // A controlled registration may have been added during the wait.
         let some = usize::try_from(n).is_ok_and(|n| n > 0);
         if !some || !process.has_one_shots() {
             return n;
@@ -571,7 +573,7 @@ unsafe fn gated_epoll_wait(
 /// epoll_wait(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn epoll_wait(
     epfd: c_int,
@@ -592,7 +594,7 @@ pub unsafe extern "C-unwind" fn epoll_wait(
 /// epoll_pwait(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn epoll_pwait(
     epfd: c_int,
@@ -615,7 +617,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
 /// epoll_pwait2(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn epoll_pwait2(
     epfd: c_int,
@@ -640,10 +642,10 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     unsafe { gated_epoll_wait(epfd, events, Timeout::of_timespec(given), plain, &mut waits) }
 }
 
-/// As epoll takes it; rounded up, so that a wait is never cut short.
+/// Converts a timeout to epoll's milliseconds, rounded up, so that a wait is never cut short.
 ///
 /// # Safety
-/// Null or valid.
+/// `time` is null or valid.
 unsafe fn millis(time: *const timespec) -> c_int {
     // SAFETY: by contract.
     unsafe { time.as_ref() }.map_or(-1, |t| {

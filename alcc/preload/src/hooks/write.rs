@@ -11,25 +11,25 @@ use libc::{
 };
 use std::cell::OnceCell;
 
-/// A write that connects (TCP Fast Open) takes so many bytes at first, about what fits into a SYN: a
-/// call that waits sends all the others after it, when there is a connection to be controlled.
+/// Size of the first part of a write that connects (TCP Fast Open), about the size of a SYN's payload. In a blocking
+/// call the remaining bytes follow when there is a connection to be controlled.
 const OPENING: size_t = 1400;
 
-/// The call waits for room.
+/// True if the call waits for room.
 fn waits(fd: c_int, options: c_int) -> bool {
     let flags = flags(fd);
     !(flags.signals || flags.nonblocking) && options & libc::MSG_DONTWAIT == 0
 }
 
-/// A write of `wanted` bytes: `real` skips and limits.
+/// Makes a write of `wanted` bytes; `real` skips and limits.
 fn limited(
     fd: c_int,
     options: c_int,
     wanted: size_t,
     real: &mut dyn FnMut(usize, usize) -> ssize_t,
 ) -> ssize_t {
-    // The kernel counts sends without copying: see `whole`. Urgent data points at the last byte of
-    // the call: it is not cut.
+    // MSG_ZEROCOPY: see `whole`, because the kernel counts these sends. Urgent data points at the last byte of the
+    // call, so it is not divided.
     if options & libc::MSG_OOB != 0 {
         return real(0, wanted);
     }
@@ -54,7 +54,7 @@ fn limited(
     runtime.run_inline();
     let known = OnceCell::new();
     let wait = || {
-        // Asked for more than once by a write that is refused or cut.
+        // A write that is refused or cut needs this more than once.
         *known.get_or_init(|| {
             let flags = flags(fd);
             if flags.signals {
@@ -82,11 +82,11 @@ fn limited(
 /// write(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn write(fd: c_int, buf: *const c_void, count: size_t) -> ssize_t {
     if !exists(buf, count) {
-        // SAFETY: the caller's arguments, unchanged: the kernel says what is wrong with them.
+        // SAFETY: the caller's arguments, unchanged: the kernel reports their error.
         return unsafe { (real().write)(fd, buf, count) };
     }
     // SAFETY: within the caller's buffer, as `skip + limit <= count`.
@@ -98,7 +98,7 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buf: *const c_void, count: size
 /// send(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn send(
     fd: c_int,
@@ -119,7 +119,7 @@ pub unsafe extern "C-unwind" fn send(
 /// sendto(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sendto(
     fd: c_int,
@@ -133,7 +133,7 @@ pub unsafe extern "C-unwind" fn sendto(
         // SAFETY: as in `write`.
         return unsafe { (real().sendto)(fd, buf, count, flags, addr, len) };
     }
-    // What has connected is connected.
+    // After the first part the socket is connected.
     let to = |skip| match skip {
         0 => (flags, addr, len),
         _ => (flags & !libc::MSG_FASTOPEN, std::ptr::null(), 0),
@@ -148,7 +148,7 @@ pub unsafe extern "C-unwind" fn sendto(
 /// sendfile(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sendfile(
     out: c_int,
@@ -165,7 +165,7 @@ pub unsafe extern "C-unwind" fn sendfile(
 /// sendfile64(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sendfile64(
     out: c_int,
@@ -182,7 +182,7 @@ pub unsafe extern "C-unwind" fn sendfile64(
 /// splice(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn splice(
     input: c_int,
@@ -198,8 +198,8 @@ pub unsafe extern "C-unwind" fn splice(
         libc::MSG_DONTWAIT
     };
     let mut first = true;
-    // SAFETY: the caller's arguments; a pipe gives what comes next. The rest after a part is taken
-    // only if it is there, because the program would have had the part by now.
+    // SAFETY: the caller's arguments; a pipe is read in order. The rest after a part is taken only if it is available,
+    // because without us the program would have got the part by now.
     let n = limited(out, dont_wait, count, &mut |_, limit| unsafe {
         let flags = if std::mem::take(&mut first) {
             flags
@@ -214,13 +214,13 @@ pub unsafe extern "C-unwind" fn splice(
 /// writev(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the caller's vector.
     let Some(vector) = (unsafe { vector_of(iov, usize::try_from(count).unwrap_or(usize::MAX)) })
     else {
-        // SAFETY: the caller's arguments, unchanged: the kernel says what is wrong with them.
+        // SAFETY: the caller's arguments, unchanged: the kernel reports their error.
         return unsafe { (real().writev)(fd, iov, count) };
     };
     limited(fd, 0, total(vector), &mut |skip, limit| {
@@ -230,10 +230,10 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, count: c_in
     })
 }
 
-/// pwritev2(2): at no offset it is writev with options.
+/// pwritev2(2): without an offset it is writev with options.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pwritev2(
     fd: c_int,
@@ -260,10 +260,10 @@ pub unsafe extern "C-unwind" fn pwritev2(
     })
 }
 
-/// pwritev2, as programs with large files call it.
+/// pwritev64v2(2), for programs with large files.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pwritev64v2(
     fd: c_int,
@@ -272,14 +272,14 @@ pub unsafe extern "C-unwind" fn pwritev64v2(
     offset: off_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's arguments; on the machines that we run on both are one function.
+    // SAFETY: the caller's arguments; on the supported machines both are one function.
     unsafe { pwritev2(fd, iov, count, offset, flags) }
 }
 
 /// sendmsg(2)
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: null, or the caller's header and vector.
@@ -302,7 +302,7 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_
         };
         let mut flags = flags;
         if skip > 0 && flags & libc::MSG_FASTOPEN != 0 {
-            // What has connected is connected.
+            // After the first part the socket is connected.
             flags &= !libc::MSG_FASTOPEN;
             (header.msg_name, header.msg_namelen) = (std::ptr::null_mut(), 0);
         }
@@ -311,8 +311,8 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_
     })
 }
 
-/// Sockets that this message takes to another process (SCM_RIGHTS), which may not have the library:
-/// nothing of ours stays on them.
+/// Restores the options of sockets that this message passes to another process (SCM_RIGHTS), which may not have the
+/// library.
 ///
 /// # Safety
 /// The control buffer is the caller's.
@@ -328,7 +328,7 @@ unsafe fn handing_over(header: &msghdr) {
         while let Some(control) = at.as_ref() {
             if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let fds = libc::CMSG_DATA(control).cast::<c_int>();
-                // A length that reaches out of the buffer is the kernel's to refuse.
+                // The kernel refuses a length beyond the buffer.
                 let end = header.msg_control as usize + header.msg_controllen;
                 let len = control.cmsg_len.min(end - at as usize);
                 let count = len.saturating_sub(libc::CMSG_LEN(0) as usize) / size_of::<c_int>();
@@ -341,10 +341,10 @@ unsafe fn handing_over(header: &msghdr) {
     }
 }
 
-/// sendmmsg(2): one message after the other, as the kernel does it.
+/// sendmmsg(2): one message after the other, as in the kernel.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sendmmsg(
     fd: c_int,
