@@ -50,7 +50,7 @@ static void *clone(const void *state)
 static void needs(const void *state, struct alcc_needs *out)
 {
     (void)state;
-    /* What was in flight at a loss drains evenly, and marks count; the rest of `out` keeps its defaults. */
+    /* Proportional rate reduction (RFC 6937) after a loss, and ECN; the rest of `out` keeps its defaults. */
     out->flags = ALCC_NEEDS_PRR | ALCC_NEEDS_ECN;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A plug-in as a [`Controller`]. Events go out as C structures. Answers come back, and are held in
-//! the range that the contract of [`Controller`] promises to the host.
+//! A plug-in as a [`Controller`]. Events are passed as C structures. Results are clamped to the
+//! ranges of the contract of [`Controller`].
 use crate::abi::*;
 use crate::receiver::PluginReceiver;
 use crate::table::{Table, Value};
@@ -14,43 +14,43 @@ use std::ffi::{CStr, CString, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Timers come no closer than this after the last one. A plug-in that asks for "now" forever must
-/// not stop the host.
+/// Minimum time between two timers, because a plug-in that always requests "now" must not stop the
+/// host.
 const MIN_TIMER: Span = Span::from_micros(100);
-/// How often acknowledgements may be looked for.
+/// Valid intervals of reading acknowledgements.
 const FEEDBACK: std::ops::RangeInclusive<Span> = Span::from_millis(1)..=Span::from_millis(100);
-/// A quota of nothing, nothing in flight, and no timer in this time: nothing would ever leave
-/// again.
+/// Time without quota, packets in flight and timer after which the flow counts as stuck, because
+/// nothing would ever be sent again.
 const MAX_STALL: Span = Span::from_secs(60);
-/// Window of a copy that could not be made.
+/// Window after a copy could not be made.
 const FALLBACK_SEGMENTS: u64 = 10;
-/// The largest window of TCP (RFC 7323). A window without any limit would let a host that is not
-/// paced send for ever.
+/// The largest window of TCP (RFC 7323). With an unlimited window, a host without pacing would send
+/// forever.
 const MAX_WINDOW: Bytes = Bytes::new(1 << 30);
 const ERROR_ROOM: usize = 256;
 
 /// One connection's state in a plug-in.
 pub(crate) struct PluginController {
     table: Arc<Table>,
-    /// `None`: the plug-in had no memory for a copy.
+    /// The state; `None`: the plug-in had no memory for a copy.
     state: Option<NonNull<c_void>>,
     mss: Bytes,
     in_flight: Bytes,
     now: Time,
-    /// When `on_timer` was last called.
+    /// Time of the last `on_timer`.
     timer: Option<Time>,
-    /// After a packet has left, and until something else happens: no more quota than it left, and
-    /// no ping.
-    left: Option<Bytes>,
+    /// The quota left after the last packet was sent, until another event: the plug-in gets no
+    /// more, and no ping.
+    remaining_quota: Option<Bytes>,
     /// The packets of a batch, for the time of a call.
     packets: Vec<alcc_packet>,
 }
 
-// SAFETY: the interface lets the host move a state between threads; it is never used by two at a
+// SAFETY: the interface allows the host to move a state between threads; two never use it at a
 // time.
 unsafe impl Send for PluginController {}
 
-/// Calls a callback with the state, if both are there.
+/// Calls a callback with the state, if both exist.
 macro_rules! call {
     ($self:ident . $name:ident ( $($argument:expr),* )) => {
         call!($self, $self.table.calls, $name($($argument),*))
@@ -60,8 +60,8 @@ macro_rules! call {
     };
     ($self:ident, $calls:expr, $name:ident ( $($argument:expr),* )) => {
         match ($calls.$name, $self.state) {
-            // SAFETY: the function is the plug-in's for this state. The arguments are as the
-            // interface says and outlive the call.
+            // SAFETY: the function is the plug-in's for this state. The arguments follow the
+            // interface and outlive the call.
             (Some(f), Some(state)) => Some(unsafe { f(state.as_ptr(), $($argument),*) }),
             _ => None,
         }
@@ -69,7 +69,7 @@ macro_rules! call {
 }
 
 impl PluginController {
-    /// One of the table with the options as typed and the defaults for the rest.
+    /// An algorithm of the table with the options as typed and the defaults for the rest.
     pub(crate) fn build(table: &Arc<Table>, options: &Options<'_>) -> Built {
         let text = |name, default| options.text(name).unwrap_or(default).to_owned();
         let whole = Spec {
@@ -95,7 +95,7 @@ impl PluginController {
             in_flight: Bytes::ZERO,
             now: Time::ZERO,
             timer: None,
-            left: None,
+            remaining_quota: None,
             packets: Vec::new(),
         };
         Ok(match table.receiver {
@@ -104,14 +104,14 @@ impl PluginController {
         })
     }
 
-    /// The callbacks of the receiver module; NULL without one.
+    /// The callbacks of the receiver module; NULL if there is none.
     fn reports(&self) -> alcc_receiver {
         self.table.receiver.unwrap_or_default()
     }
 
-    /// Every event but sending: the plug-in may give a new quota.
+    /// Handles every event except sending: the plug-in may give a new quota.
     fn event(&mut self, cx: &Cx<'_>) -> u64 {
-        self.left = None;
+        self.remaining_quota = None;
         self.now = cx.now;
         cx.now.as_nanos()
     }
@@ -119,7 +119,7 @@ impl PluginController {
     fn quota(&self) -> Bytes {
         let mut answer = alcc_allowance::from(&Allowance::UNLIMITED);
         call!(self.allowance(&raw mut answer));
-        Bytes::new(answer.quota).min(self.left.unwrap_or(Bytes::MAX))
+        Bytes::new(answer.quota).min(self.remaining_quota.unwrap_or(Bytes::MAX))
     }
 
     fn fill(&mut self, packets: &[Packet]) {
@@ -127,10 +127,10 @@ impl PluginController {
         self.packets.extend(packets.iter().map(alcc_packet::from));
     }
 
-    /// Would nothing ever leave again?
+    /// True if nothing would ever be sent again.
     fn stuck(&self, quota: Bytes) -> bool {
         quota < self.mss
-            && self.left.is_none()
+            && self.remaining_quota.is_none()
             && self.in_flight == Bytes::ZERO
             && self
                 .next_timer()
@@ -145,7 +145,7 @@ fn create(
 ) -> Result<NonNull<c_void>, String> {
     let c_string = |text: &str| CString::new(text).unwrap_or_default();
     let (algorithm, profile) = (c_string(table.name), profile.map(c_string));
-    // Options come from the command line or the environment: no zero bytes.
+    // Options come from the command line or the environment, so they contain no zero bytes.
     let texts: Vec<CString> = (values.iter()).map(|value| c_string(&value.text)).collect();
     let list: Vec<alcc_value> = (values.iter().zip(&texts))
         .map(|(value, text)| alcc_value {
@@ -164,7 +164,7 @@ fn create(
         algorithm: algorithm.as_ptr(),
         profile: (profile.as_ref()).map_or(std::ptr::null(), |profile| profile.as_ptr()),
     };
-    // SAFETY: a table has `create`; the settings and all they point at outlive the call.
+    // SAFETY: a table has `create`; the settings and everything they point to outlive the call.
     let state = table
         .calls
         .create
@@ -213,7 +213,7 @@ impl Controller for PluginController {
         self.in_flight = sent.in_flight_before + sent.len;
         let event = alcc_sent::from(sent);
         let tag = call!(self.on_sent(cx.now.as_nanos(), &raw const event));
-        self.left = Some(match before {
+        self.remaining_quota = Some(match before {
             Bytes::MAX => Bytes::MAX,
             before => before.saturating_sub(sent.len),
         });
@@ -289,14 +289,16 @@ impl Controller for PluginController {
             return Allowance::window(self.mss * FALLBACK_SEGMENTS);
         }
         let allowed = Allowance::from(&answer);
-        let quota = allowed.quota.min(self.left.unwrap_or(Bytes::MAX));
+        let quota = allowed
+            .quota
+            .min(self.remaining_quota.unwrap_or(Bytes::MAX));
         let in_range = |rate: Rate| rate.clamp(MIN_PACING_RATE, MAX_PACING_RATE);
         Allowance {
             window: allowed.window.min(MAX_WINDOW).max(self.mss),
             quota: if self.stuck(quota) { self.mss } else { quota },
             rate: allowed.rate.map(in_range),
             burst: allowed.burst.min(MAX_WINDOW),
-            ping: allowed.ping && self.left.is_none(),
+            ping: allowed.ping && self.remaining_quota.is_none(),
         }
     }
 
@@ -307,7 +309,7 @@ impl Controller for PluginController {
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        // What the plug-in leaves out is not a number, and not passed on.
+        // Values that the plug-in does not set stay NaN, and are not passed on.
         let mut values = vec![f64::NAN; self.table.gauges.len()];
         if values.is_empty() || call!(self.gauges(values.as_mut_ptr())).is_none() {
             return;
@@ -331,7 +333,7 @@ impl Clone for PluginController {
     }
 }
 
-/// Built so if the table has a receiver module.
+/// Used if the table has a receiver module.
 impl WithReceiver for PluginController {
     fn receiver(&self) -> Box<dyn Receiver> {
         Box::new(PluginReceiver::new(self.reports(), self.state))

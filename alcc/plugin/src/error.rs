@@ -1,53 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use std::path::PathBuf;
 
-/// Why a plug-in can't be used, and what would help.
+/// Error of a plug-in that cannot be used, with a remedy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PluginError {
-    /// The dynamic linker does not take it.
+    /// The dynamic linker refuses the file.
     #[error("plug-in {}: {why}: build it with 'cc -shared -fPIC'", .file.display())]
     Open {
         /// The file.
         file: PathBuf,
-        /// What the system or the dynamic linker says.
+        /// The error of the system or of the dynamic linker.
         why: String,
     },
-    /// It is not there, or not to be read.
+    /// The file does not exist, or cannot be read.
     #[error("plug-in {}: {why}, and give the path of a shared object", .file.display())]
     Missing {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         why: String,
     },
-    /// A shared object, but no plug-in.
+    /// The file is a shared object, but not a plug-in.
     #[error("plug-in {}: it exports no alcc_algorithm_v3: define 'const struct alcc_algorithm alcc_algorithm_v3' as alcc.h declares it", .file.display())]
     Symbol {
         /// The file.
         file: PathBuf,
     },
-    /// Made for another version.
+    /// The plug-in was made for another version of the interface.
     #[error("plug-in {}: it is built for plug-in ABI {found}, this is ABI {want}: recompile it with this version's alcc.h, its table named alcc_algorithm_v{want}", .file.display())]
     Abi {
         /// The file.
         file: PathBuf,
-        /// What it says.
+        /// The version of the plug-in.
         found: u32,
-        /// What would do.
+        /// The version required.
         want: u32,
     },
-    /// The table contains something that does not do.
+    /// The plug-in's table is invalid.
     #[error("plug-in {}: {what}: {remedy}", .file.display())]
     Table {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The invalid part.
         what: String,
-        /// What would be right.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// The algorithm that it adds a profile to has one of that name.
+    /// The algorithm to which it adds a profile already has one of that name.
     #[error("plug-in {}: algorithm '{name}' ({owner}) has already a profile '{profile}': give it another name", .file.display())]
     TakenProfile {
         /// The file.
@@ -56,17 +56,17 @@ pub enum PluginError {
         name: String,
         /// The profile.
         profile: String,
-        /// Whose the algorithm is.
+        /// The origin of the algorithm.
         owner: String,
     },
-    /// Another algorithm has its name.
+    /// The name is that of another algorithm.
     #[error("plug-in {}: there is already an algorithm '{name}' ({owner}): give it another name", .file.display())]
     Taken {
         /// The file.
         file: PathBuf,
         /// The name.
         name: String,
-        /// Whose it is.
+        /// The origin of that algorithm.
         owner: String,
     },
 }

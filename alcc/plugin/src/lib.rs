@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Congestion control algorithms written in C. A plug-in is a shared object that defines one
-//! constant, `alcc_algorithm_v3` ([`abi::alcc_algorithm`]). That has a name, options and callbacks.
-//! [`load`] turns it into an [`Algorithm`] like any other. So it runs wherever a [`Registry`] is
-//! asked: simulator, runtime, conformance suite.
+//! constant, `alcc_algorithm_v3` ([`abi::alcc_algorithm`]). It has a name, options and callbacks.
+//! [`load`] turns it into an [`Algorithm`] like any other, which runs wherever a [`Registry`] is
+//! used: simulator, runtime, conformance suite.
 //!
-//! A plug-in may have several algorithms, and profiles for algorithms that are there already.
+//! A plug-in may have several algorithms, and profiles for existing algorithms.
 //!
-//! What a plug-in answers is not believed. Windows, rates, quotas and timers are held in the range
-//! of the contract of [`Controller`]. What it does to the memory of the process cannot be checked:
-//! a plug-in is trusted code.
+//! The results of a plug-in are checked: windows, rates, quotas and timers are clamped to the
+//! ranges of the contract of [`Controller`]. Its accesses to the process's memory cannot be
+//! checked, so a plug-in is trusted code.
 //!
-//! A plug-in that has been loaded stays loaded for the life of the process.
+//! A plug-in is never unloaded.
 
 pub mod abi;
 mod adaptor;

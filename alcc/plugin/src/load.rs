@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From a file to the registry.
+//! Loading of plug-ins into a registry.
 use crate::PluginError;
 use crate::abi::{ALCC_PLUGIN_ABI, alcc_algorithm};
 use crate::adaptor::PluginController;
@@ -17,25 +17,25 @@ use std::sync::Arc;
 /// The environment variable that names plug-ins, separated by `:`.
 pub const ENV: &str = "ALCC_PLUGIN";
 
-/// What a plug-in of this version exports.
+/// The name of the symbol that a plug-in of this version exports.
 fn symbol(abi: u32) -> String {
     format!("alcc_algorithm_v{abi}\0")
 }
 
-/// Loads the plug-in `file`, which from then on runs in this process with all its rights: the first
-/// of its algorithms.
+/// Loads the plug-in `file`, which from then on runs in this process with all its rights. Returns the first of its
+/// algorithms.
 ///
 /// # Errors
-/// As [`load_all`].
+/// The errors of [`load_all`].
 pub fn load(file: &Path) -> Result<Algorithm, PluginError> {
     Ok(load_all(file)?.swap_remove(0))
 }
 
-/// Loads the plug-in `file`, which from then on runs in this process with all its rights: all of its
+/// Loads the plug-in `file`, which from then on runs in this process with all its rights. Returns all of its
 /// algorithms, at least one.
 ///
 /// # Errors
-/// [`PluginError`] names the file, what is wrong with it and what would be right.
+/// [`PluginError`], with the file, its error and the remedy.
 pub fn load_all(file: &Path) -> Result<Vec<Algorithm>, PluginError> {
     let file = &found(file)?;
     let algorithm = |table: Table| {
@@ -54,10 +54,10 @@ pub fn load_all(file: &Path) -> Result<Vec<Algorithm>, PluginError> {
     Ok(open(file)?.into_iter().map(algorithm).collect())
 }
 
-/// An absolute path: the dynamic linker looks a bare name up in the system's folders.
+/// Makes the path absolute, because the dynamic linker searches the system's folders for a bare name.
 fn found(file: &Path) -> Result<PathBuf, PluginError> {
     let path = std::fs::canonicalize(file);
-    // The dynamic linker has no words that help for a folder, or for a file that is not to be read.
+    // The dynamic linker's message is not helpful for a folder, or for a file that cannot be read.
     let readable = path.and_then(|path| File::open(&path)?.read(&mut [0]).map(|_| path));
     readable.map_err(|error| PluginError::Missing {
         file: file.to_owned(),
@@ -74,7 +74,7 @@ fn source(build: &Build) -> Option<&str> {
     }
 }
 
-/// Whether an algorithm, or a form of it, was loaded from `file`.
+/// True if an algorithm, or a form of it, was loaded from `file`.
 fn is_from(build: &Build, file: &Path) -> bool {
     let forms = build.forms().iter().map(|form| &form.build);
     forms
@@ -83,7 +83,7 @@ fn is_from(build: &Build, file: &Path) -> bool {
 }
 
 fn open(file: &Path) -> Result<Vec<Table>, PluginError> {
-    // SAFETY: loading runs the constructors of the plug-in: that is what the user asks for.
+    // SAFETY: loading runs the constructors of the plug-in, as the user requested.
     let library = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
         let text = std::error::Error::source(&error)
             .map_or_else(|| error.to_string(), ToString::to_string);
@@ -92,7 +92,7 @@ fn open(file: &Path) -> Result<Vec<Table>, PluginError> {
             why: one_line(&text, file),
         }
     })?;
-    // SAFETY: the symbol's name stands for its type; a symbol that is found is a definition.
+    // SAFETY: the symbol's name implies its type; a symbol that is found is a definition.
     let tables = unsafe {
         let exported = |abi| {
             let found = library.get::<*const alcc_algorithm>(symbol(abi).as_bytes());
@@ -126,38 +126,38 @@ fn open(file: &Path) -> Result<Vec<Table>, PluginError> {
         false => Ok(tables),
     });
     if tables.is_ok() {
-        // Never unloaded: its functions are called until the process ends.
+        // The library is never unloaded, because its functions are called until the process ends.
         std::mem::forget(library);
     }
     tables
 }
 
-/// What the dynamic linker says, without the file's name, which stands before it anyway.
+/// The message of the dynamic linker, without the file's name at its beginning.
 fn one_line(text: &str, file: &Path) -> String {
     let text = text.replace('\n', " ");
     let name = format!("{}: ", file.display());
     text.strip_prefix(&name).unwrap_or(&text).to_owned()
 }
 
-/// Longest file that an algorithm's option may name, MiB.
+/// Maximum size of a file that an algorithm's option may name, MiB.
 const MAX_FILE: u64 = 64;
 
-/// The text of a file that an algorithm's option names: the one place where such files are read.
+/// The text of a file that an algorithm's option names. All such files are read here.
 ///
 /// # Errors
-/// One line that says why it cannot be read.
+/// One line with the reason why it cannot be read.
 pub fn read_text(path: &str) -> Result<String, String> {
     File::open(path)
         .and_then(|file| alcc_units::read_bounded(file, MAX_FILE))
         .map_err(|error| format!("read the file: {}", alcc_units::reason(&error)))
 }
 
-/// `registry` and the plug-ins in `files`; files that options name can be read from now on. A
-/// plug-in's profiles of an algorithm that is there are added to it.
+/// `registry` with the plug-ins in `files`. Options may name files from now on. If a plug-in's algorithm exists
+/// already, its profiles are added to that one.
 ///
 /// # Errors
-/// As [`load_all`]; also if the registry has an algorithm of that name from elsewhere, and the
-/// plug-in no profiles for it, or one that it has already.
+/// The errors of [`load_all`]. Also an algorithm of that name from elsewhere, if the plug-in has no profiles for it, or
+/// one that exists already.
 pub fn with_files<P: AsRef<Path>>(
     mut registry: Registry,
     files: impl IntoIterator<Item = P>,
@@ -174,7 +174,7 @@ pub fn with_files<P: AsRef<Path>>(
     Ok(registry.reading(read_text))
 }
 
-/// `registry` with an algorithm of the plug-in `file`, or with the profiles of it.
+/// `registry` with an algorithm of the plug-in `file`, or with its profiles.
 fn with(registry: Registry, algorithm: Algorithm, file: &Path) -> Result<Registry, PluginError> {
     let Some(before) = registry.iter().find(|a| a.name == algorithm.name) else {
         return Ok(registry.with_local(algorithm));
@@ -205,10 +205,10 @@ fn with(registry: Registry, algorithm: Algorithm, file: &Path) -> Result<Registr
     }))
 }
 
-/// `registry` and the plug-ins that the variable [`ENV`] names, given its value.
+/// `registry` with the plug-ins that the variable [`ENV`] names; `value` is its value.
 ///
 /// # Errors
-/// As [`with_files`].
+/// The errors of [`with_files`].
 pub fn with_env(registry: Registry, value: Option<&OsStr>) -> Result<Registry, PluginError> {
     let files = value
         .map(OsStr::as_bytes)
@@ -218,8 +218,8 @@ pub fn with_env(registry: Registry, value: Option<&OsStr>) -> Result<Registry, P
     with_files(registry, files.map(OsStr::from_bytes))
 }
 
-/// The value of [`ENV`] for these files: absolute paths, since a program changes its folder. `None`
-/// if there are none.
+/// The value of [`ENV`] for these files: absolute paths, because a program may change its folder. `None` if there are
+/// none.
 pub fn env_value<P: AsRef<Path>>(files: impl IntoIterator<Item = P>) -> Option<OsString> {
     let paths = files
         .into_iter()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Events and answers as C sees them, and back: one list of their members makes both directions.
-//! What is no number, such as the packets of a batch, is left to the two adaptors (`adaptor.rs`, and
+//! Conversion of events and results to C structures and back: one list of members generates both directions. Members
+//! that are not numbers, such as the packets of a batch, are converted by the two adaptors (`adaptor.rs`, and
 //! `algorithm.rs` of the laboratory's plug-in).
 use crate::abi::*;
 use alcc_cc::{
@@ -44,7 +44,7 @@ members! {
     Packet = alcc_packet: |packet| (&packet).into(), |packet| (&packet).into();
 }
 
-/// A value as flags: those of `mask` that are set.
+/// A value as flags, of which those of `mask` are converted.
 trait Flags: Sized {
     fn there(&self, mask: u32) -> u32;
     fn back(set: u32) -> Self;

@@ -6,29 +6,30 @@ use alcc_units::{Bytes, Span, Time};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// As the adaptor of algorithms: a module that asks for "now" forever must not stop the host.
+/// Minimum time between two timers, as in the adaptor of algorithms: a module that always requests
+/// "now" must not stop the host.
 const MIN_TIMER: Span = Span::from_micros(100);
 
 /// One connection's receiver module.
 pub(crate) struct PluginReceiver {
-    /// All are there: [`PluginReceiver::complete`].
+    /// The callbacks, all present: see [`PluginReceiver::complete`].
     calls: alcc_receiver,
-    /// `None`: the plug-in had no memory for it.
+    /// The state; `None`: the plug-in had no memory for it.
     state: Option<NonNull<c_void>>,
-    /// When `on_timer` was last called.
+    /// Time of the last `on_timer`.
     timer: Option<Time>,
 }
 
-// SAFETY: the interface lets the host move a state between threads; it is never used by two at a
+// SAFETY: the interface allows the host to move a state between threads; two never use it at a
 // time.
 unsafe impl Send for PluginReceiver {}
 
-/// Calls a callback with the state, if both are there.
+/// Calls a callback with the state, if both exist.
 macro_rules! call {
     ($self:ident . $name:ident ( $($argument:expr),* )) => {
         match ($self.calls.$name, $self.state) {
-            // SAFETY: the function is the plug-in's for this state. The arguments are as the
-            // interface says and outlive the call.
+            // SAFETY: the function is the plug-in's for this state. The arguments follow the
+            // interface and outlive the call.
             (Some(f), Some(state)) => Some(unsafe { f(state.as_ptr(), $($argument),*) }),
             _ => None,
         }
@@ -36,7 +37,7 @@ macro_rules! call {
 }
 
 impl PluginReceiver {
-    /// Whether all callbacks are there.
+    /// True if all callbacks are present.
     pub(crate) fn complete(calls: &alcc_receiver) -> bool {
         calls.on_header.is_some()
             && calls.on_feedback.is_some()

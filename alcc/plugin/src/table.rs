@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table of a plug-in, checked and copied: nothing of the plug-in's memory but its functions is
-//! used afterwards.
+//! The table of a plug-in, checked and copied: afterwards only its functions are used, not its
+//! data.
 use crate::PluginError;
 use crate::abi::{self, alcc_algorithm, alcc_option, alcc_receiver};
 use crate::receiver::PluginReceiver;
@@ -13,7 +13,7 @@ use std::path::Path;
 const MAX_ENTRIES: u64 = 64;
 const MAX_NAME: usize = 32;
 
-/// One option: what `alcc list` shows, and how it is read.
+/// One option: its description for `alcc list`, and its parser.
 pub(crate) struct Declared {
     pub(crate) doc: OptionDoc,
     kind: u32,
@@ -27,29 +27,28 @@ pub(crate) struct Value {
     pub(crate) real: f64,
 }
 
-/// A plug-in as we keep it, for the life of the process.
+/// A plug-in's table, kept for the life of the process.
 pub(crate) struct Table {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) options: Vec<Declared>,
-    /// The same for the registry.
+    /// The options in the registry's form.
     pub(crate) docs: &'static [OptionDoc],
     pub(crate) gauges: Vec<&'static str>,
     /// Names of its profiles.
     pub(crate) profiles: &'static [&'static str],
-    /// Its receiver module, complete.
+    /// Its receiver module, with all callbacks.
     pub(crate) receiver: Option<alcc_receiver>,
-    /// The callbacks; those that a plug-in must have are there.
+    /// The callbacks; the required ones are present.
     pub(crate) calls: alcc_algorithm,
 }
 
 // SAFETY: the pointers in `calls` besides the functions are not used after the table has been read.
 unsafe impl Send for Table {}
-// SAFETY: as above; the functions may be called from any thread, which the interface tells the
-// author.
+// SAFETY: as above; the interface requires that the functions can be called from any thread.
 unsafe impl Sync for Table {}
 
-/// Text that lives as long as the process: the registry's names are of that kind.
+/// Text with the lifetime of the process, as the registry requires for names.
 fn leak(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
 }
@@ -78,7 +77,7 @@ impl Reader<'_> {
         if text.is_null() {
             return Err(self.wrong(format!("{what} is NULL"), "give a string"));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
         if text.is_empty() || text.chars().any(char::is_control) {
             return Err(self.wrong(format!("{what} is {text:?}"), "give one line of text"));
@@ -87,9 +86,9 @@ impl Reader<'_> {
     }
 
     /// # Safety
-    /// As [`Reader::text`].
+    /// The contract of [`Reader::text`].
     unsafe fn word(&self, word: *const c_char, what: &str) -> Result<String, PluginError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         let word = unsafe { self.text(word, what) }?;
         if !is_word(&word) {
             return Err(self.wrong(
@@ -100,13 +99,13 @@ impl Reader<'_> {
         Ok(word)
     }
 
-    /// A word that may have dots: a profile may be a version.
+    /// Reads a word that may contain dots, because a profile may be a version.
     ///
     /// # Safety
-    /// As [`Reader::text`].
+    /// The contract of [`Reader::text`].
     unsafe fn profile(&self, profile: *const c_char) -> Result<String, PluginError> {
         let what = "the name of a profile";
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         let profile = unsafe { self.text(profile, what) }?;
         if !is_word(&profile.replace('.', "-")) {
             return Err(self.wrong(
@@ -133,15 +132,14 @@ impl Reader<'_> {
                 "give a list and its length, at most 64",
             ));
         }
-        // SAFETY: the plug-in says that there are so many; a table is trusted as far as its
-        // pointers go.
+        // SAFETY: the count is the plug-in's, whose pointers and counts are trusted.
         Ok(unsafe { std::slice::from_raw_parts(list, count as usize) })
     }
 
     /// # Safety
     /// The strings of `option` are NULL or C strings.
     unsafe fn option(&self, option: &alcc_option) -> Result<Declared, PluginError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         let (name, default, help) = unsafe {
             let name = self.word(option.name, "the name of an option")?;
             let default = self.text(option.default_text, &format!("the default of {name}"))?;
@@ -168,7 +166,7 @@ impl Reader<'_> {
                 "use one of ALCC_OPTION_TEXT, _WHOLE, _REAL, _TIME and _BYTES",
             ));
         }
-        // The default is read as a user's value would be, so that it cannot be wrong later.
+        // The default is parsed like a user's value, so that an invalid one is found now.
         let docs = [declared.doc];
         let spec = Spec {
             name: "plug-in".to_owned(),
@@ -189,7 +187,7 @@ impl Reader<'_> {
 }
 
 impl Declared {
-    /// The value that `options` have; all options have one.
+    /// The value of this option in `options`; all options have one.
     pub(crate) fn read(&self, options: &Options<'_>) -> Result<Value, SpecError> {
         let name = self.doc.name;
         let (least, most) = (*self.range.start(), *self.range.end());
@@ -219,29 +217,29 @@ impl Declared {
     }
 }
 
-/// The part of a structure of the plug-in's that both sides know; the rest is zero.
+/// Copies the part of a plug-in's structure that both sides know; the rest is zero.
 ///
 /// # Safety
 /// `from` points at `size` bytes. All zero is a valid `T`, and so are any of the plug-in's bytes.
 unsafe fn known<T>(from: *const T, size: usize) -> T {
     let mut to = std::mem::MaybeUninit::<T>::zeroed();
     let size = size.min(size_of::<T>());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's contract.
     unsafe {
         std::ptr::copy_nonoverlapping(from.cast::<u8>(), to.as_mut_ptr().cast(), size);
         to.assume_init()
     }
 }
 
-/// The tables of a plug-in: what it exports, or the list that this names.
+/// Reads the tables of a plug-in: the exported one, or those of its list.
 ///
 /// # Safety
-/// As [`Table::read`].
+/// The contract of [`Table::read`].
 pub(crate) unsafe fn read_all(
     exported: *const alcc_algorithm,
     file: &Path,
 ) -> Result<Vec<Table>, PluginError> {
-    // SAFETY: the caller's promise; `list` is read only if the plug-in says that it is there.
+    // SAFETY: the caller's contract; `list` is read only if the plug-in's size includes it.
     unsafe {
         let (found, size) = ((*exported).abi, (*exported).size as usize);
         let list = match found == abi::ALCC_PLUGIN_ABI {
@@ -264,10 +262,10 @@ pub(crate) unsafe fn read_all(
 }
 
 impl Table {
-    /// Reads what a plug-in exports.
+    /// Reads the exported table of a plug-in.
     ///
     /// # Safety
-    /// `exported` points at what the plug-in in `file` defines as `alcc_algorithm_v3`, which stays
+    /// `exported` points at the symbol `alcc_algorithm_v3` of the plug-in in `file`, which stays
     /// loaded.
     pub(crate) unsafe fn read(
         exported: *const alcc_algorithm,
@@ -306,7 +304,7 @@ impl Table {
                 ));
             }
         }
-        // SAFETY: strings and lists are what the plug-in declares them to be.
+        // SAFETY: strings and lists are as the plug-in declares them.
         unsafe {
             let name = reader.word(calls.name, "its name")?;
             let summary = reader.text(calls.summary, "its summary")?;

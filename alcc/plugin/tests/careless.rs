@@ -40,8 +40,8 @@ fn at(ms: u64) -> Cx<'static> {
     }
 }
 
-/// Whatever it answers, the host sees the contract kept, for random stories of everything that can
-/// happen.
+/// With any results of the plug-in the host sees the contract fulfilled, for random sequences of
+/// events.
 #[test]
 fn the_contract_is_kept_for_it() {
     let algorithm = load(&careless()).unwrap();
@@ -93,7 +93,7 @@ fn a_copy_that_cannot_be_made_sends_ten_segments() {
 }
 
 #[test]
-fn options_arrive_by_kind_and_gauges_without_what_is_no_number() {
+fn options_arrive_by_kind_and_gauges_only_if_numbers() {
     let values = |options: &str| {
         let mut list = Vec::new();
         let cc = built_with(options).unwrap();
@@ -163,7 +163,7 @@ fn older_and_newer_tables_are_taken() {
 }
 
 #[test]
-fn what_is_no_plug_in_is_refused_in_one_line() {
+fn a_file_that_does_not_hold_a_plug_in_is_refused_in_one_line() {
     let refused = |file: &PathBuf, want: &str| {
         let text = load(file).err().unwrap().to_string();
         let name = file.file_name().unwrap().to_str().unwrap();
