@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Takes connections and hands each to the loop that has the fewest.
+//! The acceptor: accepts connections and passes each to the loop that has the fewest.
 use crate::stats::Stats;
 use crate::worker::{ClientPlace, Inbox, Shared};
 use mio::net::{TcpListener, TcpStream};
@@ -10,14 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 const INBOX: Token = Token(usize::MAX);
-/// How long to leave clients in the kernel's backlog when descriptors or memory have run out.
+/// Pause of accepting when descriptors or memory have run out; clients wait in the kernel's
+/// backlog.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The same when the loops have been asked to close silent connections.
+/// The same after the loops have been requested to close silent connections.
 const ROOM_PAUSE: Duration = Duration::from_millis(50);
 
-/// Ends a proxy, from any thread.
+/// Handle that ends a proxy, from any thread.
 pub struct Stopper {
-    /// When the connections must have finished.
+    /// Time by which the connections must have finished.
     deadline: Mutex<Option<Instant>>,
     waker: mio::Waker,
     loops: Vec<Arc<Inbox>>,
@@ -25,8 +26,8 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Listens no more, lets the connections finish, and resets those left after `grace`. Called
-    /// again it may shorten the time.
+    /// Stops listening, waits for the connections to finish, and resets those that remain after
+    /// `grace`. A second call may shorten the time.
     pub fn stop(&self, grace: Duration) {
         let until = Instant::now() + grace;
         let mut deadline = self.lock();
@@ -35,11 +36,11 @@ impl Stopper {
         if again {
             self.stop_loops(until);
         }
-        // It fails only if the acceptor is gone.
+        // This fails only if the acceptor is gone.
         drop(self.waker.wake());
     }
 
-    /// Connections that have not finished.
+    /// Number of connections that have not finished.
     pub fn open(&self) -> u64 {
         self.shared.stats.open.load(Ordering::Relaxed)
     }
@@ -56,11 +57,11 @@ impl Stopper {
 pub(crate) struct Acceptor {
     poll: Poll,
     listeners: Vec<TcpListener>,
-    /// Which of them may have a client waiting.
+    /// True for listeners that may have a client waiting.
     waiting: Vec<bool>,
     stopper: Arc<Stopper>,
     shared: Arc<Shared>,
-    /// More would leave no descriptor for their connections to the server.
+    /// Limit of connections, so that descriptors for the connections to the server remain.
     max_connections: u64,
     paused: Option<Instant>,
 }
@@ -99,8 +100,8 @@ impl Acceptor {
         Arc::clone(&self.stopper)
     }
 
-    /// Runs until it is stopped; what waits in the backlog then is still taken. Stops the loops in
-    /// turn.
+    /// Runs until it is stopped; connections in the backlog at that time are still accepted. Then
+    /// it stops the loops.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(64);
         loop {
@@ -144,7 +145,7 @@ impl Acceptor {
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.waiting[i] = false,
                 Err(e) if is_shortage(&e) => self.pause(ACCEPT_PAUSE),
-                // The client's own failure, before we had taken it: accept(2) says to go on.
+                // The client failed before it was accepted; by accept(2) the loop continues.
                 Err(_) => {}
             }
         }

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Addresses as typed: where to listen, and the server behind us.
+//! Addresses as typed: the listen address, and the server behind the proxy.
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
-/// Where to listen: `:8443` (every address of this machine, IPv4 and IPv6), `192.0.2.1:8443`,
+/// A listen address: `:8443` (every address of this machine, IPv4 and IPv6), `192.0.2.1:8443`,
 /// `[2001:db8::1]:8443`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listen {
-    /// `None`: every address.
+    /// The address; `None`: every one of this machine.
     pub ip: Option<IpAddr>,
-    /// Zero: one that is free.
+    /// The port; zero: a free one.
     pub port: u16,
 }
 
 impl Listen {
     /// Opens a non-blocking listening socket. For the unspecified address it serves IPv4 and IPv6,
-    /// or IPv4 alone where there is no IPv6.
+    /// or IPv4 alone on a system without IPv6.
     ///
     /// # Errors
-    /// If the socket cannot be opened or bound, or cannot listen.
+    /// The socket cannot be opened or bound, or cannot listen.
     pub fn open(self, backlog: i32) -> io::Result<TcpListener> {
         let open = |addr: SocketAddr| -> io::Result<TcpListener> {
             let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-            // Lets a new proxy take the port while connections of the old one linger; two that
-            // listen are still refused.
+            // Lets a new proxy bind the port while connections of the old one linger; two listeners
+            // are still refused.
             socket.set_reuse_address(true)?;
             if addr.is_ipv6() {
                 socket.set_only_v6(self.ip.is_some())?;
@@ -80,7 +80,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// The client that an address counts for where clients have limits: an IPv6 host has a whole /64.
+/// The client that an address counts for in limits: an IPv6 host has a whole /64.
 pub fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits() & !u128::from(u64::MAX)).into(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One of the two sockets of a session. What goes to a controlled one waits in the runtime's queue.
+//! One of the two sockets of a session. Data for a controlled one waits in the runtime's queue.
 use crate::sys;
 use alcc_socket::own::{Options, Runtime, Stream, Wait};
 use mio::event::Event;
@@ -12,23 +12,24 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a queue may take to drain once both sides have closed. The kernel gives a socket
-/// without an owner about as long.
+/// Maximum time for a queue to drain after both sides have closed, about that of the kernel for an
+/// orphaned socket.
 const MAX_DRAIN: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) struct End {
-    /// The descriptor is the queue's if there is one.
+    /// The socket. Its descriptor belongs to the queue if there is one.
     stream: ManuallyDrop<TcpStream>,
-    /// Present if the runtime controls what we write here.
+    /// Present if the runtime controls the data written here.
     queue: Option<Stream>,
-    /// Edge-triggered readiness that no call has denied since.
+    /// Edge-triggered readiness that no call has disproved since.
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// The other side has sent its last: short reads no longer mean that nothing is left.
+    /// True if the other side has sent its end: a short read then does not mean that no data is
+    /// left.
     read_closed: bool,
-    /// The connection is broken.
+    /// True if the connection is broken.
     pub(crate) reset: bool,
-    /// Closed by us: the descriptor may be another's now.
+    /// True if closed by us: the descriptor may be another file's now.
     closed: bool,
 }
 
@@ -45,19 +46,19 @@ impl End {
         }
     }
 
-    /// For registration, addresses and options; not once it is closed.
+    /// The socket, for registration, addresses and options; not after it is closed.
     pub(crate) fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
 
-    /// From now on the runtime decides when what we write leaves. `wake` is called when there is
-    /// room again.
+    /// Passes control of the data written here to the runtime. `wake` is called when there is room
+    /// again.
     pub(crate) fn control(
         &mut self,
         runtime: &Arc<Runtime>,
         wake: impl Fn() + Send + Sync + 'static,
     ) {
-        // A connection that broke just now stays plain, and tells us so itself.
+        // A connection that has just broken stays plain, and will report that itself.
         if let Ok(queue) = Stream::adopt(runtime, self.stream.as_raw_fd(), &Options::default()) {
             queue.on_notice(wake);
             self.writable = true;
@@ -70,7 +71,7 @@ impl End {
             return;
         }
         self.readable |= event.is_readable();
-        // Room in the kernel is the queue's concern.
+        // The queue handles room in the kernel itself.
         self.writable |= event.is_writable() && self.queue.is_none();
         self.read_closed |= event.is_read_closed();
         if event.is_error() && !matches!(self.stream.take_error(), Ok(None)) {
@@ -79,7 +80,7 @@ impl End {
         self.ask_queue();
     }
 
-    /// The queue has a notice: room, or an error.
+    /// Handles a notice of the queue: room, or an error.
     pub(crate) fn on_notice(&mut self) {
         if !self.closed {
             self.writable = true;
@@ -87,7 +88,7 @@ impl End {
         }
     }
 
-    /// The queue's thread may have met the error before us.
+    /// Checks the queue, whose thread may have got the error before us.
     fn ask_queue(&mut self) {
         if self.queue.as_ref().is_some_and(|q| q.error().is_some()) {
             self.on_broken();
@@ -95,11 +96,11 @@ impl End {
     }
 
     fn on_broken(&mut self) {
-        // What came before can still be read.
+        // Earlier data can still be read.
         (self.reset, self.readable) = (true, true);
     }
 
-    /// Reads what there is, and remembers when there is no more; zero at the end of the data.
+    /// Reads available data, and notes when there is no more; zero at the end of the data.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let result = self.stream.read(buffer);
         match &result {
@@ -113,14 +114,14 @@ impl End {
         result
     }
 
-    /// How much to read for this end at most. It is one byte more than fits into the queue, so that
-    /// the queue knows that somebody waits.
+    /// Maximum size of a read for this end. It is one byte more than fits into the queue, so that
+    /// the queue will send a notice.
     pub(crate) fn room(&self) -> usize {
         self.queue.as_ref().map_or(usize::MAX, |q| q.room() + 1)
     }
 
-    /// Returns how much it took. If that is less than all, it will say when it can take more, or it
-    /// is broken.
+    /// Writes data. Returns the number of bytes taken. If that is less than all, a notice or event
+    /// follows when it can take more, or it is broken.
     pub(crate) fn write(&mut self, data: &[u8]) -> usize {
         let sent = match &self.queue {
             Some(queue) => queue.send(data, Wait::No),
@@ -143,26 +144,26 @@ impl End {
         }
     }
 
-    /// No more will be written: FIN after what is queued.
+    /// Ends writing: FIN after the queued data.
     pub(crate) fn finish(&mut self) {
         match &self.queue {
             Some(queue) => queue.shutdown_write(),
-            // An error is a reset, which an event will report.
+            // An error means a reset, which an event will report.
             None => drop(self.stream.shutdown(Shutdown::Write)),
         }
     }
 
-    /// The other end has acknowledged all that was written.
+    /// True if the other end has acknowledged all written data.
     pub(crate) fn is_delivered(&self) -> bool {
         self.is_drained() && (self.closed || alcc_sys::queued(self.stream.as_raw_fd()).get() == 0)
     }
 
-    /// Nothing waits in the queue.
+    /// True if the queue is empty.
     pub(crate) fn is_drained(&self) -> bool {
         self.queue.as_ref().is_none_or(|q| q.queued() == 0)
     }
 
-    /// Closes once the queue is drained.
+    /// Closes the socket once the queue is drained.
     pub(crate) fn close(&mut self) {
         self.closed = true;
         if let Some(queue) = &self.queue {
@@ -170,18 +171,18 @@ impl End {
         }
     }
 
-    /// Closes with a reset.
+    /// Closes the socket with a reset.
     pub(crate) fn abort(&mut self) {
         match &self.queue {
             Some(queue) => queue.abort(),
             None if self.closed => {}
-            // On a broken connection this fails, and there is nobody to tell.
+            // On a broken connection this fails, which needs no report.
             None => drop(SockRef::from(&*self.stream).set_linger(Some(Duration::ZERO))),
         }
         self.closed = true;
     }
 
-    /// The algorithm failed and the connection went on as plain TCP.
+    /// True if the algorithm has failed, so that the connection continued as plain TCP.
     pub(crate) fn failed(&self) -> bool {
         self.queue.as_ref().is_some_and(|q| q.info().plain)
     }
@@ -190,7 +191,7 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         if self.queue.is_none() {
-            // SAFETY: dropped once, here, and only if nobody else closes the descriptor.
+            // SAFETY: dropped once, here, and only if the queue does not close the descriptor.
             unsafe { ManuallyDrop::drop(&mut self.stream) };
         }
     }

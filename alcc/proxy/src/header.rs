@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The PROXY protocol's header, which tells a server who the client behind a relay is.
+//! The header of the PROXY protocol, which identifies the client behind a relay to the server.
 //!
 //! Source: W. Tarreau and others, "The PROXY protocol, versions 1 & 2", sections 2.1 and 2.2. We
 //! only ever send it.
@@ -7,28 +7,28 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// Which form of the header.
+/// The version of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProxyProtocol {
-    /// One line of text.
+    /// Version 1: one line of text.
     V1,
-    /// Binary.
+    /// Version 2: binary.
     V2,
 }
 
-/// Section 2.2: twelve bytes that no other protocol begins with.
+/// Signature of version 2 (section 2.2): twelve bytes with which no other protocol begins.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// Version 2 in the upper half, command PROXY in the lower.
+/// Version 2 in the upper four bits, command PROXY in the lower.
 const V2_PROXY: u8 = 0x21;
-/// Family in the upper half, STREAM in the lower.
+/// Address family in the upper four bits, STREAM in the lower.
 const TCP4: u8 = 0x11;
 const TCP6: u8 = 0x21;
 
 impl ProxyProtocol {
-    /// The header for a connection from `client` to `local`, our own address there.
+    /// The header for a connection from `client` to `local`, the relay's own address.
     ///
-    /// IPv4 clients of a socket for both families are shown as IPv4. Should only one of the two
-    /// addresses be IPv4, both are written as IPv6, because the header has one family.
+    /// IPv4 clients of a socket for both families are written as IPv4. If only one of the two
+    /// addresses is IPv4, both are written as IPv6, because the header has one family.
     pub fn header(self, client: SocketAddr, local: SocketAddr) -> Vec<u8> {
         let pair = Pair::new(client.ip().to_canonical(), local.ip().to_canonical());
         match self {
@@ -70,7 +70,7 @@ impl Pair {
         let mut header = Vec::with_capacity(52);
         header.extend(SIGNATURE);
         header.extend([V2_PROXY, family]);
-        // What follows: both addresses and two ports, 12 or 36 bytes.
+        // Length of the rest: both addresses and two ports, 12 or 36 bytes.
         header.extend((addresses.len() as u16 + 4).to_be_bytes());
         header.extend(addresses);
         header.extend(client.to_be_bytes());
@@ -86,7 +86,9 @@ impl FromStr for ProxyProtocol {
         match text {
             "v1" => Ok(Self::V1),
             "v2" => Ok(Self::V2),
-            _ => Err(format!("'{text}' is no PROXY protocol: write v1 or v2")),
+            _ => Err(format!(
+                "'{text}' is not a version of the PROXY protocol: write v1 or v2"
+            )),
         }
     }
 }
@@ -157,7 +159,7 @@ mod tests {
         assert_eq!(v6, expected);
     }
 
-    /// What another implementation reads out of it.
+    /// The result of another implementation's parser.
     #[test]
     fn a_published_parser_reads_what_was_meant() {
         let pairs = [

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A TCP relay for servers that cannot load the preload library. The runtime of `alcc-socket`
-//! controls what it sends to the clients.
+//! controls the data sent to the clients.
 //!
 //! ```text
 //!             ┌─ acceptor ──► the loop with the fewest connections
@@ -9,11 +9,11 @@
 //!                            read client ─► write server (plain)
 //! ```
 //!
-//! One thread per loop, none per connection. A connection that waits holds no buffer. What is read
-//! goes through one buffer of its loop. Only what the other side does not take at once is kept;
-//! after that nothing more is read.
+//! One thread per loop, none per connection. An idle connection holds no buffer. Data is read into
+//! one buffer of the loop. Only data that the other side does not take at once is kept; until it is
+//! written nothing more is read.
 //!
-//! Start reading at [`Proxy::start`]; `session.rs` has the rules for half-closed and reset
+//! Start reading at [`Proxy::start`]; `session.rs` has the rules of half-closed and reset
 //! connections.
 
 mod acceptor;

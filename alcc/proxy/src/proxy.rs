@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Starting and stopping.
+//! Start and end of a proxy.
 use crate::acceptor::{Acceptor, Stopper};
 use crate::route::{Route, reaches_one_of};
 use crate::stats::Stats;
@@ -21,48 +21,49 @@ use std::time::Duration;
 const OTHER_DESCRIPTORS: u64 = 32;
 const DESCRIPTORS_PER_LOOP: u64 = 4;
 
-/// What to relay and how.
+/// Configuration of a relay.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen.
+    /// Listen addresses.
     pub listen: Vec<Listen>,
     /// The server.
     pub to: Target,
-    /// The header for the server, if any.
+    /// The version of the PROXY header for the server, if any.
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// Loops; usually one per core.
+    /// Number of loops, usually one per core.
     pub threads: NonZeroUsize,
-    /// Clients that may wait in the kernel for us to take them, per listening socket.
+    /// Listen backlog of each listening socket.
     pub backlog: i32,
-    /// For each address of the server.
+    /// Connect timeout, for each address of the server.
     pub connect_timeout: Duration,
-    /// How long a connection may be silent.
+    /// Maximum time of silence on a connection.
     pub idle: Duration,
-    /// The most connections of one client address (IPv6: of one /64 network); `None`: half of all.
+    /// Maximum number of connections of one client address (IPv6: of one /64 network); `None`: half
+    /// of all.
     pub per_client: Option<NonZeroU64>,
-    /// Which connections are controlled; the others are relayed plainly.
+    /// The connections to be controlled; the others are relayed as plain TCP.
     pub selection: Selection,
 }
 
-/// Why a proxy did not start.
+/// The reason why a proxy did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A listening socket could not be had.
+    /// A listening socket could not be opened.
     #[error("listen on {0}: {1}")]
     Listen(Listen, io::Error),
-    /// The server's name has no address now.
+    /// The server's name has no address.
     #[error("look up {0}: {1}")]
     Resolve(Target, io::Error),
-    /// The server is the proxy itself: a connection would go round until no descriptor is left.
+    /// The server is the proxy itself: a connection would loop until no descriptor is left.
     #[error("relay to {0}: the proxy itself listens there")]
     Itself(Target),
-    /// The machine is short of something.
+    /// The system lacks a resource.
     #[error("start the proxy: {0}")]
     System(#[from] io::Error),
 }
 
-/// One runtime for each loop, so that no thread sends for all. There is only one if there is a log,
-/// which one thread must write, or a shared allowance, which is in one runtime.
+/// Makes one runtime for each loop, so that no single thread sends for all. There is only one with
+/// a log, which one thread must write, or with a shared allowance, which is in one runtime.
 fn runtimes(
     loops: usize,
     settings: &Settings,
@@ -93,11 +94,11 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens, looks the server up (waits for the resolver) and starts the loops.
+    /// Opens the listeners, resolves the server's name (blocking) and starts the loops.
     ///
-    /// Raises the process's limit of open descriptors to the hard limit. Signals should be blocked
-    /// in the calling thread if they are to be waited for: the threads inherit its mask. With
-    /// `segment` others see the connections and may switch control off and on.
+    /// Raises the process's limit of open descriptors to the hard limit. If the caller waits for
+    /// signals, they should be blocked in the calling thread, because the threads inherit its mask.
+    /// With `segment`, `alcc top` shows the connections and `alcc ctl` controls them.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -170,31 +171,32 @@ impl Proxy {
         })
     }
 
-    /// Where it listens, with the ports that were free.
+    /// The listen addresses, with the ports that were chosen.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// How many connections there can be at a time: each takes two descriptors. More wait in the
+    /// Maximum number of connections at a time: each takes two descriptors. More wait in the
     /// kernel's backlog.
     pub fn max_connections(&self) -> u64 {
         self.max_connections
     }
 
-    /// The counters now.
+    /// The current counters.
     pub fn totals(&self) -> Totals {
         self.shared.stats.totals(&self.runtimes)
     }
 
-    /// What ends it.
+    /// The handle that ends the proxy.
     pub fn stopper(&self) -> Arc<Stopper> {
         Arc::clone(&self.stopper)
     }
 
-    /// Waits until it was stopped and its connections have ended; the final counters.
+    /// Waits until the proxy was stopped and its connections have ended. Returns the final
+    /// counters.
     ///
     /// # Errors
-    /// A thread that failed, which ends the others too: a bug, or want of kernel memory.
+    /// A thread failed, which ends the others too: a bug, or a lack of kernel memory.
     pub fn join(self) -> io::Result<Totals> {
         let ended: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
         for result in ended {
@@ -205,8 +207,8 @@ impl Proxy {
     }
 }
 
-/// Should the thread fail, the others end too: connections of a loop that is gone would wait for
-/// ever.
+/// Starts a thread. If it fails, the others end too, because connections of a loop that is gone
+/// would wait forever.
 fn spawn(
     name: &str,
     stopper: Arc<Stopper>,

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The way to the server: its name and the addresses that the name has.
+//! The route to the server: its name and the addresses of that name.
 use crate::Target;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A server that is down must not make us ask the resolver for every client.
+/// Minimum time between two look-ups, so that a server that is down does not cause one for every
+/// client.
 const MIN_LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Route {
     target: Target,
-    /// Where the proxy listens: no server of its own.
+    /// The proxy's own listen addresses, which are never used as server.
     own: Vec<SocketAddr>,
     addresses: Mutex<Arc<[SocketAddr]>>,
-    /// The one that answered last.
+    /// Index of the address that answered last.
     last_good: AtomicUsize,
     looking_up: AtomicBool,
 }
 
-/// Whether a connection to `server` comes to one of our own listeners.
+/// True if a connection to `server` would reach one of our own listeners.
 pub(crate) fn reaches_one_of(listeners: &[SocketAddr], server: &SocketAddr) -> bool {
     listeners.iter().any(|own| {
         let every = own.ip().is_unspecified() && server.ip().is_loopback();
@@ -38,7 +39,7 @@ impl Route {
         }
     }
 
-    /// All addresses, and which one to try first.
+    /// All addresses, and the index of the one to try first.
     pub(crate) fn addresses(&self) -> (Arc<[SocketAddr]>, usize) {
         let addresses = Arc::clone(&alcc_sys::lock(&self.addresses));
         (addresses, self.last_good.load(Ordering::Relaxed))
@@ -48,8 +49,8 @@ impl Route {
         self.last_good.store(index, Ordering::Relaxed);
     }
 
-    /// No address answered: looks the name up again, beside the loops, for the connections still to
-    /// come.
+    /// Called if no address answered: looks the name up again, outside the loops, for later
+    /// connections.
     pub(crate) fn failed(self: &Arc<Self>) {
         if self.target.is_literal() || self.looking_up.swap(true, Ordering::AcqRel) {
             return;

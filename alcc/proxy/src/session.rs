@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One relayed connection: two sockets and a pipe each way.
+//! One relayed connection: two sockets and a buffer for each direction.
 //!
-//! What one end says is passed on when what came before has been. An end of data (FIN) is passed on
-//! once all before it is written. A reset (RST) is passed on once the other end has acknowledged
-//! what the relay had taken, as without it. It waits no longer than [`MAX_RESET_WAIT`].
+//! Events of one end are passed on in order. An end of data (FIN) is passed on once all data before
+//! it is written. A reset (RST) is passed on once the other end has acknowledged the data that the
+//! relay had taken, as without a relay, but after [`MAX_RESET_WAIT`] at most.
 use crate::end::End;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-/// Index of the client's end, and of the pipe that leads from it to the server.
+/// Index of the client's end, and of the direction from it to the server.
 pub(crate) const CLIENT: usize = 0;
-/// Index of the server's end, and of the pipe that leads from it to the client.
+/// Index of the server's end, and of the direction from it to the client.
 pub(crate) const SERVER: usize = 1;
 
-/// How long the other end may take for what it had not acknowledged when a reset came.
+/// Maximum time after a reset for the other end to acknowledge its data.
 const MAX_RESET_WAIT: Duration = Duration::from_secs(5);
-/// How often to look whether it has: nothing else tells.
+/// Interval of checking for that, because no event reports it.
 const RESET_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Reads in a row for one direction before the others have their turn.
+/// Number of consecutive reads for one session before the others have their turn.
 const MAX_READS: usize = 4;
 
-/// One direction.
+/// The state of one direction.
 #[derive(Default)]
 struct Direction {
-    /// Read and not yet written.
+    /// Data read and not yet written.
     kept: Vec<u8>,
-    /// How much of it has been written.
+    /// Number of its bytes that have been written.
     at: usize,
-    /// Bytes in `kept` that are ours, not payload.
+    /// Bytes in `kept` that belong to the PROXY header, not to the payload.
     ours: usize,
-    /// The source has sent its last.
+    /// True if the source has sent its end.
     ended: bool,
-    /// The end has been passed on.
+    /// True if the end has been passed on.
     done: bool,
 }
 
@@ -40,8 +40,8 @@ impl Direction {
         self.at == self.kept.len()
     }
 
-    /// Counts `n` bytes written from `kept`, which takes no memory once it is empty; how many were
-    /// payload.
+    /// Counts `n` bytes written from `kept`, and frees its memory when it is empty. Returns the
+    /// number of payload bytes among them.
     fn advance(&mut self, n: usize) -> usize {
         let ours = n.min(self.ours);
         self.ours -= ours;
@@ -53,21 +53,21 @@ impl Direction {
     }
 }
 
-/// What a session needs while it works.
+/// The context of a call of [`Session::drive`].
 pub(crate) struct DriveContext<'a> {
     pub(crate) scratch: &'a mut [u8],
-    /// Payload moved, by direction.
+    /// Payload bytes moved, by direction.
     pub(crate) moved: [u64; 2],
 }
 
-/// What is left to do for a session.
+/// Result of a call of [`Session::drive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     /// Wait for an event.
     Wait,
-    /// It could go on, but it is the others' turn.
+    /// More can be done at once, but the others have their turn.
     Again,
-    /// Look again then.
+    /// Call again at this time.
     At(Instant),
     /// Both directions have ended in order.
     Done,
@@ -78,12 +78,12 @@ pub(crate) enum Outcome {
 pub(crate) struct Session {
     pub(crate) ends: [End; 2],
     directions: [Direction; 2],
-    /// When the patience with what a reset left behind ends.
+    /// Time at which waiting for acknowledgements after a reset ends.
     patience: Option<Instant>,
 }
 
 impl Session {
-    /// `header` goes to the server before anything that the client sends.
+    /// A session. `header` is sent to the server before any data of the client.
     pub(crate) fn new(client: End, server: End, header: Vec<u8>) -> Self {
         let up = Direction {
             ours: header.len(),
@@ -97,7 +97,7 @@ impl Session {
         }
     }
 
-    /// Moves what can be moved.
+    /// Moves data in both directions.
     pub(crate) fn drive(&mut self, cx: &mut DriveContext<'_>) -> Outcome {
         let again = [CLIENT, SERVER].map(|from| self.pump(from, cx)) != [false; 2];
         if self.ends.iter().any(|end| end.reset) {
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Moves data from end `from` to the other; true if there may be more at once.
+    /// Moves data from end `from` to the other. True if there may be more at once.
     fn pump(&mut self, from: usize, cx: &mut DriveContext<'_>) -> bool {
         let [client, server] = &mut self.ends;
         let (source, sink) = if from == CLIENT {
@@ -139,7 +139,7 @@ impl Session {
         };
         let direction = &mut self.directions[from];
         if sink.reset {
-            // Nobody is there to take it.
+            // The other end cannot take it any more.
             *direction = Direction {
                 ended: true,
                 done: true,
@@ -173,15 +173,15 @@ impl Session {
                     direction.kept = cx.scratch[written..n].to_vec();
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // Nothing follows a reset.
+                // No data follows a reset.
                 Err(_) => direction.ended |= source.reset,
             }
         }
         source.readable || !direction.is_empty()
     }
 
-    /// Closes both sockets; false if bytes that are still queued keep one of them open: a notice
-    /// will come. After this the session may only be asked whether it is drained, or aborted.
+    /// Closes both sockets. False if queued bytes keep one of them open: a notice will come. After
+    /// this the session may only be checked for being drained, or aborted.
     pub(crate) fn close(&mut self) -> bool {
         self.ends.iter_mut().for_each(End::close);
         self.is_drained()
@@ -191,7 +191,7 @@ impl Session {
         self.ends.iter().all(End::is_drained)
     }
 
-    /// Closes both sockets with a reset, and throws away what is queued.
+    /// Closes both sockets with a reset, and discards queued data.
     pub(crate) fn abort(&mut self) {
         self.ends.iter_mut().for_each(End::abort);
     }

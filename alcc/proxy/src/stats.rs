@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the relay has done so far.
+//! Counters of the relay.
 use alcc_socket::own::Runtime;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,30 +11,29 @@ pub struct Totals {
     pub connections: u64,
     /// Connections open now.
     pub open: u64,
-    /// The most that were open at a time.
+    /// Maximum number of connections open at a time.
     pub peak: u64,
     /// Connections for which no address of the server answered.
     pub connect_failed: u64,
-    /// Payload bytes from clients to the server; the PROXY header is not payload.
+    /// Payload bytes from clients to the server, without the PROXY header.
     pub bytes_up: u64,
     /// Payload bytes from the server to clients.
     pub bytes_down: u64,
-    /// Connections that a reset ended, ours included.
+    /// Connections that ended by a reset, including ours.
     pub resets: u64,
-    /// Connections closed because nothing had moved for too long, or because others needed the
-    /// place.
+    /// Connections closed because of silence, or because others needed the place.
     pub silent: u64,
-    /// Connections refused because their client has as many as it may have.
+    /// Connections refused because their client has its maximum number.
     pub turned_away: u64,
-    /// How often accepting paused because descriptors or memory had run out.
+    /// Number of pauses of accepting because descriptors or memory had run out.
     pub accept_pauses: u64,
-    /// Ends relayed plainly, by the selection.
+    /// Ends relayed as plain TCP, by the selection.
     pub left_alone: u64,
-    /// Connections whose algorithm failed; they went on as plain TCP.
+    /// Connections whose algorithm failed; they continued as plain TCP.
     pub failures: u64,
-    /// Ends for which the kernel refused the congestion control asked for below.
+    /// Ends for which the kernel refused the requested congestion control.
     pub under_refused: u64,
-    /// Counters of the runtimes. Their connections are the ends controlled: clients, and with
+    /// Counters of the runtimes. Their connections are the controlled ends: clients, and with
     /// [`outbound`](alcc_socket::Selection::outbound) servers.
     pub runtimes: alcc_observe::Totals,
 }
@@ -71,7 +70,7 @@ impl Stats {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// With what the runtimes have counted.
+    /// The totals, with the counters of the runtimes.
     pub(crate) fn totals(&self, runtimes: &[Arc<Runtime>]) -> Totals {
         let mut theirs = alcc_observe::Totals::default();
         runtimes.iter().for_each(|r| theirs += r.totals());

@@ -23,18 +23,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// What is read at once, and the most that a direction keeps while the other side does not take it.
+/// Size of a read, and limit of the data that a direction keeps while the other side does not take it.
 const SCRATCH: usize = 64 * 1024;
 const EVENTS: usize = 1024;
 const INBOX: Token = Token(usize::MAX);
 
-/// How long a connection may take until its first byte, in either direction: until then it only
-/// holds a connection of the server.
+/// Maximum time until the first byte of a connection, in either direction. Until then it only occupies a connection of
+/// the server.
 const FIRST_BYTE: Duration = Duration::from_secs(60);
-/// Silence for which a connection may have to make room for others.
+/// Silence after which a connection may have to make room for others.
 const MIN_SILENCE: Duration = Duration::from_secs(1);
 
-/// What all loops share.
+/// The state that all loops share.
 pub(crate) struct Shared {
     pub(crate) selection: Selection,
     /// The kernel's congestion control to select for connections to be controlled.
@@ -44,15 +44,15 @@ pub(crate) struct Shared {
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
     pub(crate) connect_timeout: Duration,
     pub(crate) segment: Option<Arc<Segment>>,
-    /// How long a connection may be silent.
+    /// Maximum time of silence on a connection.
     pub(crate) idle: Duration,
-    /// The connections of each client.
+    /// Number of connections of each client.
     pub(crate) clients: Mutex<HashMap<IpAddr, u64>>,
-    /// The most of them.
+    /// Its limit.
     pub(crate) per_client: u64,
 }
 
-/// The place of one connection among those of its client; given back when dropped.
+/// The place of one connection among those of its client. Dropping it frees the place.
 pub(crate) struct ClientPlace {
     shared: Arc<Shared>,
     client: IpAddr,
@@ -86,20 +86,20 @@ impl Drop for ClientPlace {
     }
 }
 
-/// How others reach a loop.
+/// Requests of other threads to a loop.
 pub(crate) struct Inbox {
     messages: Mutex<Messages>,
     waker: mio::Waker,
-    /// Connections of the loop, with those on their way to it.
+    /// Number of connections of the loop, including those in the inbox.
     pub(crate) load: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Messages {
     accepted: Vec<(TcpStream, ClientPlace)>,
-    /// Others wait for places.
+    /// True if other connections need places.
     make_room: bool,
-    /// Tokens of ends that may be written to again.
+    /// Tokens of ends that can be written to again.
     opened: Vec<Token>,
     stop: Option<Instant>,
     unread: bool,
@@ -110,7 +110,7 @@ impl Inbox {
         let mut messages = self.lock();
         write(&mut messages);
         if !std::mem::replace(&mut messages.unread, true) {
-            // It fails only if the loop is gone.
+            // This fails only if the loop is gone.
             drop(self.waker.wake());
         }
     }
@@ -124,18 +124,18 @@ impl Inbox {
         self.send(|messages| messages.accepted.push((stream, place)));
     }
 
-    /// Closes what has been silent longest.
+    /// Closes the connections with the longest silence.
     pub(crate) fn make_room(&self) {
         self.send(|messages| messages.make_room = true);
     }
 
-    /// Takes no more connections and ends with the last one; resets those left at `deadline`.
+    /// Makes the loop accept no more connections, end with the last one, and reset those that remain at `deadline`.
     pub(crate) fn stop(&self, deadline: Instant) {
         self.send(|messages| messages.stop = Some(deadline));
     }
 }
 
-/// A connection to the server that is being made.
+/// A pending connection to the server.
 struct Attempt {
     addresses: Arc<[SocketAddr]>,
     first: usize,
@@ -146,16 +146,16 @@ struct Attempt {
 struct Slot {
     session: Session,
     attempt: Option<Box<Attempt>>,
-    /// In the list of those that have something to do.
+    /// True if it is in the list of sessions with work to do.
     ready: bool,
-    /// Both sides have ended, and a queue is still being drained.
+    /// True if both sides have ended, and a queue is still being drained.
     draining: bool,
     place: ClientPlace,
-    /// When something moved last.
+    /// Time at which data was last moved.
     last: Instant,
-    /// Something has moved.
+    /// True if data has been moved.
     moved: bool,
-    /// When to look whether it has been silent for too long.
+    /// Time of the next check for silence.
     look_at: Instant,
 }
 
@@ -163,14 +163,14 @@ pub(crate) struct Worker {
     poll: Poll,
     inbox: Arc<Inbox>,
     shared: Arc<Shared>,
-    /// Its thread drains the queues of this loop's connections.
+    /// The runtime whose thread drains the queues of this loop's connections.
     runtime: Arc<Runtime>,
     slots: Slab<Slot>,
     ready: Vec<usize>,
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
     scratch: Box<[u8]>,
     stop: Option<Instant>,
-    /// Since the last wait for events.
+    /// Time of the last wait for events.
     now: Instant,
 }
 
@@ -200,7 +200,7 @@ impl Worker {
         Arc::clone(&self.inbox)
     }
 
-    /// Runs until it is stopped.
+    /// Runs the loop until it is stopped.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         while !(self.stop.is_some() && self.slots.is_empty()) {
@@ -233,7 +233,7 @@ impl Worker {
         }
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
         let next = timer.into_iter().chain(self.stop).min()?;
-        // The kernel counts whole milliseconds and would wake us just too early, again and again.
+        // The kernel counts in milliseconds, and would otherwise wake us slightly too early, again and again.
         Some(next.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
     }
 
@@ -280,8 +280,8 @@ impl Worker {
         }
     }
 
-    /// Closes those that have been silent longest, of this client or of all: so `many` that have
-    /// been silent for so long. How many.
+    /// Closes the `many` connections with the longest silence, of this client or of all, if they were silent for at
+    /// least `silent`. Returns their number.
     fn close_silent(&mut self, client: Option<IpAddr>, silent: Duration, many: usize) -> usize {
         let of = |slot: &Slot| client.is_none_or(|client| slot.place.client == client);
         let quiet = |slot: &Slot| self.now.saturating_duration_since(slot.last) >= silent;
@@ -301,9 +301,9 @@ impl Worker {
         oldest.len()
     }
 
-    /// A client has come: the way to the server is sought.
+    /// Handles a new client: starts the connection to the server.
     fn on_accepted(&mut self, mut client: TcpStream, place: ClientPlace) -> Option<()> {
-        // Only its own connections make room, here where they are known.
+        // Only the client's own connections make room, and only those of this loop, which are known here.
         if place.is_too_many() && self.close_silent(Some(place.client), Duration::ZERO, 1) == 0 {
             Stats::one(&self.shared.stats.turned_away);
             drop(SockRef::from(&client).set_linger(Some(Duration::ZERO)));
@@ -325,7 +325,7 @@ impl Worker {
         let header = self.shared.proxy_protocol.map(|v| v.header(peer, local));
         let Some(mut server) = server else {
             self.unreachable();
-            // It fails on a connection that is broken already.
+            // This fails on a connection that is broken already.
             drop(SockRef::from(&client).set_linger(Some(Duration::ZERO)));
             return None;
         };
@@ -406,7 +406,7 @@ impl Worker {
         }
     }
 
-    /// Looks how far the connection to the server is; true once it is made.
+    /// Checks the connection to the server; true once it is established.
     fn connect(&mut self, key: usize) -> bool {
         let slot = &mut self.slots[key];
         let Some(attempt) = &mut slot.attempt else {
@@ -444,7 +444,7 @@ impl Worker {
         false
     }
 
-    /// Both ends are there: the runtime takes those that the selection covers.
+    /// Both connections are established: the runtime takes those that the selection includes.
     fn control(&mut self, key: usize) {
         let Shared {
             selection, stats, ..
@@ -480,7 +480,7 @@ impl Worker {
         }
     }
 
-    /// Both sides have said their last.
+    /// Both sides have ended.
     fn close(&mut self, key: usize) {
         let slot = &mut self.slots[key];
         for end in &mut slot.session.ends {
@@ -507,7 +507,7 @@ impl Worker {
         if slot.session.ends.iter().any(End::failed) {
             Stats::one(&self.shared.stats.failures);
         }
-        // The descriptors first: those who count connections count descriptors.
+        // The descriptors are closed first, because counting connections means counting descriptors.
         drop(slot);
         self.gone();
     }
@@ -518,15 +518,15 @@ impl Worker {
     }
 }
 
-/// The runtime may close the descriptor later than we forget the connection; nothing about it must
-/// reach another by then.
+/// Removes an end from the registry. The runtime may close the descriptor after the connection is forgotten, so its
+/// events must not be taken for those of another.
 fn deregister(registry: &Registry, end: &mut End) {
-    // It fails only for what was never registered.
+    // This fails only for an end that was never registered.
     drop(registry.deregister(end.stream()));
 }
 
 impl Attempt {
-    /// Begins with the next address; `None` if there is none left.
+    /// Starts a connection to the next address; `None` if there is none left.
     fn next(&mut self, timeout: Duration) -> Option<TcpStream> {
         while self.tried < self.addresses.len() {
             self.tried += 1;
@@ -556,24 +556,24 @@ fn register(
     )
 }
 
-/// True if the two ends of a connection are one socket. The kernel makes that of a connection to a
-/// local port that nobody listens on if it happens to choose the same port for our end. It is closed
-/// with a reset, because the port would be taken otherwise when the server starts.
+/// True if the two ends of a connection are one socket. This happens if the kernel chooses the destination port, a
+/// local one without a listener, for our end, too. The connection is closed with a reset, because otherwise the port
+/// would be in use when the server starts.
 fn is_with_itself(stream: &TcpStream) -> bool {
     let (local, peer) = (stream.local_addr().ok(), stream.peer_addr().ok());
     let one = local.is_some() && local == peer;
     if one {
-        // Refused only where the connection is broken already.
+        // This fails only on a connection that is broken already.
         drop(SockRef::from(stream).set_linger(Some(Duration::ZERO)));
     }
     one
 }
 
-/// Sets the options of a relayed socket. No delay (Nagle): the ends have decided already when to
-/// write. Keep-alive: the relay notices when an idle client is gone. Urgent data stays in its place:
-/// otherwise a read leaves its byte out, and it would be lost.
+/// Sets the options of a relayed socket. TCP_NODELAY, because the ends have already decided when to write. Keep-alive,
+/// so that the relay notices when an idle client has gone. Urgent data inline, because otherwise a read would omit its
+/// byte, which would be lost.
 fn prepare(stream: &TcpStream) {
-    // Refused only where the connection is broken already.
+    // This fails only on a connection that is broken already.
     drop(stream.set_nodelay(true));
     drop(SockRef::from(stream).set_keepalive(true));
     drop(SockRef::from(stream).set_out_of_band_inline(true));
