@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What passes between C and this library: results and errno, pointers, buffers, structures.
+//! Conversions between C and this library: results and errno, pointers, buffers, structures.
 use crate::message;
 use alcc_socket::set_errno;
 use libc::{c_char, c_int, c_void, size_t};
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// No panic crosses the boundary.
+/// Runs `f` and sets errno on failure. A panic does not cross the boundary.
 pub(crate) fn boundary<T: From<i8>>(f: impl FnOnce() -> Result<T, c_int>) -> T {
     let why = match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(value)) => return value,
@@ -17,10 +17,10 @@ pub(crate) fn boundary<T: From<i8>>(f: impl FnOnce() -> Result<T, c_int>) -> T {
     T::from(-1)
 }
 
-/// Gives back what [`pointer`] gave out. NULL is allowed.
+/// Frees a pointer from [`pointer`]. NULL is allowed.
 ///
 /// # Safety
-/// It is from there, and nobody uses it any more.
+/// The pointer is from there, and no longer used.
 pub(crate) unsafe fn free<T>(given: *mut T) {
     boundary(|| {
         if !given.is_null() {
@@ -31,9 +31,9 @@ pub(crate) unsafe fn free<T>(given: *mut T) {
     });
 }
 
-/// A pointer, or NULL and errno.
+/// Returns a pointer, or NULL and errno.
 pub(crate) fn pointer<T>(made: impl FnOnce() -> Result<*mut T, c_int>) -> *mut T {
-    // `boundary` wants a number.
+    // `boundary` returns a number.
     let mut result = std::ptr::null_mut();
     boundary(|| {
         result = made()?;
@@ -66,13 +66,13 @@ pub(crate) unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Result<&'a mut
     Ok(unsafe { std::slice::from_raw_parts_mut(buf.cast(), len.min(isize::MAX as usize)) })
 }
 
-/// A structure of ours that the caller names.
+/// Dereferences a pointer to a structure of ours.
 pub(crate) unsafe fn known<'a, T>(pointer: *const T) -> Result<&'a T, c_int> {
     // SAFETY: by contract.
     unsafe { pointer.as_ref() }.ok_or(libc::EFAULT)
 }
 
-/// As [`known`], and nobody else uses it meanwhile.
+/// The same as [`known`], for a structure that no other thread uses.
 pub(crate) unsafe fn known_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T, c_int> {
     // SAFETY: by contract.
     unsafe { pointer.as_mut() }.ok_or(libc::EFAULT)
@@ -91,7 +91,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> 
 }
 
 /// Copies a structure to the caller, whose version of it has `size` bytes. It may be shorter than
-/// `T`; what is beyond `T` gets zeros.
+/// `T`; bytes beyond `T` are zeroed.
 pub(crate) unsafe fn give<T: Copy>(
     made: impl FnOnce() -> Result<T, c_int>,
     to: *mut T,

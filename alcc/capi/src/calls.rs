@@ -22,7 +22,8 @@ use std::time::Duration;
 /// As the descriptor in `alcc_set_cc` and the like: the defaults of new streams of this process.
 pub const ALCC_DEFAULTS: c_int = -1;
 
-/// A stream as its algorithm sees it. The structure may grow at its end, so calls take its size.
+/// The state of a stream and of its algorithm. The structure may grow at its end, so calls take its
+/// size.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "the name in C")]
 #[derive(Clone, Copy)]
@@ -31,13 +32,13 @@ pub struct alcc_info {
     pub queued: u64,
     /// Capacity of the queue, bytes.
     pub queue_capacity: u64,
-    /// Bytes handed to the kernel and not acknowledged, as of the last reading.
+    /// Bytes written to the kernel and not acknowledged, as of the last reading.
     pub in_flight: u64,
-    /// Bytes handed to the kernel in total.
+    /// Bytes written to the kernel in total.
     pub sent: u64,
-    /// How often the algorithm held bytes back.
+    /// Number of times that the algorithm held bytes back.
     pub gate_closed: u64,
-    /// The algorithm's cwnd, bytes; UINT64_MAX: none.
+    /// The algorithm's congestion window, bytes; UINT64_MAX: none.
     pub cwnd: u64,
     /// Pacing rate, bits per second; 0: not paced.
     pub pacing_bps: u64,
@@ -49,13 +50,13 @@ pub struct alcc_info {
     pub min_rtt_us: u64,
     /// The error that broke the connection, as errno; 0: none.
     pub error: i32,
-    /// 1: the algorithm failed, and the connection goes on as plain TCP.
+    /// 1: the algorithm has failed, and the connection continues as plain TCP.
     pub plain: i32,
-    /// The algorithm as it was asked for, cut to fit.
+    /// The algorithm as requested, truncated to fit.
     pub cc: [c_char; 64],
-    /// Where acknowledgements are learned from: "bpf", "timestamps" or "tcp-info".
+    /// The source of acknowledgements: "bpf", "timestamps" or "tcp-info".
     pub feedback: [c_char; 16],
-    /// How the limit is kept: "bpf", "queue+pacing" or "queue".
+    /// The enforcement of the limit: "bpf", "queue+pacing" or "queue".
     pub enforcement: [c_char; 16],
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn process() -> Result<&'static Process, c_int> {
     process::current().ok_or(libc::ENOMEM)
 }
 
-/// The result of the namesake.
+/// Converts the result of a call of the C library.
 fn plain<T: PartialOrd + From<i8>>(result: T) -> Result<T, c_int> {
     if result < T::from(0) {
         Err(errno())
@@ -72,15 +73,15 @@ fn plain<T: PartialOrd + From<i8>>(result: T) -> Result<T, c_int> {
     }
 }
 
-/// As accept(2). The connection's bytes go through a queue from then on. A connection that cannot
-/// be controlled, such as that of a UNIX socket, is accepted too and stays plain.
+/// The same as accept(2). The connection's bytes go through a queue from then on. A connection that
+/// cannot be controlled, such as that of a UNIX socket, is also accepted and stays plain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
     unsafe { alcc_accept4(fd, addr, len, 0) }
 }
 
-/// As accept4(2).
+/// The same as accept4(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_accept4(
     fd: c_int,
@@ -104,15 +105,16 @@ fn take_over(fd: c_int) {
     }
 }
 
-/// The entry belongs to a descriptor that was closed without the library.
+/// Removes the entry of a descriptor that was closed without the library.
 fn forget(fd: c_int) {
     if let Ok(process) = process() {
         process.forget(fd);
     }
 }
 
-/// As connect(2). If it returns before the connection is made (`EINPROGRESS`, a signal), the first
-/// `alcc_send` takes it over. Wait for the connection with `poll` on the socket itself, as usual.
+/// The same as connect(2). If it returns before the connection is made (`EINPROGRESS`, a signal),
+/// the first `alcc_send` takes it over. Wait for the connection with `poll` on the socket itself,
+/// as usual.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     boundary(|| {
@@ -132,18 +134,18 @@ pub unsafe extern "C" fn alcc_connect(fd: c_int, addr: *const sockaddr, len: soc
     })
 }
 
-/// Takes over a connected TCP socket that was made elsewhere. Returns 0, or -1 with errno.
+/// Takes over a connected TCP socket that was connected elsewhere. Returns 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_adopt(fd: c_int) -> c_int {
     boundary(|| process()?.adopt(fd).map(|_| 0))
 }
 
-/// As send(2): returns how much was taken. If it blocks, it waits until all is in the queue.
-/// SO_SNDTIMEO and signal handlers end that wait as they end that of send. With O_NONBLOCK or
-/// MSG_DONTWAIT it takes what fits, or fails with EAGAIN: then wait for `alcc_writable_fd`. Every
-/// later call returns an error that broke the connection. Never raises SIGPIPE. MSG_MORE, MSG_EOR
-/// and MSG_NOSIGNAL are allowed and change nothing; MSG_OOB is EOPNOTSUPP. On any other descriptor
-/// it is send(2). Not for signal handlers.
+/// The same as send(2): returns the number of bytes taken. A blocking call waits until all bytes
+/// are in the queue. SO_SNDTIMEO and signal handlers end that wait as they end that of send. With
+/// O_NONBLOCK or MSG_DONTWAIT it takes the bytes that fit, or fails with EAGAIN: then wait for
+/// `alcc_writable_fd`. Every later call returns an error that broke the connection. It never raises
+/// SIGPIPE. MSG_MORE, MSG_EOR and MSG_NOSIGNAL are allowed and ignored; MSG_OOB fails with
+/// EOPNOTSUPP. On any other descriptor it is send(2). It must not be called in signal handlers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_send(
     fd: c_int,
@@ -171,7 +173,7 @@ pub unsafe extern "C" fn alcc_send(
         match stream.send_as(bytes, &mut wait) {
             Ok(n) => Ok(n as ssize_t),
             Err(why) if why.raw_os_error() == Some(libc::EBADF) => {
-                // Closed without the library: the number may belong to another file now.
+                // Closed without the library: the number may be another file's by now.
                 forget(fd);
                 // SAFETY: the caller's arguments.
                 plain(unsafe { libc::send(fd, buf, len, send_flags | libc::MSG_NOSIGNAL) })
@@ -181,8 +183,8 @@ pub unsafe extern "C" fn alcc_send(
     })
 }
 
-/// As recv(2). After a send has failed because of a reset, it returns that error instead of the end
-/// of the stream.
+/// The same as recv(2). After a send has failed because of a reset, it returns that error instead
+/// of the end of the stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_recv(
     fd: c_int,
@@ -195,7 +197,7 @@ pub unsafe extern "C" fn alcc_recv(
         let n = plain(unsafe { libc::recv(fd, buf, len, flags) })?;
         if n == 0 && len > 0 {
             let error = process()?.stream(fd).and_then(|stream| stream.error());
-            // EPIPE concerns our direction only.
+            // EPIPE concerns the sending direction only.
             if let Some(why) = error
                 .map(|why| errno_of(&why))
                 .filter(|why| *why != libc::EPIPE)
@@ -207,7 +209,7 @@ pub unsafe extern "C" fn alcc_recv(
     })
 }
 
-/// As shutdown(2). What waits in the queue is sent before the FIN.
+/// The same as shutdown(2). The queue is sent before the FIN.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_shutdown(fd: c_int, how: c_int) -> c_int {
     boundary(|| {
@@ -229,13 +231,13 @@ pub extern "C" fn alcc_shutdown(fd: c_int, how: c_int) -> c_int {
     })
 }
 
-/// As close(2), after sending what waits in the queue. A blocking descriptor waits for that, at
-/// most until the close deadline (`alcc_set_close_deadline`; ten seconds). Then it discards the
-/// rest, resets the connection, and returns -1 with ETIMEDOUT. If an error broke the connection
-/// before all was sent, it returns -1 with that error. A non-blocking descriptor returns at once
-/// and is drained in the background until the same deadline, also while the process exits.
-/// SO_LINGER with a time sets the deadline and makes the call wait; with 0 it is `alcc_abort`. The
-/// descriptor is closed in any case.
+/// The same as close(2), after sending the queue. A blocking descriptor waits for that, at most
+/// until the close deadline (`alcc_set_close_deadline`; ten seconds). Then it discards the rest,
+/// resets the connection, and returns -1 with ETIMEDOUT. If an error broke the connection before
+/// all was sent, it returns -1 with that error. A non-blocking descriptor returns at once and is
+/// drained in the background until the same deadline, also while the process exits. SO_LINGER with
+/// a time sets the deadline and makes the call wait; with 0 it is `alcc_abort`. The descriptor is
+/// closed in any case.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_close(fd: c_int) -> c_int {
     boundary(|| {
@@ -270,7 +272,7 @@ pub extern "C" fn alcc_close(fd: c_int) -> c_int {
     })
 }
 
-/// SO_LINGER, if it is on.
+/// The time of SO_LINGER, if it is on.
 fn linger(fd: c_int) -> Option<Duration> {
     let mut linger = libc::linger {
         l_onoff: 0,
@@ -281,7 +283,7 @@ fn linger(fd: c_int) -> Option<Duration> {
         .then(|| Duration::from_secs(u64::try_from(linger.l_linger).unwrap_or(0)))
 }
 
-/// Discards what waits, closes, and resets the connection. Returns 0, or -1 with errno.
+/// Discards the queue, closes, and resets the connection. Returns 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_abort(fd: c_int) -> c_int {
     boundary(|| {
@@ -297,8 +299,8 @@ pub extern "C" fn alcc_abort(fd: c_int) -> c_int {
     })
 }
 
-/// EBADF if it is not open, ENOTSOCK if it is no socket, EINVAL for a socket that is no stream of
-/// this library.
+/// The errno for an unknown descriptor: EBADF if it is not open, ENOTSOCK if it is not a socket,
+/// EINVAL for a socket that is not a stream of this library.
 fn unknown(fd: c_int) -> c_int {
     let mut kind: c_int = 0;
     match alcc_sys::get_option(fd, libc::SOL_SOCKET, libc::SO_TYPE, &mut kind) {
@@ -309,13 +311,13 @@ fn unknown(fd: c_int) -> c_int {
 
 /// A descriptor that is writable while `alcc_send` on `fd` takes bytes or has an error to return.
 /// Wait for POLLOUT or EPOLLOUT, level or edge triggered. After EAGAIN or a short count it becomes
-/// writable when a quarter of the queue is free. It is only for waiting. It is closed with the
-/// stream, so remove it from an epoll set before. Returns -1 with errno if there is none.
+/// writable when a quarter of the queue is free. Use it only for waiting. It is closed with the
+/// stream, so remove it from epoll sets before. Returns -1 with errno if there is none.
 ///
 /// Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR
 /// there while acknowledgement times wait to be read. Ignore it. For this reason descriptors that
 /// are non-blocking when they become a stream get "tcp-info", unless `alcc_set_feedback` or
-/// ALCC_FEEDBACK says otherwise.
+/// ALCC_FEEDBACK selects another one.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_writable_fd(fd: c_int) -> c_int {
     boundary(|| {
@@ -324,9 +326,9 @@ pub extern "C" fn alcc_writable_fd(fd: c_int) -> c_int {
     })
 }
 
-/// Sets the algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`):
+/// Sets the algorithm of a stream, also during a connection, or of all new ones (`ALCC_DEFAULTS`):
 /// "verus", "copa:profile=paper", ... as `alcc list` shows them. Returns 0, or -1 with EINVAL; then
-/// `alcc_message` says what is wrong.
+/// `alcc_message` returns the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
     boundary(|| {
@@ -357,7 +359,7 @@ pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
 
 /// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v3`. It stays
 /// loaded. ALCC_PLUGIN names plug-ins to load with the library. Returns 0, or -1 with EINVAL; then
-/// `alcc_message` says what is wrong.
+/// `alcc_message` returns the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_load_plugin(file: *const c_char) -> c_int {
     boundary(|| {
@@ -389,8 +391,8 @@ fn change(process: &Process, fd: c_int, change: impl FnOnce(&mut Entry)) -> bool
     changed == Some(true)
 }
 
-/// Sets how a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps",
-/// "tcp-info", or, for new ones, "auto". Returns 0, or -1 with EINVAL.
+/// Sets the source of acknowledgements of a stream, or of all new ones (`ALCC_DEFAULTS`):
+/// "timestamps", "tcp-info", or, for new ones, "auto". Returns 0, or -1 with EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_set_feedback(fd: c_int, name: *const c_char) -> c_int {
     boundary(|| {
@@ -443,8 +445,8 @@ pub extern "C" fn alcc_set_queue(fd: c_int, bytes: size_t) -> c_int {
     })
 }
 
-/// Sets how long `alcc_close` may take to send what waits, in milliseconds; 10 000 unless set.
-/// `ALCC_DEFAULTS` is for all streams without a deadline of their own. Returns 0, or -1 with errno.
+/// Sets the maximum time of `alcc_close` for sending the queue, in milliseconds; the default is 10
+/// 000. `ALCC_DEFAULTS` is for all streams without their own deadline. Returns 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_set_close_deadline(fd: c_int, milliseconds: c_int) -> c_int {
     boundary(|| {
@@ -462,8 +464,8 @@ pub extern "C" fn alcc_set_close_deadline(fd: c_int, milliseconds: c_int) -> c_i
     })
 }
 
-/// What the algorithm of a stream sees and does. `size` is that of your `struct alcc_info`. Returns
-/// 0, or -1 with errno.
+/// Returns the state of a stream and of its algorithm. `size` is that of your `struct alcc_info`.
+/// Returns 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_get_info(fd: c_int, info: *mut alcc_info, size: size_t) -> c_int {
     boundary(|| {
@@ -498,7 +500,7 @@ impl alcc_info {
     }
 }
 
-/// A C string in an array, cut to fit.
+/// A C string in an array, truncated to fit.
 fn array<const N: usize>(text: &str) -> [c_char; N] {
     let mut array = [0; N];
     for (to, from) in array.iter_mut().take(N - 1).zip(text.bytes()) {
@@ -507,8 +509,8 @@ fn array<const N: usize>(text: &str) -> [c_char; N] {
     array
 }
 
-/// Waits until everything that was closed without waiting is sent, at most so many milliseconds.
-/// Returns 0, or -1 with ETIMEDOUT. exit() does the same.
+/// Waits until the queues of all streams that were closed without waiting are sent, at most
+/// `milliseconds`. Returns 0, or -1 with ETIMEDOUT. exit() does the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_drain(milliseconds: c_int) -> c_int {
     boundary(|| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The in-band form in C, over a socket. For streams of another kind see `session.rs`. The header is
-//! generated from this file, too.
+//! The in-band form in C, over a socket. For other kinds of streams see `session.rs`. The header is generated from this
+//! file, too.
 #![allow(
     clippy::missing_safety_doc,
     reason = "the comments go into the header, for readers of C: pointers are what their namesakes' are"
@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-/// As role: this end opened the connection.
+/// Role: this end opened the connection.
 pub const ALCC_CONNECTED: c_int = 0;
-/// As role: this end accepted the connection.
+/// Role: this end accepted the connection.
 pub const ALCC_ACCEPTED: c_int = 1;
 
 /// The options of an in-band end. Zero and NULL stand for the default. The structure may grow at
@@ -32,40 +32,38 @@ pub const ALCC_ACCEPTED: c_int = 1;
 #[allow(non_camel_case_types, reason = "the name in C")]
 #[derive(Clone, Copy)]
 pub struct alcc_inband_options {
-    /// The algorithm for what this end sends; NULL: that of new streams (`alcc_set_cc`, ALCC_CC).
+    /// The algorithm of the data sent by this end; NULL: that of new streams (`alcc_set_cc`, ALCC_CC).
     pub cc: *const c_char,
-    /// Bytes of frames that fill a segment of the stream below, 256 to 65 535; default: the
-    /// socket's, or 1400.
+    /// Size of a segment of the stream below, 256 to 65 535 bytes of frames; default: the socket's, or 1400.
     pub segment: u32,
     /// Bytes that the peer may send before the application reads them; default: 4 MiB.
     pub receive_buffer: u32,
-    /// Bytes that wait here until the algorithm lets them go; default: 64 KiB.
+    /// Size of the queue of bytes that wait for the algorithm; default: 64 KiB.
     pub queue: u32,
-    /// How long the peer may take to begin, in milliseconds; default: 10 000.
+    /// Maximum time until the peer's first message, in milliseconds; default: 10 000.
     pub handshake_ms: u32,
-    /// How long an answer that is due may take, in milliseconds; default: 120 000.
+    /// Maximum time until an answer that is due, in milliseconds; default: 120 000.
     pub silence_ms: u32,
 }
 
-/// An in-band end as its algorithm sees it. The structure may grow at its end, so calls take its
-/// size.
+/// The state of an in-band end and of its algorithm. The structure may grow at its end, so calls take its size.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "the name in C")]
 #[derive(Clone, Copy)]
 pub struct alcc_inband_info {
-    /// Payload that was sent.
+    /// Payload sent, bytes.
     pub sent: u64,
-    /// Payload that has come.
+    /// Payload received, bytes.
     pub received: u64,
-    /// Bytes of frames that were given to the stream below.
+    /// Bytes of frames written to the stream below.
     pub bytes_out: u64,
-    /// Bytes of frames that came from there.
+    /// Bytes of frames received from the stream below.
     pub bytes_in: u64,
     /// Bytes that the peer has not acknowledged.
     pub in_flight: u64,
-    /// How often the algorithm held bytes back.
+    /// Number of times that the algorithm held bytes back.
     pub gate_closed: u64,
-    /// The algorithm's cwnd, bytes; UINT64_MAX: none.
+    /// The algorithm's congestion window, bytes; UINT64_MAX: none.
     pub cwnd: u64,
     /// Pacing rate, bits per second; 0: not paced.
     pub pacing_bps: u64,
@@ -86,7 +84,7 @@ pub struct alcc_inband_info {
 #[allow(non_camel_case_types, reason = "the name in C")]
 pub struct alcc_inband {
     stream: Stream,
-    /// Milliseconds; negative: for ever.
+    /// Time limit in milliseconds; negative: none.
     timeout: AtomicI64,
 }
 
@@ -145,7 +143,7 @@ pub(crate) unsafe fn settings(
     };
     if !options.is_null() {
         let len = size.min(size_of::<alcc_inband_options>());
-        // SAFETY: at most as many bytes as either has; what is beyond is our default.
+        // SAFETY: at most as many bytes as either has; bytes beyond are our defaults.
         unsafe {
             std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut given).cast(), len);
         }
@@ -196,12 +194,11 @@ fn option(fd: c_int, name: c_int) -> Result<c_int, c_int> {
         .ok_or_else(alcc_sys::errno)
 }
 
-/// Speaks the in-band format (docs/formats.md) over a connected TCP or UNIX stream socket. The
-/// algorithm gets acknowledgements from the library at the other end, whatever lies between. Waits
-/// for the peer to begin. From then on the descriptor belongs to the stream. It is closed with the
-/// stream, and also if this fails. Returns NULL with errno if it fails: EPROTO if the peer speaks
-/// something else, ETIMEDOUT if it says nothing. `alcc_message` then explains it. Not to be used by
-/// a child of fork.
+/// Speaks the in-band format (docs/formats.md) over a connected TCP or UNIX stream socket. The algorithm gets
+/// acknowledgements from the library at the other end, whatever lies between. It waits for the peer's first message.
+/// From then on the descriptor belongs to the stream. It is closed with the stream, and also if this fails. Returns
+/// NULL with errno if it fails: EPROTO if the peer has another protocol, ETIMEDOUT if it sends nothing. `alcc_message`
+/// then returns the reason. A child of fork must not use it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_wrap(
     fd: c_int,
@@ -218,7 +215,7 @@ pub unsafe extern "C" fn alcc_inband_wrap(
         let initiator = role(the_role)?;
         // SAFETY: by contract.
         let (settings, registry) = unsafe { settings(options, size) }?;
-        // SAFETY: an open socket, which the caller gives away.
+        // SAFETY: an open socket, whose ownership the caller transfers.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let io = |why: io::Error| errno_of_io(&why);
         let make = |why: &Error| errno_of(why);
@@ -262,9 +259,9 @@ impl alcc_inband {
     }
 }
 
-/// As send(2). Waits until all is taken, which depends on the algorithm. Takes less, or fails with
-/// EAGAIN, after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. One thread may
-/// send while another receives. Never raises SIGPIPE. Signal handlers do not end it.
+/// The same as send(2). It waits until all bytes are taken, which depends on the algorithm. It takes fewer, or fails
+/// with EAGAIN, after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. One thread may send while
+/// another receives. It never raises SIGPIPE, and signal handlers do not end it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_send(
     s: *const alcc_inband,
@@ -289,9 +286,9 @@ pub unsafe extern "C" fn alcc_inband_send(
     })
 }
 
-/// As recv(2): returns at most `len` bytes, and 0 once the peer has ended its direction. Fails with
-/// EAGAIN after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. Fails with
-/// ECONNRESET if the connection ends without the peer's end.
+/// The same as recv(2): returns at most `len` bytes, and 0 once the peer has ended its direction. It fails with EAGAIN
+/// after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT, and with ECONNRESET if the connection ends
+/// without the peer's end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_recv(
     s: *const alcc_inband,
@@ -310,8 +307,8 @@ pub unsafe extern "C" fn alcc_inband_recv(
     })
 }
 
-/// Sets how long `alcc_inband_send` and `alcc_inband_recv` wait, in milliseconds. Negative, the
-/// default, is for ever. Returns 0, or -1 with errno.
+/// Sets the time limit of `alcc_inband_send` and `alcc_inband_recv`, in milliseconds. Negative, the default, means no
+/// limit. Returns 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_set_timeout(
     s: *const alcc_inband,
@@ -325,9 +322,8 @@ pub unsafe extern "C" fn alcc_inband_set_timeout(
     })
 }
 
-/// Ends this direction. Waits until the peer has acknowledged everything, the end included, at most
-/// so many milliseconds. Returns 0, or -1 with ETIMEDOUT; then it may be called again. Receiving
-/// goes on.
+/// Ends this direction. It waits until the peer has acknowledged everything, the end included, at most `milliseconds`.
+/// Returns 0, or -1 with ETIMEDOUT; then it may be called again. Receiving continues.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_finish(s: *const alcc_inband, milliseconds: c_int) -> c_int {
     boundary(|| {
@@ -342,7 +338,7 @@ pub unsafe extern "C" fn alcc_inband_finish(s: *const alcc_inband, milliseconds:
     })
 }
 
-/// What the algorithm sees and does. `size` is that of your structure. Returns 0, or -1 with errno.
+/// Returns the state of the stream and of its algorithm. `size` is that of your structure. Returns 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_get_info(
     s: *const alcc_inband,
@@ -361,8 +357,8 @@ pub unsafe extern "C" fn alcc_inband_get_info(
     })
 }
 
-/// Closes the stream and its socket. If `alcc_inband_finish` has not returned 0 before, the peer
-/// learns that this was no regular end. NULL is allowed.
+/// Closes the stream and its socket. If `alcc_inband_finish` has not returned 0 before, the peer is informed that the
+/// stream was aborted. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_close(s: *mut alcc_inband) {
     // SAFETY: made by `alcc_inband_wrap`, and given back.

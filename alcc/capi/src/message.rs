@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 const MAX_LENGTH: usize = 512;
 
 thread_local! {
-    /// At a fixed address as long as the thread lives, so that the pointer leads to the newest
+    /// At a fixed address for the life of the thread, so that a pointer always leads to the newest
     /// line.
     static MESSAGE: UnsafeCell<[u8; MAX_LENGTH]> = const { UnsafeCell::new([0; MAX_LENGTH]) };
 }
@@ -33,11 +33,11 @@ pub(crate) fn set(text: &str) {
         // SAFETY: this thread's own, and no reference to it outlives a call.
         unsafe { *message.get() = line };
     });
-    tell(text);
+    print(text);
 }
 
 /// Prints a line on standard error, if requested.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn print(text: &str) {
     static ASKED: OnceLock<bool> = OnceLock::new();
     let asked = || alcc_sys::variable(DEBUG).is_some_and(|value| !value.is_empty() && value != "0");
     if *ASKED.get_or_init(asked) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The state of this process, and how a descriptor becomes a stream.
+//! The state of this process, and the conversion of a descriptor to a stream.
 use crate::message;
 use crate::table::{Entry, Known, Table, What};
 use alcc_cc::Registry;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Default time limit for a close to drain.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Belongs to one process: a child has a copy of this memory but not of the thread.
+/// The state of one process: a child has a copy of this memory but not of the thread.
 pub(crate) struct Process {
     pid: u32,
     pub(crate) table: Table,
@@ -23,7 +23,7 @@ pub(crate) struct Process {
     /// Held while a descriptor becomes a stream, so that two threads make only one.
     adopting: Mutex<()>,
     pub(crate) runtime: Arc<Runtime>,
-    /// Nanoseconds.
+    /// The close deadline of new streams, nanoseconds.
     patience: AtomicU64,
     exits: AtomicBool,
 }
@@ -67,7 +67,7 @@ pub(crate) fn current() -> Option<&'static Process> {
     let kept = match PROCESS.compare_exchange(now, fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => fresh,
         Err(other) => {
-            // SAFETY: nobody else has seen `fresh`.
+            // SAFETY: no other thread has seen `fresh`.
             drop(unsafe { Box::from_raw(fresh) });
             other
         }
@@ -138,7 +138,7 @@ fn segment() -> Option<Arc<Segment>> {
     let mut entered = alcc_sys::lock(&ENTERED);
     if entered.is_none() {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-        let made = alcc_observe::Entry::of_library(name.trim_end(), message::tell);
+        let made = alcc_observe::Entry::of_library(name.trim_end(), message::print);
         let (entry, segment) = made.ok()?;
         CREATOR.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: a function that lives as long as the library, which is never unloaded.
@@ -148,11 +148,11 @@ fn segment() -> Option<Arc<Segment>> {
     entered.as_ref().map(|(_, segment)| Arc::clone(segment))
 }
 
-/// The settings of the environment over the defaults. A wrong variable is reported by
-/// `alcc_message` and ALCC_DEBUG, and then none of them counts.
+/// The settings of the environment over the defaults. An invalid variable is reported by
+/// `alcc_message` and ALCC_DEBUG, and all are ignored then.
 fn settings() -> Option<Settings> {
     let default = Settings::new(alcc_cc::DEFAULT.parse().ok()?);
-    // `alcc run` says how the programs below it keep the limit; there is no gate here.
+    // `alcc run` sets the enforcement for the programs below it, but there is no gate here.
     let below = alcc_sys::variable(SEGMENT).is_some();
     let read = Settings::from_env(default.clone(), &registry(), |name| {
         alcc_sys::variable(name).filter(|_| !(below && name == "ALCC_ENFORCE"))
@@ -161,11 +161,11 @@ fn settings() -> Option<Settings> {
         message::set(&format!("{why}: no variable counts"));
         default
     });
-    message::tell(&format!("new streams begin under {}", settings.cc));
+    message::print(&format!("new streams begin under {}", settings.cc));
     Some(settings)
 }
 
-/// Whether the descriptor number of an entry was reused.
+/// Removes an entry whose descriptor number was reused.
 fn disown(known: Known) {
     if let Known::Entry(Entry {
         what: What::Stream(stream),
@@ -195,14 +195,14 @@ impl Process {
         self.patience.store(nanos(patience), Ordering::Relaxed);
     }
 
-    /// Makes a stream of a new descriptor; the errno if it cannot be one.
+    /// Makes a stream of a new descriptor. Returns errno if it cannot be one.
     pub(crate) fn take_over(&self, fd: c_int) -> Result<Arc<Stream>, c_int> {
         let _one = alcc_sys::lock(&self.adopting);
         self.make(fd, Entry::pending(Options::default(), None))
     }
 
-    /// Makes a stream of a connected socket, unless it is one already; the errno if it cannot be
-    /// one.
+    /// Makes a stream of a connected socket, unless it is one already. Returns errno if it cannot
+    /// be one.
     pub(crate) fn adopt(&self, fd: c_int) -> Result<Arc<Stream>, c_int> {
         let _one = alcc_sys::lock(&self.adopting);
         let entry = self
@@ -320,7 +320,7 @@ impl Process {
                 // SAFETY: null or leaked.
                 let process = unsafe { PROCESS.load(Ordering::Acquire).as_ref() };
                 if let Some(process) = process.filter(|process| process.pid == pid) {
-                    // Every stream has a deadline of its own.
+                    // Every stream has its own deadline.
                     process.runtime.drained(Duration::from_secs(24 * 3600));
                 }
             });

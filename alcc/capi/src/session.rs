@@ -22,15 +22,16 @@ pub struct alcc_session {
     given: usize,
 }
 
-/// An in-band end for a stream that is no socket, such as TLS of any library, a tunnel or a serial
-/// line. You feed it what comes from that stream, and write to the stream what it returns:
+/// Makes an in-band end for a stream that is not a socket, such as TLS of any library, a tunnel or
+/// a serial line. Pass it the bytes that arrive from that stream, and write its output to the
+/// stream:
 ///
 /// 1. while `n = alcc_session_take(s, out, sizeof out)` is above 0: write n bytes to the stream;
 /// 2. wait until the stream is readable, or for `alcc_session_timer_us(s)` microseconds;
 /// 3. read n bytes from the stream: `alcc_session_feed(s, in, n)`;
 /// 4. use `alcc_session_read` and `alcc_session_write`, and begin again.
 ///
-/// One thread at a time. Returns NULL with errno if the options make no sense.
+/// Only one thread may use it at a time. Returns NULL with errno if the options are invalid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_new(
     the_role: c_int,
@@ -56,9 +57,9 @@ pub unsafe extern "C" fn alcc_session_new(
     })
 }
 
-/// Takes bytes from the stream below; `len` 0 says that it has ended. Takes all of them. The other
-/// calls return an error that they cause, too. Returns 0, or -1 with errno: EPROTO if the peer
-/// speaks something else, ECONNRESET if the stream ends without the peer's end.
+/// Takes bytes from the stream below, all of them; `len` 0 means that it has ended. The other calls
+/// also return an error that these bytes cause. Returns 0, or -1 with errno: EPROTO if the peer has
+/// another protocol, ECONNRESET if the stream ends without the peer's end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_feed(
     s: *mut alcc_session,
@@ -78,9 +79,9 @@ pub unsafe extern "C" fn alcc_session_feed(
 }
 
 /// Returns bytes to write to the stream below now, at most `len`; 0 if there are none. After every
-/// other call, and when the timer is due, call it until it returns 0. Let `len` be what the stream
-/// below takes at once, because what was taken counts as sent. It works after an error, too, so
-/// that the peer learns of it.
+/// other call, and when the timer is due, call it until it returns 0. `len` should be the amount
+/// that the stream below takes at once, because the returned bytes count as sent. It works after an
+/// error, too, so that the peer learns of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_take(
     s: *mut alcc_session,
@@ -95,9 +96,9 @@ pub unsafe extern "C" fn alcc_session_take(
             s.given = 0;
             s.fill(into.len());
         }
-        let left = &s.pending[s.given..];
-        let n = left.len().min(into.len());
-        into[..n].copy_from_slice(&left[..n]);
+        let pending = &s.pending[s.given..];
+        let n = pending.len().min(into.len());
+        into[..n].copy_from_slice(&pending[..n]);
         s.given += n;
         Ok(n as ssize_t)
     })
@@ -119,7 +120,7 @@ impl alcc_session {
     }
 }
 
-/// Microseconds until `alcc_session_take` has to be called even if nothing else happens. 0 is now;
+/// Microseconds until `alcc_session_take` has to be called even without another event. 0 means now;
 /// -1 means that no timer is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_timer_us(s: *const alcc_session) -> i64 {
@@ -131,14 +132,15 @@ pub unsafe extern "C" fn alcc_session_timer_us(s: *const alcc_session) -> i64 {
         }
         let due = s.session.next_timer();
         Ok(due.map_or(-1, |due| {
-            // Up: a call just before would do nothing.
-            let left = due.since(now()).as_nanos().div_ceil(1000);
-            i64::try_from(left).unwrap_or(i64::MAX)
+            // Rounded up, because a call just before would do nothing.
+            let remaining = due.since(now()).as_nanos().div_ceil(1000);
+            i64::try_from(remaining).unwrap_or(i64::MAX)
         }))
     })
 }
 
-/// As send(2), but never waits. Takes what the queue has room for, or fails with EAGAIN.
+/// The same as send(2), but it never waits. It takes the bytes that fit into the queue, or fails
+/// with EAGAIN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_write(
     s: *mut alcc_session,
@@ -156,8 +158,8 @@ pub unsafe extern "C" fn alcc_session_write(
     })
 }
 
-/// As recv(2), but never waits. Returns 0 once the peer has ended its direction. Fails with EAGAIN
-/// if nothing has come yet.
+/// The same as recv(2), but it never waits. Returns 0 once the peer has ended its direction. It
+/// fails with EAGAIN if nothing has arrived yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_read(
     s: *mut alcc_session,
@@ -174,7 +176,7 @@ pub unsafe extern "C" fn alcc_session_read(
     })
 }
 
-/// Ends this direction; what waits leaves first. Returns 1 if the peer has acknowledged everything,
+/// Ends this direction; the queue is sent first. Returns 1 if the peer has acknowledged everything,
 /// the end included. Returns 0 if not yet: call it again. Returns -1 with errno if it fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_finish(s: *mut alcc_session) -> c_int {
@@ -189,7 +191,8 @@ pub unsafe extern "C" fn alcc_session_finish(s: *mut alcc_session) -> c_int {
     })
 }
 
-/// What the algorithm sees and does. `size` is that of your structure. Returns 0, or -1 with errno.
+/// Returns the state of the session and of its algorithm. `size` is that of your structure. Returns
+/// 0, or -1 with errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_get_info(
     s: *const alcc_session,
@@ -215,7 +218,7 @@ pub unsafe extern "C" fn alcc_session_get_info(
     })
 }
 
-/// Frees the session. The peer does not learn of it, so close the stream below. NULL is allowed.
+/// Frees the session. The peer is not informed, so close the stream below. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_free(s: *mut alcc_session) {
     // SAFETY: made by `alcc_session_new`, and given back.

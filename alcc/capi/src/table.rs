@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Descriptor to stream.
+//! The table of descriptors.
 use alcc_socket::own::{Options, Stream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use std::time::Duration;
 /// The entry of a descriptor.
 #[derive(Default)]
 pub(crate) enum Known {
-    /// Not used by this process, but maybe by its parent.
+    /// Not used by this process, but perhaps by its parent.
     #[default]
     Unused,
-    /// No stream.
+    /// Not a stream.
     Nothing,
     Entry(Entry),
 }
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
 
 #[derive(Clone)]
 pub(crate) enum What {
-    /// Connecting, or a stream of the parent: becomes a stream at its first use.
+    /// Connecting, or a stream of the parent: it becomes a stream at its first use.
     Pending,
     Stream(Arc<Stream>),
 }

@@ -62,7 +62,7 @@ impl World {
         })
     }
 
-    /// Fetches once: goodput in Mbit/s, and what the server says of the connection.
+    /// Fetches once: goodput in Mbit/s, and the server's statistics of the connection.
     fn fetch(&mut self) -> (f64, String) {
         let mut fetch = command(&program("transfer"));
         fetch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The header says what the code does, and the map of versions names every function of the header.
+//! The header matches the code, and the map of versions names every function of the header.
 use std::path::Path;
 
 #[test]

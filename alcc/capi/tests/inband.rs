@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! C programs over the in-band part of the library: `tests/c/inband.c` says what each checks.
+//! C programs over the in-band part of the library: `tests/c/inband.c` describes the checks of
+//! each.
 mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,7 +29,7 @@ scenarios! {
     nonsense_is_an_errno_and_a_line: "nonsense";
 }
 
-/// Where OpenSSL's header is: in the system, or where scripts/setup unpacked it.
+/// Folder of OpenSSL's headers: that of the system, or the one where scripts/setup unpacked them.
 fn openssl() -> Option<Vec<String>> {
     let probe = |flags: &[String]| {
         let mut cc = Command::new("cc");

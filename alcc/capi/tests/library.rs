@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the shared object and `make install` offer to a C programmer.
+//! Tests of the shared object and of `make install` from the view of a C programmer.
 mod support;
 use std::path::Path;
 use std::process::Command;
@@ -96,7 +96,7 @@ fn serve(server: &Path, dir: &Path) {
         assert!(got.starts_with(b"HTTP/1.1 200 OK\r\n"));
         assert!(got[head..] == content);
     }
-    // What everybody tries first.
+    // The first thing that a user tries.
     let copy = dir.join("copy");
     let url = format!("http://127.0.0.1:{port}/");
     for _ in 0..10 {
@@ -130,13 +130,13 @@ fn what_make_install_puts_there_is_found_by_pkg_config() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (target, prefix) = (dir.path().join("target"), dir.path().join("usr"));
-    // `make install` installs what a release build has left: ours stands in for it.
+    // `make install` installs the files of a release build, for which ours are used.
     let release = target.join("release");
     std::fs::create_dir_all(&release).unwrap();
     for name in ["libalcc.a", "libalcc.so.0"] {
         std::fs::copy(library().join(name), release.join(name)).unwrap();
     }
-    // An ldconfig of ours stands in for the system's, whose cache is nobody's to change here.
+    // The installer runs this script instead of ldconfig, which would change the system's cache.
     let tools = dir.path().join("tools");
     let ran = dir.path().join("ldconfig-ran");
     std::fs::create_dir(&tools).unwrap();
@@ -210,10 +210,10 @@ fn what_make_install_puts_there_is_found_by_pkg_config() {
     }
 }
 
-/// The words for what errno cannot say stay where they are, and an environment that makes no sense
-/// is told to who asks.
+/// Messages for errors without an errno stay valid, and those about an invalid environment are
+/// printed on request.
 #[test]
-fn messages_stay_valid_and_are_printed_for_who_asks() {
+fn messages_stay_valid_and_are_printed_on_request() {
     if no_compiler() {
         return;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! C programs over the library, on loopback: `tests/c/scenarios.c` says what each checks.
+//! C programs over the library, on loopback: `tests/c/scenarios.c` describes the checks of each.
 mod support;
 use support::{command, no_compiler, program, run};
 
@@ -49,7 +49,7 @@ scenarios! {
 }
 
 #[test]
-fn the_environment_sets_defaults_and_nonsense_is_told_in_words() {
+fn the_environment_sets_defaults_and_nonsense_is_refused_in_words() {
     if no_compiler() {
         return;
     }

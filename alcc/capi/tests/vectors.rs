@@ -85,7 +85,7 @@ fn frames_in_context() {
         assert_eq!(hex(&of(received)), v["received"], "{name}");
         let (protocol, closed) = (libc::EPROTO.to_string(), libc::ECONNABORTED.to_string());
         match v["error"].as_str() {
-            // After the peer's end an error has nobody to read it.
+            // After the peer's end an error frame cannot reach the peer.
             Some("protocol") => assert!(error == protocol || error == "end", "{name}: {error}"),
             Some("closed") => assert_eq!(error, closed, "{name}"),
             None => assert!(

@@ -113,7 +113,7 @@ int main(void) {
         over = n == 0 && sent == MANY;
     }
     CHECK(got == 6 && memcmp(answer, "thanks", 6) == 0);
-    /* What acknowledges the peer's end. */
+    /* The acknowledgement of the peer's end. */
     for (ssize_t due; (due = alcc_session_take(e.session, answer, sizeof answer)) > 0;)
         CHECK(SSL_write(e.ssl, answer, (int)due) == due);
     struct alcc_inband_info info;

@@ -302,7 +302,7 @@ static void connects(void) {
     }
 }
 
-/* What is no stream of ours is what the namesake makes of it. */
+/* Descriptors that are not alcc streams: each call does as the system call of its name. */
 static void unknown(void) {
     char c = 0;
     struct alcc_info info;
@@ -444,7 +444,7 @@ static void algorithms(void) {
     free(bytes);
 }
 
-/* What the environment says; the test sets it. */
+/* Prints the settings from the environment, which the test sets. */
 static void environment(void) {
     struct pair p = paired(AF_INET, 0);
     struct alcc_info info = info_of(p.ours);

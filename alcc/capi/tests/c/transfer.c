@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* transfer serve BYTES: sends so many to each of the connections that come to port 5000.
+/* transfer serve BYTES: sends BYTES to each connection to port 5000.
  * transfer fetch ADDRESS BYTES: fetches and compares them; prints the seconds since the first byte. */
 #include "common.h"
 

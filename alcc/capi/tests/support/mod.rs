@@ -24,7 +24,7 @@ fn done(command: &mut Command) {
     );
 }
 
-/// True, and said, if there is no C compiler.
+/// True, with a message, if there is no C compiler.
 pub(crate) fn no_compiler() -> bool {
     let cc = Command::new("cc").arg("--version").output();
     !cc.is_ok_and(|out| out.status.success()) && lacks("a C compiler (cc)")
@@ -111,7 +111,7 @@ pub(crate) fn command(program: &Path) -> Command {
     command
 }
 
-/// Waits for a child, not for ever.
+/// Waits for a child, with a time limit.
 pub(crate) fn finish(mut child: Child, patience: Duration) -> Output {
     let end = Instant::now() + patience;
     while child.try_wait().unwrap().is_none() {
