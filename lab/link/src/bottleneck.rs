@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A queue and what serves it.
+//! A bottleneck: a queue and its server.
 use crate::queue::{Enqueue, Queue, Queued};
 use crate::{DropReason, Outcome, Outcomes, Packet, RateSpec};
 use alcc_trace::{OPPORTUNITY, Opportunities};
@@ -9,14 +9,15 @@ use alcc_units::{Bytes, Rate, Rng, Span, Time};
 pub(crate) struct Bottleneck {
     queue: Box<dyn Queue>,
     server: Server,
-    /// When [`serve`](Self::serve) has something to do: asked for far more often than it changes.
+    /// Time of the next [`serve`](Self::serve); cached, because it is read far more often than it
+    /// changes.
     due: Time,
-    /// Until then nothing is carried.
+    /// Nothing is carried until this time.
     still_until: Time,
     rng: Rng,
-    /// Those that have just left; whoever calls sends them on.
-    pub(crate) left: Vec<Queued>,
-    // kept for its memory only
+    /// Packets that have just departed; the caller forwards them.
+    pub(crate) departed: Vec<Queued>,
+    // Kept only to reuse its memory.
     drops: Vec<Packet>,
 }
 
@@ -26,17 +27,17 @@ enum Server {
     Fixed {
         rate: Rate,
         carrying: Option<(Queued, Instant)>,
-        /// At standstill: what is left of the packet being carried.
+        /// The unfinished work on the packet being carried, while the rate is zero.
         stalled: Work,
     },
     Trace {
         opportunities: Opportunities,
-        /// A packet of which a part has been carried, and what is left of it.
+        /// A partly carried packet, and its remaining bytes.
         carrying: Option<(Queued, Bytes)>,
     },
 }
 
-/// A moment between two nanoseconds: `ns + fraction / rate`. A busy link adds up such moments
+/// A moment between two nanoseconds: `ns + fraction / rate`. On a busy link such moments are added
 /// without error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instant {
@@ -44,7 +45,7 @@ pub(crate) struct Instant {
     fraction: u64,
 }
 
-/// Bits times nanoseconds per second: what a link of 1 bit/s does in a nanosecond.
+/// Bits times nanoseconds per second: the work of a link of 1 bit/s in a nanosecond.
 pub(crate) type Work = u128;
 
 #[inline]
@@ -60,14 +61,15 @@ impl Instant {
         }
     }
 
-    /// When so much is done that a link of `rate` begins at `self`: never at standstill.
+    /// The time at which a link of `rate` that begins at `self` has done this work. The rate must
+    /// not be zero.
     pub(crate) fn after(self, work: Work, rate: Rate) -> Self {
         let work = work + u128::from(self.fraction);
         let rate = rate.as_bps();
         let (ns, fraction) = match u64::try_from(work) {
             _ if rate == 0 => return Self::at(Time::MAX),
-            // what nearly all packets take: the wide division costs more than the rest of a
-            // packet's way
+            // The case of nearly all packets: the wide division costs more than the rest of the
+            // model per packet.
             Ok(work) => (work / rate, work % rate),
             Err(_) => {
                 let rate = u128::from(rate);
@@ -81,10 +83,10 @@ impl Instant {
         }
     }
 
-    /// The moment that is as much later as `other` is after zero. Both are of this rate.
+    /// The sum of both moments, as spans from zero. Both are of this rate.
     #[inline]
     pub(crate) fn plus(self, other: Self, rate: Rate) -> Self {
-        // Both fractions are less than the rate: their sum is not computed, so it cannot overflow.
+        // Both fractions are less than the rate. Their sum is not computed, so it cannot overflow.
         let room = rate.as_bps() - other.fraction;
         let carry = self.fraction >= room;
         Self {
@@ -97,13 +99,13 @@ impl Instant {
         }
     }
 
-    /// What a link of `rate` does from `now` until `self`.
+    /// The work of a link of `rate` from `now` until `self`.
     fn work_since(self, now: Time, rate: Rate) -> Work {
         let ns = self.ns.saturating_sub(now.as_nanos());
         u128::from(ns) * u128::from(rate.as_bps()) + u128::from(self.fraction)
     }
 
-    /// The first whole nanosecond at which it has come.
+    /// The first whole nanosecond at or after the moment.
     pub(crate) const fn time(self) -> Time {
         Time::from_nanos(self.ns.saturating_add((self.fraction > 0) as u64))
     }
@@ -129,12 +131,12 @@ impl Bottleneck {
             due: Time::MAX,
             still_until: Time::ZERO,
             rng,
-            left: Vec::new(),
+            departed: Vec::new(),
             drops: Vec::new(),
         }
     }
 
-    /// How many packets are here, the one being carried included.
+    /// The number of packets here, the one being carried included.
     #[inline]
     pub(crate) fn inside(&self) -> usize {
         let carrying = match &self.server {
@@ -145,13 +147,13 @@ impl Bottleneck {
         self.queue.len() + usize::from(carrying)
     }
 
-    /// Whether a packet is here.
+    /// True if a packet is here.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.inside() > 0
     }
 
-    /// The rate is another one from `now` on. What is due up to `now` has been served.
+    /// Sets the rate from `now` on. All events up to `now` must have been served.
     pub(crate) fn set_rate(&mut self, now: Time, new: Rate, out: &mut impl Outcomes) {
         let now = now.max(self.still_until);
         let carried = match &mut self.server {
@@ -161,19 +163,22 @@ impl Bottleneck {
                 carrying,
                 stalled,
             } => carrying.take().map(|(queued, done)| {
-                let left = match *rate {
+                let remaining = match *rate {
                     Rate::ZERO => *stalled,
                     rate => done.work_since(now, rate),
                 };
-                (queued, left)
+                (queued, remaining)
             }),
-            Server::Trace { carrying, .. } => carrying.take().map(|(q, left)| (q, work(left))),
+            Server::Trace { carrying, .. } => {
+                carrying.take().map(|(q, remaining)| (q, work(remaining)))
+            }
         };
-        let left = carried.map_or(0, |c| c.1);
+        let remaining = carried.map_or(0, |c| c.1);
         self.server = Server::Fixed {
             rate: new,
-            carrying: carried.map(|(queued, left)| (queued, Instant::at(now).after(left, new))),
-            stalled: left,
+            carrying: carried
+                .map(|(queued, remaining)| (queued, Instant::at(now).after(remaining, new))),
+            stalled: remaining,
         };
         if carried.is_none() {
             self.begin(Instant::at(now), out);
@@ -181,8 +186,8 @@ impl Bottleneck {
         self.update_due();
     }
 
-    /// Nothing is carried from `now` until `end`. What is due up to `now` has been served. A packet
-    /// that is being carried stops where it is.
+    /// Stops the bottleneck from `now` until `end`. All events up to `now` must have been served. A
+    /// packet that is being carried is continued afterwards.
     pub(crate) fn stand_still(&mut self, now: Time, end: Time) {
         let from = now.max(self.still_until);
         self.still_until = self.still_until.max(end);
@@ -199,7 +204,7 @@ impl Bottleneck {
         self.update_due();
     }
 
-    /// When `serve` has something to do; [`Time::MAX`] means never.
+    /// Time of the next `serve`; [`Time::MAX`] means never.
     #[inline]
     pub(crate) const fn next(&self) -> Time {
         self.due
@@ -216,7 +221,7 @@ impl Bottleneck {
                 opportunities,
                 carrying,
             } if carrying.is_some() || !self.queue.is_empty() => opportunities.peek(),
-            // What waits although the link is free waits for the queue.
+            // Packets that wait although the link is free wait for the queue to release them.
             Server::Fixed { .. } | Server::Unlimited if !self.queue.is_empty() => {
                 self.queue.ready().max(self.still_until)
             }
@@ -224,7 +229,7 @@ impl Bottleneck {
         };
     }
 
-    /// A packet arrives. What is due up to `now` has been served.
+    /// A packet arrives. All events up to `now` must have been served.
     pub(crate) fn arrive(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
         out.tell(Outcome::Arrived { at: now, packet });
         if let Server::Trace {
@@ -233,8 +238,8 @@ impl Bottleneck {
         } = &mut self.server
             && self.queue.is_empty()
         {
-            // The opportunities of an idle link pass unused, in one leap. The one of this very
-            // moment is over as well.
+            // Skips the opportunities that an idle link has not used, including one at this very
+            // moment.
             let from = (now + Span::from_nanos(1)).max(self.still_until);
             opportunities.seek(opportunities.count_before(from));
         }
@@ -263,15 +268,15 @@ impl Bottleneck {
         }
     }
 
-    /// Does what is due at `now`, which is [`next`](Self::next).
+    /// Does the work that is due at `now`, which is [`next`](Self::next).
     pub(crate) fn serve(&mut self, now: Time, out: &mut impl Outcomes) {
         match &mut self.server {
             Server::Unlimited => self.let_go(now, out),
             Server::Fixed { carrying, .. } => {
                 if let Some((queued, done)) = carrying.take() {
                     self.depart(now, queued, out);
-                    // from the exact moment, not from the nanosecond after it: back to back means
-                    // no gap at all
+                    // From the exact moment, not from the nanosecond after it: back to back means
+                    // no gap at all.
                     self.begin(done, out);
                 } else {
                     self.begin(Instant::at(now), out);
@@ -285,18 +290,18 @@ impl Bottleneck {
                 let mut current = carrying.take();
                 let mut room = OPPORTUNITY;
                 while room > Bytes::ZERO {
-                    let Some((queued, left)) = current
+                    let Some((queued, remaining)) = current
                         .take()
                         .or_else(|| self.dequeue(now, out).map(|q| (q, q.packet.len)))
                     else {
                         break;
                     };
-                    if left <= room {
+                    if remaining <= room {
                         self.depart(now, queued, out);
                     } else {
-                        current = Some((queued, left - room));
+                        current = Some((queued, remaining - room));
                     }
-                    room -= left;
+                    room -= remaining;
                 }
                 if let Server::Trace { carrying, .. } = &mut self.server {
                     *carrying = current;
@@ -306,7 +311,7 @@ impl Bottleneck {
         self.update_due();
     }
 
-    /// A link of fixed rate is free at `start`: begins with the next packet if there is one.
+    /// A link of fixed rate is free at `start`: begins with the next packet, if there is one.
     #[inline]
     fn begin(&mut self, start: Instant, out: &mut impl Outcomes) {
         let Some(queued) = self.dequeue(start.time(), out) else {
@@ -331,7 +336,7 @@ impl Bottleneck {
         }
     }
 
-    /// Without a rate all that may leave does.
+    /// Without a rate, all packets that the queue releases depart at once.
     fn let_go(&mut self, now: Time, out: &mut impl Outcomes) {
         while let Some(queued) = self.dequeue(now, out) {
             self.depart(now, queued, out);
@@ -341,7 +346,7 @@ impl Bottleneck {
     #[inline]
     fn depart(&mut self, at: Time, queued: Queued, out: &mut impl Outcomes) {
         let Queued { packet, arrived } = queued;
-        self.left.push(queued);
+        self.departed.push(queued);
         out.tell(Outcome::Departed {
             at,
             packet,
@@ -356,16 +361,16 @@ impl Bottleneck {
         queued
     }
 
-    /// Says which packets the queue has just discarded, if any.
+    /// Reports the packets that the queue has just discarded.
     #[inline(always)]
     fn tell(&mut self, at: Time, why: DropReason, out: &mut impl Outcomes) {
         if !self.drops.is_empty() {
-            self.tell_drops(at, why, out);
+            self.report_drops(at, why, out);
         }
     }
 
     #[cold]
-    fn tell_drops(&mut self, at: Time, why: DropReason, out: &mut impl Outcomes) {
+    fn report_drops(&mut self, at: Time, why: DropReason, out: &mut impl Outcomes) {
         for packet in self.drops.drain(..) {
             out.tell(Outcome::Dropped { at, packet, why });
         }

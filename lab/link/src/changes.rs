@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A path that changes while it works. It has steps of rate, delay and loss, typed, from a table,
-//! or drawn from a seed.
+//! Changes of a path over time: steps of rate, delay and loss, which are typed, read from a table, or drawn from a
+//! seed.
 use alcc_units::{Rate, Rng, Span, Time, one_line};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// What changes in a direction after its start. The default is nothing.
+/// The changes of a direction after its start. By default there are none.
 ///
-/// A new rate applies from its moment on, even to the packet that is just being carried. A new
-/// delay applies to packets that begin to travel from then on. Unless `reorder` is set, packets
-/// that began earlier still arrive no later than they do. A link may have had no rate, or may have
-/// followed a trace. A rate makes it a link of that rate for good.
+/// A new rate applies at once, even to the packet that is being carried. A new delay applies to packets whose
+/// propagation begins from then on. Unless `reorder` is set, packets that began earlier still arrive no later than they
+/// do. A link without a rate, or one that follows a trace, becomes a link of that rate for good.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Changes {
     /// The steps. Their order does not matter, except among those of one moment, of which the last
     /// applies.
     pub steps: Vec<Step>,
-    /// After this time the direction is as at its start, and the steps come again; later steps
-    /// never come. `None`: no repetition.
+    /// Period of the schedule: after this time the steps start again, from the initial values; later steps never come.
+    /// `None`: no repetition.
     pub repeat: Option<Span>,
-    /// Packets may overtake those before them when the delay shrinks.
+    /// True if packets may overtake those before them when the delay shrinks.
     pub reorder: bool,
 }
 
 /// One change. A field that is `None` leaves its value as it is.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Step {
-    /// When, since the start of the direction.
+    /// Time of the change since the start of the direction.
     pub at: Time,
     /// The bottleneck's rate; [`Rate::ZERO`] carries nothing.
     pub rate: Option<Rate>,
@@ -38,53 +37,53 @@ pub struct Step {
     pub loss_up: Option<f64>,
 }
 
-/// Why changes could not be read.
+/// Error of changes that could not be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangesError {
-    /// A step as typed.
+    /// A step is invalid.
     #[error("step '{}': '{}': want {want}", one_line(.step), one_line(.found))]
     Step {
         /// The step.
         step: String,
-        /// What is wrong in it.
+        /// The invalid part.
         found: String,
-        /// What would do.
+        /// The valid form.
         want: &'static str,
     },
-    /// A text of which steps are drawn, as typed.
+    /// A description of random steps is invalid.
     #[error("'{}': '{}': want {want}", one_line(.text), one_line(.found))]
     Draw {
         /// The text.
         text: String,
-        /// What is wrong in it.
+        /// The invalid part.
         found: String,
-        /// What would do.
+        /// The valid form.
         want: &'static str,
     },
-    /// A cell of a table.
+    /// A cell of a table is invalid.
     #[error("line {line}, column {column}: '{}': want {want}", one_line(.found))]
     Cell {
         /// The line's number from 1.
         line: usize,
         /// The column's name.
         column: String,
-        /// What was found.
+        /// The invalid text.
         found: String,
-        /// What would do.
+        /// The valid form.
         want: &'static str,
     },
-    /// A table.
+    /// A line of a table is invalid.
     #[error("line {line}: '{}': want {want}", one_line(.found))]
     Line {
         /// Its number from 1.
         line: usize,
-        /// What was found.
+        /// The invalid text.
         found: String,
-        /// What would do.
+        /// The valid form.
         want: &'static str,
     },
-    /// More steps than a machine should have to keep.
+    /// More steps than are kept in memory.
     #[error(
         "{0} steps: there may be 1000000: take a longer every=; --radio jitter holds single packets"
     )]
@@ -98,7 +97,7 @@ const RANDOM: &str = "every=T and rate=R..R, delay=T..T, loss=P..P or loss-up=P.
 const OUTAGES: &str = "every=T..T,length=T..T, such as every=60s..180s,length=500ms..2s";
 const PROBABILITY: &str = "a probability: 0% to 100%, or 0 to 1";
 
-/// Reads `1%` or `0.01`.
+/// Parses `1%` or `0.01`.
 fn probability(text: &str) -> Option<f64> {
     let (number, scale) = match text.strip_suffix('%') {
         Some(percent) => (percent, 0.01),
@@ -108,8 +107,7 @@ fn probability(text: &str) -> Option<f64> {
     (0.0..=1.0).contains(&p).then_some(p)
 }
 
-/// `name=value` parts in order, each name once. `wrong` gets what was found in place of them, and what
-/// would do.
+/// Parses `name=value` parts in order, each name once. `wrong` makes an error from the invalid part and the valid form.
 fn parts<'a, E>(
     text: &'a str,
     want: &'static str,
@@ -129,7 +127,7 @@ fn parts<'a, E>(
 impl FromStr for Step {
     type Err = ChangesError;
 
-    /// Reads `5s:rate=20mbit,delay=50ms,loss=1%`.
+    /// Parses `5s:rate=20mbit,delay=50ms,loss=1%`.
     fn from_str(text: &str) -> Result<Self, ChangesError> {
         let wrong = |found: &str, want| ChangesError::Step {
             step: text.to_owned(),
@@ -175,7 +173,7 @@ impl FromStr for Step {
 }
 
 impl Changes {
-    /// Only steps, without repetition.
+    /// Changes with these steps and without repetition.
     pub fn of(steps: Vec<Step>) -> Self {
         Self {
             steps,
@@ -183,7 +181,7 @@ impl Changes {
         }
     }
 
-    /// True if nothing ever changes.
+    /// True if there are no changes.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -214,12 +212,12 @@ impl Changes {
     /// MiB of the largest table: a million lines of many digits.
     pub const MIB: u64 = 64;
 
-    /// Reads a table. Its first line names the columns ([`Changes::COLUMNS`]), `seconds` first. What
-    /// a cell leaves empty stays. Lines are in the order of their times; those that begin with `#`
-    /// are comments. `alcc-lab trace convert --to rates` writes such a table.
+    /// Reads a table. Its first line names the columns ([`Changes::COLUMNS`]), `seconds` first. An empty cell leaves
+    /// its value unchanged. Lines are in the order of their times; those that begin with `#` are comments. `alcc-lab
+    /// trace convert --to rates` writes such a table.
     ///
     /// # Errors
-    /// Line and reason.
+    /// The line and the reason.
     pub fn from_csv(text: &str) -> Result<Self, ChangesError> {
         let mut lines = (1..).zip(text.lines().map(str::trim));
         let mut lines = lines
@@ -293,13 +291,12 @@ impl Changes {
         Ok(Self::of(steps))
     }
 
-    /// Draws outages of a link of `rate` from time 0 until `end`, such as
-    /// `every=60s..180s,length=500ms..2s`. `every` is the time from the end of one (or from 0) to
-    /// the beginning of the next. `length` is that of each. Both are drawn evenly between their
-    /// bounds.
+    /// Draws random outages of a link of `rate` from time 0 until `end`, such as `every=60s..180s,length=500ms..2s`.
+    /// `every` is the time from the end of one (or from 0) to the beginning of the next. `length` is that of each. Both
+    /// are drawn evenly between their bounds.
     ///
     /// # Errors
-    /// What is wrong with the text; more than a million steps.
+    /// The error in the text; or more than a million steps.
     pub fn outages(text: &str, rate: Rate, end: Span, seed: u64) -> Result<Self, ChangesError> {
         let wrong = |found: &str, want| ChangesError::Draw {
             text: text.to_owned(),
@@ -348,12 +345,11 @@ impl Changes {
         Ok(Self::of(steps))
     }
 
-    /// Draws steps from time 0 until `length`:
-    /// `every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%`. Each quantity is drawn evenly
-    /// between its bounds.
+    /// Draws random steps from time 0 until `length`: `every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%`. Each
+    /// quantity is drawn evenly between its bounds.
     ///
     /// # Errors
-    /// What is wrong with the text; more than a million steps.
+    /// The error in the text; or more than a million steps.
     pub fn random(text: &str, length: Span, seed: u64) -> Result<Self, ChangesError> {
         let wrong = |found: &str, want| ChangesError::Draw {
             text: text.to_owned(),
@@ -392,7 +388,7 @@ impl Changes {
             let bounds = bounds.as_ref()?;
             Some(bounds.start() + rng.below((bounds.end() - bounds.start()).saturating_add(1)))
         };
-        // Losses have draws of their own: with or without them rates and delays are the same.
+        // Losses have separate random numbers, so that rates and delays do not depend on them.
         let (mut losses, mut losses_up) = (Rng::new(!seed), Rng::new(!seed ^ 0x7570));
         let one = |bounds: &Option<RangeInclusive<f64>>, rng: &mut Rng| {
             let p = bounds.as_ref()?;
@@ -409,7 +405,7 @@ impl Changes {
     }
 }
 
-/// Reads `LOW..HIGH`.
+/// Parses `LOW..HIGH`.
 fn range<T: PartialOrd>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<RangeInclusive<T>> {
     let (low, high) = text.split_once("..")?;
     let (low, high) = (read(low)?, read(high)?);
@@ -498,7 +494,7 @@ mod tests {
         assert_ne!(changes, draw(4));
         assert_eq!(changes.steps.len(), 1000);
         let mean = |f: &dyn Fn(&Step) -> f64| changes.steps.iter().map(f).sum::<f64>() / 1000.0;
-        // even: the mean is the middle, its standard error range / sqrt(12 * 1000)
+        // Uniform distribution: the mean is the middle, its standard error range / sqrt(12 * 1000).
         assert!((mean(&|s| s.rate.unwrap().as_mbps_f64()) - 55.0).abs() < 4.0 * 0.82);
         assert!((mean(&|s| s.delay.unwrap().as_millis_f64()) - 27.5).abs() < 4.0 * 0.41);
         assert!((mean(&|s| s.loss.unwrap()) - 0.005).abs() < 4.0 * 0.000_091);

@@ -13,16 +13,16 @@ use std::collections::VecDeque;
 /// The rate of a bottleneck.
 #[derive(Clone, Debug, Default)]
 pub enum RateSpec {
-    /// Nothing ever waits.
+    /// No limit: no packet ever waits.
     #[default]
     Unlimited,
     /// A constant rate of IP bytes; packets are serialised one after the other. [`Rate::ZERO`]
     /// carries nothing.
     Fixed(Rate),
     /// The delivery opportunities of a trace, which begins at [`Time::ZERO`] and repeats. Each
-    /// carries up to 1500 bytes. That is several small packets, or a part of a large one that goes
-    /// on in the next. What an opportunity does not use is lost. This is Mahimahi's link, without
-    /// the 4 bytes that its tunnel adds to every packet (and to an opportunity).
+    /// carries up to 1500 bytes. That is several small packets, or a part of a large one that is
+    /// continued in the next. The unused part of an opportunity is lost. This is Mahimahi's link,
+    /// without the 4 bytes that its tunnel adds to every packet (and to an opportunity).
     Trace(Trace),
 }
 
@@ -36,17 +36,17 @@ pub struct DirectionSpec {
     /// One-way propagation delay.
     pub delay: Span,
     /// Probability of random loss before the bottleneck, 0 to 1, independent for every packet. Loss
-    /// behind it is a radio link's: [`RadioSpec`] `loss` and `bursts`.
+    /// after it is that of a radio link: [`RadioSpec`] `loss` and `bursts`.
     pub loss: f64,
-    /// What changes over time.
+    /// The changes over time.
     pub changes: Changes,
-    /// What the radio link behind the bottleneck adds, in this order.
+    /// The effects of the radio link after the bottleneck, in this order.
     pub radio: Vec<RadioSpec>,
 }
 
-/// The direction of a packet. A packet meets the parts of a direction in a fixed order. It is that
-/// of a bottleneck shell nested in a delay shell around the client. Random loss comes before the
-/// bottleneck, the radio link after it.
+/// The direction of a packet. The parts of a direction have a fixed order: that of a bottleneck
+/// shell nested in a delay shell around the client. Random loss comes before the bottleneck, the
+/// radio link after it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Dir {
     /// Towards the client: delay, loss, bottleneck.
@@ -57,10 +57,10 @@ pub enum Dir {
 }
 
 impl Dir {
-    /// Both.
+    /// Both directions.
     pub const BOTH: [Self; 2] = [Self::Down, Self::Up];
 
-    /// The other one.
+    /// The opposite direction.
     pub const fn back(self) -> Self {
         match self {
             Self::Down => Self::Up,
@@ -79,38 +79,39 @@ impl Dir {
 
 /// One direction of a path in operation.
 ///
-/// The host pushes packets, asks when it is worth calling again, and advances. Outcomes carry the
-/// times of the model, so a host that calls late loses punctuality but not correctness. Time never
-/// goes back: an earlier `now` counts as the latest one. Events at [`Time::MAX`] never happen.
+/// The host pushes packets, reads the time of the next event, and advances. Outcomes carry the
+/// times of the model, so a host that calls late gets them late, but correct. Time never goes back:
+/// an earlier `now` counts as the latest one. Events at [`Time::MAX`] never happen.
 #[derive(Clone, Debug)]
 pub struct Direction {
     spec_rate: RateSpec,
     dir: Dir,
     delay: Span,
     loss: f64,
-    /// Those that change; a rate that is `None` is that of the start.
+    /// The schedule of the rate; a rate of `None` is the initial one.
     rates: Option<Schedule<Option<Rate>>>,
     delays: Option<Schedule<Span>>,
     losses: Option<Schedule<f64>>,
     reorder: bool,
     clock: Time,
-    /// When something has to be done to a packet: asked for far more often than it changes.
+    /// Time of the next event of a packet; cached, because it is read far more often than it
+    /// changes.
     due: Time,
-    /// Nothing is lost at random, nothing changes, there is no radio link, and the queue only has
-    /// limits. Then all of it is here.
+    /// The simpler model, used if there is no random loss, no change and no radio link, and the
+    /// queue only has limits.
     steady: Option<Steady>,
-    /// Neither the rate changes nor is there a radio link: asked at every step.
+    /// True if the rate does not change and there is no radio link; checked at every step.
     plain: bool,
     bottleneck: Bottleneck,
     radio: Vec<Box<dyn Radio>>,
-    /// What happens to packets where the direction ends.
+    /// Effects on packets at the end of the direction.
     ends: Vec<Box<dyn Radio>>,
-    /// The next time at which the bottleneck has to stand still.
+    /// The next pause of the bottleneck.
     pause: Option<Pause>,
-    /// Packets on the radio link, with the time at which they are through it.
+    /// Packets on the radio link, with the time at which each has passed it.
     on_air: VecDeque<(Time, InPropagation)>,
-    /// Packets on their way, with the time at which they are through; before or after the
-    /// bottleneck as `dir` says.
+    /// Packets in propagation, with the time at which each has passed it; before or after the
+    /// bottleneck, depending on `dir`.
     propagating: VecDeque<(Time, InPropagation)>,
     rng: Rng,
 }
@@ -118,7 +119,8 @@ pub struct Direction {
 #[derive(Clone, Copy, Debug)]
 struct InPropagation {
     packet: Packet,
-    // at and from the bottleneck; the former means nothing before it
+    // `arrived` is the arrival at the bottleneck, `at` the departure from it; without a bottleneck
+    // before it they are equal.
     arrived: Time,
     departed: Time,
 }
@@ -165,7 +167,7 @@ impl Direction {
         }
     }
 
-    /// A packet enters at `now`, after every event that is due up to `now`.
+    /// A packet enters at `now`, after all events up to `now`.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
         self.clock = self.clock.max(now);
         match &mut self.steady {
@@ -174,7 +176,7 @@ impl Direction {
         }
     }
 
-    /// The same where anything may change, or the queue has a rule of its own.
+    /// The same, with changes or a queue with its own rule.
     #[inline(never)]
     fn push_through(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
         self.catch_up(out);
@@ -193,8 +195,9 @@ impl Direction {
         self.catch_up(out);
     }
 
-    /// Does everything that is due up to `now`, in the order of its times. A caller that is not
-    /// [watching](Outcomes::is_watching) may learn of a packet's way only when it ends.
+    /// Processes all events up to `now`, in order of time. A caller that is not
+    /// [watching](Outcomes::is_watching) may get a packet's intermediate outcomes only with its
+    /// last.
     #[inline]
     pub fn advance(&mut self, now: Time, out: &mut impl Outcomes) {
         self.clock = self.clock.max(now);
@@ -211,27 +214,26 @@ impl Direction {
         }
     }
 
-    /// The earliest time at which [`advance`](Self::advance) would do something to a packet. `None`
-    /// if no packet is inside or none will ever move. An idle link needs no wake-up, whatever its
-    /// trace does.
+    /// The time of the next event of a packet in [`advance`](Self::advance). `None` if no packet is
+    /// inside or none will ever move: an idle link needs no wake-up, even if it follows a trace.
     #[inline]
     pub fn next_event(&self) -> Option<Time> {
         let next = (self.steady.as_ref()).map_or(self.due, Steady::next);
         Some(next).filter(|at| *at < Time::MAX)
     }
 
-    /// A time not after the next delivery: enough to wait for, if nothing else matters as it
-    /// happens. `None` as for [`next_event`](Self::next_event).
+    /// A time not later than the next delivery, for a host that needs only deliveries in time.
+    /// `None` as for [`next_event`](Self::next_event).
     #[inline]
     pub fn next_delivery(&self) -> Option<Time> {
         let next = (self.steady.as_ref()).map_or(self.due, Steady::next_delivery);
         Some(next).filter(|at| *at < Time::MAX)
     }
 
-    /// The first of what is due at `at`.
+    /// Processes the first event at `at`.
     #[inline]
     fn happen(&mut self, at: Time, out: &mut impl Outcomes) {
-        // The bottleneck goes first: a packet that arrives at the moment of an opportunity has
+        // The bottleneck comes first: a packet that arrives at the moment of an opportunity has
         // missed it.
         if self.bottleneck.next() == at {
             self.bottleneck.serve(at, out);
@@ -250,14 +252,14 @@ impl Direction {
         }
     }
 
-    /// When that is; [`Time::MAX`] means never.
+    /// Time of the next event; [`Time::MAX`] means never.
     #[inline]
     fn next(&self) -> Time {
         let next = self.next_arrival().min(self.bottleneck.next());
         next.min(self.next_change())
     }
 
-    /// When the rate or the radio link has something to do.
+    /// Time of the next event of the rate or the radio link.
     #[inline]
     fn next_change(&self) -> Time {
         if self.plain {
@@ -267,7 +269,7 @@ impl Direction {
         next.min(self.next_pause())
     }
 
-    /// Does the first of it.
+    /// Processes the first of these events.
     fn change(&mut self, at: Time, out: &mut impl Outcomes) {
         if self.next_step() == at {
             self.step(at, out);
@@ -279,15 +281,15 @@ impl Direction {
         }
     }
 
-    /// The bytes that the bottleneck offers to carry after `from` and up to and including `to`. A
-    /// share of capacity is deliveries in that window over these bytes. [`Bytes::MAX`] without a
-    /// bottleneck. It offers nothing while the radio link lets nothing pass.
+    /// The capacity of the bottleneck after `from` and up to and including `to`, in bytes. The
+    /// utilization is deliveries in that window over these bytes. [`Bytes::MAX`] without a
+    /// bottleneck. The capacity is zero while the radio link pauses.
     pub fn opportunity_bytes(&self, from: Time, to: Time) -> Bytes {
         let open = self.open(from, to);
         let Some(rates) = &self.rates else {
             return self.offered(&open);
         };
-        // Fractions of bytes of the pieces add up.
+        // Fractions of bytes of the pieces are added.
         let mut bit_ns = 0_u128;
         let mut bytes = Bytes::ZERO;
         for (from, to, rate) in open.iter().flat_map(|(from, to)| rates.pieces(*from, *to)) {
@@ -303,8 +305,7 @@ impl Direction {
         bytes + Bytes::new(steady)
     }
 
-    /// What is left of a time without the pauses in it. What is offered at the end of a pause
-    /// counts.
+    /// The parts of a time without its pauses. An opportunity at the end of a pause counts.
     fn open(&self, from: Time, to: Time) -> Vec<(Time, Time)> {
         let mut open = Vec::new();
         let mut from = from;
@@ -312,7 +313,7 @@ impl Direction {
             if begin > from {
                 open.push((from, begin));
             }
-            // An opportunity of the very moment at which it ends is one.
+            // An opportunity at the very moment of the end counts.
             if end <= to {
                 open.push((end - Span::from_nanos(1), end));
             }
@@ -324,7 +325,7 @@ impl Direction {
         open
     }
 
-    /// The same for these times, as if the rate were always that of the start.
+    /// The capacity in these times, at the initial rate.
     fn offered(&self, open: &[(Time, Time)]) -> Bytes {
         let spans = || open.iter().map(|(from, to)| to.since(*from));
         match &self.spec_rate {
@@ -339,7 +340,7 @@ impl Direction {
         }
     }
 
-    /// How many packets are inside: neither delivered nor dropped yet.
+    /// The number of packets inside: neither delivered nor dropped yet.
     pub fn inside(&self) -> usize {
         let steady = self.steady.as_ref().map_or(0, Steady::inside);
         steady + self.bottleneck.inside() + self.on_air.len() + self.propagating.len()
@@ -382,19 +383,19 @@ impl Direction {
         self.bottleneck.arrive(now, packet, out);
     }
 
-    /// What an idle bottleneck has slept through.
+    /// Makes up for the events that an idle bottleneck has skipped.
     fn wake(&mut self, now: Time, out: &mut impl Outcomes) {
-        // Steps; a busy one has taken them at their times.
+        // Changes of the rate; a busy bottleneck has processed them in time.
         if self.rates.as_ref().is_some_and(|rates| rates.next() <= now) {
             self.step(now, out);
         }
-        // And pauses.
+        // Pauses in the same way.
         if self.pause.is_some_and(|pause| pause.begin <= now) {
             self.stand_still(now);
         }
     }
 
-    /// The pause that has begun, if it has not ended; later ones are to come.
+    /// Starts the current pause, if it has not ended. Later ones are still to come.
     fn stand_still(&mut self, now: Time) {
         while let Some(due) = self.pause.filter(|pause| pause.begin <= now) {
             if due.end > now {
@@ -404,7 +405,7 @@ impl Direction {
         }
     }
 
-    /// When the bottleneck has to stand still with a packet in it; an idle one need not be woken.
+    /// Time of the next pause, if the bottleneck has a packet; an idle one need not be woken.
     #[inline]
     fn next_pause(&self) -> Time {
         match self.pause {
@@ -413,13 +414,13 @@ impl Direction {
         }
     }
 
-    /// When the first of those on the radio link is through.
+    /// Time at which the first packet on the radio link has passed it.
     #[inline]
     fn next_landing(&self) -> Time {
         self.on_air.front().map_or(Time::MAX, |(due, _)| *due)
     }
 
-    /// The bottleneck has carried a packet: when is it through the radio link?
+    /// The time at which a packet that the bottleneck has carried has passed the radio link.
     fn through(&mut self, at: Time) -> Time {
         let mut through = at;
         for radio in &mut self.radio {
@@ -432,7 +433,7 @@ impl Direction {
         through.max(before)
     }
 
-    /// A packet is through the radio link.
+    /// A packet has passed the radio link.
     #[inline]
     fn land(&mut self, at: Time, landed: InPropagation, out: &mut impl Outcomes) {
         if self.dir == Dir::Down {
@@ -442,7 +443,7 @@ impl Direction {
         }
     }
 
-    /// A packet is at the end of the direction.
+    /// A packet has reached the end of the direction.
     #[inline]
     fn deliver(&mut self, at: Time, landed: InPropagation, out: &mut impl Outcomes) {
         if self.ends.is_empty() || self.is_whole(at, landed.packet, out) {
@@ -450,7 +451,8 @@ impl Direction {
         }
     }
 
-    /// Tells of what happens to it there; false: it does not arrive.
+    /// Applies the effects at the end of the direction and reports them. False: the packet does not
+    /// arrive.
     #[cold]
     fn is_whole(&mut self, at: Time, packet: Packet, out: &mut impl Outcomes) -> bool {
         let mut twice = false;
@@ -468,13 +470,14 @@ impl Direction {
         !corrupt
     }
 
-    /// When the first of those that travel is through.
+    /// Time at which the first packet in propagation has passed it.
     #[inline]
     fn next_arrival(&self) -> Time {
         self.propagating.front().map_or(Time::MAX, |(due, _)| *due)
     }
 
-    /// When the rate changes under a packet; an idle bottleneck need not be woken.
+    /// Time of the next change of the rate, if the bottleneck has a packet; an idle one need not be
+    /// woken.
     #[inline]
     fn next_step(&self) -> Time {
         match &self.rates {
@@ -489,11 +492,11 @@ impl Direction {
         }
     }
 
-    /// Sends on what has left the bottleneck at `at`.
+    /// Forwards the packets that have departed from the bottleneck at `at`.
     #[inline]
     fn route(&mut self, at: Time, out: &mut impl Outcomes) {
-        for i in 0..self.bottleneck.left.len() {
-            let Queued { packet, arrived } = self.bottleneck.left[i];
+        for i in 0..self.bottleneck.departed.len() {
+            let Queued { packet, arrived } = self.bottleneck.departed[i];
             let packet = InPropagation {
                 packet,
                 arrived,
@@ -508,7 +511,7 @@ impl Direction {
                 self.on_air.push_back((through, packet));
             }
         }
-        self.bottleneck.left.clear();
+        self.bottleneck.departed.clear();
     }
 }
 
@@ -522,10 +525,10 @@ fn rates(first: &RateSpec, changes: &Changes) -> Option<Schedule<Option<Rate>>> 
     let of = |step: &crate::Step| step.rate.map(Some);
     if let RateSpec::Fixed(rate) = first {
         let moves = *rate > Rate::ZERO || changes.steps.iter().any(|s| s.rate > Some(Rate::ZERO));
-        // what stands still for ever must not be looked at for ever
+        // A link that never carries anything must not be checked forever.
         return Schedule::new(Some(*rate), changes, of).filter(|_| moves);
     }
-    // There is no way back to a trace.
+    // A link does not return to its trace.
     let once = Changes {
         repeat: None,
         ..changes.clone()

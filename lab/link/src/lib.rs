@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a path does to packets. It has a queue before a bottleneck, a rate that may follow a trace,
-//! delay and random loss.
+//! Model of a path: a queue before a bottleneck, a rate that may follow a trace, delay and random
+//! loss.
 //!
 //! The models are pure: the host gives them the time and the packet, and gets [`Outcome`]s with
 //! exact times. The simulator and the real-time emulator run this same code, so an emulated run has
-//! a simulated twin.
+//! a simulated counterpart.
 //!
-//! * [`Direction`]: one direction of a path, built from a [`DirectionSpec`]; [`Changes`]: what
-//!   changes in it over time;
-//! * [`log`]: a text format for what happened to every packet;
+//! * [`Direction`]: one direction of a path, built from a [`DirectionSpec`]; [`Changes`]: its
+//!   changes over time;
+//! * [`log`]: a text format for the outcomes of all packets;
 //! * [`Queue`]: decides which packets wait and which are dropped; chosen by name with [`QueueSpec`]
 //!   (`codel:target=5ms`). To add one: a file `queue/NAME.rs`, its name in the registry line of
 //!   `queue.rs`;

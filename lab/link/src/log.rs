@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The per-packet log of one direction: text that explains itself and that a line of awk can plot.
+//! The per-packet log of one direction: a self-describing text format that a line of awk can plot.
 //!
 //! ```text
 //! # alcc packet log 1
@@ -11,9 +11,9 @@
 //! 13.002 d 1 1500 overflow 0 18
 //! ```
 //!
-//! The events and the order of their first columns are Mahimahi's. Times are milliseconds since the
-//! link's clock began, rounded down to the microsecond. The log comes from the outcomes at the
-//! bottleneck: propagation delay is not in it.
+//! The events and the order of their first columns are Mahimahi's. Times are milliseconds since the link's clock began,
+//! rounded down to the microsecond. The log comes from the outcomes at the bottleneck: so it does not include the
+//! propagation delay.
 use crate::{DropReason, Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Span, Time};
 use std::fmt::{self, Write};
@@ -21,18 +21,18 @@ use std::fmt::{self, Write};
 /// The first line of a log.
 pub const FIRST_LINE: &str = "# alcc packet log 1";
 
-/// What a log says about itself. Texts may hold anything; line breaks are escaped.
+/// The header of a log. Texts may contain any characters; line breaks are escaped.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Header {
-    /// What wrote it, with version: `alcc 0.1.0`.
+    /// The program that wrote it, with version: `alcc 0.1.0`.
     pub program: String,
     /// The command line.
     pub command: String,
-    /// `down` or `up`.
+    /// The direction: `down` or `up`.
     pub direction: String,
     /// The bottleneck: `trace NAME`, a rate, `unlimited`.
     pub link: String,
-    /// The queue, as one would type it.
+    /// The queue as typed.
     pub queue: String,
     /// One-way propagation delay.
     pub delay: Span,
@@ -47,41 +47,40 @@ pub struct Header {
 pub enum Line {
     /// `TIME + LENGTH FLOW ID`: a packet reached the bottleneck.
     Arrival {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// Which.
+        /// The packet.
         packet: Packet,
     },
-    /// `TIME - LENGTH DELAY FLOW ID`: it left the bottleneck; `ce` behind that: marked (ECN).
+    /// `TIME - LENGTH DELAY FLOW ID`: it departed from the bottleneck; followed by `ce` if marked (ECN).
     Departure {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// Which.
+        /// The packet.
         packet: Packet,
-        /// Since its arrival.
+        /// Time since its arrival.
         queue_delay: Span,
     },
     /// `TIME d 1 LENGTH REASON FLOW ID`: it was dropped.
     Drop {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// Which.
+        /// The packet.
         packet: Packet,
-        /// Why.
+        /// The reason.
         why: DropReason,
     },
-    /// `TIME # LENGTH`: an opportunity to deliver so much; hosts write it on trace-driven links.
+    /// `TIME # LENGTH`: a delivery opportunity of this length; written for trace-driven links.
     Opportunity {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// How much.
+        /// Its length, bytes.
         len: Bytes,
     },
 }
 
 impl Line {
-    /// What the log says of an outcome; nothing of a delivery, which is the departure some
-    /// propagation delay later.
+    /// The line of an outcome; `None` for a delivery, which is the departure plus the propagation delay.
     pub fn of(outcome: &Outcome) -> Option<Self> {
         match *outcome {
             Outcome::Arrived { at, packet } => Some(Self::Arrival { at, packet }),
@@ -100,22 +99,22 @@ impl Line {
     }
 }
 
-/// Why a log could not be read.
+/// Error of a log that could not be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("packet log, line {line}: {what}: found '{found}'")]
 pub struct LogError {
-    /// The line, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong and what would be right.
+    /// The error and the valid form.
     pub what: &'static str,
-    /// What is there, shortened.
+    /// The text found, shortened.
     pub found: String,
 }
 
 /// Writes the header, a comment on every line.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_header(out: &mut impl Write, header: &Header) -> fmt::Result {
     writeln!(out, "{FIRST_LINE}")?;
     for (key, value) in [
@@ -127,7 +126,7 @@ pub fn write_header(out: &mut impl Write, header: &Header) -> fmt::Result {
         ("delay", &header.delay.to_string()),
         ("loss", &header.loss),
         ("seed", &header.seed.to_string()),
-        // Mahimahi's plotting scripts want this one
+        // Mahimahi's plotting scripts require this line.
         ("base timestamp", "0"),
         (
             "units",
@@ -152,7 +151,7 @@ pub fn write_header(out: &mut impl Write, header: &Header) -> fmt::Result {
 /// Writes one event and its line break.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn format_line(out: &mut impl Write, line: &Line) -> fmt::Result {
     match line {
         Line::Arrival { at, packet } => {
@@ -188,10 +187,10 @@ pub fn format_line(out: &mut impl Write, line: &Line) -> fmt::Result {
     }
 }
 
-/// Writes the header of Mahimahi's form (`mm-link --downlink-log`), which its own scripts read.
+/// Writes the header of Mahimahi's format (`mm-link --downlink-log`), which its own scripts read.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_mahimahi_header(out: &mut impl Write, header: &Header) -> fmt::Result {
     let (program, direction) = (escaped(&header.program), escaped(&header.direction));
     let link = escaped(&header.link);
@@ -202,11 +201,11 @@ pub fn write_mahimahi_header(out: &mut impl Write, header: &Header) -> fmt::Resu
     writeln!(out, "# base timestamp: 0")
 }
 
-/// Writes one event in Mahimahi's form: whole milliseconds, and no columns of ours. A drop is a
-/// comment, because `mm-throughput-graph` stops at events that it does not know.
+/// Writes one event in Mahimahi's format: whole milliseconds, and without our extra columns. A drop is a comment,
+/// because `mm-throughput-graph` stops at events that it does not know.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn format_mahimahi_line(out: &mut impl Write, line: &Line) -> fmt::Result {
     let ms = |at: &Time| at.as_nanos() / 1_000_000;
     match line {
@@ -216,7 +215,8 @@ pub fn format_mahimahi_line(out: &mut impl Write, line: &Line) -> fmt::Result {
             packet,
             queue_delay,
         } => {
-            // The scripts take the delay from the time of departure: both must be of the same milliseconds.
+            // The scripts subtract the delay from the time of departure, so both must be rounded to the same
+            // milliseconds.
             let arrived = Time::from_nanos(at.as_nanos().saturating_sub(queue_delay.as_nanos()));
             let delay = ms(at) - ms(&arrived);
             writeln!(out, "{} - {} {delay}", ms(at), packet.len.get())
@@ -229,7 +229,7 @@ pub fn format_mahimahi_line(out: &mut impl Write, line: &Line) -> fmt::Result {
 /// Reads a whole log.
 ///
 /// # Errors
-/// [`LogError`] for the first line that is none of a log's. Unknown header fields are skipped.
+/// [`LogError`] for the first invalid line. Unknown header fields are skipped.
 pub fn parse(text: &str) -> Result<(Header, Vec<Line>), LogError> {
     let mut header = Header::default();
     let mut lines = Vec::new();
@@ -363,7 +363,7 @@ fn whole(word: &str) -> Result<u64, &'static str> {
     word.parse().map_err(|_| "want a whole number below 2^64")
 }
 
-/// Nanoseconds as milliseconds with three decimals.
+/// Formats nanoseconds as milliseconds with three decimals.
 struct Ms(u64);
 
 impl fmt::Display for Ms {
@@ -373,7 +373,7 @@ impl fmt::Display for Ms {
     }
 }
 
-/// Milliseconds with three decimals as nanoseconds.
+/// Parses milliseconds with three decimals as nanoseconds.
 fn ms(word: &str) -> Result<u64, &'static str> {
     let want = "want milliseconds with three decimals";
     let (ms, us) = word

@@ -4,24 +4,23 @@ use alcc_units::{Bytes, Span, Time};
 /// Explicit Congestion Notification: the last two bits of an IP packet's traffic class (RFC 3168,
 /// section 5).
 ///
-/// It is as wide as its neighbour in a [`Packet`]: without padding, a packet is copied in whole
-/// words.
+/// It is as wide as its neighbour in a [`Packet`], so that a packet has no padding and is copied in whole words.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u32)]
 pub enum Ecn {
-    /// The sender does not understand marks.
+    /// The sender does not support marks: Not-ECT.
     #[default]
     NotEct,
-    /// The sender understands marks: ECT(1).
+    /// The sender supports marks: ECT(1).
     Ect1,
-    /// The sender understands marks: ECT(0).
+    /// The sender supports marks: ECT(0).
     Ect0,
     /// Congestion experienced: a queue has marked the packet.
     Ce,
 }
 
 impl Ecn {
-    /// From a traffic class.
+    /// Decodes the ECN field of a traffic class.
     pub const fn of_bits(class: u8) -> Self {
         match class & 3 {
             0 => Self::NotEct,
@@ -32,21 +31,21 @@ impl Ecn {
     }
 }
 
-/// A packet as a model sees it; the host keeps the content under `id`.
+/// A packet in the model; the host keeps its content under `id`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// The host's name for it. The models never look at it.
+    /// The host's identifier, which the models do not interpret.
     pub id: u64,
-    /// The flow it belongs to, for queues that tell flows apart.
+    /// The flow of the packet, for queues that separate flows.
     pub flow: u32,
-    /// Its length in IP bytes: what the bottleneck has to carry.
+    /// Its length in IP bytes, which the bottleneck has to carry.
     pub len: Bytes,
-    /// Whether it may be marked, or is marked.
+    /// Its ECN field.
     pub ecn: Ecn,
 }
 
 impl Packet {
-    /// Marks the packet if its sender understands marks; `false` if it does not.
+    /// Marks the packet if its sender supports marks; otherwise returns `false`.
     pub(crate) fn mark(&mut self) -> bool {
         let capable = self.ecn != Ecn::NotEct;
         if capable {
@@ -56,87 +55,84 @@ impl Packet {
     }
 }
 
-/// Why a packet was dropped.
+/// The reason for which a packet was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DropReason {
     /// Random loss before the bottleneck.
     Loss,
-    /// Random loss behind the bottleneck, on the radio link.
+    /// Random loss after the bottleneck, on the radio link.
     Radio,
-    /// It arrived with wrong bits: the receiver discards it. A host with real packets delivers it so.
+    /// Corrupted, so that the receiver discards it. A host with real packets delivers it with wrong bits.
     Corrupt,
     /// The queue was full.
     Overflow,
-    /// The queue's active management chose it.
+    /// Chosen by active queue management.
     Aqm,
 }
 
-/// The fate of a packet. Times are those of the model, not of the call that learned of it: a late
-/// call reports the same.
+/// An event of a packet. Times are those of the model, not of the call that reports it: a late call reports the same.
 ///
-/// Every packet that was pushed ends in exactly one `Delivered` or `Dropped`. On its way it gives
-/// one `Arrived` when it reaches the bottleneck, and one `Departed` when it leaves it. These two
-/// are for logs and meters. A packet that arrives twice gives one `Repeated` as well.
+/// Every packet that was pushed ends in exactly one `Delivered` or `Dropped`. Before that there is one `Arrived` when
+/// it reaches the bottleneck, and one `Departed` when it leaves the bottleneck. These two are for logs and meters. A
+/// packet that arrives twice gives one `Repeated` as well.
 ///
-/// The kind has its own field, not a niche of another one. Code that makes an outcome knows its
-/// kind, so nothing has to be tested again.
+/// The kind has its own field, not a niche of another one, so that code that makes an outcome need not test it again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Outcome {
-    /// It reached the bottleneck. The queue may refuse it at once: then a `Dropped` follows at the
-    /// same time.
+    /// It reached the bottleneck. If the queue refuses it at once, a `Dropped` follows at the same time.
     Arrived {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// Which.
+        /// The packet.
         packet: Packet,
     },
-    /// Its last byte left the bottleneck.
+    /// Its last byte departed from the bottleneck.
     Departed {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// Which.
+        /// The packet.
         packet: Packet,
-        /// When it had reached the bottleneck.
+        /// Time of its arrival at the bottleneck.
         arrived: Time,
     },
     /// It has passed the whole direction, including the delay.
     Delivered {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// Which.
+        /// The packet.
         packet: Packet,
-        /// Time at the bottleneck, from `arrived` until its last byte left. It is waiting and, on a
-        /// link of fixed rate, its own serialisation.
+        /// Time at the bottleneck, from `arrived` until its last byte departed: queueing and, on a link of fixed rate,
+        /// its own serialisation.
         queue_delay: Span,
-        /// When it had reached the bottleneck.
+        /// Time of its arrival at the bottleneck.
         arrived: Time,
     },
     /// A copy of it arrives, and its own `Delivered` follows.
     Repeated {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// Which.
+        /// The packet.
         packet: Packet,
     },
     /// It was dropped.
     Dropped {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// Which.
+        /// The packet.
         packet: Packet,
-        /// Why.
+        /// The reason.
         why: DropReason,
     },
 }
 
-/// Receives the outcomes of packets, in the order in which they happen, as they happen.
+/// Receives the outcomes of packets, in order of time, as they happen.
 pub trait Outcomes {
-    /// This became of a packet.
+    /// Receives an outcome.
     fn tell(&mut self, outcome: Outcome);
 
-    /// It left the bottleneck at `departed`, and is through at `at`: two outcomes that are reported
-    /// together.
+    /// Receives two outcomes together: the packet departed from the bottleneck at `departed`, and was delivered at
+    /// `at`.
     #[inline(always)]
     fn passed(&mut self, at: Time, packet: Packet, arrived: Time, departed: Time) {
         self.tell(Outcome::Departed {
@@ -152,9 +148,8 @@ pub trait Outcomes {
         });
     }
 
-    /// Whether each outcome must be reported as it happens. If not, those of one packet may be
-    /// reported together when it is delivered or dropped, and drops late. Deliveries come as
-    /// always.
+    /// True if each outcome must be reported as it happens. Otherwise those of one packet may be reported together when
+    /// it is delivered or dropped, and drops may be late. Deliveries are always in time.
     fn is_watching(&self) -> bool {
         true
     }

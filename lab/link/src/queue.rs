@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Queues by name. Add a file `queue/NAME.rs` with a constant `QUEUE`, and its name in the line
-//! below. Then the command line, the simulator, the emulator and the conformance suite have it.
+//! below. The command line, the simulator, the emulator and the conformance suite take it from
+//! there.
 use crate::{DropReason, Packet};
 use alcc_units::{Bytes, OptionDoc, Options, Rng, Spec, SpecError, Time};
 use std::fmt;
@@ -17,9 +18,9 @@ queues! { droptail, red, codel, pie, fq_codel, users, policer, shaper }
 
 pub use droptail::Limits;
 
-/// The option of the queues that mark. They mark only packets whose sender understands marks. So
-/// the default is yes. RFC 7567, section 4.2.1, wants it of every managed queue, and RFC 8290,
-/// section 5.2.6, has it.
+/// The option of queues that mark. They mark only packets whose sender supports marks, so the
+/// default is yes. RFC 7567, section 4.2.1, requires it of every managed queue, and RFC 8290,
+/// section 5.2.6, specifies it.
 const ECN: OptionDoc = OptionDoc {
     name: "ecn",
     default: "yes",
@@ -30,14 +31,15 @@ fn ecn(options: &Options<'_>) -> Result<bool, SpecError> {
     Ok(options.choice(ECN.name, &["yes", "no"])? == "yes")
 }
 
-/// Packets that wait for a bottleneck. First in, first out, unless its documentation says
-/// otherwise.
+/// A queue of packets before a bottleneck. It is first in, first out, unless its documentation
+/// describes another order.
 ///
-/// Time is an argument and never goes back. A packet that the bottleneck has begun to carry is out
-/// of the queue.
+/// Time is an argument and never goes back. A packet that the bottleneck has begun to carry is no
+/// longer in the queue.
 pub trait Queue: fmt::Debug + Send + Sync {
-    /// A packet arrives: takes it, or says why not. `rng` is for queues that draw at random.
-    /// Packets that have to give way to it go to `drops`; in the end that may be the packet itself.
+    /// Takes an arriving packet, or refuses it with the reason. `rng` is for queues that drop at
+    /// random. Packets that are dropped to make room go to `drops`; the packet itself may be one of
+    /// them.
     fn enqueue(
         &mut self,
         now: Time,
@@ -46,29 +48,29 @@ pub trait Queue: fmt::Debug + Send + Sync {
         drops: &mut Vec<Packet>,
     ) -> Enqueue;
 
-    /// The bottleneck is free: the packet to carry next, if one may leave. Packets that the queue
-    /// discards to find it go to `drops`.
+    /// The next packet for a free bottleneck, if there is one that may depart. Packets that the
+    /// queue discards before it go to `drops`.
     fn dequeue(&mut self, now: Time, drops: &mut Vec<Packet>) -> Option<Queued>;
 
-    /// The earliest time at which the packet to carry next may leave. A time in the past, unless
-    /// the queue holds packets back.
+    /// The earliest time at which the next packet may depart. It is in the past, unless the queue
+    /// holds packets back.
     fn ready(&self) -> Time {
         Time::ZERO
     }
 
-    /// Its limits, if it has no other rule: first in, first out, and packets that do not fit are
-    /// refused.
+    /// The limits of a queue without any other rule: first in, first out, and packets that do not
+    /// fit are refused.
     fn drop_tail(&self) -> Option<Limits> {
         None
     }
 
-    /// How many packets wait.
+    /// Number of waiting packets.
     fn len(&self) -> usize;
 
-    /// How many bytes wait.
+    /// Bytes of the waiting packets.
     fn bytes(&self) -> Bytes;
 
-    /// True if nothing waits.
+    /// True if no packet waits.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -83,16 +85,16 @@ impl Clone for Box<dyn Queue> {
     }
 }
 
-/// A packet that waits or has waited.
+/// A packet that waits or has waited in a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Queued {
     /// The packet.
     pub packet: Packet,
-    /// When it arrived.
+    /// Time of its arrival.
     pub arrived: Time,
 }
 
-/// The answer to an arriving packet.
+/// Result of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Enqueue {
     /// It waits in the queue.
@@ -101,18 +103,18 @@ pub enum Enqueue {
     Refused(DropReason),
 }
 
-/// One queue that a user can name.
+/// One queue that a user can select.
 #[derive(Clone, Copy)]
 pub struct QueueKind {
     /// The name: lower case.
     pub name: &'static str,
     /// One line for `alcc list`.
     pub summary: &'static str,
-    /// Packets of different flows may overtake each other; those of one flow never do.
+    /// True if packets of different flows may overtake each other; those of one flow never do.
     pub overtaking: bool,
     /// The options.
     pub options: &'static [OptionDoc],
-    /// Makes an empty queue, or says which option is wrong.
+    /// Makes an empty queue, or reports a wrong option.
     pub build: fn(&Options<'_>) -> Result<Box<dyn Queue>, SpecError>,
 }
 
@@ -123,8 +125,8 @@ impl QueueKind {
     }
 }
 
-/// Which queue to use. It is checked, so making a queue cannot fail. Reads `droptail:bytes=2000000`
-/// and prints it back.
+/// A checked choice of a queue, so that making the queue cannot fail. It is parsed from
+/// `droptail:bytes=2000000`, and prints the same text.
 #[derive(Clone, Debug)]
 pub struct QueueSpec {
     spec: Spec,
@@ -132,12 +134,12 @@ pub struct QueueSpec {
 }
 
 impl QueueSpec {
-    /// A queue of another crate, under a name of its own; `prototype` is copied for every use.
+    /// A queue of another crate, under its own name; `prototype` is copied for every use.
     pub fn new(spec: Spec, prototype: Box<dyn Queue>) -> Self {
         Self { spec, prototype }
     }
 
-    /// Drop-tail without a limit: nothing is ever dropped.
+    /// Drop-tail without a limit, which drops nothing.
     pub fn infinite() -> Self {
         Self::new(Spec::named("droptail"), droptail::bounded(Bytes::MAX))
     }
@@ -155,7 +157,7 @@ impl QueueSpec {
         self.prototype.duplicate()
     }
 
-    /// The specification that was asked for.
+    /// The specification as typed.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a radio link adds to a bottleneck, by name: delays of its own, and times at which nothing
-//! passes. Add a file `radio/NAME.rs` with a constant `RADIO`, and its name in the line below. Then
-//! the command line, the simulator, the emulator and the property tests have it.
+//! Effects of a radio link after a bottleneck, by name: additional delays, and times at which nothing passes. Add a
+//! file `radio/NAME.rs` with a constant `RADIO`, and its name in the line below. The command line, the simulator, the
+//! emulator and the property tests take it from there.
 //!
-//! A recorded trace of delivery opportunities does not show these delays. They come after the
-//! moment at which the bottleneck has carried a packet.
+//! A recorded trace of delivery opportunities does not contain these delays, which come after the moment at which the
+//! bottleneck has carried a packet.
 use alcc_units::{OptionDoc, Options, Span, Spec, SpecError, Time};
 use std::fmt;
 use std::str::FromStr;
@@ -20,19 +20,19 @@ macro_rules! radios {
 
 radios! { harq, rlc, grant, handover, aggregation, leo, loss, jitter, corrupt, duplicate }
 
-/// A time at which nothing passes, from its beginning to its end.
+/// A time at which nothing passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pause {
-    /// The first moment of it.
+    /// Its first moment.
     pub begin: Time,
     /// The first moment after it.
     pub end: Time,
 }
 
-/// How a packet is when it arrives at the end of the direction.
+/// The state in which a packet arrives at the end of the direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Landing {
-    /// As it was sent.
+    /// Unchanged.
     Whole,
     /// With wrong bits.
     Corrupt,
@@ -40,16 +40,16 @@ pub enum Landing {
     Twice,
 }
 
-/// What a radio link adds.
+/// One effect of a radio link.
 ///
-/// Packets keep their order. Radio links repeat what did not arrive, and hold back later packets
-/// until then, so only `loss` and `corrupt` lose any. The caller of [`Radio::through`] keeps the order.
+/// Packets keep their order. Radio links repeat lost blocks, and hold back later packets until then, so only `loss` and
+/// `corrupt` lose any. The caller of [`Radio::through`] keeps the order.
 pub trait Radio: fmt::Debug + Send + Sync {
-    /// Called once, before everything else: the seed of what is random.
+    /// Sets the seed of its random numbers. Called once, before everything else.
     fn seed(&mut self, seed: u64);
 
-    /// The bottleneck has carried a packet at `at`, which never goes back: when has it passed the
-    /// radio link? Not before `at`.
+    /// The time at which a packet that the bottleneck has carried at `at` has passed the radio link, not before `at`.
+    /// `at` never decreases.
     fn through(&mut self, at: Time) -> Time {
         at
     }
@@ -65,12 +65,12 @@ pub trait Radio: fmt::Debug + Send + Sync {
         None
     }
 
-    /// It acts where the direction ends, on what arrives, and there alone.
+    /// True if it acts only at the end of the direction, on arriving packets.
     fn is_last(&self) -> bool {
         false
     }
 
-    /// How a packet arrives; called once for each, if it [is last](Radio::is_last).
+    /// The state in which a packet arrives; called once for each, if it [is last](Radio::is_last).
     fn lands(&mut self) -> Landing {
         Landing::Whole
     }
@@ -85,7 +85,7 @@ impl Clone for Box<dyn Radio> {
     }
 }
 
-/// One thing that a radio link adds, as a user can name it.
+/// One effect of a radio link that a user can select.
 #[derive(Clone, Copy)]
 pub struct RadioKind {
     /// The name: lower case.
@@ -94,19 +94,19 @@ pub struct RadioKind {
     pub summary: &'static str,
     /// The options.
     pub options: &'static [OptionDoc],
-    /// Makes one, or says which option is wrong.
+    /// Makes the effect, or reports a wrong option.
     pub build: fn(&Options<'_>) -> Result<Box<dyn Radio>, SpecError>,
 }
 
 impl RadioKind {
-    /// All of this crate.
+    /// All effects of this crate.
     pub fn all() -> impl Iterator<Item = &'static Self> + Clone {
         BUILTIN.iter()
     }
 }
 
-/// Which radio link to use. It is checked, so making one cannot fail. Reads `harq:errors=0.2` and
-/// prints it back.
+/// A checked choice of an effect, so that making it cannot fail. It is parsed from `harq:errors=0.2`, and prints the
+/// same text.
 #[derive(Clone, Debug)]
 pub struct RadioSpec {
     spec: Spec,
@@ -114,16 +114,16 @@ pub struct RadioSpec {
 }
 
 impl RadioSpec {
-    /// What was asked for.
+    /// The specification as typed.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// For both directions, towards the client and from it, as `asked`. Nothing for the second
-    /// means the same as for the first. If nothing is asked at all, these texts say what.
+    /// The effects of both directions, towards the client and from it, as `asked`. An empty list for the second means
+    /// the same as for the first. If both are empty, the texts in `own` apply.
     ///
     /// # Errors
-    /// What is wrong with the first text that is none.
+    /// The error of the first invalid text.
     pub fn both(asked: [Vec<Self>; 2], own: [&[&str]; 2]) -> Result<[Vec<Self>; 2], SpecError> {
         let all = |texts: &[&str]| -> Result<Vec<Self>, SpecError> {
             texts.iter().map(|text| text.parse()).collect()
@@ -135,7 +135,7 @@ impl RadioSpec {
         }
     }
 
-    /// One at its start.
+    /// The effect in its initial state.
     pub(crate) fn radio(&self, seed: u64) -> Box<dyn Radio> {
         let mut radio = self.prototype.duplicate();
         radio.seed(seed);
@@ -170,14 +170,14 @@ impl FromStr for RadioSpec {
     }
 }
 
-/// The option of a radio link that sends in blocks.
+/// The option of radio links that send in blocks.
 const SLOT: OptionDoc = OptionDoc {
     name: "slot",
     default: "1ms",
     help: "the length of a block in time, 1us to 1s",
 };
 
-/// Its value.
+/// Parses that option.
 fn slot_length(options: &Options<'_>) -> Result<Span, SpecError> {
     let range = Span::from_micros(1)..=Span::from_secs(1);
     options.span("slot", Span::from_millis(1), range)
@@ -188,7 +188,7 @@ fn slot(at: Time, length: Span) -> u64 {
     at.as_nanos() / length.as_nanos().max(1)
 }
 
-/// A generator for one slot alone, so that the draws of a slot do not depend on who asked before.
+/// A random generator for one slot alone, so that its numbers do not depend on earlier calls.
 fn draws(seed: u64, slot: u64) -> alcc_units::Rng {
     let mut mix = alcc_units::Rng::new(seed);
     alcc_units::Rng::new(mix.next_u64() ^ slot)

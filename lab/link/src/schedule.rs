@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The course of one quantity of a link, as its [`Changes`] set it.
+//! The value of one quantity of a link over time, as set by its [`Changes`].
 use crate::changes::{Changes, Step};
 use alcc_units::{Span, Time};
 
-/// One quantity over time: what it is, and when it is next set to what.
+/// One quantity over time: its current value, and its next one with its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule<T> {
-    /// In order of time; the first one is what the start has.
+    /// Values in order of time; the first one is the initial value.
     points: Vec<(Time, T)>,
     period: Option<Span>,
-    /// Of `points`: the one that holds, and when its round began.
+    /// Index into `points` of the current value, and the time at which the current repetition
+    /// began.
     index: usize,
     round: Time,
 }
 
 impl<T: Copy> Schedule<T> {
-    /// `None` if the quantity never changes.
+    /// A schedule; `None` if the quantity never changes.
     pub(crate) fn new(
         first: T,
         changes: &Changes,
@@ -35,12 +36,12 @@ impl<T: Copy> Schedule<T> {
         })
     }
 
-    /// What holds now.
+    /// The current value.
     pub(crate) fn value(&self) -> T {
         self.points[self.index].1
     }
 
-    /// When that ends; [`Time::MAX`]: never.
+    /// Time of the next value; [`Time::MAX`]: never.
     pub(crate) fn next(&self) -> Time {
         match (self.points.get(self.index + 1), self.period) {
             (Some((at, _)), _) => self.round + at.since(Time::ZERO),
@@ -49,7 +50,7 @@ impl<T: Copy> Schedule<T> {
         }
     }
 
-    /// What holds at `now`, which never goes back.
+    /// The value at `now`, which never goes back.
     pub(crate) fn at(&mut self, now: Time) -> T {
         if now >= self.next() {
             self.seek(now);

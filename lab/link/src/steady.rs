@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A direction in which nothing changes and nothing is drawn: one bottleneck, one delay, drop-tail.
+//! A direction without changes and random effects: one bottleneck, one delay, drop-tail.
 //!
-//! What becomes of a packet is known when it comes: nobody behind it has a say. So its times are
-//! computed once, and there is no server to be woken. Others are told of them as they come.
+//! The fate of a packet is known at its arrival, because later packets do not affect it. So its
+//! times are computed once, without events of a server, and the outcomes are reported at these
+//! times.
 use crate::bottleneck::{Instant, work};
 use crate::queue::Limits;
 use crate::{Dir, DropReason, Outcome, Outcomes, Packet, RateSpec};
@@ -13,52 +14,53 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 pub(crate) struct Steady {
     dir: Dir,
-    /// The delay is before the bottleneck or after it, as `dir` says; the other one is zero. So a
-    /// packet's times are sums, without a question.
+    /// The delay is before the bottleneck or after it, depending on `dir`; the other one is zero.
+    /// So a packet's times are sums without a branch.
     before: Span,
     after: Span,
     server: Server,
     limits: Limits,
-    /// Who waited when the last packet came to the queue: when each is begun, and its length.
+    /// Packets that waited when the last packet came to the queue: time of beginning to carry each,
+    /// and its length.
     waiting: VecDeque<(Time, Bytes)>,
     waiting_bytes: Bytes,
-    /// In the order of their coming.
+    /// The packets inside, in order of arrival.
     inside: VecDeque<Passage>,
-    /// So many of the first ones have the first part of their way behind them, and the host was
-    /// told. That part is the delay or the bottleneck.
+    /// Number of the first ones that have passed the first part (the delay or the bottleneck) and
+    /// for which that was reported.
     halfway: usize,
-    /// When the first of all is through, or refused.
+    /// Time at which the first of all is delivered or refused.
     first_ends: Time,
-    /// The first of all, if there is one, is not refused.
+    /// True if the first of all, if there is one, is not refused.
     first_taken: bool,
-    /// Those inside who are refused, and of whom that has not been told.
+    /// Number of refused packets inside whose drop has not been reported.
     refused: usize,
 }
 
-/// With more of them than this, another one lets a host that does not watch be told what is due,
-/// each by itself. In a storm they would take memory behind a long queue.
+/// Maximum of these. Above it, due outcomes are reported one by one even to a host that is not
+/// watching, because in an overload they would use memory behind a long queue.
 const MAX_REFUSED: usize = 100;
 
-/// A packet with what becomes of it.
+/// A packet with its future times.
 #[derive(Clone, Copy, Debug)]
 struct Passage {
     packet: Packet,
     arrives: Time,
-    /// Who is refused departs as it arrives.
+    /// Departure from the bottleneck; for a refused packet equal to its arrival.
     departs: Time,
-    /// The queue takes it.
+    /// True if the queue takes it.
     taken: bool,
 }
 
-/// When it is done with all that it has taken.
+/// The server: the time at which it has carried all packets that it has taken.
 #[derive(Clone, Debug)]
 enum Server {
     Unlimited,
     Fixed {
         rate: Rate,
         free: Instant,
-        /// How long one of this length takes. Most are of one length, and a division costs more
-        /// than the rest of a packet's way.
+        /// The time for a packet of the last length. Most have one length, and a division costs
+        /// more than the rest of the model per packet.
         known: (Bytes, Instant),
     },
     Trace(Opportune),
@@ -68,13 +70,13 @@ enum Server {
 #[derive(Clone, Debug)]
 struct Opportune {
     opportunities: Opportunities,
-    /// The opportunity that carries the last packet's end, and what it still has room for.
+    /// The opportunity that carries the end of the last packet, and its remaining bytes.
     last: Time,
     room: Bytes,
 }
 
 impl Server {
-    /// Takes a packet that comes at `at`: when it is begun and when it is done.
+    /// Takes a packet that arrives at `at`. Returns the times at which carrying it begins and ends.
     #[inline]
     fn take(&mut self, at: Time, len: Bytes) -> (Time, Time) {
         match self {
@@ -105,7 +107,7 @@ impl Opportune {
             room,
         } = self;
         if *last <= at {
-            // Those of an idle link pass unused, the one of this very moment included.
+            // An idle link does not use its opportunities, including one at this very moment.
             let next = opportunities.count_before(at + Span::from_nanos(1));
             opportunities.seek(next);
             *room = Bytes::ZERO;
@@ -114,18 +116,19 @@ impl Opportune {
         if *room == Bytes::ZERO {
             (*last, *room) = advance();
         }
-        let (begins, mut left) = (*last, len);
-        while left > *room {
-            left -= *room;
+        let (begins, mut remaining) = (*last, len);
+        while remaining > *room {
+            remaining -= *room;
             (*last, *room) = advance();
         }
-        *room -= left;
+        *room -= remaining;
         (begins, *last)
     }
 }
 
 impl Steady {
-    /// `None` for a link that never moves: what waits there has no time.
+    /// A direction; `None` for a link that never moves, where a waiting packet has no departure
+    /// time.
     pub(crate) fn new(rate: &RateSpec, limits: Limits, dir: Dir, delay: Span) -> Option<Self> {
         let server = match rate {
             RateSpec::Unlimited => Server::Unlimited,
@@ -161,16 +164,17 @@ impl Steady {
         })
     }
 
-    /// How many packets are inside; those that were refused are not.
+    /// The number of packets inside, without refused ones.
     pub(crate) fn inside(&self) -> usize {
         let told = self.inside.iter().take(self.halfway);
         self.inside.len() - told.filter(|p| !p.taken).count()
     }
 
-    /// What becomes of a packet that comes to the queue at `arrives`, later than all before it.
+    /// The future times of a packet that comes to the queue at `arrives`, later than all before it.
     #[inline]
     fn passage(&mut self, arrives: Time, packet: Packet) -> Passage {
-        // The bottleneck goes first: who is begun at this very moment waits no more.
+        // The bottleneck comes first: a packet that is begun at this very moment does not wait any
+        // more.
         while let Some(&(_, len)) = self
             .waiting
             .front()
@@ -196,7 +200,7 @@ impl Steady {
         passage
     }
 
-    /// A packet enters at `now`, after what is due up to then.
+    /// A packet enters at `now`, after all events up to then.
     #[inline(always)]
     pub(crate) fn push(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
         self.advance(now, out);
@@ -214,16 +218,16 @@ impl Steady {
         self.advance(now, out);
     }
 
-    /// The packet that came last is refused.
+    /// The last packet is refused.
     #[cold]
     fn refuse(&mut self, now: Time, out: &mut impl Outcomes) {
         self.refused += 1;
         if self.refused > MAX_REFUSED {
-            self.tell_each(now, out);
+            self.report_each(now, out);
         }
     }
 
-    /// When it comes halfway.
+    /// Time at which it has passed the first part.
     #[inline]
     fn half(&self, passage: &Passage) -> Time {
         match self.dir {
@@ -232,7 +236,8 @@ impl Steady {
         }
     }
 
-    /// When it is through, or refused. Who is refused is inside only if nothing comes after.
+    /// Time at which it is delivered, or refused. A refused packet is inside only if none comes
+    /// after it.
     #[inline]
     fn ends(&self, passage: &Passage) -> Time {
         passage.departs + self.after
@@ -243,12 +248,12 @@ impl Steady {
         next.map_or(Time::MAX, |p| self.half(p))
     }
 
-    /// When there is something to tell.
+    /// Time of the next outcome to report.
     pub(crate) fn next(&self) -> Time {
         self.next_halfway().min(self.first_ends)
     }
 
-    /// When the next packet is through.
+    /// Time of the next delivery.
     #[inline]
     pub(crate) fn next_delivery(&self) -> Time {
         if self.first_taken {
@@ -258,11 +263,11 @@ impl Steady {
         next.map_or(Time::MAX, |p| self.ends(p))
     }
 
-    /// Tells what is due up to `now`: asked more often than there is something.
+    /// Reports the outcomes up to `now`. It is called more often than there are any.
     #[inline(always)]
     pub(crate) fn advance(&mut self, now: Time, out: &mut impl Outcomes) {
         if out.is_watching() {
-            self.tell_each(now, out);
+            self.report_each(now, out);
             return;
         }
         while self.first_ends <= now && self.first_ends < Time::MAX {
@@ -270,9 +275,9 @@ impl Steady {
         }
     }
 
-    /// In the order of its times. The bottleneck goes first.
+    /// Reports them one by one in order of time. The bottleneck comes first.
     #[inline(never)]
-    fn tell_each(&mut self, now: Time, out: &mut impl Outcomes) {
+    fn report_each(&mut self, now: Time, out: &mut impl Outcomes) {
         loop {
             let (halfway, ends) = (self.next_halfway(), self.first_ends);
             let at = halfway.min(ends);
@@ -291,7 +296,8 @@ impl Steady {
         }
     }
 
-    /// The first of all is through, or refused. What has not been told of its way is told with it.
+    /// The first of all is delivered, or refused. Its earlier outcomes are reported with it if they
+    /// were not.
     fn leave(&mut self, out: &mut impl Outcomes) {
         let Some(passage) = self.inside.pop_front() else {
             return;
@@ -314,7 +320,7 @@ impl Steady {
             first.map_or((Time::MAX, true), |p| (self.ends(p), p.taken));
     }
 
-    /// The same for one of whom the first part of its way has been told.
+    /// The same for a packet whose first part was reported.
     #[cold]
     fn leave_from_halfway(&mut self, passage: &Passage, out: &mut impl Outcomes) {
         self.halfway -= 1;
@@ -324,14 +330,14 @@ impl Steady {
             }
             passage.delivered(self.first_ends, out);
         }
-        // Of these it has been told that they were refused.
+        // The drops of these were reported.
         while self.halfway > 0 && self.inside.front().is_some_and(|p| !p.taken) {
             self.inside.pop_front();
             self.halfway -= 1;
         }
     }
 
-    /// The first of those who have not come halfway does. Who is refused goes no further.
+    /// The first packet that has not passed the first part does. A refused packet goes no further.
     fn come_halfway(&mut self, out: &mut impl Outcomes) {
         match self.inside.get(self.halfway) {
             Some(passage) if passage.taken || self.halfway > 0 => {

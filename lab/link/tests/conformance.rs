@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every registered queue keeps, whatever is done to it.
+//! Invariants of every registered queue, for arbitrary sequences of calls.
 use alcc_link::queue::{Enqueue, Queued};
 use alcc_link::{DropReason, Ecn, Packet, Queue, QueueKind, QueueSpec};
 use alcc_units::{Bytes, Rng, Span, Time};
@@ -60,7 +60,8 @@ fn specs() -> Vec<(QueueSpec, u64, u64)> {
     specs
 }
 
-/// What should be inside: one line, or one for each flow where flows may overtake each other.
+/// The packets that should be inside: one line, or one for each flow if flows may overtake each
+/// other.
 struct Inside {
     overtaking: bool,
     lines: BTreeMap<u32, VecDeque<Queued>>,
@@ -72,8 +73,8 @@ impl Inside {
         self.lines.entry(line).or_default()
     }
 
-    /// What left, left from the front of its line.
-    fn left(&mut self, packet: &Packet) -> Queued {
+    /// Checks that a departed packet was at the front of its line.
+    fn departs(&mut self, packet: &Packet) -> Queued {
         let first = self.line(packet).pop_front().expect("it was inside");
         assert_eq!(first.packet, *packet);
         first
@@ -119,7 +120,7 @@ fn check(spec: &QueueSpec, max_bytes: u64, max_packets: u64, ops: &[Op]) -> Vec<
                 }
                 assert!(full || drops.is_empty(), "room was left");
                 for packet in &drops {
-                    inside.left(packet);
+                    inside.departs(packet);
                 }
                 did.push(format!("{answer:?} {drops:?}"));
             }
@@ -129,11 +130,11 @@ fn check(spec: &QueueSpec, max_bytes: u64, max_packets: u64, ops: &[Op]) -> Vec<
                 let head = queue.dequeue(now, &mut drops);
                 // first in, first out, with its own arrival time
                 for packet in &drops {
-                    inside.left(packet);
+                    inside.departs(packet);
                 }
                 match head {
                     Some(queued) => {
-                        assert_eq!(inside.left(&queued.packet), queued);
+                        assert_eq!(inside.departs(&queued.packet), queued);
                         assert!(queued.arrived <= now);
                     }
                     None => assert!(

@@ -17,7 +17,7 @@ fn packet(id: u64, ecn: Ecn) -> Packet {
     }
 }
 
-/// What happened at a moment: packets marked, and dropped.
+/// The actions at one moment: packets marked, and dropped.
 type Deed = (u64, u64);
 
 /// Twenty packets that have waited since 0; what a look at each of these times does.
@@ -34,8 +34,11 @@ fn heads(spec: &str, ecn: Ecn, times: &[u64]) -> Vec<Deed> {
     }
     let look = |ms: &u64| {
         let mut drops = Vec::new();
-        let left = queue.dequeue(Time::from_millis(*ms), &mut drops).unwrap();
-        (u64::from(left.packet.ecn == Ecn::Ce), drops.len() as u64)
+        let departed = queue.dequeue(Time::from_millis(*ms), &mut drops).unwrap();
+        (
+            u64::from(departed.packet.ecn == Ecn::Ce),
+            drops.len() as u64,
+        )
     };
     times.iter().map(look).collect()
 }
@@ -64,8 +67,8 @@ fn codel_marks_at_the_times_at_which_it_would_drop() {
     }
 }
 
-/// What arriving packets meet: marked, dropped by management, let through. A packet leaves after
-/// every other one.
+/// The results of arriving packets: marked, dropped by management, let through. A packet departs
+/// after every other arrival.
 fn arrivals(spec: &str, ecn: Ecn, n: u64) -> [u64; 3] {
     let (mut queue, mut rng) = (queue(spec), Rng::new(7));
     let mut seen = [0; 3];
@@ -79,11 +82,11 @@ fn arrivals(spec: &str, ecn: Ecn, n: u64) -> [u64; 3] {
             }
             Enqueue::Taken => seen[2] += 1,
         }
-        let left = (id % 2 == 0).then(|| queue.dequeue(now, &mut Vec::new()));
-        marked += u64::from(left.flatten().is_some_and(|q| q.packet.ecn == Ecn::Ce));
+        let departed = (id % 2 == 0).then(|| queue.dequeue(now, &mut Vec::new()));
+        marked += u64::from(departed.flatten().is_some_and(|q| q.packet.ecn == Ecn::Ce));
     }
-    while let Some(left) = queue.dequeue(Time::from_millis(n), &mut Vec::new()) {
-        marked += u64::from(left.packet.ecn == Ecn::Ce);
+    while let Some(departed) = queue.dequeue(Time::from_millis(n), &mut Vec::new()) {
+        marked += u64::from(departed.packet.ecn == Ecn::Ce);
     }
     seen[0] = marked;
     seen[2] -= marked;
@@ -118,8 +121,8 @@ fn red_marks_between_its_thresholds_and_drops_above() {
     );
 }
 
-/// Twice what leaves, whatever happens: the probability passes 10 %, and from then on even those
-/// that may be marked are dropped.
+/// Arrivals at twice the rate of departures: the probability passes 10 %, and from then on even
+/// packets that may be marked are dropped.
 #[test]
 fn pie_marks_up_to_ten_per_cent_and_drops_from_there() {
     let early = (1..100).map(|n| arrivals("pie", Ecn::Ect0, n * 10));

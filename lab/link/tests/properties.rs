@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What holds for every direction, whatever is pushed into it and however late it is called.
+//! Invariants of every direction, for arbitrary packets and late calls.
 use alcc_link::{
     Changes, Dir, Direction, DirectionSpec, Ecn, Outcome, Outcomes, Packet, QueueKind, QueueSpec,
     RadioKind, RadioSpec, RateSpec, Step,
@@ -164,7 +164,7 @@ impl Case {
         plain
     }
 
-    /// Called exactly when it asks to be.
+    /// Calls it exactly at the times that it returns.
     fn punctual(&self) -> Vec<Outcome> {
         let mut direction = self.direction();
         let mut out = Vec::new();
@@ -210,7 +210,7 @@ fn what(outcome: &Outcome) -> (Time, Packet) {
     }
 }
 
-/// What became of each, one packet after the other.
+/// The outcomes of each packet, one packet after the other.
 fn by_packet(out: &[Outcome]) -> Vec<Outcome> {
     let mut out = out.to_vec();
     out.sort_by_key(|outcome| what(outcome).1.id);
@@ -234,7 +234,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_late_call_tells_the_same(case in case()) {
+    fn a_late_call_reports_the_same(case in case()) {
         let punctual = case.punctual();
         let mut direction = case.direction();
         let mut late = Vec::new();
@@ -260,7 +260,7 @@ proptest! {
         prop_assert_eq!(case.punctual(), out);
     }
 
-    /// A change that comes when all is over changes nothing, but nobody knows that before.
+    /// A change at the end has no effect, but while one is due, the link advances step by step.
     #[test]
     fn what_is_computed_when_a_packet_comes_is_what_happens_step_by_step(case in case()) {
         let mut known = case.clone();
@@ -269,7 +269,7 @@ proptest! {
         known.spec.radio = Vec::new();
         let mut stepped = known.clone();
         stepped.spec.changes = Changes::of(vec![Step { at: END, loss: Some(0.0), ..Step::default() }]);
-        // What one opportunity carries departs as a whole before it is through, or one by one.
+        // The packets of one opportunity depart together before one is delivered, or one by one.
         let apart = |case: &Case| -> (Vec<_>, Vec<_>) {
             let outcomes = case.punctual().into_iter();
             outcomes.partition(|o| matches!(o, Outcome::Delivered { .. }))
@@ -277,7 +277,8 @@ proptest! {
         prop_assert_eq!(apart(&known), apart(&stepped));
     }
 
-    /// Who waits for deliveries alone misses none of them, and is told all the rest in its order.
+    /// A host that waits only for deliveries misses none of them, and gets all other outcomes in
+    /// order.
     #[test]
     fn deliveries_come_when_they_are_announced(case in case()) {
         let mut direction = case.direction();
@@ -305,9 +306,10 @@ proptest! {
         prop_assert_eq!(case.punctual(), out);
     }
 
-    /// Who does not watch learns of deliveries as ever, and of all else when it looks.
+    /// A host that is not watching gets deliveries in time, and all other outcomes when it
+    /// advances.
     #[test]
-    fn who_does_not_watch_misses_nothing(case in case()) {
+    fn an_unobserved_link_delivers_the_same(case in case()) {
         let punctual = case.punctual();
         let mut direction = case.direction();
         let mut host = Host::default();
@@ -321,7 +323,7 @@ proptest! {
                 direction.advance(at, &mut host);
                 host.looks = false;
                 prop_assert!(times(&host.told).iter().all(|told| *told <= at));
-                // Who comes next, at this very moment, may still push others out.
+                // The next packet, at this very moment, may still push others out.
                 let over = |out: &[Outcome]| {
                     let out = out.iter().copied().filter(|o| what(o).0 < at);
                     by_packet(&out.collect::<Vec<_>>())

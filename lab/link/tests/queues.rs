@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Queues that tell flows apart or draw lots: sequences worked out by hand from the RFCs,
+//! Queues that separate flows or drop at random: sequences worked out by hand from the RFCs, and
 //! frequencies from the formula.
 mod support;
 
@@ -67,7 +67,7 @@ fn departures(out: &[Outcome], flow: u32) -> Vec<u64> {
         .collect()
 }
 
-/// Queueing delays of a flow's packets that left in a window of seconds, in ms.
+/// Queueing delays of a flow's packets that departed in a window of seconds, in ms.
 fn delays(out: &[Outcome], flow: u32, from: u64, to: u64) -> Vec<f64> {
     let window = Time::from_millis(from * 1000)..Time::from_millis(to * 1000);
     out.iter()
@@ -96,8 +96,9 @@ fn mean(values: &[f64]) -> f64 {
 
 #[test]
 fn fq_codel_shares_by_bytes() {
-    // Both new with 1500 to spend. 1: one full packet. 2: three of 500. Both to the old list with
-    // 1500 more: 1: a full one; its next turn comes after 2's, which has one left.
+    // Both are new with 1500 to spend. Flow 1: one full packet. Flow 2: three of 500. Both go to
+    // the old list with 1500 more. Flow 1: a full one; its next turn comes after that of flow 2,
+    // which has one packet left.
     let q = &mut *queue("fq_codel");
     fill(q, 1, 1500, 0..3);
     fill(q, 2, 500, 3..7);
@@ -136,7 +137,7 @@ fn fq_codel_when_full_drops_half_of_the_longest_from_its_head() {
     let q = &mut *queue("fq_codel:packets=200");
     assert!(fill(q, 1, 1500, 0..200).is_empty());
     assert_eq!(fill(q, 2, 40, 200..201), (0..64).collect::<Vec<_>>());
-    // who gives way may be the one that comes
+    // the packet discarded may be the one that arrives
     let q = &mut *queue("fq_codel:bytes=1000");
     assert_eq!(fill(q, 1, 1500, 0..1), [0]);
     assert!(q.is_empty());
@@ -184,8 +185,8 @@ fn fq_codel_with_one_flow_is_codel_and_spares_the_others() {
 
 #[test]
 fn users_have_the_channel_slot_by_slot() {
-    // Two opportunities in each ms. 0 has three packets, 1 has five: slots 0, 1, 0; in its second
-    // slot 0 runs dry, and 1 has the rest.
+    // Two opportunities in each ms. User 0 has three packets, user 1 five: slots 0, 1, 0; in its
+    // second slot user 0 has no more data, and user 1 gets the rest.
     let mut cell = link(trace(&[1, 1]), "users");
     let pushes = (0..8).map(|id| (10, packet(id, u32::from(id >= 3), 1500)));
     let out = run(&mut cell, pushes);
@@ -216,7 +217,7 @@ fn a_user_fills_only_his_own_queue() {
 }
 
 #[test]
-fn proportional_fair_gives_way_to_who_was_silent() {
+fn proportional_fair_prefers_the_user_that_was_silent() {
     // One opportunity each ms, window 100 ms: averages fade by q = e^-0.01 each slot. 0 has been
     // served alone for a second: S = 1 / (1 - q). Then 1 has plenty. In the n-th slot S q^n stands
     // against (q - q^n) / (1 - q): 0 is chosen again when q^n < q / 2, n > 1 + 69.3: in slot 71.
@@ -232,9 +233,9 @@ fn proportional_fair_gives_way_to_who_was_silent() {
 #[test]
 fn another_user_costs_capacity_and_nothing_else() {
     // 12 Mbit/s; user 0 sends 5, user 1 sends 10 in the seconds 2 to 4. Shared, first in, first
-    // out: 15 Mbit/s into 12, so that who leaves at 4 s came at 3.6 and has waited 400 ms. A cell:
-    // user 0 has half, 6 Mbit/s, when user 1 is there: he waits for the other's slot and the packet
-    // in service, 2 ms, and for a slot in which 2 of his were due.
+    // out: 15 Mbit/s into 12, so that a packet that departs at 4 s arrived at 3.6, 400 ms before.
+    // A cell: user 0 has half, 6 Mbit/s, when user 1 is there: it waits for the other's slot and
+    // the packet in service, 2 ms, and for a slot in which 2 of its packets were due.
     let sources = || {
         let mut pushes = Vec::new();
         pushes.extend((0..2500).map(|n| (n * 2400, packet(n, 0, 1500))));
@@ -265,8 +266,8 @@ fn another_user_costs_capacity_and_nothing_else() {
 
 const DRAWS: u32 = 200_000;
 
-/// How many of `DRAWS` packets of `len` RED drops that each find `waiting` packets like them. With
-/// a weight of 1 what is waiting is the average, too.
+/// Number of packets out of `DRAWS` of length `len` that RED drops, with `waiting` such packets in
+/// the queue. With a weight of 1 the average equals the queue.
 fn red_drops(options: &str, waiting: usize, len: u64) -> f64 {
     let mut q = queue(&format!("red:weight=1{options}"));
     let mut rng = Rng::new(waiting as u64 + len);
@@ -313,8 +314,8 @@ fn red_drops_as_often_as_its_formula_says() {
             n * p
         );
     }
-    // Spread evenly: the gap is uniform on 1..=1/p, mean (1 + 1/p) / 2. 2 % at 525,000 bytes, 5 %
-    // at 750,000.
+    // Spread evenly: the gap is uniform on 1..=1/p, with mean (1 + 1/p) / 2. 2 % at 525,000 bytes,
+    // 5 % at 750,000.
     for (packets, steps) in [(350, 50.0), (500, 20.0)] {
         let gap = (1.0 + steps) / 2.0;
         let sd = ((steps * steps - 1.0) / 12.0_f64).sqrt() / gap * (n / gap).sqrt();
@@ -370,8 +371,8 @@ fn red_of_the_cs244_report_differs_in_two_things() {
 
 #[test]
 fn pie_holds_its_target_against_too_much() {
-    // 12 Mbit/s, and a packet each 0.9 ms, which is 13.3: a tenth has to go, and the delay comes to
-    // rest at the target of 15 ms.
+    // 12 Mbit/s, and a packet every 0.9 ms, which is 13.3 Mbit/s: a tenth has to be dropped, and
+    // the delay settles at the target of 15 ms.
     let mut link = link(RateSpec::Fixed(Rate::mbps(12)), "pie");
     let out = run(
         &mut link,
@@ -397,7 +398,7 @@ fn a_shaper_lets_a_burst_pass_and_the_rest_wait() {
     ] {
         let mut link = link(rate, "shaper:rate=1mbit,burst=3000");
         let out = run(&mut link, (0..6).map(|id| (0, packet(id, 0, 1500))));
-        let left = delays(&out, 0, 0, 1);
+        let departed = delays(&out, 0, 0, 1);
         let first = on_the_link as f64;
         let expected = [
             first,
@@ -407,9 +408,9 @@ fn a_shaper_lets_a_burst_pass_and_the_rest_wait() {
             36.0 + first,
             48.0 + first,
         ];
-        assert_eq!(left.len(), expected.len());
-        for (found, expected) in left.iter().zip(expected) {
-            assert!((found - expected).abs() < 1e-6, "{left:?}");
+        assert_eq!(departed.len(), expected.len());
+        for (found, expected) in departed.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{departed:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What radio links add, by hand.
+//! Effects of radio links, computed by hand.
 use alcc_link::{
     Dir, Direction, DirectionSpec, Ecn, Outcome, Packet, QueueSpec, RadioKind, RadioSpec, RateSpec,
 };
@@ -15,7 +15,7 @@ fn spec(rate: RateSpec, radio: &[&str]) -> DirectionSpec {
     }
 }
 
-/// When packets of 1500 bytes that enter at these times (us) are delivered, ms.
+/// The delivery times, in ms, of packets of 1500 bytes that enter at these times (us).
 fn delivered(spec: &DirectionSpec, seed: u64, at: impl IntoIterator<Item = u64>) -> Vec<f64> {
     let mut direction = Direction::new(spec, Dir::Down, seed);
     let mut out = Vec::new();
@@ -40,8 +40,8 @@ fn delivered(spec: &DirectionSpec, seed: u64, at: impl IntoIterator<Item = u64>)
     out.iter().filter_map(delivered).collect()
 }
 
-/// How much longer each packet takes than without the radio link, ms: one every 20 ms, so that
-/// nobody waits for those before.
+/// The additional delay of each packet by the radio link, ms: one every 20 ms, so that no packet waits for the one
+/// before.
 fn added(radio: &str, packets: u64) -> Vec<f64> {
     let at: Vec<u64> = (0..packets).map(|n| n * 20_000).collect();
     let spec = spec(RateSpec::Unlimited, &[radio]);
@@ -50,7 +50,7 @@ fn added(radio: &str, packets: u64) -> Vec<f64> {
     delivered.iter().zip(pushed).map(|(d, p)| d - p).collect()
 }
 
-/// How many packets of `n` this radio link loses, and in how many runs.
+/// The number of packets out of `n` that this radio link loses, and the number of runs of losses.
 fn lost(radio: &str, n: u64) -> (u64, u64) {
     let spec = spec(RateSpec::Unlimited, &[radio]);
     let at: Vec<u64> = (0..n).map(|n| n * 20_000).collect();
@@ -224,7 +224,7 @@ fn after_silence_a_sender_asks_at_its_next_chance() {
     let first = delivered(&spec, 9, [0])[0];
     let phase = first - 8.0;
     assert!((0.0..10.0).contains(&phase), "{phase}");
-    // While it waits others join it; within 5 ms after the last one nobody asks; then again.
+    // While it waits, others join it; within 5 ms after the last one no request is needed; then again.
     let found = delivered(&spec, 9, [0, 1000, 30_000, 34_000, 39_500]);
     let again = phase + 30.0 + 8.0;
     let expected = [first, first.max(1.0), again, again.max(34.0)];
@@ -269,7 +269,7 @@ fn at_a_handover_nothing_passes() {
         .collect();
     assert!((7..=9).contains(&gaps.len()), "{gaps:?}");
     for (n, (at, gap)) in gaps.iter().enumerate() {
-        // What is being carried goes on after it: 1 ms and 100 ms.
+        // The packet being carried is continued after it: 1 ms and 100 ms.
         assert!((gap - 101.0).abs() < 1e-3, "{gaps:?}");
         let within = at - 1000.0 * n as f64;
         assert!((249.0..=751.0).contains(&within), "{gaps:?}");

@@ -81,8 +81,8 @@ fn small_packets_share_an_opportunity() {
 
 #[test]
 fn what_is_left_of_a_packet_goes_on_in_the_next_opportunity() {
-    // 1000 + 1000: the second has 500 in the first opportunity and 500 in the next, where 1000 are
-    // left for the third
+    // 1000 + 1000: the second has 500 in the first opportunity and 500 in the next, where 1000
+    // remain for the third.
     let pushes = [(us(0), 1, 1000), (us(0), 2, 1000), (us(0), 3, 1000)];
     let out = run(link(trace(&[1]), "droptail"), &pushes);
     let at: Vec<_> = delivered(&out).iter().map(|d| d.1 / 1_000_000).collect();
@@ -98,7 +98,7 @@ fn what_is_left_of_a_packet_goes_on_in_the_next_opportunity() {
 }
 
 #[test]
-fn who_arrives_at_the_moment_of_an_opportunity_has_missed_it() {
+fn a_packet_that_arrives_at_the_moment_of_an_opportunity_has_missed_it() {
     let out = run(link(trace(&[1]), "droptail"), &[(us(1000), 1, 1500)]);
     assert_eq!(delivered(&out), [(1, 2_000_000, 1_000_000)]);
 }
@@ -255,8 +255,8 @@ fn changing(rate: RateSpec, delay_ms: u64, steps: &[&str]) -> DirectionSpec {
 #[test]
 fn a_rate_that_changes_under_a_packet_carries_what_is_left_of_it() {
     // 12 Mbit/s: 1 ms each. From 1.25 ms on 3 Mbit/s: the second has a quarter done and needs 3 ms
-    // for the rest; the third 4 ms. At 6 ms standstill, when 1.75 of those 4 ms are done; from 10
-    // ms on 6 Mbit/s: 2.25 ms become 1.125.
+    // for the rest; the third 4 ms. At 6 ms the rate becomes zero, when 1.75 of those 4 ms are
+    // done; from 10 ms on 6 Mbit/s: 2.25 ms become 1.125.
     let steps = ["1250us:rate=3mbit", "6ms:rate=0bit", "10ms:rate=6mbit"];
     let spec = changing(RateSpec::Fixed(Rate::mbps(12)), 0, &steps);
     let pushes = [(us(0), 1, 1500), (us(0), 2, 1500), (us(0), 3, 1500)];
@@ -274,8 +274,8 @@ fn a_rate_that_changes_under_a_packet_carries_what_is_left_of_it() {
 #[test]
 fn steps_at_the_moment_of_a_packet_come_before_it_and_after_what_ends_then() {
     // The first ends at 1 ms as the rate becomes 1.2 Mbit/s; the second begins then and takes 10
-    // ms. What comes at 30 ms finds 12 Mbit/s again, though nobody was there at 20 ms to see it
-    // change.
+    // ms. The packet of 30 ms finds 12 Mbit/s again, although the bottleneck was idle at the change
+    // at 20 ms.
     let steps = ["1ms:rate=1200kbit", "20ms:rate=12mbit"];
     let spec = changing(RateSpec::Fixed(Rate::mbps(12)), 0, &steps);
     let pushes = [(us(0), 1, 1500), (us(0), 2, 1500), (us(30_000), 3, 1500)];
@@ -345,7 +345,7 @@ fn loss_changes_and_comes_back() {
 // ---- drop-tail ----
 
 #[test]
-fn an_opportunity_makes_room_for_who_arrives_at_its_moment() {
+fn an_opportunity_makes_room_for_a_packet_that_arrives_at_its_moment() {
     // Down, delay 1 ms, room for one. The first is there at 1.5 ms; the second arrives at 2 ms,
     // when the first leaves: it finds the queue empty and has missed that opportunity.
     let spec = DirectionSpec {
@@ -364,8 +364,8 @@ fn an_opportunity_makes_room_for_who_arrives_at_its_moment() {
 
 #[test]
 fn droptail_of_two_million_bytes_holds_1333_full_packets() {
-    // 1333 * 1500 = 1,999,500: 500 bytes are left for a small one, not for a full one. The first is
-    // waiting too, because on a trace nothing leaves the queue before an opportunity.
+    // 1333 * 1500 = 1,999,500: 500 bytes remain for a small packet, not for a full one. The first
+    // is waiting, too, because on a trace no packet leaves the queue before an opportunity.
     let mut pushes: Vec<_> = (1..=1335).map(|id| (us(10), id, 1500)).collect();
     pushes.push((us(20), 1336, 500));
     pushes.push((us(30), 1337, 1));
@@ -399,7 +399,7 @@ fn codel_drops_at_the_times_of_its_control_law() {
     let at: Vec<_> = dropped(&out).iter().map(|d| d.1 / 1_000_000).collect();
     assert_eq!(at[..7], [105, 205, 276, 334, 384, 429, 469]);
     assert!(dropped(&out).iter().all(|d| d.2 == DropReason::Aqm));
-    // from the head: the packet that would have left then
+    // From the head: the packet that would have departed then.
     assert_eq!(dropped(&out)[0].0, 105);
     assert_eq!(dropped(&out)[1].0, 206);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CoDel (Nichols, Jacobson, McGregor, Iyengar: RFC 8289, 2018).
 //!
-//! Looks at how long each packet has waited when it leaves. If all of them waited at least `target`
-//! for an `interval`, the queue is a standing one. Packets are then dropped from its head, ever
-//! closer together, until one has waited less. A packet that may be marked (ECT) is marked instead
-//! and passes (RFC 3168, section 5). Linux's codel_dequeue does the same.
+//! CoDel measures the sojourn time of each packet at its departure. If all of them waited at least `target` for an
+//! `interval`, there is a standing queue. Packets are then dropped from its head, at shrinking intervals, until one has
+//! waited less. A packet that may be marked (ECT) is marked instead and passes (RFC 3168, section 5). Linux's
+//! codel_dequeue does the same.
 //!
 //! | constant | value | where |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! | a queue of one packet is never a standing one | 1500 bytes | section 5.6 |
 //! | memory of the last episode | 16 intervals | section 5.5 |
 //!
-//! Differs from the RFC: an optional limit as for `droptail`, without which the queue is bounded by
-//! its control alone.
+//! Differs from the RFC: there is an optional limit as for `droptail`. Without it the queue is bounded by its control
+//! alone.
 use super::droptail::{BYTES, Droptail, PACKETS};
 use super::{ECN, Enqueue, Queue, QueueKind, Queued, ecn};
 use crate::Packet;
@@ -43,7 +43,7 @@ pub(super) const INTERVAL: OptionDoc = OptionDoc {
     help: "how long the wait may be above target before the first drop, 1us to 100s",
 };
 
-/// With no more than this in the queue there is nothing to control.
+/// With at most these bytes in the queue there is nothing to control.
 const ONE_PACKET: Bytes = Bytes::new(1500);
 
 #[derive(Clone, Debug)]
@@ -52,17 +52,17 @@ pub(super) struct Codel {
     target: Span,
     interval: Span,
     ecn: bool,
-    /// When the wait will have been above target for an interval; `None` while it is not above.
+    /// Time at which the wait will have been above target for an interval; `None` while it is below.
     drop_from: Option<Time>,
     dropping: bool,
     next_drop: Time,
-    /// Drops of this episode, and what it began with.
+    /// Number of drops in this episode, and the number with which it began.
     count: u64,
     last_count: u64,
 }
 
 impl Codel {
-    /// With the law that the options [`TARGET`] and [`INTERVAL`] give.
+    /// CoDel with the options [`TARGET`] and [`INTERVAL`].
     pub(super) fn built(line: Droptail, options: &Options<'_>) -> Result<Self, SpecError> {
         let us = Span::from_micros(1);
         let (target, interval) = (Span::from_millis(5), Span::from_millis(100));
@@ -88,13 +88,13 @@ impl Codel {
         }
     }
 
-    /// Takes the first packet away, past the control.
+    /// Removes the first packet, regardless of the control.
     pub(super) fn discard(&mut self) -> Option<Queued> {
         self.line.pop()
     }
 
-    /// The next packet and whether it may be dropped (RFC 8289, section 5.6). `beside` waits in other
-    /// queues for the same link.
+    /// The next packet and whether it may be dropped (RFC 8289, section 5.6). `beside`: bytes in other queues for the
+    /// same link.
     fn next(&mut self, now: Time, beside: Bytes) -> Option<(Queued, bool)> {
         let Some(queued) = self.line.pop() else {
             self.drop_from = None;
@@ -109,7 +109,7 @@ impl Codel {
         Some((queued, now >= from))
     }
 
-    /// The next packet, while so much waits in other queues for the same link (section 5.5).
+    /// The next packet, with these bytes in other queues for the same link (section 5.5).
     pub(super) fn dequeue_beside(
         &mut self,
         now: Time,
@@ -141,8 +141,8 @@ impl Codel {
                 head = self.next(now, beside);
             }
             self.dropping = true;
-            // If the last episode is recent, go on at about the pace that had brought the queue
-            // under control.
+            // If the last episode is recent, continues at about the rate of drops that had brought the queue under
+            // control.
             let fresh = self.count.saturating_sub(self.last_count);
             let recent = now.since(self.next_drop) < self.interval * 16;
             self.count = if fresh > 1 && recent { fresh } else { 1 };
@@ -165,8 +165,7 @@ impl Codel {
 
 /// The gap after the `count`-th drop: interval / sqrt(count).
 fn control_gap(interval: Span, count: u64) -> Span {
-    // A square root is exact to the last bit on every platform, a reciprocal square root would not
-    // be.
+    // A square root is exact to the last bit on every platform, while a reciprocal square root would not be.
     interval.mul_f64(1.0 / (count.max(1) as f64).sqrt())
 }
 

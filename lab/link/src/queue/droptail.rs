@@ -31,7 +31,7 @@ pub(super) fn bounded(limit: Bytes) -> Box<dyn Queue> {
     Box::new(Droptail::new(limit, u64::MAX))
 }
 
-/// The waiting line itself; the managed queues keep theirs in it too.
+/// The FIFO itself, which the managed queues use, too.
 #[derive(Clone, Debug)]
 pub(super) struct Droptail {
     waiting: VecDeque<Queued>,
@@ -47,7 +47,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// True if a packet of `len` may wait behind this many packets and bytes.
+    /// True if a packet of `len` may wait after this many packets and bytes.
     #[inline]
     pub(crate) fn fit(&self, packets: usize, bytes: Bytes, len: Bytes) -> bool {
         bytes + len <= self.bytes && (packets as u64) < self.packets
@@ -55,7 +55,7 @@ impl Limits {
 }
 
 impl Droptail {
-    /// With the limits that the options [`BYTES`] and [`PACKETS`] give.
+    /// A queue with the options [`BYTES`] and [`PACKETS`].
     pub(super) fn built(options: &Options<'_>) -> Result<Self, SpecError> {
         Ok(Self::new(
             options.bytes(BYTES.name, Bytes::MAX, Bytes::new(1)..=Bytes::MAX)?,
@@ -88,7 +88,7 @@ impl Droptail {
         Enqueue::Taken
     }
 
-    /// The packet that leaves next.
+    /// The packet that departs next.
     pub(super) fn first(&self) -> Option<&Queued> {
         self.waiting.front()
     }

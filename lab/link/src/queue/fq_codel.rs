@@ -14,10 +14,10 @@
 //! | packets that may be marked are marked instead of dropped by CoDel | yes | section 5.2.6 |
 //! | dropped at once when full: half of the longest queue's bytes, at most 64 packets, from its head | | section 4.1 |
 //!
-//! Differs from the RFC: flows have numbers and need no hash. So none share a queue unless there
-//! are more than `flows`: flow n has queue n modulo `flows`. As in Linux, each queue can be a standing
-//! one if more than a packet waits in all of them together: RFC 8289 alone would never drop from the
-//! queues of twenty flows that have a packet each.
+//! Differs from the RFC: flows have numbers and need no hash. So no two share a queue unless there are more than
+//! `flows`: flow n has queue n modulo `flows`. As in Linux, a queue can be a standing one if more than a packet waits
+//! in all queues together: with RFC 8289 alone nothing would be dropped from the queues of twenty flows with a packet
+//! each.
 use super::codel::{Codel, INTERVAL, TARGET};
 use super::droptail::Droptail;
 use super::{ECN, Enqueue, Queue, QueueKind, Queued};
@@ -72,7 +72,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
     },
 };
 
-/// Dropped at once from the longest queue.
+/// Maximum number of packets dropped at once from the longest queue.
 const BATCH: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -81,12 +81,11 @@ struct FqCodel {
     quantum: i64,
     max_bytes: Bytes,
     max_packets: u64,
-    /// What a queue is at first.
+    /// The initial state of a queue.
     empty: Codel,
-    /// Those that have been used, by number.
+    /// The queues that have been used, by number.
     queues: Vec<Sub>,
-    /// Numbers of the queues whose turn comes, the next one first. Each queue is in one of them at
-    /// most.
+    /// Numbers of the queues in the order of their turns. Each queue is in at most one of both lists.
     new: VecDeque<usize>,
     old: VecDeque<usize>,
     packets: usize,
@@ -96,18 +95,18 @@ struct FqCodel {
 #[derive(Clone, Debug)]
 struct Sub {
     codel: Codel,
-    /// What it may still send in this turn.
+    /// Bytes that it may still send in this turn.
     deficit: i64,
-    /// In `new` or in `old`.
+    /// True if it is in `new` or in `old`.
     listed: bool,
 }
 
 impl FqCodel {
-    /// Makes room: half of the longest queue goes, from its head (section 4.1).
+    /// Makes room: drops half of the longest queue, from its head (section 4.1).
     fn shrink(&mut self, drops: &mut Vec<Packet>) {
         let mut longest: Option<&mut Sub> = None;
         for sub in &mut self.queues {
-            // The first of equals; one with nothing but empty packets is longer than an empty one.
+            // The first of equal ones; a queue of empty packets is longer than an empty queue.
             let size = |sub: &Sub| (sub.codel.bytes(), sub.codel.len());
             if longest.as_deref().is_none_or(|l| size(l) < size(sub)) {
                 longest = Some(sub);
@@ -193,7 +192,7 @@ impl Queue for FqCodel {
             }
             list.pop_front();
             if is_new {
-                // Behind the others, or a flow that sends now and then would always be new.
+                // At the end, because otherwise a flow that sends now and then would always be new.
                 self.old.push_back(number);
             } else {
                 sub.listed = false;

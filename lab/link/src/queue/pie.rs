@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! PIE (Pan, Natarajan, Baker, White: RFC 8033, 2017).
 //!
-//! Every `update` a controller moves the drop probability. It uses how far the queueing delay is
-//! from its target, and how it has changed. Arriving packets are dropped with that probability. A
-//! burst after a quiet time passes untouched.
+//! Every `update` a controller changes the drop probability, by the difference of the queueing delay from its target,
+//! and by the change of the delay. Arriving packets are dropped with that probability. A burst after an idle time is
+//! not dropped.
 //!
 //! | constant | value | where |
 //! |---|---|---|
@@ -18,12 +18,11 @@
 //! | packets that may be marked (ECT) are marked instead of dropped up to a probability of | 10 % | section 5.1 |
 //! | largest step from 10 % on | 2 % | section 5.5 |
 //!
-//! The delay is measured with timestamps: that of the packet that left last, 0 when none is left
-//! behind it. The RFC's other way is length over departure rate (section 5.2). It takes the silence
-//! of a cellular link for a low rate.
+//! The delay is measured with timestamps: that of the last departed packet, or 0 if it left an empty queue. The RFC's
+//! alternative is length over departure rate (section 5.2), which takes the silence of a cellular link for a low rate.
 //!
-//! Differs from the RFC: it is always active; section 5.3 is optional, and Linux has left it out as
-//! well. Its limits are as for `droptail`.
+//! Differs from the RFC: it is always active; section 5.3 is optional, and Linux omits it, too. Its limits are as for
+//! `droptail`.
 use super::droptail::{BYTES, Droptail, PACKETS};
 use super::{ECN, Enqueue, Queue, QueueKind, Queued, ecn};
 use crate::{DropReason, Packet};
@@ -85,7 +84,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
     },
 };
 
-/// Below this probability alpha and beta are divided by that much: a small one must not jump.
+/// Divisors of alpha and beta below each probability, because a small one must not jump.
 const TUNING: [(f64, f64); 6] = [
     (0.000_001, 2048.0),
     (0.000_01, 512.0),
@@ -101,10 +100,10 @@ const CALM: f64 = 0.2;
 const TWO_PACKETS: Bytes = Bytes::new(2 * 1500);
 const NO_DROP_BELOW: f64 = 0.85;
 const DROP_FROM: f64 = 8.5;
-/// With a larger probability nothing is marked any more.
+/// Probability above which packets are dropped instead of marked.
 const MAX_MARKED: f64 = 0.1;
-/// How many missed updates are caught up with after a silence; at 15 ms those of 25 minutes. By
-/// then the probability rests, except where it creeps.
+/// Maximum number of missed updates that are made up for after a silence; at 15 ms those of 25 minutes. By then the
+/// probability is constant, or nearly so.
 const MAX_CATCH_UP: u64 = 100_000;
 
 #[derive(Clone, Debug)]
@@ -115,22 +114,22 @@ struct Pie {
     alpha: f64,
     beta: f64,
     max_burst: Span,
-    /// How long nothing is dropped yet.
+    /// Remaining time of the burst allowance, in which nothing is dropped.
     burst: Span,
     ecn: bool,
-    /// When the probability was last adjusted: a multiple of `update`.
+    /// Time of the last update: a multiple of `update`.
     updated: Time,
     probability: f64,
-    /// Of the probabilities of the packets since the last drop.
+    /// Sum of the drop probabilities of the packets since the last drop.
     summed: f64,
-    /// Of the packet that left last.
+    /// Queueing delay of the last departed packet.
     delay: Span,
     /// The same at the last update.
     old_delay: Span,
 }
 
 impl Pie {
-    /// Catches up with the missed updates. Between two calls nothing changes that they use.
+    /// Makes up for the missed updates. Their inputs do not change between two calls.
     fn catch_up(&mut self, now: Time) {
         let missed = now.since(self.updated).as_nanos() / self.update.as_nanos();
         if missed == 0 {
@@ -175,7 +174,7 @@ impl Pie {
         delay < self.target / 2
     }
 
-    /// Whether to drop an arriving packet (sections 4.1 and 5.4).
+    /// True if an arriving packet is to be dropped (sections 4.1 and 5.4).
     fn drops(&mut self, rng: &mut Rng) -> bool {
         if !self.burst.is_zero()
             || (self.calm(self.old_delay) && self.probability < CALM)
@@ -347,9 +346,9 @@ mod tests {
 
     #[test]
     fn drops_come_neither_at_once_nor_late() {
-        // At 10 % eight packets pass until the sum reaches 0.85. Then chance: the gap is 8 plus a
-        // geometric number of mean 10. At a sum of 8.5, which is after 85 packets (86 if the sum is
-        // rounded down), the drop is certain.
+        // At 10 % eight packets pass until the sum reaches 0.85. Then it is random: the gap is 8 plus a geometric
+        // number of mean 10. At a sum of 8.5, which is after 85 packets (86 if the sum is rounded down), the drop is
+        // certain.
         let mut pie = pie();
         for _ in 0..10 {
             pie.line.push(Time::ZERO, packet());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A policer: a token bucket in which no packet waits. Tokens come at a rate, up to a burst; a
-//! packet that finds too few of them is dropped. Packets wait behind it, for the bottleneck.
+//! A policer: a token bucket in which no packet waits. Tokens arrive at a rate, up to a burst; a
+//! packet that finds too few of them is dropped. Packets wait after it, for the bottleneck.
 //!
-//! The burst of 250 kB is what a policer of 20 Mbit/s lets pass within 100 ms. Operators configure
-//! such policers (Flach et al., An Internet-wide analysis of traffic policing, SIGCOMM 2016).
+//! The burst of 250 kB is the data of a policer of 20 Mbit/s in 100 ms. Operators configure such
+//! policers (Flach et al., An Internet-wide analysis of traffic policing, SIGCOMM 2016).
 use super::droptail::{BYTES, Droptail, PACKETS};
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::{DropReason, Packet};
@@ -35,12 +35,12 @@ struct Policer {
     bucket: Bucket,
 }
 
-/// Tokens, one for each byte.
+/// A token bucket, with one token per byte.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     rate: Rate,
     burst: Bytes,
-    /// When the bucket would have been empty, had nothing been taken beyond its rate; ns.
+    /// Time at which the bucket would have been empty without taking beyond its rate, ns.
     empty_at: i128,
 }
 
@@ -51,7 +51,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Queue>, SpecError> {
     }))
 }
 
-/// The option [`RATE`], in bits per second or with a unit.
+/// Parses the option [`RATE`], in bits per second or with a unit.
 fn rate(options: &Options<'_>) -> Result<Rate, SpecError> {
     let range = 1000..=1_000_000_000_000;
     match options.text(RATE.name).map(str::parse::<Rate>) {
@@ -64,7 +64,7 @@ fn rate(options: &Options<'_>) -> Result<Rate, SpecError> {
 }
 
 impl Bucket {
-    /// A full one, by the options [`RATE`] and [`BURST`].
+    /// A full bucket with the options [`RATE`] and [`BURST`].
     pub(super) fn built(options: &Options<'_>) -> Result<Self, SpecError> {
         let burst = Bytes::new(1500)..=Bytes::MAX;
         Ok(Self {
@@ -74,7 +74,7 @@ impl Bucket {
         })
     }
 
-    /// When there are tokens for this many bytes, at most as many as the bucket holds.
+    /// Time at which there are tokens for this many bytes, limited to the size of the bucket.
     pub(super) fn ready(&self, len: Bytes) -> Time {
         let wait = i128::from(self.rate.time_for(len.min(self.burst)).as_nanos());
         let at = self
@@ -84,7 +84,7 @@ impl Bucket {
         Time::from_nanos(at as u64)
     }
 
-    /// As [`Self::takes`], and a packet that the bucket cannot hold takes all of it.
+    /// The same as [`Self::takes`], but a packet larger than the bucket takes all of it.
     pub(super) fn takes_at_most(&mut self, now: Time, len: Bytes) -> bool {
         self.takes(now, len.min(self.burst))
     }

@@ -2,7 +2,7 @@
 //! RED (Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance", IEEE/ACM
 //! ToN 1(4), 1993).
 //!
-//! Keeps a moving average of the queue in bytes. Between two thresholds an arriving packet is
+//! RED keeps a moving average of the queue in bytes. Between two thresholds an arriving packet is
 //! dropped with a probability that grows with the average. Drops are spread evenly over the
 //! arrivals. Above the upper threshold all are dropped.
 //!
@@ -15,17 +15,17 @@
 //! | packet size that has the probability as it is | 1500 B | section 4: p × size / maximum size |
 //!
 //! `profile=cs244` is the queue of the CS244 report on Verus (Zhang and Dutz, 2017). It differs in
-//! two things. Its counter is set back at every packet let through, so that drops are not spread.
-//! An empty queue decays the average 800 times a millisecond. The rest is the same there. That is
-//! the three thresholds, the weight, and the probability scaled by size / 1500. Everything is
-//! dropped above max, and the queue of the moment has no limit.
+//! two things. Its counter is reset by every packet let through, so that drops are not spread. An
+//! empty queue decays the average 800 times a millisecond. The rest is the same: the three
+//! thresholds, the weight, and the probability scaled by size / 1500. Everything is dropped above
+//! max, and the actual queue has no limit.
 //!
 //! Between the thresholds a packet that may be marked (ECT) is marked instead of dropped (RFC 3168,
-//! section 5). From the upper threshold on it is dropped like the others. Overload has to be
-//! dropped (RFC 3168, section 7; RFC 7567, section 4.2.1).
+//! section 5). From the upper threshold on it is dropped like the others, because overload has to
+//! be dropped (RFC 3168, section 7; RFC 7567, section 4.2.1).
 //!
-//! The paper has two readings of the count since the last drop. This one is that of its section 7:
-//! packets let through since. So gaps are uniform from 1 to 1/p. Its pseudo-code counts the
+//! The paper has two definitions of the count since the last drop. This one is that of its section
+//! 7: packets let through since. So gaps are uniform from 1 to 1/p. Its pseudo-code counts the
 //! arriving packet too, which ends them at 1/p - 1.
 use super::droptail::Droptail;
 use super::{ECN, Enqueue, Queue, QueueKind, Queued, ecn};
@@ -142,7 +142,7 @@ struct Red {
     spacing: bool,
     idle: Span,
     ecn: bool,
-    /// Of the queue, in bytes.
+    /// Moving average of the queue, bytes.
     average: f64,
     /// Packets let through since the last drop, while the average was above `min`.
     count: u64,
@@ -155,7 +155,7 @@ impl Red {
             let missed =
                 now.since(self.empty_since).as_nanos() as f64 / self.idle.as_nanos() as f64;
             self.average *= libm::pow(1.0 - self.weight, missed);
-            // The decay up to now is done, whether or not the packet stays.
+            // The decay up to now is included, whether or not the packet is taken.
             self.empty_since = now;
         } else {
             self.average += self.weight * (self.line.bytes().get() as f64 - self.average);
@@ -178,8 +178,12 @@ impl Red {
         if !self.spacing {
             return single;
         }
-        let left = 1.0 - self.count as f64 * single;
-        if left <= single { 1.0 } else { single / left }
+        let remaining = 1.0 - self.count as f64 * single;
+        if remaining <= single {
+            1.0
+        } else {
+            single / remaining
+        }
     }
 }
 
@@ -306,7 +310,7 @@ mod tests {
 
     #[test]
     fn drops_are_spread_evenly() {
-        // Held at an average of 6000 the gap between drops is uniform on 1..=20: mean 10.5.
+        // At a constant average of 6000 the gap between drops is uniform on 1..=20: mean 10.5.
         let mut red = red(6000.0, 0, false, true);
         red.weight = 1e-9;
         let mut rng = Rng::new(3);

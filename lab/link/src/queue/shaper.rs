@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A shaper: a token bucket in which packets wait. Tokens come at a rate, up to a burst; a packet
+//! A shaper: a token bucket in which packets wait. Tokens arrive at a rate, up to a burst; a packet
 //! that finds too few of them waits for them. A burst passes at the link's own rate, so a
-//! measurement by it finds a path that is too fast.
+//! measurement by it overestimates the path's rate.
 //!
 //! The burst of 250 kB is the policer's. Linux's `tbf` with one bucket does the same.
 use super::droptail::{BYTES, Droptail, PACKETS};

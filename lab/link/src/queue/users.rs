@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A radio cell. Each user has a queue, and a scheduler gives the channel to one of them at a time.
 //!
-//! The bottleneck is the cell's capacity, whichever user gets it. Time is cut into slots. The chosen
-//! user has the channel until the slot ends or its queue is empty. Packets of one user delay another
-//! only by the capacity that they take.
+//! The bottleneck is the cell's capacity, whichever user gets it. Time is divided into slots. The chosen user has the
+//! channel until the slot ends or its queue is empty. Packets of one user delay another only by the capacity that they
+//! use.
 //!
 //! | constant | value | where |
 //! |---|---|---|
 //! | slot | 1 ms | the transmission time interval of LTE (3GPP TS 36.211); HSDPA has 2 ms |
 //! | window of the proportional fair scheduler | 100 ms | the order used with it: Kelly's 1/t_c of 100 slots; 1000 slots are usual as well |
 //!
-//! * `rr`: round robin, slots in turn among those who have something to send.
-//! * `pf`: proportional fair (Jalali, Padovani, Pankaj, VTC 2000): the highest ratio of present
-//!   rate to average served rate. The present rate of all is that of the cell, because a trace
-//!   tells nothing else. So it is the user that was served least lately. A user that was silent for
-//!   a while goes first for about a window. In the long run both give equal shares.
+//! * `rr`: round robin, slots in turn among the users with data.
+//! * `pf`: proportional fair (Jalali, Padovani, Pankaj, VTC 2000): the highest ratio of current rate to average served
+//!   rate. The current rate of all is that of the cell, because a trace has no other information. So it is the user
+//!   that was served least recently. A user that was silent for a while goes first for about a window. In the long run
+//!   both give equal shares.
 use super::droptail::Droptail;
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::{DropReason, Packet};
@@ -98,24 +98,24 @@ pub(super) const QUEUE: QueueKind = QueueKind {
     },
 };
 
-/// As of `droptail`.
+/// Default limit of a user's queue, that of `droptail`.
 const USER_BYTES: Bytes = Bytes::new(2_000_000);
 
 #[derive(Clone, Debug)]
 struct Users {
-    /// Proportional fair; else round robin.
+    /// The proportional fair scheduler; `None`: round robin.
     fair: Option<Fair>,
     slot: Span,
     number: u64,
     max_bytes: Bytes,
     max_packets: u64,
-    /// What a user's queue is at first.
+    /// The initial state of a user's queue.
     empty: Droptail,
-    /// Those that have been seen, by number.
+    /// The users that have been seen, by number.
     users: Vec<User>,
     /// Users with data that do not have the channel, first the one that had it longest ago.
     ring: VecDeque<usize>,
-    /// The user that has the channel, and since which slot.
+    /// The user that has the channel, and the slot since which it has it.
     serving: Option<(usize, u64)>,
     packets: usize,
     bytes: Bytes,
@@ -124,27 +124,27 @@ struct Users {
 #[derive(Clone, Debug)]
 struct User {
     line: Droptail,
-    /// Bytes served lately, times [`Fair::scale`].
+    /// Bytes served recently, times [`Fair::scale`].
     served: f64,
 }
 
-/// Fading averages: instead of shrinking all of them as time passes, the added amount grows.
+/// Decaying averages: instead of reducing all of them as time passes, the added amount grows.
 #[derive(Clone, Debug)]
 struct Fair {
-    /// In seconds.
+    /// The window in seconds.
     window: f64,
     scaled_at: Time,
     scale: f64,
 }
 
-/// The scale returns to 1 before it exceeds the range of the numbers.
+/// The scale is reset to 1 before it exceeds the range of the numbers.
 const LARGE_SCALE: f64 = 1e100;
 
 impl Fair {
     fn pass(&mut self, now: Time, users: &mut [User]) {
         let passed = now.since(self.scaled_at).as_secs_f64() / self.window;
         self.scaled_at = self.scaled_at.max(now);
-        // Beyond e^200 everything is forgotten.
+        // Beyond e^200 the past has no weight.
         self.scale *= libm::exp(passed.min(200.0));
         if self.scale > LARGE_SCALE || passed > 200.0 {
             for user in users {
@@ -162,7 +162,7 @@ impl Users {
             .unwrap_or(0)
     }
 
-    /// The user that has the channel now, among those with data.
+    /// The user that gets the channel now, among those with data.
     fn choose(&mut self, now: Time) -> Option<usize> {
         let slot = self.slot_of(now);
         if let Some((user, since)) = self.serving {
@@ -177,7 +177,7 @@ impl Users {
             Some(fair) => {
                 fair.pass(now, &mut self.users);
                 let served = |place: usize| self.users[self.ring[place]].served;
-                // The first of equals.
+                // The first of equal ones.
                 (0..self.ring.len()).fold(0, |best, place| {
                     if served(place) < served(best) {
                         place
@@ -223,7 +223,7 @@ impl Queue for Users {
         let user = &mut self.users[number];
         let queued = user.line.pop()?;
         if user.line.is_empty() {
-            // What is left of the slot is for others.
+            // The rest of the slot is for others.
             self.serving = None;
         }
         self.packets -= 1;

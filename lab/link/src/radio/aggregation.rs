@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Wi-Fi: a station waits until the others are off the air, then sends all it has as one frame.
+//! Wi-Fi: a station waits until the others have finished, then sends all its packets as one frame.
 //!
 //! | option | default | source |
 //! |---|---|---|
@@ -29,9 +29,9 @@ pub(super) const RADIO: RadioKind = RadioKind {
 #[derive(Clone, Debug)]
 struct Aggregation {
     rng: Rng,
-    /// The longest wait: all others go first.
+    /// The longest wait: all other stations send first.
     most: Span,
-    /// When the frame that is being filled goes.
+    /// Time at which the frame that is being filled is sent.
     goes: Time,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Corruption: bits of a packet are wrong when it arrives, so the receiver's checksum discards it.
+//! Corruption: a packet arrives with wrong bits, so the receiver's checksum discards it.
 //!
 //! | option | default | source |
 //! |---|---|---|

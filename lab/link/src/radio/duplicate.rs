@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Duplicates: a packet arrives twice, one copy right behind the other. The second takes no capacity.
+//! Duplicates: a packet arrives twice, one copy directly after the other. The second uses no capacity.
 //!
 //! | option | default | source |
 //! |---|---|---|

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Uplink grants: a device that has been silent waits for its next chance to ask, then for the
-//! grant. While it continues to send, it gets grants without asking.
+//! Uplink grants: a device that has been silent waits for its next scheduling request opportunity,
+//! then for the grant. While it continues to send, it gets grants without requests.
 //!
 //! | option | default | source |
 //! |---|---|---|
@@ -38,9 +38,9 @@ struct Grant {
     period: Span,
     delay: Span,
     keep: Span,
-    /// The first chance to ask.
+    /// The first opportunity for a request.
     phase: Span,
-    /// When the last leave was given or used.
+    /// Time at which the last grant was given or used.
     last: Option<Time>,
 }
 
@@ -57,7 +57,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Radio>, SpecError> {
 }
 
 impl Grant {
-    /// The first chance to ask from `at` on.
+    /// The first opportunity for a request from `at` on.
     fn chance(&self, at: Time) -> Time {
         let first = Time::ZERO + self.phase;
         let periods = at.since(first).as_nanos().div_ceil(self.period.as_nanos());

@@ -51,7 +51,7 @@ impl Radio for Handover {
         self.seed = seed;
     }
 
-    /// The one of a slot begins in its second or third quarter, so that it ends before the next.
+    /// The pause of a slot begins in its second or third quarter, so that it ends before the next.
     fn pause(&self, time: Time) -> Option<Pause> {
         if self.length.is_zero() {
             return None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! HARQ: a transport block that the receiver cannot decode is sent again a fixed time later, a few
-//! times. What came after it waits, because the layer above delivers in order.
+//! times. Later data waits for it, because the layer above delivers in order.
 //!
 //! | option | default | source |
 //! |---|---|---|

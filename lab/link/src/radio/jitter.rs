@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Jitter: each packet is held for a time of its own. Packets keep their order, so one that is held
-//! for less waits for those before it.
+//! Jitter: each packet is held for an independent random time. Packets keep their order, so one
+//! that is held for less waits for those before it.
 //!
 //! | option | default | source |
 //! |---|---|---|

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A share of the packets arrives otherwise than it was sent.
+//! Effects on a share of the packets at the end of the direction.
 use super::{Landing, Radio};
 use alcc_units::{Options, Rng, SpecError};
 
@@ -10,7 +10,8 @@ struct Landings {
     otherwise: Landing,
 }
 
-/// `p` of the packets arrive like that, the others as they were sent.
+/// An effect with which the share `p` of the packets arrives in this state, and the others
+/// unchanged.
 pub(super) fn build(
     options: &Options<'_>,
     otherwise: Landing,

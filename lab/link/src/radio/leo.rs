@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Satellites in low orbit: at fixed times a terminal changes to another satellite. Nothing passes
-//! for a moment, and then the path has another length.
+//! for a moment, and then the path has another delay.
 //!
 //! | option | default | source |
 //! |---|---|---|
@@ -39,7 +39,7 @@ pub(super) const RADIO: RadioKind = RadioKind {
     build,
 };
 
-/// How long one draw of the jitter holds.
+/// Time for which one value of the jitter applies.
 const JITTER_SLOT: Span = Span::from_millis(1);
 
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl Radio for Leo {
         at + way + self.jitter.mul_f64(self.draws(at, JITTER_SLOT).unit())
     }
 
-    /// At each change but the first, which is the start.
+    /// There is a pause at each change except the first, which is the start.
     fn pause(&self, time: Time) -> Option<Pause> {
         if self.gap.is_zero() {
             return None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Random loss behind the bottleneck, independent or in bursts: the model of Gilbert (1960) and
-//! Elliott (1963). In the good state nothing is lost, in the bad state each packet with probability
+//! Random loss after the bottleneck, independent or in bursts: the model of Gilbert (1960) and
+//! Elliott (1963). In the good state no packet is lost, in the bad state each with probability
 //! `bad`. The state changes from packet to packet.
 //!
 //! | option | default | source |
@@ -37,9 +37,9 @@ pub(super) const RADIO: RadioKind = RadioKind {
 #[derive(Clone, Debug)]
 struct Loss {
     rng: Rng,
-    /// Probability of loss in the present state's bad form; of all packets if there is one state.
+    /// Probability of loss in the bad state; of all packets if there is only one state.
     lost: f64,
-    /// Probabilities to enter the bad state and to leave it; `None`: one state.
+    /// Probabilities of entering the bad state and of leaving it; `None`: one state.
     turns: Option<(f64, f64)>,
     is_bad: bool,
 }

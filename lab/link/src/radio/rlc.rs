@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! RLC: the layer above requests and repeats blocks that HARQ has given up, far later.
+//! RLC: the layer above requests and repeats the blocks that HARQ has given up, much later.
 //!
 //! | option | default | source |
 //! |---|---|---|
