@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How far can anyone get who knows the channel's statistics? A bound for `lab/notes/budget.md`.
+//! A bound for `lab/notes/budget.md`: the best result of a sender that knows the channel's statistics.
 //!
 //! ```console
 //! $ cargo run --release -p alcc-trace --example oracle -- traces/*/*
 //! ```
 //!
-//! Per millisecond, a sender keeps so much in flight that it is served in the next round trip with
-//! a given probability. It hears of every opportunity one round trip later, used or not. Whoever
-//! knew the next round trip itself would use all of it and never wait. This one knows its
-//! distribution: that of the most similar moments of the same recording, those within two seconds
-//! left out. Similar are moments with nearly the same number of opportunities in the last 40, 120,
-//! 400 and 1000 ms.
+//! In each millisecond the sender keeps as much in flight as the link serves in the next round trip
+//! with a given probability. It learns of every opportunity one round trip later, used or not. With
+//! knowledge of the next round trip itself it would use all of it and never wait. This one knows
+//! its distribution: that of the most similar moments of the same recording, except those within
+//! two seconds. Moments are similar if they have nearly the same number of opportunities in the
+//! last 40, 120, 400 and 1000 ms.
 #![expect(clippy::disallowed_macros, reason = "a program, not the library")]
 
 use alcc_trace::Trace;
@@ -19,18 +19,18 @@ use std::process::ExitCode;
 
 /// The smallest round trip, ms; half of it is the way to the receiver.
 const RTT: usize = 40;
-/// Measured for so long, ms.
+/// Length of the measurement, ms.
 const DURATION: usize = 60_000;
-/// What a moment is known by: opportunities in so many last ms.
+/// The features of a moment: opportunities in the last 40, 120, ... ms.
 const PAST: [usize; 4] = [40, 120, 400, 1000];
-/// Number of similar moments that are asked,
+/// Number of similar moments for a prediction.
 const NEIGHBOURS: usize = 100;
-/// of all that are so many ms apart, and not so near.
+/// Distance of the moments that are compared, ms, which reduces their number.
 const STEP: usize = 5;
 const NEAR: usize = 2000;
 const QUANTILES: [f64; 9] = [0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99];
 
-/// Utilization in per cent, mean and 95th percentile of the one-way delay in ms.
+/// Utilization in per cent, then mean and 95th percentile of the one-way delay in ms.
 type Figures = [f64; 3];
 
 /// The opportunities of a recording: `before[t]` of them are before millisecond `t`.
@@ -50,7 +50,7 @@ impl Channel {
         self.before[to] - self.before[from]
     }
 
-    /// What is known at `now`. Counts vary by their square root, so that is what is compared.
+    /// The features at `now`. The variance of a count grows with it, so square roots are compared.
     fn past(&self, now: usize) -> [f32; PAST.len()] {
         PAST.map(|ms| (self.count(now.saturating_sub(ms), now) as f32).sqrt())
     }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether a synthetic trace is like a recorded one: the figures that are compared, and how far
-//! they may differ.
+//! The check whether a synthetic trace resembles a recorded one: the figures that are compared, and
+//! their tolerances.
 use crate::Stats;
 
-/// How far a synthetic figure may be from the recorded one. Times and counts are whole milliseconds
-/// and packets. So small ones may differ by an absolute amount as well. A figure agrees if either
-/// is kept.
+/// The tolerance of a synthetic figure. Times and counts are whole milliseconds and packets, so
+/// small ones may also differ by an absolute amount. A figure agrees if it is within either bound.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Agreement {
-    /// The larger over the smaller may be at most this.
+    /// Maximum ratio of the larger to the smaller.
     pub factor: f64,
-    /// The difference may be at most this, in the figure's unit.
+    /// Maximum difference, in the figure's unit.
     pub within: f64,
 }
 
@@ -27,23 +26,23 @@ impl Agreement {
 /// One figure of both traces.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figure {
-    /// What is compared, with its unit.
+    /// The name of the figure, with its unit.
     pub name: &'static str,
-    /// Of the recording.
+    /// Its value for the recording.
     pub recorded: f64,
-    /// Of the synthetic trace.
+    /// Its value for the synthetic trace.
     pub synthetic: f64,
-    /// The bound.
+    /// The tolerance.
     pub bound: Agreement,
 }
 
 impl Figure {
-    /// Synthetic over recorded; infinite or not a number where the recording has 0.
+    /// Synthetic over recorded; infinite or NaN if the recorded value is 0.
     pub fn ratio(&self) -> f64 {
         self.synthetic / self.recorded
     }
 
-    /// True if the bound is kept.
+    /// True if the figure is within its tolerance.
     pub fn agrees(&self) -> bool {
         let ratio = self.ratio();
         (self.synthetic - self.recorded).abs() <= self.bound.within
@@ -53,7 +52,7 @@ impl Figure {
 
 /// The figures in which a synthetic trace must agree with its recording. The mean is within 5 %,
 /// variability within 15 %, quantiles within 25 % or one whole unit. The extremes are within a
-/// factor, because a recording has but one sample of them.
+/// factor, because a recording has only one sample of them.
 pub fn compare(recorded: &Stats, synthetic: &Stats) -> Vec<Figure> {
     const MEAN: Agreement = Agreement::factor(1.05);
     const VARIATION: Agreement = Agreement::factor(1.15);

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Other people's forms: packet arrivals as a capture or log has them. Throughput over
-//! time is read in `rates.rs`.
+//! Conversion from and to other formats: packet arrivals of a capture or log, and throughput over time. The latter is
+//! read in `rates.rs`.
 use crate::parse::read_text;
 use crate::{MAX_OPPORTUNITIES, OPPORTUNITY, Trace, TraceError};
 use alcc_units::{Bytes, Span};
 use std::io::{Read, Write};
 
 impl Trace {
-    /// From packet arrivals. Each line has a time in `unit`s (fractions allowed). After a comma or
-    /// white space come the packet's bytes; without these it counts as `size`. A first line that
-    /// begins with a letter is a header; lines that begin with `#` are comments. Times count from
-    /// the first. Bytes are gathered into opportunities of 1500, each at the time of the packet that
-    /// completes it.
+    /// Parses packet arrivals. Each line has a time in `unit`s (fractions allowed). After a comma or white space come
+    /// the packet's bytes; without these it counts as `size`. A first line that begins with a letter is a header; lines
+    /// that begin with `#` are comments. Times count from the first. Bytes are gathered into opportunities of 1500,
+    /// each at the time of the packet that completes it.
     ///
     /// # Errors
     /// Line and reason: a time that goes back is refused. Also arrivals that last less than 1 ms or do not fill one opportunity.
@@ -58,16 +57,16 @@ impl Trace {
     /// The same from a reader, to its end.
     ///
     /// # Errors
-    /// As [`Trace::from_packets`], what the reader says, and what is no text, or a too long one.
+    /// The errors of [`Trace::from_packets`] and of the reader; the input is not text, or it is too long.
     pub fn read_packets(reader: impl Read, unit: Span, size: Bytes) -> Result<Self, TraceError> {
         Self::from_packets(&read_text(reader, LARGEST, "time,bytes")?, unit, size)
     }
 
-    /// From arrivals in the order of their times: each with the bytes that came. Bytes are gathered
-    /// into opportunities as in [`Trace::from_packets`], but times count from the caller's zero.
+    /// Makes a trace from arrivals in order of time, each with its bytes. Bytes are gathered into opportunities as in
+    /// [`Trace::from_packets`], but times count from the caller's zero.
     ///
     /// # Errors
-    /// Less than one opportunity, all in the first millisecond, too many, or time goes back.
+    /// There is less than one opportunity, all are in the first millisecond, there are too many, or time goes back.
     pub fn from_arrivals(
         arrivals: impl IntoIterator<Item = (Span, u64)>,
     ) -> Result<Self, TraceError> {
@@ -78,12 +77,12 @@ impl Trace {
         Self::new(out.times)
     }
 
-    /// Writes throughput over time as `seconds,mbps` with a header line, one line per complete
-    /// `bin` (whole milliseconds, at least 1). What stands at a bin's edge belongs to the later
-    /// bin. The very last opportunity is an exception, because it would have none.
+    /// Writes throughput over time as `seconds,mbps` with a header line, one line per complete `bin` (whole
+    /// milliseconds, at least 1). An opportunity at a bin's edge belongs to the later bin, except the very last one,
+    /// after which there is none.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The errors of the writer.
     pub fn write_rates(&self, bin: Span, mut to: impl Write) -> std::io::Result<()> {
         let width = (bin.as_nanos() / 1_000_000).max(1);
         let mbit = (OPPORTUNITY.get() * 8) as f64 / 1e3 / width as f64;
@@ -115,7 +114,7 @@ fn records(text: &str) -> impl Iterator<Item = (u64, Vec<&str>)> {
     })
 }
 
-/// MiB of a text: a longer one would not fit into memory together with what is made of it.
+/// Maximum size of a text, MiB: a longer one would not fit into memory together with its result.
 pub(crate) const LARGEST: u64 = 1 << 10;
 
 const DECIMALS: u128 = 1_000_000_000;
@@ -141,8 +140,8 @@ fn decimal(line: u64, field: Option<&str>) -> Result<u128, TraceError> {
     })
 }
 
-/// So many opportunities may come of a short text, and one more of each byte: memory stays below
-/// 64 MB and four times the text's size.
+/// Maximum number of opportunities from a short text; each byte adds one. So memory stays below 64 MB plus four times
+/// the text's size.
 pub(crate) const MAX_OF_TEXT: usize = 11 << 20;
 
 /// Bytes over time, gathered into opportunities.
@@ -163,7 +162,7 @@ impl Default for Gather {
 }
 
 impl Gather {
-    /// What comes of this text.
+    /// A collector with the limit for this text.
     pub(crate) fn of(text: &str) -> Self {
         Self {
             most: MAX_OPPORTUNITIES.min(MAX_OF_TEXT + text.len()),
@@ -187,7 +186,7 @@ impl Gather {
         Ok(())
     }
 
-    /// The last opportunity waits until `ms`, which keeps the capacity.
+    /// The last opportunity is moved to `ms`, which keeps the capacity.
     pub(crate) fn end_at(&mut self, ms: f64) {
         if let Some(last) = self.times.last_mut() {
             *last = (*last).max(ms as u32);
@@ -198,9 +197,9 @@ impl Gather {
         Trace::new(self.times)
     }
 
-    /// `rate` in bytes per ms, from `start` for `width` ms.
+    /// Adds `rate`, in bytes per ms, from `start` for `width` ms.
     pub(crate) fn fill(&mut self, start: f64, width: f64, rate: f64) -> Result<(), TraceError> {
-        // A little slack, so that sums of fractions that make a whole packet are one.
+        // Tolerance, so that a sum of fractions that make a whole packet counts as one.
         const SLACK: f64 = 1e-6;
         let size = OPPORTUNITY.get() as f64;
         let have = self.bytes;

@@ -6,12 +6,12 @@ use alcc_units::Time;
 /// number.
 ///
 /// As in Mahimahi the period is the last opportunity's time. So a trace that begins at 0 has two
-/// opportunity groups at the seam. They are the last of one round and the first of the next.
+/// groups of opportunities at the end of a period: the last of one and the first of the next.
 #[derive(Clone, Debug)]
 pub struct Opportunities {
     trace: Trace,
     next: u64,
-    // `next` taken apart, to step without a division
+    // The parts of `next`, so that a step needs no division.
     index: usize,
     round_ms: u64,
 }
@@ -26,18 +26,18 @@ impl Opportunities {
         }
     }
 
-    /// The trace under it.
+    /// The underlying trace.
     pub const fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// The number (from 0) of the opportunity that `next` will give.
+    /// The number (from 0) of the opportunity that `next` will return.
     pub const fn position(&self) -> u64 {
         self.next
     }
 
-    /// When the `n`-th opportunity (from 0) is, counted from the trace's start; [`Time::MAX`]
-    /// beyond what a time holds.
+    /// Time of the `n`-th opportunity (from 0), counted from the trace's start; [`Time::MAX`]
+    /// beyond the range of a time.
     pub fn time_of(&self, n: u64) -> Time {
         let len = self.trace.len() as u64;
         let round = (n / len).saturating_mul(u64::from(self.trace.period_ms()));
@@ -45,7 +45,8 @@ impl Opportunities {
         Time::from_millis(round.saturating_add(u64::from(within)))
     }
 
-    /// How many opportunities are earlier than `time`: the number of the first one at or after it.
+    /// The number of opportunities before `time`, which is the number of the first one at or after
+    /// it.
     pub fn count_before(&self, time: Time) -> u64 {
         let period = u64::from(self.trace.period_ms());
         // earlier than time <=> whole milliseconds < ceil(time)
@@ -53,8 +54,8 @@ impl Opportunities {
         if ms == 0 {
             return 0;
         }
-        // Count up to ms-1 inclusive. The seam holds the last group of a round and the first group
-        // of the next.
+        // Counts up to ms-1 inclusive. At the end of a period, the last group of it and the first
+        // group of the next are at the same time.
         let (round, within) = ((ms - 1) / period, (ms - 1) % period);
         let len = self.trace.len() as u64;
         let part = self
@@ -64,13 +65,13 @@ impl Opportunities {
         round.saturating_mul(len).saturating_add(part as u64)
     }
 
-    /// The time that `next` will give.
+    /// The time that `next` will return.
     pub fn peek(&self) -> Time {
         let within = u64::from(self.trace.opportunities()[self.index]);
         Time::from_millis(self.round_ms.saturating_add(within))
     }
 
-    /// Moves to the `n`-th opportunity (from 0), so that `next` gives that one.
+    /// Moves to the `n`-th opportunity (from 0), which `next` will return.
     pub fn seek(&mut self, n: u64) {
         let len = self.trace.len() as u64;
         self.next = n;

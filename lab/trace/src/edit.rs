@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Making traces out of traces.
+//! Operations that make traces from traces.
 use crate::{MAX_OPPORTUNITIES, Trace, TraceError};
 use alcc_units::{Rate, Span, Time};
 
 impl Trace {
-    /// All opportunities of several traces, as of one receiver: the sum of receivers that were
-    /// recorded at once. Nothing is repeated, so beyond the end of a shorter trace only the longer
-    /// ones contribute.
+    /// Combines the opportunities of several traces: the sum of receivers that were recorded at the
+    /// same time. No trace is repeated, so beyond the end of a shorter trace only the longer ones
+    /// contribute.
     ///
     /// # Errors
-    /// No trace given, or more than [`MAX_OPPORTUNITIES`] together.
+    /// There is no trace, or there are more than [`MAX_OPPORTUNITIES`] together.
     pub fn combine(traces: &[Self]) -> Result<Self, TraceError> {
         let total: usize = traces.iter().map(Self::len).sum();
         if total > MAX_OPPORTUNITIES {
@@ -24,9 +24,9 @@ impl Trace {
     }
 
     /// The opportunities from `from` to `from + length`, both included and rounded down to
-    /// milliseconds. They become a trace that begins at 0. The trace repeats as often as that
-    /// takes. The period is the last opportunity's time. So it is shorter than `length` by the time
-    /// that passes without one at the end.
+    /// milliseconds. They become a trace that begins at 0. The source is repeated as needed. The
+    /// period is the last opportunity's time, so it is shorter than `length` by the time without an
+    /// opportunity at the end.
     ///
     /// # Errors
     /// There is no opportunity after `from` in that time, or there are more than
@@ -51,8 +51,8 @@ impl Trace {
         Self::new(times)
     }
 
-    /// The same trace, begun at the first opportunity at or after `at`. What comes before follows
-    /// at the end, and the period stays.
+    /// The same trace, rotated to begin at the first opportunity at or after `at`. The earlier part
+    /// follows at the end, and the period is unchanged.
     #[must_use]
     pub fn begun_at(&self, at: Span) -> Self {
         let all = self.opportunities();
@@ -68,15 +68,16 @@ impl Trace {
         let (before, after) = all.split_at(all.partition_point(|t| *t <= begin));
         let later = after.iter().map(|t| t - begin);
         let rest = before.iter().map(|t| t + (period - begin));
-        // It is as long and as ordered as the trace: nothing is wrong with it.
+        // It has the length and order of the trace, so it is valid.
         Self::new(later.chain(rest).collect()).unwrap_or_else(|_| self.clone())
     }
 
-    /// The same course at `factor` times the rate: opportunities are left out or repeated evenly.
-    /// The last one stays, and with it the period.
+    /// The trace at `factor` times the rate: opportunities are removed or repeated evenly. The last
+    /// one stays, and so does the period.
     ///
     /// # Errors
-    /// More than [`MAX_OPPORTUNITIES`] would result, or the factor is not a positive number.
+    /// The result would have more than [`MAX_OPPORTUNITIES`], or the factor is not a positive
+    /// number.
     pub fn scale(&self, factor: f64) -> Result<Self, TraceError> {
         let len = self.len() as f64;
         if !(factor > 0.0 && factor * len <= MAX_OPPORTUNITIES as f64) {
@@ -95,10 +96,10 @@ impl Trace {
         Self::new(times)
     }
 
-    /// Scaled to this mean rate, as [`Trace::scale`] does it.
+    /// The trace scaled to this mean rate, as in [`Trace::scale`].
     ///
     /// # Errors
-    /// As [`Trace::scale`].
+    /// The errors of [`Trace::scale`].
     pub fn scale_to(&self, mean: Rate) -> Result<Self, TraceError> {
         self.scale(mean.as_bps() as f64 / self.mean_rate().as_bps().max(1) as f64)
     }

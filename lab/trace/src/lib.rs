@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Traces of links whose capacity changes all the time.
+//! Traces of links with varying capacity.
 //!
-//! A trace is a list of *delivery opportunities*. These are moments at which the link could have
-//! delivered one packet of [`OPPORTUNITY`] bytes. The file format is Mahimahi's. It has one line
-//! per opportunity, in whole milliseconds since the start, never decreasing. The last line is also
-//! the length of the trace, which then repeats from the start.
+//! A trace is a list of *delivery opportunities*: moments at which the link could have delivered
+//! one packet of [`OPPORTUNITY`] bytes. The file format is Mahimahi's. It has one line per
+//! opportunity, in whole milliseconds since the start, never decreasing. The last line is also the
+//! length of the trace, which then repeats from the start.
 //!
-//! Start with [`Trace`]; [`Trace::cursor`] is what a link model walks along. [`Trace::stats`]
-//! measures one, [`scenario`] names a synthetic one.
+//! Start with [`Trace`]; [`Trace::cursor`] iterates over it for a link model. [`Trace::stats`]
+//! measures it, and [`scenario`] finds a synthetic one by name.
 #![forbid(unsafe_code)]
 
 mod calibration;

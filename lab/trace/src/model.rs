@@ -8,16 +8,17 @@
 //!    for a fixed time.
 //! 2. **Fading.** A second Ornstein-Uhlenbeck process of tens to hundreds of milliseconds. Rate is
 //!    `softplus(1 + level + fading)`: nearly linear above the mean, where modulation saturates,
-//!    exponential in deep fades, never negative. With a sharp `bend` rates spread evenly around the
-//!    mean, with a soft one they have a long upper tail.
+//!    exponential in deep fades, never negative. With a sharp `bend` rates are spread evenly around
+//!    the mean, with a soft one they have a long upper tail.
 //! 3. **Scheduler.** The user is served at random moments; gaps between these are geometric, with a
-//!    share of longer ones. A service delivers rate × mean gap × a log-normal factor; what is less
-//!    than a packet waits for the next.
-//! 4. **Outages.** Spread over the time with jitter; shortest length plus an exponential excess.
+//!    share of longer ones. A service delivers rate × mean gap × a log-normal factor; less than a
+//!    packet is carried over to the next.
+//! 4. **Outages.** They are spread over the time with jitter; their length is the shortest plus an
+//!    exponential excess.
 //!
-//! The slow layers are drawn in blocks of [`BLOCK`]. Each block is brought to the model's mean and
-//! spread. So every seed is the same scenario: another course, the same statistics. For any length,
-//! a trace is a prefix of the longer trace of the same seed. Only the last opportunity differs,
+//! The slow layers are drawn in blocks of [`BLOCK`]. Each block is normalised to the model's mean
+//! and spread, so that every seed gives the same statistics with another course. For any length, a
+//! trace is a prefix of the longer trace of the same seed. Only the last opportunity differs,
 //! because it marks the end.
 use crate::{MAX_OPPORTUNITIES, OPPORTUNITY, Trace};
 use alcc_units::{Rng, Span};
@@ -25,7 +26,7 @@ use alcc_units::{Rng, Span};
 /// The length over which a synthetic trace has the statistics of its model.
 pub const BLOCK: Span = Span::from_secs(BLOCK_MS as u64 / 1000);
 const BLOCK_MS: u32 = 300_000;
-/// The rate is redrawn this often.
+/// Interval at which the rate is redrawn.
 const STEP_MS: u32 = 5;
 const STEPS: usize = (BLOCK_MS / STEP_MS) as usize;
 /// The longest trace that is generated.
@@ -40,27 +41,27 @@ pub struct Swing {
     pub memory: Span,
 }
 
-/// How the rate moves over seconds.
+/// The variation of the rate over seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Level {
-    /// Wanders.
+    /// A random walk (Ornstein-Uhlenbeck).
     Wander(Swing),
-    /// Jumps to an independent level, uniform in `1 - reach ..= 1 + reach` of the mean, each time
-    /// `hold` has passed. At random moments a surge of 10 ms: what a shaper gives that lets its
-    /// tokens out at once.
+    /// Jumps to an independent level, uniform in `1 - reach ..= 1 + reach` of the mean, after each
+    /// `hold`. At random moments there is a surge of 10 ms, as from a shaper that releases its
+    /// tokens at once.
     Jump {
-        /// How long a level lasts.
+        /// Duration of a level.
         hold: Span,
         /// Half of the range, relative to the mean; 0 to 1.
         reach: f64,
-        /// How often there is a surge.
+        /// Mean number of surges per second.
         surges_per_second: f64,
-        /// How far a surge is above the level, relative to the mean.
+        /// Height of a surge above the level, relative to the mean.
         surge: f64,
     },
 }
 
-/// When the scheduler serves the user: gaps in ms, at least 1.
+/// The scheduler's service times of the user: gaps in ms, at least 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Gaps {
     /// Mean of the ordinary gaps.
@@ -71,18 +72,18 @@ pub struct Gaps {
     pub long_mean_ms: f64,
 }
 
-/// Times without any service.
+/// Outages: times without any service.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Outages {
-    /// How often.
+    /// Mean number per minute.
     pub per_minute: f64,
-    /// The shortest.
+    /// The shortest length.
     pub shortest: Span,
     /// Mean length beyond the shortest.
     pub mean_excess: Span,
 }
 
-/// Parameters of the generator; the module says what they mean together.
+/// Parameters of the generator; the module describes their interaction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Model {
     /// Mean rate in Mbit/s of 1500-byte packets.
@@ -91,19 +92,19 @@ pub struct Model {
     pub level: Level,
     /// The rate over tens to hundreds of milliseconds.
     pub fading: Swing,
-    /// How sharply the rate turns from exponential to linear, above 0. 4 is sharp: a fade by one
+    /// Sharpness of the transition from exponential to linear, above 0. 4 is sharp: a fade by one
     /// mean leaves 17 %. 1 is soft.
     pub bend: f64,
-    /// When the scheduler serves the user.
+    /// Service times of the user.
     pub gaps: Gaps,
-    /// How unequal services are: standard deviation of the logarithm of what one delivers.
+    /// Variation of services: standard deviation of the logarithm of the amount that one delivers.
     pub unevenness: f64,
     /// Times without any service.
     pub outages: Outages,
 }
 
-/// Independent generators for the layers of a block, so that one layer's draws do not move
-/// another's.
+/// Independent generators for the layers of a block, so that the random numbers of one layer do not
+/// affect another.
 #[derive(Clone, Copy)]
 enum Layer {
     Level = 1,
@@ -223,8 +224,9 @@ impl Gaps {
 }
 
 impl Outages {
-    /// Start and end within a block, ms, in order. Their number is fixed, and they are stratified
-    /// in place and length. A few random ones in a block would make every seed another scenario.
+    /// Start and end of the outages within a block, ms, in order. Their number is fixed, and they
+    /// are stratified in position and length, because a few random ones in a block would change the
+    /// statistics with the seed.
     fn place(self, rng: &mut Rng) -> Vec<(u32, u32)> {
         let blocks_per_minute = 60_000.0 / f64::from(BLOCK_MS);
         let count = libm::round(self.per_minute / blocks_per_minute).clamp(0.0, 3000.0) as usize;
@@ -261,7 +263,7 @@ impl Model {
         for block in 0..length_ms.div_ceil(BLOCK_MS) {
             self.block(seed, block, length_ms, &mut out);
         }
-        // The last opportunity is the period, so one stands exactly at the end.
+        // The last opportunity is the period, so there is one exactly at the end.
         out.truncate(MAX_OPPORTUNITIES - 1);
         out.push(length_ms);
         Trace::new(out).expect("times are drawn in order and the last is after 0")
@@ -274,7 +276,7 @@ impl Model {
         let origin = block * BLOCK_MS;
         let scheduler = &mut rng(Layer::Scheduler);
         let mean_gap = self.gaps.mean();
-        // Keeps the mean of the log-normal factor at 1
+        // Keeps the mean of the log-normal factor at 1.
         let centre = -self.unevenness * self.unevenness / 2.0;
         let mut outages = outages.into_iter().peekable();
         let (mut at, mut credit) = (self.gaps.draw(scheduler) - 1, 0.0);
@@ -299,8 +301,8 @@ impl Model {
         }
     }
 
-    /// Packets per ms in each step of a block. The mean over the block, outages counted as nothing,
-    /// is the model's.
+    /// Packets per ms in each step of a block. The mean over the block, with outages as zero, is
+    /// the model's.
     fn rates(&self, outages: &[(u32, u32)], level: &mut Rng, fading: &mut Rng) -> Vec<f64> {
         let fading = self.fading.path(fading);
         let mut rate: Vec<f64> = self.level.path(level);

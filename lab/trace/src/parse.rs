@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reading and writing the Mahimahi form. It is nowhere stricter than needed. It is looser than
-//! Mahimahi in three places: white space around a number, so that CRLF files can be read; empty lines
-//! at the very end; a byte order mark and lines that begin with `#`.
+//! Reading and writing of the Mahimahi format. The parser accepts more than Mahimahi in three respects: white space
+//! around a number, so that CRLF files can be read; empty lines at the very end; a byte order mark and lines that begin
+//! with `#`.
 use crate::{MAX_OPPORTUNITIES, Trace, TraceError};
 use std::io::{BufRead, Read, Write};
 
-/// No number needs more; longer lines are refused before they fill memory.
+/// Maximum length of a line. No number needs more; longer lines are refused before they fill memory.
 const MAX_LINE: usize = 64;
 
 impl Trace {
     /// Reads a trace from memory.
     ///
     /// # Errors
-    /// Every way in which the text is not a trace, with line and reason; never panics.
+    /// An error with line and reason for every invalid text; it never panics.
     pub fn parse(text: &[u8]) -> Result<Self, TraceError> {
         Self::read(text)
     }
@@ -21,7 +21,7 @@ impl Trace {
     /// whatever the input.
     ///
     /// # Errors
-    /// As [`Trace::parse`], and what the reader says.
+    /// The errors of [`Trace::parse`] and of the reader.
     pub fn read(mut reader: impl BufRead) -> Result<Self, TraceError> {
         let mut opportunities: Vec<u32> = Vec::new();
         let mut text = Vec::with_capacity(MAX_LINE + 1);
@@ -76,10 +76,10 @@ impl Trace {
         Self::new(opportunities)
     }
 
-    /// Writes the trace in the form that [`Trace::read`] reads. Wrap a file in a `BufWriter`.
+    /// Writes the trace in the format of [`Trace::read`]. Wrap a file in a `BufWriter`.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The errors of the writer.
     pub fn write(&self, mut to: impl Write) -> std::io::Result<()> {
         for ms in self.opportunities() {
             writeln!(to, "{ms}")?;
@@ -88,10 +88,10 @@ impl Trace {
     }
 }
 
-/// All of a reader, as the text of a table of `columns`.
+/// Reads everything from a reader, as the text of a table of `columns`.
 ///
 /// # Errors
-/// What the reader says; more than so many MiB; a compressed file or another one that is no text.
+/// The error of the reader; more than `mib` MiB; a compressed file, or another one that is not text.
 pub fn read_text(reader: impl Read, mib: u64, columns: &str) -> Result<String, TraceError> {
     let largest = mib << 20;
     let mut bytes = Vec::new();
@@ -114,7 +114,7 @@ pub fn read_text(reader: impl Read, mib: u64, columns: &str) -> Result<String, T
         })
 }
 
-/// What a file is by its first bytes, and what makes a text of it.
+/// The kind of a file by its first bytes, with the way to convert it to text.
 fn other_form(start: &[u8]) -> Option<&'static str> {
     Some(match start {
         [0x1f, 0x8b, ..] => "it is compressed by gzip: unpack it (gunzip)",
@@ -142,7 +142,7 @@ fn milliseconds(text: &[u8]) -> Option<u32> {
     })
 }
 
-/// The start of a line, fit to stand in a message of one line.
+/// The start of a line, in a form for a message of one line.
 pub(crate) fn excerpt(text: &[u8]) -> String {
     const SHOWN: usize = 24;
     let mut shown: String = text

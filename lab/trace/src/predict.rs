@@ -1,53 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How far simple predictors see (Zaki et al., SIGCOMM 2015, section 3). It shows why an algorithm
-//! for such links measures rather than predicts.
+//! Errors of simple predictors of capacity (Zaki et al., SIGCOMM 2015, section 3). They show why an
+//! algorithm for such links measures rather than predicts.
 use crate::Trace;
 use alcc_units::Span;
 
-/// How many past windows a predictor looks at.
+/// Number of past windows that a predictor uses.
 const PAST: usize = 10;
 
 /// Root mean square errors of predictions of the capacity of one window, each as a share of the
-/// mean capacity. The coefficient of variation ([`Trace::variation`]) is the error of somebody who
-/// always says the mean.
+/// mean capacity. The coefficient of variation ([`Trace::variation`]) is the error of always
+/// predicting the mean.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PredictionError {
     /// Length of the windows.
     pub window: Span,
-    /// How many windows ahead, at least 1.
+    /// Number of windows ahead, at least 1.
     pub steps: usize,
-    /// The newest window again.
+    /// Predictor: the newest window again.
     pub last: f64,
-    /// The mean of the last ten.
+    /// Predictor: the mean of the last ten.
     pub mean: f64,
-    /// The straight line through the last ten by least squares, not below zero.
+    /// Predictor: the straight line through the last ten by least squares, not below zero.
     pub linear: f64,
-    /// The best that a linear rule can say from the newest window alone. It knows the whole trace's
-    /// mean and autocorrelation.
+    /// Predictor: the best linear rule from the newest window alone, with knowledge of the whole
+    /// trace's mean and autocorrelation.
     pub k_step: f64,
 }
 
-/// What the predictors say of a series of windows, beside what came; in opportunities per window.
+/// The predictions for a series of windows, with the actual values; in opportunities per window.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Predictions {
     /// The number of the first window that is predicted; the others follow it.
     pub first: usize,
-    /// What came.
+    /// The actual values.
     pub actual: Vec<f64>,
-    /// As [`PredictionError::last`].
+    /// The predictions of [`PredictionError::last`].
     pub last: Vec<f64>,
-    /// As [`PredictionError::mean`].
+    /// The predictions of [`PredictionError::mean`].
     pub mean: Vec<f64>,
-    /// As [`PredictionError::linear`].
+    /// The predictions of [`PredictionError::linear`].
     pub linear: Vec<f64>,
-    /// As [`PredictionError::k_step`].
+    /// The predictions of [`PredictionError::k_step`].
     pub k_step: Vec<f64>,
 }
 
 impl Trace {
-    /// Predicts the windows that have ten before the prediction, `steps` windows ahead: the first
-    /// `most` of them. `None` if `steps` is 0, with fewer than two predictions, or without
-    /// capacity.
+    /// Predicts windows `steps` ahead from the ten before the prediction: the first `most` of
+    /// these. `None` if `steps` is 0, with fewer than two predictions, or without capacity.
     pub fn predictions(&self, window: Span, steps: usize, most: usize) -> Option<Predictions> {
         let series = Series::of(self, window, steps)?;
         let first = PAST + steps - 1;
@@ -67,8 +66,8 @@ impl Trace {
         })
     }
 
-    /// How far predictions of all windows, as those of [`Trace::predictions`], are from what came.
-    /// `None` where there are none.
+    /// The errors of the predictions of all windows, as in [`Trace::predictions`]. `None` if there
+    /// are none.
     pub fn prediction_error(&self, window: Span, steps: usize) -> Option<PredictionError> {
         let series = Series::of(self, window, steps)?;
         let mut squares = [0.0; 4];
@@ -98,19 +97,19 @@ impl Trace {
     }
 }
 
-/// The capacity of all windows of a trace, of which only those that hold something are looked at:
-/// a trace of two lines may have 2^32.
+/// The capacity of all windows of a trace. Only non-empty ones are visited, because a trace of two
+/// lines may have 2^32.
 struct Series<'a> {
     trace: &'a Trace,
     window: Span,
     count: u64,
     mean: f64,
-    /// At a lag of the steps of a prediction.
+    /// Autocorrelation at the lag of `steps`.
     correlation: f64,
 }
 
 impl<'a> Series<'a> {
-    /// `None` if there is not enough to predict.
+    /// A series; `None` if there are too few windows for a prediction.
     fn of(trace: &'a Trace, window: Span, steps: usize) -> Option<Self> {
         let count = trace.complete_windows(window);
         let predictions = (count + 1).checked_sub((PAST + steps) as u64)?;
@@ -129,10 +128,10 @@ impl<'a> Series<'a> {
         Some(series)
     }
 
-    /// Calls `visit` for each run of `depth` windows, in order, with how many times it comes there:
-    /// more than once only where all of them are silent.
+    /// Calls `visit` for each run of `depth` windows, in order, with its number of repetitions,
+    /// which is above 1 only for runs of empty windows.
     fn walk(&self, depth: usize, mut visit: impl FnMut(&[f64], f64)) {
-        /// Values are moved to the front once in so many windows.
+        /// Number of values after which they are moved to the front.
         const KEPT: usize = 4096;
         let mut recent = Vec::with_capacity(KEPT + depth);
         let mut push = |value: f64, times: u64| {
@@ -160,7 +159,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// At this lag; 0 for a constant series.
+    /// The autocorrelation at this lag; 0 for a constant series.
     fn autocorrelation(&self, lag: usize) -> f64 {
         let (mut variance, mut covariance) = (0.0, 0.0);
         let off = |a: f64| a - self.mean;
@@ -205,7 +204,7 @@ fn line(past: &[f64], steps: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// A trace with so many opportunities in each window of 10 ms.
+    /// A trace with this number of opportunities in each window of 10 ms.
     fn trace(counts: &[u32]) -> Trace {
         let mut all = Vec::new();
         for (n, count) in (0..).zip(counts) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Throughput over time as other programs write it. Every column is read by its name and unit, or
-//! the file is refused: a wrong unit would give a wrong link without any sign of it.
+//! Reader for throughput over time in the formats of other programs. Every column is identified by its name and unit,
+//! or the file is refused, because a wrong unit would give a wrong link unnoticed.
 mod columns;
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::io::Read;
 
-/// What a file of rates does not say itself.
+/// Properties of a file of rates that it does not contain itself.
 #[derive(Clone, Debug, Default)]
 pub struct RatesForm {
     /// The columns by name or by number from 1: that of the rate, or those of time and rate with a
@@ -25,18 +25,18 @@ pub struct RatesForm {
     pub column: Option<String>,
     /// The unit of the rate: `kbit`, `Mbit/s`, `bytes/s`; `bytes`: those of the row's interval.
     pub unit: Option<String>,
-    /// Rows have no time: each holds for so long.
+    /// Duration of each row, if rows have no time.
     pub every: Option<Span>,
 }
 
-/// Where the values of a row are.
+/// The positions of the values in a row.
 struct Layout {
     clock: Clock,
     time: usize,
     rate: usize,
-    /// `None`: the field behind the rate says it.
+    /// `None`: it is in the field after the rate.
     unit: Option<Unit>,
-    /// Rows of one time are one: the mean counts.
+    /// True if rows of one time are averaged.
     mean: bool,
 }
 
@@ -45,7 +45,7 @@ struct Rows<'a> {
     form: &'a RatesForm,
     header: Option<Vec<String>>,
     layout: Option<Layout>,
-    /// How many fields the first line has.
+    /// Number of fields in the first line.
     columns: usize,
     steps: Steps,
 }
@@ -77,7 +77,7 @@ impl Rows<'_> {
 impl Trace {
     /// From throughput over time: each row has the start of an interval and its rate. A rate holds
     /// until the next row's time. The last one holds as long as the one before it (1 s if it is
-    /// alone). Without a header row these are seconds and Mbit/s; else the names of the columns say
+    /// alone). Without a header row these are seconds and Mbit/s; else the names of the columns identify
     /// what they are, and `form` overrides them.
     ///
     /// Understood as they are: iperf3's JSON, the JSON of sabre (`duration_ms`, `bandwidth_kbps`),
@@ -110,7 +110,7 @@ impl Trace {
     /// The same from a reader, to its end.
     ///
     /// # Errors
-    /// As [`Trace::from_rates`], what the reader says, and what is no text, or a too long one.
+    /// Adds the errors of the reader to those of [`Trace::from_rates`]; the input is not text, or it is too long.
     pub fn read_rates(reader: impl Read, form: &RatesForm) -> Result<Self, TraceError> {
         Self::from_rates(&read_text(reader, LARGEST, "seconds,mbps")?, form)
     }
@@ -141,7 +141,7 @@ impl Trace {
     }
 }
 
-/// Rates over time. What is known of them becomes opportunities at once.
+/// Rates over time, which are converted to opportunities as soon as known.
 #[derive(Default)]
 struct Steps {
     out: Gather,
@@ -152,9 +152,9 @@ struct Steps {
     open: Option<(f64, f64, bool)>,
     /// Start and width of the last row, ms.
     last: Option<(f64, Option<f64>)>,
-    /// How long the row before the last one held, ms.
+    /// Duration of the row before the last one, ms.
     width: Option<f64>,
-    /// Rows of the last time, for their mean.
+    /// Number of rows with the last time, for their mean.
     same: f64,
 }
 
@@ -166,7 +166,7 @@ impl Steps {
                 self.same += 1.0;
                 match &mut self.open {
                     Some(open) if open.0 == ms => open.1 += (rate - open.1) / self.same,
-                    // The mean of silence before and of this.
+                    // The mean of the silence before and of this row.
                     _ => self.begin(ms, rate / self.same, volume)?,
                 }
                 return Ok(true);
@@ -414,7 +414,7 @@ impl Layout {
     }
 }
 
-/// What a time is that goes back.
+/// The message for a time that goes back.
 const LATER: &str =
     "a time later than that of the row before: sort the rows by time, each time once";
 

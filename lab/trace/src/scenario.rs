@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The synthetic traces that the project ships: names and parameters. The seven names of the Verus
-//! paper (Zaki et al., SIGCOMM 2015, section 5.3) come first. Where a public recording of that
-//! scenario exists, `recording` names it. The parameters were fitted to its statistics, and `alcc-lab
-//! trace calibrate` prints both sides. The other ones are plausible neighbours of those: same
-//! network, less movement. No recorded data is contained here. The last three are of other radios:
+//! The synthetic traces that the project ships: names and parameters. The seven names of the Verus paper (Zaki et al.,
+//! SIGCOMM 2015, section 5.3) come first. If a public recording of that scenario exists, `recording` names it. The
+//! parameters were fitted to its statistics, and `alcc-lab trace calibrate` prints both sides. The others are plausible
+//! variants: same network, less movement. No recorded data is contained here. The last three are of other radios:
 //! plausible rates, with the published delays of their radio links on top.
 use crate::model::{Gaps, Level, Model, Outages, Swing};
 use crate::{BLOCK, Trace};
@@ -12,26 +11,24 @@ use alcc_units::Span;
 /// A named synthetic link.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scenario {
-    /// As a user types it.
+    /// The name as typed.
     pub name: &'static str,
-    /// What it stands for.
+    /// The channel that it represents.
     pub about: &'static str,
     /// The recording whose statistics it has: folder and file below the folder of recorded traces.
     pub recording: Option<&'static str>,
     /// Parameters of the generator.
     pub model: Model,
-    /// What the radio link adds to the delivery opportunities, as the option `--radio` writes it.
-    /// First towards the client, then from it. Recordings of opportunities hide it.
+    /// The effects of the radio link in addition to the delivery opportunities, in the form of the option `--radio`:
+    /// first towards the client, then from it. Recordings of opportunities do not contain them.
     pub radio: [&'static [&'static str]; 2],
 }
 
 impl Scenario {
-    /// A trace of this length (whole milliseconds, 1 ms to [`MAX_LENGTH`](crate::MAX_LENGTH));
-    /// [`Scenario::LENGTH`] has the scenario's statistics exactly. Same seed and length, same
-    /// trace, on every platform.
+    /// A trace of this length (whole milliseconds, 1 ms to [`MAX_LENGTH`](crate::MAX_LENGTH)); [`Scenario::LENGTH`] has
+    /// the scenario's statistics exactly. The same seed and length give the same trace on every platform.
     pub fn generate(&self, seed: u64, length: Span) -> Trace {
-        // Salted with the name (FNV-1a), so that scenarios of one seed do not rise and fall
-        // together.
+        // The seed is combined with the name (FNV-1a), so that scenarios of one seed are not correlated.
         let salt = self
             .name
             .bytes()
@@ -41,7 +38,7 @@ impl Scenario {
         self.model.generate(seed ^ salt, length)
     }
 
-    /// The length to use if none is asked for.
+    /// The default length.
     pub const LENGTH: Span = BLOCK;
 }
 

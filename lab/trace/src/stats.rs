@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a trace is like: the figures by which recorded and synthetic traces are compared.
+//! Statistics of a trace: the figures by which recorded and synthetic traces are compared.
 use crate::Trace;
 use alcc_units::{Rate, Span};
 
@@ -9,9 +9,9 @@ pub const OUTAGE: Span = Span::from_millis(100);
 /// Nearest-rank quantiles of a set of whole numbers; all 0 if the set is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Distribution {
-    /// How many numbers there are.
+    /// Number of values.
     pub count: u64,
-    /// The least.
+    /// The smallest value.
     pub min: u32,
     /// 5 % are at most this.
     pub p05: u32,
@@ -26,12 +26,12 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Of `numbers`, in any order.
+    /// The distribution of `numbers`, in any order.
     pub fn of(numbers: Vec<u32>) -> Self {
         Self::with_zeros(numbers, 0)
     }
 
-    /// Of `numbers`, in any order, and as many zeros, which take no memory.
+    /// The distribution of `numbers`, in any order, and `zeros` zeros, which take no memory.
     pub fn with_zeros(mut numbers: Vec<u32>, zeros: u64) -> Self {
         numbers.sort_unstable();
         let count = zeros + numbers.len() as u64;
@@ -63,7 +63,7 @@ impl Distribution {
 pub struct Stats {
     /// Length of the trace.
     pub period: Span,
-    /// How many packets of 1500 bytes it can carry.
+    /// Number of opportunities: packets of 1500 bytes that it can carry.
     pub opportunities: u64,
     /// Capacity per time.
     pub mean_rate: Rate,
@@ -77,17 +77,17 @@ pub struct Stats {
     pub in_20ms: Distribution,
     /// Opportunities in each complete window of 100 ms.
     pub in_100ms: Distribution,
-    /// From a millisecond with an opportunity to the next such millisecond, in ms.
+    /// Times from a millisecond with an opportunity to the next such millisecond, in ms.
     pub gaps: Distribution,
     /// Opportunities per burst. A burst is a run of opportunities in the same or adjacent
-    /// milliseconds. It is what a receiver sees of the base station's scheduler (Zaki et al.,
-    /// SIGCOMM 2015, section 3).
+    /// milliseconds. It is the visible part of the base station's schedule for a receiver (Zaki et
+    /// al., SIGCOMM 2015, section 3).
     pub bursts: Distribution,
-    /// From the end of a burst to the start of the next, in ms.
+    /// Times from the end of a burst to the start of the next, in ms.
     pub between_bursts: Distribution,
-    /// How many gaps are longer than [`OUTAGE`].
+    /// Number of gaps longer than [`OUTAGE`].
     pub outages: u64,
-    /// How long these are together.
+    /// Total length of these.
     pub outage_time: Span,
 }
 
@@ -101,11 +101,11 @@ impl Stats {
 /// Every gap and every burst of a trace, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bursts {
-    /// As [`Stats::gaps`].
+    /// The values of [`Stats::gaps`].
     pub gaps: Vec<u32>,
-    /// As [`Stats::bursts`].
+    /// The values of [`Stats::bursts`].
     pub sizes: Vec<u32>,
-    /// As [`Stats::between_bursts`].
+    /// The values of [`Stats::between_bursts`].
     pub between: Vec<u32>,
 }
 
@@ -171,8 +171,8 @@ impl Trace {
     }
 
     /// Opportunities in each complete window of the period, from its start. Windows are whole
-    /// milliseconds, at least 1. A trace of a few bytes may have 2^32 of them, so what is computed
-    /// for whole traces uses only those that hold something.
+    /// milliseconds, at least 1. A trace of a few bytes may have 2^32 of them, so computations on
+    /// whole traces use only non-empty ones.
     pub fn windows(&self, window: Span) -> impl Iterator<Item = u32> + '_ {
         let mut occupied = self.occupied(window).peekable();
         (0..self.complete_windows(window)).map(move |n| {
@@ -181,13 +181,12 @@ impl Trace {
         })
     }
 
-    /// How many complete windows the period has.
+    /// Number of complete windows in the period.
     pub fn complete_windows(&self, window: Span) -> u64 {
         u64::from(self.period_ms()) / width_ms(window)
     }
 
-    /// The complete windows that hold something: their number from 0, and the opportunities in
-    /// each.
+    /// The non-empty complete windows: their number from 0, and the opportunities in each.
     pub(crate) fn occupied(&self, window: Span) -> impl Iterator<Item = (u64, u32)> + '_ {
         let width = width_ms(window);
         let complete = self.complete_windows(window);
@@ -205,7 +204,7 @@ impl Trace {
     }
 
     /// Coefficient of variation (population standard deviation / mean) of the capacity in complete
-    /// windows of this length. `None` with fewer than two windows, or if they hold nothing.
+    /// windows of this length. `None` with fewer than two windows, or if all are empty.
     pub fn variation(&self, window: Span) -> Option<f64> {
         let n = self.complete_windows(window);
         let (mut sum, mut squares) = (0u128, 0u128);
@@ -216,7 +215,8 @@ impl Trace {
         if n < 2 || sum == 0 {
             return None;
         }
-        // n * squares >= sum^2 holds exactly in integers, so the root is of no negative number
+        // n * squares >= sum^2 holds exactly in integers, so the root is never of a negative
+        // number.
         let variance = (u128::from(n) * squares - sum * sum) as f64;
         Some(variance.sqrt() / sum as f64)
     }
@@ -255,7 +255,7 @@ mod tests {
         let stats = trace.stats();
         assert_eq!(stats.in_20ms.count, u64::from(u32::MAX) / 20);
         assert_eq!((stats.in_20ms.p99, stats.in_20ms.max), (0, 1));
-        // One window of n holds one: the variance is (n - 1) / n^2, the mean 1 / n.
+        // One window of n has one opportunity: the variance is (n - 1) / n^2, the mean 1 / n.
         let n = (u64::from(u32::MAX) / 1000) as f64;
         let cv = stats.cv_1s.unwrap();
         assert!((cv - (n - 1.0).sqrt()).abs() < 1e-6 * cv, "{cv}");

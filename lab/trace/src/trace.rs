@@ -3,22 +3,22 @@ use crate::{Opportunities, TraceError};
 use alcc_units::{Bytes, Rate, Span};
 use std::sync::Arc;
 
-/// What one line of a trace can carry.
+/// Size of an opportunity, bytes: what one line of a trace can carry.
 pub const OPPORTUNITY: Bytes = Bytes::new(1500);
 
-/// The most opportunities that a trace may hold (128 MiB of memory; 300 s at 1.3 Gbit/s).
+/// Maximum number of opportunities in a trace (128 MiB of memory; 300 s at 1.3 Gbit/s).
 pub const MAX_OPPORTUNITIES: usize = 1 << 25;
 
 /// Delivery opportunities in whole milliseconds since the start: never decreasing, at least one,
 /// the last one after 0. A clone shares the memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace {
-    /// As they came: a copy would double the memory.
+    /// The vector as passed, because a copy would double the memory.
     opportunities: Arc<Vec<u32>>,
 }
 
 impl Trace {
-    /// A trace of these times, in milliseconds. Errors name the index + 1 as the line.
+    /// A trace of these times, in milliseconds. Errors contain the index + 1 as the line.
     pub fn new(opportunities: Vec<u32>) -> Result<Self, TraceError> {
         let Some(&last) = opportunities.last() else {
             return Err(TraceError::Empty);
@@ -42,10 +42,10 @@ impl Trace {
         })
     }
 
-    /// A trace with evenly spread opportunities, right to half an opportunity per second. It is one
+    /// A trace with evenly spread opportunities, exact to half an opportunity per second. It is one
     /// second long, or as long as one opportunity takes if that is longer. `None` if one
     /// opportunity takes longer than 2^32 ms or a second holds more than [`MAX_OPPORTUNITIES`]. A
-    /// link of fixed rate needs no trace; this is for what takes only traces.
+    /// link of fixed rate needs no trace; this is for interfaces that take only traces.
     pub fn constant(rate: Rate) -> Option<Self> {
         let bits = OPPORTUNITY.get() * 8;
         if rate.as_bps() < bits {
@@ -64,7 +64,7 @@ impl Trace {
         &self.opportunities
     }
 
-    /// How many opportunities a period holds; at least 1.
+    /// Number of opportunities in a period; at least 1.
     #[expect(clippy::len_without_is_empty, reason = "a trace is never empty")]
     pub fn len(&self) -> usize {
         self.opportunities.len()
@@ -79,7 +79,7 @@ impl Trace {
         self.opportunities[self.opportunities.len() - 1]
     }
 
-    /// What the opportunities of one period carry.
+    /// The bytes that the opportunities of one period carry.
     pub fn capacity(&self) -> Bytes {
         OPPORTUNITY * self.len() as u64
     }
@@ -89,7 +89,7 @@ impl Trace {
         Rate::of(self.capacity(), self.period())
     }
 
-    /// Walks along the opportunities from the first, for ever.
+    /// Iterates over the opportunities from the first, forever.
     pub fn cursor(&self) -> Opportunities {
         Opportunities::new(self.clone())
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What must hold for every trace.
+//! Properties of every trace.
 use alcc_trace::{RatesForm, Trace};
 use alcc_units::{Bytes, Span, Time};
 use proptest::prelude::*;
@@ -85,13 +85,13 @@ proptest! {
         let at = split.min(trace.period().as_nanos() / 1_000_000 - 1);
         let ms = Span::from_millis;
         let end = trace.period().as_nanos() / 1_000_000;
-        let left = trace.opportunities().iter().filter(|&&t| u64::from(t) <= at).count();
+        let before = trace.opportunities().iter().filter(|&&t| u64::from(t) <= at).count();
         if let Ok(cut) = trace.cut(Span::ZERO, ms(at)) {
-            prop_assert_eq!(cut.len(), left);
+            prop_assert_eq!(cut.len(), before);
         }
         if let Ok(cut) = trace.cut(ms(at + 1), ms(end - at - 1)) {
             let seam = trace.opportunities().iter().filter(|&&t| t == 0).count();
-            prop_assert_eq!(cut.len(), trace.len() - left + seam);
+            prop_assert_eq!(cut.len(), trace.len() - before + seam);
         }
     }
 

@@ -30,7 +30,7 @@ fn read(folder: &std::path::Path, name: &str) -> Trace {
     Trace::parse(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// Length s, mean Mbit/s, CV in 100 ms, longest gap ms: as published with the recordings.
+/// Length s, mean Mbit/s, CV in 100 ms, longest gap ms, as published with the recordings.
 const PUBLISHED: &[(&str, f64, f64, f64, u32)] = &[
     ("alcc/CampusWalk", 300.0, 8.95, 0.41, 122),
     ("alcc/CityDrive", 300.0, 8.76, 0.39, 368),

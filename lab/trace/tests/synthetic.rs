@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What must hold for every synthetic scenario, whatever the seed.
+//! Properties of every synthetic scenario, for any seed.
 use alcc_trace::{SCENARIOS, Scenario, Trace, scenario};
 use alcc_units::Span;
 use proptest::prelude::*;

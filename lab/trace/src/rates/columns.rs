@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the names of columns say: which is the time, which the rate, and their units.
+//! Recognition of columns by their names: the time, the rate, and their units.
 use super::form_error;
 use crate::TraceError;
 use crate::parse::excerpt;
@@ -8,18 +8,18 @@ use crate::parse::excerpt;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Unit {
     pub(super) mbit: f64,
-    /// A volume: what came in the row's interval.
+    /// True for a volume: the amount in the row's interval.
     pub(super) volume: bool,
 }
 
-/// How the time of a row is meant.
+/// The meaning of a row's time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Clock {
-    /// Since some start, in units of so many ms.
+    /// Time since some start, in units of this many ms.
     At(f64),
-    /// How long the row holds, in units of so many ms.
+    /// Duration of the row, in units of this many ms.
     Lasting(f64),
-    /// No column: so many ms.
+    /// Without a column: a constant interval in ms.
     Every(f64),
 }
 
@@ -42,7 +42,7 @@ pub(super) fn listed(names: &[String]) -> String {
     shown.join(", ")
 }
 
-/// The column of this name or number.
+/// The index of the column with this name or number.
 pub(super) fn place(
     name: &str,
     header: Option<&Vec<String>>,
@@ -93,12 +93,12 @@ pub(super) fn words(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// A column of this name, letters and digits only.
+/// True if a column has this name, comparing letters and digits only.
 pub(super) fn is_of(header: &[String], name: &str) -> bool {
     header.iter().any(|n| words(n).concat() == name)
 }
 
-/// G-NetTrack writes kbit/s and does not say so.
+/// G-NetTrack writes kbit/s without naming the unit.
 pub(super) fn kbit(header: Option<&Vec<String>>, rate: usize) -> Option<Unit> {
     let header = header?;
     let known = ["DL_bitrate", "UL_bitrate"].contains(&header[rate].as_str());
@@ -120,7 +120,7 @@ pub(super) fn is_rate(name: &str) -> bool {
     unit_of_name(name).is_some() || words(name).iter().any(|w| WORDS.contains(&w.as_str()))
 }
 
-/// The time that a column's name says.
+/// The kind of time that a column's name implies.
 pub(super) fn clock_of(name: &str) -> Option<Clock> {
     const TIMES: [&str; 5] = ["time", "timestamp", "elapsed", "t", "start"];
     let words = words(name);
@@ -156,8 +156,8 @@ pub(super) fn unit_of_name(name: &str) -> Option<Unit> {
         .find_map(|n| unit_of(&name[n..]))
 }
 
-/// `kbit`, `Mbit/s`, `Mbits/sec`, `kbps`, `MB/s`, `bytes/s`; `bytes` is a volume. As everywhere a
-/// capital B is a byte, but not in a name of capitals only (`RATE_KBPS`).
+/// `kbit`, `Mbit/s`, `Mbits/sec`, `kbps`, `MB/s`, `bytes/s`; `bytes` is a volume. As usual a
+/// capital B means byte, but not in a name of capitals only (`RATE_KBPS`).
 pub(super) fn unit_of(text: &str) -> Option<Unit> {
     let text = text.trim();
     let capitals = !text.contains(|c: char| c.is_ascii_lowercase());
@@ -192,7 +192,7 @@ pub(super) fn unit_of(text: &str) -> Option<Unit> {
     if short && per.is_none() && factor == 1.0 {
         return None;
     }
-    // `kbit` without a time is tc's word for a rate.
+    // `kbit` without a time is tc's notation for a rate.
     let volume = per.is_none() && (bits == 8.0 || factor == 1.0);
     Some(Unit {
         mbit: factor * bits / 1e6,

@@ -71,7 +71,7 @@ fn a_length_of_rows_that_have_times_is_refused() {
             error.contains(named) && error.contains("--every"),
             "{error}"
         );
-        // The choice of the rate alone says that the times do not count.
+        // Selecting only the rate means that the times do not count.
         let alone = RatesForm {
             column: Some("2".to_owned()),
             ..form
@@ -182,7 +182,7 @@ fn silence_at_both_ends_keeps_its_length() {
 }
 
 #[test]
-fn units_are_told_from_each_other() {
+fn units_are_distinguished() {
     let of = |text| unit_of(text).map(|u| ((u.mbit * 1e9).round() as u64, u.volume));
     for (text, want) in [
         ("Mbit/s", Some((1_000_000_000, false))),
