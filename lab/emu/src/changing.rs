@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One direction of a link whose description may be replaced while packets are inside.
+//! One direction of a link whose description can be replaced while packets are inside.
 //!
-//! The models are made for a course that is known at the start. Here a new model takes the place of
-//! the old one. What had left the old bottleneck goes on as it would have. What waited there waits
-//! before the new one, in the same order. What was on its way there arrives when it would have, or
-//! earlier if the new delay is shorter. Random loss towards the inside is drawn anew for both.
+//! The models are made for a schedule that is known at the start. On a change a new model replaces
+//! the old one. Packets that have left the old bottleneck continue unchanged. Packets in its queue
+//! are moved to the new queue, in the same order. Packets on the way to it arrive at their old
+//! time, or earlier if the new delay is shorter. Random loss towards the inside is drawn again for
+//! both.
 use alcc_link::{Dir, Direction, DirectionSpec, Outcome, Packet};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Later than anything that is inside a model leaves it: 30 years.
+/// A time after which no packet is inside a model any more: 30 years.
 const FAR: Span = Span::from_secs(1_000_000_000);
 
 pub(crate) struct Changing {
@@ -17,10 +18,9 @@ pub(crate) struct Changing {
     seed: u64,
     model: Direction,
     since: Time,
-    /// Former models, each with the time in which it was in use and the packets that it still
-    /// carries.
+    /// Former models, each with its period of use and the packets that it still carries.
     before: Vec<Former>,
-    /// When packets that waited in a former model had reached its bottleneck.
+    /// Arrival times at the former bottleneck of packets that waited there.
     arrived: BTreeMap<u64, Time>,
     scratch: Vec<Outcome>,
 }
@@ -74,7 +74,7 @@ impl Changing {
         former.into_iter().chain(self.model.next_event()).min()
     }
 
-    /// What the bottlenecks offered, each in its time.
+    /// The bytes that the bottlenecks offered, each in its period of use.
     pub(crate) fn opportunity_bytes(&self, from: Time, to: Time) -> Bytes {
         let formers = self.before.iter().map(|f| (&f.model, f.from, f.to));
         let all = formers.chain([(&self.model, self.since, Time::MAX)]);
@@ -84,10 +84,10 @@ impl Changing {
         Bytes::new(offered.fold(0, u64::saturating_add))
     }
 
-    /// From now on the direction is this one.
+    /// Replaces the description of the direction from now on.
     pub(crate) fn change(&mut self, now: Time, spec: &DirectionSpec, out: &mut Vec<Outcome>) {
         self.advance(now, out);
-        // What would become of the packets inside tells where they are.
+        // The fate of the packets inside shows their positions.
         let mut later = Vec::new();
         self.model.clone().advance(now + FAR, &mut later);
         let mut arriving = BTreeMap::new();
@@ -104,7 +104,7 @@ impl Changing {
                     waiting.push(packet);
                     self.arrived.entry(packet.id).or_insert(*arrived);
                 }
-                // A queue would have dropped it; the new one may not.
+                // The old queue would have dropped it, but the new one may not.
                 Outcome::Dropped { .. } if first => waiting.push(packet),
                 Outcome::Delivered { .. } if first => {
                     carries.insert(packet.id);
@@ -125,8 +125,8 @@ impl Changing {
             to: now,
             carries,
         });
-        // Where the delay comes first, they set out in the past, so that they arrive when they are
-        // to.
+        // If the delay comes first, they are pushed in the past, so that they arrive at the right
+        // time.
         let ahead = match self.dir {
             Dir::Down => spec.delay,
             Dir::Up => Span::ZERO,
@@ -140,7 +140,7 @@ impl Changing {
             self.model.push((arrives - ahead).min(now), packet, out);
         }
         self.model.advance(now, out);
-        // They have been seen to arrive before.
+        // Their arrivals have been reported before.
         let waited: BTreeSet<u64> = waiting.iter().map(|p| p.id).collect();
         let mut index = 0;
         out.retain(|outcome| {
@@ -152,7 +152,7 @@ impl Changing {
         self.remember(known, out);
     }
 
-    /// Packets that have waited twice have waited since the first time.
+    /// A packet that was moved keeps its first arrival time.
     fn remember(&mut self, from: usize, out: &mut [Outcome]) {
         if self.arrived.is_empty() {
             return;

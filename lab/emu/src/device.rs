@@ -12,8 +12,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// How many packets the kernel may queue while the relay does not run. 10,000 full packets are 120
-/// ms at 1 Gbit/s.
+/// Maximum number of packets that the kernel queues while the relay does not run. 10,000 full packets are 120 ms at 1
+/// Gbit/s.
 const READER_QUEUE: u32 = 10_000;
 
 enum Wire {
@@ -26,13 +26,13 @@ pub(crate) struct Device {
     netlink: Netlink,
     name: String,
     index: u32,
-    /// It may carry IPv6.
+    /// True if it may carry IPv6.
     has_ipv6: bool,
 }
 
 impl Device {
-    /// A device in each namespace: TUN, or veth where TUN devices cannot be made.
-    /// `ALCC_EMULATE_DEVICE=tun|veth` decides otherwise.
+    /// A device in each namespace: TUN, or veth if TUN devices cannot be made. `ALCC_EMULATE_DEVICE=tun|veth` overrides
+    /// this.
     pub(crate) fn pair(outside: &Namespace, inside: &Namespace) -> Result<(Self, Self), EmuError> {
         let asked = std::env::var("ALCC_EMULATE_DEVICE").ok();
         let asked = asked.as_deref();
@@ -169,13 +169,12 @@ impl Device {
         Ok(())
     }
 
-    /// Addresses and routes of the inner end: upper levels and everything unknown are reached
-    /// through this device.
+    /// Addresses and routes of the inner end: upper levels and all other destinations are reached through this device.
     pub(crate) fn configure_inside(&self, net: Subnet) -> Result<(), EmuError> {
         self.netlink
             .add_address(self.index, net.inside().into(), net.outside().into())
             .map_err(self.os("set the address"))?;
-        // No default route: nothing beyond the links answers in IPv6.
+        // There is no default route, because no host beyond the links answers in IPv6.
         self.configure_ipv6(net.inside6().into(), net.outside6().into(), net.uplinks6())?;
         for (upper, prefix) in net.uplinks() {
             self.netlink
@@ -184,13 +183,13 @@ impl Device {
         }
         let anywhere = Ipv4Addr::UNSPECIFIED.into();
         match self.netlink.add_route(anywhere, 0, self.index) {
-            // The second link into one namespace: the first stays the way to the unknown.
+            // This is the second link into one namespace: the default route stays with the first.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             other => other.map_err(self.os("set the default route")),
         }
     }
 
-    /// Reads one frame, a header and a packet or several; `WouldBlock` when there is none.
+    /// Reads one frame, a header with one or more packets; `WouldBlock` if there is none.
     pub(crate) fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
         match &self.wire {
             Wire::Tun(tun) => (&*tun).read(into),
@@ -205,11 +204,11 @@ impl Device {
         }
     }
 
-    /// Writes one frame, of which the first part begins with the header.
+    /// Writes one frame, whose first part begins with the header.
     pub(crate) fn send(&self, frame: &[IoSlice<'_>]) -> io::Result<()> {
         match &self.wire {
             Wire::Tun(tun) => (&*tun).write_vectored(frame).map(|_| ()),
-            // Its frames are single packets.
+            // Frames of this device are single packets.
             Wire::Veth(socket) => {
                 let packet = frame.first().and_then(|part| part.get(HEADER..));
                 socket.send(packet.unwrap_or_default())
@@ -217,7 +216,7 @@ impl Device {
         }
     }
 
-    /// What kind of device it is.
+    /// The kind of the device: `tun` or `veth`.
     pub(crate) const fn kind(&self) -> &'static str {
         match self.wire {
             Wire::Tun(_) => "tun",
@@ -234,7 +233,7 @@ impl Device {
         }
     }
 
-    /// Packets that the kernel dropped after the relay had handed them over.
+    /// Packets that the kernel dropped after the relay had written them.
     pub(crate) fn undelivered(&self) -> u64 {
         match &self.wire {
             Wire::Tun(_) => 0,
@@ -245,8 +244,8 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // A TUN device goes with its descriptor; the pair would go with the hidden namespace, but
-        // some time later.
+        // A TUN device disappears with its descriptor. The pair would disappear with the hidden namespace, but some
+        // time later.
         if matches!(self.wire, Wire::Veth(_)) {
             let _ = self.netlink.delete_link(self.index);
         }
@@ -270,7 +269,7 @@ fn open_tun() -> io::Result<(File, String)> {
         .open("/dev/net/tun")?;
     // SAFETY: ifreq is plain data; all zeroes is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The kernel puts a number in the place of %d.
+    // The kernel replaces %d by a number.
     for (to, from) in request.ifr_name.iter_mut().zip(b"alcc%d") {
         *to = *from as libc::c_char;
     }
@@ -280,7 +279,7 @@ fn open_tun() -> io::Result<(File, String)> {
     if unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // Many packets of a connection with one call. Without it, each comes by itself.
+    // With this, one call transfers many packets of a connection. Without it, each needs its own call.
     let offload = libc::c_ulong::from(libc::TUN_F_CSUM | libc::TUN_F_TSO4);
     // SAFETY: TUNSETOFFLOAD takes a number.
     unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, offload) };
@@ -293,9 +292,9 @@ fn open_tun() -> io::Result<(File, String)> {
     Ok((tun, String::from_utf8_lossy(&name).into_owned()))
 }
 
-/// Keeps the kernel's own IPv6 chatter off a TUN device, where it would take delivery opportunities:
-/// without a link-local address it solicits no routers, and a device without ARP reports no groups.
-/// False if the kernel has no IPv6 or the namespace has it switched off.
+/// Prevents the kernel's own IPv6 packets on a TUN device, where they would use delivery opportunities: without a
+/// link-local address it solicits no routers, and a device without ARP reports no groups. False if the kernel has no
+/// IPv6 or the namespace has it switched off.
 fn quieten_ipv6(name: &str) -> bool {
     let conf = format!("/proc/sys/net/ipv6/conf/{name}");
     let is_on = fs::read_to_string(format!("{conf}/disable_ipv6")).is_ok_and(|s| s.trim() == "0");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The ECN field of IP packets (RFC 3168): read for the model, set when a queue has marked.
+//! The ECN field of IP packets (RFC 3168): read for the model, and set when a queue has marked the
+//! packet.
 use alcc_link::Ecn;
 
-/// What the packet's header says; packets that are no IP are not marked.
+/// The ECN field of a packet; Not-ECT for packets that are not IP.
 pub(crate) fn of(packet: &[u8]) -> Ecn {
     match *packet {
         [first, second, ..] if first >> 4 == 4 => Ecn::of_bits(second),
@@ -11,7 +12,7 @@ pub(crate) fn of(packet: &[u8]) -> Ecn {
     }
 }
 
-/// Writes "congestion experienced" into the header, with the checksum of IPv4 (RFC 1624: only the
+/// Sets "congestion experienced" in the header, with the checksum of IPv4 (RFC 1624: only the
 /// difference counts).
 pub(crate) fn mark(packet: &mut [u8]) {
     match packet {

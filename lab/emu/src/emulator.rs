@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::changing::Changing;
 use crate::device::Device;
-use crate::relay::{Order, Relay};
+use crate::relay::{Relay, Request};
 use crate::report::EmuReport;
 use crate::{EmuError, Namespace, Subnet};
 use alcc_link::{Dir, Direction, DirectionSpec, Outcome};
@@ -21,13 +21,13 @@ pub struct PathSpec {
     pub down: DirectionSpec,
     /// From the inside to the outside.
     pub up: DirectionSpec,
-    /// For random loss and queues that draw lots.
+    /// Seed of random loss and of queues that drop at random.
     pub seed: u64,
 }
 
 impl PathSpec {
-    /// The model of one direction at the link's start. The relay runs it, and a simulated twin of a
-    /// run starts from it.
+    /// The model of one direction at the link's start. The relay runs it, and the simulated
+    /// counterpart of a run starts from it.
     pub fn model(&self, dir: Dir) -> Direction {
         let spec = match dir {
             Dir::Down => &self.down,
@@ -36,7 +36,7 @@ impl PathSpec {
         Direction::new(spec, dir, self.seed_of(dir))
     }
 
-    /// The seed of one direction: the two must not draw the same lots.
+    /// The seed of one direction: the two must use different random numbers.
     pub const fn seed_of(&self, dir: Dir) -> u64 {
         match dir {
             Dir::Down => self.seed,
@@ -45,15 +45,15 @@ impl PathSpec {
     }
 }
 
-/// Sees everything that happens to packets, in the relay's thread: it must be quick. `now` is the
-/// relay's clock, which is later than the model's time in `outcome` by the lateness. Both count
-/// from [`Emulator::started`].
+/// Observer of all outcomes of packets. It runs in the relay's thread, so it must be quick. `now`
+/// is the relay's clock, which is later than the model's time in `outcome` by the lateness. Both
+/// count from [`Emulator::started`].
 pub trait Observer {
-    /// Something happened to a packet.
+    /// Receives an outcome.
     fn event(&mut self, dir: Dir, outcome: &Outcome, now: Time);
 }
 
-/// Looks away.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Silent;
 
@@ -61,7 +61,7 @@ impl Observer for Silent {
     fn event(&mut self, _: Dir, _: &Outcome, _: Time) {}
 }
 
-/// A link that works until it is stopped or dropped; its devices disappear with it.
+/// A running link. When it is stopped or dropped, its devices disappear.
 #[derive(Debug)]
 pub struct Emulator {
     net: Subnet,
@@ -77,9 +77,9 @@ impl Emulator {
     /// Inside, the link becomes the default route unless there is one.
     ///
     /// # Errors
-    /// [`EmuError::NoDevice`] where no device can be made. [`EmuError::SubnetTaken`] if `outside`
-    /// has a route for the same range; choose another of [`Subnet::candidates`]. [`EmuError::Os`]
-    /// for what else the kernel refuses.
+    /// [`EmuError::NoDevice`] if no device can be made. [`EmuError::SubnetTaken`] if `outside` has
+    /// a route for the same range; choose another of [`Subnet::candidates`]. [`EmuError::Os`] for
+    /// other errors of the kernel.
     pub fn start(
         outside: &Namespace,
         inside: &Namespace,
@@ -90,8 +90,8 @@ impl Emulator {
         let (outer, inner) = Device::pair(outside, inside)?;
         outer.configure_outside(net)?;
         inner.configure_inside(net)?;
-        let bell = EventFd::new().map_err(EmuError::os("make an eventfd"))?;
-        let rung: OwnedFd = std::os::fd::AsFd::as_fd(&bell)
+        let request_event = EventFd::new().map_err(EmuError::os("make an eventfd"))?;
+        let request_fd: OwnedFd = std::os::fd::AsFd::as_fd(&request_event)
             .try_clone_to_owned()
             .map_err(EmuError::os("duplicate an eventfd"))?;
         let started = Instant::now();
@@ -103,15 +103,15 @@ impl Emulator {
             };
             (dir, model, of)
         });
-        let (tell, orders) = mpsc::channel();
+        let (sender, requests) = mpsc::channel();
         let relay = Relay::new(models, outer, inner, observer, started);
-        let thread = spawn("alcc-relay", move || relay.run(&rung, &orders))?;
+        let thread = spawn("alcc-relay", move || relay.run(&request_fd, &requests))?;
         Ok(Self {
             net,
             started,
             control: Control {
-                bell: Arc::new(bell),
-                tell,
+                request_event: Arc::new(request_event),
+                sender,
             },
             thread: Some(thread),
         })
@@ -137,16 +137,15 @@ impl Emulator {
         self.started
     }
 
-    /// A handle that changes the link while it works, from any thread.
+    /// A handle that changes the running link, from any thread.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// Takes the link down. Packets inside are gone.
+    /// Stops the link. Packets inside are lost.
     ///
     /// # Errors
-    /// [`EmuError::Os`] if the relay had failed meanwhile. A panic of the observer goes on in the
-    /// caller.
+    /// [`EmuError::Os`] if the relay had failed. A panic of the observer is resumed in the caller.
     pub fn stop(mut self) -> Result<EmuReport, EmuError> {
         match self.end() {
             Some(Ok(report)) => report.map_err(EmuError::os("relay packets of the emulated link")),
@@ -157,30 +156,29 @@ impl Emulator {
 
     fn end(&mut self) -> Option<std::thread::Result<io::Result<EmuReport>>> {
         let thread = self.thread.take()?;
-        self.control.order(Order::Stop);
+        self.control.request(Request::Stop);
         Some(thread.join())
     }
 }
 
-/// Changes a link that works.
+/// Handle that changes a running link.
 #[derive(Clone, Debug)]
 pub struct Control {
-    bell: Arc<EventFd>,
-    tell: mpsc::Sender<Order>,
+    request_event: Arc<EventFd>,
+    sender: mpsc::Sender<Request>,
 }
 
 impl Control {
-    /// From now on one direction of the link is this. Packets that wait at the bottleneck wait at
-    /// the new one; those behind it go on as they would have. Nothing happens if the link has
-    /// ended.
+    /// Replaces the description of one direction. Packets that wait at the bottleneck wait at the
+    /// new one; those after it continue unchanged. It has no effect if the link has ended.
     pub fn change(&self, dir: Dir, spec: DirectionSpec) {
-        self.order(Order::Change(dir, spec));
+        self.request(Request::Change(dir, spec));
     }
 
-    fn order(&self, order: Order) {
-        if self.tell.send(order).is_ok() {
-            // An eventfd is full only after 2^64 orders that nobody has read.
-            let _ = self.bell.write(1);
+    fn request(&self, request: Request) {
+        if self.sender.send(request).is_ok() {
+            // An eventfd is full only after 2^64 changes that were not read.
+            let _ = self.request_event.write(1);
         }
     }
 }
@@ -191,7 +189,7 @@ impl Drop for Emulator {
     }
 }
 
-/// A thread that gets no signals: they belong to the program's own threads.
+/// Starts a thread that blocks all signals, which belong to the program's own threads.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,

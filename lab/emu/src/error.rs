@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use std::io;
 
-/// Why an emulated link could not be made or run.
+/// Error of an emulated link that could not be made or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmuError {
     /// Neither the privilege to make namespaces nor the permission to get it.
     #[error("make a network namespace without root: {found}; {fix}")]
     NotPermitted {
-        /// What the kernel or its settings say.
+        /// The error of the kernel, or the setting.
         found: String,
-        /// What the user or administrator can do.
+        /// The remedy for the user or administrator.
         fix: String,
     },
     /// [`crate::prepare`] was called too late.
@@ -23,17 +23,17 @@ pub enum EmuError {
         "use the addresses {range} for the emulated link: a route for them exists; choose another Subnet"
     )]
     SubnetTaken {
-        /// The range that was asked for.
+        /// The range that was requested.
         range: String,
     },
-    /// No device joins a namespace to the relay.
+    /// A namespace cannot be joined to the relay by any device.
     #[error("make the emulated link's devices: {tun}; without it: {packet}; {fix}")]
     NoDevice {
-        /// Why not a TUN device.
+        /// The error of a TUN device.
         tun: String,
-        /// Why not a veth pair with packet sockets.
+        /// The error of a veth pair with packet sockets.
         packet: String,
-        /// What would help.
+        /// The remedy.
         fix: String,
     },
     /// The description of the link cannot be run.
@@ -42,15 +42,15 @@ pub enum EmuError {
     /// A call of the operating system failed.
     #[error("{attempt}: {source}")]
     Os {
-        /// What was attempted, on what.
+        /// The attempt, and its object.
         attempt: String,
-        /// What the kernel answered.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
 
 impl EmuError {
-    /// An operating system error with its attempt; for `map_err`.
+    /// Makes an operating system error with its attempt; for `map_err`.
     pub(crate) fn os<E: Into<io::Error>>(attempt: impl Into<String>) -> impl FnOnce(E) -> Self {
         let attempt = attempt.into();
         move |source| Self::Os {

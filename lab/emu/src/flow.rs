@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which flow a packet belongs to: small numbers, the same in both directions.
+//! Classification of packets into flows: small numbers, the same in both directions.
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A flow as the relay tells them apart: addresses, protocol and ports, with the outside end first.
+/// The key of a flow: addresses, protocol and ports, with the outside end first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FlowKey {
     /// IP protocol: 6 is TCP, 17 UDP.
@@ -51,13 +51,13 @@ pub(crate) fn key(packet: &[u8], down: bool) -> Option<FlowKey> {
     })
 }
 
-/// Numbers flows in the order in which they appear. Number 0 is everything that is not IP, or came
-/// after the table was full.
+/// A table that numbers flows in the order in which they appear. Number 0 is for packets that are
+/// not IP, or came after the table was full.
 pub(crate) struct FlowTable {
-    /// Open addressing, power of two.
+    /// Hash table with open addressing; its size is a power of two.
     slots: Vec<u32>,
     keys: Vec<FlowKey>,
-    /// The last answer: packets of a flow come in runs.
+    /// The last result, because packets of a flow come in runs.
     last: Option<(FlowKey, u32)>,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::Span;
 
-/// Quantiles of any number of spans, to 1 %, in memory that depends on their range only. Mean and
+/// Quantiles of any number of spans, to 1 %, in memory that depends only on their range. Mean and
 /// maximum are exact.
 pub(crate) struct Histogram {
     counts: hdrhistogram::Histogram<u64>,
@@ -9,7 +9,7 @@ pub(crate) struct Histogram {
     max: Span,
 }
 
-/// An hour: longer spans count as one.
+/// Upper bound of an hour; longer spans count as this.
 const MAX_NS: u64 = 3_600_000_000_000;
 
 impl Histogram {
@@ -41,7 +41,7 @@ impl Histogram {
         self.any().map(|_| self.max)
     }
 
-    /// The value that the share `q` of the samples does not exceed.
+    /// The value that a share `q` of the samples does not exceed.
     pub(crate) fn quantile(&self, q: f64) -> Option<Span> {
         self.any()?;
         Some(Span::from_nanos(self.counts.value_at_quantile(q)).min(self.max))

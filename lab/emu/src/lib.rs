@@ -2,17 +2,17 @@
 //! Emulated links in real time: two network namespaces, joined by a relay that runs the pure models
 //! of `alcc-link`.
 //!
-//! Programs in the namespaces are ordinary programs with the kernel's own TCP; only the wire
-//! between them is ours:
+//! Programs in the namespaces are ordinary programs with the kernel's own TCP; only the link
+//! between them is emulated:
 //!
 //! ```text
 //! outside namespace │ device ──► relay thread: alcc_link::Direction (down) ──► device │ inside namespace
 //!   (servers)       │ device ◄── relay thread: alcc_link::Direction (up)   ◄── device │   (CMD, clients)
 //! ```
 //!
-//! A run is honest about itself. The relay records how late its deliveries were. The report counts
-//! packets that were lost anywhere but in the model. Linux only; without root where user namespaces
-//! are permitted ([`prepare`]).
+//! A run measures its own accuracy: the relay records the lateness of its deliveries, and the
+//! report counts packets that were lost outside the model. It needs Linux, and no root if user
+//! namespaces are permitted ([`prepare`]).
 //!
 //! ```no_run
 //! use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};

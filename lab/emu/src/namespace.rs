@@ -8,29 +8,27 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A network namespace. One made by [`Namespace::new`] has no name and nothing on disk. It lasts as
-/// long as a process, a device's file descriptor or a value of this type uses it. Clones are the
-/// same namespace.
+/// A network namespace. One made by [`Namespace::new`] has no name and no file. It exists while a process, a device's
+/// file descriptor or a value of this type uses it. Clones are the same namespace.
 #[derive(Clone, Debug)]
 pub struct Namespace {
     fd: Arc<OwnedFd>,
-    /// [`Namespace::new`] made it.
+    /// True if [`Namespace::new`] made it.
     ours: bool,
 }
 
-/// Programs that are started inside such a namespace find here which one it is: see
-/// [`is_emulated`].
+/// Environment variable with the id of the namespace, for programs started in it: see [`is_emulated`].
 const MARK: &str = "ALCC_EMULATED";
 
-/// Is the calling thread in a namespace that [`Namespace::new`] made for this program or one of its
-/// parents? The mark names the namespace. So it says nothing for a program that has gone to another
-/// one since, such as a VPN's. It says nothing for namespaces that others made.
+/// True if the calling thread is in a namespace that [`Namespace::new`] made for this program or one of its parents. It
+/// is false for a program that has changed to another namespace since, such as a VPN's, and for namespaces made by
+/// other programs.
 pub fn is_emulated() -> bool {
     let here = of_this_thread().ok().and_then(|fd| id(fd.as_fd()));
     here.is_some() && here == std::env::var(MARK).ok()
 }
 
-/// No two namespaces that exist have the same.
+/// The id of a namespace, unique among existing ones.
 fn id(fd: BorrowedFd<'_>) -> Option<String> {
     let about = nix::sys::stat::fstat(fd).ok()?;
     Some(format!("{}:{}", about.st_dev, about.st_ino))
@@ -43,17 +41,16 @@ fn of_this_thread() -> Result<OwnedFd, EmuError> {
 }
 
 impl Namespace {
-    /// A new, empty network namespace: the loopback device is up, packets are forwarded between its
-    /// devices.
+    /// A new, empty network namespace, with the loopback device up and forwarding between its devices.
     ///
     /// # Errors
-    /// [`EmuError::Os`] without the privilege that [`crate::prepare`] gets.
+    /// [`EmuError::Os`] without the privileges that [`crate::prepare`] provides.
     pub fn new() -> Result<Self, EmuError> {
         let made = on_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET).map_err(EmuError::os("make a network namespace"))?;
             netlink::loopback_up().map_err(EmuError::os("switch the loopback device on"))?;
-            // A nested emulator makes this namespace a router. The file shows the namespace of the
-            // thread that opens it; where /proc is read-only only nesting is lost.
+            // A nested emulator makes this namespace a router. The file shows the namespace of the thread that opens
+            // it. If /proc is read-only, only nesting does not work.
             let _ = fs::write("/proc/sys/net/ipv4/ip_forward", "1");
             let _ = fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1");
             // A new device that forwards joins the group of all routers, and reports it on the link.
@@ -69,7 +66,7 @@ impl Namespace {
     /// The namespace of the calling thread.
     ///
     /// # Errors
-    /// [`EmuError::Os`] where /proc is missing.
+    /// [`EmuError::Os`] if /proc is missing.
     pub fn current() -> Result<Self, EmuError> {
         Ok(Self {
             fd: Arc::new(of_this_thread()?),
@@ -77,12 +74,12 @@ impl Namespace {
         })
     }
 
-    /// Runs `f` on a thread of its own inside this namespace and waits for it. What `f` opens there
-    /// (sockets, devices) stays in this namespace and may be used anywhere afterwards.
+    /// Runs `f` on a separate thread inside this namespace and waits for it. Sockets and devices that `f` opens stay in
+    /// this namespace and may be used anywhere afterwards.
     ///
     /// # Errors
-    /// [`EmuError::Os`] if the namespace cannot be entered or no thread be made. A panic of `f`
-    /// goes on in the caller.
+    /// [`EmuError::Os`] if the namespace cannot be entered or no thread can be started. A panic of `f` is resumed in
+    /// the caller.
     pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, EmuError> {
         on_thread(|| {
             self.enter()
@@ -91,11 +88,12 @@ impl Namespace {
         })?
     }
 
-    /// Starts a thread inside this namespace. It takes no signals. What it makes stays there:
-    /// sockets, and threads of its own.
+    /// Starts a thread inside this namespace, with all signals blocked. Its sockets and its own threads are in the
+    /// namespace, too.
     ///
     /// # Errors
-    /// [`EmuError::Os`] without a thread; in its result if the namespace cannot be entered.
+    /// [`EmuError::Os`] if no thread can be started; the thread's result contains it if the namespace cannot be
+    /// entered.
     pub fn spawn_thread<T: Send + 'static>(
         &self,
         name: &str,
@@ -124,14 +122,13 @@ impl Namespace {
     /// Starts a program inside this namespace.
     ///
     /// # Errors
-    /// As [`Command::spawn`]: `NotFound` for a missing program.
+    /// The errors of [`Command::spawn`]: `NotFound` for a missing program.
     pub fn spawn(&self, mut command: Command) -> std::io::Result<Child> {
         self.enter_before(&mut command);
         command.spawn()
     }
 
-    /// The program will be started inside this namespace. What is given to `pre_exec` later happens
-    /// inside it, too.
+    /// Makes the program start inside this namespace. Later `pre_exec` functions run inside it, too.
     pub fn enter_before(&self, command: &mut Command) {
         let own = self.clone();
         if let Some(id) = id(self.fd.as_fd()).filter(|_| self.ours) {
@@ -163,8 +160,8 @@ impl AsFd for Namespace {
     }
 }
 
-/// Namespaces belong to threads: work in one gets a thread, so that no caller's thread is left
-/// somewhere else.
+/// Runs `f` in a separate thread, because namespaces belong to threads, and the caller's thread must not stay in
+/// another one.
 fn on_thread<R: Send>(f: impl FnOnce() -> R + Send) -> Result<R, EmuError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
@@ -180,11 +177,10 @@ fn on_thread<R: Send>(f: impl FnOnce() -> R + Send) -> Result<R, EmuError> {
     })
 }
 
-/// Takes a real-time priority from the calling thread, which it has from its maker. A write to
-/// those files of /proc/sys/net that configure a device retries inside the kernel until it has the
-/// routing lock. Under `chrt -f` two such threads kept both cores, and the lock's holder, of the
-/// same priority, never ran again. Whoever asked for less than usual (SCHED_BATCH, SCHED_IDLE)
-/// keeps nobody from running, and gets that.
+/// Drops the real-time priority that the calling thread has inherited. A write to those files of /proc/sys/net that
+/// configure a device retries inside the kernel until it has the routing lock. Under `chrt -f` two such threads
+/// occupied both cores, and the lock's holder, of the same priority, never ran again. Lower priorities than usual
+/// (SCHED_BATCH, SCHED_IDLE) are harmless, and stay.
 fn be_ordinary() {
     // SAFETY: 0 is the calling thread.
     let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
@@ -218,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_less_than_usual_gets_it() {
+    fn a_thread_of_a_lower_scheduling_class_keeps_it() {
         let none = libc::sched_param { sched_priority: 0 };
         for asked in [libc::SCHED_BATCH, libc::SCHED_IDLE] {
             // A thread of its own: an idle one may not be allowed to become ordinary again.

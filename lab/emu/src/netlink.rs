@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The few requests to the kernel's routing socket that an emulated link needs.
+//! The requests to the kernel's routing socket that an emulated link needs.
 use crate::Namespace;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
@@ -21,17 +21,17 @@ pub(crate) struct Netlink {
     socket: Socket,
 }
 
-/// What the kernel tells about a device.
+/// The kernel's state of a device.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Interface {
     pub(crate) index: u32,
     pub(crate) mac: Vec<u8>,
-    /// Packets that the kernel could not hand to the device's reader.
+    /// Packets that the kernel could not pass to the device's reader.
     pub(crate) tx_dropped: u64,
 }
 
 impl Netlink {
-    /// In the calling thread's namespace.
+    /// Opens a routing socket in the calling thread's namespace.
     pub(crate) fn here() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -84,7 +84,7 @@ impl Netlink {
         Ok(link)
     }
 
-    /// Sets attributes and switches the device on; `noarp` for devices on which nobody answers ARP.
+    /// Sets attributes and switches the device on; `noarp` is for devices without answers to ARP.
     /// Without multicast the kernel reports no groups, such as that of all routers.
     pub(crate) fn up(
         &self,
@@ -184,7 +184,7 @@ impl Netlink {
     }
 }
 
-/// Switches on the loopback device of the calling thread's namespace.
+/// Switches the loopback device of the calling thread's namespace on.
 pub(crate) fn loopback_up() -> io::Result<()> {
     let netlink = Netlink::here()?;
     let index = netlink.link("lo")?.index;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TCP segmentation between the kernel and the relay. A TUN device hands over up to 64 KiB of a
-//! connection at once. The relay cuts that into packets, which pass the models one by one. What the
-//! models let out at one moment goes back to the kernel together.
+//! TCP segmentation between the kernel and the relay. A TUN device passes up to 64 KiB of a connection at once. The
+//! relay divides that into packets, which pass the models one by one. Packets that leave the models at one moment are
+//! written to the kernel together.
 //!
-//! Each packet has the kernel's header of a frame before it (struct `virtio_net_hdr` of
-//! linux/virtio_net.h). It says where its checksum is to be filled in.
+//! Each packet has the kernel's header of a frame before it (struct `virtio_net_hdr` of linux/virtio_net.h). It
+//! contains the position at which the checksum is to be filled in.
 use crate::store::MTU;
 
-/// Bytes of the header before each packet.
+/// Length of the header before each packet, bytes.
 pub(crate) const HEADER: usize = 10;
 /// The largest frame: the header and an IP packet of 16 bits of length.
 pub(crate) const FRAME: usize = HEADER + 65_535;
 
-/// Packets of a bundle: fewer than the parts of a write (IOV_MAX of limits.h is 1024).
+/// Maximum number of packets in a bundle: fewer than the parts of a write (IOV_MAX of limits.h is 1024).
 const MOST_PARTS: usize = 1000;
 /// VIRTIO_NET_HDR_F_NEEDS_CSUM.
 const NEEDS_CHECKSUM: u8 = 1;
@@ -24,16 +24,16 @@ const CHECKSUM: usize = 16;
 const FIN_PSH: u8 = 0x09;
 const CWR: u8 = 0x80;
 
-/// A frame that is several packets: where its parts are.
+/// The division of a frame into packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cut {
-    /// Bytes of the IP header.
+    /// Length of the IP header, bytes.
     ip: usize,
-    /// Bytes of the IP and the TCP header.
+    /// Length of the IP and the TCP header, bytes.
     head: usize,
-    /// Bytes of the connection in each packet but the last.
+    /// Payload of each packet but the last, bytes.
     size: usize,
-    /// Bytes of the connection in all.
+    /// Payload in total, bytes.
     data: usize,
 }
 
@@ -63,7 +63,7 @@ fn sum(words: impl Iterator<Item = u16>) -> u16 {
     sum as u16
 }
 
-/// Where the parts of an IPv4 packet with TCP are: bytes of the IP header, and of both.
+/// The lengths of the headers of an IPv4 packet with TCP: of the IP header, and of both.
 fn heads(packet: &[u8]) -> Option<(usize, usize)> {
     let first = *packet.first()?;
     let ip = usize::from(first & 15) * 4;
@@ -72,8 +72,8 @@ fn heads(packet: &[u8]) -> Option<(usize, usize)> {
     (is_tcp && head >= ip + 20 && head <= packet.len()).then_some((ip, head))
 }
 
-/// Sets lengths and checksums of headers before so many bytes of data. IP's checksum is complete.
-/// TCP's is that of the pseudo-header, and the kernel fills in the rest.
+/// Sets lengths and checksums of headers before `data` bytes of payload. IP's checksum is complete. TCP's is that of
+/// the pseudo-header, which the kernel completes.
 fn close(head: &mut [u8], ip: usize, data: usize) {
     let tcp = head.len() - ip + data;
     set(head, 2, (ip + tcp) as u16);
@@ -84,9 +84,8 @@ fn close(head: &mut [u8], ip: usize, data: usize) {
     set(head, ip + CHECKSUM, sum(addresses.chain([6, tcp as u16])));
 }
 
-/// Turns a bit of a packet over, so that the receiver's checksum finds it. The kernel's header says
-/// that a checksum is still to be filled in, or is right: it is filled in before, and then nothing is
-/// said of it.
+/// Inverts a bit of a packet, so that the receiver's checksum detects it. If the kernel's header marks the checksum as
+/// missing or as valid, it is filled in before, and the mark is cleared.
 pub(crate) fn corrupt(frame: &mut [u8]) {
     let Some((header, packet)) = frame.split_at_mut_checked(HEADER) else {
         return;
@@ -94,12 +93,12 @@ pub(crate) fn corrupt(frame: &mut [u8]) {
     let at = |place: usize| usize::from(u16::from_ne_bytes([header[place], header[place + 1]]));
     let (from, place) = (at(6), at(6) + at(8));
     if header[0] & NEEDS_CHECKSUM != 0 && from < packet.len() {
-        // The pseudo-header's sum stands in the place.
+        // The sum of the pseudo-header is in its place.
         let last = packet.len() - from;
         let odd = (last % 2 == 1).then(|| u16::from(packet[from + last - 1]) << 8);
         let words = (from..from + last / 2 * 2).step_by(2);
         let whole = sum(words.map(|at| word(packet, at)).chain(odd));
-        // In UDP 0 says that there is none.
+        // In UDP 0 means that there is no checksum.
         set(packet, place, if whole == 0xffff { 0xffff } else { !whole });
     }
     header.fill(0);
@@ -109,7 +108,7 @@ pub(crate) fn corrupt(frame: &mut [u8]) {
 }
 
 impl Cut {
-    /// How a frame is cut; `None` if it is one packet.
+    /// The division of a frame; `None` if it is one packet.
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
         let (header, packet) = frame.split_at_checked(HEADER)?;
         let size = usize::from(u16::from_ne_bytes([header[4], header[5]]));
@@ -128,7 +127,7 @@ impl Cut {
         self.data.div_ceil(self.size)
     }
 
-    /// Writes the packet with this number, and the header before it; returns the bytes of both.
+    /// Writes the packet with this number, and its header. Returns the length of both.
     pub(crate) fn write(self, frame: &[u8], n: usize, into: &mut [u8]) -> usize {
         let Self {
             ip,
@@ -180,35 +179,34 @@ fn incomplete(ip: usize) -> [u8; HEADER] {
     header
 }
 
-/// Packets, each with its header, that go to the kernel as one frame.
+/// Packets, each with its header, that are written to the kernel as one frame.
 #[derive(Default)]
 pub(crate) struct Bundle {
-    /// Header, and IP and TCP header of all.
+    /// The header, and the IP and TCP headers of all.
     head: Vec<u8>,
     ip: usize,
-    /// Bytes of the connection in the first packet.
+    /// Payload of the first packet, bytes.
     size: usize,
     data: usize,
     /// The sequence number after the last.
     next: u32,
     packets: usize,
-    /// A shorter packet, or one with the end of a write, ends the bundle.
+    /// True if the bundle is complete: its last packet is shorter, or has the end of a write.
     is_whole: bool,
 }
 
 impl Bundle {
-    /// How many packets are in it.
+    /// The number of packets in it.
     pub(crate) const fn packets(&self) -> usize {
         self.packets
     }
 
-    /// Bytes of a packet, with its header, before the data of the connection.
+    /// Length of a packet before its payload, including the header, bytes.
     pub(crate) const fn head_len(&self) -> usize {
         self.head.len()
     }
 
-    /// Begins with this packet. Of what is no TCP segment with a checksum to be filled in there is
-    /// no second.
+    /// Starts with this packet. A packet that is not a TCP segment with a missing checksum stays alone.
     pub(crate) fn begin(&mut self, packet: &[u8]) {
         self.packets = 1;
         self.is_whole = true;
@@ -232,15 +230,15 @@ impl Bundle {
         flags.copied().unwrap_or_default()
     }
 
-    /// Takes the packet as the next one; whether it did.
+    /// Adds the packet as the next one; true if it fits.
     pub(crate) fn add(&mut self, packet: &[u8]) -> bool {
         if self.is_whole || packet.len() <= self.head.len() {
             return false;
         }
         let (head, ip) = (&self.head, HEADER + self.ip);
         let data = packet.len() - head.len();
-        // Not what differs from packet to packet: length, number and checksum of IP; sequence
-        // number, flags and checksum of TCP.
+        // Compares everything except the fields that differ from packet to packet: length, number and checksum of IP;
+        // sequence number, flags and checksum of TCP.
         let same = |from: usize, to: usize| head.get(from..to) == packet.get(from..to);
         let is_next = same(0, HEADER + 2)
             && same(HEADER + 6, HEADER + 10)
@@ -253,7 +251,7 @@ impl Bundle {
             && self.packets < MOST_PARTS
             && self.head.len() - HEADER + self.data + data <= 65_535;
         let flags = packet.get(ip + FLAGS).copied().unwrap_or_default();
-        // Anything but ACK, FIN and PSH stands for itself.
+        // A segment with other flags than ACK, FIN and PSH stays alone.
         if !is_next || flags & !(0x10 | FIN_PSH) != 0 {
             return false;
         }
@@ -395,7 +393,7 @@ mod tests {
         let mut bundle = Bundle::default();
         bundle.begin(&whole);
         assert!(!bundle.add(&all[1]), "a checksum that is filled in");
-        // No more than an IP packet can say.
+        // The maximum length of an IP packet.
         let long = packets(&frame(1448, 65_000, 0x10));
         let mut bundle = begun(0);
         bundle.begin(&long[0]);

@@ -13,45 +13,46 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Text that is handed to the writing thread at once.
+/// Size of the text that is passed to the writing thread at once, bytes.
 const CHUNK: usize = 1 << 16;
 
 /// Writes logs of packets ([`alcc_link::log`]). The relay only formats lines; a thread writes them,
-/// since a slow disk must not delay packets.
+/// because a slow disk must not delay packets.
 #[derive(Debug)]
 pub struct PacketLog {
     writer: JoinHandle<io::Result<()>>,
     paths: Vec<PathBuf>,
 }
 
-/// One log: of which direction, where it goes, what it says about itself, and its form.
+/// One log: its direction, file, header and format.
 #[derive(Clone, Debug)]
 pub struct LogSpec {
     /// The direction.
     pub dir: Dir,
     /// The file, which is overwritten.
     pub path: PathBuf,
-    /// What the log says about itself.
+    /// The header of the log.
     pub header: Header,
-    /// How its lines look.
+    /// The format of its lines.
     pub form: LogForm,
 }
 
-/// How the lines of a log look.
+/// The format of a log's lines.
 #[derive(Clone, Debug)]
 pub enum LogForm {
-    /// As [`alcc_link::log`] says, with the opportunities of this bottleneck if it is a trace.
+    /// The format of [`alcc_link::log`], with the opportunities of this bottleneck if it follows a
+    /// trace.
     Own(RateSpec),
-    /// As Mahimahi's scripts read it. They need the capacity of every link: this model of the
-    /// direction says what it offers in each millisecond.
+    /// The format that Mahimahi's scripts read. They need the capacity of every link in each
+    /// millisecond, which this model of the direction gives.
     Mahimahi(Box<Direction>),
 }
 
 impl PacketLog {
-    /// Makes the files; the observer is for [`crate::Emulator::start`].
+    /// Creates the files. Pass the observer to [`crate::Emulator::start`].
     ///
     /// # Errors
-    /// [`EmuError::Os`] if a file cannot be made.
+    /// [`EmuError::Os`] if a file cannot be created.
     pub fn create(logs: Vec<LogSpec>) -> Result<(Self, Box<dyn Observer + Send>), EmuError> {
         let paths: Vec<_> = logs.iter().map(|log| log.path.clone()).collect();
         let make = |path: &PathBuf| {
@@ -70,10 +71,10 @@ impl PacketLog {
         Ok((Self { writer, paths }, Box::new(observer)))
     }
 
-    /// Waits until everything is written; after [`crate::Emulator::stop`].
+    /// Waits until everything is written. Call it after [`crate::Emulator::stop`].
     ///
     /// # Errors
-    /// [`EmuError::Os`] if the disk did not take all of it.
+    /// [`EmuError::Os`] if not everything could be written.
     pub fn finish(self) -> Result<(), EmuError> {
         let result = self
             .writer
@@ -101,13 +102,13 @@ struct Log {
     capacity: Capacity,
 }
 
-/// What a log says of its bottleneck.
+/// The bottleneck's capacity in a log.
 enum Capacity {
-    /// Nothing.
+    /// Not written.
     Unsaid,
     /// The opportunities that are not in the log yet.
     Opportunities(Opportunities),
-    /// What this model offers after a time.
+    /// The capacity of this model after a time.
     Offered(Box<Direction>, Time),
 }
 
@@ -135,7 +136,7 @@ impl Log {
         }
     }
 
-    /// An event at `at`, and the capacity up to then.
+    /// Writes an event at `at`, and the capacity up to then.
     fn line(&mut self, at: Time, line: &Line) {
         let text = &mut self.text;
         match &mut self.capacity {
@@ -179,7 +180,7 @@ impl Formatter {
     fn send(&mut self, log: usize) {
         let text = &mut self.logs[log].text;
         let full = std::mem::replace(text, String::with_capacity(CHUNK + 256));
-        // The writer is gone after an error, which finish() reports.
+        // The writer has ended after an error, which finish() reports.
         let _ = self.sender.send((log, full));
     }
 }

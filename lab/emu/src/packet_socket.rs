@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The way without /dev/net/tun: a veth pair. Its far end lies in a namespace where nothing but a
-//! packet socket listens.
+//! The device without /dev/net/tun: a veth pair. Its far end is in a namespace with only a packet
+//! socket.
 use crate::Namespace;
 use crate::netlink::Netlink;
 use crate::store::MTU;
@@ -11,14 +11,14 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Room for about 10,000 full packets with the kernel's bookkeeping.
+/// Memory for about 10,000 full packets, including the kernel's overhead.
 const RECEIVE_BUFFER: libc::c_int = 32 << 20;
 
 pub(crate) struct PacketSocket {
     fd: OwnedFd,
-    /// The other end of the pair, which the program's packets leave through.
+    /// The address of the other end of the pair, to which the program's packets are sent.
     to: libc::sockaddr_ll,
-    /// Packets longer than the MTU: segmentation that could not be switched off.
+    /// Number of packets longer than the MTU: segmentation that could not be switched off.
     oversize: Cell<u64>,
     far: Netlink,
     far_name: String,
@@ -26,8 +26,8 @@ pub(crate) struct PacketSocket {
 
 impl PacketSocket {
     /// Connects a device `name` in `near` to a socket in `hidden`. `far_name` is the name of the
-    /// pair's other end there. The device has no addresses yet but is up. Returns its routing
-    /// socket and index as well.
+    /// pair's other end there. The device is up, without addresses. Also returns its routing socket
+    /// and index.
     pub(crate) fn pair(
         near: &Namespace,
         name: &str,
@@ -42,8 +42,8 @@ impl PacketSocket {
         })
         .map_err(io::Error::other)??;
         let device = near_link.link(name)?;
-        // Nobody answers ARP at the far end. The kernel then uses the device's own address as
-        // destination, and the packet socket sees that frame like any other.
+        // There is no answer to ARP at the far end. The kernel then uses the device's own address
+        // as destination, and the packet socket receives that frame like any other.
         near_link.up(
             device.index,
             true,
@@ -109,8 +109,8 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Packets that found the receive buffer full or were too long. The kernel forgets the number
-    /// when it is read.
+    /// Packets that found the receive buffer full or were too long. Reading the number resets it in
+    /// the kernel.
     pub(crate) fn dropped(&self) -> u64 {
         let mut stats = [0u32; 2];
         // Two numbers: packets and drops.
@@ -119,7 +119,7 @@ impl PacketSocket {
         self.oversize.get() + if ok { u64::from(stats[1]) } else { 0 }
     }
 
-    /// Packets that the other end did not take after we had handed them over.
+    /// Packets that the other end did not take after the relay had written them.
     pub(crate) fn undelivered(&self) -> u64 {
         self.far.link(&self.far_name).map_or(0, |l| l.tx_dropped)
     }
@@ -140,20 +140,20 @@ fn address(index: u32) -> libc::sockaddr_ll {
     address
 }
 
-/// A socket for the IPv4 packets of one device. Bound to a protocol it does not see what it sends
-/// itself.
+/// A socket for the IPv4 packets of one device. A socket bound to a protocol does not receive its
+/// own packets.
 fn open(index: u32) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers. Protocol 0: nothing arrives before bind() says from where.
+    // SAFETY: no pointers. With protocol 0 nothing arrives before bind() sets the device.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let size = RECEIVE_BUFFER;
     let set = |option| set_option(fd.as_raw_fd(), libc::SOL_SOCKET, option, &size);
-    // Beyond the system's limit where we may; drops are counted either way.
+    // Beyond the system's limit if permitted; drops are counted in any case.
     if !set(libc::SO_RCVBUFFORCE) {
         set(libc::SO_RCVBUF);
     }
@@ -182,7 +182,7 @@ struct EthtoolValue {
 /// the pair may have no checksum yet, or be 64 kB long.
 const OFFLOADS: [u32; 5] = [0x17, 0x19, 0x1f, 0x24, 0x2c];
 
-/// For a device of the calling thread's namespace.
+/// Switches them off for a device of the calling thread's namespace.
 fn switch_offloads_off(name: &str) -> io::Result<()> {
     let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
     for command in OFFLOADS {

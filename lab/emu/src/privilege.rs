@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Getting the right to make network namespaces, with root or without.
+//! Privileges for making network namespaces, with and without root.
 use crate::{EmuError, Namespace, netlink};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
@@ -8,26 +8,26 @@ use std::fs;
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// What [`prepare`] found or made.
+/// Result of [`prepare`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Privilege {
-    /// The process may administer the network namespace it is in; nothing was changed.
+    /// The process may administer its network namespace; nothing was changed.
     Full,
-    /// The process now lives in its own user namespace, and in a new network namespace with only a
+    /// The process is now in its own user namespace, and in a new network namespace with only a
     /// loopback device. It keeps its user and group id, and its children keep the capabilities
     /// (they are ambient).
     UserNamespace,
 }
 
-/// Makes sure this process may create namespaces and devices. Must be called while the process has
-/// one thread.
+/// Ensures that this process may create namespaces and devices. It must be called while the process
+/// has one thread.
 ///
-/// With CAP_SYS_ADMIN and CAP_NET_ADMIN over the current network namespace: does nothing. Otherwise
-/// enters a new user namespace and a new network namespace.
+/// With CAP_SYS_ADMIN and CAP_NET_ADMIN over the current network namespace it does nothing.
+/// Otherwise it enters a new user namespace and a new network namespace.
 ///
 /// # Errors
-/// [`EmuError::NotPermitted`] says which setting of the machine forbids it and what would fix it;
+/// [`EmuError::NotPermitted`] with the setting of the machine that forbids it and the remedy;
 /// [`EmuError::Threads`].
 pub fn prepare() -> Result<Privilege, EmuError> {
     if administers_current() {
@@ -41,8 +41,8 @@ pub fn prepare() -> Result<Privilege, EmuError> {
             e.desc()
         )),
     })?;
-    // Identity, not root: programs that behave otherwise as root (nginx changes its user, which
-    // cannot work here) stay themselves.
+    // Identity, not root, because some programs behave differently as root (nginx changes its user,
+    // which cannot work here).
     let map = |file: &str, text: String| {
         fs::write(file, text).map_err(|e| not_permitted(&format!("write {file}: {e}")))
     };
@@ -55,11 +55,11 @@ pub fn prepare() -> Result<Privilege, EmuError> {
     Ok(Privilege::UserNamespace)
 }
 
-/// Whether emulation can work here: makes a link and drops it. Without privileges it asks a child
-/// process whether a user namespace can be had. The caller stays as it is and may have threads.
+/// Checks whether emulation works here, by making a link and dropping it. Without privileges a
+/// child process tries to make a user namespace. The caller is not changed and may have threads.
 ///
 /// # Errors
-/// What [`prepare`] and the making of a link would say.
+/// The errors of [`prepare`] and of making a link.
 pub fn available() -> Result<(), EmuError> {
     if administers_current() {
         let (outside, inside) = (Namespace::new()?, Namespace::new()?);
@@ -69,10 +69,10 @@ pub fn available() -> Result<(), EmuError> {
             .stop()
             .map(|_| ());
     }
-    // Some systems admit the namespace and refuse to give it a user: both have to be tried.
+    // Some systems permit the namespace but not the mapping of a user, so both have to be tried.
     let map = format!("{uid} {uid} 1", uid = geteuid());
-    // SAFETY: the child of a process with threads may make system calls only, and does; it leaves
-    // by _exit.
+    // SAFETY: the child of a process with threads may make only system calls, and does; it ends by
+    // _exit.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: plain system calls; pointers and lengths are those of constants and of `map`.
@@ -92,7 +92,7 @@ pub fn available() -> Result<(), EmuError> {
     }
 }
 
-/// True if this process may change the network namespace it is in and make others.
+/// True if this process may change its network namespace and make others.
 fn administers_current() -> bool {
     let Some(effective) = capabilities().map(|c| c[0].effective) else {
         return false;
@@ -100,8 +100,8 @@ fn administers_current() -> bool {
     if effective & (1 << CAP_NET_ADMIN) == 0 || effective & (1 << CAP_SYS_ADMIN) == 0 {
         return false;
     }
-    // Capabilities count only over what our user namespace owns: entering the namespace that we are
-    // in asks for exactly that.
+    // Capabilities count only over namespaces that our user namespace owns, and entering our own
+    // namespace checks exactly that.
     fs::File::open("/proc/thread-self/ns/net")
         .is_ok_and(|own| setns(own, CloneFlags::CLONE_NEWNET).is_ok())
 }
@@ -134,7 +134,7 @@ fn capabilities() -> Option<[CapData; 2]> {
     ok.then_some(data)
 }
 
-/// Without this, a process that is not root loses its capabilities with every exec. A nested
+/// Without this, a process that is not root loses its capabilities at every exec, and a nested
 /// emulator would have none.
 fn keep_capabilities_over_exec() -> Result<(), EmuError> {
     let failed = || {
@@ -173,11 +173,11 @@ fn keep_capabilities_over_exec() -> Result<(), EmuError> {
     Ok(())
 }
 
-/// A program that this process starts gets no capability of [`Privilege::UserNamespace`]: to be
-/// called between fork and exec. It does nothing to root.
+/// Drops the capabilities of [`Privilege::UserNamespace`] for a program that this process starts.
+/// It must be called between fork and exec, and does nothing for root.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub fn drop_ambient_capabilities() -> std::io::Result<()> {
     let none = 0 as libc::c_ulong;
     // SAFETY: no pointers.
@@ -197,7 +197,7 @@ pub fn drop_ambient_capabilities() -> std::io::Result<()> {
     }
 }
 
-/// The error with the setting that explains it, as far as the machine tells.
+/// The error with the setting that causes it, as far as the machine shows that.
 fn not_permitted(found: &str) -> EmuError {
     let setting = |path: &str| fs::read_to_string(path).map(|s| s.trim().to_owned()).ok();
     let is = |path: &str, value: &str| setting(path).as_deref() == Some(value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The thread that carries packets between the two devices at the times that the models say.
+//! The thread that carries packets between the two devices at the times of the models.
 use crate::changing::Changing;
 use crate::device::Device;
 use crate::ecn;
@@ -19,16 +19,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-/// How many packets are read before deliveries are looked at again, or as many as one frame has.
+/// Maximum number of packets read before deliveries are checked again, or as many as one frame has.
 const BATCH: usize = 64;
 
-/// Memory for packets in one direction: more than 100 s of 10 Mbit/s, so that only endless queues
-/// meet it.
+/// Memory for packets in one direction: more than 100 s of 10 Mbit/s, so that only unlimited queues
+/// reach it.
 const STORE_LIMIT: usize = 128 << 20;
 
-/// What the relay is told while it works.
+/// Requests to the running relay.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum Request {
     Stop,
     Change(Dir, DirectionSpec),
 }
@@ -38,12 +38,12 @@ struct DirectionState {
     model: Changing,
     store: Store,
     meter: Meter,
-    /// What is delivered at one moment goes to the kernel together, where it does so by itself. A
-    /// link with a rate delivers packet after packet, and a receiver is to see that.
+    /// True if packets delivered at one moment are written to the kernel together. A link with a
+    /// rate delivers packets one by one, which the receiver must see.
     joins: bool,
 }
 
-/// Nothing in the direction takes the packets of a moment apart.
+/// True if the direction has no part that separates the packets of a moment.
 const fn joins(spec: &DirectionSpec) -> bool {
     matches!(spec.rate, RateSpec::Unlimited)
         && spec.changes.steps.is_empty()
@@ -60,7 +60,7 @@ pub(crate) struct Relay {
     start: Instant,
     outcomes: Vec<Outcome>,
     frame: Box<[u8]>,
-    /// What is handed over now: when it was due, and the packet.
+    /// Packets to be written now, with the time at which each was due.
     due: Vec<(Time, Packet)>,
     bundle: Bundle,
     wakeup: Wakeup,
@@ -100,13 +100,17 @@ impl Relay {
         Time::ZERO + Span::from(self.start.elapsed())
     }
 
-    /// Carries packets until it is told to stop. `bell` can be read when there are orders.
-    pub(crate) fn run(mut self, bell: &OwnedFd, orders: &Receiver<Order>) -> io::Result<EmuReport> {
+    /// Carries packets until it is stopped. `request_fd` can be read when there are requests.
+    pub(crate) fn run(
+        mut self,
+        request_fd: &OwnedFd,
+        requests: &Receiver<Request>,
+    ) -> io::Result<EmuReport> {
         let realtime = use_real_time_scheduling();
-        // For whom the last sleep was.
+        // The time for which the last sleep was.
         let mut slept_for = Time::ZERO;
         loop {
-            // Awake a little early: what was slept for is due.
+            // If the thread woke slightly early, the event for which it slept is due all the same.
             let now = self.now().max(slept_for);
             for i in 0..2 {
                 self.halves[i].model.advance(now, &mut self.outcomes);
@@ -122,7 +126,7 @@ impl Relay {
             let mut fds = [
                 PollFd::new(self.outside.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.inside.as_fd(), PollFlags::POLLIN),
-                PollFd::new(bell.as_fd(), PollFlags::POLLIN),
+                PollFd::new(request_fd.as_fd(), PollFlags::POLLIN),
             ];
             let timeout = aimed.map(|aimed| {
                 let wait = aimed.since(begun).as_nanos();
@@ -143,11 +147,11 @@ impl Relay {
             let ready = [0, 1, 2].map(|i: usize| fds[i].any().unwrap_or(false));
             if ready[2] {
                 // It was ready, so this does not wait.
-                let _ = nix::unistd::read(bell, &mut [0; 8]);
-                for order in orders.try_iter() {
-                    match order {
-                        Order::Stop => return Ok(self.finish(realtime)),
-                        Order::Change(dir, spec) => self.change(dir, &spec),
+                let _ = nix::unistd::read(request_fd, &mut [0; 8]);
+                for request in requests.try_iter() {
+                    match request {
+                        Request::Stop => return Ok(self.finish(realtime)),
+                        Request::Change(dir, spec) => self.change(dir, &spec),
                     }
                 }
             }
@@ -166,9 +170,10 @@ impl Relay {
         }
     }
 
-    /// Reads what waits at the sending end of half `i`, since `now` as far as is known.
+    /// Reads the packets that wait at the sending end of half `i`; `now` is their assumed arrival
+    /// time.
     fn receive(&mut self, i: usize, now: Time) -> io::Result<()> {
-        // What was due before these packets came happens before them.
+        // Events that were due before these packets come first.
         self.halves[i].model.advance(now, &mut self.outcomes);
         let mut read = 0;
         while read < BATCH {
@@ -223,7 +228,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Does to the packets what the model said.
+    /// Applies the model's outcomes to the packets.
     fn apply_outcomes(&mut self, i: usize) {
         if self.outcomes.is_empty() {
             return;
@@ -233,7 +238,7 @@ impl Relay {
         for outcome in &self.outcomes {
             direction.meter.count(outcome);
             match outcome {
-                // It is handed over from the same bytes, just before the packet itself.
+                // The copy is written from the same bytes, just before the packet itself.
                 Outcome::Repeated { at, packet } => self.due.push((*at, *packet)),
                 Outcome::Dropped {
                     at,
@@ -261,7 +266,7 @@ impl Relay {
         self.hand_over(i);
     }
 
-    /// Gives what is due to the receiving namespace.
+    /// Writes due packets to the receiving namespace.
     fn hand_over(&mut self, i: usize) {
         let direction = &mut self.halves[i];
         let to = match direction.dir {
@@ -297,7 +302,7 @@ impl Relay {
                 if sent.is_err() {
                     direction.meter.refused(packet.len);
                 }
-                // A copy that has gone first leaves the bytes to the packet.
+                // If a copy was written first, the packet itself still needs the bytes.
                 if after.first().is_none_or(|(_, next)| next.id != packet.id) {
                     direction.store.free(packet.id);
                 }
@@ -344,8 +349,8 @@ impl Relay {
     }
 }
 
-/// Asks the kernel to wake this thread on time: without the timer slack of 50 us, and with
-/// real-time priority where that is permitted. Returns whether it was.
+/// Makes the kernel wake this thread on time: without the timer slack of 50 us, and with real-time
+/// priority if permitted. True if it was.
 fn use_real_time_scheduling() -> bool {
     alcc_sys::exact_timers();
     // SAFETY: plain values and one struct that outlives the call; 0 is the calling thread.

@@ -4,7 +4,7 @@ use crate::histogram::Histogram;
 use alcc_link::{DropReason, Outcome};
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// What one direction did, from start to stop. What was never measured is `None`.
+/// Statistics of one direction, from start to stop. A value that was never measured is `None`.
 ///
 /// Every packet that the relay read is in `delivered`, in one of the drop counters or in `inside`:
 /// `read = delivered + lost + overflowed + aqm_dropped + store_full + write_failed + inside`.
@@ -19,7 +19,7 @@ pub struct DirectionReport {
     pub delivered: u64,
     /// Their IP bytes.
     pub delivered_bytes: Bytes,
-    /// Packets lost at random, as asked for, before the bottleneck and behind it.
+    /// Packets lost at random, as configured, before the bottleneck and after it.
     pub lost: u64,
     /// Packets that found the model's queue full.
     pub overflowed: u64,
@@ -27,13 +27,12 @@ pub struct DirectionReport {
     pub aqm_dropped: u64,
     /// Packets that found the relay's memory full; not part of the model.
     pub store_full: u64,
-    /// Packets that the receiving namespace did not take; not part of the model.
+    /// Packets that the kernel refused to deliver to the receiving namespace; not part of the model.
     pub write_failed: u64,
     /// Packets inside the model at the stop.
     pub inside: u64,
-    /// Packets that the kernel dropped before the relay could read them; these are not in `read`.
-    /// With `veth` also those dropped after the relay had handed them over; these are in
-    /// `delivered`. Not part of the model.
+    /// Packets that the kernel dropped before the relay could read them; these are not in `read`. With `veth` also
+    /// those dropped after the relay had written them; these are in `delivered`. Not part of the model.
     pub kernel_dropped: u64,
     /// Time at the bottleneck: mean.
     pub queue_delay_mean: Option<Span>,
@@ -41,23 +40,22 @@ pub struct DirectionReport {
     pub queue_delay_p95: Option<Span>,
     /// Time at the bottleneck: maximum.
     pub queue_delay_max: Option<Span>,
-    /// Bytes that left the bottleneck per time, from the first packet at it to the last one out of it.
+    /// Bytes that left the bottleneck per time, from its first arrival to its last departure.
     pub throughput: Option<Rate>,
-    /// The same without what was lost behind the bottleneck.
+    /// The same without packets lost after the bottleneck.
     pub arrived: Option<Rate>,
-    /// Bytes out of the bottleneck over what it offered in the same window, 0 to 1. None without a
-    /// rate limit.
+    /// Bytes that left the bottleneck over its capacity in the same window, 0 to 1. `None` without a rate limit.
     pub utilization: Option<f64>,
 }
 
 impl DirectionReport {
-    /// Packets that vanished outside the model: a run with any is not a faithful one.
+    /// Packets that were lost outside the model; a run with such packets is not faithful.
     pub fn hidden_drops(&self) -> u64 {
         self.store_full + self.write_failed + self.kernel_dropped
     }
 }
 
-/// What an emulated link did, and how well the machine kept up with it.
+/// The report on an emulated link, and on its accuracy.
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
 pub struct EmuReport {
@@ -65,19 +63,19 @@ pub struct EmuReport {
     pub down: DirectionReport,
     /// From the inside to the outside.
     pub up: DirectionReport,
-    /// How long the link was there.
+    /// Time for which the link existed.
     pub duration: Span,
-    /// How much later than the model's time packets were handed over: median.
+    /// Lateness of deliveries against the model's time: median.
     pub lateness_p50: Option<Span>,
     /// The same: 99th percentile.
     pub lateness_p99: Option<Span>,
-    /// The same: the worst.
+    /// The same: maximum.
     pub lateness_max: Option<Span>,
-    /// Whether the relay ran with real-time priority (SCHED_FIFO), which root may ask for.
+    /// True if the relay ran with real-time priority (SCHED_FIFO), which root may request.
     pub realtime: bool,
-    /// `tun` or `veth`.
+    /// The kind of device: `tun` or `veth`.
     pub device: &'static str,
-    /// The flows that were seen; the first has number 1 as [`alcc_link::Packet::flow`].
+    /// The flows, the first of which has number 1 as [`alcc_link::Packet::flow`].
     pub flows: Vec<FlowKey>,
 }
 
@@ -95,7 +93,7 @@ pub(crate) struct Meter {
     first_arrival: Option<Time>,
     last_departure: Time,
     departed: Bytes,
-    /// Of these, lost on the radio link.
+    /// Those of them that were lost on the radio link.
     lost_behind: Bytes,
 }
 
@@ -143,7 +141,7 @@ impl Meter {
         }
     }
 
-    /// A packet that was counted as delivered was refused by the kernel.
+    /// The kernel refused a packet that was counted as delivered.
     pub(crate) fn refused(&mut self, len: Bytes) {
         let r = &mut self.report;
         r.delivered -= 1;
@@ -151,7 +149,7 @@ impl Meter {
         r.write_failed += 1;
     }
 
-    /// `offered` says what the bottleneck offered between two times.
+    /// Makes the report. `offered` returns the bottleneck's capacity between two times.
     pub(crate) fn finish(mut self, offered: impl Fn(Time, Time) -> Bytes) -> DirectionReport {
         self.report.queue_delay_mean = self.queue_delay.mean();
         self.report.queue_delay_p95 = self.queue_delay.quantile(0.95);

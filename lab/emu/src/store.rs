@@ -2,7 +2,7 @@
 use crate::offload::HEADER;
 use std::collections::VecDeque;
 
-/// The largest packet that a device hands over: the MTU of the emulated link.
+/// The largest packet of a device: the MTU of the emulated link.
 pub(crate) const MTU: usize = 1500;
 /// A packet with its header.
 const SLOT: usize = HEADER + MTU;
@@ -13,10 +13,9 @@ struct Entry {
     freed: bool,
 }
 
-/// The bytes of the packets that are inside the models, each with its header, in one ring. There is
-/// no allocation per packet. Memory depends on the bytes that wait and not on their number. Packets
-/// leave nearly in the order in which they came; one that leaves early is reclaimed with those
-/// before it.
+/// The bytes of the packets inside the models, each with its header, in one ring buffer. There is
+/// no allocation per packet, and memory depends on the bytes, not on the number of packets. Packets
+/// are freed nearly in order of arrival; one that is freed early is reclaimed with those before it.
 pub(crate) struct Store {
     ring: Vec<u8>,
     entries: VecDeque<Entry>,
@@ -27,7 +26,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Grows by doubling up to `limit` bytes.
+    /// An empty store, which grows by doubling up to `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             ring: vec![0; limit.min(1 << 20)],
@@ -38,7 +37,7 @@ impl Store {
         }
     }
 
-    /// Room for the next packet, or none if the store is full.
+    /// Space for the next packet; `None` if the store is full.
     pub(crate) fn room(&mut self) -> Option<&mut [u8]> {
         let head = match self.entries.front() {
             None => {
@@ -58,7 +57,8 @@ impl Store {
                 false
             }
         } else {
-            // Wrapped. One byte stays free, so that tail == head never means both full and empty.
+            // The ring has wrapped. One byte stays free, so that tail == head never means both full
+            // and empty.
             head - self.tail > SLOT
         };
         if !fits && !self.grow() {
@@ -86,7 +86,7 @@ impl Store {
         true
     }
 
-    /// Keeps the first `len` bytes of the room; returns the packet's number.
+    /// Keeps the first `len` bytes of the space. Returns the packet's number.
     pub(crate) fn keep(&mut self, len: usize) -> u64 {
         let len = len.min(SLOT);
         self.entries.push_back(Entry {
@@ -108,13 +108,13 @@ impl Store {
         (!entry.freed).then(|| &self.ring[entry.start..entry.start + entry.len])
     }
 
-    /// The same, to change them.
+    /// The same bytes, mutable.
     pub(crate) fn bytes_mut(&mut self, number: u64) -> Option<&mut [u8]> {
         let entry = self.entries.get(self.index(number)?)?;
         (!entry.freed).then(|| &mut self.ring[entry.start..entry.start + entry.len])
     }
 
-    /// Gives the bytes back.
+    /// Frees the bytes of a packet.
     pub(crate) fn free(&mut self, number: u64) {
         let Some(entry) = self.index(number).and_then(|i| self.entries.get_mut(i)) else {
             return;
@@ -126,7 +126,7 @@ impl Store {
         }
     }
 
-    /// How many packets are inside.
+    /// The number of packets inside.
     pub(crate) fn held(&self) -> u64 {
         self.entries.iter().filter(|e| !e.freed).count() as u64
     }

@@ -8,20 +8,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 ///
 /// Level `k` is 100.(64+n).k.1 outside and 100.(64+n).k.2 inside. Every namespace of a chain routes
 /// the whole /16 to the next deeper link. It routes the /24s of its own and all upper levels to its
-/// uplink. So all levels reach each other.
+/// uplink. So all levels can reach each other.
 ///
 /// The same in IPv6: `fd61:6c63:63nn:k::1` and `::2`, with the /48 and the /64s of these. They are
-/// unique local addresses (RFC 4193) of this project's own: 61 6c 63 63 spells its name.
+/// unique local addresses (RFC 4193) of this project: 61 6c 63 63 spells its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subnet {
     n: u8,
     level: u8,
-    /// Nothing nests inside: such a link stands beside another one in the same namespace.
+    /// True if no link can be nested inside: such a link is beside another one in the same
+    /// namespace.
     leaf: bool,
 }
 
 impl Default for Subnet {
-    /// The first one; free in every new namespace.
+    /// The first range, which is free in every new namespace.
     fn default() -> Self {
         Self {
             n: 0,
@@ -35,7 +36,7 @@ impl Subnet {
     /// The range number `n` (0 to 63) at nesting depth `level` (1 to 254).
     ///
     /// # Errors
-    /// [`EmuError::Spec`] outside those bounds.
+    /// [`EmuError::Spec`] outside these bounds.
     pub fn new(n: u8, level: u8) -> Result<Self, EmuError> {
         if n > 63 || level == 0 || level == 255 {
             return Err(EmuError::Spec(format!(
@@ -59,12 +60,12 @@ impl Subnet {
         })
     }
 
-    /// What a link inside this one takes, in order of preference. First is the next level, which
-    /// may be nested further. Where a link beside it has that, it takes addresses for a link
-    /// without further nesting.
+    /// The addresses for a link inside this one, in order of preference. The first is the next
+    /// level, which may be nested further. If a link beside it has that, there are addresses for
+    /// links without further nesting.
     pub fn nested(self) -> impl Iterator<Item = Self> {
         let next = Self::new(self.n, self.level.saturating_add(1)).ok();
-        // Links beside each other at different depths must not meet: 15 for each of the first 14
+        // Links beside each other at different depths must not collide: 15 for each of the first 14
         // depths.
         let first = 254 - 16 * u16::from(self.level % 14);
         let beside = (0..254)
@@ -113,12 +114,12 @@ impl Subnet {
         Ipv6Addr::new(0xfd61, 0x6c63, range, level as u16, 0, 0, 0, host)
     }
 
-    /// Whether another emulated link can be nested inside.
+    /// True if no further link can be nested inside.
     pub const fn is_leaf(self) -> bool {
         self.leaf
     }
 
-    /// The same addresses without further nesting, as an inner process has to be told.
+    /// The same addresses without further nesting, in the form for a process inside.
     pub const fn leaf(self) -> Self {
         Self { leaf: true, ..self }
     }
@@ -127,7 +128,7 @@ impl Subnet {
         Ipv4Addr::new(100, 64 + self.n, 0, 0)
     }
 
-    /// What the outer end reaches through the link, as address and prefix length.
+    /// The destinations that the outer end reaches through the link, as address and prefix length.
     pub(crate) const fn downlink(self) -> (Ipv4Addr, u8) {
         if self.leaf {
             (Ipv4Addr::new(100, 64 + self.n, self.level, 0), 24)
@@ -145,8 +146,8 @@ impl Subnet {
         }
     }
 
-    /// What the inner end reaches through the link even if a link nested in it takes the whole
-    /// range.
+    /// The destinations that the inner end reaches through the link even if a link nested in it has
+    /// the whole range.
     pub(crate) fn uplinks(self) -> impl Iterator<Item = (Ipv4Addr, u8)> {
         let last = if self.leaf { 0 } else { self.level };
         (1..=last).map(move |level| (Ipv4Addr::new(100, 64 + self.n, level, 0), 24))

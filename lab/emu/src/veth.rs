@@ -5,11 +5,11 @@ use crate::{EmuError, Namespace, Subnet, device};
 /// Names of the two devices, each in its own namespace.
 const DEVICES: [&str; 2] = ["veth-out", "veth-in"];
 
-/// Joins two namespaces by a veth pair and nothing else: as fast as the machine, without a model.
-/// `outside` gets [`Subnet::outside`], `inside` gets [`Subnet::inside`]. The pair lasts as long as
-/// both namespaces.
+/// Joins two namespaces by a veth pair without a model: as fast as the machine. `outside` gets
+/// [`Subnet::outside`], `inside` gets [`Subnet::inside`]. The pair exists as long as both
+/// namespaces.
 ///
-/// For measurements of what a program can do at most. Everything that has a rate or a delay is an
+/// It is for measurements of a program's maximum. A link with a rate or a delay is an
 /// [`crate::Emulator`].
 ///
 /// # Errors

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How late a sleeping thread wakes. On an idle machine, that is the greatest part of an emulated
-//! link's error, and much the same each time. This holds even more on a virtual one. So it can be
-//! allowed for.
+//! Compensation of the wake-up latency of a sleeping thread. On an idle machine, even more on a
+//! virtual one, this is the largest part of an emulated link's error, and nearly constant.
 use alcc_units::{Span, Time};
 
-/// The estimate moves by so much with each sample: towards the median, whatever the outliers.
+/// The change of the estimate with each sample: towards the median, whatever the outliers.
 const STEP: Span = Span::from_micros(2);
-/// More is no waking but a machine that is busy, which is not to be made up for.
+/// Larger latencies are those of a busy machine, and are not compensated.
 const MOST: Span = Span::from_micros(150);
 
-/// The median of how late sleeps ended.
+/// The median latency of the end of a sleep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wakeup {
     typical: Span,
 }
 
 impl Wakeup {
-    /// For an event at `next`: until when to sleep, so that the thread is most likely awake by
-    /// then.
+    /// The time until which to sleep for an event at `next`, so that the thread is most likely
+    /// awake by then.
     pub(crate) fn aim(self, now: Time, next: Time) -> Time {
-        // A shorter sleep is a light one, and would become none at all.
+        // A shorter sleep is a light one, and would not be a sleep at all.
         if next.since(now) > self.typical * 2 {
             now + (next.since(now) - self.typical)
         } else {
@@ -36,7 +35,7 @@ impl Wakeup {
         };
     }
 
-    /// When a packet has come that woke the thread at `woke`, after it had begun to sleep at
+    /// The arrival time of a packet that woke the thread at `woke`, after it had begun to sleep at
     /// `slept`.
     pub(crate) fn arrival(self, slept: Time, woke: Time) -> Time {
         slept.max(Time::ZERO + woke.since(Time::ZERO + self.typical))

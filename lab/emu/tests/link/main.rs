@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Emulated links against sockets of the kernel. Needs namespaces: says "skipped" where they are
-//! not permitted.
+//! Emulated links against sockets of the kernel. Needs namespaces: prints "skipped" where they are not permitted.
 mod marks;
 #[path = "../../../../alcc/cli/tests/support/starts.rs"]
 mod starts;
@@ -129,7 +128,10 @@ fn a_flood_gets_the_rate_and_the_rest_is_dropped_and_counted() {
     let report = link.stop().unwrap();
     accounted(&report);
     let up = &report.up;
-    assert!(up.overflowed > 0, "the flood was no flood: {up:?}");
+    assert!(
+        up.overflowed > 0,
+        "the packets did not fill the queue: {up:?}"
+    );
     assert_eq!(up.read + up.kernel_dropped, offered);
     let mbps = up.throughput.unwrap().as_mbps_f64();
     assert!((11.76..=12.01).contains(&mbps), "{mbps} Mbit/s");
@@ -255,10 +257,10 @@ fn the_pure_model_fed_with_the_recorded_arrivals_gives_the_same_departures() {
     link.stop().unwrap();
     let seen = recorded(&events, Dir::Up);
     assert!(enough(&seen), "{} events", seen.len());
-    let twin = support::replay(spec.model(Dir::Up), &seen);
-    // The twin runs on after the last event of the live link, which was stopped with packets
+    let model = support::replay(spec.model(Dir::Up), &seen);
+    // The model runs on after the last event of the live link, which was stopped with packets
     // inside.
-    assert_eq!(twin[..seen.len()], seen[..]);
+    assert_eq!(model[..seen.len()], seen[..]);
 }
 
 fn links_run_beside_each_other_and_leave_nothing() {

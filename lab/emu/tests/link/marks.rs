@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const TURN: Span = Span::from_millis(100);
 const BYTES: usize = 5_000_000;
 
-/// Packets on their way up that left with a mark, and that were dropped.
+/// Packets upwards that left with a mark, and that were dropped.
 #[derive(Clone, Default)]
 struct Counted(Arc<[AtomicU64; 2]>);
 
@@ -85,11 +85,11 @@ fn through_codel(algorithm: &str) -> (u64, u64, u64) {
             }
             assert_eq!(got, BYTES);
         });
-        let (mut left, bytes) = (BYTES, vec![7; 1 << 16]);
-        while left > 0 {
+        let (mut remaining, bytes) = (BYTES, vec![7; 1 << 16]);
+        while remaining > 0 {
             in_time();
-            let room = stream.room(TURN).unwrap().min(left).min(bytes.len());
-            left -= stream.write(&bytes[..room]).unwrap();
+            let room = stream.room(TURN).unwrap().min(remaining).min(bytes.len());
+            remaining -= stream.write(&bytes[..room]).unwrap();
         }
         while !stream.finish(TURN).unwrap() {
             in_time();
@@ -102,9 +102,10 @@ fn through_codel(algorithm: &str) -> (u64, u64, u64) {
     (marked, dropped, resent)
 }
 
-/// Four seconds of Cubic over 10 Mbit/s: CoDel has to say something, and says it without a drop.
+/// Four seconds of Cubic over 10 Mbit/s: CoDel has to signal congestion, and does so without a
+/// drop.
 pub(crate) fn a_sender_that_reacts_to_marks_loses_nothing() {
-    // Who has to wait for a processor takes what is late for lost.
+    // A host that has to wait for a processor takes late packets for lost.
     let reacts = || through_codel("cubic");
     let (marked, dropped, resent) = first_right(3, reacts, |(_, _, resent)| *resent == 0);
     assert!(marked > 3, "{marked} marked");

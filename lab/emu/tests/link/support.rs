@@ -41,8 +41,8 @@ pub(crate) fn socket(ns: &Namespace, addr: impl Into<std::net::IpAddr>) -> UdpSo
     socket
 }
 
-/// The shortest round trip of a small datagram from the inside, and of how many: until one is
-/// shorter than `enough`. Whatever delays a packet besides the link only adds to it.
+/// The shortest round trip of a small datagram from the inside, and the number of datagrams: repeated until one is
+/// shorter than `enough`. Any other delay of a packet than the link's only adds to it.
 pub(crate) fn best_round_trip(
     outside: &Namespace,
     inside: &Namespace,
@@ -68,8 +68,8 @@ pub(crate) fn best_round_trip(
     (best, tried)
 }
 
-/// Datagrams of 1500 IP bytes from the inside, about 24 Mbit/s for so long, and some after them;
-/// returns how many, when the last has arrived.
+/// Sends datagrams of 1500 IP bytes from the inside, at about 24 Mbit/s for `span`, and some after them. Returns their
+/// number when the last has arrived.
 pub(crate) fn flood_up(
     outside: &Namespace,
     inside: &Namespace,
@@ -104,8 +104,8 @@ fn send(outside: &Namespace, inside: &Namespace, link: &Emulator, per_s: u64, n:
         }
         client.send_to(&[0; 1472], to).unwrap();
     }
-    // What arrives now comes after all those: they have been read. Some of it may be lost; when one
-    // has come, the newest does, or another.
+    // Packets that arrive now come after all those, which have been read. Some of them may be lost, but one arrival
+    // suffices.
     server.set_nonblocking(true).unwrap();
     let give_up = Instant::now() + Duration::from_secs(60);
     let (mut sent, mut comes) = (n, false);
@@ -142,8 +142,8 @@ pub(crate) fn recorded(events: &Events, dir: Dir) -> Vec<Outcome> {
     all.iter().filter(|(d, _)| *d == dir).map(|e| e.1).collect()
 }
 
-/// What a model of the uplink says to the packets of `seen`, each at its time, and then for a second.
-/// Those that are lost at random never reach the bottleneck.
+/// The outcomes of a model of the uplink for the packets of `seen`, each at its time, and then for a second. Those that
+/// are lost at random never reach the bottleneck.
 pub(crate) fn replay(mut model: Direction, seen: &[Outcome]) -> Vec<Outcome> {
     let arrivals = seen.iter().filter_map(|o| match *o {
         Outcome::Arrived { at, packet }

@@ -11,21 +11,20 @@ use std::time::{Duration, Instant};
 
 /// 12 ms for each packet of 1500 IP bytes.
 const RATE: Rate = Rate::mbps(1);
-/// What may wait, in packets.
+/// Size of the queue, packets.
 const ROOM: u64 = 30;
 /// Sent at once: more than there is room for.
 const TRAIN: u64 = 60;
 /// The kernel counts the Ethernet header, too.
 const FRAME: u64 = 1514;
 
-/// Trains at most: of each packet the earliest arrival counts. Whatever a busy machine does makes it
-/// late.
+/// Maximum number of trains: the earliest arrival of each packet counts, because a busy machine can only delay it.
 const TRAINS: usize = 15;
 
-/// When the packets of a train arrived after its first was sent, by number.
+/// Arrival times of the packets of a train after the sending of its first, by number.
 struct Out {
     seen: Vec<(u64, Duration)>,
-    /// What the sending of all took.
+    /// Time for sending all of them.
     sending: Duration,
 }
 
@@ -77,7 +76,7 @@ impl Earliest {
     }
 }
 
-/// Trains until their earliest arrivals say what is to be said.
+/// Sends trains until their earliest arrivals are sufficient.
 fn trains(from: (&Namespace, IpAddr), to: (&Namespace, IpAddr)) -> Earliest {
     let mut earliest = Earliest(vec![f64::MAX; ROOM as usize + 1]);
     for n in 1..=TRAINS {
@@ -118,14 +117,13 @@ fn train(from: (&Namespace, IpAddr), to: (&Namespace, IpAddr)) -> Out {
     Out { seen, sending }
 }
 
-/// What the kernel's filter lets through, on the loopback of a namespace; `None` where it is not to
-/// be had.
+/// The arrival times with the kernel's filter, on the loopback of a namespace; `None` if it is not available.
 fn kernel() -> Option<Earliest> {
     let ns = Namespace::new().unwrap();
     let run = |program: &str, args: String| {
         let mut command = Command::new(program);
         command.args(args.split(' ')).stderr(Stdio::null());
-        // /sbin is on nobody's path
+        // /sbin is not on the path of an ordinary user
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
         ns.spawn(command)
