@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The bytes of a stream, between the application and the packets.
+//! Buffers of a stream's bytes, between the application and the packets.
 use std::collections::VecDeque;
 
-/// Memory that a buffer keeps when it is empty: what comes in 2 ms at 1 Gbit/s. With less, each
-/// read gives memory back that the next packets take again, with its page faults.
+/// Memory that a buffer keeps when it is empty: the data of 2 ms at 1 Gbit/s. With less, each read
+/// would free memory that the next packets allocate again, with page faults.
 const KEPT: usize = 1 << 18;
 
-/// Shrinks a buffer from which something was taken: its capacity is at most four times its content,
-/// or [`KEPT`]. Growing doubles it, so the next bytes do not make it grow at once.
+/// Shrinks a buffer after a read: its capacity is at most four times its content, or [`KEPT`].
+/// Growing doubles it, so the next bytes do not make it grow at once.
 fn shrink(bytes: &mut VecDeque<u8>) {
     if bytes.capacity() > KEPT && bytes.len() < bytes.capacity() / 4 {
         bytes.shrink_to((bytes.len() * 2).max(KEPT));
     }
 }
 
-/// Written and not acknowledged: it may have to be retransmitted.
+/// Data written and not acknowledged, which may have to be retransmitted.
 #[derive(Default)]
 pub(crate) struct Unacknowledged {
     /// Stream position of the first byte.
@@ -37,7 +37,7 @@ impl Unacknowledged {
         shrink(&mut self.bytes);
     }
 
-    /// Appends `len` bytes from `position` on; false if they are not there.
+    /// Appends `len` bytes from `position` on to `out`; false if they are not in the buffer.
     pub(crate) fn copy(&self, position: u64, len: usize, out: &mut Vec<u8>) -> bool {
         let Some(at) = position.checked_sub(self.from) else {
             return false;
@@ -59,7 +59,7 @@ impl Unacknowledged {
     }
 }
 
-/// Received and not read, with holes. The receiver knows which parts are there.
+/// Data received and not read, with holes. The receiver knows which parts have arrived.
 #[derive(Default)]
 pub(crate) struct Unread {
     /// Stream position of the first byte.
@@ -68,18 +68,18 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// The application has read up to here.
+    /// Position up to which the application has read.
     pub(crate) fn position(&self) -> u64 {
         self.from
     }
 
-    /// Stores bytes at their position. The caller bounds how far from [`Unread::position`] they
-    /// end.
+    /// Stores bytes at their position. The caller bounds the distance of their end from
+    /// [`Unread::position`].
     pub(crate) fn place(&mut self, position: u64, mut bytes: &[u8]) {
         let old = self.from.saturating_sub(position).min(bytes.len() as u64);
         bytes = &bytes[old as usize..];
         if bytes.is_empty() {
-            // An empty piece can have any position: nobody bounds it.
+            // An empty piece can have any position, because the caller does not check it.
             return;
         }
         let at = position.saturating_sub(self.from) as usize;
@@ -118,7 +118,7 @@ impl Unread {
         n
     }
 
-    /// Drops everything: nobody will read it.
+    /// Drops everything, because it will not be read.
     pub(crate) fn discard(&mut self) {
         self.bytes = VecDeque::new();
     }
@@ -163,13 +163,13 @@ mod tests {
             let (capacity, held) = (unread.bytes.capacity(), unread.held());
             assert!(capacity <= (4 * held).max(KEPT), "{capacity} for {held}");
         }
-        // One byte is left: what was read uses no memory.
+        // One byte remains: data that was read uses no memory.
         assert_eq!((read, unread.held()), (1 << 24, 1));
     }
 
     #[test]
     fn bursts_that_are_read_at_once_keep_their_memory() {
-        // What comes in 1.5 ms at 1 Gbit/s.
+        // The data of 1.5 ms at 1 Gbit/s.
         let burst = vec![7; 187_500];
         let (mut unread, mut out) = (Unread::default(), vec![0; 1 << 20]);
         let capacities = [0, 1, 2].map(|_| {

@@ -14,18 +14,18 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-/// Maximum time between two iterations, unless much is to do: a wake-up costs as much as dozens of
-/// packets.
+/// Maximum time between two iterations, unless there is much to do, because a wake-up costs as much
+/// as dozens of packets.
 pub(crate) const MAX_PAUSE: Span = Span::from_millis(4);
-/// With more packets per iteration than this, iterations become more frequent.
+/// Number of packets per iteration above which iterations become more frequent.
 const PACKETS_PER_RUN: u64 = 48;
-/// An application that has not returned for this long has nothing to write.
+/// Time after which an application that has not returned is assumed to have no data.
 const AWAY: Span = Span::from_millis(20);
-/// A partial packet waits this long for more data.
+/// Time for which a partial packet waits for more data.
 const REST: Span = Span::from_millis(1);
 const MIN_PAUSE: Span = Span::from_micros(250);
 
-/// How long to pause, from the load.
+/// The pause between iterations, adapted to the load.
 #[derive(Debug)]
 pub(crate) struct Cadence {
     most: Span,
@@ -53,7 +53,7 @@ impl Cadence {
         if packets > 0 {
             let wanted = since * PACKETS_PER_RUN / packets;
             let wanted = wanted.max(MIN_PAUSE).min(self.most);
-            // Shorter at once, longer slowly.
+            // The pause shrinks at once and grows slowly.
             self.pause = wanted.min(self.pause + self.pause / 8 + Span::from_micros(50));
         }
     }
@@ -85,16 +85,16 @@ struct Flow {
     timer: Option<Time>,
     rtt: Histogram<u64>,
     pacing: Pacing,
-    /// Runs of consecutive retransmissions: their number, and their packets.
+    /// Runs of consecutive retransmissions: the number of runs, and of their packets.
     runs: (u64, u64),
     running: bool,
     resent: u64,
-    /// The application waits in [`Stream::room`], or did until `left`.
+    /// True if the application waits in [`Stream::room`], or did until `returned_at`.
     waits: bool,
-    left: Time,
-    /// Its algorithm needs reports of the receiver module.
+    returned_at: Time,
+    /// True if its algorithm needs reports of the receiver module.
     needs_reports: bool,
-    /// The handle was dropped.
+    /// True if the handle was dropped.
     detached: bool,
 }
 
@@ -113,7 +113,7 @@ struct Sending {
 }
 
 fn histogram() -> Histogram<u64> {
-    // Microseconds up to more than an hour, two digits.
+    // From a microsecond to more than an hour, with two digits.
     let mut made = Histogram::new_with_bounds(1, 1 << 32, 2);
     if made.is_err() {
         made = Histogram::new(2);
@@ -128,14 +128,14 @@ impl Sending {
             return 0;
         };
         let mut sender = self.port.sender();
-        // An application that is away too long writes nothing more for now: a partial packet
-        // leaves.
+        // An application that is away for too long has no more data for now, so a partial packet is
+        // sent.
         let patience = if flow.outgoing.is_all_sent() {
             AWAY
         } else {
             REST
         };
-        let away = !flow.waits && now.since(flow.left) > patience;
+        let away = !flow.waits && now.since(flow.returned_at) > patience;
         if away && flow.outgoing.has_partial_packet() {
             flow.outgoing.set_more(false);
         }
@@ -147,7 +147,7 @@ impl Sending {
             if !flow.outgoing.poll(now, &mut self.out) {
                 break;
             }
-            flow.pacing.left(now, due, &flow.outgoing);
+            flow.pacing.sent(now, due, &flow.outgoing);
             let resent = flow.outgoing.sender().stats().retransmits;
             let again = resent > flow.resent;
             flow.resent = resent;
@@ -198,7 +198,7 @@ impl Engine for Sending {
                 | Datagram::Ack { id, .. }
                 | Datagram::Close { id, .. }
                 | Datagram::Answer { id, .. } => id,
-                // It carries the receiver's id.
+                // The id in it is the receiver's.
                 Datagram::Unknown { id } => match peers.get(&(from, id)) {
                     Some(id) => *id,
                     None => return,
@@ -248,7 +248,8 @@ impl Engine for Sending {
     }
 
     fn pause(&self) -> Span {
-        // Algorithms that decide by reports need them at once: a pause would delay their loop.
+        // Algorithms that use reports need them at once, because a pause would delay their control
+        // loop.
         if self.needs_reports > 0 {
             return Span::ZERO;
         }
@@ -274,10 +275,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sends from this socket.
+    /// A client that sends from this socket.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// The error of the system.
     pub fn new(socket: UdpSocket) -> io::Result<Self> {
         let fd = socket.try_clone()?.into();
         let engine = Sending {
@@ -295,7 +296,7 @@ impl Client {
         Ok(Self { hub })
     }
 
-    /// Opens a flow to a receiver. It can be written to when [`Stream::wait_open`] says so.
+    /// Opens a flow to a receiver. It can be written to after [`Stream::wait_open`].
     pub fn connect(&self, to: SocketAddr, setup: Setup) -> Stream {
         let id = setup.id;
         let needs_reports = setup.cc.has_receiver();
@@ -312,7 +313,7 @@ impl Client {
                 running: false,
                 resent: 0,
                 waits: false,
-                left: now,
+                returned_at: now,
                 needs_reports,
                 detached: false,
             };
@@ -333,7 +334,7 @@ impl Drop for Client {
 }
 
 /// The sending end of a flow. Dropping it ends the flow: cleanly if everything has arrived,
-/// otherwise the receiver is told of the abort.
+/// otherwise the receiver is informed of the abort.
 pub struct Stream {
     hub: Arc<Hub<Sending>>,
     id: u64,
@@ -372,16 +373,16 @@ impl Stream {
     /// Waits until the receiver has accepted the flow.
     ///
     /// # Errors
-    /// Why it was refused.
+    /// The reason for which it was refused.
     pub fn wait_open(&self, most: Span) -> io::Result<bool> {
         let open = self.wait(most, |flow| flow.outgoing.is_open().then_some(()))?;
         Ok(open.is_some())
     }
 
-    /// Waits until something can be written; returns how much is best written now.
+    /// Waits until data can be written. Returns the best size of a write.
     ///
     /// # Errors
-    /// Why the flow has ended.
+    /// The reason why the flow has ended.
     pub fn room(&self, most: Span) -> io::Result<usize> {
         let room = self.wait(most, |flow| {
             flow.waits = true;
@@ -395,16 +396,16 @@ impl Stream {
         self.hub.with(|engine| {
             if let Some(flow) = engine.flows.get_mut(&id) {
                 flow.waits = false;
-                flow.left = now();
+                flow.returned_at = now();
             }
         });
         Ok(room?.unwrap_or(0))
     }
 
-    /// Writes what there is room for, and sends what may leave.
+    /// Writes the bytes for which there is room, and sends packets as allowed.
     ///
     /// # Errors
-    /// Why the flow has ended.
+    /// The reason why the flow has ended.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let id = self.id;
         self.hub.with(|engine| {
@@ -416,17 +417,17 @@ impl Stream {
             }
             let n = flow.outgoing.write(bytes);
             if n > 0 {
-                flow.left = now();
+                flow.returned_at = now();
                 engine.pump(now(), id);
             }
             Ok(n)
         })
     }
 
-    /// Ends the stream. Waits until the receiver has everything: then true.
+    /// Ends the stream. Waits until the receiver has everything; true if it has.
     ///
     /// # Errors
-    /// Why the flow has ended.
+    /// The reason why the flow has ended.
     pub fn finish(&self, most: Span) -> io::Result<bool> {
         let id = self.id;
         self.hub.with(|engine| {
@@ -439,15 +440,15 @@ impl Stream {
         Ok(done.is_some())
     }
 
-    /// Waits for the answer of the receiving application after the end.
+    /// Waits for the receiving application's answer after the end.
     ///
     /// # Errors
-    /// Why the flow has ended.
+    /// The reason why the flow has ended.
     pub fn answer(&self, most: Span) -> io::Result<Option<Vec<u8>>> {
         self.wait(most, |flow| flow.outgoing.answer().map(<[u8]>::to_vec))
     }
 
-    /// So far.
+    /// The statistics so far.
     pub fn stats(&self) -> FlowStats {
         let id = self.id;
         self.hub.with(|engine| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Cookies for protocols over datagrams. A peer that shows one again receives at the address that
-//! it claims to have. The listener kept no state for it.
+//! Cookies for protocols over datagrams. A peer that returns a cookie receives at its claimed
+//! address, and the listener needs no state for the check.
 use alcc_units::{Span, Time};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -8,20 +8,20 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Maximum age of a cookie.
 const MAX_AGE: Span = Span::from_secs(10);
-/// A key signs for this long, and verifies for as long again: a cookie outlives no key.
+/// Time for which a key signs, and then verifies again: no cookie is older than its key.
 const KEY_LIFE: Span = Span::from_secs(60);
 
 /// Length of a cookie.
 pub const COOKIE: usize = 24;
 
-/// What a handshake shows.
+/// A cookie.
 pub type Cookie = [u8; COOKIE];
 
-/// Sixty-four random bytes: a block of SHA-256.
+/// A key: sixty-four random bytes, a block of SHA-256.
 pub type Key = [u8; 64];
 
-/// Issues and verifies cookies. A cookie begins with the time of issue in nanoseconds of the
-/// listener's clock (8). The first 16 bytes of an HMAC-SHA256 follow. It is of that time, the
+/// Issuer and verifier of cookies. A cookie begins with the time of issue in nanoseconds of the
+/// listener's clock (8 bytes), followed by the first 16 bytes of an HMAC-SHA256 of that time, the
 /// address, the port and the sender's connection id.
 pub struct Issuer {
     key: Key,
@@ -30,7 +30,7 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// With two keys; the second one only verifies.
+    /// An issuer with two keys; the second one only verifies.
     pub const fn new(now: Time, key: Key, before: Key) -> Self {
         Self {
             key,
@@ -39,12 +39,12 @@ impl Issuer {
         }
     }
 
-    /// It is time for [`Issuer::rotate`].
+    /// True if it is time for [`Issuer::rotate`].
     pub fn is_stale(&self, now: Time) -> bool {
         now.since(self.since) >= KEY_LIFE
     }
 
-    /// Signs with this key from now on. The key before the present one verifies no more.
+    /// Signs with this key from now on. The key before the current one no longer verifies.
     pub fn rotate(&mut self, now: Time, key: Key) {
         self.before = std::mem::replace(&mut self.key, key);
         self.since = now;
@@ -60,7 +60,7 @@ impl Issuer {
         cookie
     }
 
-    /// It was issued here for this sender, and is not too old.
+    /// True if the cookie was issued here for this sender, and is not too old.
     pub fn verify(&self, now: Time, from: SocketAddr, id: u64, cookie: &Cookie) -> bool {
         let Some((time, proof)) = cookie.split_first_chunk::<8>() else {
             return false;
@@ -69,7 +69,7 @@ impl Issuer {
         if made > now || now.since(made) > MAX_AGE {
             return false;
         }
-        // In constant time.
+        // Compares in constant time.
         let by = |key| {
             mac(key, made, from, id)
                 .verify_truncated_left(proof)
@@ -79,10 +79,10 @@ impl Issuer {
     }
 }
 
-/// A random number that nobody guesses: the id of a new connection.
+/// A random number that cannot be guessed: the id of a new connection.
 ///
 /// # Errors
-/// The system has no random numbers.
+/// The system provides no random numbers.
 pub fn unguessable() -> std::io::Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)?;

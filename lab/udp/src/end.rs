@@ -2,17 +2,17 @@
 use crate::wire::Reason;
 use alcc_units::Span;
 
-/// How a connection ended.
+/// The end of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum End {
-    /// Everything has arrived, and the peer knows it.
+    /// Everything has arrived, and the peer has confirmed it.
     Done,
-    /// Nobody answered the first datagrams.
+    /// There was no answer to the first datagrams.
     NoAnswer(Span),
-    /// The peer has been silent for this long, though it should have answered.
+    /// The peer was silent for this time, although an answer was due.
     Silent(Span),
-    /// The peer does not know the connection any more. It was restarted, or it had everything and
+    /// The peer does not know the connection any more: it was restarted, or it had everything and
     /// stopped waiting for the last acknowledgement.
     Forgotten,
     /// The peer closed the connection.

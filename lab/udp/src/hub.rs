@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who runs the event loop. Application threads run it while they wait, so that a wait costs no
-//! second wake-up. Otherwise the background thread does. Many flows share one loop and one socket.
+//! Event loop. Application threads run it while they wait, so that a wait costs no second wake-up.
+//! Otherwise the background thread runs it. Many flows share one loop and one socket.
 use alcc_driver::{Background, BackgroundTask, Next, Shared};
 use alcc_sys::now;
 use alcc_units::{Span, Time};
@@ -10,61 +10,61 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Interval at which the background thread checks whether somebody else runs the loop.
+/// Interval at which the background thread checks whether another thread runs the loop.
 const CARE: Span = Span::from_millis(100);
-/// The background thread takes over after this long.
+/// Time after which the background thread takes over.
 const LEFT: Span = Span::from_millis(30);
-/// It stops checking when threads have waited this long without work.
+/// Time for which threads have waited without work before it stops checking.
 const QUIET: Span = Span::from_secs(1);
 
 static BACKGROUND: Background = Background::new("alcc-udp");
 
 thread_local! {
-    /// Timers of this thread are as exact as the machine permits.
+    /// Makes the timers of this thread as exact as the machine permits.
     static EXACT: () = alcc_sys::exact_timers();
 }
 
 /// The work of an event loop.
 pub(crate) trait Engine: Send + 'static {
-    /// Reads, runs timers, sends. False: there was nothing to do.
+    /// Reads, runs timers, sends. False if there was nothing to do.
     fn run(&mut self, now: Time) -> bool;
-    /// When it must run even if nothing arrives.
+    /// Time of the next run without arrivals.
     fn next(&self) -> Option<Time>;
-    /// How long the loop sleeps after an iteration with work.
+    /// Time for which the loop sleeps after an iteration with work.
     fn pause(&self) -> Span;
     /// True if timers cannot wait for the end of the pause.
     fn is_punctual(&self) -> bool;
     /// An iteration was late by this much.
     fn late(&mut self, by: Span);
-    /// Nothing is left to do once all handles are dropped.
+    /// True if nothing remains to be done once all handles are dropped.
     fn is_idle(&self) -> bool;
 }
 
 struct Inner<E: Engine> {
     engine: E,
-    /// Threads of the application inside [`Hub::wait`].
+    /// Number of application threads inside [`Hub::wait`].
     inside: usize,
     last_run: Time,
-    /// How often it ran.
+    /// Number of runs.
     runs: u64,
-    /// The last iteration had work.
+    /// True if the last iteration had work.
     busy: bool,
-    /// All handles were dropped.
+    /// True if all handles were dropped.
     closing: bool,
 }
 
 /// An event loop.
 pub(crate) struct Hub<E: Engine> {
     shared: Shared<Inner<E>>,
-    /// What the engine reads from.
+    /// The socket from which the engine reads.
     _socket: OwnedFd,
     number: u64,
-    /// It is on the list of the background thread.
+    /// True if it is on the list of the background thread.
     listed: AtomicBool,
 }
 
 impl<E: Engine> Inner<E> {
-    /// Whether the loop pauses (ignores the socket), and when it must run, whatever arrives.
+    /// True if the loop pauses (ignores the socket), and the time of its next run without arrivals.
     fn next(&self, now: Time) -> (bool, Time) {
         let pause = if self.busy {
             self.engine.pause()
@@ -75,7 +75,7 @@ impl<E: Engine> Inner<E> {
         let paused = now < earliest;
         let until = match self.engine.next() {
             Some(next) if paused && self.engine.is_punctual() => next.min(earliest),
-            // A timer soon after the pause: one wake-up for both.
+            // If a timer is due soon after the pause, one wake-up serves both.
             Some(next) if paused && next <= earliest + pause / 2 => next.max(earliest),
             _ if paused => earliest,
             Some(next) => next,
@@ -95,7 +95,7 @@ impl<E: Engine> Inner<E> {
 }
 
 impl<E: Engine> alcc_driver::Engine for Inner<E> {
-    /// That it runs once more than so often.
+    /// The loop runs more often than this number.
     type Want = u64;
 
     fn may_have(&self, before: u64) -> bool {
@@ -152,7 +152,7 @@ impl<E: Engine> Hub<E> {
         result
     }
 
-    /// Waits until `ready` returns something, at most `most`.
+    /// Waits until `ready` returns a value, at most `most`.
     pub(crate) fn wait<R>(
         self: &Arc<Self>,
         most: Span,
@@ -183,7 +183,7 @@ impl<E: Engine> Hub<E> {
         result
     }
 
-    /// All handles were dropped: the background thread finishes the work.
+    /// Called when all handles were dropped: the background thread finishes the work.
     pub(crate) fn close(self: &Arc<Self>) {
         let mut inner = self.shared.lock();
         inner.closing = true;
@@ -194,7 +194,7 @@ impl<E: Engine> Hub<E> {
         self.list(Span::ZERO);
     }
 
-    /// Runs the loop if nobody else does.
+    /// Runs the loop if no other thread does.
     fn visit_in_background(&self, now: Time) -> Next {
         let inner = &mut *self.shared.lock();
         if inner.closing && inner.engine.is_idle() {
@@ -205,7 +205,8 @@ impl<E: Engine> Hub<E> {
             if quiet < QUIET || inner.closing {
                 return Next::at(now + CARE);
             }
-            // The last thread that stops waiting lists it again; the flag changes under the lock.
+            // The last thread that stops waiting puts it on the list again; the flag changes under
+            // the lock.
             self.listed.store(false, Ordering::Release);
             return Next::NEVER;
         }

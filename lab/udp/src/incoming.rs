@@ -8,7 +8,7 @@ use alcc_flow::rules::UDP;
 use alcc_flow::{Receiver, Transmit};
 use alcc_units::{Bytes, Span, Time};
 
-/// An ACK is due after this many packets, however fast they arrive.
+/// Number of packets after which an ACK is due, however fast they arrive.
 const MAX_UNACKED: u32 = 64;
 /// Interval and number of repetitions of the application's answer.
 const ANSWER_AGAIN: (Span, u32) = (Span::from_millis(200), 25);
@@ -17,7 +17,7 @@ const ANSWER_AGAIN: (Span, u32) = (Span::from_millis(200), 25);
 /// [`Incoming::on_timer`], [`Incoming::read`], then [`Incoming::poll`] until it returns false, then
 /// [`Incoming::next_timer`].
 pub struct Incoming {
-    /// The peer's id.
+    /// The peer's connection id.
     peer: u64,
     receiver: Receiver,
     receiver_module: Option<Box<dyn ReceiverModule>>,
@@ -26,10 +26,10 @@ pub struct Incoming {
     /// The end of the stream, if known: one after its last byte, which is the end mark.
     end: Option<u64>,
     highest: u64,
-    /// Packets not acknowledged yet.
+    /// Number of packets not acknowledged yet.
     unacked: u32,
     silence: Span,
-    heard: Time,
+    last_received: Time,
     now: Time,
     ended: Option<End>,
     pending_close: Option<Reason>,
@@ -38,7 +38,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// A connection that was just accepted; `peer` is the sender's id.
+    /// A newly accepted connection; `peer` is the sender's id.
     pub fn new(
         now: Time,
         peer: u64,
@@ -57,7 +57,7 @@ impl Incoming {
             highest: 0,
             unacked: 0,
             silence,
-            heard: now,
+            last_received: now,
             now,
             ended: None,
             pending_close: None,
@@ -66,24 +66,24 @@ impl Incoming {
         }
     }
 
-    /// How it ended, if it did. Received data can still be read.
+    /// The end of the connection, if it has ended. Received data can still be read.
     pub fn ended(&self) -> Option<&End> {
         self.ended.as_ref()
     }
 
-    /// Everything has been read.
+    /// True if everything has been read.
     pub fn is_read(&self) -> bool {
         self.end
             .is_some_and(|end| self.unread.position() + 1 >= end)
     }
 
-    /// Everything has arrived.
+    /// True if everything has arrived.
     pub fn is_complete(&self) -> bool {
         self.end
             .is_some_and(|end| self.receiver.cumulative_ack() >= end)
     }
 
-    /// Bytes that can be read.
+    /// Number of bytes that can be read.
     pub fn readable(&self) -> u64 {
         self.upto() - self.unread.position()
     }
@@ -95,7 +95,7 @@ impl Incoming {
         data.max(self.unread.position())
     }
 
-    /// The application reads.
+    /// Reads for the application.
     pub fn read(&mut self, now: Time, out: &mut [u8]) -> usize {
         let n = self.unread.read(self.upto(), out);
         if n > 0 {
@@ -111,7 +111,7 @@ impl Incoming {
         self.answer.get_or_insert((bytes, now, 0));
     }
 
-    /// The application is done with it.
+    /// The application has finished with the connection.
     pub fn close(&mut self) {
         if self.ended.is_none() && !self.is_complete() {
             self.ended = Some(End::Aborted);
@@ -119,7 +119,7 @@ impl Incoming {
         }
     }
 
-    /// Nobody will read the rest.
+    /// Discards the rest, which will not be read.
     pub(crate) fn discard(&mut self) {
         self.unread.discard();
     }
@@ -137,12 +137,12 @@ impl Incoming {
         }
     }
 
-    /// The next packet has a CE mark; `len` bytes of payload.
+    /// The next packet has a CE mark, with `len` bytes of payload.
     pub(crate) fn on_mark(&mut self, len: usize) {
         self.receiver.on_mark(Bytes::new(len as u64));
     }
 
-    /// A packet of data arrived at `at`; a time before the last call counts as now.
+    /// A packet of data arrived at `at`; a time before the last call counts as the current time.
     pub fn on_data(&mut self, at: Time, data: &Data<'_>) {
         if self.ended.is_some() {
             return;
@@ -168,7 +168,7 @@ impl Incoming {
         if !self.receiver.accepts(&packet) {
             return;
         }
-        self.heard = at;
+        self.last_received = at;
         if len > 0 {
             self.highest = self.highest.max(end);
         }
@@ -177,8 +177,8 @@ impl Incoming {
         }
         self.run_receiver_module(at);
         let known = self.receiver.has_arrived(data.pn);
-        // Also for old or duplicate packet numbers: everything below the cumulative ACK must be
-        // stored.
+        // Also for old or duplicate packet numbers, because everything below the cumulative ACK
+        // must be stored.
         if end > self.receiver.cumulative_ack() {
             self.unread.place(data.offset, data.payload);
         }
@@ -190,7 +190,7 @@ impl Incoming {
         }
     }
 
-    /// An ACK is due now because of the number of packets: call [`Incoming::poll`].
+    /// True if an ACK is due now because of the number of packets: call [`Incoming::poll`].
     pub fn is_crowded(&self) -> bool {
         self.unacked >= MAX_UNACKED
     }
@@ -211,14 +211,14 @@ impl Incoming {
         self.report = receiver_module.report(at).or(self.report);
     }
 
-    /// Runs what is due. A no-op when called early.
+    /// Runs timers that are due. It does nothing when called early.
     pub fn on_timer(&mut self, now: Time) {
         if self.ended.is_some() {
             return;
         }
         let now = now.max(self.now);
         self.now = now;
-        if !self.is_complete() && now.since(self.heard) >= self.silence {
+        if !self.is_complete() && now.since(self.last_received) >= self.silence {
             self.ended = Some(End::Silent(self.silence));
             self.pending_close = Some(Reason::Aborted);
             return;
@@ -228,7 +228,7 @@ impl Incoming {
         }
     }
 
-    /// When [`Incoming::on_timer`] or [`Incoming::poll`] wants to be called.
+    /// Time of the next call of [`Incoming::on_timer`] or [`Incoming::poll`].
     pub fn next_timer(&self) -> Option<Time> {
         if self.ended.is_some() {
             return None;
@@ -242,7 +242,7 @@ impl Incoming {
             .receiver_module
             .as_ref()
             .and_then(|receiver_module| receiver_module.next_timer());
-        let silent = Some(self.heard + self.silence);
+        let silent = Some(self.last_received + self.silence);
         let acks = self.receiver.next_timer();
         [receiver_module, silent, acks, answer]
             .into_iter()
@@ -250,8 +250,8 @@ impl Incoming {
             .min()
     }
 
-    /// Appends the next datagram to send; false if there is none. Acknowledges what has arrived
-    /// since the last call.
+    /// Appends the next datagram to send; false if there is none. It acknowledges the packets since
+    /// the last call.
     pub fn poll(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let now = now.max(self.now);
         self.now = now;
@@ -310,8 +310,8 @@ impl Incoming {
         self.unread.held()
     }
 
-    /// How many more bytes would be held with this packet, and how far it ends from what was read.
-    /// An empty probe needs no room.
+    /// Additional bytes that would be held with this packet, and the distance of its end from the
+    /// read position. An empty probe needs no room.
     pub(crate) fn grows(&self, data: &Data<'_>) -> (usize, u64) {
         if data.payload.is_empty() {
             return (0, 0);
@@ -322,7 +322,7 @@ impl Incoming {
         (usize::try_from(more).unwrap_or(usize::MAX), ahead)
     }
 
-    /// Entries and bytes in memory, to test a bound.
+    /// Number of entries and bytes in memory, for testing the bound.
     pub fn remembered(&self) -> usize {
         self.receiver.remembered() + self.unread.held()
     }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The algorithms over datagrams: the native reference, with which the same algorithms above TCP
-//! are compared.
+//! The algorithms over datagrams: the native reference for comparing the same algorithms above TCP.
 //!
-//! A transport for measurements, not another QUIC: one stream in one direction per connection,
-//! without encryption. `alcc_flow` does what a sender does around an algorithm, by the rules `udp`.
-//! Here are the [datagrams](wire) and the ends of a connection.
+//! This is a transport for measurements, not another QUIC: one stream in one direction per
+//! connection, without encryption. `alcc_flow` contains the sender around an algorithm, with the
+//! rules `udp`. This crate has the [datagrams](wire) and the ends of a connection.
 //!
-//! * [`Outgoing`], [`Incoming`], [`Listener`]: without clock and socket; time is an argument,
-//!   datagrams come out.
+//! * [`Outgoing`], [`Incoming`], [`Listener`]: without clock and socket; time is an argument, and
+//!   datagrams are the output.
 //! * [`Udp`]: the transport of `alcc send`.
 //! * [`Client`] and [`Server`]: the same over sockets, many flows in one loop; reads and writes
 //!   block.

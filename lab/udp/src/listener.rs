@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! All receiving ends behind one address, without clock and socket: handshakes and demultiplexing.
+//! The listener: all receiving ends behind one address, without clock and socket, with handshakes
+//! and demultiplexing.
 use crate::cookie::{Issuer, Key};
 use crate::end::End;
 use crate::incoming::Incoming;
@@ -9,37 +10,38 @@ use alcc_units::{Span, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// How long a closed [`Server`](crate::Server) still acknowledges retransmissions and repeats
+/// Time for which a closed [`Server`](crate::Server) still acknowledges retransmissions and repeats
 /// answers.
 pub const LINGER: Span = Span::from_secs(5);
-/// How long the handshake of a closed connection opens no new one: longer than a cookie is valid.
+/// Time for which the handshake of a closed connection opens no new one: longer than a cookie is
+/// valid.
 const REMEMBERED: Span = Span::from_secs(15);
 /// Bound on remembered closed connections.
 const MAX_REMEMBERED: usize = 4096;
 
-/// Each connection may hold this much of its stream, however much others hold: no one blocks all
-/// others.
+/// Bytes of its stream that each connection may hold, however much others hold, so that none blocks
+/// all others.
 const SHARE: u64 = 64 << 10;
 
-/// Source of unguessable bytes.
+/// Source of random bytes that cannot be guessed.
 pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
-/// Makes the receiver module of an algorithm from its spec; `None`: it has none.
+/// Constructor of an algorithm's receiver module from its spec; `None`: it has none.
 pub type ReceiverModules =
     Box<dyn FnMut(&str) -> Result<Option<Box<dyn ReceiverModule>>, ()> + Send>;
 
 /// Limits of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at one time.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Connections from one address.
+    /// Maximum number of connections from one address.
     pub per_address: usize,
-    /// Received bytes that no application has read, holes included, of all connections together
-    /// beside a small share of each. Packets beyond it are dropped. A connection's memory is at
-    /// most four times as much, or 256 KiB.
+    /// Limit of received unread bytes, holes included, of all connections together, in addition to
+    /// a small share of each. Packets beyond it are dropped. A connection's memory is at most four
+    /// times as much, or 256 KiB.
     pub unread: usize,
-    /// A connection that is silent for this long has failed. A complete one whose application is
-    /// gone acknowledges retransmissions for this long, unless the sender confirms.
+    /// Time of silence after which a connection has failed. A complete one whose application has
+    /// gone acknowledges retransmissions for this time, unless the sender confirms.
     pub silence: Span,
 }
 
@@ -61,9 +63,9 @@ struct Entry {
     /// Its part of [`Listener::held`].
     held: usize,
     timer: Option<Time>,
-    /// The application was told of it.
+    /// True if the application has accepted it.
     accepted: bool,
-    /// The application is gone; removed at this time.
+    /// Time of its removal, after the application has released it.
     released: Option<Time>,
 }
 
@@ -82,9 +84,9 @@ pub struct Listener {
     greeted: HashMap<(SocketAddr, u64), u64>,
     gone: VecDeque<(Time, (SocketAddr, u64))>,
     timers: BTreeSet<(Time, u64)>,
-    /// Connections that the application has not been told of.
+    /// Connections that the application has not accepted yet.
     accepted: VecDeque<u64>,
-    /// The next datagram has a CE mark.
+    /// True if the next datagram has a CE mark.
     marked: bool,
     out: Vec<u8>,
 }
@@ -96,7 +98,7 @@ fn key(entropy: &mut Entropy) -> Key {
 }
 
 impl Listener {
-    /// Nobody has come yet.
+    /// A listener without connections.
     pub fn new(
         now: Time,
         mut entropy: Entropy,
@@ -132,7 +134,7 @@ impl Listener {
         None
     }
 
-    /// A connection. [`Listener::read`] reads from it.
+    /// A connection. Use [`Listener::read`] for reading from it.
     pub fn get(&mut self, id: u64) -> Option<&mut Incoming> {
         self.entries.get_mut(&id).map(|entry| &mut entry.incoming)
     }
@@ -145,24 +147,24 @@ impl Listener {
         let opened = n > 0 && incoming.next_timer().is_some_and(|at| at <= now);
         self.count(id);
         if opened {
-            // Otherwise the blocked sender would learn it by its window probe, a second later or
-            // more.
+            // Otherwise the blocked sender would learn it only from its window probe, a second
+            // later or more.
             self.due(now, id);
         }
         Some(n)
     }
 
-    /// Number of connections, also those whose applications are gone.
+    /// Number of connections, including those whose applications have gone.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// There is none.
+    /// True if there are no connections.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The next datagram has a CE mark.
+    /// Notes that the next datagram has a CE mark.
     pub fn on_mark(&mut self) {
         self.marked = true;
     }
@@ -207,7 +209,7 @@ impl Listener {
                     self.count(id);
                     self.due(now, id);
                 }
-                // A stranger with an id seen on the path.
+                // A different sender with an id that it may have seen on the path.
                 Some(_) => {}
                 None => self.say(from, &Datagram::Unknown { id }, send),
             },
@@ -217,7 +219,7 @@ impl Listener {
                     self.due(now, id);
                 }
             }
-            // Only for senders.
+            // These are for senders only.
             Datagram::Retry { .. }
             | Datagram::Accept { .. }
             | Datagram::Ack { .. }
@@ -226,7 +228,7 @@ impl Listener {
         }
     }
 
-    /// Counts again what a connection holds.
+    /// Updates the count of bytes that a connection holds.
     fn count(&mut self, id: u64) {
         if let Some(entry) = self.entries.get_mut(&id) {
             let held = entry.incoming.held();
@@ -264,7 +266,8 @@ impl Listener {
             return self.say(from, &Datagram::Retry { id: peer, cookie }, send);
         }
         if let Some(&id) = self.greeted.get(&(from, peer)) {
-            // A repetition: the answer may have been lost. If the connection is closed, no answer.
+            // A repetition, because the answer may have been lost. If the connection is closed,
+            // there is no answer.
             if self.entries.contains_key(&id) {
                 self.say(from, &Datagram::Accept { id: peer, peer: id }, send);
             }
@@ -315,7 +318,7 @@ impl Listener {
         }
     }
 
-    /// The application is done with a connection: missing data is given up, received data is
+    /// The application has finished with a connection: missing data is given up, received data is
     /// acknowledged for a while.
     pub fn release(&mut self, now: Time, id: u64) {
         if let Some(entry) = self.entries.get_mut(&id) {
@@ -329,13 +332,13 @@ impl Listener {
         }
     }
 
-    /// When [`Listener::poll`] wants to be called.
+    /// Time of the next call of [`Listener::poll`].
     pub fn next_timer(&self) -> Option<Time> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Sends what is due. Call it after a batch of datagrams, and when [`Listener::next_timer`] is
-    /// due.
+    /// Sends datagrams that are due. Call it after a batch of datagrams, and when
+    /// [`Listener::next_timer`] is due.
     pub fn poll(&mut self, now: Time, send: &mut dyn FnMut(SocketAddr, &[u8])) {
         while let Some(&(at, id)) = self.timers.first()
             && at <= now
@@ -353,7 +356,7 @@ impl Listener {
                 }
                 send(entry.from, &self.out);
             }
-            // Drop half-received streams that were never accepted; keep complete ones.
+            // Half-received streams that were never accepted are dropped; complete ones are kept.
             let ended = entry.incoming.ended();
             let nobodys = entry.released.is_some()
                 || !entry.accepted && ended.is_some_and(|end| *end != End::Done);
@@ -397,7 +400,7 @@ impl Listener {
         }
     }
 
-    /// The application accepts no more: unaccepted connections are released, new ones refused.
+    /// The application accepts no more connections: unaccepted ones are released, new ones refused.
     pub fn refuse(&mut self, now: Time) {
         self.limits.connections = 0;
         while let Some((id, _)) = self.accept() {
@@ -405,14 +408,14 @@ impl Listener {
         }
     }
 
-    /// How a connection ended, if it did.
+    /// The end of a connection, if it has ended.
     pub fn ended(&self, id: u64) -> Option<&End> {
         self.entries
             .get(&id)
             .and_then(|entry| entry.incoming.ended())
     }
 
-    /// Entries and bytes in memory, to test a bound.
+    /// Number of entries and bytes in memory, for testing the bound.
     pub fn remembered(&self) -> usize {
         let entries = self.entries.values().map(|e| e.incoming.remembered());
         entries.sum::<usize>() + self.greeted.len() + self.gone.len() + self.timers.len()

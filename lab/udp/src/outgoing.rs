@@ -10,24 +10,24 @@ use alcc_units::{Bytes, Span, Time};
 
 /// Initial and maximum interval between repetitions of the first `HELLO`.
 const HELLO: (Span, Span) = (Span::from_millis(250), Span::from_secs(2));
-/// The application may be ahead by about what is sent in this time.
+/// The application may be ahead by about the data of this time.
 const AHEAD: Span = Span::from_millis(5);
 /// Window of the rate measurement.
 const WINDOW: Span = Span::from_millis(20);
-/// Keep-alive interval: an empty packet is sent, and the peer answers.
+/// Interval of keep-alives: an empty packet is sent, and the peer answers.
 const ALIVE: Span = Span::from_secs(20);
-/// Upper bound of what the application is asked for at once.
+/// Upper bound of the recommended size of a write, bytes.
 const MAX_AHEAD: u64 = 64 << 10;
 
-/// Parts of a sending end.
+/// Parameters of a sending end.
 pub struct Setup {
     /// The algorithm.
     pub cc: Instance,
     /// Its spec, from which the receiver makes its receiver module; at most 255 bytes.
     pub spec: String,
-    /// An unguessable number.
+    /// The connection id, which cannot be guessed.
     pub id: u64,
-    /// Seed of the algorithm.
+    /// Seed of the algorithm's random numbers.
     pub seed: u64,
     /// Timeout for an answer to the first datagram.
     pub patience: Span,
@@ -56,16 +56,16 @@ pub struct Outgoing {
     kept: Unacknowledged,
     /// The end of the stream: one after its last byte, which is the end mark.
     end: Option<u64>,
-    /// Waiting for an acknowledgement since then.
+    /// Time since which an acknowledgement is due.
     waiting: Option<Time>,
     now: Time,
-    /// When the last packet left.
-    left: Time,
+    /// Time of sending the last packet.
+    last_sent: Time,
     body: AckBody,
     arrivals: Vec<Arrival>,
     answer: Option<Vec<u8>>,
     pending_close: Option<Reason>,
-    /// Bytes sent since that time, in the current rate window.
+    /// Start of the current rate window, and bytes sent since then.
     lately: (Time, u64),
     rate: u64,
 }
@@ -82,7 +82,7 @@ impl Outgoing {
     pub fn new(now: Time, setup: Setup) -> Self {
         let ecn = setup.cc.needs().ecn;
         let mut sender = Sender::new(setup.cc, &UDP, now, None, setup.seed);
-        // Until it shows that it has no data.
+        // Assumed until the application shows that it has no data.
         sender.set_more(true);
         Self {
             sender,
@@ -105,7 +105,7 @@ impl Outgoing {
             end: None,
             waiting: None,
             now,
-            left: now,
+            last_sent: now,
             body: AckBody::default(),
             arrivals: Vec::new(),
             answer: None,
@@ -115,7 +115,7 @@ impl Outgoing {
         }
     }
 
-    /// Its id, which datagrams for it carry.
+    /// The connection's id, which datagrams to it carry.
     pub fn id(&self) -> u64 {
         self.setup.id
     }
@@ -125,19 +125,20 @@ impl Outgoing {
         self.peer
     }
 
-    /// The receiver has accepted.
+    /// True if the receiver has accepted.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
     }
 
-    /// Its packets may carry ECT (RFC 3168): the algorithm reacts to marks. If nothing of the first
-    /// flight arrived, the path may drop such packets, and they are no longer sent.
+    /// True if its packets may carry ECT (RFC 3168), because the algorithm reacts to marks. If
+    /// nothing of the first flight arrived, the path may drop such packets, and they are no longer
+    /// sent.
     pub fn is_markable(&self) -> bool {
         let lost = self.sender.stats().timeouts > 0 && self.sender.progress().acked == 0;
         self.is_open() && self.ecn && !lost
     }
 
-    /// How it ended, if it did.
+    /// The end of the connection, if it has ended.
     pub fn ended(&self) -> Option<&End> {
         match &self.state {
             State::Ended(end) => Some(end),
@@ -145,15 +146,15 @@ impl Outgoing {
         }
     }
 
-    /// The stream is finished and everything has arrived: acknowledged, or answered by the
+    /// True if the stream is finished and everything has arrived: acknowledged, or answered by the
     /// receiving application.
     pub fn is_done(&self) -> bool {
-        // In flight may never be zero: heartbeats.
+        // The data in flight may never be zero, because of heartbeats.
         self.end
             .is_some_and(|end| self.answer.is_some() || self.sender.progress().acked >= end)
     }
 
-    /// What sends.
+    /// The sender inside.
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
@@ -163,13 +164,13 @@ impl Outgoing {
         self.sender.set_poll_interval(interval);
     }
 
-    /// The application waits to write.
+    /// Sets whether the application waits to write.
     pub fn set_more(&mut self, more: bool) {
         self.more = more && self.end.is_none();
         self.sender.set_more(self.more);
     }
 
-    /// True as far as is known: a partial packet waits for more.
+    /// True if the application has more data, as far as is known: a partial packet waits for it.
     pub(crate) fn has_more(&self) -> bool {
         self.more
     }
@@ -179,7 +180,8 @@ impl Outgoing {
         self.answer.as_deref()
     }
 
-    /// How much the application should write now. Small, because waiting data is late.
+    /// Recommended size of the application's next write, bytes. It is small, because waiting data
+    /// is delayed.
     pub fn room(&self) -> usize {
         if !self.is_open() || self.end.is_some() {
             return 0;
@@ -189,17 +191,17 @@ impl Outgoing {
         most.saturating_sub(self.sender.unsent().get()) as usize
     }
 
-    /// No new data waits to be sent.
+    /// True if no new data waits to be sent.
     pub fn is_all_sent(&self) -> bool {
         self.sender.unsent() == Bytes::ZERO
     }
 
-    /// Less than a packet of new data waits to be sent.
+    /// True if less than a packet of new data waits to be sent.
     pub fn has_partial_packet(&self) -> bool {
         self.sender.unsent() < self.sender.rules().mss
     }
 
-    /// The application writes; returns how much was taken.
+    /// Takes data of the application. Returns the number of bytes taken.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.room());
         self.kept.push(&bytes[..n]);
@@ -207,7 +209,7 @@ impl Outgoing {
         n
     }
 
-    /// The application has written everything.
+    /// Notes that the application has written everything.
     pub fn finish(&mut self) {
         if self.end.is_none() && self.is_open() {
             self.kept.push(&[0]);
@@ -217,8 +219,8 @@ impl Outgoing {
         }
     }
 
-    /// The application is done with it: if not everything has arrived, the peer is told of the
-    /// abort.
+    /// The application has finished with the connection: if not everything has arrived, the peer is
+    /// informed of the abort.
     pub fn close(&mut self) {
         match self.state {
             State::Ended(_) => {}
@@ -234,20 +236,20 @@ impl Outgoing {
         self.waiting = None;
     }
 
-    /// The packets that the last acknowledgement brought.
+    /// The packets acknowledged by the last acknowledgement.
     pub fn acked(&self) -> &[Packet] {
         self.sender.acked()
     }
 
-    /// A datagram with this id arrived at `at`; a time before the last call counts as now. What
-    /// cannot be true is ignored or, if only the peer can have sent it, ends the connection. True
-    /// if it was an acknowledgement.
+    /// A datagram with this id arrived at `at`; a time before the last call counts as the current
+    /// time. Invalid content is ignored or, if only the peer can have sent it, ends the connection.
+    /// True if it was an acknowledgement.
     pub fn on_datagram(&mut self, at: Time, datagram: &Datagram<'_>) -> bool {
         let at = at.max(self.now);
         self.now = at;
         match (&self.state, datagram) {
             (State::Connecting { since, tries, .. }, Datagram::Retry { cookie, .. }) => {
-                // A repeated RETRY is valid, but no reason to hurry again.
+                // A repeated RETRY is valid, but no reason to send again at once.
                 if self.cookie == [0; COOKIE] {
                     self.state = State::Connecting {
                         since: *since,
@@ -289,7 +291,7 @@ impl Outgoing {
         if self.body.read(body).is_err() {
             return false;
         }
-        // First what was due before it arrived.
+        // Timers that were due before it arrived run first.
         self.run_timers(at);
         if !self.body.report.is_empty() {
             let report = self.body.report;
@@ -307,8 +309,8 @@ impl Outgoing {
                 at: at - *held,
             }));
         let (ranges, arrivals) = (&self.body.ranges, &self.arrivals);
-        let heard = self.sender.on_ack_arrivals(at, &ack, ranges, arrivals);
-        if let Err(error) = heard {
+        let result = self.sender.on_ack_arrivals(at, &ack, ranges, arrivals);
+        if let Err(error) = result {
             self.end_with(End::Violation(error.to_string()), Some(Reason::Protocol));
             return false;
         }
@@ -319,7 +321,7 @@ impl Outgoing {
 
     /// Runs timers that are due by `at`, each at its own time.
     fn run_timers(&mut self, at: Time) {
-        // A timer that stands still, or too many of them: all at once.
+        // If a timer does not advance, or there are too many of them, all run at once.
         for _ in 0..1000 {
             match self.sender.next_deadline() {
                 Some(due) if due < at => self.sender.on_timer(due),
@@ -329,7 +331,7 @@ impl Outgoing {
         self.sender.on_timer(at);
     }
 
-    /// Runs what is due. A no-op when called early.
+    /// Runs timers that are due. It does nothing when called early.
     pub fn on_timer(&mut self, now: Time) {
         let now = now.max(self.now);
         self.now = now;
@@ -350,7 +352,7 @@ impl Outgoing {
                     self.sender.on_timer(now);
                 }
                 if self.keeps_alive().is_some_and(|at| at <= now) {
-                    self.left = now;
+                    self.last_sent = now;
                     self.sender.probe();
                 }
             }
@@ -358,12 +360,12 @@ impl Outgoing {
         }
     }
 
-    /// When a keep-alive is due.
+    /// Time of the next keep-alive.
     fn keeps_alive(&self) -> Option<Time> {
-        (!self.is_done()).then_some(self.left + ALIVE)
+        (!self.is_done()).then_some(self.last_sent + ALIVE)
     }
 
-    /// When [`Outgoing::on_timer`] or [`Outgoing::poll`] wants to be called.
+    /// Time of the next call of [`Outgoing::on_timer`] or [`Outgoing::poll`].
     pub fn next_timer(&self) -> Option<Time> {
         match &self.state {
             State::Connecting { since, next, .. } => {
@@ -417,7 +419,7 @@ impl Outgoing {
             return false;
         };
         self.waiting.get_or_insert(now);
-        self.left = now;
+        self.last_sent = now;
         let len = packet.len as usize;
         let data = Data {
             pn: packet.pn,
@@ -442,7 +444,7 @@ impl Outgoing {
         true
     }
 
-    /// Entries in memory, to test a bound.
+    /// Number of entries in memory, for testing the bound.
     pub fn remembered(&self) -> usize {
         self.sender.remembered() + self.arrivals.capacity() + self.body.arrivals.capacity()
     }

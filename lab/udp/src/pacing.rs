@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The distance between departures and what the pacer asked for.
+//! The pacing error: the distance between departures and the pacer's departure times.
 use crate::outgoing::Outgoing;
 use alcc_units::{Span, Time};
 use hdrhistogram::Histogram;
@@ -8,15 +8,15 @@ use hdrhistogram::Histogram;
 #[derive(Debug, Default)]
 pub(crate) struct Pacing {
     errors: Option<Box<Histogram<u64>>>,
-    /// Departure time of the packet before.
+    /// Departure time of the previous packet by the pacer.
     wanted: Option<Time>,
-    /// Of the batch that leaves at this moment.
+    /// Sending time of the current batch.
     at: Time,
 }
 
 impl Pacing {
     /// A packet is sent at `now`; `due`: the departure time if it was paced.
-    pub(crate) fn left(&mut self, now: Time, due: Option<Time>, outgoing: &Outgoing) {
+    pub(crate) fn sent(&mut self, now: Time, due: Option<Time>, outgoing: &Outgoing) {
         let sender = outgoing.sender();
         let Some(rate) = sender.controller().allowance().rate else {
             self.wanted = None;
@@ -24,9 +24,9 @@ impl Pacing {
         };
         let wanted = match (due, self.wanted) {
             (Some(due), _) => due,
-            // Later packets of a batch: spaced by the pacing rate from the first.
+            // Later packets of a batch: spaced from the first by the pacing rate.
             (None, Some(before)) if self.at == now => before + rate.time_for(sender.rules().mss),
-            // It was not paced.
+            // The packet was not paced.
             _ => {
                 self.wanted = None;
                 return;
@@ -48,7 +48,7 @@ impl Pacing {
         }
     }
 
-    /// Mean, 95th and 99th percentile.
+    /// Mean, 95th and 99th percentile of the error, ms.
     pub(crate) fn error_ms(&self) -> Option<(f64, f64, f64)> {
         let errors = self.errors.as_ref()?;
         let ms = |q| errors.value_at_quantile(q) as f64 / 1e3;

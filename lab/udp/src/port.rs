@@ -8,11 +8,11 @@ use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// No IP packet is longer, so no batch is.
+/// Limit of a batch, that of an IP packet's length.
 const MAX_AT_ONCE: usize = 65_000;
 /// Requested socket buffer; the kernel may grant less.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// Batches read per iteration, so that others do not starve.
+/// Maximum number of batches read per iteration, so that others do not starve.
 const ROUNDS: usize = 16;
 
 /// A received datagram.
@@ -20,12 +20,12 @@ const ROUNDS: usize = 16;
 pub(crate) struct Received<'a> {
     pub(crate) at: Time,
     pub(crate) from: SocketAddr,
-    /// It has a CE mark (ECN).
+    /// True if it has a CE mark (ECN).
     pub(crate) marked: bool,
     pub(crate) bytes: &'a [u8],
 }
 
-/// Handles a datagram; may answer.
+/// Handler of a datagram, which may answer.
 pub(crate) type Take<'a> = dyn FnMut(&mut Sender<'_>, &Received<'_>) + 'a;
 
 pub(crate) struct Port {
@@ -41,7 +41,7 @@ pub(crate) struct Port {
 impl Port {
     pub(crate) fn new(socket: UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        // Less costs losses at high rates, nothing else.
+        // A smaller buffer only causes losses at high rates.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
         let len = state.gro_segments().max(1) * 1500;
@@ -67,7 +67,8 @@ impl Port {
             let n = match self.state.recv(socket, &mut slices, &mut metas) {
                 Ok(n) => n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // Nothing there, or a network error for something sent: timers will handle it.
+                // No datagram is available, or there was a network error for an earlier one: timers
+                // will handle it.
                 Err(_) => break,
             };
             let (here, wall) = (now(), Wall::read());
@@ -75,7 +76,7 @@ impl Port {
                 let at = meta
                     .timestamp
                     .map(|at| wall.monotonic(at.as_nanos() as i64).min(here))
-                    // Otherwise the wall clock was set meanwhile.
+                    // Otherwise the wall clock was set in the meantime.
                     .filter(|at| here.since(*at) <= Span::from_secs(1))
                     .unwrap_or(here);
                 let all = &buffer[..meta.len.min(buffer.len())];
@@ -125,12 +126,12 @@ pub(crate) struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    /// Sends it, by the next [`Sender::flush`] at the latest.
+    /// Queues a datagram, which is sent by the next [`Sender::flush`] at the latest.
     pub(crate) fn send(&mut self, to: SocketAddr, datagram: &[u8]) {
         self.send_markable(to, datagram, false);
     }
 
-    /// As [`Sender::send`]; `ect`: queues may mark it (RFC 3168).
+    /// The same as [`Sender::send`]; `ect`: queues may mark it (RFC 3168).
     pub(crate) fn send_markable(&mut self, to: SocketAddr, datagram: &[u8], ect: bool) {
         let fits = *self.count < self.state.max_gso_segments()
             && self.batch.len() + datagram.len() <= MAX_AT_ONCE
@@ -159,18 +160,18 @@ impl Sender<'_> {
             segment_size: (*self.count > 1).then_some(len),
             src_ip: None,
         };
-        // What the kernel refuses is lost, as in a full queue: timers will handle it.
+        // Datagrams that the kernel refuses are lost, as in a full queue: timers will handle it.
         let sent = self.try_send(&transmit);
         if sent
             .as_ref()
             .is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
         {
-            // The socket buffer is full: a little later, or not at all.
+            // The socket buffer is full: tries again a little later, once.
             let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
             let _ = poll(&mut fds, PollTimeout::from(5u8));
             let _ = self.try_send(&transmit);
         } else if sent.is_err() && *self.count > 1 {
-            // Perhaps segmentation offload does not work here; the library remembers that.
+            // Perhaps segmentation offload does not work here, which the library remembers.
             for datagram in self.batch.chunks(len) {
                 let one = Transmit {
                     contents: datagram,

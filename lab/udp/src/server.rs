@@ -19,7 +19,7 @@ struct Receiving {
     port: Port,
     listener: Listener,
     cadence: Cadence,
-    /// After this time no ACK is sent any more.
+    /// Time after which no ACK is sent any more.
     stop: Option<Time>,
 }
 
@@ -50,7 +50,7 @@ impl Engine for Receiving {
     }
 
     fn next(&self) -> Option<Time> {
-        // A stop in the past is no reason to run: handles may outlive it.
+        // A stop time in the past is no reason to run, because handles may outlive it.
         let stop = self.stop.filter(|stop| *stop > now());
         [self.listener.next_timer(), stop]
             .into_iter()
@@ -63,7 +63,7 @@ impl Engine for Receiving {
     }
 
     fn is_punctual(&self) -> bool {
-        // Reports of a receiver module, fifty a second: the sender waits for them.
+        // The sender waits for the reports of a receiver module, fifty a second.
         true
     }
 
@@ -74,17 +74,17 @@ impl Engine for Receiving {
     }
 }
 
-/// Accepts flows. After a drop it acknowledges for some seconds, then ends.
+/// Server that accepts flows. After a drop it acknowledges for some seconds, then ends.
 pub struct Server {
     hub: Arc<Hub<Receiving>>,
     address: SocketAddr,
 }
 
 impl Server {
-    /// Receives at this socket.
+    /// A server that receives at this socket.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// The error of the system.
     pub fn new(
         socket: UdpSocket,
         receiver_modules: ReceiverModules,
@@ -92,7 +92,7 @@ impl Server {
     ) -> io::Result<Self> {
         let address = socket.local_addr()?;
         let fd = socket.try_clone()?.into();
-        // Without entropy there is no protection: fail.
+        // Without random numbers there is no protection, so this fails.
         getrandom::fill(&mut [0; 8]).map_err(io::Error::from)?;
         let entropy = Box::new(|bytes: &mut [u8]| {
             if getrandom::fill(bytes).is_err() {
@@ -109,7 +109,7 @@ impl Server {
         Ok(Self { hub, address })
     }
 
-    /// Where it listens.
+    /// The listen address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -134,14 +134,14 @@ impl Drop for Server {
             engine.flush(now);
         });
         self.hub.close();
-        // The process may end after this: senders must learn now, or within a bounded time, that
-        // everything has arrived.
+        // The process may end after this, so senders must be informed now, or within a bounded
+        // time, that everything has arrived.
         self.hub
             .wait(LINGER, |engine| engine.listener.is_empty().then_some(()));
     }
 }
 
-/// The receiving end of a flow. Dropping it before the end tells the sender of the abort.
+/// The receiving end of a flow. Dropping it before the end informs the sender of the abort.
 pub struct Arrived {
     hub: Arc<Hub<Receiving>>,
     id: u64,
@@ -149,12 +149,12 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// Who sends.
+    /// The sender's address.
     pub fn peer(&self) -> SocketAddr {
         self.from
     }
 
-    /// Waits for something to read. `Ok(None)`: nothing came; `Ok(Some(0))`: the end.
+    /// Waits for data to read. `Ok(None)`: none came; `Ok(Some(0))`: the end.
     ///
     /// # Errors
     /// An abort or silence of the sender.

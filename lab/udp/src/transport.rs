@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Datagrams as a transport of `alcc send`: the native reference, for measuring. Not encrypted.
+//! Datagrams as a transport of `alcc send`: the native reference, for measurements. Not encrypted.
 use crate::{Arrived, Client, Limits, Server, Setup, Stream, unguessable};
 use alcc_cc::{Registry, Spec};
 use alcc_pipe::{
@@ -15,14 +15,14 @@ use std::sync::{Arc, Mutex};
 /// Datagrams as a transport.
 pub struct Udp;
 
-/// Bytes that senders may make a receiver hold that its application has not read.
+/// Limit of unread bytes that senders may make a receiver hold.
 const MAX_UNREAD: usize = 256 << 20;
 
-/// A peer that should send something and is silent for this long is dead. Longer than an outage of
-/// a minute, and than the interval between the last two probes in it.
+/// Time of silence after which a peer that should send counts as dead. It is longer than an outage
+/// of a minute, and than the interval between the last two probes in it.
 const SILENCE: Span = Span::from_secs(150);
 
-/// What the length field of a first datagram can say.
+/// Maximum of the length field of a first datagram.
 const MAX_SPEC: usize = 255;
 
 impl Transport for Udp {
@@ -81,7 +81,7 @@ fn permit(address: IpAddr, options: &Options, local: &str) -> Result<(), Failure
     cleartext::permit(address, options.cleartext, "--transport udp", local)
 }
 
-/// The algorithm's receiver module. Options of a stranger name no files, and reach no plug-in.
+/// The algorithm's receiver module. A peer's options must not name files, and not reach plug-ins.
 fn receiver_module(
     registry: &Registry,
     spec: &str,
@@ -91,7 +91,7 @@ fn receiver_module(
     if !known {
         return Err(());
     }
-    // An option for the sender only (a file, a plug-in's) must not stop algorithms without a
+    // An option for the sender only (a file, a plug-in's) must not disable algorithms without a
     // receiver module.
     Ok(registry
         .for_peers()
@@ -103,7 +103,7 @@ fn receiver_module(
 struct UdpDialer<'a> {
     options: &'a Options,
     spec: &'a Spec,
-    /// All flows from one address share a socket and a loop.
+    /// The clients: all flows from one address share a socket and a loop.
     clients: Mutex<BTreeMap<IpAddr, Arc<Client>>>,
 }
 
@@ -146,7 +146,7 @@ impl Dialer for UdpDialer<'_> {
                 silence: SILENCE,
             };
             let stream = client.connect(address, setup);
-            // The stream's own timeout is shorter, and its error says more.
+            // The stream's own timeout is shorter, and its error has more information.
             let limit = Span::from(options.connect_timeout) + Span::from_secs(5);
             match stream.wait_open(limit) {
                 Ok(true) => {

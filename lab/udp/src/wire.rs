@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The datagrams, byte by byte. Everything is big-endian; nothing of a datagram is believed before
-//! all of it has been read.
+//! The datagrams, byte by byte. Numbers are big-endian; a datagram is used only after it was parsed
+//! completely.
 //!
 //! Every datagram begins with the version (1) and its type. Then comes a CRC-32 (zlib's, four
-//! bytes) of the rest of the datagram, and a connection id of eight bytes. The id is that of
-//! whoever receives it. In `HELLO` it is the sender's own. `UNKNOWN` gives back an id that nobody
-//! has. The CRC is there because UDP's own sum is weak, and not checked at all between namespaces
-//! of one machine.
+//! bytes) of the rest of the datagram, and a connection id of eight bytes. The id is that of the
+//! receiver of the datagram, except in `HELLO`, where it is the sender's own, and in `UNKNOWN`,
+//! which returns an unknown id. The CRC is needed because UDP's own sum is weak, and not checked at
+//! all between namespaces of one machine.
 //!
 //! | type | name | after the id | direction |
 //! |---|---|---|---|
@@ -17,31 +17,31 @@
 //! | 5 | `ACK` | see below | receiver to sender |
 //! | 6 | `CLOSE` | reason 1 | both |
 //! | 7 | `UNKNOWN` | nothing | receiver to sender |
-//! | 8 | `ANSWER` | length 1 (at most 128), what the receiving application says after the end | receiver to sender |
+//! | 8 | `ANSWER` | length 1 (at most 128), the receiving application's message after the end | receiver to sender |
 //!
-//! **The handshake.** `HELLO` with a cookie of zeros is answered by `RETRY`, of which the receiver
-//! remembers nothing. `HELLO` with that cookie is answered by `ACCEPT`. A `HELLO` has 1400 bytes,
-//! so no answer is longer, and a path that carries it carries all the others. At first 16 MiB may
-//! be sent.
+//! **The handshake.** `HELLO` with a cookie of zeros is answered by `RETRY`, for which the receiver
+//! keeps no state. `HELLO` with that cookie is answered by `ACCEPT`. A `HELLO` has 1400 bytes, so
+//! no answer is longer than it, and a path that carries it carries all the others. At first 16 MiB
+//! may be sent.
 //!
-//! **`DATA`.** The upper bit of *bits* says that the last byte of the payload is no data but the
+//! **`DATA`.** The upper bit of *bits* means that the last byte of the payload is not data but the
 //! end of the stream. The lower five are the length of the algorithm's header. Packet numbers count
 //! up from 0, one for each transmission; a packet without payload is a probe.
 //!
-//! **`ACK`**, after the id: the stream is complete up to here 8, the window from there 8. Then how
-//! many ranges 1, how many arrivals 1, length of the report 1. Ranges of packet numbers that have
-//! arrived, the highest first: one after its last number 8 and how many 4. For each further one
-//! follow how many are missing between 4 and how many 4. Arrivals: for each packet how far its
-//! number lies below the highest in the ranges 2. Then for how many microseconds the receiver has
-//! held it until this left 4. The report is the algorithm's own, at most 64 bytes. If the upper bit
-//! of its length is set, 8 more follow. They say how many bytes of payload have arrived marked
-//! (ECN, congestion experienced), in total. A receiver says that once there is a mark.
+//! **`ACK`**, after the id: cumulative acknowledgement 8, window from there 8. Then number of
+//! ranges 1, number of arrivals 1, length of the report 1. Ranges of received packet numbers, the
+//! highest first: one after its last number 8 and its length 4. For each further range: the length
+//! of the gap 4 and of the range 4. Arrivals: for each packet the distance of its number below the
+//! highest in the ranges 2, and the microseconds that the receiver has held it until this was
+//! sent 4. The report is the algorithm's own, at most 64 bytes. If the upper bit of its length is set,
+//! 8 bytes more follow: the total of payload bytes that have arrived marked (ECN, congestion
+//! experienced). A receiver sends them once there is a mark.
 pub use crate::cookie::{COOKIE, Cookie};
 use alcc_cc::{Header, Pn, Report};
 use alcc_flow::Range;
 use alcc_units::Span;
 
-/// Bytes of a full datagram, IP and UDP headers left out.
+/// Length of a full datagram without IP and UDP headers, bytes.
 pub const DATAGRAM: usize = 1400;
 /// Maximum answer of a receiving application.
 pub const ANSWER: usize = 128;
@@ -56,7 +56,7 @@ const HEADER_LEN: u8 = 0x1f;
 /// Flag in the length of a report: marks follow.
 const MARKS: u8 = 0x80;
 
-/// Why a connection is closed.
+/// The reason for closing a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// Everything has arrived.
@@ -84,7 +84,7 @@ impl Reason {
         self as u8
     }
 
-    /// In words, as the end of "the peer closed the connection: ".
+    /// The reason in words, as the end of "the peer closed the connection: ".
     pub const fn words(self) -> &'static str {
         match self {
             Self::Done => "all has arrived",
@@ -96,23 +96,23 @@ impl Reason {
     }
 }
 
-/// A datagram that could be read.
+/// A parsed datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Datagram<'a> {
     /// A sender opens a connection.
     Hello {
         /// The sender's id.
         id: u64,
-        /// Zeros at first.
+        /// The cookie, zeros at first.
         cookie: Cookie,
-        /// The algorithm whose receiver module is wanted.
+        /// The spec of the algorithm whose receiver module is requested.
         spec: &'a str,
     },
-    /// Asks for a repetition with this cookie.
+    /// Requests a repetition with this cookie.
     Retry {
         /// The sender's id.
         id: u64,
-        /// To be returned.
+        /// The cookie to return.
         cookie: Cookie,
     },
     /// The connection is open.
@@ -126,24 +126,24 @@ pub enum Datagram<'a> {
     Data {
         /// The receiver's id.
         id: u64,
-        /// What it is.
+        /// The packet.
         data: Data<'a>,
     },
     /// An acknowledgement: [`AckBody::read`] reads it.
     Ack {
         /// The sender's id.
         id: u64,
-        /// All behind the id.
+        /// All bytes after the id.
         body: &'a [u8],
     },
     /// The peer has closed the connection.
     Close {
-        /// The connection id of the receiver of this.
+        /// The connection id of this datagram's receiver.
         id: u64,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// Nobody here has this id.
+    /// The id is unknown here.
     Unknown {
         /// The id.
         id: u64,
@@ -152,7 +152,7 @@ pub enum Datagram<'a> {
     Answer {
         /// The sender's id.
         id: u64,
-        /// At most [`ANSWER`] bytes.
+        /// The answer, at most [`ANSWER`] bytes.
         bytes: &'a [u8],
     },
 }
@@ -164,19 +164,19 @@ pub struct Data<'a> {
     pub pn: Pn,
     /// Its position in the stream.
     pub offset: u64,
-    /// The last byte of the payload is the end of the stream.
+    /// True if the last byte of the payload is the end of the stream.
     pub end: bool,
-    /// For the algorithm's receiver module.
+    /// Header for the algorithm's receiver module.
     pub header: Header,
-    /// The data.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
-/// Why a datagram could not be read.
+/// Error of a datagram that could not be parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WireError {
-    /// Truncated, or a wrong length.
+    /// Truncated, or of a wrong length.
     Length,
     /// A checksum error.
     Sum,
@@ -202,7 +202,7 @@ impl std::fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// Reads from the front.
+/// Reader from the front of a datagram.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -244,10 +244,10 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads a datagram.
+    /// Parses a datagram.
     ///
     /// # Errors
-    /// [`WireError`] says what is wrong with it.
+    /// [`WireError`] with the kind of error.
     pub fn read(bytes: &'a [u8]) -> Result<Self, WireError> {
         let len = bytes.len();
         let mut r = Reader(bytes);
@@ -324,7 +324,7 @@ impl<'a> Datagram<'a> {
     }
 
     /// Appends the datagram, complete except for an `ACK`, whose body and [`seal`] follow. The
-    /// caller keeps the limits of length fields; excess is cut off.
+    /// caller must respect the limits of length fields; excess is truncated.
     pub fn write(&self, out: &mut Vec<u8>) {
         let from = out.len();
         let mut begin = |kind: u8, id: u64| head(out, kind, id);
@@ -383,7 +383,7 @@ fn sum(datagram: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// Puts the checksum into the complete datagram that begins at `from`.
+/// Writes the checksum into the complete datagram that begins at `from`.
 pub fn seal(out: &mut [u8], from: usize) {
     if let Some(datagram) = out.get_mut(from..)
         && datagram.len() >= 6
@@ -404,7 +404,7 @@ pub(crate) fn data_header(out: &mut Vec<u8>, id: u64, data: &Data<'_>, len: usiz
     out.extend(&*data.header);
 }
 
-/// The body of an ACK. Reused, so that none costs an allocation.
+/// The body of an ACK. It is reused, to avoid allocations.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AckBody {
     /// The cumulative ACK.
@@ -422,10 +422,10 @@ pub struct AckBody {
 }
 
 impl AckBody {
-    /// Reads the body of an `ACK`.
+    /// Parses the body of an `ACK`.
     ///
     /// # Errors
-    /// [`WireError`]; then the contents are invalid.
+    /// [`WireError`]; the contents are invalid then.
     pub fn read(&mut self, body: &[u8]) -> Result<(), WireError> {
         let mut r = Reader(body);
         self.complete = r.u64()?;
@@ -465,7 +465,7 @@ impl AckBody {
         r.end()
     }
 
-    /// Appends the body of an `ACK`. Excess ranges and receive times are left out, as are those too
+    /// Appends the body of an `ACK`. Excess ranges and receive times are omitted, as are those too
     /// far below the highest number.
     pub fn write(&self, out: &mut Vec<u8>) {
         let highest = self
@@ -481,7 +481,7 @@ impl AckBody {
         for range in self.ranges.iter().take(RANGES) {
             match below {
                 None => out.extend(range.end.to_be_bytes()),
-                // The gap is too large: what is below it was acknowledged often enough.
+                // The gap is too large. The packets below it were acknowledged often enough.
                 Some(start) => match u32::try_from(start - range.end) {
                     Ok(gap) => out.extend(gap.to_be_bytes()),
                     Err(_) => break,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who forges, replays, damages, floods or goes away gets nothing, or makes a clear end; memory
-//! stays bounded.
+//! A peer that forges, replays, damages, floods or disappears gets nothing, or a defined end;
+//! memory stays bounded.
 mod support;
 
 use alcc_flow::Range;
@@ -217,7 +217,7 @@ fn an_acknowledgement_of_what_was_never_sent_ends_the_connection() {
             Some(End::Violation(why)) => assert!(why.contains("was sent"), "{why}"),
             other => panic!("{other:?}"),
         }
-        // The receiver hears of it.
+        // The receiver gets these.
         for _ in 0..5000 {
             world.step();
         }
@@ -314,7 +314,7 @@ fn one_address_gets_a_bounded_number_of_connections_and_all_a_bounded_memory() {
     }
     let remembered = listener.remembered();
     assert!(remembered < 33 << 20, "{remembered}");
-    // Who sends in order is not stopped by that, and has no less by and by.
+    // A sender in order is not stopped by that, and gets no less over time.
     for id in &ids {
         say(&mut listener, *id, 1, 0);
         let mut out = [0; 9];
@@ -375,7 +375,7 @@ fn a_probe_takes_no_memory_wherever_it_says_that_it_lies() {
 }
 
 #[test]
-fn a_window_that_opens_again_is_told_at_once() {
+fn a_window_that_opens_again_is_reported_at_once() {
     let mut listener = listener(at(1), 1, Limits::default());
     let id = opens(&mut listener, at(1), SENDER, 1).expect("a connection");
     let piece = vec![7; 1024];
@@ -393,7 +393,7 @@ fn a_window_that_opens_again_is_told_at_once() {
         listener.on_datagram(now, now, address(SENDER), &datagram, &mut |_, _| {});
         listener.poll(now, &mut |_, _| {});
     }
-    // All of the window is there and unread, and that has been told.
+    // All of the window has arrived unread, and that was reported.
     now += Span::from_secs(1);
     listener.poll(now, &mut |_, _| {});
     listener.poll(now, &mut |_, _| panic!("nothing to say"));
@@ -411,7 +411,7 @@ fn a_window_that_opens_again_is_told_at_once() {
 }
 
 #[test]
-fn who_was_never_accepted_and_has_given_up_is_forgotten() {
+fn a_peer_never_accepted_that_has_given_up_is_forgotten() {
     let mut listener = listener(at(1), 1, Limits::default());
     for (n, reason) in [(1, Reason::Aborted), (2, Reason::Done)] {
         let id = opens(&mut listener, at(1), SENDER, n).expect("a connection");
@@ -427,7 +427,7 @@ fn who_was_never_accepted_and_has_given_up_is_forgotten() {
             listener.on_datagram(at(2), at(2), address(SENDER), &datagram, &mut |_, _| {});
         }
         listener.poll(at(2), &mut |_, _| {});
-        // What has arrived as a whole is kept: its sender was told so.
+        // A complete stream is kept, because its sender was informed of its arrival.
         assert_eq!(listener.len(), usize::from(reason == Reason::Done));
     }
     opens(&mut listener, at(3), SENDER, 3).expect("a connection");
@@ -438,7 +438,7 @@ fn who_was_never_accepted_and_has_given_up_is_forgotten() {
 }
 
 #[test]
-fn who_released_a_whole_stream_acknowledges_it_after_an_outage_at_the_end() {
+fn a_receiver_of_a_whole_stream_acknowledges_it_after_an_outage_at_the_end() {
     let mut world = World::new("cubic", 300_000, 9, Faults::default());
     while world.got.len() < world.sent.len() {
         assert!(world.step());
@@ -453,7 +453,7 @@ fn who_released_a_whole_stream_acknowledges_it_after_an_outage_at_the_end() {
     world.listener.release(now, id);
     assert_eq!(world.run(at(100)), None);
     assert!(world.outgoing.is_done() && world.now > until);
-    // The sender says that it knows: that ends it.
+    // The sender confirms: that ends the connection.
     world.outgoing.close();
     for _ in 0..50 {
         world.step();
@@ -461,7 +461,7 @@ fn who_released_a_whole_stream_acknowledges_it_after_an_outage_at_the_end() {
     assert_eq!(world.listener.len(), 0);
 }
 
-/// A receiving end that hears these: number, offset, payload, whether it ends.
+/// A receiving end that gets these packets: number, offset, payload, true for the end.
 fn hears(packets: &[(u64, u64, &[u8], bool)]) -> alcc_udp::Incoming {
     let mut incoming = alcc_udp::Incoming::new(at(1), 7, None, Span::from_secs(120));
     for &(pn, offset, payload, end) in packets {
@@ -489,7 +489,8 @@ fn what_counts_as_arrived_is_there_whatever_its_number() {
     assert_eq!(incoming.read(at(3), &mut out), 13);
     assert_eq!(&out[..13], b"0123456789end");
     assert!(incoming.is_read());
-    // The original of what is still missing comes after so many gaps that its number is forgotten.
+    // The original of the missing packet arrives after its number was forgotten because of many
+    // gaps.
     let mut packets: Vec<(u64, u64, &[u8], bool)> = Vec::new();
     for n in 1..1000 {
         packets.push((2 * n, 2 * n, b"xy", false));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Real sockets on loopback: what is written arrives, by many flows at once, and whoever goes away
-//! is noticed.
+//! Real sockets on loopback: written data arrives, with many flows at once, and a peer that
+//! disappears is noticed.
 #[expect(dead_code, reason = "for virtual time")]
 mod support;
 
@@ -52,11 +52,11 @@ fn opened(stream: &Stream) -> Instant {
 
 fn send(stream: &Stream, bytes: &[u8]) {
     let begun = opened(stream);
-    let mut left = bytes;
-    while !left.is_empty() {
-        let room = stream.room(TURN).expect("room").min(left.len());
-        let n = stream.write(&left[..room]).expect("written");
-        left = &left[n..];
+    let mut remaining = bytes;
+    while !remaining.is_empty() {
+        let room = stream.room(TURN).expect("room").min(remaining.len());
+        let n = stream.write(&remaining[..room]).expect("written");
+        remaining = &remaining[n..];
         assert!(begun.elapsed() < PATIENCE);
     }
     while !stream.finish(TURN).expect("finishes") {
@@ -80,7 +80,7 @@ fn ten_flows_of_one_socket_arrive_and_are_answered() {
                 let algorithm =
                     ["verus", "copa", "sprout", "cubic", "fixed:window=30"][flow as usize % 5];
                 let stream = connect(client, to, algorithm, Span::from_secs(30));
-                // The first byte says which flow it is.
+                // The first byte identifies the flow.
                 let mut bytes = random(flow, 200_000);
                 bytes[0] = flow as u8;
                 send(&stream, &bytes);
@@ -132,7 +132,7 @@ fn the_rest_of_a_packet_leaves_while_the_application_pauses() {
         let room = stream.room(Span::from_secs(20)).expect("room");
         assert!(room > 100);
         assert_eq!(stream.write(&[1; 100]).expect("written"), 100);
-        // Long before the sender would say that it is alive.
+        // Long before the sender would send a keep-alive.
         let got = arrived.read(&mut buffer, Span::from_secs(10));
         assert_eq!(got.expect("reads"), Some(100));
     }
@@ -162,7 +162,7 @@ fn a_sender_that_gives_up_is_noticed_and_nobody_there_is_too() {
     drop(arrived);
     let error = stream.finish(Span::from_secs(20)).expect_err("given up");
     assert!(error.to_string().contains("its program gave up"), "{error}");
-    // A port at which nobody listens.
+    // A port without a listener.
     let deaf = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let spec: Spec = "cubic".parse().expect("a spec");
     let setup = Setup {

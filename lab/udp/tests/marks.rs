@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! ECN over real sockets: packets leave markable, a relay marks some as a queue would, the receiver
-//! tells the sender.
+//! ECN over real sockets: packets are sent with ECT, a relay marks some as a queue would, the
+//! receiver reports it to the sender.
 #[expect(dead_code, reason = "for virtual time")]
 mod support;
 
@@ -20,16 +20,16 @@ const TURN: Span = Span::from_millis(100);
 /// Everything here takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What passed the relay.
+/// Counters of the relay.
 #[derive(Debug, Default)]
 struct Passed {
     markable: u64,
     others: u64,
-    /// What acknowledgements said of marks at last.
+    /// The number of marked bytes in the last acknowledgement.
     told: u64,
 }
 
-/// Carries datagrams between `server` and whoever else sends to `socket`, and marks every 20th that
+/// Carries datagrams between `server` and any other sender to `socket`, and marks every 20th that
 /// may be.
 fn relay(socket: &UdpSocket, server: SocketAddr, over: &AtomicBool) -> Passed {
     let state = UdpSocketState::new(UdpSockRef::from(socket)).expect("a socket");
@@ -114,11 +114,15 @@ fn through_relay(algorithm: &str, len: usize) -> (Passed, u64) {
         }
         let (sender, receiver) = (&stream, &server);
         let writer = scope.spawn(move || {
-            let mut left = len;
+            let mut remaining = len;
             let bytes = vec![7; 1 << 16];
-            while left > 0 {
-                let room = sender.room(TURN).expect("room").min(left).min(bytes.len());
-                left -= sender.write(&bytes[..room]).expect("written");
+            while remaining > 0 {
+                let room = sender
+                    .room(TURN)
+                    .expect("room")
+                    .min(remaining)
+                    .min(bytes.len());
+                remaining -= sender.write(&bytes[..room]).expect("written");
                 in_time();
             }
             while !sender.finish(TURN).expect("finishes") {

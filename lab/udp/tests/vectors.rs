@@ -134,7 +134,7 @@ fn data_that_cannot_be() {
             "0000000000000003 000000000000000a 0000 80",
             WireError::Value("end"),
         ),
-        // A header of 17 bytes; bits that mean nothing.
+        // A header of 17 bytes; undefined bits.
         (
             "0000000000000003 000000000000000a 0000 11 0000000000000000000000000000000000",
             WireError::Value("header length"),
@@ -199,7 +199,7 @@ fn an_acknowledgement_of_three_ranges_and_two_arrivals() {
     }
 }
 
-/// Behind the report, and only if there are any: the receiver of an earlier version never says so,
+/// After the report, and only if there are any: the receiver of an earlier version never sends it,
 /// nor does it see any.
 #[test]
 fn an_acknowledgement_with_marks() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two ends in virtual time: what arrives is what was sent, whatever the path does, or the end says
-//! why not.
+//! Two ends in virtual time: the data arrives unchanged, whatever the path does, or the end reports
+//! the reason.
 #[expect(dead_code, reason = "each test uses its part")]
 mod support;
 

@@ -11,18 +11,18 @@ use std::net::SocketAddr;
 pub(crate) const SENDER: &str = "192.0.2.1:4000";
 pub(crate) const RECEIVER: &str = "192.0.2.9:9700";
 
-/// What a path does to datagrams.
+/// The effects of a path on datagrams.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     pub(crate) loss: f64,
     pub(crate) duplicate: f64,
     pub(crate) corrupt: f64,
-    /// Each is late by up to so much.
+    /// Maximum additional delay of each.
     pub(crate) jitter: Span,
     pub(crate) delay: Span,
     /// Nothing passes in these times.
     pub(crate) outages: Vec<(Time, Time)>,
-    /// One datagram of 1400 bytes leaves in so long.
+    /// Time for sending a datagram of 1400 bytes.
     pub(crate) gap: Span,
 }
 
@@ -93,8 +93,8 @@ fn outgoing(now: Time, algorithm: &Spec, says: &str, id: u64) -> Outgoing {
         spec: says.to_owned(),
         id,
         seed: id,
-        // Longer than a program waits: at 20 % loss both ways ten seconds of greetings may all be
-        // lost, which is no error, and was one in 40 runs.
+        // Longer than a program waits: at 20 % loss in both directions all first datagrams of ten
+        // seconds may be lost, which is not an error, and happened in one of 40 runs.
         patience: Span::from_secs(60),
         silence: Span::from_secs(120),
     };
@@ -102,7 +102,7 @@ fn outgoing(now: Time, algorithm: &Spec, says: &str, id: u64) -> Outgoing {
 }
 
 impl World {
-    /// A sender that asks for another receiver module than its own.
+    /// Makes the sender request another receiver module than its own.
     pub(crate) fn respec(&mut self, says: &str) {
         let cubic = "cubic".parse().expect("a spec");
         self.outgoing = outgoing(self.now, &cubic, says, 5);
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// What is on the way is lost.
+    /// Loses all packets in flight.
     pub(crate) fn lose(&mut self) {
         self.way.clear();
     }
@@ -174,10 +174,10 @@ impl World {
         loop {
             self.outgoing.set_more(!self.idle);
             if self.outgoing.is_open() && !self.idle {
-                let left = &self.sent[self.written..];
-                let room = self.outgoing.room().min(left.len());
-                self.outgoing.set_more(!left.is_empty());
-                self.written += self.outgoing.write(&left[..room]);
+                let remaining = &self.sent[self.written..];
+                let room = self.outgoing.room().min(remaining.len());
+                self.outgoing.set_more(!remaining.is_empty());
+                self.written += self.outgoing.write(&remaining[..room]);
                 if self.written == self.sent.len() {
                     self.outgoing.finish();
                 }
