@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The stack's trait around [`Host`].
+//! Implementation of the stack's controller trait, around [`Host`].
 use crate::host::Host;
 use crate::timed_runtime;
 use noq::congestion::{Controller, ControllerMetrics};
@@ -8,12 +8,12 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The rate for "no pacing": no path has it (1 Tbit/s, in bytes). Given no rate, the stack would
-/// pace by window and RTT.
+/// The rate that stands for "no pacing": no path reaches it (1 Tbit/s, in bytes). Without a rate,
+/// the stack would pace by window and RTT.
 const UNPACED: u64 = 125_000_000_000;
 
-/// The stack asks through `&self` for window and rate, and the algorithm's timers run at that
-/// moment. Hence the lock, which nobody else ever holds.
+/// The stack reads window and rate through `&self`, and the algorithm's timers run at that moment.
+/// So there is a lock, without any contention.
 pub(crate) struct Adapter {
     host: Mutex<Host>,
 }
@@ -102,7 +102,7 @@ impl Controller for Adapter {
         self.locked().window()
     }
 
-    /// Asked before each transmission.
+    /// Called before each transmission.
     fn metrics(&self) -> ControllerMetrics {
         let mut host = self.locked();
         host.run(Some(Instant::now()));
@@ -125,8 +125,8 @@ impl Controller for Adapter {
         metrics
     }
 
-    /// For a path that takes over from this one, because the peer's address changed. What was
-    /// learned stays. What is in flight is not reported any more.
+    /// For a path that replaces this one, because the peer's address changed. The algorithm keeps
+    /// its state. Packets in flight are not reported any more.
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
             host: Mutex::new(self.locked().clone_for_path()),

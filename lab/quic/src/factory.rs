@@ -16,16 +16,16 @@ use std::time::Instant;
 /// `verus:r=4`.
 ///
 /// # Errors
-/// [`SpecError`] for an unknown name or option and for a value that does not do.
+/// [`SpecError`] for an unknown name or option and for an invalid value.
 pub fn congestion(spec: &str) -> Result<Arc<Congestion>, SpecError> {
     Congestion::new(alcc_zoo::registry(), spec.parse()?).map(Arc::new)
 }
 
-/// An algorithm with its options: makes a controller for each connection (or path) that is opened.
+/// An algorithm with its options, which makes a controller for each connection (or path).
 pub struct Congestion {
     registry: Registry,
     spec: Spec,
-    /// The peer should acknowledge every packet.
+    /// True if the peer should acknowledge every packet.
     per_packet_ack: bool,
     seed: u64,
     made: AtomicU64,
@@ -36,7 +36,7 @@ impl Congestion {
     /// Any algorithm of `registry`, which may have been extended ([`Registry::with`]).
     ///
     /// # Errors
-    /// [`SpecError`] for an unknown name or option and for a value that does not do.
+    /// [`SpecError`] for an unknown name or option and for an invalid value.
     pub fn new(registry: Registry, spec: Spec) -> Result<Self, SpecError> {
         let cc = registry.build(&spec)?;
         Ok(Self {
@@ -49,15 +49,15 @@ impl Congestion {
         })
     }
 
-    /// The seed of the algorithms' own generators; without it each run has its own.
+    /// Sets the seed of the algorithms' random numbers; without it each run has a different one.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// `observe` gets every round-trip time that is measured; of a packet that was acknowledged
-    /// late it contains the wait.
+    /// Sets a callback for every measured round-trip time. That of a packet that was acknowledged
+    /// late includes the ACK delay.
     #[must_use]
     pub fn observed(mut self, observe: impl Fn(Span) + Send + Sync + 'static) -> Self {
         self.gauge = Arc::new(Gauge {
@@ -67,19 +67,20 @@ impl Congestion {
         self
     }
 
-    /// What its controllers show. It means something if they belong to one connection.
+    /// The published state of its controllers, which is meaningful if they belong to one
+    /// connection.
     pub fn gauge(&self) -> Arc<Gauge> {
         Arc::clone(&self.gauge)
     }
 
-    /// What it was made from.
+    /// Its specification.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Makes it the congestion controller of `transport`. Asks the peer to acknowledge every packet
-    /// if the algorithm wants to hear of each. A peer without the extension "acknowledgement
-    /// frequency" acknowledges every second one, which blurs delays a little.
+    /// Makes it the congestion controller of `transport`. It requests an acknowledgement of every
+    /// packet if the algorithm needs that. A peer without the extension "acknowledgement frequency"
+    /// acknowledges every second one, which blurs delays a little.
     pub fn set(self: &Arc<Self>, transport: &mut TransportConfig) {
         transport.congestion_controller_factory(Arc::clone(self) as _);
         if self.per_packet_ack {

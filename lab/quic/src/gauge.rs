@@ -3,11 +3,11 @@ use alcc_units::Span;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Takes a round-trip time.
+/// Callback for round-trip times.
 pub(crate) type Observer = Box<dyn Fn(Span) + Send + Sync>;
 
-/// What a controller shows to the program while it is at work. It is the same for all paths of a
-/// connection; the last to speak is right.
+/// The published state of a running controller. All paths of a connection share it; the last update
+/// applies.
 #[derive(Default)]
 pub struct Gauge {
     pub(crate) in_flight: AtomicU64,
@@ -29,18 +29,18 @@ impl Gauge {
         self.window.load(Ordering::Relaxed)
     }
 
-    /// What was delivered in the last round trip (20 ms at least), bit/s; zero before.
+    /// The delivery rate of the last round trip (20 ms at least), bit/s; zero before.
     pub fn delivery_rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
     }
 
-    /// Says whether the program has more data than it hands to the stack. While it has, packets are
+    /// Sets whether the program has more data than the stack has taken. While it has, packets are
     /// not application-limited, even if the stack runs out of data for a moment.
     pub fn set_backlogged(&self, backlogged: bool) {
         self.backlogged.store(backlogged, Ordering::Relaxed);
     }
 
-    /// How often silence became a timeout.
+    /// Number of timeouts.
     pub fn timeouts(&self) -> u64 {
         self.timeouts.load(Ordering::Relaxed)
     }

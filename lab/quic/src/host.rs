@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Turns the stack's events into the calls that an algorithm expects of its host.
+//! Conversion of the stack's events into the calls that an algorithm expects from its host.
 //!
-//! The stack reports an acknowledgement in pieces, losses last. An algorithm wants losses first
-//! and each acknowledgement as a whole. So pieces are gathered, and passed on when the stack
-//! next asks what may leave, or the next acknowledgement begins.
+//! The stack reports an acknowledgement in pieces, losses last. An algorithm needs losses first and
+//! each acknowledgement as a whole. So pieces are collected, and passed on when the stack next
+//! reads the allowance, or the next acknowledgement begins.
 use crate::gauge::Gauge;
 use crate::sent_packets::SentPackets;
 use alcc_cc::{
@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Silence that is no timeout: shorter ones are the outages of a cellular link (`datagrams` in
-/// `alcc_flow::Rules`).
+/// Minimum silence that counts as a timeout: shorter ones are outages of a cellular link
+/// (`datagrams` in `alcc_flow::Rules`).
 const MIN_TIMEOUT: Span = Span::from_secs(1);
 const MAX_TIMEOUT: Span = Span::from_secs(60);
 /// kPersistentCongestionThreshold, in probe timeouts, and the parts of one (RFC 9002, sections
@@ -26,22 +26,22 @@ const PERSISTENT_CONGESTION_THRESHOLD: u64 = 3;
 const GRANULARITY: Span = Span::from_millis(1);
 const MAX_ACK_DELAY: Span = Span::from_millis(25);
 
-/// The published rate is that of a round trip, or of this time if longer.
+/// Minimum interval of the published rate, which is otherwise that of a round trip.
 const MIN_RATE_INTERVAL: Span = Span::from_millis(20);
 
-/// Events that wait for the end of an acknowledgement.
+/// Events collected until the end of an acknowledgement.
 #[derive(Clone, Debug, Default)]
 struct AckEvents {
     acked: Vec<Packet>,
     lost: Vec<Packet>,
-    /// In flight after the acknowledged packets, before the lost ones; reported last, before
+    /// Bytes in flight after the acknowledged packets, before the lost ones; reported last, before
     /// losses.
     in_flight: Option<Bytes>,
     app_limited: bool,
     spurious: bool,
-    /// Packets arrived marked by a router.
+    /// True if packets arrived marked by a router.
     marked: bool,
-    /// All that was sent for a long time is lost.
+    /// True if all packets of a long time are lost.
     persistent: bool,
 }
 
@@ -75,13 +75,13 @@ pub(crate) struct Host {
     delivery: Delivery,
     rtt: RttEstimator,
     pending: AckEvents,
-    /// While losses are being repaired: the packet that ends it.
+    /// The packet that ends the current recovery episode.
     episode: Option<Pn>,
-    /// The runtime keeps timers.
+    /// True if the runtime provides timers.
     timers: bool,
     progress_at: Time,
     backoff: u32,
-    /// When the rate was measured last, and what had been delivered by then.
+    /// Time of the last measurement of the rate, and the total delivered at that time.
     meter: (Time, Bytes),
     gauge: Arc<Gauge>,
 }
@@ -117,7 +117,7 @@ impl Host {
         }
     }
 
-    /// For another path, on which nothing is in flight yet.
+    /// The state for another path, with nothing in flight.
     pub(crate) fn clone_for_path(&self) -> Self {
         let mut feed = self.feed.fork();
         feed.release_memory();
@@ -142,9 +142,9 @@ impl Host {
         self.feed.advance(self.time(now))
     }
 
-    /// Passes on events and runs expired timers. `None`: at the time of the last event.
+    /// Passes events on and runs expired timers. `None`: at the time of the last event.
     pub(crate) fn run(&mut self, now: Option<Instant>) {
-        // Events count from when the stack reported them, not from now.
+        // Events count from the time at which the stack reported them, not from now.
         self.flush();
         if let Some(now) = now {
             self.advance(now);
@@ -162,10 +162,10 @@ impl Host {
         self.gauge.window.store(self.window(), Relaxed);
     }
 
-    /// A packet leaves.
+    /// A packet is sent.
     pub(crate) fn sent(&mut self, now: Instant, len: u64, number: u64) {
         self.run(Some(now));
-        // The stack gives this time back with the acknowledgement.
+        // The stack returns this time with the acknowledgement.
         let (now, stack_time) = (self.feed.now(), self.time(now));
         let len = Bytes::new(len);
         if self.in_flight == Bytes::ZERO {
@@ -206,7 +206,7 @@ impl Host {
         self.publish();
     }
 
-    /// A packet that left at `sent` was acknowledged.
+    /// A packet that was sent at `sent` was acknowledged.
     pub(crate) fn acknowledged(&mut self, now: Instant, sent: Instant, number: u64) {
         if self.pending.in_flight.is_some() {
             self.flush();
@@ -219,7 +219,7 @@ impl Host {
         }
     }
 
-    /// That was all of this acknowledgement, but for losses that it discloses.
+    /// Ends an acknowledgement, except for losses that it reveals.
     pub(crate) fn end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool) {
         if self.pending.in_flight.is_some() {
             self.flush();
@@ -241,14 +241,14 @@ impl Host {
         }
     }
 
-    /// A congestion event of the stack; it has reported lost packets before.
+    /// A congestion event of the stack, which has reported the lost packets before.
     pub(crate) fn on_congestion_event(&mut self, now: Instant, persistent: bool, marked: bool) {
         self.advance(now);
         self.pending.persistent |= persistent;
         self.pending.marked |= marked;
     }
 
-    /// What was reported lost has arrived.
+    /// The packets reported lost have arrived.
     pub(crate) fn spurious(&mut self) {
         if self.pending.in_flight.is_some() {
             self.flush();
@@ -256,14 +256,14 @@ impl Host {
         self.pending.spurious = true;
     }
 
-    /// The largest packet has another size.
+    /// The size of the largest packet has changed.
     pub(crate) fn mtu(&mut self, mtu: u16) {
-        // Not in the midst of an acknowledgement: with the next turn's events it is as true.
+        // Not during an acknowledgement: it is reported with the next events.
         self.mss = Bytes::new(mtu.max(1).into());
         self.feed.mtu(self.mss);
     }
 
-    /// Data waits for the window.
+    /// Notes that data waits for the window.
     pub(crate) fn blocked(&mut self) {
         let allowance = self.feed.allowance();
         let quota = allowance.window.saturating_sub(self.in_flight) > allowance.quota;
@@ -272,7 +272,7 @@ impl Host {
         limited.window |= !quota;
     }
 
-    /// Passes on the events since the last time.
+    /// Passes the collected events on.
     fn flush(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -290,7 +290,7 @@ impl Host {
         let acked = sum(&events.acked);
         let gone = sum(&events.lost);
         let after_acks = match events.in_flight {
-            // The stack counts what we may have missed.
+            // The stack's count includes packets that we may have missed.
             Some(in_flight) => in_flight,
             None => self.in_flight.saturating_sub(acked),
         };
@@ -303,7 +303,7 @@ impl Host {
         }
         self.feed.notify_local_receiver(&events.acked);
         if let Some(newest) = events.acked.last() {
-            // Its time is that of the acknowledgement.
+            // The time is that of the acknowledgement.
             self.rtt.sample(newest.rtt.unwrap_or_default());
             ended |= self.episode.is_some_and(|ends| newest.pn >= ends);
         }
@@ -313,8 +313,8 @@ impl Host {
         self.report_losses(events, ended);
         if let Some(newest) = events.acked.last() {
             self.report_acks(events, before);
-            // The stack declares a packet lost that is 9/8 of an RTT older than one that arrived.
-            // Far beyond that, it has forgotten the packet.
+            // The stack declares a packet lost that is 9/8 of an RTT older than one that arrived. A
+            // much older packet was forgotten by the stack.
             let rtt = self.rtt.view();
             let patience = (rtt.smoothed + rtt.variance * 4) * 8 + MIN_TIMEOUT;
             let old = newest
@@ -334,8 +334,8 @@ impl Host {
             let oldest = oldest.copied();
             self.report_timeout(oldest);
         }
-        // A mark is answered as a loss is (RFC 9002, section 7.1), by algorithms that know no marks
-        // as well. The stack does not say how many packets were marked.
+        // A mark has the effect of a loss (RFC 9002, section 7.1), also for algorithms without a
+        // reaction to marks. The stack does not report the number of marked packets.
         let mut marked = events.acked.last().filter(|_| events.marked);
         if self.feed.needs().ecn {
             self.feed
@@ -392,7 +392,7 @@ impl Host {
         });
     }
 
-    /// When silence becomes a timeout. The stack probes earlier and says nothing of it.
+    /// Time at which silence becomes a timeout. The stack probes earlier, without reporting it.
     fn timeout(&self) -> Option<Time> {
         if self.in_flight == Bytes::ZERO {
             return None;
@@ -409,7 +409,7 @@ impl Host {
     fn expire(&mut self) {
         let oldest = self.sent_packets.oldest().copied();
         self.report_timeout(oldest);
-        // The next one counts from here.
+        // The next timeout counts from here.
         self.progress_at = self.feed.now();
     }
 
@@ -426,17 +426,17 @@ impl Host {
         self.feed.expired(&rto);
     }
 
-    /// There is a runtime that keeps timers.
+    /// Notes that the runtime provides timers.
     pub(crate) fn has_timers(&mut self) {
         self.timers = true;
     }
 
-    /// Nothing is in flight: unless data waits for the window, no run is needed.
+    /// True if nothing is in flight and no data waits for the window, so that no run is needed.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight == Bytes::ZERO
     }
 
-    /// When the next run is due.
+    /// Time of the next run.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         let all = [
             self.feed.next_timer(),
@@ -452,12 +452,13 @@ impl Host {
         self.feed.allowance()
     }
 
-    /// What may be in flight, as the stack reckons: it sends a full packet if that fits below.
+    /// The limit of bytes in flight in the stack's terms: it sends a full packet if that fits
+    /// below.
     pub(crate) fn window(&self) -> u64 {
         let allowance = self.feed.allowance();
         let (mss, in_flight) = (self.mss.get(), self.in_flight.get());
         let whole = |bytes: u64| (bytes / mss).saturating_mul(mss);
-        // In segments: a small packet in flight must not take the place of a full one.
+        // In segments, because a small packet in flight must not take the place of a full one.
         let window = whole(allowance.window.get())
             .max(mss)
             .saturating_add(in_flight % mss);

@@ -9,13 +9,13 @@
 //! ```
 //!
 //! and, so that an algorithm's timers are exact, `Arc::new(alcc_quic::TimedRuntime::default())` as
-//! the runtime of the endpoint. Without it everything works, but what is due between two packets
-//! happens at the next one ([`TimedRuntime`]).
+//! the runtime of the endpoint. Without it everything works, but a timer between two packets runs
+//! at the next packet ([`TimedRuntime`]).
 //!
-//! * a pipe of bytes for programs without async: [`blocking`], and the transport of `alcc send`:
+//! * a byte stream for programs without async: [`blocking`], and the transport of `alcc send`:
 //!   [`Quic`];
-//! * another set of algorithms, one of your own too: [`Congestion::new`];
-//! * what differs from the same algorithm over datagrams of its own: `docs/transfer.md`.
+//! * another set of algorithms, including your own: [`Congestion::new`];
+//! * the differences to the same algorithm over its own datagrams: `docs/transfer.md`.
 #![forbid(unsafe_code)]
 
 pub mod blocking;

@@ -3,15 +3,15 @@ use alcc_cc::Packet;
 use alcc_units::Time;
 use std::collections::BTreeMap;
 
-/// Maximum number of packets. A stack that has more in flight loses the state of the oldest, whose
-/// acknowledgements then say nothing.
+/// Maximum number of packets. With more in flight the state of the oldest is dropped, and their
+/// acknowledgements are ignored.
 const MAX_SENT: usize = 1 << 17;
 
 /// Packets in flight, by the stack's packet number (RFC 9002, A.1).
 ///
-/// The stack has up to three packet number spaces (handshake and data), and does not tell which a
-/// number is from. So the same number can be in flight in each; the second key tells them apart.
-/// Time and length say which is meant.
+/// The stack has up to three packet number spaces (handshake and data), and does not report the
+/// space of a number. So the same number can be in flight in each; the second key distinguishes
+/// them, and time and length identify the right one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentPackets {
     packets: BTreeMap<(u64, u8), Packet>,
@@ -20,7 +20,7 @@ pub(crate) struct SentPackets {
 impl SentPackets {
     pub(crate) fn sent(&mut self, number: u64, packet: Packet) {
         let copies = self.packets.range((number, 0)..=(number, u8::MAX)).count();
-        // More than there are spaces: the stack has forgotten the last one.
+        // There cannot be more than there are spaces, so the stack has forgotten the last one.
         let copy = copies.min(2) as u8;
         self.packets.insert((number, copy), packet);
         if self.packets.len() > MAX_SENT {
@@ -35,24 +35,24 @@ impl SentPackets {
         self.packets.remove(&key)
     }
 
-    /// One was acknowledged that had been sent at `at`.
+    /// Removes a packet that was acknowledged and had been sent at `at`.
     pub(crate) fn acknowledged(&mut self, number: u64, at: Time) -> Option<Packet> {
         self.take(number, |packet| packet.sent_at == at)
     }
 
-    /// One of this length is lost.
+    /// Removes a lost packet of this length.
     pub(crate) fn lost(&mut self, number: u64, len: u64) -> Option<Packet> {
         self.take(number, |packet| packet.len.get() == len)
     }
 
-    /// The one that was sent first.
+    /// The packet that was sent first.
     pub(crate) fn oldest(&self) -> Option<&Packet> {
-        // Numbers are those of one space but for the first few packets of a connection.
+        // Except for the first few packets of a connection, all numbers are of one space.
         self.packets.values().take(4).min_by_key(|p| p.pn)
     }
 
-    /// Forgets what left before `time`. The stack does not say what became of probes for a larger
-    /// MTU, or of handshake packets that nobody waits for any more.
+    /// Removes packets sent before `time`. The stack does not report the fate of MTU probes, and of
+    /// handshake packets that are no longer needed.
     pub(crate) fn remove_before(&mut self, time: Time) {
         while let Some(entry) = self.packets.first_entry() {
             if entry.get().sent_at >= time {

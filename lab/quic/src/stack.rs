@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The stack's own algorithms, to compare with.
+//! The stack's own algorithms, for comparisons.
 use noq::congestion::{Bbr3Config, Controller, ControllerFactory, CubicConfig, NewRenoConfig};
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,16 +9,16 @@ use std::time::Instant;
 pub struct StackController(&'static str);
 
 impl StackController {
-    /// What [`StackController::named`] knows.
+    /// The names for [`StackController::named`].
     pub const NAMES: &[&str] = &["cubic", "reno", "bbr3"];
 
-    /// The one of this name.
+    /// The controller of this name.
     pub fn named(name: &str) -> Option<Self> {
         let name = Self::NAMES.iter().find(|known| **known == name)?;
         Some(Self(name))
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &'static str {
         self.0
     }

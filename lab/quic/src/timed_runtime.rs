@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Timers for algorithms: the stack's controllers have none.
+//! Timers for algorithms, which the stack's controllers lack.
 use noq::{AsyncTimer, AsyncUdpSocket, Runtime, TokioRuntime};
 use std::cell::Cell;
 use std::fmt;
@@ -12,14 +12,14 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 thread_local! {
-    /// Inside the poll of a connection: when its controllers want the next one.
+    /// During the poll of a connection: the time of the next poll that its controllers request.
     static WAKEUP: Cell<Option<Wakeup>> = const { Cell::new(None) };
 }
 
 #[derive(Clone, Copy)]
 struct Wakeup(Option<Instant>);
 
-/// Asks for another poll of the connection that is being polled, at `at`. False without this
+/// Requests another poll of the connection that is being polled, at `at`. False without this
 /// runtime.
 pub(crate) fn request_wakeup(at: Option<Instant>) -> bool {
     WAKEUP.with(|wanted| {
@@ -31,26 +31,25 @@ pub(crate) fn request_wakeup(at: Option<Instant>) -> bool {
     })
 }
 
-/// A runtime for endpoints that also polls a connection when an algorithm wants it. That is every
-/// epoch of Verus, every tick of Sprout.
+/// A runtime for endpoints that also polls a connection at the times that an algorithm requests:
+/// every epoch of Verus, every tick of Sprout.
 ///
-/// The stack asks a controller for its window when a packet arrives, its own timer expires or the
-/// application writes. It does so at no other time. An algorithm that releases a little every few
-/// milliseconds then does so at the next acknowledgement instead. With this around the runtime
-/// (tokio's, or another one) it is called in time. The precision is that of the runtime's timers
-/// (tokio: 1 ms).
+/// The stack reads a controller's window only when a packet arrives, its own timer expires or the
+/// application writes. So an algorithm that releases data every few milliseconds would do so only
+/// at the next acknowledgement. With this wrapper around the runtime (tokio's, or another one) it
+/// is called in time. The precision is that of the runtime's timers (tokio: 1 ms).
 #[derive(Debug)]
 pub struct TimedRuntime<R = TokioRuntime>(Arc<R>);
 
 impl Default for TimedRuntime {
-    /// Around tokio.
+    /// A wrapper around tokio's runtime.
     fn default() -> Self {
         Self::new(TokioRuntime)
     }
 }
 
 impl<R: Runtime> TimedRuntime<R> {
-    /// Around another runtime.
+    /// A wrapper around another runtime.
     pub fn new(inner: R) -> Self {
         Self(Arc::new(inner))
     }
@@ -79,7 +78,7 @@ impl<R: Runtime> Runtime for TimedRuntime<R> {
     }
 }
 
-/// A connection's task with a timer more.
+/// A connection's task with an additional timer.
 struct TimedTask<R> {
     future: Pin<Box<dyn Future<Output = ()> + Send>>,
     runtime: Arc<R>,
@@ -92,7 +91,7 @@ impl<R> fmt::Debug for TimedTask<R> {
     }
 }
 
-/// Ends the scope also if the task panics.
+/// Ends the scope even if the task panics.
 struct PollScope;
 
 impl PollScope {
@@ -123,7 +122,7 @@ impl<R: Runtime> Future for TimedTask<R> {
         let wanted = turn.wanted();
         drop(turn);
         let Some(at) = wanted else {
-            // A timer that is left behind would only wake it for nothing.
+            // A remaining timer would only wake it for nothing.
             self.timer = None;
             return Poll::Pending;
         };
@@ -134,7 +133,7 @@ impl<R: Runtime> Future for TimedTask<R> {
             timer.as_mut().reset(at);
         }
         if timer.as_mut().poll(cx).is_ready() {
-            // It is due already: poll again, after other tasks.
+            // It is due already, so the task is polled again, after other tasks.
             self.timer = None;
             cx.waker().wake_by_ref();
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! QUIC as a transport of `alcc send`. One of this project's algorithms is the congestion
-//! controller of a QUIC stack, or one of the stack's own (`--under`).
+//! QUIC as a transport of `alcc send`. The congestion controller of the QUIC stack is one of this
+//! project's algorithms, or one of the stack's own (`--under`).
 use crate::blocking::{ALPN, Error, Listener, Receiver, Sender, Stack};
 use crate::{Congestion, StackController};
 use alcc_pipe::tls::{Fingerprint, client_config, server_config};
@@ -41,7 +41,7 @@ impl Transport for Quic {
     fn plan(&self, options: &Options) -> Result<Plan, Failure> {
         let about = self.about();
         if let Some(spec) = &options.cc {
-            // A connection has one controller; what does not do is found before it begins.
+            // A connection has one controller; an invalid spec is found before it begins.
             congestion(options, 0)?;
             return Ok(Plan::native(spec, &about));
         }
@@ -136,7 +136,7 @@ fn congestion(options: &Options, flow: u32) -> Result<Congestion, Failure> {
     Ok(congestion.seed(options.seed ^ u64::from(flow)))
 }
 
-/// The stack's controller that is asked for; the table has refused what is none.
+/// The requested controller of the stack; the table has refused invalid names.
 fn stack_controller(options: &Options) -> Result<StackController, Failure> {
     let name = options.under.as_deref().unwrap_or("cubic");
     StackController::named(name)

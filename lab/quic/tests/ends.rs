@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a transfer ends when the last packets are lost, or when one end is slow: what has arrived
-//! and been answered has arrived.
+//! The end of a transfer when the last packets are lost, or when one end is slow: data that has
+//! arrived and was answered counts as arrived.
 mod support;
 
 use alcc_quic::blocking::{Listener, Receiver};
@@ -36,7 +36,7 @@ impl Path {
         until.is_none_or(|until| Instant::now() >= until)
     }
 
-    /// Where the sender sends to; what it sends goes to `to`.
+    /// Returns the address to which the sender sends; the datagrams are forwarded to `to`.
     fn start(self: &Arc<Self>, to: SocketAddr) -> SocketAddr {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let (front, back) = (UdpSocket::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
@@ -74,8 +74,8 @@ impl Drop for Over {
 
 struct Over(Arc<Path>);
 
-/// One transfer. `end`: what the receiver does when it has read everything, before its handles go
-/// away. `pause`: so long the sender waits before it says that this was all.
+/// One transfer. `end`: action of the receiver after it has read everything, before its handles are
+/// dropped. `pause`: time that the sender waits before it ends the stream.
 fn transfer(
     pause: Duration,
     end: impl FnOnce(&mut Receiver, &Path) + Send + 'static,
@@ -104,16 +104,16 @@ fn transfer(
     let cubic = congestion("cubic").unwrap();
     let mut sender = connected(to, client, &cubic, DEADLINE);
     let data = vec![7; LEN];
-    let mut left = &data[..];
-    while !left.is_empty() {
+    let mut remaining = &data[..];
+    while !remaining.is_empty() {
         assert!(began.elapsed() < DEADLINE);
         let room = sender.room(TURN)?;
         let n = if room > 0 {
-            sender.write(&left[..room.min(left.len())])?
+            sender.write(&remaining[..room.min(remaining.len())])?
         } else {
             0
         };
-        left = &left[n..];
+        remaining = &remaining[n..];
     }
     thread::sleep(pause);
     while !sender.finish(TURN)? {
@@ -141,7 +141,7 @@ fn transfer(
 
 #[test]
 fn a_receiver_that_has_read_and_answered_before_the_end_of_the_stream_is_success() {
-    // A busy machine: the sender says that this was all a second after its last byte has been read.
+    // A busy machine: the sender ends the stream a second after its last byte has been read.
     let answer = transfer(Duration::from_secs(1), |receiver, _| {
         receiver.answer(b"thanks", DEADLINE).unwrap();
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The example of the documentation does what it says.
+//! The example of the documentation works as described.
 #[path = "../examples/serve.rs"]
 mod serve;
 

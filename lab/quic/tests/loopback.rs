@@ -52,13 +52,15 @@ fn transfer(spec: &str, len: usize) {
     let verus = congestion(spec).unwrap();
     let mut sender = connected(to, client, &verus, DEADLINE);
     let data = file(len);
-    let mut left = &data[..];
-    while !left.is_empty() {
-        assert!(began.elapsed() < DEADLINE, "{} bytes left", left.len());
+    let mut remaining = &data[..];
+    while !remaining.is_empty() {
+        assert!(began.elapsed() < DEADLINE, "{} bytes left", remaining.len());
         let room = sender.room(TURN).unwrap();
         if room > 0 {
-            let n = sender.write(&left[..room.min(left.len())]).unwrap();
-            left = &left[n..];
+            let n = sender
+                .write(&remaining[..room.min(remaining.len())])
+                .unwrap();
+            remaining = &remaining[n..];
         }
     }
     while !sender.finish(TURN).unwrap() {

@@ -98,20 +98,22 @@ fn packets_leave_when_the_algorithms_timer_says_so() {
     let mut sender = connected(to, client, &Arc::new(drip), DEADLINE);
     let (began, before) = (Instant::now(), EPOCHS.load(Ordering::Relaxed));
     let data = vec![7; 72_600];
-    let mut left = &data[..];
-    while !left.is_empty() {
-        assert!(began.elapsed() < DEADLINE, "{} left", left.len());
+    let mut remaining = &data[..];
+    while !remaining.is_empty() {
+        assert!(began.elapsed() < DEADLINE, "{} left", remaining.len());
         let room = sender.room(Duration::from_millis(100)).unwrap();
         if room > 0 {
-            let n = sender.write(&left[..room.min(left.len())]).unwrap();
-            left = &left[n..];
+            let n = sender
+                .write(&remaining[..room.min(remaining.len())])
+                .unwrap();
+            remaining = &remaining[n..];
         }
     }
     while !sender.finish(Duration::from_millis(100)).unwrap() {
         assert!(began.elapsed() < DEADLINE);
     }
-    // At least 50 packets of at most 1452 bytes, some of which the quota of the handshake had left
-    // over.
+    // At least 50 packets of at most 1452 bytes, some of which come from the quota of the
+    // handshake.
     let epochs = EPOCHS.load(Ordering::Relaxed) - before;
     let took = began.elapsed();
     assert!(epochs >= 35, "{epochs} epochs in {took:?}");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A connection with one stream as a pipe of bytes, for programs that block.
+//! A connection with one stream as a blocking byte stream.
 //!
-//! The stack runs on a thread of its own ([`Stack`]). Nothing but the stack's own buffer lies
-//! between the program and the congestion controller, and that is kept short ([`Sender::room`]).
+//! The stack runs on a thread of its own ([`Stack`]). Only the stack's own buffer is between the
+//! program and the congestion controller, and it is kept short ([`Sender::room`]).
 mod receiver;
 mod sender;
 
@@ -21,40 +21,40 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-/// The application protocol: both ends are this crate.
+/// The application protocol; this crate is at both ends.
 pub const ALPN: &[u8] = b"alcc";
 
-/// A receiver that reads at once need not slow a sender down whose queue is on the way. But the
+/// Limit of a receiver's window. A receiver that reads at once need not limit the sender, but the
 /// stack ends a connection when a stream has more than 1024 gaps ("too many gaps in stream
 /// buffer"). With less than this in flight there are fewer, even if every second packet of 1200
 /// bytes is lost.
 const RECEIVE_WINDOW: u32 = 2_300_000;
 const SOCKET_BUFFER: usize = 4 << 20;
-/// An outage shorter than this does not end a connection.
+/// Idle timeout: a shorter outage does not end a connection.
 const MAX_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// The error code of an end that is done, or wants no more.
+/// The error code of an end that has finished, or wants no more data.
 const NO_ERROR: VarInt = VarInt::from_u32(0);
-/// Time for CONNECTION_CLOSE to leave before the thread or the process may end.
+/// Time for sending CONNECTION_CLOSE before the thread or the process may end.
 const CLOSE_TIME: Duration = Duration::from_millis(20);
 
-/// Why there is no connection.
+/// Error of a connection that could not be established.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// This end cannot.
+    /// The error is at this end.
     #[error("QUIC at {0}: {1}")]
     Local(SocketAddr, String),
-    /// The other end does not answer as it should.
+    /// The other end does not respond correctly.
     #[error("connect to {0} by QUIC: {1}")]
     Remote(SocketAddr, String),
 }
 
-/// The thread on which the stack runs for all who share this. It ends after the last of them.
+/// The thread on which the stack runs for all clones of this value. It ends with the last of them.
 #[derive(Clone)]
 pub struct Stack(Arc<Thread>);
 
 struct Thread {
     handle: Handle,
-    /// Dropped, it ends the thread.
+    /// Dropping it ends the thread.
     _alive: oneshot::Sender<()>,
 }
 
@@ -62,7 +62,7 @@ impl Stack {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system gives no thread or no descriptors.
+    /// The error of the system if it cannot start a thread or has no descriptors.
     pub fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -89,8 +89,8 @@ impl Deref for Stack {
     }
 }
 
-/// A socket whose buffers outlast a thread that gets no turn for some milliseconds. The system may
-/// give less.
+/// A socket with buffers for a thread that does not run for some milliseconds. The system may give
+/// less.
 fn socket(at: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(at)?;
     SockRef::from(&socket)
@@ -102,16 +102,16 @@ fn socket(at: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Waits until the connections of an endpoint, which are closed, have said so.
+/// Waits until the closed connections of an endpoint have sent their close.
 fn close_endpoint(runtime: &Handle, endpoint: &Endpoint) {
     if Handle::try_current().is_err() {
         let said = async { timeout(CLOSE_TIME, endpoint.wait_all_draining()).await };
-        // Nobody waits for the answer.
+        // The answer is not used.
         runtime.block_on(said).ok();
     }
 }
 
-/// What both ends set.
+/// Settings of both ends.
 fn transport() -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport.stream_receive_window(RECEIVE_WINDOW.into());
@@ -124,7 +124,7 @@ fn transport() -> TransportConfig {
     transport
 }
 
-/// In words, and of the kind that says who ended it.
+/// The error in words, with a kind that shows which end closed the connection.
 fn ended(why: &ConnectionError) -> io::Error {
     let kind = match why {
         ConnectionError::TimedOut => io::ErrorKind::TimedOut,
@@ -136,7 +136,7 @@ fn ended(why: &ConnectionError) -> io::Error {
     io::Error::new(kind, why.to_string())
 }
 
-/// Why a handshake failed, in the words of whoever refused the certificate.
+/// The reason of a failed handshake, with the text of the check that refused the certificate.
 fn refused(why: &ConnectionError) -> String {
     if let ConnectionError::TransportError(error) = why
         && let Some(crypto) = &error.crypto
@@ -150,7 +150,7 @@ fn refused(why: &ConnectionError) -> String {
     why.to_string()
 }
 
-/// Not yet.
+/// The error for "not yet".
 fn would_block() -> io::Error {
     io::ErrorKind::WouldBlock.into()
 }

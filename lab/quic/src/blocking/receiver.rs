@@ -13,27 +13,28 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-/// Maximum number of handshakes at once; further clients are turned away.
+/// Maximum number of concurrent handshakes; further clients are refused.
 const MAX_HANDSHAKES: usize = 64;
-/// Handshakes at once from which on clients have to prove their address first (Retry).
+/// Number of concurrent handshakes from which on clients have to prove their address first (Retry).
 const MAX_UNVALIDATED: usize = 16;
 /// Maximum duration of a handshake, up to the first byte of the stream.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of connections that wait to be accepted.
 const MAX_BACKLOG: usize = 64;
-/// An unacknowledged answer is retransmitted while the sender sends anything, and for this long
-/// after its last packet. An outage at the very end may take some seconds. `MAX_WAIT` in all.
+/// An unacknowledged answer is retransmitted while the sender sends anything, and for this time
+/// after its last packet, because an outage at the very end may last some seconds; for `MAX_WAIT`
+/// in total.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// How often that is checked.
+/// Interval of checking that.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// A sender that has acknowledged the answer closes the connection. If the sender's
-/// CONNECTION_CLOSE is lost, nothing else comes. So the receiver leaves after this time and this
+/// CONNECTION_CLOSE is lost, nothing else comes. So the receiver closes after this time and this
 /// many round trips (RFC 9000, section 10.2: three PTO).
 const MIN_CLOSE_WAIT: Duration = Duration::from_millis(500);
 const MIN_CLOSE_WAIT_RTTS: u32 = 9;
 
-/// Waits for senders.
+/// Listener for senders.
 pub struct Listener {
     runtime: Stack,
     endpoint: Endpoint,
@@ -44,7 +45,7 @@ impl Listener {
     /// Listens at `at` with the certificate of `tls`.
     ///
     /// # Errors
-    /// [`Error`]: one line of what does not do.
+    /// [`Error`] of one line.
     pub fn bind(at: SocketAddr, tls: Arc<noq::rustls::ServerConfig>) -> Result<Self, Error> {
         let local = |why: &dyn std::fmt::Display| Error::Local(at, why.to_string());
         let runtime = Stack::start().map_err(|e| local(&e))?;
@@ -70,18 +71,18 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// The listen address.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.endpoint.local_addr()
     }
 
-    /// The next sender; `None`: nobody came within `patience`.
+    /// The next sender; `None`: there was none within `patience`.
     ///
     /// # Errors
-    /// Nobody will come any more.
+    /// The listener is broken: no further sender can connect.
     pub fn accept(&mut self, patience: Duration) -> io::Result<Option<Receiver>> {
         let runtime = self.runtime.clone();
         let next = self.ready.recv();
@@ -113,13 +114,13 @@ async fn welcome(endpoint: Endpoint, accepted: mpsc::Sender<Receiver>, runtime: 
         };
         let crowded = places.available_permits() < MAX_HANDSHAKES - MAX_UNVALIDATED;
         if crowded && !incoming.remote_address_validated() {
-            // It comes again with what it was given.
+            // The client repeats its packet with the token.
             incoming.retry().ok();
             continue;
         }
         let (accepted, runtime) = (accepted.clone(), runtime.clone());
         tokio::spawn(async move {
-            // An error of a stranger does not matter.
+            // An error of one client does not matter.
             if let Ok(Some(receiver)) = timeout(HANDSHAKE_TIMEOUT, greet(incoming, runtime)).await {
                 accepted.send(receiver).await.ok();
             }
@@ -153,15 +154,15 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Who sends.
+    /// The sender's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Reads; 0 is the sender's orderly end, `WouldBlock`: nothing came within `patience`.
+    /// Reads; 0 is the sender's orderly end. `WouldBlock`: no data within `patience`.
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// The reason why the connection has ended.
     pub fn read(&mut self, into: &mut [u8], patience: Duration) -> io::Result<usize> {
         let read = self.stream.read(into);
         match self
@@ -174,10 +175,10 @@ impl Receiver {
         }
     }
 
-    /// Writes an answer, all there will be, within `patience`.
+    /// Writes the whole answer within `patience`.
     ///
     /// # Errors
-    /// Why the connection has ended; `TimedOut`.
+    /// The reason why the connection has ended, or `TimedOut`.
     pub fn answer(&mut self, bytes: &[u8], patience: Duration) -> io::Result<()> {
         let write = self.answers.write_all(bytes);
         let written = self
@@ -199,7 +200,7 @@ impl Receiver {
         let began = Instant::now();
         let (mut heard, mut last) = (0, began);
         let mut acknowledged = std::pin::pin!(self.answers.stopped());
-        // It is over also when the connection is lost.
+        // A lost connection also ends the wait.
         while timeout(POLL_INTERVAL, acknowledged.as_mut()).await.is_err() {
             let came = self.connection.stats().udp_rx.datagrams;
             if came != heard {

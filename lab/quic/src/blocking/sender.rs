@@ -17,18 +17,18 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// What is kept ready for the controller: this much of the rate.
+/// Time at the current rate that the data kept ready for the controller covers.
 const READY_TIME: Duration = Duration::from_millis(5);
-/// Minimum of that, in packets; and of what is best written at once.
+/// Minimum of that data, and of the recommended size of a write, in packets.
 const MIN_READY_PACKETS: u64 = 4;
 const MIN_WRITE_PACKETS: u64 = 2;
-/// Maximum bytes of one write.
+/// Maximum size of one write, bytes.
 const MAX_WRITE: u64 = 64 * 1024;
-/// Send window under a controller that publishes nothing.
+/// Send window if the controller does not publish its own.
 const DEFAULT_SEND_WINDOW: u64 = 4 << 20;
-/// A program that has not waited for this long is application-limited.
+/// Time after which a program that has not waited counts as application-limited.
 const APP_LIMITED_AFTER: Duration = Duration::from_millis(100);
-/// Buffer for one read of an answer.
+/// Buffer size for reading an answer, bytes.
 const ANSWER_BUFFER: usize = 1024;
 
 /// The sending end.
@@ -39,40 +39,40 @@ pub struct Sender {
     stream: SendStream,
     answers: RecvStream,
     gauge: Option<Arc<Gauge>>,
-    /// Taken from the program and not yet by the stack.
+    /// Data taken from the program and not yet by the stack.
     staged: Vec<u8>,
-    /// What of the answer has come and has not been read.
+    /// The received and unread part of the answer.
     answered: Vec<u8>,
     finished: bool,
-    /// The stack's bound on what it holds.
+    /// The stack's limit of buffered data.
     bound: u64,
-    /// When the program last had more than the stack took.
+    /// Time at which the program last had more data than the stack took.
     waited: Instant,
 }
 
-/// What was sent so far.
+/// Statistics of the sender so far.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SenderStats {
     /// The stack's smoothed round-trip time.
     pub rtt: Duration,
     /// Packets sent.
     pub packets: u64,
-    /// Packets lost; what they carried was sent again.
+    /// Packets lost, whose data was sent again.
     pub lost: u64,
-    /// How often silence became a timeout; `None` if the controller is not ours.
+    /// Number of timeouts; `None` if the controller is not ours.
     pub timeouts: Option<u64>,
-    /// The window at the moment, bytes.
+    /// The current window, bytes.
     pub window: u64,
-    /// Largest packet, bytes of UDP payload.
+    /// Size of the largest packet, bytes of UDP payload.
     pub mtu: u16,
 }
 
 impl Sender {
-    /// Connects on `stack` within `patience` to a [`super::Listener`] that `tls` trusts by the name
-    /// `name`. Sends under the control of `congestion`.
+    /// Connects on `stack` within `patience` to a [`super::Listener`] that `tls` trusts under the
+    /// name `name`. `congestion` controls the sending.
     ///
     /// # Errors
-    /// [`Error`]: one line of what does not do.
+    /// [`Error`] of one line.
     pub fn connect(
         stack: &Stack,
         to: SocketAddr,
@@ -91,7 +91,7 @@ impl Sender {
     /// The same with one of the stack's own controllers.
     ///
     /// # Errors
-    /// As [`Sender::connect`].
+    /// The errors of [`Sender::connect`].
     pub fn connect_with(
         stack: &Stack,
         to: SocketAddr,
@@ -166,8 +166,7 @@ impl Sender {
         })
     }
 
-    /// Hands what is staged to the stack, as far as that takes it within `patience`. True: all of
-    /// it.
+    /// Passes staged data to the stack, as far as that takes it within `patience`. True: all of it.
     fn hand_over(&mut self, patience: Duration) -> io::Result<bool> {
         self.limit_send_window();
         let runtime = self.runtime.clone();
@@ -203,7 +202,8 @@ impl Sender {
         }
     }
 
-    /// Bounds what the stack holds: what is in flight, and what the controller may want next.
+    /// Limits the stack's buffer to the data in flight, and the data that the controller may send
+    /// next.
     fn limit_send_window(&mut self) {
         let Some(gauge) = &self.gauge else { return };
         let packet = u64::from(self.connection.max_datagram_size().unwrap_or(1200) as u16);
@@ -217,11 +217,11 @@ impl Sender {
         }
     }
 
-    /// Waits, at most `patience`, until the stack has taken what was written before. Says how much
-    /// is best written next: what is sent in some 5 ms. 0: not yet.
+    /// Waits, at most `patience`, until the stack has taken earlier data. Returns the recommended
+    /// size of the next write: the data sent in some 5 ms. 0: not yet.
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// The reason why the connection has ended.
     pub fn room(&mut self, patience: Duration) -> io::Result<usize> {
         if !self.hand_over(Duration::ZERO)? {
             self.waited = Instant::now();
@@ -241,11 +241,11 @@ impl Sender {
         Ok(usize::try_from(piece).unwrap_or(usize::MAX))
     }
 
-    /// Nothing more will be written. True when the receiver has everything: all is acknowledged, or
-    /// the receiver answers, which it does after the end. Waits at most `patience`.
+    /// Ends writing. True when the receiver has everything: all data is acknowledged, or the
+    /// receiver answers, which it does after the end. Waits at most `patience`.
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// The reason why the connection has ended.
     pub fn finish(&mut self, patience: Duration) -> io::Result<bool> {
         if !self.answered.is_empty() {
             return Ok(true);
@@ -266,7 +266,7 @@ impl Sender {
             poll_fn(|cx| {
                 if !read && let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                     read = true;
-                    // An end without an answer decides nothing.
+                    // An end without an answer is no confirmation.
                     if answer.is_ok_and(|n| n > 0) {
                         return Poll::Ready(Ok(true));
                     }
@@ -281,11 +281,10 @@ impl Sender {
         bounded.unwrap_or(Ok(false))
     }
 
-    /// Reads what the receiver answers; 0 is the end of it, `WouldBlock`: nothing within
-    /// `patience`.
+    /// Reads the receiver's answer; 0 is its end. `WouldBlock`: no data within `patience`.
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// The reason why the connection has ended.
     pub fn answer(&mut self, into: &mut [u8], patience: Duration) -> io::Result<usize> {
         if self.answered.is_empty() {
             let read = answer_of(&mut self.answers, &mut self.answered);
@@ -303,7 +302,7 @@ impl Sender {
         Ok(n)
     }
 
-    /// So far.
+    /// The statistics so far.
     pub fn stats(&self) -> SenderStats {
         let path = self.connection.path_stats(PathId::ZERO).unwrap_or_default();
         SenderStats {
@@ -317,7 +316,7 @@ impl Sender {
     }
 }
 
-/// Reads on in an answer: what has come is there even if the connection has ended since.
+/// Reads more of an answer. Received data stays available even if the connection has ended since.
 async fn answer_of(answers: &mut RecvStream, into: &mut Vec<u8>) -> io::Result<usize> {
     let mut piece = [0; ANSWER_BUFFER];
     let n = match answers.read(&mut piece).await {
@@ -329,7 +328,7 @@ async fn answer_of(answers: &mut RecvStream, into: &mut Vec<u8>) -> io::Result<u
     Ok(n)
 }
 
-/// Whether all is acknowledged, from how the stream ended.
+/// True if all data is acknowledged, derived from the end of the stream.
 fn acknowledged(stopped: Result<Option<VarInt>, StoppedError>) -> io::Result<bool> {
     match stopped {
         Ok(None) => Ok(true),
@@ -355,7 +354,7 @@ fn unwritten(why: WriteError) -> io::Error {
 }
 
 impl io::Write for Sender {
-    /// Takes a piece; the next one is taken when the stack has this one ([`Sender::room`]).
+    /// Takes a piece; the next one is taken when the stack has taken this one ([`Sender::room`]).
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.hand_over(Duration::ZERO)? {
             return Err(would_block());

@@ -15,12 +15,12 @@ fn report(what: String) {
     TOLD.with_borrow_mut(|told| told.push(what));
 }
 
-/// What was told since the last time.
+/// The calls since the last time.
 fn told() -> Vec<String> {
     TOLD.take()
 }
 
-/// Writes down what it is told. Window of ten packets, a timer every 5 ms.
+/// Records its calls. It has a window of ten packets, and a timer every 5 ms.
 #[derive(Clone)]
 struct Recorder {
     timer: Time,
@@ -140,7 +140,7 @@ impl Stack {
         }
     }
 
-    /// Acknowledges, as the stack does: each, then the end, then it asks.
+    /// Acknowledges as the stack does: each packet, then the end, then it reads the window.
     fn acked(&mut self, ms: u64, sent: u64, numbers: &[u64], in_flight: u64) {
         for number in numbers {
             self.host.acknowledged(self.at(ms), self.at(sent), *number);
@@ -223,7 +223,7 @@ fn silence_becomes_a_timeout_and_doubles() {
             "timeout 3 of 1 at 7100"
         ]
     );
-    // The stack says it when the path works again: that is known.
+    // The stack reports this when the path works again, which is known then.
     stack.host.lost(stack.at(8_000), 1200, 1);
     stack.host.on_congestion_event(stack.at(8_000), true, false);
     stack.host.run(None);
@@ -246,7 +246,7 @@ fn after_a_pause_and_on_another_path() {
         8 * 1452,
         "ten packets of 1200, in whole ones of 1452"
     );
-    // What the old path had under way is not ours.
+    // Packets in flight on the old path do not belong to this one.
     other.acknowledged(stack.at(1_100), stack.at(1_050), 1);
     other.end_acks(stack.at(1_100), 0, true);
     other.run(None);
@@ -301,7 +301,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Whatever the stack says: windows and timers are such as it can bear.
+/// With any events of the stack, windows and timers are valid for it.
 fn bears(cc: Instance, events: &[Event], clock: bool, timers: bool) {
     let mut stack = Stack::new(cc);
     if timers {
@@ -370,7 +370,7 @@ fn bears(cc: Instance, events: &[Event], clock: bool, timers: bool) {
             let bps = rate.as_bps();
             assert!((8_000..=1_000_000_000_000).contains(&bps), "{bps}");
         }
-        // Somebody who calls when asked to does not spin.
+        // A caller that follows `next_timer` does not spin.
         if let (true, Some(wakes)) = (clock, stack.host.next_timer()) {
             assert!(wakes > now, "after {event:?}");
         }
@@ -482,7 +482,7 @@ impl HostUnderTest for Driven {
 }
 
 #[test]
-fn tells_what_the_reference_host_tells() {
+fn reports_the_same_as_the_reference_host() {
     check_host(&alcc_zoo::registry(), Bytes::new(MTU.into()), &|cc| {
         let mut stack = Stack::new(cc);
         stack.host.has_timers();
