@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Frozen forms of the product's algorithms: they exist to reproduce published figures. Each only
-//! changes when it differs from its source.
+//! Frozen forms of the product's algorithms: they exist for reproducing published figures. Each is
+//! changed only if it differs from its source.
 pub(crate) mod copa;
 pub(crate) mod cubic;
 pub(crate) mod sprout;
@@ -8,7 +8,7 @@ pub(crate) mod verus;
 
 use alcc_cc::Form;
 
-/// With the names of their algorithms.
+/// The forms, with the names of their algorithms.
 pub(crate) const FORMS: &[(&str, Form)] = &[
     ("cubic", cubic::RFC9438),
     ("verus", verus::ORIGINAL),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The algorithms of the laboratory, and the frozen forms of the product's.
 //!
-//! [`registry`] has them beside those of `alcc-cc`. They are pure state machines like those: the
+//! [`registry`] has them beside those of `alcc-cc`. They are pure state machines, too: the
 //! simulator, the emulator's programs and the fuzzers run them. The plug-in `libalcc_lab.so`
-//! (`lab/plugin`) brings them to the product.
+//! (`lab/plugin`) adds them to the product.
 //!
 //! * an algorithm: a file `algorithms/NAME.rs`, and a line in `algorithms.rs`;
-//! * a form of a product's algorithm that only changes when it differs from its source: a file in
+//! * a form of a product's algorithm that is changed only if it differs from its source: a file in
 //!   `forms/`, and a line in [`forms`].
 #![forbid(unsafe_code)]
 

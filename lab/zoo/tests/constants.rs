@@ -27,7 +27,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap_or_else(|why| panic!("{name}: {why}"))
 }
 
-/// The words of all files beside `name`, which is left out.
+/// The words of all files beside `name`, except that file.
 fn words_beside(name: &str) -> String {
     let folder = path(name).parent().unwrap().to_owned();
     let files = folder
@@ -60,7 +60,7 @@ fn parts(constant: &Constant, of: u64) -> u64 {
     let parts = value * of as f64;
     assert!(
         of > 1024 || (parts - parts.round()).abs() < 1e-9,
-        "{}: {value} is no number of parts of {of}: name more parts",
+        "{}: {value} is not a whole number of parts of {of}: name more parts",
         constant.name
     );
     parts.round() as u64
@@ -117,8 +117,8 @@ fn header() -> String {
     };
     text += "/* exp(-n / LOSSES_MEMORY) for n = 1, 2, 4, ..., 8192, of 2^31. */\n#define LOSS_RATE_POWERS { \\\n";
     for bit in 0..14 {
-        let left = (-f64::from(1 << bit) / memory).exp() * f64::from(1_u32 << 31);
-        writeln!(text, "\t{left:.0}U, \\").unwrap();
+        let weight = (-f64::from(1 << bit) / memory).exp() * f64::from(1_u32 << 31);
+        writeln!(text, "\t{weight:.0}U, \\").unwrap();
     }
     text + "}\n"
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! C4, Christian's Congestion Control Code. It has a nominal rate, and a nominal largest RTT with
-//! the jitter of the path. Source: draft-huitema-ccwg-c4-spec, the text of 2026 with its reaction
-//! to ECN.
+//! C4, Christian's Congestion Control Code. Its state is a nominal rate, and a nominal largest RTT
+//! that includes the jitter of the path. Source: draft-huitema-ccwg-c4-spec, the text of 2026 with
+//! its reaction to ECN.
 //!
 //! It sends at the nominal rate, with as much in flight as that rate delivers within the nominal
-//! largest RTT. Every four round trips it pushes for one, then holds back for one and looks whether
-//! more came through. Rates only rise by measurement; congestion met at the nominal rate takes them
-//! down. Flows of a high rate notice congestion sooner than flows of a low one, so they even out.
+//! largest RTT. Every four round trips it sends faster for one (pushing), then slower for one, in
+//! which it checks whether more was delivered. Rates rise only by measurement; congestion at the
+//! nominal rate reduces them. Flows with a high rate react to congestion sooner than flows with a
+//! low one, so that their rates converge.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -27,11 +28,11 @@
 //! rises if the estimate is *above* it. The decrease by delay is the excess over the sum of RTT and
 //! threshold, divided by the threshold. The push after one that succeeded is 17/16 + 3/16 (1 -
 //! marks / threshold), which is its 5/4. Until something arrives after a timeout, two packets may
-//! be in flight. QUIC sends so many probes; the host here gives up all the others. The rate of the
-//! outgoing interface is not known, so the first window is not paced.
+//! be in flight. QUIC sends this number of probes, while the host here gives up all the others. The
+//! rate of the outgoing interface is not known, so the first window is not paced.
 //!
-//! **Known weakness**: its largest RTT includes a queue of its own making up to 250 ms. A cellular
-//! link may fall by half within a second. It then keeps its rate until that queue stands, and
+//! **Known weakness**: its largest RTT includes its own queue, up to 250 ms. When the rate of a
+//! cellular link halves within a second, C4 keeps its rate until that queue has built up, and
 //! longer.
 use alcc_cc::parts::{MAX_PACING_RATE, MIN_PACING_RATE, segments, window_bytes};
 use alcc_cc::{
@@ -59,7 +60,7 @@ const PUSHES: u32 = 3;
 const CAUTIOUS: f64 = 17.0 / 16.0;
 const BOLD: f64 = 3.0 / 16.0;
 const QUANTUM: Span = Span::from_millis(4);
-/// Losses end the initial state only after so many packets.
+/// Minimum number of packets before losses end the initial state.
 const FIRST_PACKETS: u64 = 20;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,25 +73,25 @@ enum State {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Signal {
-    /// This RTT, seconds.
+    /// An RTT of this many seconds.
     Delay(f64),
     Loss,
     Marks,
 }
 
-/// One round trip: until a packet that was sent in it is acknowledged.
+/// One round trip, which ends when a packet sent in it is acknowledged.
 #[derive(Clone, Copy)]
 struct Era {
-    /// The first packet of it.
+    /// Its first packet.
     first: Pn,
     /// Factors of the rate in this era and in the one before.
     alpha: f64,
     alpha_before: f64,
-    /// Seconds.
+    /// The largest RTT, seconds.
     max_rtt: f64,
     min_rtt: f64,
     app_limited: bool,
-    /// The nominal rate at its begin.
+    /// The nominal rate at its start, bytes per second.
     rate: f64,
 }
 
@@ -98,33 +99,33 @@ struct Era {
 struct C4 {
     mss: Bytes,
     state: State,
-    /// How long it has lasted.
+    /// Number of eras in the current state.
     eras: u32,
     era: Era,
-    /// Bytes per second; zero: not known.
+    /// The nominal rate, bytes per second; zero: not known.
     rate: f64,
-    /// Seconds; zero: not known.
+    /// The nominal largest RTT, seconds; zero: not known.
     max_rtt: f64,
     running_min_rtt: f64,
-    /// Eras of the initial state in a row without a higher rate.
+    /// Number of consecutive eras of the initial state without a higher rate.
     flat: u32,
-    /// Pushes in a row that succeeded.
+    /// Number of consecutive successful pushes.
     pushes: u32,
-    /// The factor of the push that this recovery judges.
+    /// The factor of the push that this recovery evaluates.
     pushed: Option<f64>,
-    /// The nominal rate at the end of the recovery before.
+    /// The nominal rate at the end of the previous recovery.
     settled: f64,
-    /// Recovery began with congestion, or met it.
+    /// True if recovery began with congestion, or detected it.
     congested: bool,
-    /// The initial state was entered again because of jitter.
+    /// True if the initial state was entered again because of jitter.
     restarted: bool,
     loss_rate: f64,
     marks: f64,
     received: u64,
     next: Pn,
-    /// What is lost at this time was given up by a timer.
+    /// Time of a timeout: losses at this time were reported by the timer.
     timed_out: Option<Time>,
-    /// Nothing has arrived since a timeout.
+    /// True if nothing has arrived since a timeout.
     silent: bool,
 }
 
@@ -132,13 +133,13 @@ fn build(_: &Options<'_>) -> Built {
     Ok(Instance::new(C4::new()))
 }
 
-/// 0 to 1, of a rate in bytes per second.
+/// The sensitivity (0 to 1) of a rate in bytes per second.
 fn sensitivity(rate: f64) -> f64 {
     let between = |x: f64, low: f64, high: f64| ((x - low) / (high - low)).clamp(0.0, 1.0);
     0.92 * between(rate, 50e3, 1e6) + 0.08 * between(rate, 1e6, 10e6)
 }
 
-/// Seconds.
+/// The delay threshold, seconds.
 fn delay_threshold(rate: f64, max_rtt: f64) -> f64 {
     let fraction = 1.0 / 16.0 + (1.0 - sensitivity(rate)) * 3.0 / 16.0;
     (fraction * max_rtt).min(0.025)
@@ -221,7 +222,7 @@ impl C4 {
         };
     }
 
-    /// The largest RTT of what was sent no faster than the nominal rate.
+    /// Updates the largest RTT of packets sent no faster than the nominal rate.
     fn update_rtts(&mut self) {
         let (least, most) = (self.era.min_rtt, self.era.max_rtt);
         if self.era.alpha_before > 1.0 || self.state == State::Initial || most <= 0.0 {
@@ -313,7 +314,7 @@ impl C4 {
         }
     }
 
-    /// By how much a signal takes the rate down.
+    /// The reduction of the rate by a signal, as a factor.
     fn beta(&self, signal: Signal) -> f64 {
         let beta = match signal {
             Signal::Loss => MAX_BETA,
@@ -385,7 +386,7 @@ impl C4 {
         self.era.min_rtt = self.era.min_rtt.min(rtt);
     }
 
-    /// Packets.
+    /// The window, in packets.
     fn window(&self) -> f64 {
         if self.silent {
             return MIN_WINDOW;
@@ -578,7 +579,7 @@ mod tests {
         (c.era.min_rtt, c.era.max_rtt) = (0.03, 1.0);
         c.update_rtts();
         assert!(close(c.max_rtt, 0.28));
-        // What a push has queued does not count.
+        // The queue of a push does not count.
         (c.era.alpha_before, c.era.max_rtt) = (1.25, 2.0);
         c.update_rtts();
         assert!(close(c.max_rtt, 0.28));

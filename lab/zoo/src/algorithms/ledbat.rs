@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! LEDBAT++: a scavenger that keeps the queue below a target and gives way to everybody else. IETF
+//! LEDBAT++: a scavenger that keeps the queue below a target and yields to all other flows. IETF
 //! draft-irtf-iccrg-ledbat-plus-plus (-06), which improves RFC 6817.
 //!
-//! The queueing delay is what the RTT has beyond the smallest of ten minutes. Below the target the
-//! window grows by a fraction of a packet per round trip. Above it, it shrinks in proportion to the
+//! The queueing delay is the RTT minus the smallest of ten minutes. Below the target the window
+//! grows by a fraction of a packet per round trip. Above it, it shrinks in proportion to the
 //! excess, by half at most. Slow start ends at three quarters of the target. From time to time it
-//! withdraws to two packets for two round trips, to see the path without itself.
+//! reduces its window to two packets for two round trips, to measure the path without its own
+//! queue.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -21,8 +22,9 @@
 //! **Differs from the draft**: a slowdown counts from its beginning until slow start has brought
 //! the window back. The base is a sliding minimum of ten minutes.
 //!
-//! **Known weakness**: a late-comer takes the standing queue of an earlier flow for the base until
-//! that one withdraws. On a radio link, jitter above the target holds it at its smallest window.
+//! **Known weakness**: a later flow takes the standing queue of an earlier one for the base until
+//! that one reduces its window. On a radio link, jitter above the target holds it at its smallest
+//! window.
 use alcc_cc::parts::{Growth, LossBased, Window, WindowedMin};
 use alcc_cc::{Algorithm, Build, Built, Cx, Event, Instance, Options, Packet};
 use alcc_units::{Span, Time};
@@ -45,12 +47,12 @@ const NEXT_SLOWDOWN: u64 = 9;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Slowdown {
-    /// The first comes two round trips after slow start.
+    /// No slowdown so far; the first comes two round trips after slow start.
     Never,
     At(Time),
-    /// At two packets since then, until then.
+    /// At two packets: the start, and the end.
     Low(Time, Time),
-    /// Since then; slow start brings the window back.
+    /// After it: the start; slow start restores the window.
     Back(Time),
 }
 
@@ -90,7 +92,7 @@ impl Ledbat {
         current.saturating_sub(self.base())
     }
 
-    /// What a window gains or loses in a round trip.
+    /// The change of a window in a round trip, packets.
     fn per_round(&self, cwnd: f64) -> f64 {
         let (gain, over) = (
             gain(self.base()),
@@ -117,7 +119,7 @@ impl Ledbat {
                 let why = "slowdown is over";
                 cx.log.event(now, Event::SlowStartRestart { why });
             }
-            // Also where a reduction was undone meanwhile.
+            // Also if a reduction was undone in the meantime.
             Slowdown::Low(..) => w.cwnd = MIN_CWND,
             Slowdown::Back(since) if !w.in_slow_start() => {
                 self.slowdown = Slowdown::At(now + now.since(since) * NEXT_SLOWDOWN);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Prague answers marks by how many there are, as DCTCP does. It answers losses as Reno does.
+//! Prague reacts to marks in proportion to their share, as DCTCP does, and to losses as Reno does.
 //! Source: draft-briscoe-iccrg-prague-congestion-control-04 (July 2024); RFC 9331, section 4.
 //!
-//! The marked share of what arrives is averaged. A round trip with marks takes away half of that
-//! share of the window. Only what arrives without a mark makes the window grow. Below 25 ms a flow
-//! grows as if its round trip took that long.
+//! The marked share of arriving data is averaged. A round trip with marks reduces the window by
+//! half of that share. Only data without a mark makes the window grow. With an RTT below 25 ms a
+//! flow grows as if it were 25 ms.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -17,10 +17,11 @@
 //! | pace: slow start, then | 2 windows per round trip, then 1 | section 2.4.1 |
 //! | initial window | 10 packets | RFC 6928 |
 //!
-//! **Differs from the draft**: packets are sent as ECT(0), since no queue here is an L4S one. Marks
-//! of a classic queue are still answered by their share. So beside Cubic behind CoDel it takes more
-//! than its part. The virtual RTT holds from the start, not after 500 round trips. A loss shortly
-//! after marks is answered in full. The window is reduced once per window of data.
+//! **Differs from the draft**: packets are sent as ECT(0), since no queue here is an L4S one. The
+//! reaction to marks of a classic queue is also by their share, so beside Cubic behind CoDel it
+//! takes more than its part. The virtual RTT applies from the start, not after 500 round trips. The
+//! reaction to a loss shortly after marks is not reduced. The window is reduced once per window of
+//! data.
 //!
 //! **Known weakness**: without marks on the path it is Reno, and fills every buffer.
 use alcc_cc::parts::{Growth, LossBased, Window};
@@ -41,13 +42,13 @@ const VIRTUAL_RTT: Span = Span::from_millis(25);
 
 #[derive(Clone, Default)]
 struct Prague {
-    /// Averaged share of marks; `None` before the first mark.
+    /// Averaged share of marks, 0 to 1; `None` before the first mark.
     share: Option<f64>,
-    /// What has arrived since the last update, and of that marked. Bytes.
+    /// Bytes that have arrived since the last update, and those of them that are marked.
     arrived: u64,
     marked: u64,
     updated: Option<Time>,
-    /// What is not marked of the batch that the window grows for.
+    /// Unmarked share of the batch for which the window grows.
     unmarked: f64,
 }
 

@@ -2,10 +2,10 @@
 //! ROCCET: CUBIC that also reads the RTT, made for the deep buffers of 5G. Prause and Akselrod, TCP
 //! ROCCET, arXiv:2510.25281; parameters of the authors' Linux module (tcp_roccet).
 //!
-//! The relative RTT, how far it is above the smallest, is averaged. Slow start ends when that
-//! average is above its bound and acknowledgements no longer come faster. Later the average above
-//! its bound is a congestion event, if more was sent than came back. After five seconds without a
-//! smaller RTT, half of the window is held back. So it sees the path with less queue.
+//! The relative RTT, its excess over the smallest, is averaged. Slow start ends when that average
+//! is above its bound and acknowledgements no longer come faster. Later the average above its bound
+//! is a congestion event, if more was sent than came back. After five seconds without a smaller
+//! RTT, the window is halved for a while, so that the path is measured with less queue.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -20,12 +20,13 @@
 //! | curve of growth | `cubic` of Linux without HyStart | paper, section on ORBITER |
 //!
 //! **Differs from the module**: RTTs count per acknowledged packet, and sent and received count in
-//! packets. While the smallest RTT is looked for, a loss takes the small window down, not the old
-//! one. The old window is not restored then. Acknowledgements left over from slow start are not
+//! packets. While probing for the smallest RTT, a loss reduces the small window, not the old one,
+//! and the old window is not restored then. Acknowledgements left over from slow start are not
 //! carried over.
 //!
 //! **Known weakness**: its bound is twice the smallest RTT, so a path of 100 ms keeps 100 ms of
-//! queue. While others fill the buffer the smallest RTT is theirs, and the bound rises with it.
+//! queue. While other flows fill the buffer the smallest RTT includes their queue, and the bound
+//! rises with it.
 use alcc_cc::parts::cubic::{Curve, curve};
 use alcc_cc::parts::{Growth, LossBased, Window, segments};
 use alcc_cc::{AckBatch, Algorithm, Build, Built, Cx, Event, Instance, Options, Packet, Path};
@@ -51,7 +52,7 @@ const DRAIN: Span = Span::from_millis(100);
 const PROBE_EVERY: Span = Span::from_secs(5);
 const PROBE: Span = Span::from_millis(200);
 
-/// How many acknowledgements came in this span of time, and in the two before.
+/// Number of acknowledgements in this span of time, and in the two before.
 #[derive(Clone, Copy, Default)]
 struct AckRate {
     since: Option<Time>,
@@ -85,13 +86,13 @@ impl AckRate {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
-    /// The authors' LAUNCH; the first one of the flow, or one after a timeout.
+    /// The authors' LAUNCH; true for the first one of the flow, false for one after a timeout.
     Launch(bool),
     /// ORBITER.
     Orbiter,
-    /// After an event.
+    /// After an event: the window does not grow until this time.
     Drain(Time),
-    /// Looks for a smaller RTT until, then refills for as long; the old window.
+    /// Probes for a smaller RTT until this time, then refills for this long; the old window.
     Probe(Time, Span, f64),
     Refill(Time),
 }
@@ -101,16 +102,16 @@ struct Roccet {
     curve: Curve,
     state: State,
     least: Option<Span>,
-    /// When the smallest RTT is to be looked for.
+    /// Time of the next probe for the smallest RTT.
     probe_at: Time,
     latest: Span,
     before: Span,
     /// Averaged relative RTT.
     relative: f64,
     rate: AckRate,
-    /// The window has limited the flow before.
+    /// True if the window has limited the flow before.
     was_limited: bool,
-    /// When the average is looked at, and what had been sent and had come back at the last look.
+    /// Time of the next check of the average; the data sent and delivered at the last check.
     look_at: Time,
     sent: u64,
     received: f64,
@@ -150,7 +151,7 @@ impl Roccet {
         self.relative = (1.0 - WEIGHT) * self.relative + WEIGHT * self.above(rtt);
     }
 
-    /// Relative to the smallest RTT: how far this one is above it.
+    /// The relative excess of this RTT over the smallest.
     fn above(&self, rtt: Span) -> f64 {
         let least = self.least.unwrap_or(rtt);
         rtt.saturating_sub(least).as_secs_f64() / least.as_secs_f64().max(1e-6)
@@ -168,8 +169,8 @@ impl Roccet {
     }
 
     fn end_launch(&mut self, cx: &mut Cx<'_>, w: &mut Window, first: bool) {
-        let left = if first { 1.0 / 2.0 } else { 2.0 / 3.0 };
-        w.cwnd = (w.cwnd * left).max(LEAST.min(w.cwnd));
+        let factor = if first { 1.0 / 2.0 } else { 2.0 / 3.0 };
+        w.cwnd = (w.cwnd * factor).max(LEAST.min(w.cwnd));
         w.ssthresh = w.cwnd;
         let (why, window) = ("delay", w.cwnd);
         cx.log.event(cx.now, Event::SlowStartExit { why, window });
@@ -268,7 +269,7 @@ impl Growth for Roccet {
         self.curve.congestion_avoidance(cx, w, segments);
     }
 
-    /// A loss ends slow start and takes nothing.
+    /// A loss ends slow start without a reduction.
     fn ssthresh(&mut self, w: &Window, flight: f64) -> f64 {
         let launch = matches!(self.state, State::Launch(_));
         self.state = State::Orbiter;

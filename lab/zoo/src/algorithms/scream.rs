@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! SCReAMv2, as far as a byte stream has it: a reference window with a target for the queueing
-//! delay. The text is draft-johansson-ccwg-rfc8298bis-screamv2. Its sections are "Reaction to
-//! Delay, Packet Loss and ECN-CE" and "Reference Window Update".
+//! SCReAMv2, as far as it applies to a byte stream: a reference window with a target for the
+//! queueing delay. The text is draft-johansson-ccwg-rfc8298bis-screamv2. Its sections are "Reaction
+//! to Delay, Packet Loss and ECN-CE" and "Reference Window Update".
 //!
-//! A queue of more than half of the target counts as marks that L4S would set. There are more of
-//! them the nearer the average is to the target. The window grows by a segment per round trip. The
-//! longer nothing happened, it also grows by a share of itself. It grows slowly near the window of
+//! A queue of more than half of the target counts as marks that L4S would set, the more the nearer
+//! the average is to the target. The window grows by a segment per round trip, and by a share of
+//! itself that grows with the time since the last congestion. It grows slowly near the window of
 //! the last congestion.
 //!
 //! | constant | value | source |
@@ -27,11 +27,11 @@
 //! **Differs from the draft**: the RTT stands for the one-way delay. There are no frames, so their
 //! size is 1. The target for the media rate is the window per round trip. Marks are those of RFC
 //! 3168, not of L4S. The target of the delay does not rise beside others. The segment of the path
-//! takes the place of 1000 bytes. A timeout counts as a loss. Of the two head rooms that it names,
-//! 1.1 and 2, the smaller one holds.
+//! takes the place of 1000 bytes. A timeout counts as a loss. Of the two head rooms in the draft,
+//! 1.1 and 2, the smaller one applies.
 //!
-//! **Known weakness**: it begins with two packets and has no slow start. So it fills a fast path
-//! after many round trips. Beside a flow that fills the queue it yields down to its smallest
+//! **Known weakness**: it begins with two packets and has no slow start, so it fills a fast path
+//! only after many round trips. Beside a flow that fills the queue it yields down to its smallest
 //! window.
 use alcc_cc::parts::{MAX_PACING_RATE, MAX_WINDOW, WindowedMin, rto};
 use alcc_cc::{
@@ -67,18 +67,18 @@ const MEMORY: Span = Span::from_secs(600);
 #[derive(Clone)]
 struct Scream {
     mss: Bytes,
-    /// Bytes.
+    /// The reference window, bytes.
     window: f64,
     inflection: f64,
     inflection_at: Option<Time>,
-    /// Seconds.
+    /// Average queueing delay, seconds.
     queue_avg: f64,
     queue_avg_at: Option<Time>,
     congestion_at: Option<Time>,
     started: Time,
     least_rtt: WindowedMin<Span>,
     rtt: RttView,
-    /// Most in flight in this round trip, and in the one before. Bytes.
+    /// Maximum bytes in flight in this round trip, and in the one before.
     most: [f64; 2],
 }
 
@@ -123,9 +123,9 @@ impl Scream {
         }
     }
 
-    /// Shares of the window that losses, marks and a queue (seconds) leave. `None`: none of them,
-    /// or too soon after the last time.
-    fn left(&self, now: Time, lost: bool, marked: bool, queue: f64) -> Option<f64> {
+    /// The factor of a reduction by losses, marks and a queue (seconds). `None`: there is none, or
+    /// it would be too soon after the last.
+    fn factor(&self, now: Time, lost: bool, marked: bool, queue: f64) -> Option<f64> {
         let pause = self.rtt.smoothed.min(VIRTUAL_RTT);
         if self.congestion_at.is_some_and(|at| now.since(at) < pause) {
             return None;
@@ -134,21 +134,21 @@ impl Scream {
         if !lost && !marked && queue <= half {
             return None;
         }
-        let mut left = 1.0;
+        let mut factor = 1.0;
         if lost {
-            left *= BETA_LOSS;
+            factor *= BETA_LOSS;
         }
         if marked {
-            left *= BETA_ECN;
+            factor *= BETA_ECN;
         }
         if queue > half {
-            left *= 1.0 - ((self.queue_avg - half) / half).clamp(0.0, 1.0) / 2.0;
+            factor *= 1.0 - ((self.queue_avg - half) / half).clamp(0.0, 1.0) / 2.0;
         }
-        Some(left)
+        Some(factor)
     }
 
     fn congestion(&mut self, cx: &mut Cx<'_>, lost: bool, marked: bool, queue: f64) {
-        let Some(left) = self.left(cx.now, lost, marked, queue) else {
+        let Some(factor) = self.factor(cx.now, lost, marked, queue) else {
             return;
         };
         let due = |at: Time| cx.now.since(at) > INFLECTION_EVERY;
@@ -157,7 +157,7 @@ impl Scream {
             self.inflection = self.window;
         }
         let from = self.window / self.segment();
-        self.window = (self.window * left).max(self.least_window());
+        self.window = (self.window * factor).max(self.least_window());
         self.congestion_at = Some(cx.now);
         let to = self.window / self.segment();
         if to < from {
@@ -170,7 +170,7 @@ impl Scream {
         }
     }
 
-    /// What `acked` bytes add.
+    /// The growth of the window for `acked` bytes.
     fn increment(&self, now: Time, acked: f64) -> f64 {
         let since = now.since(self.congestion_at.unwrap_or(self.started));
         let calm = (since.as_secs_f64() / POST_CONGESTION).clamp(0.0, 1.0);
@@ -239,7 +239,7 @@ impl Controller for Scream {
     }
 
     fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, idle: Span) {
-        // What was in flight before says nothing of now.
+        // The earlier data in flight is out of date.
         if idle >= rto(&self.rtt) {
             self.most = [0.0; 2];
         }
@@ -291,20 +291,20 @@ mod tests {
     #[test]
     fn the_queue_counts_from_half_of_its_target() {
         let mut s = scream();
-        let left = |s: &Scream, lost, marked, queue| s.left(at(1000), lost, marked, queue);
-        assert_eq!(left(&s, false, false, 0.03), None);
-        assert_eq!(left(&s, true, false, 0.0), Some(0.7));
-        assert_eq!(left(&s, false, true, 0.0), Some(0.8));
+        let factor = |s: &Scream, lost, marked, queue| s.factor(at(1000), lost, marked, queue);
+        assert_eq!(factor(&s, false, false, 0.03), None);
+        assert_eq!(factor(&s, true, false, 0.0), Some(0.7));
+        assert_eq!(factor(&s, false, true, 0.0), Some(0.8));
         for (average, expected) in [(0.02, 1.0), (0.045, 0.75), (0.06, 0.5), (0.2, 0.5)] {
             s.queue_avg = average;
-            let left = left(&s, false, false, 0.05).unwrap();
-            assert!((left - expected).abs() < 1e-9, "{average}: {left}");
+            let factor = factor(&s, false, false, 0.05).unwrap();
+            assert!((factor - expected).abs() < 1e-9, "{average}: {factor}");
         }
         // Not within 25 ms of the last time.
         s.congestion_at = Some(at(980));
-        assert_eq!(left(&s, true, false, 0.0), None);
+        assert_eq!(factor(&s, true, false, 0.0), None);
         s.congestion_at = Some(at(975));
-        assert_eq!(left(&s, true, false, 0.0), Some(0.7));
+        assert_eq!(factor(&s, true, false, 0.0), Some(0.7));
     }
 
     #[test]
@@ -333,7 +333,8 @@ mod tests {
         let grown = |s: &Scream, ms| s.increment(at(ms), 100e3) / 1000.0;
         assert!((grown(&s, 0) - 1.0).abs() < 1e-9);
         assert!((grown(&s, 4000) - 3.0).abs() < 1e-9);
-        // Where congestion was: a tenth. A tenth away: (0.1 / 1 * 4)^2 = 0.16 of 1 + 2 * 0.16.
+        // At the point of congestion: a tenth. A tenth away: (0.1 / 1 * 4)^2 = 0.16 of 1 + 2 *
+        // 0.16.
         s.inflection = 100e3;
         assert!((grown(&s, 4000) - 0.1 * 1.2).abs() < 1e-9);
         s.window = 90e3;

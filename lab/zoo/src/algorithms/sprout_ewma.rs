@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sprout-EWMA (the same paper, section 5.3): Sprout with a moving mean of what arrives per tick,
-//! weight 1/8, in place of the Bayesian filter. No caution, no outages, no fastest rate; sender,
-//! feedback and profiles are those of Sprout.
+//! Sprout-EWMA (the same paper, section 5.3): Sprout with a moving mean of the arrivals per tick,
+//! weight 1/8, in place of the Bayesian filter. There is no caution, no outages and no highest
+//! rate; sender, feedback and profiles are those of Sprout.
 //!
 //! **Known weakness**: as Sprout's, but it overshoots where Sprout is cautious.
 use crate::forms::sprout::original;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Vegas: a window that keeps two to four packets of its own in the queue. Brakmo, O'Malley and
+//! Vegas: a window that keeps two to four packets of the flow in the queue. Brakmo, O'Malley and
 //! Peterson, SIGCOMM 1994, in the form of Linux (`tcp_vegas`).
 //!
-//! The smallest RTT ever is that of the empty path. Once per round trip, it compares that with the
-//! smallest RTT of the round. The difference tells how many packets of the window wait in the
-//! queue. Too many: one packet less; too few: one more; slow start ends when the queue begins to
-//! form. On loss it is Reno.
+//! The smallest RTT ever is taken for that of the empty path. Once per round trip, it is compared
+//! with the smallest RTT of the round, which gives the number of packets of the window in the
+//! queue. The window shrinks by a packet if there are too many, and grows by one if there are too
+//! few; slow start ends when the queue begins to form. A loss is handled as in Reno.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -17,13 +17,13 @@
 //!
 //! **Differs from the paper** (as Linux does): packets in the queue are w (RTT - base)/base instead
 //! of w (RTT - base)/RTT. The RTT is the smallest of the round. Slow start doubles in every round,
-//! not in every other. There is no early retransmission. **Differs from Linux**: the window does
-//! not grow unless it was what limited the sender. Samples count per packet, not per
-//! acknowledgement. After a timeout the delay counts at once, not when all is repaired.
+//! not in every other. There is no early retransmission. **Differs from Linux**: the window grows
+//! only if it limited the sender. Samples count per packet, not per acknowledgement. After a
+//! timeout the delay counts at once, not when all is repaired.
 //!
-//! **Known weakness**: the base RTT may come from a quiet moment of a jittery radio link. Or the
-//! path became longer since. Jitter then looks like a queue, and it starves. Beside Reno or Cubic,
-//! and with traffic in the other direction, it yields.
+//! **Known weakness**: the base RTT may be from a moment without jitter on a radio link, or the
+//! path may have become longer since. Jitter is then taken for a queue, and the flow starves.
+//! Beside Reno or Cubic, and with traffic in the other direction, it yields.
 use alcc_cc::parts::{Growth, LossBased, MIN_SSTHRESH, Window, segments};
 use alcc_cc::{AckBatch, Algorithm, Build, Built, Cx, Event, Instance, Options, Packet, Pn};
 use alcc_units::Span;
@@ -50,21 +50,21 @@ alcc_cc::constants! { VEGAS:
 
 #[derive(Clone, Default)]
 struct Vegas {
-    /// Acknowledged segments not yet turned into Reno's growth.
+    /// Acknowledged segments not yet used for Reno's growth.
     credit: f64,
     base: Option<Span>,
-    /// Smallest RTT and samples of this round; it ends when something sent after `round_end` is
+    /// Smallest RTT and samples of this round; it ends when a packet sent after `round_end` is
     /// acknowledged.
     least: Option<Span>,
     samples: u32,
     round_end: Pn,
     /// Packets in the queue at the end of the last round, for plots.
     queued: f64,
-    /// Between a loss and its repair delay does not count.
+    /// True between a loss and its repair, in which delay does not count.
     repairing: bool,
-    /// The window was what limited the sender.
+    /// True if the window limited the sender.
     used: bool,
-    /// The packet that ended the last round: it has had its effect.
+    /// The packet that ended the last round, whose effect is complete.
     decided: Option<Pn>,
 }
 
@@ -150,7 +150,7 @@ impl Growth for Vegas {
         }
     }
 
-    /// Once per round, in `end_round`.
+    /// Done once per round, in `end_round`.
     fn congestion_avoidance(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _segments: f64) {}
 
     fn ssthresh(&mut self, w: &Window, _flight: f64) -> f64 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Westwood+: Reno that measures, and after a loss resumes with what the empty path would hold.
-//! Grieco and Mascolo, ACM CCR 2004, in the form of Linux (`tcp_westwood`).
+//! Westwood+: Reno that measures the rate, and after a loss sets the window to the measured
+//! bandwidth-delay product. Grieco and Mascolo, ACM CCR 2004, in the form of Linux
+//! (`tcp_westwood`).
 //!
-//! The delivery rate is measured once per round trip and filtered twice. Times the smallest RTT it
-//! is the window that needs no queue. It becomes the window and the threshold when a loss has been
-//! repaired, and the threshold after a timeout.
+//! The delivery rate is measured once per round trip and filtered twice. The product with the
+//! smallest RTT is the window without a queue. It becomes the window and the threshold when a loss
+//! has been repaired, and the threshold after a timeout.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -16,12 +17,11 @@
 //! | initial window, packets | 10; `linux-2.6.24` 3 | RFC 6928; RFC 3390 |
 //!
 //! **Differs from the paper**: as in Linux, the first sample sets both filters. After a timeout the
-//! smallest RTT is learned anew. **Differs from Linux**: bytes are counted as the host delivers
-//! them (selective acknowledgements included). The window does not grow unless it was what limited
-//! the sender.
+//! smallest RTT is measured again. **Differs from Linux**: bytes are counted as the host delivers
+//! them (selective acknowledgements included). The window grows only if it limited the sender.
 //!
 //! **Known weakness**: between losses it fills every buffer, like Reno. On a path whose rate has
-//! just dropped, the filters remember the old one.
+//! just dropped, the filters still contain the old one.
 use alcc_cc::parts::{self, Growth, Kernel, LossBased, MIN_SSTHRESH, Reno, Window};
 use alcc_cc::{AckBatch, Algorithm, Build, Built, Cx, Instance, Options, Packet};
 use alcc_units::{Span, Time};
@@ -43,7 +43,7 @@ alcc_cc::constants! { WESTWOOD:
 #[derive(Clone, Default)]
 struct Westwood {
     reno: Reno,
-    /// While losses are repaired the window may fall to the measured product (2.6.24).
+    /// True if during recovery the window may fall to the measured product (2.6.24).
     floor: bool,
     /// The two filters, bytes per second.
     filters: Option<(f64, f64)>,
@@ -70,7 +70,7 @@ impl Westwood {
         }));
     }
 
-    /// Packets.
+    /// The measured bandwidth-delay product, packets.
     fn bdp(&self, w: &Window) -> f64 {
         let rate = self.filters.map_or(0.0, |(_, rate)| rate);
         let least = self.least.unwrap_or_default().as_secs_f64();
@@ -104,7 +104,7 @@ impl Growth for Westwood {
         self.reno.ssthresh(w, flight)
     }
 
-    /// Rate halving goes down to what the path holds.
+    /// Rate halving ends at the bandwidth-delay product.
     fn recovery_cwnd(&self, w: &Window) -> f64 {
         if self.floor {
             self.bdp(w).min(w.ssthresh)

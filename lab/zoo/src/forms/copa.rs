@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two programs that have Copa.
+//! The forms of two programs with Copa.
 mod mvfst;
 mod original;
 

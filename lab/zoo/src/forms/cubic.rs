@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `cubic:profile=rfc9438`: the text. Its constants stand beside the kernels' in the product's
-//! `cubic.rs`.
+//! `cubic:profile=rfc9438`: the text of the RFC. Its constants are beside the kernels' in the
+//! product's `cubic.rs`.
 use alcc_cc::parts::{Growth, LossBased, UNLIMITED, Window};
 use alcc_cc::{AckBatch, Build, Cx, Form, Instance};
 use alcc_units::{Span, Time};
@@ -18,18 +18,18 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 #[derive(Clone)]
 struct Cubic {
-    /// Where the plateau of the cubic lies, packets.
+    /// The window at the plateau of the cubic, packets.
     plateau: f64,
-    /// When the plateau is reached, seconds after the epoch began.
+    /// Time of the plateau, seconds after the start of the epoch.
     k: f64,
-    /// Begin of congestion avoidance; `None` until the first acknowledgement of it.
+    /// Start of congestion avoidance; `None` until its first acknowledgement.
     epoch: Option<Time>,
-    /// What Reno would have, packets.
+    /// The window of Reno, packets.
     reno: f64,
-    /// Window before the last reduction.
+    /// The window before the last reduction, packets.
     prior: f64,
-    /// The next epoch starts on its own plateau: slow start was left without a loss, or after a
-    /// timeout.
+    /// True if the next epoch starts at its own plateau: slow start was left without a loss, or
+    /// after a timeout.
     flat: bool,
     last_ack: Time,
 }
@@ -69,7 +69,7 @@ impl Growth for Cubic {
         let quiet = cx.now.since(self.last_ack);
         self.last_ack = cx.now;
         if !used {
-            // Section 5.8: time in which the application had nothing to send does not count.
+            // Section 5.8: time in which the application had no data does not count.
             self.epoch = self.epoch.map(|e| e + quiet);
         }
     }
@@ -85,7 +85,7 @@ impl Growth for Cubic {
             .clamp(window, 1.5 * window);
         let alpha = if self.reno >= self.prior { 1.0 } else { ALPHA };
         self.reno = (self.reno + alpha * segments / window).min(UNLIMITED);
-        // The published rule sets the window to Reno's; it never shrinks by that.
+        // The published rule sets the window to Reno's; that never shrinks it.
         w.cwnd = if self.cubic(t) < self.reno {
             window.max(self.reno)
         } else {

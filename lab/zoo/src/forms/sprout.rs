@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `sprout:profile=original`, `sprout-ewma:profile=original`: what the authors' program does.
+//! `sprout:profile=original`, `sprout-ewma:profile=original`: the authors' program.
 //!
-//! Frozen: it only changes when it differs from the program. It shares the model, the belief, the
-//! clocks of both halves and the wire with the living form.
+//! Frozen: it is changed only if it differs from the program. It shares the model, the belief, the
+//! clocks of both ends and the wire format with the current form.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -32,7 +32,7 @@ pub(crate) fn original(how: Inference, options: &Options<'_>) -> Built {
     Ok(Instance::with_receiver(Original::new(asked)))
 }
 
-/// Per packet.
+/// Added to the length of each packet, bytes.
 const HEADER_BYTES: u64 = 50;
 const HEARTBEAT: Span = Span::from_millis(50);
 const MAX_THROWAWAY: u64 = 65_535;
@@ -44,7 +44,7 @@ struct Original {
     outlook: Outlook,
     sent_at: Time,
     last_len: u64,
-    /// Bytes that may leave.
+    /// Bytes that may be sent.
     quota: Bytes,
     started: bool,
     ping: bool,
@@ -65,7 +65,7 @@ impl Original {
         }
     }
 
-    /// Bytes that may leave now, not yet rounded.
+    /// Bytes that may be sent now, not yet rounded.
     fn window(&self) -> f64 {
         let end = self.outlook.current() as f64 + self.asked.lookahead;
         self.outlook.window(end.min((HORIZON - 1) as f64))
@@ -119,7 +119,7 @@ impl Controller for Original {
         }
         if self.heartbeat_at() <= cx.now {
             self.ping = true;
-            // Whether or not the host can send it now.
+            // Also if the host cannot send it now.
             self.sent_at = cx.now;
         }
     }
@@ -170,7 +170,7 @@ impl WithReceiver for Original {
     }
 }
 
-/// What the program makes of a tick.
+/// The program's estimate from a tick.
 #[derive(Clone)]
 struct Program {
     asked: Asked,
@@ -194,7 +194,8 @@ impl Learner for Program {
     }
 
     fn tick(&mut self, arrived: Arrived, seen: bool) {
-        // The program counts 1400 bytes as one while its packets have 1440 and a little.
+        // The program counts 1400 bytes as one packet, while its packets have slightly more than
+        // 1440.
         let exact = arrived.bytes as f64 / self.unit as f64 * 1.03;
         let count = match self.asked.inference {
             Inference::Filter if arrived.packets == 0 => 0.0,

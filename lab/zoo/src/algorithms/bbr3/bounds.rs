@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What losses leave: a lasting bound of what is in flight, found while probing, and bounds until
+//! Bounds set by losses: a lasting one on the data in flight, found while probing, and others until
 //! the next probe.
 use super::cycle::State;
 use super::{Bbr3, MIN_CWND, NONE};
@@ -10,7 +10,7 @@ use alcc_units::Bytes;
 const LOSS_SHARE: f64 = 0.02;
 const BETA: f64 = 0.7;
 const HEADROOM: f64 = 0.15;
-/// Holes in a round that end startup.
+/// Number of holes in a round that ends startup.
 const HOLES: u32 = 6;
 
 /// Upper bounds, packets and packets per second; [`NONE`]: not bounded.
@@ -31,7 +31,7 @@ impl Bounds {
         bw_lo: NONE,
     };
 
-    /// Room left for others.
+    /// The bound with headroom for other flows.
     pub(super) fn with_headroom(&self) -> f64 {
         if self.inflight_hi >= NONE {
             return NONE;
@@ -40,12 +40,12 @@ impl Bounds {
         (self.inflight_hi - headroom).max(MIN_CWND)
     }
 
-    /// A probe begins: what happened since the last one is forgotten.
+    /// Resets the lower bounds at the beginning of a probe.
     pub(super) fn reset_lower_bounds(&mut self) {
         (self.inflight_lo, self.bw_lo) = (NONE, NONE);
     }
 
-    /// The bounds that allow more.
+    /// For each bound the one that allows more.
     fn max(self, other: Self) -> Self {
         Self {
             inflight_hi: self.inflight_hi.max(other.inflight_hi),
@@ -55,23 +55,24 @@ impl Bounds {
     }
 }
 
-/// What was delivered in this round.
+/// The delivery of the current round.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Latest {
     rate: f64,
     inflight: f64,
-    /// The round in which losses are counted ends when something sent after this was delivered is.
+    /// The round in which losses are counted ends when a packet sent after this total was delivered
+    /// is acknowledged.
     round_ends: Bytes,
     round_start: bool,
     loss: bool,
     pub(super) holes: u32,
 }
 
-/// Before the losses of an episode.
+/// The state before the losses of an episode.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Undo {
     bounds: Option<Bounds>,
-    /// The state that losses have ended.
+    /// The state that the losses ended.
     state: Option<State>,
 }
 
@@ -97,7 +98,7 @@ impl Bbr3 {
         (self.latest.loss, self.latest.rate, self.latest.inflight) = (false, 0.0, 0.0);
     }
 
-    /// Once per round: towards what is delivered, unless we are probing.
+    /// Once per round, unless probing: moves the bounds towards the delivered amounts.
     pub(super) fn adapt_to_losses(&mut self) {
         if !self.latest.round_start {
             return;
@@ -122,7 +123,7 @@ impl Bbr3 {
         b.inflight_lo = self.latest.inflight.max(BETA * b.inflight_lo);
     }
 
-    /// Startup has filled the buffer: what was delivered in a round is known to fit.
+    /// Ends startup if it has filled the buffer; the data delivered in a round is known to fit.
     fn look_for_heavy_loss(&mut self) {
         if self.recovering && self.latest.holes >= HOLES && self.is_too_high() {
             self.undo.state = Some(State::Startup);
@@ -143,7 +144,7 @@ impl Bbr3 {
         };
     }
 
-    /// The packet is in `self.lost` already.
+    /// Notes a lost packet, which `self.lost` includes already.
     pub(super) fn note_lost(&mut self, cx: &mut Cx<'_>, packet: &Packet) {
         if !self.latest.loss {
             self.latest.round_ends = self.delivered;
@@ -166,7 +167,7 @@ impl Bbr3 {
         }
     }
 
-    /// The probe has put too much in flight.
+    /// Bounds the data in flight, because the probe has put too much in flight.
     fn bound_in_flight(&mut self, cx: &mut Cx<'_>, in_flight: f64) {
         self.too_high = true;
         self.probe_sample = false;
@@ -179,12 +180,12 @@ impl Bbr3 {
         }
     }
 
-    /// The bandwidth-delay product, unless losses have left a smaller window.
+    /// The bandwidth-delay product, unless losses have reduced the window further.
     pub(super) fn target_inflight(&self) -> f64 {
         self.bdp(self.rate, 1.0).min(self.window)
     }
 
-    /// The losses were none.
+    /// Restores the state before losses that were spurious.
     pub(super) fn take_back(&mut self, cx: &mut Cx<'_>) {
         let undo = std::mem::take(&mut self.undo);
         self.latest.loss = false;
@@ -206,8 +207,9 @@ impl Bbr3 {
     }
 }
 
-/// In flight at which the losses passed their share (section 5.5.10.2). The lost packet has `size`
-/// and was sent with `in_flight`, itself included. Of these `lost` are lost, itself included.
+/// The data in flight at which the losses exceeded their share (section 5.5.10.2). The lost packet
+/// has `size` and was sent with `in_flight`, itself included, of which `lost` are lost, itself
+/// included.
 pub(super) fn in_flight_at_loss(in_flight: f64, lost: f64, size: f64) -> f64 {
     let (before, lost_before) = (in_flight - size, lost - size);
     let prefix = (LOSS_SHARE * before - lost_before) / (1.0 - LOSS_SHARE);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The states and what leads from one to the next (draft, section 5.3).
+//! The states and their transitions (draft, section 5.3).
 use super::bounds::Bounds;
 use super::{Bbr3, INITIAL, MIN_CWND, NONE, PROBE_RTT, PROBE_RTT_GAIN, RTT_MEMORY, Settings};
 use alcc_cc::parts::{FullPipe, ProbeRttTimer, first_rate};
@@ -22,7 +22,7 @@ pub(super) enum State {
     ProbeRtt(ProbeRttTimer),
 }
 
-/// What the acknowledgements that come now were sent in.
+/// The phase in which the currently acknowledged packets were sent.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum AckPhase {
     Other,
@@ -51,7 +51,7 @@ impl State {
         }
     }
 
-    /// Sending to find more: losses are expected then.
+    /// True if it sends more to probe, so that losses are expected.
     pub(super) fn is_probing(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
@@ -165,28 +165,28 @@ impl Bbr3 {
     }
 
     fn is_time_to_go_down(&mut self, in_flight: f64) -> bool {
-        // What was too much in the last probe is not held for a round: touched, and the losses
-        // awaited.
+        // The bound that was too high in the last probe is not held for a round: it is reached
+        // once, and the losses are awaited.
         if self.too_high && in_flight >= self.bounds.inflight_hi {
             self.precautionary = true;
             return true;
         }
         if self.is_window_limited() && self.window >= self.bounds.inflight_hi {
-            // The bound is what holds the rate: nothing can be said about the path.
+            // The bound limits the rate, so nothing can be concluded about the path.
             self.pipe = FullPipe::from(self.sample.rate);
             return false;
         }
         self.pipe.is_full()
     }
 
-    /// The lasting bound follows what is seen to be safe. True if the state has been decided with
-    /// it.
+    /// Moves the lasting bound to the level that is seen to be safe. True if that has decided the
+    /// state.
     pub(super) fn adapt_bound(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.ack_phase == AckPhase::ProbeStarting && self.round_start {
             self.ack_phase = AckPhase::ProbeFeedback;
         }
         if self.ack_phase == AckPhase::ProbeStopping && self.round_start {
-            // All that was sent while probing has been answered.
+            // Everything that was sent while probing is acknowledged.
             self.probe_sample = false;
             self.ack_phase = AckPhase::Other;
             if self.state.is_probe_bw() {
@@ -209,7 +209,7 @@ impl Bbr3 {
         false
     }
 
-    /// One packet more per acknowledged packets: the slope doubles every round.
+    /// The window grows by one packet per acknowledged packets; the slope doubles every round.
     pub(super) fn raise_slope(&mut self) {
         let packets = (1u64 << self.up_rounds) as f64;
         self.up_rounds = (self.up_rounds + 1).min(30);
@@ -234,7 +234,7 @@ impl Bbr3 {
         let stale =
             self.probe_rtt_min.rtt.is_some() && self.probe_rtt_min.is_stale(cx.now, self.every());
         if stale && !in_probe {
-            // By what is known of the path, before a sample that stood in a queue replaces it.
+            // Computed before a sample that includes a queue replaces the path's values.
             self.probe_rtt_window = self.bdp(self.rate, PROBE_RTT_GAIN).max(MIN_CWND);
         }
         let rtt = ack.acked.iter().filter_map(|p| p.rtt).min();
@@ -256,7 +256,7 @@ impl Bbr3 {
             self.enter(cx, State::ProbeRtt(ProbeRttTimer::default()));
         }
         if let State::ProbeRtt(mut hold) = self.state {
-            // Rates that we hold down say nothing about the path.
+            // Rates that we limit say nothing about the path.
             self.self_limited_until = self.delivered + ack.in_flight;
             let small = self.packets(ack.in_flight) <= self.probe_rtt_window;
             let over = hold.is_over(cx.now, self.round, small, PROBE_RTT);
@@ -268,7 +268,7 @@ impl Bbr3 {
                 self.leave_probe_rtt(cx);
             }
         }
-        // The first sample after a pause is that of an empty path.
+        // The first sample after a pause measures the empty path.
         self.idle &= rtt.is_none();
     }
 
@@ -281,7 +281,7 @@ impl Bbr3 {
         self.restore_window();
         self.bounds.reset_lower_bounds();
         if self.full_pipe_reached {
-            // In flight is small already: there is nothing to drain.
+            // The data in flight is small already, so there is nothing to drain.
             self.enter_down(cx);
             self.enter(cx, State::Cruise);
         } else {

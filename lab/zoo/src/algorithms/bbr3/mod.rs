@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BBR version 3: BBR that also bounds what it has in flight by the losses it sees. Sources:
-//! draft-ietf-ccwg-bbr (-06), and the authors' Linux module (repository google/bbr, branch v3).
+//! BBR version 3: BBR that also bounds the data in flight by losses. Sources: draft-ietf-ccwg-bbr
+//! (-06), and the authors' Linux module (repository google/bbr, branch v3).
 //!
-//! As version 1 it paces at the largest delivery rate and probes for more. But it probes only every
-//! two to three seconds, slowly first. It remembers how much was in flight when more than 2 % were
-//! lost. Between probes a round with loss takes rate and window down to what was delivered. That
-//! lasts until the next probe. One file per concern: this one the host's events and the window,
-//! `cycle.rs` the states, `bounds.rs` what losses leave.
+//! As version 1 it paces at the largest delivery rate and probes for more, but only every two to
+//! three seconds, and slowly at first. It remembers the data in flight at which more than 2 % were
+//! lost. Between probes a round with loss reduces rate and window to the delivered amounts until
+//! the next probe. This file has the host's events and the window, `cycle.rs` the states,
+//! `bounds.rs` the bounds set by losses.
 //!
 //! | constant | `linux` | `draft` | source |
 //! |---|---|---|---|
@@ -25,13 +25,13 @@
 //!
 //! **Differs from the draft and the module**: no explicit congestion notification. Offloading
 //! counts as 3 quanta of a millisecond. The window for the empty path is fixed when the search for
-//! it begins. The draft has it so; the module follows the estimate. A timeout leaves one packet,
-//! until all is repaired. Losses come with the transmission lost: a probe after silence that finds
-//! one counts as every other.
+//! it begins. That is as in the draft; the module follows the estimate. A timeout sets the window
+//! to one packet, until all is repaired. Losses are reported with the lost transmission: a loss
+//! found by a probe after silence counts like any other.
 //!
-//! **Known weakness**: a bound found by chance (a burst of loss, a fade) holds for seconds. It
-//! finds the rate below that again by one packet per round at first. On links whose rate varies
-//! within a cycle it sends at the best of two cycles, and queues.
+//! **Known weakness**: a bound found by chance (a burst of losses, a fade) applies for seconds, and
+//! is raised again by one packet per round at first. On links whose rate varies within a cycle it
+//! sends at the best rate of two cycles, and builds a queue.
 mod bounds;
 mod cycle;
 #[cfg(test)]
@@ -360,7 +360,7 @@ impl Controller for Bbr3 {
         self.mss = mss;
     }
 
-    /// What has been lost until then travels with the packet.
+    /// The tag is the number of losses before the packet was sent.
     fn on_sent(&mut self, _cx: &mut Cx<'_>, _sent: &Sent) -> Tag {
         Tag(self.lost.get())
     }

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a table is learned and written.
+//! Training: counts of transitions, and the table made from them.
 use super::levels::Bounds;
 use super::matrix::{Grid, MatrixError, change, numbered, wrong};
 
-/// A pair counts so much, so that it can be shared between two bins.
+/// Weight of a pair, which can be divided between two bins.
 const PAIR: u64 = 1000;
 
-/// Where a change between two bins counts.
+/// The assignment of a change between two bins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counting {
-    /// In the nearest bin, as the authors count. Pairs with a change beyond the grid do not count.
+    /// To the nearest bin, as in the authors' program. Pairs with a change beyond the grid do not
+    /// count.
     Nearest,
-    /// Changes of the window in both bins, by distance, so that their mean is kept: rounding makes
-    /// no drift. What is beyond the grid counts at its edge.
+    /// Changes of the window to both bins, weighted by distance, which preserves their mean, so
+    /// that rounding causes no drift. A change beyond the grid counts at its edge.
     MeanPreserving,
 }
 
-/// How counts become probabilities.
+/// Parameters for turning counts into probabilities.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
-    /// Rarer steps are left out, 0 to 1. The authors: 0.02.
+    /// Probability below which a step is omitted, 0 to 1. The authors: 0.02.
     pub cut: f64,
-    /// Added to each step of a distribution that was seen, pairs (Laplace).
+    /// Number of pairs added to each step of a distribution that was seen (Laplace).
     pub smoothing: f64,
-    /// Distributions seen less often are left out, pairs.
+    /// Number of pairs below which a distribution is omitted.
     pub least: u64,
 }
 
@@ -37,18 +38,18 @@ impl Default for Shape {
     }
 }
 
-/// What is learned from: one epoch of a flow.
+/// A training sample: one epoch of a flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Epoch {
     /// The largest delay, ms.
     pub delay: f64,
     /// The smallest delay of the flow so far, ms.
     pub smallest: f64,
-    /// Packets.
+    /// The window, in packets.
     pub window: f64,
 }
 
-/// How often which state followed which, at each level.
+/// The number of transitions from each state to each other, at each level.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Counts {
     bounds: Bounds,
@@ -57,7 +58,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// None yet.
+    /// No transitions.
     pub fn new(grid: Grid, bounds: Bounds) -> Self {
         Self {
             pairs: vec![0; grid.states() * grid.states() * bounds.levels()],
@@ -66,13 +67,13 @@ impl Counts {
         }
     }
 
-    /// Its states.
+    /// The grid of its states.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// The epochs of a flow, one after the other. Where the walk stands at the end of the first
-    /// pair decides its level.
+    /// Counts the epochs of a flow, one after the other. The delay at the end of the first pair
+    /// determines its level.
     pub fn learn(&mut self, epochs: &[Epoch], counting: Counting) {
         let (windows, delays) = (self.grid.window, self.grid.delay);
         let place = |pair: &[Epoch]| {
@@ -119,15 +120,15 @@ impl Counts {
         &mut self.pairs
     }
 
-    /// How many pairs were counted.
+    /// Number of pairs counted.
     pub fn total(&self) -> u64 {
         self.pairs.iter().sum::<u64>() / PAIR
     }
 
-    /// Adds what another training has counted.
+    /// Adds the counts of another training.
     ///
     /// # Errors
-    /// It has another grid or other levels.
+    /// The other has another grid or other levels.
     pub fn add(&mut self, other: &Self) -> Result<(), String> {
         if (other.grid, &other.bounds) != (self.grid, &self.bounds) {
             let [theirs, ours] = [other, self].map(|c| c.head().trim().replace('\n', " and "));
@@ -144,8 +145,8 @@ impl Counts {
         self.bounds.line() + &self.grid.header() + "\n"
     }
 
-    /// As text that [`Counts::parse`] reads. It has levels and grid as in a table, then a line for
-    /// each pair of states. The line has from (level * states + state), to, thousandths of pairs.
+    /// Writes text that [`Counts::parse`] reads: levels and grid as in a table, then a line for
+    /// each pair of states with from (level * states + state), to, and thousandths of pairs.
     pub fn text(&self) -> String {
         let mut text = self.head();
         let states = self.grid.states();
@@ -155,7 +156,7 @@ impl Counts {
         text
     }
 
-    /// Reads [`Counts::text`]; lines that begin with # are passed over.
+    /// Parses [`Counts::text`]. Lines that begin with # are ignored.
     ///
     /// # Errors
     /// [`MatrixError`] with the line.
@@ -183,7 +184,7 @@ impl Counts {
     }
 
     /// The distributions over the window's bins, for each level, state and bin of the new change of
-    /// delay. They are all zero where too little was seen.
+    /// delay. They are all zero if too few pairs were seen.
     fn distributions(&self, shape: Shape) -> impl Iterator<Item = Vec<f64>> {
         self.pairs
             .chunks_exact(self.grid.window.bins)
@@ -209,8 +210,8 @@ impl Counts {
             })
     }
 
-    /// The table in its published form; with levels: what [`Levels::parse`](super::Levels::parse)
-    /// reads.
+    /// The table in its published format; with levels: in that of
+    /// [`Levels::parse`](super::Levels::parse).
     pub fn published(&self, shape: Shape) -> String {
         let all: Vec<Vec<f64>> = self.distributions(shape).collect();
         let mut text = self.head();
@@ -221,8 +222,8 @@ impl Counts {
         text
     }
 
-    /// The table as it stands beside this file: a line per distribution, its bins with their
-    /// thousandths.
+    /// The table in the format of the files beside this one: a line per distribution, its bins with
+    /// their thousandths.
     pub fn compact(&self, shape: Shape) -> String {
         let mut text = self.head();
         for (number, block) in self.distributions(shape).enumerate() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A table for each level of the delay. So the walk knows where it stands, and is drawn back as its
-//! teacher is.
+//! Tables for each level of the delay, which let the walk depend on the current delay, and draw it
+//! back as its teacher is.
 use super::matrix::{Grid, MAX_STATES, Matrix, MatrixError, numbered, wrong};
 use std::ops::Range;
 
@@ -11,15 +11,15 @@ alcc_cc::constants! { MDI:
     MOST: usize = 16;
 }
 
-/// Where one level ends and the next begins: multiples of the smallest delay. None: one level.
+/// The bounds between levels: multiples of the smallest delay. Empty: one level.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Bounds(Vec<f64>);
 
 impl Bounds {
-    /// Reads `1.5,3,6`: above 1, ascending, at most 16.
+    /// Parses `1.5,3,6`: above 1, ascending, at most 16.
     ///
     /// # Errors
-    /// What was found and would be right.
+    /// The invalid text, and the valid form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let want = || {
             format!(
@@ -33,17 +33,17 @@ impl Bounds {
         bounds.map(Self).ok_or_else(want)
     }
 
-    /// How many levels.
+    /// Number of levels.
     pub fn levels(&self) -> usize {
         self.0.len() + 1
     }
 
-    /// The level of a delay that is so many times the smallest.
+    /// The level of a delay; `ratio`: delay over the smallest delay.
     pub fn level(&self, ratio: f64) -> usize {
         self.0.partition_point(|bound| *bound < ratio)
     }
 
-    /// The line before the grid; none for one level.
+    /// The line before the grid; empty for one level.
     pub(super) fn line(&self) -> String {
         if self.0.is_empty() {
             return String::new();
@@ -52,7 +52,7 @@ impl Bounds {
         format!("{WORD},{}\n", words.join(","))
     }
 
-    /// Reads the lines before what is counted or likely: the bounds, if there are any, and the
+    /// Reads the lines before the counts or probabilities: the bounds, if there are any, and the
     /// grid.
     pub(super) fn head<'a>(
         mut lines: impl Iterator<Item = (usize, &'a str)>,
@@ -86,8 +86,8 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// Reads a table in its published form, or one with levels. That has a line `levels,1.5,3,6`,
-    /// then the grid. The lines of states of each level follow, the lowest first.
+    /// Parses a table in its published format, or one with levels: a line `levels,1.5,3,6`, then
+    /// the grid, then the lines of states of each level, the lowest first.
     ///
     /// # Errors
     /// [`MatrixError`] with the line.
@@ -106,7 +106,7 @@ impl Levels {
         }
     }
 
-    /// Reads [`Counts::compact`](super::Counts::compact).
+    /// Parses [`Counts::compact`](super::Counts::compact).
     pub(super) fn expand(text: &str) -> Result<Self, MatrixError> {
         let mut lines = numbered(text).filter(|(_, l)| !l.starts_with('#'));
         let (bounds, grid) = Bounds::head(&mut lines)?;
@@ -132,7 +132,7 @@ impl Levels {
         })
     }
 
-    /// The table of the level of a delay that is so many times the smallest.
+    /// The table for the level of a delay; `ratio`: delay over the smallest delay.
     pub fn at(&self, ratio: f64) -> &Matrix {
         &self.tables[self.bounds.level(ratio)]
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table of the random walk: its grid, how it is read and drawn from.
+//! The table of the random walk: its grid, its parser, and drawing from it.
 use std::fmt;
 
 alcc_cc::constants! { MDI:
@@ -12,11 +12,11 @@ alcc_cc::constants! { MDI:
 /// Evenly spaced bins.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Axis {
-    /// The first bin.
+    /// Value of the first bin.
     pub min: i32,
-    /// From bin to bin.
+    /// Distance of two bins.
     pub step: i32,
-    /// How many.
+    /// Number of bins.
     pub bins: usize,
 }
 
@@ -26,7 +26,7 @@ impl Axis {
         f64::from(self.min) + f64::from(self.step) * bin as f64
     }
 
-    /// The last bin.
+    /// The value of the last bin.
     pub fn max(&self) -> f64 {
         self.value(self.bins - 1)
     }
@@ -36,13 +36,13 @@ impl Axis {
         self.clamped(libm::round(value / f64::from(self.step)) - self.first())
     }
 
-    /// The nearest bin; `None` beyond the first and the last, where training looks away.
+    /// The nearest bin; `None` beyond the first and the last, which training ignores.
     pub fn within(&self, value: f64) -> Option<usize> {
         let at = libm::round(value / f64::from(self.step)) - self.first();
         (at >= 0.0 && at < self.bins as f64).then_some(at as usize)
     }
 
-    /// The bin at or below, as the authors' program takes it (truncated).
+    /// The bin at or below, as in the authors' program (truncated).
     pub fn below(&self, value: f64) -> usize {
         self.clamped(libm::trunc(value / f64::from(self.step) - self.first()))
     }
@@ -66,7 +66,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// That of the published tables.
+    /// The grid of the published tables.
     pub const PUBLISHED: Self = Self {
         window: Axis {
             min: -60,
@@ -80,8 +80,8 @@ impl Grid {
         },
     };
 
-    /// That of the authors' training scripts. It is finer, so it shows a window that falls by one
-    /// packet at a time.
+    /// The grid of the authors' training scripts. It is finer, so it represents a window that falls
+    /// by one packet at a time.
     pub const TRAINING: Self = Self {
         window: Axis {
             min: -20,
@@ -95,7 +95,8 @@ impl Grid {
         },
     };
 
-    /// Coarser for the window: with levels there are more states, and each must be seen often.
+    /// A grid that is coarser for the window: with levels there are more states, and each must be
+    /// seen often.
     pub const LEVELLED: Self = Self {
         window: Axis {
             min: -20,
@@ -105,10 +106,10 @@ impl Grid {
         delay: Self::TRAINING.delay,
     };
 
-    /// The most states of all levels together.
+    /// Maximum number of states of all levels together.
     pub const MOST: usize = MAX_STATES;
 
-    /// How many.
+    /// Number of states.
     pub fn states(&self) -> usize {
         self.window.bins * self.delay.bins
     }
@@ -124,7 +125,7 @@ impl Grid {
     }
 }
 
-/// What is wrong with a table, and where.
+/// Error in a table, with its line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MatrixError {
     line: usize,
@@ -163,20 +164,20 @@ pub(super) fn wrong<T>(
 /// Bins with the sum of the probabilities up to and including each, ascending.
 pub(super) type Steps = Vec<(u16, f64)>;
 
-/// The table: how likely each change of the window is. It depends on the last changes of delay and
-/// window, and on the new change of delay.
+/// The table: the probability of each change of the window, given the last changes of delay and
+/// window, and the new change of delay.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Matrix {
     grid: Grid,
-    /// By state and bin of the new change of delay; empty: never seen.
+    /// Steps by state and bin of the new change of delay; empty: never seen.
     blocks: Vec<Steps>,
-    /// For each block the one to draw from.
+    /// For each block the index of the one to draw from.
     instead: Vec<u32>,
 }
 
 impl Matrix {
-    /// Reads the published form. It has eight whole numbers: bins, first, last, step of window and
-    /// delay. Then comes a line per state, with a probability per next state.
+    /// Parses the published format: eight whole numbers (bins, first, last, step of window and
+    /// delay), then a line per state, with a probability per next state.
     ///
     /// # Errors
     /// [`MatrixError`] with the line.
@@ -193,7 +194,7 @@ impl Matrix {
         }
     }
 
-    /// Reads a line per state. `last` is the number of the last line.
+    /// Parses a line per state. `last` is the number of the last line.
     pub(super) fn read<'a>(
         grid: Grid,
         mut lines: impl Iterator<Item = (usize, &'a str)>,
@@ -273,7 +274,8 @@ impl Matrix {
             blocks,
         };
         let (windows, delays) = (grid.window.bins, grid.delay.bins);
-        // What was seen with this change of delay whatever was before it; failing that, hold.
+        // The distribution of this change of delay after any state; without any, the window is
+        // held.
         let anywhere = all.blocks.len();
         for next in 0..delays {
             let seen: Vec<&Steps> = all.blocks[..anywhere]
@@ -315,8 +317,8 @@ impl Matrix {
     }
 
     /// The bin of the window's next change, drawn by `r` from 0 to 1. It comes after `state`, with
-    /// the new change of delay in `next`. What was never seen: the nearest window's change that
-    /// was, then any state.
+    /// the new change of delay in `next`. For an unseen combination it uses the nearest change of
+    /// the window that was seen, then any state.
     pub fn draw(&self, state: usize, next: usize, r: f64) -> usize {
         let block = self.instead[state * self.grid.delay.bins + next];
         find(&self.blocks[block as usize], r).unwrap_or_else(|| self.grid.window.nearest(0.0))
@@ -340,7 +342,7 @@ fn steps(cells: impl Iterator<Item = (usize, f64)>) -> Steps {
         })
         .collect();
     if let Some(last) = steps.last_mut() {
-        // Whatever is drawn below one is found.
+        // Any number drawn below one is found.
         last.1 = last.1.max(1.0);
     }
     steps
@@ -352,8 +354,8 @@ fn find(steps: &Steps, r: f64) -> Option<usize> {
     Some(usize::from(*bin))
 }
 
-/// How much a value has changed: per cent, times the decimal logarithm of what it was. `least`
-/// guards the logarithm.
+/// The change of a value: per cent, times the decimal logarithm of the old value, of which at least
+/// `least` is used.
 pub fn change(new: f64, old: f64, least: f64) -> f64 {
     (100.0 * new / old - 100.0) * libm::log10(old.max(least))
 }

@@ -2,11 +2,10 @@
 //! MDI: a random walk that was learned from another algorithm. Khan et al., ACM CCR 51(1), 2021,
 //! and the authors' program (repository comnetsAD/MDI).
 //!
-//! Every 5 ms the largest RTT of the epoch is compared with the last. Its relative change chooses a
-//! distribution in a table, with the last changes of delay and window. The next change of the
-//! window is drawn from it. What leaves is Verus' equation 5. The table tells whom it behaves like:
-//! here Verus. `tuned` has a table for each level of the delay. So the walk is drawn back as its
-//! teacher is.
+//! Every 5 ms the largest RTT of the epoch is compared with the last. Its relative change chooses a distribution in a
+//! table, with the last changes of delay and window. The next change of the window is drawn from it. Packets are
+//! released by equation 5 of Verus. The table determines the algorithm that is imitated: here Verus. `tuned` has a
+//! table for each level of the delay, so that the walk is drawn back as its teacher is.
 //!
 //! | constant | `tuned` | source |
 //! |---|---|---|
@@ -25,19 +24,18 @@
 //!
 //! `original` is the authors' program, frozen in `original.rs` with its constants.
 //!
-//! `matrix=FILE` takes a table in the authors' form, or one with levels. The built-in ones are not
-//! the authors'. They were learned from `verus:profile=original` in this project's simulator, on
-//! its synthetic channels. So they follow this project's Verus. `alcc-lab mdi train` writes them again;
-//! see their first lines. `original` has one without levels, on the grid of the authors' scripts.
-//! On the grid of the authors' published tables (by 5) these drift upward to a second of queue. A
-//! window of 90 that falls by one packet stays in bin 0.
+//! `matrix=FILE` reads a table in the authors' format, or one with levels. The built-in ones are not the authors'. They
+//! were learned from `verus:profile=original` in this project's simulator, on its synthetic channels. So they follow
+//! this project's Verus. `alcc-lab mdi train` writes them again; see their first lines. `original` has one without
+//! levels, on the grid of the authors' scripts. On the grid of the authors' published tables (by 5) these drift upward
+//! to a second of queue. A window of 90 that falls by one packet stays in bin 0.
 //!
-//! **Differs from the program**: the generator is seeded. A timeout halves nothing twice and
-//! forgets nothing. The release of an epoch replaces what the last one left.
+//! **Differs from the program**: the generator is seeded. A timeout does not halve twice and resets nothing. The
+//! release of an epoch replaces the remainder of the last one.
 //!
-//! **Known weakness**: the teacher's slow starts are not in the table. On links whose queue is
-//! shorter than Verus fills it, the teacher falls back to them and delivers less than the walk.
-//! Without levels the walk drifts: nothing brings the window back where the teacher would hold it.
+//! **Known weakness**: the teacher's slow starts are not in the table. On links whose queue is shorter than Verus fills
+//! it, the teacher falls back to them and delivers less than the walk. Without levels the walk drifts, because nothing
+//! holds the window where the teacher would.
 mod by_epochs;
 mod counts;
 mod levels;
@@ -231,7 +229,7 @@ impl Mdi {
     fn epoch(&mut self, now: Time) {
         let delay = self.flow.delay(now, self.largest.take(), self.delays[0]);
         let held = self.slow_start || self.recovering;
-        // A window that nothing tests says nothing about the path: it does not walk upwards.
+        // An unused window says nothing about the path, so it does not walk upwards.
         let unused = std::mem::take(&mut self.unused);
         if !held {
             let next = self.step(delay);
@@ -310,8 +308,7 @@ impl Controller for Mdi {
                 let rtt = packet.rtt.map_or(0.0, Span::as_millis_f64);
                 if rtt > (EXIT * self.min_rtt).max(self.min_rtt + EXIT_MS) {
                     self.slow_start = false;
-                    // What is in flight has come of the queue that was just seen: half of it was
-                    // too much.
+                    // The data in flight has caused the queue just measured: half of it was too much.
                     self.window = (self.window / 2.0).max(1.0);
                     self.windows = [self.window; 2];
                     let (why, window) = ("delay", self.window);

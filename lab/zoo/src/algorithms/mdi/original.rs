@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `mdi:profile=original`: what the authors' program does (repository comnetsAD/MDI).
+//! `mdi:profile=original`: the authors' program (repository comnetsAD/MDI).
 //!
-//! Frozen: it only changes when it differs from the program. It shares the matrix and Verus'
-//! equation 5 with the living form, and what a loss leaves of the window.
+//! Frozen: it only changes when it differs from the program. It shares the matrix, equation 5 of
+//! Verus and the reduction by a loss with the current form.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -24,11 +24,11 @@ pub(super) const BELOW: f64 = 21.0;
 #[derive(Clone)]
 pub(super) struct Original {
     matrix: Arc<Matrix>,
-    /// What a delay beyond the grid does to the window: a factor, and packets.
+    /// The effect on the window of a delay above the grid: a factor, and packets.
     above: f64,
     below: f64,
     rng: Rng,
-    /// Packets.
+    /// The window, in packets.
     pub(super) window: f64,
     /// Windows of the last two epochs, the newest first, and delays in ms.
     pub(super) windows: [f64; 2],
@@ -37,7 +37,7 @@ pub(super) struct Original {
     largest: Option<f64>,
     rtt: f64,
     flow: ByEpochs,
-    /// Set by the first loss, never cleared.
+    /// Set by the first loss, and never cleared.
     lossy: bool,
 }
 

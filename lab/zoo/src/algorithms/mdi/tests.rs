@@ -310,8 +310,7 @@ fn wrong_levels_are_refused_with_their_line() {
 
 #[test]
 fn a_walk_that_stands_too_high_is_drawn_back() {
-    // Whatever it has drawn: the built-in walk falls at eight times the smallest delay and rises
-    // at twice.
+    // After any draws the built-in walk falls at eight times the smallest delay and rises at twice.
     let walk = |delay: f64| {
         let mut mdi = Mdi::new(levelled().unwrap());
         mdi.min_rtt = 40.0;
@@ -366,7 +365,7 @@ fn a_wrong_table_is_refused_with_its_line() {
 }
 
 #[test]
-fn files_are_read_by_whoever_can() {
+fn files_are_read_only_with_a_reader() {
     let build = |registry: Registry, text: &str| {
         registry
             .build(&text.parse().unwrap())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A monitor interval: what was sent at one rate, what became of it, and what that is worth.
+//! A monitor interval: the packets sent at one rate, their fate, and the utility.
 use alcc_cc::Packet;
 use alcc_units::{Bytes, Span, Time};
 
@@ -29,7 +29,7 @@ impl Line {
         self.yy += y * y;
     }
 
-    /// The slope by least squares, and its standard error. No slope where there is none to be seen.
+    /// The slope by least squares, and its standard error; zero if no slope can be computed.
     pub(super) fn slope(&self) -> (f64, f64) {
         let spread = self.xx - self.x * self.x / self.n.max(1.0);
         if self.n < 2.0 || spread <= 1e-12 {
@@ -37,21 +37,21 @@ impl Line {
         }
         let both = self.xy - self.x * self.y / self.n;
         let slope = both / spread;
-        let left = (self.yy - self.y * self.y / self.n - slope * both).max(0.0);
-        let error = libm::sqrt(left / (self.n - 2.0).max(1.0) / spread);
+        let residual = (self.yy - self.y * self.y / self.n - slope * both).max(0.0);
+        let error = libm::sqrt(residual / (self.n - 2.0).max(1.0) / spread);
         (slope, error)
     }
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Interval {
-    /// Mbit/s asked for.
+    /// The configured rate, Mbit/s.
     pub(super) rate: f64,
-    /// A decision waits for it.
+    /// True if a decision waits for it.
     pub(super) useful: bool,
     pub(super) began: Time,
     pub(super) ends: Time,
-    /// The application had less to send than the rate asked for.
+    /// True if the application had less data than the rate allowed.
     pub(super) limited: bool,
     pub(super) closed: bool,
     last_sent: Time,
@@ -95,7 +95,7 @@ impl Interval {
     pub(super) fn acked(&mut self, packet: &Packet) {
         self.answered = self.answered.saturating_add(1);
         if let Some(rtt) = packet.rtt {
-            // Relative to the first: sums of small numbers are exact enough.
+            // Relative to the first sample, because sums of small numbers are exact enough.
             let first = *self.first_rtt.get_or_insert(rtt);
             let at = packet.sent_at.since(self.began).as_secs_f64();
             self.rtt.add(at, rtt.as_secs_f64() - first.as_secs_f64());
@@ -107,7 +107,7 @@ impl Interval {
         self.lost += packet.len;
     }
 
-    /// Everything that was sent has arrived or is lost.
+    /// True if every packet has arrived or is lost.
     pub(super) fn is_known(&self) -> bool {
         self.closed && self.answered >= self.packets
     }
@@ -117,8 +117,8 @@ impl Interval {
     pub(super) fn utility(&self, errors: f64, filter: f64) -> f64 {
         let (slope, error) = self.rtt.slope();
         let length = self.last_sent.since(self.began).as_secs_f64();
-        // Each sample is off by up to an error, independently per reading of that length: the
-        // standard error of their line.
+        // Each sample has an independent error of up to `error`, per reading of that length: the
+        // standard error of the resulting line.
         let error_s = self.error.as_secs_f64();
         let blur = if length > 0.0 {
             error_s / length * libm::sqrt(error_s / length)
@@ -131,8 +131,8 @@ impl Interval {
         utility(self.sending_rate(), slope, loss)
     }
 
-    /// Mbit/s that really left: from the first packet to the last, and as long again as one of them
-    /// takes.
+    /// The actual sending rate, Mbit/s: from the first packet to the last, plus the time of one
+    /// packet.
     fn sending_rate(&self) -> f64 {
         let gaps = f64::from(self.packets.saturating_sub(1));
         let length = self.last_sent.since(self.began).as_secs_f64();
@@ -144,7 +144,8 @@ impl Interval {
     }
 }
 
-/// Sending `x` Mbit/s while the RTT rises by `slope` seconds per second and a part `loss` is lost.
+/// The utility of sending `x` Mbit/s while the RTT rises by `slope` seconds per second and a share
+/// `loss` is lost.
 pub(super) fn utility(x: f64, slope: f64, loss: f64) -> f64 {
     libm::pow(x, EXPONENT) - SLOPE_WEIGHT * x * slope.max(0.0) - LOSS_WEIGHT * x * loss
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! PCC Vivace: tries rates, computes what each was worth, and climbs. Dong et al., "PCC Vivace:
-//! Online-Learning Congestion Control", NSDI 2018, and the authors' program (repository
-//! PCCproject/PCC-Uspace).
+//! PCC Vivace: tries rates, computes the utility of each, and follows the gradient. Dong et al.,
+//! "PCC Vivace: Online-Learning Congestion Control", NSDI 2018, and the authors' program
+//! (repository PCCproject/PCC-Uspace).
 //!
-//! Time is cut into monitor intervals of about a round trip. Each has a rate x. Its utility comes
-//! from the rate, the slope of the RTT and the loss: x^0.9 - 900 x max(0, dRTT/dt) - 11.35 x L.
-//! Starting: the rate doubles while the utility grows. Probing is a little faster and a little
-//! slower, in pairs. If the pairs agree, the rate moves along the gradient. It moves farther with
-//! each step that pays, until one does not.
+//! Time is divided into monitor intervals of about a round trip, each with a rate x. Its utility
+//! depends on the rate, the slope of the RTT and the loss: x^0.9 - 900 x max(0, dRTT/dt) - 11.35 x
+//! L. Starting: the rate doubles while the utility grows. Probing: intervals slightly faster and
+//! slower, in pairs. If the pairs agree, the rate moves along the gradient, by larger steps as long
+//! as the utility grows.
 //!
 //! | constant | `paper` | `original` | `tuned` | source |
 //! |---|---|---|---|---|
@@ -24,12 +24,12 @@
 //! | in flight at most | 2.5 times rate x RTT, 10 packets | same | 2 times rate x smallest RTT and 10 packets | PCC-Uspace; ours |
 //!
 //! **Differs from the paper and the program**: a Mbit is 10^6 bits. Intervals have whole RTTs (no
-//! random part). The program's moving averages of slope trends are left out. An interval in which
-//! the application had too little to send is not judged. The slope is that of the RTT over the time
-//! of sending. Where samples have an error (over TCP) a slope within it is none.
+//! random part). The program's moving averages of slope trends are omitted. An interval in which
+//! the application had too little data is not evaluated. The slope is that of the RTT over the time
+//! of sending. If samples have an error (over TCP), a slope within it counts as zero.
 //!
 //! **Known weakness**: below 5 Mbit/s the program's steps are too coarse. 0.5 Mbit/s are half of a
-//! 3G channel, so it hunts. On radio links the RTT moves for other reasons than its rate. Each
+//! 3G channel, so it oscillates. On radio links the RTT moves for other reasons than its rate. Each
 //! direction change costs intervals of a round trip. A capacity that falls within one fills the
 //! queue.
 mod interval;
@@ -225,7 +225,7 @@ impl Vivace {
         } else {
             self.wanted.push_back(self.rate);
         }
-        // What is under way was sent for another question; the next packet begins an interval.
+        // Packets in flight were sent for another trial; the next packet begins an interval.
         for interval in &mut self.intervals {
             interval.useful = false;
         }
@@ -500,7 +500,7 @@ impl Controller for Vivace {
         self.look(cx);
     }
 
-    /// Nothing arrives: the rate says nothing any more. Half of it, and look around.
+    /// Nothing arrives, so the rate is out of date: it is halved, and the search starts again.
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         if rto.backoff <= 1 {
             self.rate /= 2.0;

@@ -191,8 +191,8 @@ fn an_interval_is_known_when_everything_in_it_is_answered() {
     // 10,000 bits every 10 ms; the RTT rises by 1 ms per 10 ms; a fifth is lost.
     let expected = utility(1.0, 0.1, 0.2);
     assert!((i.utility(0.0, 0.0) - expected).abs() < 1e-9);
-    // Readings that are off by up to 10 ms in 40 ms: the line is off by 1/4 * sqrt(1/4), and less
-    // is no slope. By 2 ms it is one.
+    // Readings with errors of up to 10 ms in 40 ms: the error of the line is 1/4 * sqrt(1/4), and a
+    // smaller slope counts as zero. With errors of 2 ms it counts.
     i.error = Span::from_millis(2);
     assert!((i.utility(0.0, 0.0) - expected).abs() < 1e-9);
     i.error = Span::from_millis(10);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `copa:profile=mvfst`: Copa in Meta's QUIC.
 //!
-//! Frozen: it only changes when it differs from that program. It shares the paper's arithmetic
-//! ([`alcc_cc::parts::copa`]) and velocity with the living form.
+//! Frozen: it is changed only if it differs from that program. It shares the paper's arithmetic
+//! ([`alcc_cc::parts::copa`]) and velocity with the current form.
 //!
 //! | constant | value | unit |
 //! |---|---|---|
@@ -28,11 +28,11 @@ const SLACK: f64 = 1e-12;
 
 #[derive(Clone)]
 pub(super) struct Mvfst {
-    /// As configured.
+    /// Delta as configured.
     delta: f64,
     auto: bool,
     mss: Bytes,
-    /// Packets.
+    /// The window, in packets.
     window: f64,
     slow_start: bool,
     doubled: Option<Time>,
@@ -73,7 +73,7 @@ impl Mvfst {
         self.rtts.queue(self.window, self.rtts.latest)
     }
 
-    /// One acknowledged segment.
+    /// One step for an acknowledged segment.
     fn step(&mut self, cx: &mut Cx<'_>, may_grow: bool) {
         self.updated = true;
         let way = verdict(self.queue(), self.mode.delta, SLACK);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `copa:profile=original`: genericCC with `auto:0.5`.
 //!
-//! Frozen: it exists to reproduce published figures, so it only changes when it differs from the
-//! program. It shares the paper's arithmetic ([`alcc_cc::parts::copa`]) with the living form.
+//! Frozen: it exists for reproducing published figures, so it is changed only if it differs from
+//! the program. It shares the paper's arithmetic ([`alcc_cc::parts::copa`]) with the current form.
 //!
 //! | constant | value | unit |
 //! |---|---|---|
@@ -27,7 +27,7 @@ const LOSS_ROUNDS: u64 = 2;
 /// At exactly the target the window shrinks.
 const SLACK: f64 = -1e-12;
 
-/// The direction is that of the majority of the verdicts in a round trip.
+/// The direction: that of the majority of the verdicts in a round trip.
 #[derive(Clone, Debug)]
 struct Votes {
     v: f64,
@@ -47,13 +47,13 @@ impl Votes {
         }
     }
 
-    /// An ACK wants the window to go `way`.
+    /// Counts the verdict of an ACK that the window should go `way`.
     fn vote(&mut self, way: Way) {
         self.balance += if way == Way::Up { 1 } else { -1 };
     }
 
-    /// Votes for the present way double the velocity, others turn the way; so does a draw. The
-    /// first way is up.
+    /// Ends a period. A majority for the current direction doubles the velocity; another result, or
+    /// a draw, reverses the direction. The first direction is up.
     fn period(&mut self, now: Time) {
         let down = self.way == Some(Way::Down);
         if self.balance * if down { -1 } else { 1 } > 0 {
@@ -68,11 +68,11 @@ impl Votes {
 
 #[derive(Clone)]
 pub(super) struct Original {
-    /// As configured.
+    /// Delta as configured.
     delta: f64,
     auto: bool,
     mss: Bytes,
-    /// Packets.
+    /// The window, in packets.
     window: f64,
     slow_start: bool,
     votes: Votes,
@@ -122,7 +122,7 @@ impl Original {
         self.rtts.queue(self.window, self.rtts.standing())
     }
 
-    /// One acknowledged segment.
+    /// One step for an acknowledged segment.
     fn step(&mut self, cx: &mut Cx<'_>, may_grow: bool) {
         self.acked += 1;
         let way = verdict(self.queue(), self.mode.delta, SLACK);
@@ -175,7 +175,7 @@ impl Controller for Original {
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        // Only a lack of data holds the window: genericCC never has one.
+        // Only a lack of data stops the growth, which genericCC never has.
         let may_grow = !(ack.limited.app || ack.limited.peer);
         for packet in ack.acked {
             let n = segments(packet.len, self.mss);
@@ -197,12 +197,12 @@ impl Controller for Original {
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
         self.losses.lost(loss, self.mss);
-        // For every disclosed hole.
+        // Set for every detected hole.
         self.mode.lossy = true;
         self.weigh_losses(cx);
     }
 
-    /// A silence of two seconds forgets everything, a shorter one nothing.
+    /// A silence of two seconds resets everything, a shorter one nothing.
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         if rto.silence >= SILENCE {
             self.forget(cx.now);

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Equations 2 to 4 as the program computes them.
 //!
-//! Differs from the paper: the ratio test sees D_max of the last epoch. D_est has a floor at D_min.
-//! A flow pinned there does not send. If it has fewer than two packets in flight, it raises D_min
-//! by 10 ms. The change of equation 3 is the sample against the old average, with a dead band.
+//! Differs from the paper: the ratio test uses D_max of the last epoch. D_est is at least D_min; a
+//! flow at this bound does not send. With fewer than two packets in flight, D_min is raised by 10
+//! ms. The change of equation 3 is the difference of the sample to the old average, with a dead
+//! band.
 use alcc_cc::parts::verus::Asked;
 use alcc_cc::parts::verus::{MIN_DELAY, plausible};
 
 const ALPHA: f64 = 0.2;
 const RTT_WEIGHT: f64 = 0.875;
-/// A change below this many ms is none.
+/// A change below this many ms counts as none.
 const DEAD_BAND: f64 = 0.0001;
 /// D_min before the first sample, ms.
 const D_MIN_START: f64 = 1000.0;
-/// How much D_min grows when the flow is pinned to it with nothing to lose, ms.
+/// Increase of D_min, ms, when the flow is at this bound with too little in flight.
 const ESCAPE: f64 = 10.0;
 
-/// Delays in ms.
+/// The estimates, delays in ms.
 #[derive(Clone, Debug)]
 pub(super) struct Estimator {
     pub(super) d_est: f64,
@@ -59,12 +60,12 @@ impl Estimator {
         if self.sampled { self.d_min } else { 0.0 }
     }
 
-    /// Forgets the samples of the running epoch.
+    /// Forgets the samples of the current epoch.
     pub(super) fn forget_epoch(&mut self) {
         self.newest = None;
     }
 
-    /// Forgets what a pause has made stale; the smallest delay stays.
+    /// Forgets estimates that a pause makes stale; the smallest delay stays.
     pub(super) fn forget_recent(&mut self) {
         self.newest = None;
         self.d_max = None;
@@ -74,7 +75,8 @@ impl Estimator {
         self.rtt
     }
 
-    /// One epoch. `silence`: ms since the last ACK. True if nothing may be sent in the coming one.
+    /// Ends an epoch. `silence`: ms since the last ACK. True if nothing may be sent in the next
+    /// one.
     pub(super) fn epoch(
         &mut self,
         silence: f64,

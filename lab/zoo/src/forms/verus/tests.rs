@@ -27,7 +27,7 @@ fn steady(window: f64) -> Bench<Original> {
     bench
 }
 
-/// What the controller takes to be in flight, packets.
+/// The number of packets that the controller assumes to be in flight.
 fn counted(bench: &Bench<Original>) -> u64 {
     bench.cc.packets(bench.cc.in_flight)
 }
@@ -179,7 +179,7 @@ fn the_quota_of_an_epoch_replaces_the_last_ones() {
 }
 
 proptest! {
-    /// Whatever happens: finite numbers, a window of at least a packet, a timer in the future,
+    /// After any events: finite numbers, a window of at least a packet, a timer in the future,
     /// bounded memory.
     #[test]
     fn any_sequence_of_events_is_survived(
