@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Scenario files of this machine, and the files that they name: for the program and for bindings.
+//! Access to scenario files and to the files that they name, for the program and for bindings.
 #![forbid(unsafe_code)]
 
 use alcc_results::scenario::{Files, ScenarioOptions, Study, reason};
@@ -9,14 +9,14 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The files of this machine; those beside a scenario first.
+/// Access to this machine's files; those beside a scenario have precedence.
 #[derive(Clone, Debug, Default)]
 pub struct ScenarioFolder {
     folders: Vec<PathBuf>,
 }
 
 impl ScenarioFolder {
-    /// The files of this machine; those in `folders` first, in this order.
+    /// Access to this machine's files; those in `folders` have precedence, in this order.
     pub fn in_folders(folders: impl IntoIterator<Item = PathBuf>) -> Self {
         Self {
             folders: folders.into_iter().collect(),
@@ -36,7 +36,7 @@ impl Files for ScenarioFolder {
     }
 }
 
-/// Longest scenario file, MiB.
+/// Maximum size of a scenario file, MiB.
 const MAX_SCENARIO: u64 = 16;
 
 /// Reads a scenario file.
@@ -53,7 +53,7 @@ pub fn read(path: &Path) -> Result<(ScenarioOptions, ScenarioFolder), String> {
 /// Reads the file of a comparison.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub fn read_study(path: &Path) -> Result<Study, String> {
     let example = "what is to be compared, such as schemes = [\"cubic\", \"bbr\"]";
     read_toml(path, "study", example, Study::from_toml)
