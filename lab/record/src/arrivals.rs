@@ -1,49 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What has arrived in one direction. It has every packet of the time that counts, and what the
-//! sender is told of it.
+//! The arrivals in one direction: every packet of the counted time, and the report to the sender.
 use crate::wire::Report;
 use alcc_trace::{Trace, TraceError};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
-/// Maximum packets kept of one direction: 24 bytes each.
+/// Maximum number of packets kept of one direction, 24 bytes each.
 pub const MAX_ARRIVALS: usize = 1 << 24;
 
-/// Rates are of slots of this length.
+/// Length of the slots over which rates are computed.
 const SLOT: Span = Span::from_millis(100);
-/// The peak is over this many slots: a queue takes up shorter bursts.
+/// Number of slots of the peak rate: a queue absorbs shorter bursts.
 const PEAK_SLOTS: usize = 2;
-/// The present rate is over this many.
+/// Number of slots of the current rate.
 const LAST_SLOTS: usize = 10;
-/// The slots that are remembered for the peak: a minute, since a channel that was fast will be so
-/// again.
+/// Number of slots that are remembered for the peak: a minute, because a channel that was fast will
+/// be so again.
 const PEAK_WINDOW_SLOTS: usize = 600;
-/// A packet that is so far behind the newest is not looked up, but taken for a copy.
+/// A packet that is this far behind the newest is not looked up, but taken for a copy.
 const DUPLICATE_WINDOW: u64 = 8192;
 
 /// One packet that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// Its number.
+    /// Its sequence number.
     pub seq: u64,
-    /// When it was sent, by the sender's clock.
+    /// Time of sending, by the sender's clock.
     pub sent: Time,
-    /// When it arrived, by the receiver's.
+    /// Time of arrival, by the receiver's clock.
     pub received: Time,
 }
 
 /// The receiving side of one direction.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
-    /// Arrivals count from this time on,
+    /// Start of the counted time.
     pub from: Time,
-    /// and before this one.
+    /// End of the counted time, exclusive.
     pub to: Time,
-    /// Arrivals that count, in order of arrival.
+    /// Counted arrivals, in order of arrival.
     pub kept: Vec<Arrival>,
-    /// Copies of packets that had come.
+    /// Number of copies of packets that had arrived before.
     pub copies: u64,
-    /// Arrivals that would have counted but found no room.
+    /// Number of counted arrivals for which there was no room.
     pub beyond: u64,
     ip_len: u64,
     received: u64,
@@ -54,13 +53,14 @@ pub struct Arrivals {
     slot: u64,
     in_slot: u64,
     slots: VecDeque<u64>,
-    /// Most packets in [`PEAK_SLOTS`] slots, and packets in the last second's.
+    /// Maximum number of packets in [`PEAK_SLOTS`] slots, and number of packets in those of the
+    /// last second.
     peak: u64,
     last: u64,
 }
 
 impl Arrivals {
-    /// Nothing has come; packets have `ip_len` IP bytes.
+    /// A state without arrivals; packets have `ip_len` IP bytes.
     pub fn new(from: Time, to: Time, ip_len: u64) -> Self {
         Self {
             from,
@@ -82,7 +82,7 @@ impl Arrivals {
         }
     }
 
-    /// A packet has come.
+    /// A packet has arrived.
     pub fn add(&mut self, arrival: Arrival) {
         if !self.is_new(arrival.seq) {
             self.copies += 1;
@@ -106,7 +106,7 @@ impl Arrivals {
     }
 
     fn is_new(&mut self, seq: u64) -> bool {
-        // A number that no sender reaches.
+        // A number that no sender reaches is invalid.
         if seq > 1 << 48 || seq + DUPLICATE_WINDOW <= self.below {
             return false;
         }
@@ -132,8 +132,8 @@ impl Arrivals {
         *word = if set { *word | bit } else { *word & !bit };
     }
 
-    /// Counts by slots of arrival time; one that comes with an older time counts in the present
-    /// slot.
+    /// Counts the packet in the slot of its arrival time; one with an older time counts in the
+    /// current slot.
     fn count(&mut self, received: Time) {
         let slot = received.as_nanos() / SLOT.as_nanos();
         if self.received == 1 {
@@ -164,7 +164,7 @@ impl Arrivals {
         self.last = self.slots.iter().rev().take(LAST_SLOTS).sum();
     }
 
-    /// What the sender should know.
+    /// The report to the sender.
     pub fn report(&self) -> Report {
         let rate = |packets: u64, slots: usize| {
             let span = SLOT.as_nanos() * slots.min(self.slots.len()).max(1) as u64;
@@ -180,7 +180,7 @@ impl Arrivals {
         }
     }
 
-    /// How many packets have come, before and after the time that counts as well.
+    /// Number of packets that have arrived, including those outside the counted time.
     pub fn received(&self) -> u64 {
         self.received
     }
@@ -190,7 +190,7 @@ impl Arrivals {
 /// at the time of the packet that completes it.
 ///
 /// # Errors
-/// Nothing has arrived, or all of it in the first millisecond.
+/// Nothing has arrived, or everything in the first millisecond.
 pub fn trace(arrivals: &[Arrival], from: Time, ip_len: u64) -> Result<Trace, TraceError> {
     let mut times: Vec<u64> = arrivals
         .iter()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The end that asks for a recording.
+//! The client: the end that requests a recording.
 use crate::error::RecordError;
 use crate::plan::{MAX_LEN, Plan};
 use crate::recording::Recording;
@@ -13,35 +13,34 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Between two attempts at the handshake.
+/// Time between two attempts at the handshake.
 const RETRY_INTERVAL: Span = Span::from_millis(250);
-/// Maximum sleep: signals are noticed this soon.
+/// Maximum sleep: signals are handled within this time.
 const MAX_SLEEP: Span = Span::from_millis(100);
-/// The network says that nobody is there, for so long without anything coming: the listener has
-/// ended.
+/// Time with only "connection refused" from the network after which the listener counts as ended.
 const MAX_REFUSED: Span = Span::from_secs(3);
 
-/// What a client wants.
+/// A request for a recording.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Where the listener is.
+    /// The listener's address.
     pub to: SocketAddr,
     /// The local address to use.
     pub from: Option<IpAddr>,
-    /// What is to be recorded.
+    /// The plan of the recording.
     pub plan: Plan,
-    /// What the listener should call us.
+    /// The client's name for the listener.
     pub label: String,
-    /// How long an answer is waited for.
+    /// Maximum time to wait for an answer.
     pub patience: Span,
 }
 
-/// Records. `watch` is called some ten times a second. Raising `stop` ends it early; what was
-/// recorded is kept.
+/// Records a channel. `watch` is called some ten times a second. Raising `stop` ends it early; the
+/// data recorded so far is kept.
 ///
 /// # Errors
-/// Nobody answers, the listener refuses, the packets do not fit the path, the socket fails. Once
-/// the recording has begun, everything that goes wrong is said in it.
+/// There is no answer, the listener refuses, the packets do not fit the path, or the socket fails.
+/// After the recording has begun, all errors are reported in it.
 pub fn record(
     request: &Request,
     stop: &AtomicBool,
@@ -156,7 +155,7 @@ fn run(
                     }
                 }
                 Ok(None) => break,
-                // "Nobody there": perhaps only for a moment. There may be packets behind it.
+                // "Connection refused" may be only temporary. There may be packets behind it.
                 Err(e) if is_passing(&e) => refused |= e.kind() == ErrorKind::ConnectionRefused,
                 Err(e) => return Err(e),
             }
@@ -184,7 +183,7 @@ fn run(
     }
 }
 
-/// What an outage may bring and what goes away with it.
+/// True for temporary errors that an outage may cause.
 pub(crate) fn is_passing(e: &std::io::Error) -> bool {
     matches!(
         e.kind(),

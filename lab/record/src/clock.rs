@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two clocks and what lies between them: offset and skew out of the delays of packets in both
-//! directions.
+//! Comparison of two clocks: their offset and skew, from the delays of packets in both directions.
 //!
-//! A packet left at `s` by this clock and arrived at `r` by the other one. So the other clock was
-//! ahead by at most `r - s`, since no packet arrives before it was sent. Another packet left there
-//! at `s` and arrived here at `r`. So the other clock was ahead by at least `s - r`. So the course
-//! of the difference lies in a corridor between the lower hull of the former and the upper hull of
-//! the latter. It is a straight line if both clocks run steadily. Of all lines that fit, the middle
-//! of the widest pair of parallels is taken. A wrong slope makes the corridor narrower. Then the
-//! fastest packets of the beginning and of the end no longer touch it both. The corridor is as wide
-//! as the shortest round trip. The line is right if the fastest packets take as long there as back.
-//! Otherwise it is wrong by half of the difference: at most by half the shortest round trip.
+//! If a packet was sent at `s` by this clock and arrived at `r` by the other one, the other clock
+//! was ahead by at most `r - s`, because no packet arrives before it was sent. If another packet
+//! was sent there at `s` and arrived here at `r`, the other clock was ahead by at least `s - r`. So
+//! the difference over time is in a corridor between the lower hull of the former values and the
+//! upper hull of the latter. It is a straight line if both clocks run steadily. Of all lines that
+//! fit, the middle of the widest pair of parallels is taken. A wrong slope makes the corridor
+//! narrower, because the fastest packets of the beginning and of the end cannot both touch it. The
+//! width of the corridor is the shortest round trip. The line is right if the fastest packets take
+//! the same time in both directions. Otherwise its error is half of the difference, at most half
+//! the shortest round trip.
 
 /// Maximum skew of a clock: 5000 parts per million.
 const MAX_SKEW: f64 = 5e-3;
 /// Minimum time (ns) for fitting a slope.
 const MIN_FIT_TIME: f64 = 2e9;
 
-/// Points that may lie on one side of a line. Times never decrease, and what lies inside the hull
-/// is forgotten.
+/// The hull of points on one side of a line. Times never decrease, and points inside the hull are
+/// dropped.
 #[derive(Clone, Debug, Default)]
 struct Hull {
     points: Vec<(f64, f64)>,
 }
 
 impl Hull {
-    /// Keeps the lower hull.
+    /// Adds a point and keeps the lower hull.
     fn add(&mut self, x: f64, y: f64) {
         if let Some(&(last, height)) = self.points.last() {
-            // An echo that comes out of order says nothing that would be worth sorting for.
+            // An echo out of order is not worth sorting.
             if x < last || (x == last && y >= height) {
                 return;
             }
@@ -45,7 +45,7 @@ impl Hull {
         self.points.push((x, y));
     }
 
-    /// From the first to the last time.
+    /// Time from the first to the last point.
     fn length(&self) -> f64 {
         match (self.points.first(), self.points.last()) {
             (Some(a), Some(b)) => b.0 - a.0,
@@ -53,9 +53,10 @@ impl Hull {
         }
     }
 
-    /// The highest line of this slope below all points: where it touches and its height at 0.
+    /// The highest line of this slope below all points: the point that it touches, and its height
+    /// at 0.
     fn support(&self, slope: f64) -> Option<(f64, f64)> {
-        // Along the hull slopes grow, so that y - slope x falls and then rises.
+        // Slopes increase along the hull, so that y - slope x first falls and then rises.
         let steps = self.points.windows(2);
         let mut at = 0;
         for (n, pair) in steps.enumerate() {
@@ -68,27 +69,27 @@ impl Hull {
     }
 }
 
-/// Collects what packets say about two clocks. Times are nanoseconds of whatever origin; each clock
-/// has its own.
+/// Samples of two clocks from packets. Times are in nanoseconds with an arbitrary origin for each
+/// clock.
 #[derive(Clone, Debug, Default)]
 pub struct ClockSamples {
-    /// Our time and the difference that numbers count from, to keep them small.
+    /// The local time and the difference that are subtracted from all numbers, to keep them small.
     origin: Option<(u64, i64)>,
-    /// The difference is at most this.
+    /// Upper bounds of the difference.
     above: Hull,
-    /// Minus: the difference is at least this.
+    /// Negated lower bounds of the difference.
     below: Hull,
 }
 
-/// What the other clock shows when ours shows a time.
+/// The fitted relation of the other clock to ours.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClockFit {
     origin: u64,
     difference: i64,
     height: f64,
     slope: f64,
-    /// The shortest round trip as the fitted line sees it, ns. The offset is wrong by at most half
-    /// of it.
+    /// The shortest round trip relative to the fitted line, ns. The error of the offset is at most
+    /// half of it.
     pub round_trip_ns: f64,
 }
 
@@ -97,14 +98,14 @@ const fn difference(theirs: u64, ours: u64) -> i64 {
 }
 
 impl ClockSamples {
-    /// A packet sent at `sent` by the local clock, received at `received` by the peer's.
+    /// Takes a packet sent at `sent` by the local clock, received at `received` by the peer's.
     pub fn sent(&mut self, sent: u64, received: u64) {
         let (x, y) = self.point(sent, difference(received, sent));
         self.above.add(x, y);
     }
 
-    /// A packet of the other end. It was sent at `sent` by the other clock, and received at
-    /// `received` by this one.
+    /// Takes a packet of the other end, sent at `sent` by the other clock, received at `received`
+    /// by this one.
     pub fn received(&mut self, sent: u64, received: u64) {
         let (x, y) = self.point(received, difference(sent, received));
         self.below.add(x, -y);
@@ -123,8 +124,9 @@ impl ClockSamples {
         let (origin, difference) = self.origin?;
         let touch = |slope: f64| Some((self.above.support(slope)?, self.below.support(-slope)?));
         touch(0.0)?;
-        // The width of the corridor over its slope is concave, with the derivative (where it
-        // touches below) - (above). Where that is 0 over a range of slopes, its middle.
+        // The width of the corridor as a function of its slope is concave, with the derivative
+        // (where it touches below) - (above). If that is 0 over a range of slopes, its middle is
+        // taken.
         let edge = |flat_is_left: bool| {
             let (mut low, mut high) = (-MAX_SKEW, MAX_SKEW);
             for _ in 0..60 {
@@ -142,7 +144,8 @@ impl ClockSamples {
             f64::midpoint(low, high)
         };
         let slope = f64::midpoint(edge(true), edge(false));
-        // Nothing but noise has a slope beyond that of any clock; and one of a short time is noise.
+        // Only noise gives a slope beyond that of any clock; and a slope from a short time is
+        // noise.
         let long = self.above.length().min(self.below.length()) >= MIN_FIT_TIME;
         let slope = if long && slope.abs() < 0.99 * MAX_SKEW {
             slope
@@ -162,25 +165,25 @@ impl ClockSamples {
 }
 
 impl ClockFit {
-    /// How far the other clock is ahead when ours shows `ours`, ns.
+    /// Offset of the other clock when ours shows `ours`, ns.
     pub fn offset_ns(&self, ours: u64) -> f64 {
         let x = ours.wrapping_sub(self.origin).cast_signed() as f64;
         self.difference as f64 + self.height + self.slope * x
     }
 
-    /// How much faster the other clock runs: 1e-6 is one part per million.
+    /// Relative speed of the other clock: 1e-6 is one part per million faster.
     pub fn skew(&self) -> f64 {
         self.slope
     }
 
-    /// The offset is wrong by at most this, ns: half the shortest round trip.
+    /// Maximum error of the offset, ns: half the shortest round trip.
     pub fn error_ns(&self) -> f64 {
         self.round_trip_ns / 2.0
     }
 
-    /// A time of the other clock by ours.
+    /// Converts a time of the other clock to ours.
     pub fn to_ours(&self, theirs: u64) -> u64 {
-        // One round suffices: a slope of 5e-3 times a delay is far below the error bound.
+        // One iteration suffices: a slope of 5e-3 times a delay is far below the error bound.
         let guess = theirs.wrapping_sub(self.difference.cast_unsigned());
         let x = guess.wrapping_sub(self.origin).cast_signed() as f64;
         let shift = (self.height + self.slope * x) / (1.0 + self.slope);
@@ -262,7 +265,7 @@ mod tests {
             proptest::prop_assert!(skew <= 4.0 * jitter / (seconds as f64 * 1e3) + 1.0, "{skew} ppm off over {seconds} s");
         }
 
-        /// Whatever comes, nothing panics, and a fit is finite.
+        /// With any input, nothing panics, and a fit is finite.
         #[test]
         fn nonsense_is_survived(pairs: Vec<(u64, u64, bool)>) {
             let mut all = ClockSamples::default();

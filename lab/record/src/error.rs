@@ -3,10 +3,10 @@ use alcc_units::Span;
 use std::io;
 use std::net::SocketAddr;
 
-/// Why there is no recording.
+/// Error of a recording that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// No such recording is possible.
+    /// The requested recording is impossible.
     #[error("record: {0}")]
     Impossible(String),
     /// The port is closed.
@@ -14,48 +14,48 @@ pub enum RecordError {
         "record with {to}: nobody listens there: start 'alcc-lab trace record --listen' on that host"
     )]
     NobodyListens {
-        /// Where.
+        /// The listener's address.
         to: SocketAddr,
     },
-    /// Silence.
+    /// There was no answer.
     #[error(
         "record with {to}: no answer to packets of {size} bytes within {patience}: is 'alcc-lab trace record --listen' running there, may UDP pass, does the path carry packets of this size (--size)?"
     )]
     NoAnswer {
-        /// Where.
+        /// The listener's address.
         to: SocketAddr,
-        /// Payload.
+        /// Payload size, bytes.
         size: usize,
-        /// How long.
+        /// Time waited.
         patience: Span,
     },
-    /// Our own device takes no such packets.
+    /// Packets of this size do not fit our own device.
     #[error(
         "record with {to}: packets of {size} bytes do not fit the path: choose a smaller --size"
     )]
     TooLarge {
-        /// Where.
+        /// The listener's address.
         to: SocketAddr,
-        /// Payload.
+        /// Payload size, bytes.
         size: usize,
     },
-    /// The listener does not want to.
+    /// The listener refuses.
     #[error("record with {to}: refused: {why}")]
     Refused {
-        /// Where.
+        /// The listener's address.
         to: SocketAddr,
-        /// As it said it.
+        /// Its reason, as received.
         why: String,
     },
-    /// Before it began.
+    /// The recording was stopped before it began.
     #[error("record: stopped before it began")]
     Stopped,
-    /// The system refuses something.
+    /// A call of the operating system failed.
     #[error("record: {what}: {source}")]
     Socket {
-        /// What was tried.
+        /// The attempt.
         what: String,
-        /// What came of it.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -66,7 +66,7 @@ impl RecordError {
         move |source| Self::Socket { what, source }
     }
 
-    /// True if the machine or the request is at fault rather than the other end.
+    /// True if the error is in the machine or the request, not at the other end.
     pub const fn is_usage(&self) -> bool {
         matches!(
             self,

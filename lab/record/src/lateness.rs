@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How late something was: quantiles within 9 % from a fixed table.
+//! Lateness in quantiles that are exact to 9 %, from a fixed table.
 use alcc_units::Span;
 
 /// Slots per doubling.
@@ -31,7 +31,7 @@ impl Lateness {
         self.max = self.max.max(late);
     }
 
-    /// The upper end of the slot in which it is, at most the largest.
+    /// The upper end of the slot that contains it, at most the maximum.
     pub(crate) fn quantile(&self, share: f64) -> Span {
         let rank = (share * self.count as f64).ceil() as u64;
         let mut sum = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Measuring a real channel between two hosts. Send so that the queues are never empty (or at a
-//! constant rate). Write down what arrives when, and make a trace of it.
+//! Measurement of a real channel between two hosts. Both send so that the queues are never empty
+//! (or at a constant rate), record the arrivals, and make a trace of them.
 //!
 //! The core is without I/O and takes the time as an argument. [`session`] is one end of a
-//! recording, and [`clock`] says what lies between the two clocks. [`arrivals`] keeps what came,
-//! and [`wire`] is the format of the packets. Around it are a client and a listener over UDP.
+//! recording, and [`clock`] compares the two clocks. [`arrivals`] keeps the arrivals, and [`wire`]
+//! is the format of the packets. Around it are a client and a listener over UDP.
 pub mod arrivals;
 mod client;
 pub mod clock;

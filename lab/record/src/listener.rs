@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The end that answers: several clients at once over one socket.
+//! The listener: it serves several clients at once over one socket.
 use crate::client::is_passing;
 use crate::error::RecordError;
 use crate::plan::{Load, MAX_LEN, Plan};
@@ -15,48 +15,49 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const MAX_SLEEP: Span = Span::from_millis(100);
-/// From the decision to begin until the first packet: the clients have to learn it.
+/// Time from the decision to begin until the first packet, for informing the clients.
 const START_LEAD: Span = Span::from_millis(500);
 
-/// What a listener permits.
+/// Limits of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Recordings at the same time.
+    /// Maximum number of concurrent recordings.
     pub sessions: usize,
-    /// Length of a recording.
+    /// Maximum length of a recording.
     pub duration: Span,
-    /// What is sent to one client at most.
+    /// Maximum sending rate to one client.
     pub rate: Rate,
-    /// Recordings begin together, as soon as this many clients are ready; 1: each by itself.
+    /// Number of clients that must be ready before their recordings begin together; 1: each begins
+    /// alone.
     pub together: usize,
 }
 
-/// What happens at a listener.
+/// Events of a listener.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A client has proved its address and what it wants is permitted.
+    /// A client has proved its address, and its request is permitted.
     Opened {
         /// Its address.
         peer: SocketAddr,
         /// Its name.
         label: &'a str,
-        /// What it wants.
+        /// Its request.
         plan: &'a Plan,
     },
     /// A client has proved its address but is refused.
     Refused {
         /// Its address.
         peer: SocketAddr,
-        /// Why.
+        /// The reason.
         why: &'a str,
     },
-    /// Some ten times a second: how far a recording is.
+    /// The progress of a recording, some ten times a second.
     Progress {
         /// Its name.
         label: &'a str,
-        /// What it is.
+        /// Its session.
         session: &'a Session,
-        /// Now.
+        /// The current time.
         now: Time,
     },
     /// A recording has ended.
@@ -68,11 +69,11 @@ struct Open {
     nonce: u64,
     label: String,
     session: Session,
-    /// What the socket had lost before.
+    /// The socket's count of lost packets at the start.
     overrun: u32,
 }
 
-/// Waits for clients and records with them.
+/// Listener that waits for clients and records with them.
 pub struct Listener {
     socket: Socket,
     limits: Limits,
@@ -81,10 +82,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at this address.
+    /// A listener at this address.
     ///
     /// # Errors
-    /// The address is in use or not ours.
+    /// The address is in use, or not of this machine.
     pub fn bind(at: SocketAddr, limits: Limits) -> Result<Self, RecordError> {
         let socket = Socket::bind(at).map_err(RecordError::socket(format!("listen at {at}")))?;
         let key = || key().map_err(RecordError::socket("get a random number"));
@@ -96,18 +97,18 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// The listen address.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The error of the system.
     pub fn address(&self) -> Result<SocketAddr, RecordError> {
         self.socket
             .address()
             .map_err(RecordError::socket("ask for the address"))
     }
 
-    /// Serves until `stop` is raised, or until `count` recordings have ended. What runs then is
-    /// ended, and kept.
+    /// Serves until `stop` is raised, or until `count` recordings have ended. Recordings in
+    /// progress are ended then, and kept.
     ///
     /// # Errors
     /// The socket fails.
@@ -189,7 +190,7 @@ impl Listener {
         {
             self.issuer.rotate(present, key);
         }
-        // Not for ever: who is served must also be sent to.
+        // Bounded, because sending must not wait forever.
         for _ in 0..1024 {
             let (len, from, at) = match self.socket.receive(buffer) {
                 Ok(Some(got)) => got,
@@ -211,10 +212,10 @@ impl Listener {
             if let Some(answer) = self.answer(at, from, packet, on) {
                 let mut bytes = Vec::new();
                 answer.encode(&mut bytes, 0);
-                // Never more than what came: we do not know yet who sent it.
+                // Never more than was received, because the sender's address is not verified yet.
                 if bytes.len() <= len {
                     let size = bytes.len();
-                    // A client that does not get it asks again.
+                    // A client that does not get it repeats its request.
                     let _ = self.socket.send(Some(from), &bytes, size);
                 }
             }
@@ -258,7 +259,8 @@ impl Listener {
                     });
                     return Some(Packet::Refused { nonce, why });
                 }
-                // It had numbers a moment ago; if not, whoever asks will ask again.
+                // Random numbers were available a moment ago; otherwise the client repeats its
+                // request.
                 let id = unguessable().ok()?;
                 on(Event::Opened {
                     peer: from,
@@ -311,8 +313,8 @@ impl Listener {
         })
     }
 
-    /// Starts those who are ready, once they are enough. So the counted time begins at the same
-    /// moment for all.
+    /// Starts the clients that are ready, if there are enough, so that the counted time begins at
+    /// the same moment for all.
     fn begin(&mut self) {
         let waiting = || self.open.values().filter(|o| o.session.is_waiting());
         if waiting().count() < self.limits.together.max(1) {

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is to be sent in each direction, and for how long.
+//! The plan of a recording: the load of each direction, and the duration.
 use alcc_units::{Bytes, Rate, Span};
 use std::fmt;
 
-/// UDP and IP headers: what a datagram costs the link beyond its payload.
+/// Length of UDP and IP headers, which the link carries in addition to the payload, bytes.
 pub const IPV4_OVERHEAD: u16 = 28;
 /// The same for IPv6.
 pub const IPV6_OVERHEAD: u16 = 48;
 
-/// The smallest payload: our own header must fit.
+/// The smallest payload, which must hold our own header, bytes.
 pub const MIN_LEN: u16 = 128;
-/// The largest payload: a jumbo frame.
+/// The largest payload: a jumbo frame, bytes.
 pub const MAX_LEN: u16 = 8972;
-/// No sender goes faster than one packet in this time.
+/// Minimum interval between two packets of a sender.
 pub const MIN_INTERVAL: Span = Span::from_micros(2);
 /// The longest recording.
 pub const MAX_DURATION: Span = Span::from_secs(3600);
 
-/// How a channel is measured.
+/// The method of measuring a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Both queues are kept full: what arrives is what the channel can carry.
+    /// Both queues are kept full, so that the arrivals show the capacity of the channel.
     Saturate,
-    /// A constant rate: delay, and what arrives of an offered load.
+    /// A constant rate: measures the delay, and the arriving part of an offered load.
     Constant,
-    /// One packet each 0.4 ms.
+    /// One packet every 0.4 ms.
     Probe,
 }
 
 impl Mode {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 3] = [Self::Saturate, Self::Constant, Self::Probe];
 
-    /// As it is typed and written.
+    /// The name as typed and written.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Saturate => "saturate",
@@ -48,14 +48,14 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What one direction sends.
+/// The load of one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// Only what measuring the other direction needs.
+    /// Only the packets needed for measuring the other direction.
     Nothing,
-    /// As much as keeps the queue full.
+    /// Enough packets to keep the queue full.
     Saturate,
-    /// One packet in each such time.
+    /// One packet per this interval.
     Every(Span),
 }
 
@@ -69,34 +69,34 @@ impl Load {
     }
 }
 
-/// A recording as both ends agree on it.
+/// The parameters of a recording, agreed by both ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// How it is measured.
+    /// The method.
     pub mode: Mode,
-    /// What counts: arrivals in this time, at either end.
+    /// The counted time: arrivals in it count, at either end.
     pub duration: Span,
-    /// Sending before that, so that the queues are full when it begins.
+    /// Time of sending before that, so that the queues are full when it begins.
     pub warm_up: Span,
-    /// UDP payload of a packet.
+    /// UDP payload of a packet, bytes.
     pub size: u16,
     /// Bytes of headers that the link carries with each packet.
     pub overhead: u16,
-    /// From the listener to the client.
+    /// Load from the listener to the client.
     pub down: Load,
-    /// From the client to the listener.
+    /// Load from the client to the listener.
     pub up: Load,
-    /// No saturating sender goes beyond this.
+    /// Maximum rate of a saturating sender.
     pub limit: Rate,
 }
 
 impl Plan {
-    /// What the link carries per packet.
+    /// Bytes that the link carries per packet.
     pub fn ip_len(&self) -> u64 {
         u64::from(self.size) + u64::from(self.overhead)
     }
 
-    /// Why this cannot be done, if it cannot.
+    /// The reason why this plan is impossible; `None` if it is possible.
     pub fn problem(&self) -> Option<String> {
         let size = self.size;
         if !(MIN_LEN..=MAX_LEN).contains(&size) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a recording gives: traces of both directions, the delay of every packet, a summary; and
+//! The results of a recording: traces of both directions, the delay of every packet, a summary; and
 //! their files.
 use crate::arrivals::{Arrival, trace};
 use crate::clock::ClockFit;
@@ -14,24 +14,24 @@ use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A recording as one end knows it.
+/// A recording from the view of one end.
 #[derive(Debug)]
 pub struct Recording {
-    /// Which end.
+    /// The role of this end.
     pub role: Role,
     /// The other end's address.
     pub peer: String,
     /// The client's name.
     pub label: String,
-    /// What was agreed.
+    /// The agreed plan.
     pub plan: Plan,
-    /// How it ended.
+    /// The end of the recording.
     pub end: End,
-    /// The clocks.
+    /// The relation of the clocks.
     pub clock: Option<ClockFit>,
-    /// What came here.
+    /// The record of the packets that arrived here.
     pub own: Recorded,
-    /// Client: what came at the listener.
+    /// On a client: the listener's record.
     pub other: Option<Recorded>,
 }
 
@@ -53,26 +53,26 @@ impl Recording {
         }
     }
 
-    /// True if all of it is there.
+    /// True if the recording is complete.
     pub fn is_complete(&self) -> bool {
         self.end == End::Complete && (self.role == Role::Listener || self.other.is_some())
     }
 
-    /// What makes a trace wrong although the recording is complete: packets that had come and were
-    /// not written down.
+    /// Number of packets that had arrived and were not recorded, so that a trace is wrong although
+    /// the recording is complete.
     pub fn missed(&self) -> u64 {
         let both = Dir::BOTH.into_iter().filter_map(|dir| self.record(dir));
         both.map(|r| r.overrun + r.beyond).sum()
     }
 
-    /// How long a sender was held up at most, at either end, as far as is known here. A queue may
-    /// have run empty then.
+    /// Maximum delay of a sender by its own machine, at either end, as far as is known here. A
+    /// queue may have run empty then.
     pub fn held_up(&self) -> Span {
         let other = self.other.as_ref().map_or(Span::ZERO, |r| r.late[2]);
         self.own.late[2].max(other)
     }
 
-    /// Where it stopped, counted from the beginning of the time that counts.
+    /// Time at which the recording stopped, from the start of the counted time.
     pub fn reached(&self) -> Span {
         match self.end {
             End::Complete => self.plan.duration,
@@ -102,10 +102,10 @@ impl Recording {
         }
     }
 
-    /// The trace of a direction; `None` if it was not loaded, or what came is not known here.
+    /// The trace of a direction; `None` if it had no load, or if its arrivals are not known here.
     ///
     /// # Errors
-    /// Nothing came.
+    /// Nothing arrived.
     pub fn trace(&self, dir: Dir) -> Option<Result<Trace, TraceError>> {
         if self.load(dir) == Load::Nothing {
             return None;
@@ -114,12 +114,12 @@ impl Recording {
         Some(trace(&record.arrivals, record.from, self.plan.ip_len()))
     }
 
-    /// Time and one-way delay of a packet, in ns. The time is when it was sent, from the beginning
-    /// of the time that counts. Both are by this end's clock.
+    /// Sending time and one-way delay of a packet, in ns, by this end's clock. The time is relative
+    /// to the start of the counted time.
     fn delay(&self, dir: Dir, clock: &ClockFit, arrival: &Arrival) -> (i64, i64) {
         let theirs = |t: Time| clock.to_ours(t.as_nanos());
         let ours = |t: Time| t.as_nanos();
-        // The sender of down is the listener.
+        // The sender of `down` is the listener.
         let sent_here = (dir == Dir::Up) == (self.role == Role::Client);
         let (sent, received) = if sent_here {
             (ours(arrival.sent), theirs(arrival.received))
@@ -134,7 +134,7 @@ impl Recording {
     /// line.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The errors of the writer.
     pub fn write_delays(&self, mut to: impl Write) -> io::Result<()> {
         writeln!(to, "direction,seq,sent_s,delay_ms,bytes")?;
         let Some(clock) = &self.clock else {
@@ -158,11 +158,11 @@ impl Recording {
         to.flush()
     }
 
-    /// Writes what there is into a folder that it makes: `down.trace`, `up.trace`, `delays.csv`,
-    /// `summary.json`.
+    /// Writes the available data into a folder that it creates: `down.trace`, `up.trace`,
+    /// `delays.csv`, `summary.json`.
     ///
     /// # Errors
-    /// Which file could not be written.
+    /// The file that could not be written, with the error.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
         alcc_sys::create_folders(folder).map_err(|e| (folder.to_owned(), e))?;
         let mut written = Vec::new();
@@ -230,7 +230,7 @@ impl Recording {
         let Some(record) = self.record(dir) else {
             return Value::Null;
         };
-        // The other end's record tells how much it sent this way.
+        // The other end's record contains its number of packets sent in this direction.
         let sender = if std::ptr::eq(record, &self.own) {
             self.other.as_ref()
         } else {

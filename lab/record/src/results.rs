@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What one end recorded, and its way to the other end: differences in variable-length numbers,
-//! some eight bytes a packet.
+//! The record of one end, and its encoding for the other end: differences in variable-length
+//! numbers, some eight bytes a packet.
 use crate::arrivals::{Arrival, MAX_ARRIVALS};
 use crate::lateness::Lateness;
 use alcc_units::{Span, Time};
 
-/// What one end knows after a recording.
+/// The record of one end after a recording.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recorded {
-    /// The time that counts, by this end's clock.
+    /// Start of the counted time, by this end's clock.
     pub from: Time,
-    /// Its end.
+    /// End of the counted time.
     pub to: Time,
     /// Packets that this end sent, warm-up included.
     pub sent: u64,
-    /// Packets that were due while this end was held up, and left out.
+    /// Packets that were due while this end was delayed, and omitted.
     pub skipped: u64,
-    /// Packets that came, warm-up included.
+    /// Packets received, warm-up included.
     pub received: u64,
-    /// Copies of such.
+    /// Copies among them.
     pub copies: u64,
-    /// What there was no room for.
+    /// Arrivals for which there was no room.
     pub beyond: u64,
-    /// Packets that had reached this end but that its kernel had no room for: the channel could
-    /// carry them.
+    /// Packets that reached this end but for which its kernel had no room: the channel could carry
+    /// them.
     pub overrun: u64,
-    /// How late this end's packets left: median, 99th percentile and the latest.
+    /// Lateness of this end's packets: median, 99th percentile and maximum.
     pub late: [Span; 3],
-    /// What came in the time that counts, in the order of coming.
+    /// Arrivals in the counted time, in order of arrival.
     pub arrivals: Vec<Arrival>,
 }
 
@@ -40,7 +40,7 @@ impl Recorded {
         ];
     }
 
-    /// As bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Vec::with_capacity(100 + self.arrivals.len() * 8);
         for n in [
@@ -77,7 +77,7 @@ impl Recorded {
         to
     }
 
-    /// Reads what [`Recorded::encode`] wrote; `None` for anything else.
+    /// Decodes a record of [`Recorded::encode`]; `None` for other bytes.
     pub fn decode(mut bytes: &[u8]) -> Option<Self> {
         let from = &mut bytes;
         let mut recorded = Self {
@@ -93,7 +93,8 @@ impl Recorded {
             arrivals: Vec::new(),
         };
         let count = usize::try_from(read(from)?).ok()?;
-        // Three numbers each, of at least a byte: no more memory than the bytes are worth.
+        // Each has three numbers of at least a byte, so memory is bounded by the length of the
+        // input.
         if count > MAX_ARRIVALS || count > from.len() / 3 {
             return None;
         }
@@ -128,7 +129,7 @@ fn varint(mut n: u64, to: &mut Vec<u8>) {
     to.push(n as u8);
 }
 
-/// A difference modulo 2^64, short if it is near zero on either side.
+/// Encodes a difference modulo 2^64, which is short if it is near zero on either side.
 fn signed(n: u64, to: &mut Vec<u8>) {
     let n = n.cast_signed();
     varint(((n << 1) ^ (n >> 63)).cast_unsigned(), to);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One end of a recording without I/O: packets and times go in, packets and times come out.
+//! One end of a recording without I/O: packets and times are inputs and outputs.
 //!
-//! The client pings until it knows the clocks. The listener says when sending begins. Both send and
-//! write down what comes. When the queues have run empty, the client pings again, fetches what the
-//! listener wrote down, and leaves.
+//! The client pings until the clocks are compared. The listener sets the time at which sending
+//! begins. Both send and record the arrivals. While the queues drain, the client pings again, then
+//! fetches the listener's record, and ends the session.
 use crate::arrivals::{Arrival, Arrivals};
 use crate::clock::{ClockFit, ClockSamples};
 use crate::lateness::Lateness;
@@ -14,68 +14,69 @@ use crate::wire::{Body, PART_HEADER, Packet, SessionPacket};
 use alcc_units::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Between pings: while the clocks are compared, while others are waited for, and while queues
-/// drain.
+/// Interval of pings: while the clocks are compared, while waiting for other clients, and while
+/// queues drain.
 const PING_INTERVAL: Span = Span::from_millis(20);
 const PING_INTERVAL_WAITING: Span = Span::from_millis(100);
 const PING_INTERVAL_DRAINING: Span = Span::from_millis(50);
-/// Answers that make the clocks known; three, if that takes longer than [`MAX_SYNC`].
+/// Number of answers after which the clocks are known; three, if that takes longer than
+/// [`MAX_SYNC`].
 const SYNC_ANSWERS: u32 = 25;
 const MAX_SYNC: Span = Span::from_secs(3);
-/// An end that sends no load reports this often, or this seldom if nothing has come.
+/// Interval of reports by an end without load; the second is used if nothing has arrived.
 const REPORT_INTERVAL: Span = Span::from_millis(10);
 const MAX_REPORT_INTERVAL: Span = Span::from_millis(100);
-/// Sending begins within this time of learning when.
+/// Maximum time between learning the start time and the start.
 const MAX_START_DELAY: Span = Span::from_secs(90);
-/// This many answers within this much of the shortest round trip mean empty queues.
+/// This many answers within this distance of the shortest round trip mean empty queues.
 const DRAINED_ANSWERS: u32 = 10;
 const DRAINED_RTT_MARGIN: Span = Span::from_millis(20);
-/// Draining takes at most this long, which is also how long an answer at the end is waited for.
+/// Maximum time for draining, and for waiting for an answer at the end.
 pub(crate) const MAX_DRAIN: Span = Span::from_secs(20);
-/// Silence in which the other end counts as gone while nothing is being recorded.
+/// Time of silence after which the other end counts as gone while nothing is being recorded.
 pub(crate) const SILENCE_TIMEOUT: Span = Span::from_secs(20);
-/// Maximum parts requested at once, and how long an answer may take.
+/// Maximum number of parts requested at once, and maximum time for an answer.
 const MAX_REQUESTS: usize = 32;
 const RETRY_INTERVAL: Span = Span::from_millis(500);
-/// Maximum bytes of a recording.
+/// Maximum size of a recording, bytes.
 const MAX_BYTES: usize = 256 << 20;
-/// Answers that wait to be sent.
+/// Maximum number of answers that wait to be sent.
 const MAX_WAITING: usize = 256;
 
-/// Which end.
+/// The role of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// It asked: receives `down`, sends `up`.
+    /// The client, which requested the recording: receives `down`, sends `up`.
     Client,
-    /// It answers.
+    /// The listener.
     Listener,
 }
 
-/// Where a session is.
+/// The phase of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Comparing clocks, waiting for others.
+    /// Comparing clocks, waiting for other clients.
     Sync,
     /// Sending and recording.
     Recording,
-    /// The time is over; queues run empty.
+    /// The time is over; the queues drain.
     Draining,
-    /// The client fetches what the listener recorded.
+    /// The client fetches the listener's record.
     Fetching,
-    /// Over.
+    /// The session has ended.
     Done(End),
 }
 
-/// How it ended.
+/// The end of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// As it should.
+    /// The recording is complete.
     Complete,
-    /// The other end fell silent; this is when it was last heard.
+    /// The other end became silent; contains the time of its last packet.
     Silent(Time),
-    /// The other end left early.
+    /// The other end ended the session early.
     Left,
-    /// We did.
+    /// We ended it.
     Stopped,
 }
 
@@ -89,11 +90,11 @@ pub struct Session {
     began: Time,
     last_received: Time,
     clock: ClockSamples,
-    /// The newest packet of the other end: sent, received.
+    /// Sending and receiving time of the other end's newest packet.
     newest: (u64, u64),
-    /// Client: answers to pings.
+    /// Client: number of answers to pings.
     answers: u32,
-    /// Listener: the client knows the clocks.
+    /// Listener: true if the client knows the clocks.
     synced: bool,
     start: Option<Time>,
     source: Option<Source>,
@@ -101,11 +102,11 @@ pub struct Session {
     reported: u64,
     lateness: Lateness,
     overrun: u64,
-    /// The next ping or report.
+    /// Time of the next ping or report.
     tick: Time,
     quick: u32,
     replies: VecDeque<Body>,
-    /// Listener: what it recorded, as the client gets it.
+    /// Listener: its encoded record, for the client.
     encoded: Option<Vec<u8>>,
     parts: Fetch,
     goodbyes: u32,
@@ -121,7 +122,7 @@ struct Fetch {
 }
 
 impl Session {
-    /// A session that both ends have agreed on, at `now`.
+    /// A session agreed by both ends, at `now`.
     pub fn new(role: Role, id: u64, plan: Plan, now: Time) -> Self {
         Self {
             role,
@@ -149,47 +150,47 @@ impl Session {
         }
     }
 
-    /// Which end it is.
+    /// The role of this end.
     pub const fn role(&self) -> Role {
         self.role
     }
 
-    /// Its number in every packet.
+    /// The session's number, in every packet.
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// What was agreed.
+    /// The agreed plan.
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Where it is.
+    /// The current phase.
     pub const fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Listener: this client could begin.
+    /// Listener: true if this client is ready to begin.
     pub const fn is_waiting(&self) -> bool {
         self.synced && self.start.is_none()
     }
 
-    /// When the other end was last heard.
+    /// Time of the last packet from the other end.
     pub const fn last_received(&self) -> Time {
         self.last_received
     }
 
-    /// What is known of the other end's clock.
+    /// The relation to the other end's clock, as far as it is known.
     pub fn clock(&self) -> Option<ClockFit> {
         self.clock.fit()
     }
 
-    /// What has come so far.
+    /// The arrivals so far.
     pub const fn arrivals(&self) -> Option<&Arrivals> {
         self.arrivals.as_ref()
     }
 
-    /// How much of the time is over, 0 to 1.
+    /// The elapsed share of the time, 0 to 1.
     pub fn progress(&self, now: Time) -> f64 {
         let all = self.plan.warm_up + self.plan.duration;
         self.start
@@ -199,7 +200,7 @@ impl Session {
             .min(1.0)
     }
 
-    /// Listener: sending begins at `at`; a client may learn it late and then begins at once.
+    /// Listener: sets the start of sending to `at`; a client that learns it late begins at once.
     pub fn start(&mut self, at: Time, now: Time) {
         if self.start.is_some() {
             return;
@@ -217,7 +218,7 @@ impl Session {
         self.tick = at.max(now);
     }
 
-    /// Ends it from our side: the next packets say so.
+    /// Ends the session from this side: the next packets report that.
     pub fn stop(&mut self) {
         if !matches!(self.phase, Phase::Done(_)) {
             self.phase = Phase::Done(End::Stopped);
@@ -229,7 +230,7 @@ impl Session {
         self.overrun = u64::from(packets);
     }
 
-    /// Ends it without a word to the other end.
+    /// Ends the session without informing the other end.
     pub(crate) fn lose(&mut self, end: End) {
         if !matches!(self.phase, Phase::Done(_)) {
             self.phase = Phase::Done(end);
@@ -237,7 +238,7 @@ impl Session {
         }
     }
 
-    /// A packet of this session has come at `received`.
+    /// A packet of this session has arrived at `received`.
     pub fn handle(&mut self, received: Time, packet: SessionPacket) {
         if packet.session != self.id || matches!(self.phase, Phase::Done(_)) {
             return;
@@ -247,7 +248,7 @@ impl Session {
         if let Some(source) = &mut self.source {
             source.last_received(received);
         }
-        // An echo from the future is no echo.
+        // An echo of a time in the future is invalid.
         if packet.echo_sent != 0 && packet.echo_sent <= ours {
             self.clock.sent(packet.echo_sent, packet.echo_received);
         }
@@ -305,7 +306,7 @@ impl Session {
                     && let Some(fit) = self.clock.fit()
                 {
                     let at = Time::from_nanos(fit.to_ours(start_at));
-                    // A listener that is in its right mind begins soon.
+                    // A correct listener begins soon.
                     if at.since(now).max(now.since(at)) < MAX_START_DELAY {
                         self.start(at, now);
                     }
@@ -322,7 +323,7 @@ impl Session {
         }
     }
 
-    /// Listener: a part of what was recorded, once the time is over.
+    /// Listener: prepares a part of its record, once the time is over.
     fn get(&mut self, now: Time, part: u32) {
         if self.phase == Phase::Recording && self.is_over(now) {
             self.phase = Phase::Draining;
@@ -374,7 +375,7 @@ impl Session {
         self.arrivals.as_ref().is_some_and(|a| now >= a.to)
     }
 
-    /// What happens by time alone.
+    /// Advances the phases that depend on time alone.
     fn advance(&mut self, now: Time) {
         let quiet = now.since(self.last_received);
         match self.phase {
@@ -414,7 +415,8 @@ impl Session {
         }
     }
 
-    /// Appends the next packet to send to `to`; false if none is due. Call it until then.
+    /// Appends the next packet to send to `to`; false if none is due. Call it until it returns
+    /// false.
     pub fn poll(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
         self.advance(now);
         let Some((body, len)) = self.next_body(now) else {
@@ -434,7 +436,7 @@ impl Session {
 
     fn next_body(&mut self, now: Time) -> Option<(Body, usize)> {
         if let Phase::Done(_) = self.phase {
-            // Three times, since nobody answers it.
+            // Three times, because it is not acknowledged.
             self.goodbyes += 1;
             return (self.goodbyes <= 3).then_some((Body::Bye, 0));
         }
@@ -487,7 +489,7 @@ impl Session {
         Some((Body::Report(report), 0))
     }
 
-    /// The next part to ask for: the first one alone, since it says how many there are.
+    /// The next part to request: first only part 0, which contains the number of parts.
     fn next_part(&mut self, now: Time) -> Option<u32> {
         let fetch = &mut self.parts;
         if fetch.parts.is_none() && fetch.asked.is_empty() {
@@ -510,7 +512,7 @@ impl Session {
         Some(next)
     }
 
-    /// When [`Session::poll`] should be called next, whatever comes.
+    /// Time of the next call of [`Session::poll`] without arrivals.
     pub fn next_timer(&self, now: Time) -> Time {
         if !self.replies.is_empty() {
             return now;
@@ -533,7 +535,7 @@ impl Session {
         }
     }
 
-    /// What this end recorded.
+    /// The record of this end.
     pub fn recorded(&self) -> Recorded {
         let Some(arrivals) = &self.arrivals else {
             return Recorded::default();
@@ -556,7 +558,7 @@ impl Session {
         recorded
     }
 
-    /// Client: what the listener recorded, if all of it has come.
+    /// Client: the listener's record, if all of it has arrived.
     pub fn fetched(&self) -> Option<Recorded> {
         let fetch = &self.parts;
         if fetch.have.len() != fetch.parts? as usize {

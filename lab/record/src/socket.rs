@@ -14,10 +14,9 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Room that is asked for on either side; the kernel gives what it permits.
+/// Requested size of both socket buffers; the kernel may grant less.
 const BUFFER: usize = 4 << 20;
-/// What one call may send: a datagram's greatest length, and the kernel's greatest number of
-/// segments.
+/// Limits of one call: the length of a datagram, and the kernel's maximum number of segments.
 const BURST_BYTES: usize = 65_000;
 const BURST_PACKETS: usize = 60;
 
@@ -29,9 +28,9 @@ pub(crate) struct Socket {
     socket: UdpSocket,
     control: Vec<u8>,
     segments: bool,
-    /// The kernel's receive times are of the wall clock.
+    /// Offset of the wall clock, which the kernel's receive times use.
     wall: Wall,
-    /// Packets that the kernel had no room for.
+    /// Packets for which the kernel had no room.
     overrun: u32,
 }
 
@@ -41,7 +40,7 @@ impl Socket {
         socket.set_nonblocking(true)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
         setsockopt(&socket, sockopt::RxqOvfl, &1)?;
-        // With privileges beyond the system's limit; without, as much as it gives.
+        // With privileges beyond the system's limit; without, up to it.
         if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &BUFFER)?;
         }
@@ -70,20 +69,20 @@ impl Socket {
         self.socket.local_addr()
     }
 
-    /// Packets that had come but were lost here, since nobody fetched them in time.
+    /// Packets that had arrived but were lost here, because they were not read in time.
     pub(crate) const fn overrun(&self) -> u32 {
         self.overrun
     }
 
-    /// Before a round of [`Socket::receive`]: what the time is. The wall clock may have been set
-    /// since the last round.
+    /// Called before a round of [`Socket::receive`]. Returns the current time. The wall clock may
+    /// have been set since the last round.
     pub(crate) fn begin(&mut self) -> Time {
         self.wall = Wall::read();
         now()
     }
 
-    /// The next datagram that is here: its length, where it came from and when it came. `None`
-    /// means the peer of a connected socket.
+    /// The next available datagram: its length, its source and its arrival time. The source is
+    /// `None` for the peer of a connected socket.
     pub(crate) fn receive(
         &mut self,
         into: &mut [u8],
@@ -117,12 +116,12 @@ impl Socket {
             let v4 = a.as_sockaddr_in().map(|a| SocketAddr::V4((*a).into()));
             v4.or_else(|| a.as_sockaddr_in6().map(|a| SocketAddr::V6((*a).into())))
         });
-        // Not later than now: the wall clock may have been set in between.
+        // Not later than now, because the wall clock may have been set in between.
         Ok(Some((message.bytes, from, at.min(present))))
     }
 
-    /// Sends packets of `size` bytes each that stand one after the other. What the system has no
-    /// room for is lost, as in a queue.
+    /// Sends adjacent packets of `size` bytes each. Those for which the system has no room are
+    /// lost, as in a queue.
     pub(crate) fn send(
         &mut self,
         to: Option<SocketAddr>,
@@ -141,7 +140,7 @@ impl Socket {
                 MsgFlags::empty(),
                 to.as_ref(),
             ) {
-                // A kernel or a device that cannot.
+                // The kernel or the device does not support it.
                 Err(Errno::EIO | Errno::EINVAL | Errno::ENOPROTOOPT | Errno::EOPNOTSUPP) => {
                     self.segments = false;
                 }
@@ -160,7 +159,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits until something comes or the time has come.
+    /// Waits until a packet arrives, or until `until`.
     pub(crate) fn wait(&self, until: Time) -> io::Result<()> {
         let span = until.since(now());
         if span == Span::ZERO {
@@ -182,7 +181,7 @@ fn sent(result: nix::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// A fragment is no packet of the size that we measure with.
+/// Disables fragmentation, because a fragment does not have the size that is being measured.
 fn never_fragment(socket: &UdpSocket, at: IpAddr) -> io::Result<()> {
     let set = |level, name, value: libc::c_int| {
         if set_option(socket.as_raw_fd(), level, name, &value) {
@@ -199,7 +198,7 @@ fn never_fragment(socket: &UdpSocket, at: IpAddr) -> io::Result<()> {
     if at.is_ipv4() {
         return v4;
     }
-    // A socket of IPv6 carries IPv4 too, where that is possible.
+    // An IPv6 socket also carries IPv4, if possible.
     set(
         libc::IPPROTO_IPV6,
         libc::IPV6_MTU_DISCOVER,
@@ -207,7 +206,7 @@ fn never_fragment(socket: &UdpSocket, at: IpAddr) -> io::Result<()> {
     )
 }
 
-/// Packets of one size that go out in one call.
+/// Packets of one size that are sent in one call.
 #[derive(Default)]
 pub(crate) struct Burst {
     bytes: Vec<u8>,

@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! When the packets of a load are due.
+//! The sending times of a load's packets.
 use crate::plan::{Load, Plan};
 use crate::wire::Report;
 use alcc_units::{Span, Time};
 
 /// A round trip (own queue, other queue, propagation) below this means that the queues are too
 /// short. Sprout's saturator has 750 ms (Winstein et al., NSDI 2013), and its reports come back
-/// over a path of their own. Ours share the path, so that each direction has half of it.
+/// over a separate path. Ours share the path, so that each direction has half of it.
 const MIN_QUEUE_RTT: Span = Span::from_millis(750 / 2);
-/// Above this a queue is longer than needed: Sprout's upper bound of the round trip. Not kept where
-/// the queue was found full: then what is sent makes it no longer.
+/// A round trip above this means that the queue is longer than needed: Sprout's upper bound. It is
+/// ignored if the queue was found full, because sending more then does not make it longer.
 const MAX_QUEUE_RTT: Span = Span::from_millis(3000);
-/// A channel that is slower than this share of its recent peak counts as that fast. It will be fast
-/// again sooner than this end hears of it.
+/// Minimum of the assumed rate, as a share of the recent peak, because a channel may become fast
+/// again sooner than this end is informed.
 const MIN_SHARE_OF_PEAK: f64 = 0.25;
-/// Rate, as a factor of what arrives, while a queue is longer than [`MAX_QUEUE_RTT`].
+/// Sending rate, as a factor of the arrival rate, while a queue is longer than [`MAX_QUEUE_RTT`].
 const DRAIN_GAIN: f64 = 0.5;
-/// Rate, as a factor of the recent peak, while the queue is long enough.
+/// Sending rate, as a factor of the recent peak, while the queue is long enough.
 const PROBE_GAIN: f64 = 1.25;
 /// The same while the queue is too short, or was never found full.
 const STARTUP_GAIN: f64 = 2.0;
-/// The first rate, bit/s.
+/// The initial rate, bit/s.
 const INITIAL_RATE: f64 = 1e6;
-/// With this share lost the queue is taken to be full: sending more does not add delay.
+/// Lost share above which the queue counts as full: sending more does not add delay.
 const MAX_LOSS: f64 = 0.1;
-/// How long a full queue is remembered.
+/// Time for which a full queue is remembered.
 const MAX_LOSS_MEMORY: Span = Span::from_secs(120);
-/// The time over which the lost share is taken.
+/// Time over which the lost share is measured.
 const LOSS_WINDOW: Span = Span::from_secs(1);
-/// Silence from the other end after which only a trickle goes out: an outage, or nobody is there.
+/// Silence of the other end after which the rate is reduced to a minimum: an outage, or the end has
+/// gone.
 pub(crate) const MAX_SILENCE: Span = Span::from_secs(10);
-/// The trickle: one packet in this time.
+/// The minimum rate: one packet per this interval.
 const KEEPALIVE_INTERVAL: Span = Span::from_millis(50);
-/// What a sender that was held up may send at once. A saturator may send more, since the queue has
-/// been emptied meanwhile.
+/// Time whose packets a delayed sender may send at once. A saturator may send more, because the
+/// queue has drained in the meantime.
 const MAX_CATCH_UP: Span = Span::from_millis(50);
 const MAX_CATCH_UP_SATURATE: Span = Span::from_millis(500);
 
-/// The packets of one direction, in time.
+/// The packets of one direction, with their sending times.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     load: Load,
@@ -49,9 +50,10 @@ pub(crate) struct Source {
     last_received: Time,
     sent: u64,
     skipped: u64,
-    /// Numbers sent and received at the beginning of the time over which loss is taken.
+    /// Start of the time over which loss is measured, and the numbers sent and received at that
+    /// time.
     since: (Time, u64, u64),
-    /// When the queue was last found full.
+    /// Time at which the queue was last found full.
     full: Option<Time>,
 }
 
@@ -72,12 +74,12 @@ impl Source {
         }
     }
 
-    /// Anything has come from the other end.
+    /// Any packet has arrived from the other end.
     pub(crate) fn last_received(&mut self, now: Time) {
         self.last_received = self.last_received.max(now);
     }
 
-    /// What has arrived there. Only a saturator cares.
+    /// Takes a report of the arrivals there, which only a saturator uses.
     pub(crate) fn report(&mut self, now: Time, round_trip: Span, report: &Report) {
         if self.load != Load::Saturate || report.received == 0 || report.below > self.sent {
             return;
@@ -99,7 +101,7 @@ impl Source {
             PROBE_GAIN
         };
         self.rate = (report.peak as f64 * factor).clamp(INITIAL_RATE, self.limit.max(INITIAL_RATE));
-        // The bytes not yet reported as arrived, divided by the present rate, are the round trip of
+        // The bytes not yet reported as arrived, divided by the current rate, are the round trip of
         // a packet sent now. The other direction's queue does not matter here.
         let full = self.full.is_some_and(|at| now.since(at) < MAX_LOSS_MEMORY);
         let other = round_trip.as_secs_f64() - own as f64 / 1e9;
@@ -111,7 +113,7 @@ impl Source {
         }
     }
 
-    /// Time between two packets.
+    /// Interval between two packets.
     fn interval(&self, now: Time) -> Span {
         if now.since(self.last_received) > MAX_SILENCE {
             return KEEPALIVE_INTERVAL;
@@ -123,12 +125,12 @@ impl Source {
         }
     }
 
-    /// When the next packet is due.
+    /// Sending time of the next packet.
     pub(crate) fn due(&self) -> Option<Time> {
         (self.load != Load::Nothing && self.next < self.to).then_some(self.next)
     }
 
-    /// The number of a packet that is due now, and since when it is.
+    /// The number of a packet that is due now, and the time since which it is due.
     pub(crate) fn take(&mut self, now: Time) -> Option<(u64, Time)> {
         let due = self.due().filter(|&due| due <= now)?;
         let interval = self.interval(now);
@@ -138,7 +140,7 @@ impl Source {
             _ => MAX_CATCH_UP,
         };
         if late > arrears {
-            // What a sleeping machine did not send it does not send at once.
+            // Packets that were due while the machine slept are not sent at once.
             self.skipped += (late.as_nanos() - arrears.as_nanos()) / interval.as_nanos().max(1);
             self.next = Time::from_nanos(now.as_nanos() - arrears.as_nanos());
         }

@@ -1,135 +1,135 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Datagrams between the two ends. All numbers are big-endian; what does not read exactly is
-//! nobody's and ignored.
+//! Datagrams between the two ends. All numbers are big-endian; a datagram that does not parse
+//! exactly is ignored.
 use crate::plan::{Load, Mode, Plan};
 use alcc_udp::cookie::Cookie;
 use alcc_units::{Rate, Span};
 
 const MAGIC: u32 = 0x414c_5243; // "ALRC"
 const VERSION: u8 = 1;
-/// Longest text in a packet.
+/// Maximum length of a text in a packet.
 const TEXT: usize = 200;
 
 /// One datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Packet {
-    /// Client: I would like to. As long as what may come back, and as the recording's packets: the
-    /// path must carry them.
+    /// Client: requests a handshake. It is as long as the answer, and as the recording's packets,
+    /// because the path must carry them.
     Hello {
-        /// Chosen by the client, comes back.
+        /// Chosen by the client, and returned.
         nonce: u64,
     },
-    /// Listener: prove that you get what is sent to this address.
+    /// Listener: challenge, to which the client has to reply from this address.
     Challenge {
-        /// The client's.
+        /// The client's nonce.
         nonce: u64,
-        /// The other end sends it back.
+        /// The cookie that the client sends back.
         cookie: Cookie,
     },
-    /// Client: here is your cookie and what I want.
+    /// Client: returns the cookie and requests a recording.
     Start {
-        /// The client's.
+        /// The client's nonce.
         nonce: u64,
-        /// From the challenge.
+        /// The cookie of the challenge.
         cookie: Cookie,
-        /// What is to be recorded.
+        /// The plan of the recording.
         plan: Plan,
-        /// How the client wants to be called.
+        /// The client's name.
         label: String,
     },
-    /// Listener: agreed.
+    /// Listener: accepts the request.
     Ready {
-        /// The client's.
+        /// The client's nonce.
         nonce: u64,
-        /// What every further packet carries.
+        /// The session's number, which every further packet carries.
         session: u64,
     },
-    /// Listener: no.
+    /// Listener: refuses the request.
     Refused {
-        /// The client's.
+        /// The client's nonce.
         nonce: u64,
-        /// One line.
+        /// The reason, one line.
         why: String,
     },
-    /// Everything else.
+    /// A packet of a session.
     Session(SessionPacket),
 }
 
-/// A packet of a session. Times are nanoseconds of a sender's own clock.
+/// A packet of a session. Times are nanoseconds of the sender's own clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionPacket {
-    /// Which.
+    /// The session's number.
     pub session: u64,
-    /// When this packet was sent.
+    /// Time of sending.
     pub sent: u64,
-    /// `sent` of the newest packet that came from the other end, as it said it; 0 for none.
+    /// `sent` of the newest packet from the other end; 0 for none.
     pub echo_sent: u64,
-    /// When that came, by the clock of this packet's sender.
+    /// Arrival time of that packet, by the clock of this packet's sender.
     pub echo_received: u64,
-    /// What it says.
+    /// The content.
     pub body: Body,
 }
 
-/// What a packet of a session says.
+/// The content of a session's packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
-    /// Client: is anybody there, and what time is it?
+    /// Client: a ping.
     Ping {
-        /// It knows enough of the clocks to begin.
+        /// True if the client knows enough about the clocks to begin.
         synced: bool,
     },
-    /// Listener's answer.
+    /// Listener: the answer to a ping.
     Pong {
-        /// When sending begins, by the listener's clock; 0 if not yet known.
+        /// Start of sending, by the listener's clock; 0 if not known yet.
         start_at: u64,
     },
     /// A packet of the load.
     Data {
-        /// Counts from 0.
+        /// Sequence number, from 0.
         seq: u64,
-        /// What has arrived of the other direction.
+        /// Report on the arrivals of the other direction.
         report: Report,
     },
-    /// What has arrived, from an end that does not send.
+    /// Report on the arrivals, from an end that does not send.
     Report(Report),
-    /// Client: give me this part of what you recorded.
+    /// Client: requests a part of the listener's record.
     Get {
-        /// Counts from 0.
+        /// Number of the part, from 0.
         part: u32,
     },
-    /// Here it is.
+    /// Listener: a part of its record.
     Part {
-        /// Which.
+        /// Number of the part.
         part: u32,
-        /// Of how many.
+        /// Number of parts.
         parts: u32,
-        /// Its bytes.
+        /// The bytes of the part.
         bytes: Vec<u8>,
     },
-    /// I am leaving.
+    /// Ends the session.
     Bye,
 }
 
-/// What a receiver tells the sender.
+/// A receiver's report to the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// One more than the highest number that has come.
+    /// One more than the highest number that has arrived.
     pub below: u64,
-    /// How many have come.
+    /// Number of packets that have arrived.
     pub received: u64,
     /// Delay of the newest packet: arrival by the receiver's clock minus sending by the sender's,
     /// ns.
     pub delay: i64,
     /// The smallest such delay.
     pub least: i64,
-    /// Highest rate at which packets have come of late, IP bytes, bit/s.
+    /// Maximum recent arrival rate, IP bytes, bit/s.
     pub peak: u64,
-    /// Rate of the last second.
+    /// Arrival rate of the last second, bit/s.
     pub rate: u64,
 }
 
 impl Packet {
-    /// Appends the packet to `to`, filled up with zeros to `len` bytes if it is shorter.
+    /// Appends the packet to `to`, padded with zeros to `len` bytes if it is shorter.
     pub fn encode(&self, to: &mut Vec<u8>, len: usize) {
         let start = to.len();
         to.extend(MAGIC.to_be_bytes());
@@ -173,7 +173,7 @@ impl Packet {
         }
     }
 
-    /// Reads one datagram.
+    /// Decodes one datagram.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         if from.u32()? != MAGIC || from.u8()? != VERSION {
@@ -357,7 +357,8 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// Text that goes to a terminal and names a folder: no control characters.
+    /// Reads a text that will be printed on a terminal and used as a folder's name: no control
+    /// characters.
     fn text(&mut self) -> Option<String> {
         let len = usize::from(self.u8()?);
         let text = std::str::from_utf8(self.take(len)?).ok()?;
@@ -397,7 +398,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Bytes of the longest header of a packet that carries a [`Body::Part`].
+/// Length of the longest header of a packet with a [`Body::Part`], bytes.
 pub const PART_HEADER: usize = 4 + 2 + 32 + 10;
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ fn a_constant_load_arrives_with_its_delay() {
     assert_eq!(world.client.phase(), Phase::Done(End::Complete));
     for (dir, mbps) in [(0, 5.0), (1, 2.5)] {
         let (recorded, _) = world.recorded(dir);
-        // 4 s; what does not fill an opportunity is left.
+        // 4 s; data that does not fill an opportunity is left over.
         let bits = recorded.len() as f64 * 12e3;
         assert!((bits - 4e6 * mbps).abs() < 30e3, "{dir}: {bits}");
     }
@@ -145,7 +145,7 @@ fn the_saturator_gives_the_trace_back() {
     }
 }
 
-/// In a queue without end there is no loss to say that it is full: its length stays within bounds.
+/// An unlimited queue has no loss as a sign of being full, but its length stays within bounds.
 #[test]
 fn a_deep_queue_is_not_filled_without_end() {
     let steady = Trace::constant(Rate::mbps(12)).unwrap();
@@ -224,12 +224,12 @@ fn a_client_that_dies_is_let_go() {
         Phase::Done(End::Silent(_))
     ));
     assert!(world.recorded(1).0.len() > 3_900);
-    // It does not go on at full rate for ever: less than ten seconds, then a trickle.
+    // It does not continue at full rate forever: less than ten seconds, then the minimum rate.
     assert!(world.sent(0) - sent < 20_000, "{}", world.sent(0) - sent);
 }
 
 #[test]
-fn who_leaves_says_so() {
+fn a_peer_that_leaves_says_so() {
     let steady = Trace::constant(Rate::mbps(12)).unwrap();
     let mut world = World::new(plan(Mode::Constant, 10), link(&steady), link(&steady));
     world.run(Span::from_secs(5));
@@ -254,7 +254,7 @@ fn one_direction_alone() {
     assert_eq!(world.sent(1), 0);
 }
 
-/// A tenth of the packets is lost, duplicated by nobody: all parts of the result still come.
+/// A tenth of the packets is lost and none is duplicated: all parts of the result still come.
 #[test]
 fn what_the_listener_recorded_comes_through_loss() {
     let steady = Trace::constant(Rate::mbps(12)).unwrap();
