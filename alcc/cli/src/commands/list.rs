@@ -6,17 +6,22 @@ use crate::program::Program;
 use alcc_cc::Registry;
 use alcc_socket::{Deployment, pairs};
 use alcc_units::OptionDoc;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::fmt::{Display, Write as _};
 use std::process::ExitCode;
 
-/// Show algorithms, transports, carriers, and which feedback and enforcement go together
+/// List algorithms, transports, carriers, feedback and enforcement
+///
+/// With NAME, shows the details of everything with this name: options, profiles, summaries.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  alcc list")]
+#[command(after_help = "Examples:\n  alcc list\n  alcc list verus budget")]
 pub struct Args {
+    /// Show the details of these, such as verus
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
     #[command(flatten)]
     plugins: Plugins,
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -27,12 +32,32 @@ impl Args {
         self.plugins.registry((program.algorithms)())
     }
 
-    /// Prints one of the two.
-    pub fn show(&self, text: Lists, json: &Value) -> Result<ExitCode, Failure> {
+    /// Prints the text or the JSON object: everything, or the details of the given names.
+    pub fn show(
+        &self,
+        program: &Program,
+        lists: &Lists,
+        mut json: Value,
+    ) -> Result<ExitCode, Failure> {
+        let unknown = self.names.iter().find(|name| !lists.has(name));
+        if let Some(name) = unknown {
+            return Err(Failure::usage(format!(
+                "list '{name}': unknown name: '{} list' shows all names",
+                program.name
+            )));
+        }
         if self.json {
+            if !self.names.is_empty() {
+                let lists = json.as_object_mut().into_iter().flat_map(Map::values_mut);
+                for list in lists.filter_map(Value::as_array_mut) {
+                    list.retain(|one| self.names.iter().any(|name| one["name"] == **name));
+                }
+            }
             print(format_args!("{json}\n"))?;
+        } else if self.names.is_empty() {
+            print(lists.overview())?;
         } else {
-            print(text.0)?;
+            print(lists.details(&self.names))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -55,39 +80,133 @@ pub(crate) fn run(args: &Args, program: &Program) -> Result<ExitCode, Failure> {
         "preloaded": pairs_json(Deployment::Preloaded),
         "own": pairs_json(Deployment::Own),
     });
-    args.show(lists, &json)
+    args.show(program, &lists, json)
 }
 
-/// The lists as text. Each has a heading, and below it an entry in each line.
+/// Width of a line of names.
+const WIDTH: usize = 96;
+
+/// Lists of what can be named, with headings.
 #[derive(Default)]
-pub struct Lists(String);
+pub struct Lists(Vec<List>);
+
+struct List {
+    heading: String,
+    /// The overview has the names alone.
+    only_names: bool,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    name: String,
+    summary: String,
+    details: Vec<String>,
+}
+
+impl Entry {
+    /// Whether `name` is its name, or a word of it.
+    fn is(&self, name: &str) -> bool {
+        self.name.split_whitespace().any(|word| word == name)
+    }
+}
 
 impl Lists {
+    /// Begins a list.
     pub fn heading(&mut self, heading: impl Display) {
-        let gap = if self.0.is_empty() { "" } else { "\n" };
-        let _ = writeln!(self.0, "{gap}{heading}");
+        self.begin(heading, false);
     }
 
-    /// A name and what it is. `width` is that of the column of names.
-    pub fn entry(&mut self, width: usize, name: impl Display, about: impl Display) {
-        let _ = writeln!(self.0, "  {:<width$} {about}", name.to_string());
+    /// Begins a list whose overview has the names alone.
+    pub fn heading_of_names(&mut self, heading: impl Display) {
+        self.begin(heading, true);
     }
 
+    fn begin(&mut self, heading: impl Display, only_names: bool) {
+        self.0.push(List {
+            heading: heading.to_string(),
+            only_names,
+            entries: Vec::new(),
+        });
+    }
+
+    /// Adds an entry to the last list.
+    pub fn entry(&mut self, name: impl Display, summary: impl Display) {
+        if let Some(list) = self.0.last_mut() {
+            list.entries.push(Entry {
+                name: name.to_string(),
+                summary: summary.to_string(),
+                details: Vec::new(),
+            });
+        }
+    }
+
+    /// Adds options to the last entry.
     pub fn options(&mut self, options: &[OptionDoc]) {
         for o in options {
             self.detail(format_args!("{}={}  {}", o.name, o.default, o.help));
         }
     }
 
-    pub fn detail(&mut self, detail: impl Display) {
-        let _ = writeln!(self.0, "           {detail}");
+    fn detail(&mut self, detail: impl Display) {
+        let last = self.0.last_mut().and_then(|list| list.entries.last_mut());
+        if let Some(entry) = last {
+            entry.details.push(detail.to_string());
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let mut entries = self.0.iter().flat_map(|list| &list.entries);
+        entries.any(|entry| entry.is(name))
+    }
+
+    /// All names, with a summary each where there are few.
+    fn overview(&self) -> String {
+        let mut text = String::new();
+        for list in &self.0 {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = writeln!(text, "{gap}{}", list.heading);
+            let names = list.entries.iter().map(|entry| entry.name.len());
+            let width = names.max().unwrap_or(0);
+            if list.only_names {
+                for row in list.entries.chunks(WIDTH / (width + 2)) {
+                    let row = row.iter().map(|entry| format!("  {:<width$}", entry.name));
+                    let _ = writeln!(text, "{}", row.collect::<String>().trim_end());
+                }
+            } else {
+                for entry in &list.entries {
+                    let _ = writeln!(text, "  {:<width$}  {}", entry.name, entry.summary);
+                }
+            }
+        }
+        text
+    }
+
+    /// All about the entries with these names.
+    fn details(&self, names: &[String]) -> String {
+        let mut text = String::new();
+        for list in &self.0 {
+            let is_wanted = |entry: &&Entry| names.iter().any(|name| entry.is(name));
+            let entries: Vec<_> = list.entries.iter().filter(is_wanted).collect();
+            if entries.is_empty() {
+                continue;
+            }
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = writeln!(text, "{gap}{}", list.heading);
+            for entry in entries {
+                let _ = writeln!(text, "  {}  {}", entry.name, entry.summary);
+                for detail in &entry.details {
+                    let _ = writeln!(text, "      {detail}");
+                }
+            }
+        }
+        text
     }
 
     /// The algorithms.
     pub fn algorithms(&mut self, registry: &Registry) {
         self.heading("Algorithms (--cc NAME:option=value,...)");
         for a in registry.iter() {
-            self.entry(11, a.name, a.summary);
+            self.entry(a.name, a.summary);
             if !a.profiles.is_empty() {
                 self.detail(format_args!("profile={}", a.profiles.join("|")));
             }
@@ -100,7 +219,7 @@ impl Lists {
         self.heading("In the kernel, after 'alcc bpf load' (alcc attach --cc NAME)");
         for r in alcc_bpf::RESIDENT {
             let about = format_args!("{}, as {}", r.control.name, r.follows);
-            self.entry(8, r.algorithm, about);
+            self.entry(r.algorithm, about);
         }
     }
 
@@ -111,14 +230,14 @@ impl Lists {
             program.name
         ));
         for t in program.transports.rows() {
-            self.entry(8, t.name, t.summary);
+            self.entry(t.name, t.summary);
         }
     }
 
     fn carriers(&mut self) {
         self.heading("Carriers (--transport in-band --carrier NAME)");
         for c in alcc_carrier::rows() {
-            self.entry(8, c.name, c.summary);
+            self.entry(c.name, c.summary);
         }
     }
 
@@ -148,7 +267,7 @@ impl Lists {
     }
 
     fn pair(&mut self, feedback: &str, enforcement: &str, about: impl Display) {
-        self.entry(23, format_args!("{feedback:<10} {enforcement:<12}"), about);
+        self.entry(format_args!("{feedback:<10} {enforcement:<12}"), about);
     }
 }
 

@@ -13,22 +13,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     lists.algorithms(&registry);
     lists.heading("Queues (--queue NAME:option=value,...)");
     for q in QueueKind::all() {
-        lists.entry(8, q.name, q.summary);
+        lists.entry(q.name, q.summary);
         lists.options(q.options);
     }
     lists.heading("Radio links (--radio NAME:option=value,...)");
     for r in RadioKind::all() {
-        lists.entry(11, r.name, r.summary);
+        lists.entry(r.name, r.summary);
         lists.options(r.options);
     }
     lists.heading("Synthetic links (--down, --link, --trace NAME)");
     for s in SCENARIOS {
-        lists.entry(18, s.name, s.about);
+        lists.entry(s.name, s.about);
     }
-    lists.heading("Published experiments (alcc-lab reproduce NAME)");
+    lists.heading_of_names("Published experiments (alcc-lab reproduce NAME)");
     for e in alcc_experiment::catalogue::all() {
         let title = e.definition().map(|d| d.title).unwrap_or_default();
-        lists.entry(22, e.id, title);
+        lists.entry(e.id, title);
     }
     lists.transports(&LAB);
     let queues = QueueKind::all().map(|q| with_options(q.name, q.summary, q.options));
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         "links": links.collect::<Vec<Value>>(),
         "experiments": experiments.collect::<Vec<Value>>(),
     });
-    args.show(lists, &json)
+    args.show(&LAB, &lists, json)
 }
 
 /// Names for completions.
