@@ -7,13 +7,16 @@ use std::path::PathBuf;
 /// The sender's part.
 #[derive(clap::Args)]
 pub(crate) struct Trusting {
-    /// The receiver's certificate is the one with this SHA-256 fingerprint, which 'alcc recv'
-    /// prints
+    /// SHA-256 fingerprint of the receiver's certificate, as 'alcc recv' prints it
     #[arg(long, value_name = "FINGERPRINT", conflicts_with_all = ["ca", "insecure"])]
     pin: Option<String>,
-    /// The receiver's certificate is vouched for by an authority in this PEM file [default: by one
-    /// that this system trusts]
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    /// PEM file of the authority that signed the receiver's certificate [default: the system's]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "FILE",
+        conflicts_with = "insecure"
+    )]
     ca: Option<PathBuf>,
 }
 
@@ -37,10 +40,10 @@ impl Trusting {
 /// The receiver's part.
 #[derive(clap::Args)]
 pub(crate) struct Showing {
-    /// The certificate to show, PEM, where there is TLS [default: a new one, signed by itself]
+    /// Certificate to present with TLS, PEM [default: a new, self-signed one]
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Its private key, PEM
+    /// Private key of --cert, PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 }

@@ -11,30 +11,33 @@ use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The algorithm with its options, see 'alcc list' [default: budget]
+    /// Algorithm with its options, see 'alcc list' [default: budget]
     #[arg(long, value_name = "A")]
     cc: Option<Spec>,
-    /// Read options and algorithms by port from a TOML file, see docs/operating.md; options given
-    /// here go first
+    /// Read options from a TOML file, see docs/operating.md
+    ///
+    /// It can choose algorithms by port and by peer. Command-line options override it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) plugins: Plugins,
-    /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system
-    /// uses]
+    /// Kernel congestion control below, such as cubic or bbr [default: the system's]
     #[arg(long, value_name = "TCPCC")]
     under: Option<String>,
-    /// How acknowledgements are learned, see 'alcc list' [default: auto]
-    #[arg(long, value_name = "F")]
+    /// Source of acknowledgements, see 'alcc list' [default: auto]
+    #[arg(long, hide_short_help = true, value_name = "F")]
     feedback: Option<String>,
-    /// How the limit is kept, see 'alcc list' [default: auto]
-    #[arg(long, value_name = "E")]
+    /// How the window is enforced, see 'alcc list' [default: auto]
+    #[arg(long, hide_short_help = true, value_name = "E")]
     enforce: Option<String>,
-    /// Only connections to this local port, from this address range, or from this share of the
-    /// clients (10%); several with commas, or repeated. The others stay plain TCP
+    /// Only these local ports, client networks or share of clients (10%)
+    ///
+    /// Separate several by commas, or repeat the option. All other connections remain plain TCP.
     #[arg(long, value_name = "PORT|CIDR", value_delimiter = ',')]
     only: Vec<Pattern>,
-    /// Not these; several with commas, or repeated
+    /// Not these; like --only
+    ///
+    /// Separate several by commas, or repeat the option.
     #[arg(long, value_name = "PORT|CIDR", value_delimiter = ',')]
     except: Vec<Pattern>,
     /// Also connections from this machine itself

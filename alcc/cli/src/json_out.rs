@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 /// it serves for weeks. Elsewhere `--json` prints.
 #[derive(clap::Args)]
 pub struct JsonOut {
-    /// Write a report to FILE at the end, as one JSON object
+    /// Write a JSON report to FILE at the end
     #[arg(long, value_name = "FILE")]
     json_out: Option<PathBuf>,
-    /// The older name of --json-out
+    /// Older name of --json-out
     // The equal sign is needed, or `--json ./server` would overwrite the server.
     #[arg(
         long,
+        hide_short_help = true,
         value_name = "FILE",
         require_equals = true,
         conflicts_with = "json_out"

@@ -68,7 +68,7 @@ use usage::Idle;
     name = "alcc",
     version,
     max_term_width = 100,
-    after_help = "To begin: 'alcc doctor' says what works here, 'alcc run nginx' is nginx under alcc, 'alcc-lab demo' (a program of its own) shows the effect.\n\nExit status: 0 done, 1 a check or transfer failed, 2 bad usage or the machine cannot do it. Commands that run a program return its status."
+    after_help = "To begin: 'alcc doctor' reports what works on this machine, 'alcc run nginx' runs nginx under alcc, and 'alcc-lab demo' shows the effect.\n\nExit status: 0 success, 1 a check or a transfer failed, 2 wrong usage or a missing requirement. Commands that run a program return its exit status."
 )]
 struct Cli {
     #[command(subcommand)]

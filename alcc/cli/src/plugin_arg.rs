@@ -9,9 +9,11 @@ use std::path::PathBuf;
 /// Flattened into every command that takes algorithms.
 #[derive(clap::Args)]
 pub struct Plugins {
-    /// Also the algorithm in this shared object, see docs/writing-an-algorithm-in-c.md; may be
-    /// repeated
+    /// Load an algorithm from this shared object; may be repeated
+    ///
+    /// See docs/writing-an-algorithm-in-c.md.
     #[arg(
+        hide_short_help = true,
         long = "plugin",
         value_name = "FILE.so",
         env = alcc_plugin::ENV,

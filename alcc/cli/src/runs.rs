@@ -19,7 +19,9 @@ use std::path::Path;
 /// Selects a run: `--run` of every command.
 #[derive(clap::Args, Default)]
 pub(crate) struct Which {
-    /// The process id of 'alcc run' or of a process under it; not needed if there is only one
+    /// Process id of 'alcc run' or of a process under it
+    ///
+    /// Not needed if there is only one run.
     #[arg(long, value_name = "PID", global = true)]
     run: Option<u32>,
 }

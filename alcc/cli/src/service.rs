@@ -11,24 +11,26 @@ use std::path::PathBuf;
 pub(crate) struct Service {
     #[command(flatten)]
     pub(crate) choice: Options,
-    /// Seed of the algorithms' generators
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Seed of the algorithms' random numbers
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Write logs into this folder: a CSV file per process, with a line per reading of a
-    /// connection's counters; and events.jsonl with the algorithms' events (end of slow start,
-    /// modes, reductions)
+    /// Write logs into this folder
+    ///
+    /// They are a CSV file per process, with a line for each reading of a connection's counters,
+    /// and events.jsonl with the algorithms' events (end of slow start, modes, reductions).
     #[arg(long, value_name = "DIR")]
     pub(crate) log: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonOut,
-    /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a
-    /// path
+    /// Serve Prometheus metrics at this address or Unix socket
+    ///
+    /// Such as 127.0.0.1:9101, :9101 or /run/alcc.sock.
     #[arg(long, value_name = "ADDRESS|PATH")]
     pub(crate) metrics: Option<Place>,
-    /// For tests: let each runtime fail after so many readings
+    /// For tests: let each runtime fail after this many readings
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) fault: Option<u64>,
-    /// Say nothing on standard error
+    /// Print nothing on standard error
     #[arg(long)]
     pub(crate) quiet: bool,
 }

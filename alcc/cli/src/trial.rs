@@ -55,21 +55,22 @@ pub(crate) struct Options {
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Put only this share of the clients under the algorithm, and compare them with the others:
-    /// 10%, see docs/trial.md
+    /// Control only this share of clients and compare, see docs/trial.md
+    ///
+    /// SHARE is such as 10%.
     #[arg(long, value_name = "SHARE")]
     trial: Option<Share>,
-    /// With --trial: end it when these clients are clearly worse off by more than this
-    #[arg(long, value_name = "PERCENT", default_value = "20%", requires = "trial", value_parser = percent)]
+    /// With --trial: end it if these clients are worse off by more than this
+    #[arg(long, hide_short_help = true, value_name = "PERCENT", default_value = "20%", requires = "trial", value_parser = percent)]
     worse: f64,
-    /// With --trial: time from line to line on standard error
-    #[arg(long, value_name = "TIME", default_value = "10s", requires = "trial", value_parser = positive::<Span>)]
+    /// With --trial: interval of the reports on standard error
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", requires = "trial", value_parser = positive::<Span>)]
     interval: Span,
-    /// With --trial: write the comparison to FILE at the end, as one HTML page
-    #[arg(long, value_name = "FILE", requires = "trial")]
+    /// With --trial: write the comparison to FILE at the end, as an HTML page
+    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "trial")]
     html: Option<PathBuf>,
-    /// With --trial: write a line for each transfer to FILE, as CSV
-    #[arg(long, value_name = "FILE", requires = "trial")]
+    /// With --trial: write one line for each transfer to FILE, as CSV
+    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "trial")]
     transfers: Option<PathBuf>,
 }
 

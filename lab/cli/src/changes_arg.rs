@@ -12,19 +12,23 @@ const DRAWN: Span = Span::from_secs(3600);
 
 #[derive(clap::Args)]
 pub(crate) struct ChangesArg {
-    /// Change the link at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; may be repeated. What
-    /// is not named stays. loss= is for both directions; loss-up= overrides it for the one from CMD
+    /// Change of the link, such as 5s:rate=20mbit,delay=50ms; may be repeated
+    ///
+    /// Values that are not named stay. loss= applies to both directions; loss-up= overrides it for
+    /// the direction from CMD.
     #[arg(long, value_name = "STEP")]
     step: Vec<Step>,
-    /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the
-    /// seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
-    #[arg(long, value_name = "FILE|DRAW")]
+    /// Changes from a CSV file, or drawn at random
+    ///
+    /// The columns of the file are seconds,mbps,delay_ms,loss,loss_up. Random changes, drawn with
+    /// the seed, are written every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%.
+    #[arg(long, hide_short_help = true, value_name = "FILE|DRAW")]
     steps: Option<String>,
-    /// After so long the link is as at its start and the steps come again
-    #[arg(long, value_name = "T", value_parser = positive::<Span>)]
+    /// Restart the schedule of changes after this time
+    #[arg(long, hide_short_help = true, value_name = "T", value_parser = positive::<Span>)]
     repeat: Option<Span>,
-    /// Let a delay that becomes shorter reorder packets
-    #[arg(long)]
+    /// Let packets overtake others when the delay becomes shorter
+    #[arg(long, hide_short_help = true)]
     reorder: bool,
 }
 

@@ -211,13 +211,10 @@ fn every_command_shows_an_example_that_works() {
     fn visit(command: &clap::Command, wrong: &mut Vec<String>) {
         let name = command.get_name();
         if command.get_subcommands().next().is_none() {
-            let help = command
-                .get_after_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            let help = command
-                .get_after_long_help()
-                .map_or(help, ToString::to_string);
+            // The short help has some of the examples, or its own.
+            let parts = [command.get_after_help(), command.get_after_long_help()];
+            let parts = parts.into_iter().flatten().map(ToString::to_string);
+            let help = parts.collect::<Vec<_>>().join("\n");
             if !help.contains("Example") {
                 wrong.push(format!("{name}: no example in after_help"));
             }

@@ -8,13 +8,16 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(crate) struct Figure {
-    /// Draw a figure without a title, for a paper, as an SVG file: throughput against delay, the
-    /// distribution of delay, and both over time
+    /// Draw a figure for a paper, as an SVG file
+    ///
+    /// It shows throughput against delay, the distribution of delay, and both over time. It has no
+    /// title.
     #[arg(long, value_name = "FILE.svg", value_parser = a_figure)]
     figure: Option<PathBuf>,
-    /// The panels of --figure
+    /// Panels of --figure
     #[arg(
         long,
+        hide_short_help = true,
         value_name = "A,B",
         value_delimiter = ',',
         default_value = "plane,distribution,series",

@@ -30,14 +30,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
-/// The laboratory of alcc: simulate, emulate and compare congestion control, and reproduce what
-/// papers say.
+/// The laboratory of alcc: simulates, emulates and compares congestion control, and reproduces
+/// published experiments.
 #[derive(Parser)]
 #[command(
     name = "alcc-lab",
     version,
     max_term_width = 100,
-    after_help = "To begin: 'alcc-lab demo' compares nginx plainly and under alcc, on an emulated LTE link, 'alcc-lab sim' simulates.\n\nExit status: 0 done, 1 a check or transfer failed, 2 bad usage or the machine cannot do it. Commands that run a program return its status."
+    after_help = "To begin: 'alcc-lab demo' compares nginx with and without alcc on an emulated LTE link, and 'alcc-lab sim' simulates.\n\nExit status: 0 success, 1 a check or a transfer failed, 2 wrong usage or a missing requirement. Commands that run a program return its exit status."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -110,26 +110,38 @@ fn command_line() -> clap::Command {
     let with_transports = |command: clap::Command| {
         command
             .mut_arg("transport", |arg| arg.value_parser(names.clone()).default_value(usual))
-            .mut_arg("insecure", |arg| arg.help("udp: cross a real network although nothing is encrypted; with TLS and quic: send to a receiver with any certificate"))
+            .mut_arg("insecure", |arg| {
+                let short = "Permit any certificate, and udp beyond this machine";
+                arg.help(short).long_help(format!("{short}\n\nWith TLS and quic, the sender accepts any certificate. udp is not encrypted, so it needs this option to cross a real network."))
+            })
     };
     Cli::command()
         .mut_subcommand("send", |send| {
+            let about = "Send a file or generated data to 'alcc-lab recv' on another host";
+            let cc = "Algorithm with its options, see 'alcc-lab list' [default: none]";
+            let examples = "Examples:\n  alcc-lab send --cc verus 192.0.2.7\n  alcc-lab send --transport quic --cc copa --pin FINGERPRINT 192.0.2.7\n  alcc-lab send --transport udp --cc verus --insecure 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc-lab recv --once";
             with_transports(send)
-                .about("Send a file, or as much as the link carries, to 'alcc-lab recv' on another host")
-                .long_about("Send a file, or as much as the link carries, to 'alcc-lab recv' on another host\n\nAs 'alcc send', and over UDP and QUIC.")
-                .mut_arg("to", |arg| arg.help("Where 'alcc-lab recv' waits: name or address, with :PORT if it is not --port"))
-                .mut_arg("cc", |arg| arg.help("Algorithm that decides how much may leave, see 'alcc-lab list'; udp and in-band need one [default: none, the QUIC stack or the kernel decides]"))
-                .after_help("Examples:\n  alcc-lab send --cc verus 192.0.2.7\n  alcc-lab send --transport quic --cc copa --pin FINGERPRINT 192.0.2.7\n  alcc-lab send --transport udp --cc verus --insecure 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc-lab recv --once")
+                .about(about)
+                .long_about(format!("{about}\n\nThe same as 'alcc send', but also over UDP and QUIC."))
+                .mut_arg("to", |arg| arg.help("Address of 'alcc-lab recv': HOST or HOST:PORT"))
+                .mut_arg("cc", |arg| arg.help(cc).long_help(format!("{cc}\n\nWithout one, the kernel or the QUIC stack decides alone. The transports udp and in-band require one.")))
+                .after_help(examples)
+                .after_long_help(examples)
         })
         .mut_subcommand("recv", |recv| {
+            let about = "Receive transfers from 'alcc-lab send'";
+            let examples = "Examples:\n  alcc-lab recv --transport quic --cert cert.pem --key key.pem\n  alcc-lab recv --transport udp --insecure\n\nOn the other host:\n  alcc-lab send --file video.mp4 192.0.2.7";
             with_transports(recv)
-                .about("Receive what 'alcc-lab send' sends")
-                .long_about("Receive what 'alcc-lab send' sends\n\nAs 'alcc recv', and over UDP and QUIC.")
-                .after_help("Examples:\n  alcc-lab recv --transport quic --cert cert.pem --key key.pem\n  alcc-lab recv --transport udp --insecure\n\nOn the other host:\n  alcc-lab send --file video.mp4 192.0.2.7")
+                .about(about)
+                .long_about(format!("{about}\n\nThe same as 'alcc recv', but also over UDP and QUIC."))
+                .after_help(examples)
+                .after_long_help(examples)
         })
         .mut_subcommand("list", |list| {
-            list.about("Show algorithms, queues, radio links, synthetic links, experiments and transports")
-                .after_help("Example:\n  alcc-lab list")
+            let about = "List algorithms, queues, radio links, synthetic links, experiments and transports";
+            list.about(about)
+                .long_about(format!("{about}\n\nWith NAME, shows the details of everything with this name: options, profiles, titles."))
+                .after_help("Examples:\n  alcc-lab list\n  alcc-lab list verus codel")
         })
 }
 

@@ -10,8 +10,8 @@ use std::path::Path;
 const WIDTH: usize = 80;
 /// What each page has before its program's part on environment and files.
 const TAIL: &str = ".SH EXIT STATUS
-0 done, 1 a check or transfer failed, 2 bad usage or the machine cannot do it.
-Commands that run a program return its status.
+0 success, 1 a check or a transfer failed, 2 wrong usage or a missing requirement.
+Commands that run a program return its exit status.
 .SH ENVIRONMENT
 .TP
 ";

@@ -77,40 +77,45 @@ pub enum Under {
 
 /// The syntax of FLOW, for help texts.
 pub const FLOW_HELP: &str = "\
-A FLOW is [N*]A[:OPTIONS][/PART]...[@START[-STOP]]: N flows (1 to 10000) of algorithm A, such as 10*cubic/rtt=80ms@5s-30s.
-@START+LENGTH instead: each of the N stops so long after its own start, such as 5*cubic/stagger=30s@0s+240s.
-FLOW+FLOW are both over the same link: budget+2*cubic@10s. In a list a comma begins the next, unless option=value follows it.
-A/over=CC is A above a TCP whose congestion control is CC: min(A's window, TCP's). Rows call A/over=cubic alcc-A.
-A alone sends its own packets: cubic, reno, bbr, ... are plain TCP; verus, copa, ... send datagrams.
+A FLOW is [N*]A[:OPTIONS][/PART]...[@START[-STOP]], such as 10*cubic/rtt=80ms@5s-30s: N flows
+(1 to 10000) of algorithm A. With @START+LENGTH each of them stops LENGTH after its own start, as in
+5*cubic/stagger=30s@0s+240s.
+FLOW+FLOW are two kinds of flows over the same link, as in budget+2*cubic@10s. In a list, a comma
+begins the next FLOW unless option=value follows it.
+A alone sends its own packets: cubic, reno, bbr and so on are plain TCP; verus, copa and so on send
+datagrams. A/over=CC is A above a TCP with the congestion control CC: the smaller of the two windows
+counts. Rows call A/over=cubic alcc-A.
+udp:rate=5mbit[,bytes=1500][,on=1s,off=1s] sends at a constant rate, without congestion control.
 PARTs:
-  over=CC             above a TCP with this algorithm as its congestion control, such as over=cubic
-  transport=NAME      what carries it between alcc send and alcc recv: udp or quic (alone), tcp or in-band (with over=);
-                      the simulator has udp
-  carrier=tls         of transport=in-band: inside TLS
-  enforce=bpf         real programs, without over=: the window is kept in the kernel (alcc bpf load)
-  host=RULES          packets, loss detection and timers as of linux, linux-3.16, linux-2.6.24, windows7-newreno, datagrams or udp;
-                      without it those the algorithm was made for, or that its profile names; with over=, those of the TCP
-  sndbuf=100kB        send buffer of a TCP as an application sets it: the kernel takes twice as much and lets it not grow
-  rwnd=64kB           receive window of a TCP, which does not grow
-  lowat=16384B        a TCP takes data while less than this is unsent (tcp_notsent_lowat)
-  rtt=80ms            round trip without queueing
-  dir=up              data go against the links' direction
-  dir=both            a pair: as much is sent back, and each carries what the other's receiver has to report (for sprout)
-  links=2-3           it enters at link 2 of a chain and leaves after link 3; links=2: only that one
-  size=10MB           a transfer of so many bytes; the row has its fct_ms
-  app=2mbit           the application writes at this rate, every 20 ms or app=2mbit,every=100ms
-  on=1s,off=2s        the application has something to send for 1 s, nothing for 2 s, and so on
-  stagger=1s          each of the N starts that much after the one before
-  phase=0s            starts and stops that much after START and STOP; without it the first flow has no phase, all others one drawn with
-                      the seed, up to 20 ms (or `every`): no two real hosts tick at the same nanosecond
-  ecn=on              queues may mark its packets instead of dropping them (ECT, RFC 3168): for algorithms that react
-                      to marks, such as reno and cubic; with over=, the TCP
-  share=NAME          one allowance for all flows with this NAME: one algorithm, that of the first, decides for them together;
-                      NAME:PROCESS: those with another PROCESS have a copy of the algorithm in a process of its own
-  tunnel=NAME         inside the TCP flow with this name=, as in a VPN over TCP; if that has dir=both, acknowledgements, too
-  txqueuelen=100      of a flow that others are in: packets that wait for it, 500 without it
-  name=call           what the table and the row call it
-As algorithm also udp:rate=5mbit[,bytes=1500][,on=1s,off=1s]: constant rate, whatever happens.";
+  over=CC         run above a TCP with this congestion control, such as over=cubic
+  transport=NAME  transport of alcc send and recv: udp or quic (alone), tcp or in-band (with over=);
+                  the simulator has only udp
+  carrier=tls     with transport=in-band: inside TLS
+  enforce=bpf     real programs, without over=: enforce the window in the kernel (alcc bpf load)
+  host=RULES      packets, loss detection and timers of linux, linux-3.16, linux-2.6.24,
+                  windows7-newreno, datagrams or udp; the default are those for which the algorithm
+                  or its profile was made, with over= those of the TCP
+  sndbuf=100kB    TCP send buffer as set by an application: the kernel doubles it and keeps it fixed
+  rwnd=64kB       fixed TCP receive window
+  lowat=16384B    TCP accepts data while less than this is unsent (tcp_notsent_lowat)
+  rtt=80ms        round-trip time without queueing
+  dir=up          send in the reverse direction
+  dir=both        a pair that sends in both directions, with reports in its data (for sprout)
+  links=2-3       enter the chain at link 2 and leave it after link 3; links=2: only that link
+  size=10MB       send this many bytes; the row then has fct_ms
+  app=2mbit       the application writes at this rate, every 20 ms or app=2mbit,every=100ms
+  on=1s,off=2s    the application sends for 1 s, pauses for 2 s, and so on
+  stagger=1s      start each of the N flows this much after the one before
+  phase=0s        shift START and STOP by this time; by default 0 for the first flow and a random
+                  time up to 20 ms (or every=) for the others, so that they are not synchronized
+  ecn=on          let queues mark packets instead of dropping them (ECT, RFC 3168); for algorithms
+                  that react to marks, such as reno and cubic; with over=, for the TCP
+  share=NAME      share an allowance with all flows of this NAME, under the algorithm of the first;
+                  with NAME:PROCESS, each PROCESS has a copy of the algorithm
+  tunnel=NAME     send inside the TCP flow with this name=, as in a VPN over TCP; if that flow has
+                  dir=both, acknowledgements go through it, too
+  txqueuelen=100  of a flow that is a tunnel: packets that may wait for it [default: 500]
+  name=call       name in the table and the row";
 
 const UDP: &[OptionDoc] = &[
     OptionDoc {

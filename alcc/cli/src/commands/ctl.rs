@@ -14,16 +14,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Switch a running 'alcc run' off and on, or give its connections another algorithm
+/// Switch a running 'alcc run' off and on, or change its algorithm
 ///
-/// Off and on are for all runs of this user, the rest for the only one, unless --run selects one.
-/// Sending connections follow at the next reading of their counters, idle ones with their next
-/// write, new ones from the start. The program under 'alcc run' notices nothing.
+/// 'off' and 'on' apply to all runs of this user, the others to the only one, unless --run selects
+/// one. Sending connections follow at the next reading of their counters, idle ones at their next
+/// write, new ones from the start. The program under 'alcc run' is not affected.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
-    /// Print one JSON object, on a line of its own for each run
+    /// Print a JSON object for each run, one per line
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -32,27 +32,27 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Plain TCP: gates open, pacing lifted
+    /// Return to plain TCP: no window, no pacing
     #[command(after_help = "Examples:\n  alcc ctl off\n  alcc ctl off --run 4711 --port 8080")]
     Off(Scope),
-    /// Under control again, from the present counters
+    /// Control connections again
     #[command(after_help = "Example:\n  alcc ctl on")]
     On(Scope),
-    /// Read a file of 'alcc run --config' again
+    /// Reload the configuration file of 'alcc run --config'
     ///
-    /// Its algorithms, sections and lists take the place of all orders so far, at once. With a
-    /// mistake in the file nothing changes. 'only' and 'except' can leave out more than at the
-    /// start, not less. The other settings wait for the next start.
+    /// Its algorithms, sections and lists replace all earlier commands at once. If the file has a
+    /// mistake, nothing changes. 'only' and 'except' can exclude more than at the start, not less.
+    /// All other settings apply at the next start.
     #[command(after_help = "Example:\n  alcc ctl reload /etc/alcc.toml")]
     Reload(Reload),
-    /// Another algorithm
+    /// Change the algorithm
     #[command(after_help = "Examples:\n  alcc ctl cc copa\n  alcc ctl cc verus:r=4 --port 443")]
     Cc(Cc),
 }
 
 #[derive(clap::Args)]
 struct Reload {
-    /// The file
+    /// The configuration file
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -61,7 +61,7 @@ struct Reload {
 
 #[derive(clap::Args)]
 struct Cc {
-    /// The algorithm with its options, see 'alcc list'
+    /// Algorithm with its options, see 'alcc list'
     #[arg(value_name = "A")]
     algorithm: Spec,
     #[command(flatten)]
@@ -72,11 +72,13 @@ struct Cc {
 
 #[derive(clap::Args)]
 struct Scope {
-    /// Only connections with this local port (the peer's port, if the program opened them); several
-    /// with commas, or repeated
+    /// Only connections with these local ports
+    ///
+    /// Of connections that the program opened, the peer's port counts. Separate several by commas,
+    /// or repeat the option.
     #[arg(long, value_name = "N", conflicts_with = "peer", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
-    /// Only connections with this address range, or this share of the clients (10%)
+    /// Only clients in this network, or this share of the clients (10%)
     #[arg(long, value_name = "CIDR", value_parser = range)]
     peer: Option<Pattern>,
 }

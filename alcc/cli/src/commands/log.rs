@@ -15,13 +15,12 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Write every reading of every connection of a running 'alcc run' as CSV, and what its algorithm
-/// says
+/// Log every reading of every connection of a running 'alcc run' as CSV
 ///
 /// Prints a line for each reading of a connection's counters: the algorithm's window and the
 /// kernel's, bytes in flight, RTT, slow-start threshold, rates. The algorithms' events (end of slow
-/// start, modes, reductions) come between these lines on standard error, or alone with --events.
-/// The processes write it to shared memory as long as this command runs. 'alcc run --log DIR' logs
+/// start, modes, reductions) go to standard error in between; --events prints only these. The
+/// processes publish readings in shared memory while this command runs. 'alcc run --log DIR' logs
 /// from the start of each process.
 #[derive(clap::Args)]
 #[command(
@@ -33,14 +32,15 @@ pub(crate) struct Args {
     /// Write to FILE instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Stop after so long [default: when 'alcc run' ends, or at Ctrl-C]
+    /// Stop after this time [default: when 'alcc run' ends, or at Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = positive::<Span>)]
     duration: Option<Span>,
-    /// Only what the algorithms say, a line for each event: '12.031 s 10.0.0.1:80 > 10.0.0.2:41234
-    /// copa slow start ended by ...'
+    /// Print only the algorithms' events, one per line
+    ///
+    /// Such as '12.031 s 10.0.0.1:80 > 10.0.0.2:41234 copa slow start ended by ...'
     #[arg(long)]
     events: bool,
-    /// Each event as a JSON object
+    /// Print each event as a JSON object
     #[arg(long, requires = "events")]
     json: bool,
 }

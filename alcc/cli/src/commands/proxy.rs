@@ -22,58 +22,72 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Relay TCP connections to a server that cannot be preloaded, with another congestion control
-/// towards the clients
+/// Relay TCP connections to a server, with another congestion control towards clients
 ///
-/// For what 'alcc run' cannot reach: static programs, servers in containers or on other machines.
-/// Clients connect to the proxy, the proxy to the server. What goes to the clients passes as far as
-/// the algorithm allows. The server can learn the client's address from a PROXY protocol header.
-/// SIGTERM or SIGINT ends it: no new connections, and those there are may finish; a second signal
-/// ends them too.
+/// For servers that 'alcc run' cannot reach: static programs, servers in containers or on other
+/// machines. The algorithm limits the data that is sent to clients. The server can learn the
+/// client's address from a PROXY protocol header. On SIGTERM or SIGINT, the proxy accepts no new
+/// connections and waits for the open ones; a second signal closes those, too.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc proxy --listen :8443 --to 127.0.0.1:443\n  alcc proxy --listen :80 --listen :443 --to [2001:db8::5]:8443 --proxy-protocol v2\n  alcc proxy --listen :8443 --to app.internal:443 --cc copa --json-out report.json\n  alcc proxy --listen :8443 --to 127.0.0.1:443 --config alcc.toml"
 )]
 pub(crate) struct Args {
-    /// Where to listen: :PORT (every address), ADDRESS:PORT or [IPV6]:PORT; may be repeated
+    /// Listen on :PORT, ADDRESS:PORT or [IPV6]:PORT; may be repeated
+    ///
+    /// :PORT listens on every address.
     #[arg(long, value_name = "ADDRESS", required = true)]
     listen: Vec<Listen>,
-    /// The server. A name is looked up at the start, and again when none of its addresses answers
+    /// Address of the server
+    ///
+    /// A name is resolved at the start, and again when none of its addresses answers.
     #[arg(long, value_name = "HOST:PORT")]
     to: Target,
-    /// Tell the server the client's address first: v1 (text) or v2 (binary); the server must expect
-    /// it
+    /// Send the client's address to the server: v1 (text) or v2 (binary)
+    ///
+    /// The server must be configured to expect the PROXY protocol header.
     #[arg(long, value_name = "v1|v2")]
     proxy_protocol: Option<ProxyProtocol>,
-    /// Loops that relay, each a thread [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Number of worker threads [default: one per core]
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Listen backlog; the kernel's net.core.somaxconn limits it
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
     backlog: i32,
-    /// How long to wait for each address of the server
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive::<Span>)]
+    /// Time limit for connecting to each address of the server
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5s", value_parser = positive::<Span>)]
     connect_timeout: Span,
-    /// Close connections on which nothing has moved for this time, in either direction; before the
-    /// first byte, after one minute at most. When all places are taken, those that have been silent
-    /// longest are closed for new ones
+    /// Close connections without traffic for this time
+    ///
+    /// Traffic in either direction counts. Before the first byte the limit is at most one minute.
+    /// When the maximum number of connections is reached, those that have been idle longest are
+    /// closed in favour of new ones.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = positive::<Span>)]
     idle: Span,
-    /// Maximum number of connections of one client address, or of one IPv6 /64 network; its longest
-    /// silent one is closed for a new one [default: half of all places]
-    #[arg(long, value_name = "N")]
+    /// Maximum number of connections per client [default: half of all]
+    ///
+    /// A client is an IPv4 address or an IPv6 /64 network. Its connection that has been idle
+    /// longest is closed in favour of a new one.
+    #[arg(long, hide_short_help = true, value_name = "N")]
     per_client: Option<NonZeroU64>,
-    /// How long connections may take to finish after SIGTERM
-    #[arg(long, value_name = "TIME", default_value = "30s")]
+    /// Time that open connections may take to finish after SIGTERM
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        default_value = "30s"
+    )]
     grace: Span,
     #[command(flatten)]
     service: Service,
-    /// Let connections to the same client address share one allowance, as if they were one
-    /// connection. For algorithms with a window, such as budget or copa
+    /// Let connections to one client share an allowance
+    ///
+    /// They are then limited as if they were one connection. For algorithms with a window, such as
+    /// budget or copa.
     #[arg(long, value_name = "WITH")]
     share: Option<Share>,
-    /// Bytes that may wait for the algorithm, per connection
-    #[arg(long, value_name = "BYTES", default_value = "131072", value_parser = positive::<Bytes>)]
+    /// Maximum number of bytes that wait for the algorithm, per connection
+    #[arg(long, hide_short_help = true, value_name = "BYTES", default_value = "131072", value_parser = positive::<Bytes>)]
     queue: Bytes,
     #[command(flatten)]
     trial: trial::Args,

@@ -24,51 +24,66 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Receive what 'alcc send' sends
+/// Receive transfers from 'alcc send'
 ///
-/// Waits for senders until Ctrl-C, --once or --count; checks what comes and says how fast and how
-/// late it was. Without --out it keeps nothing. Whoever can reach the port can send: let a firewall
-/// choose.
+/// Runs until Ctrl-C, --once or --count. Verifies the data and prints the rate and the delay of
+/// each transfer. Without --out nothing is stored. Anyone who can reach the port can send: restrict
+/// access with a firewall.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc recv\n  alcc recv --once --out video.mp4\n  alcc recv --out incoming/ --resume\n  alcc recv --bind 192.0.2.7 --port 5000 --out incoming/ --json\n  alcc recv --transport in-band --carrier tls\n\nOn the other host:\n  alcc send --file video.mp4 192.0.2.7"
+    after_help = "Examples:\n  alcc recv --once --out video.mp4\n  alcc recv --out incoming/ --resume",
+    after_long_help = "Examples:\n  alcc recv\n  alcc recv --once --out video.mp4\n  alcc recv --out incoming/ --resume\n  alcc recv --bind 192.0.2.7 --port 5000 --out incoming/ --json\n  alcc recv --transport in-band --carrier tls\n\nOn the other host:\n  alcc send --file video.mp4 192.0.2.7"
 )]
 pub struct Args {
     #[command(flatten)]
     how: How,
     #[command(flatten)]
     showing: Showing,
-    /// Keep a file under this name, or in this folder as received-1, received-2, ...; '-' is
-    /// standard output. With a name only one transfer is taken
+    /// Store files under this name, or in this folder; - is standard output
+    ///
+    /// In a folder they are called received-1, received-2, ... With a file name or - only one
+    /// transfer is accepted.
     #[arg(long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
-    /// --out FILE may replace what is there
+    /// Let --out FILE replace an existing file
     #[arg(long, requires = "out")]
     overwrite: bool,
-    /// End after one transfer, all its flows
+    /// Exit after one transfer, all its flows
     #[arg(long, conflicts_with = "count")]
     once: bool,
-    /// End after so many
+    /// Exit after N transfers
     #[arg(long, value_name = "N")]
     count: Option<NonZeroU32>,
-    /// Maximum number of connections at once; of one address at most half of them, or 16 if that is
-    /// more. When all places are taken, the newest one that brings less than 1 kB in 2 s is closed
-    /// for a new one; if there is none, the new one is turned away
-    #[arg(long, value_name = "N", default_value = "64")]
+    /// Maximum number of connections
+    ///
+    /// One address may have half of them, or 16 if that is more. When all are in use, the newest
+    /// connection that delivered less than 1 kB within 2 s is closed in favour of a new one. If
+    /// there is none, the new one is refused.
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "64")]
     connections: NonZeroU32,
-    /// Keep what was cut for so long, for the sender's --resume. All kept parts together have at
-    /// most --max-size bytes [default with --resume: 60min]
+    /// Keep interrupted files for the sender's --resume
+    ///
+    /// They are kept for TIME [default with --resume: 60min]. All of them together have at most
+    /// --max-size bytes.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "60min", value_parser = positive::<Span>)]
     resume: Option<Span>,
-    /// Keep at most so many files that were cut; the shortest goes first
-    #[arg(long, value_name = "N", default_value = "16", requires = "resume")]
+    /// Maximum number of interrupted files; the shortest is deleted first
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        default_value = "16",
+        requires = "resume"
+    )]
     resume_files: NonZeroU32,
-    /// Take no transfer larger than this
+    /// Refuse transfers larger than this
     #[arg(long, value_name = "BYTES", default_value = "100GB", value_parser = positive::<Bytes>)]
     max_size: Bytes,
-    /// Keep at most this much in all, files that were cut included. The reserve of the file system
-    /// is left free in any case: 5 % of its size, at most 1 GiB [default: no limit]
-    #[arg(long, value_name = "BYTES", value_parser = positive::<Bytes>, requires = "out")]
+    /// Maximum size of all stored files [default: unlimited]
+    ///
+    /// Interrupted files are included. In any case 5 % of the file system, at most 1 GiB, are left
+    /// free.
+    #[arg(long, hide_short_help = true, value_name = "BYTES", value_parser = positive::<Bytes>, requires = "out")]
     max_total: Option<Bytes>,
 }
 

@@ -24,67 +24,76 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Send a file, or as much as the link carries, to 'alcc recv' on another host
+/// Send a file or generated data to 'alcc recv' on another host
 ///
-/// Uses the transport and the congestion control of your choice. At the end it prints goodput,
-/// delay from application to application, round trip and CPU time, as receiver and sender saw them.
-/// Files arrive with their SHA-256 checked.
+/// The transport and the congestion control can be chosen. At the end, the command prints goodput,
+/// delay between the applications, RTT and CPU time, as measured at both ends. The SHA-256 of a
+/// file is verified.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --resume --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls --pin FINGERPRINT --cc verus 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
+    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --file video.mp4 --resume 192.0.2.7\n\nOn the other host:\n  alcc recv --once",
+    after_long_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --resume --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls --pin FINGERPRINT --cc verus 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
 )]
 pub struct Args {
-    /// Where 'alcc recv' waits: name or address, with :PORT if it is not --port
+    /// Address of 'alcc recv': HOST or HOST:PORT
     #[arg(value_name = "HOST", value_parser = transport::receiver)]
     to: Target,
     #[command(flatten)]
     pub(super) how: How,
     #[command(flatten)]
     trusting: Trusting,
-    /// Send made-up data for so long [default: 10s]
+    /// Send generated data for this time [default: 10s]
     #[arg(long, value_name = "TIME", conflicts_with_all = ["size", "file"], value_parser = positive::<Span>)]
     duration: Option<Span>,
-    /// Send so much made-up data, in each flow
+    /// Send this much generated data in each flow
     #[arg(long, value_name = "BYTES", conflicts_with = "file")]
     size: Option<Bytes>,
-    /// Send this file; '-': standard input
+    /// Send this file; - is standard input
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
-    /// If the connection is cut, go on over another one. Give up when the receiver has got nothing
-    /// more for so long [default with --resume: 60min]. The receiver needs --resume, too
+    /// Reconnect and continue if the connection breaks; recv needs --resume, too
+    ///
+    /// Gives up when the receiver has received nothing new for TIME [default with --resume: 60min].
     #[arg(long, value_name = "TIME", requires = "file", num_args = 0..=1, require_equals = true, default_missing_value = "60min", value_parser = positive::<Span>)]
     resume: Option<Span>,
-    /// Go on with what an earlier program with --resume did not end; it printed this. Of the same
-    /// file
-    #[arg(long, value_name = "SESSION", requires = "resume", value_parser = session)]
+    /// Continue the transfer of an earlier 'alcc send --resume'
+    ///
+    /// SESSION is what that command printed. The file must be the same.
+    #[arg(long, hide_short_help = true, value_name = "SESSION", requires = "resume", value_parser = session)]
     session: Option<[u8; 16]>,
-    /// Write no faster than this, as an application with something to show would [default: as fast
-    /// as it goes]
+    /// Send at most at this rate [default: unlimited]
+    ///
+    /// The data is written at this rate, as by an application that produces it, such as a video
+    /// encoder.
     #[arg(long, value_name = "RATE", value_parser = positive::<Rate>)]
     rate: Option<Rate>,
-    /// So many connections at once
+    /// Number of parallel connections
     #[arg(long, value_name = "N", default_value = "1")]
     flows: NonZeroU16,
-    /// How long connecting may take
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive::<Span>)]
+    /// Time limit for connecting
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5s", value_parser = positive::<Span>)]
     connect_timeout: Span,
-    /// Algorithm that decides how much may leave, see 'alcc list'; in-band needs one [default: none, the kernel decides]
+    /// Algorithm with its options, see 'alcc list' [default: none]
+    ///
+    /// Without one, the kernel's congestion control decides alone. The transport in-band requires
+    /// one.
     #[arg(long, value_name = "A")]
     cc: Option<Spec>,
     #[command(flatten)]
     plugins: Plugins,
-    /// The kernel's congestion control, alone or below --cc, such as cubic, reno or bbr [default:
-    /// what the system uses]
+    /// Kernel congestion control, such as cubic or bbr [default: the system's]
+    ///
+    /// It decides alone, or together with --cc: then the smaller window counts.
     #[arg(long, value_name = "TCPCC")]
     under: Option<String>,
-    /// How acknowledgements are learned, see 'alcc list'
-    #[arg(long, value_name = "F", default_value = "auto")]
+    /// Source of acknowledgements, see 'alcc list'
+    #[arg(long, hide_short_help = true, value_name = "F", default_value = "auto")]
     feedback: String,
-    /// How the limit is kept, see 'alcc list'
-    #[arg(long, value_name = "E", default_value = "auto")]
+    /// How the window is enforced, see 'alcc list'
+    #[arg(long, hide_short_help = true, value_name = "E", default_value = "auto")]
     enforce: String,
-    /// Seed of the algorithm's generator
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Seed of the algorithm's random numbers
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
@@ -93,28 +102,30 @@ pub use crate::transport::{default_name, names};
 /// Options of both ends.
 #[derive(clap::Args)]
 pub struct How {
-    /// What carries the bytes, the same at both ends
+    /// Transport, the same at both ends
     #[arg(long, value_name = "NAME", default_value = transport::default_name(&TRANSPORTS), value_parser = transport::names(&TRANSPORTS))]
     pub transport: String,
-    /// The port of the receiver
+    /// Port of the receiver
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
-    /// The local address to use
+    /// Local address
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Option<IpAddr>,
-    /// With TLS: send to a receiver with any certificate
-    #[arg(long)]
+    /// With TLS: accept any certificate of the receiver
+    #[arg(long, hide_short_help = true)]
     pub insecure: bool,
-    /// What in-band runs over: tcp or tls [default: tcp]
+    /// Connection below in-band: tcp or tls [default: tcp]
     #[arg(long, value_name = "CARRIER")]
     pub carrier: Option<String>,
-    /// Give up when nothing moves for so long
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = positive::<Span>)]
+    /// Give up after this time without progress
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "120s", value_parser = positive::<Span>)]
     pub stall: Span,
-    /// Write a line 'NANOSECONDS BYTES' to FILE as bytes pass, by CLOCK_MONOTONIC
-    #[arg(long, value_name = "FILE")]
+    /// Write progress to FILE, in lines 'NANOSECONDS BYTES'
+    ///
+    /// Times are those of CLOCK_MONOTONIC.
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     pub series: Option<PathBuf>,
-    /// Print one JSON object at the end
+    /// Print a JSON object at the end
     #[arg(long)]
     pub json: bool,
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  alcc-lab generate --out out/doc")]
 pub(crate) struct Args {
-    /// Folder to write into; made if missing
+    /// Folder to write into; it is created if it does not exist
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }

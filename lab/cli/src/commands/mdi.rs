@@ -12,7 +12,7 @@ use alcc_trace::SCENARIOS;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Learn a table for the algorithm mdi from another algorithm, and try it on other links
+/// Learn a table for the algorithm mdi from another algorithm, and validate it
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -35,16 +35,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 /// What both simulate.
 #[derive(clap::Args)]
 struct World {
-    /// Who is learned from
+    /// Algorithm to learn from
     #[arg(long, value_name = "FLOW", default_value = "verus:profile=original")]
     teacher: Value,
-    /// A trace, a recorded one too, or a rate; may be repeated [default: every synthetic channel]
+    /// Trace or rate; may be repeated [default: every synthetic channel]
     #[arg(long, value_name = "TRACE|RATE")]
     link: Vec<String>,
     /// Round-trip time without queueing
     #[arg(long, value_name = "T", default_value = "40ms")]
     rtt: String,
-    /// Simulations at a time [default: as many as there are cores]
+    /// Number of parallel simulations [default: number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 }

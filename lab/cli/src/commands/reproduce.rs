@@ -30,67 +30,88 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Run published experiments again and show them beside the published figures
+/// Run published experiments again and compare the results with the published figures
+///
+/// An experiment is a scenario, parameters to vary, and expected results: see docs/reproducing.md.
+/// If the command is interrupted, the same command continues it.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Examples:
+  alcc-lab reproduce verus-fig11a
+  alcc-lab reproduce --all --traces DIR --out site",
+    after_long_help = "Examples:
   alcc-lab reproduce verus-fig11a
   alcc-lab reproduce --all --traces DIR --out site      # then open site/index.html
   alcc-lab reproduce my-experiment/experiment.toml --json
   alcc-lab reproduce --emu alcc-fig9 --traces DIR       # real programs, shortened; --full for hours
-  alcc-lab reproduce --board lab/notes --traces DIR      # every algorithm everywhere: board.md, and the default that follows
-
-An experiment is a scenario, what is varied, and what is expected: see docs/reproducing.md. An interrupted
-command goes on where it was if it is given again. 'alcc list' shows the experiments.")]
+  alcc-lab reproduce --board lab/notes --traces DIR      # the score table, board.md"
+)]
 pub(crate) struct Args {
-    /// Experiments by name, or files of one's own
+    /// Experiments by name, see 'alcc-lab list', or files of your own
     #[arg(value_name = "ID|EXPERIMENT.toml", required_unless_present_any = ["all", "board", "applications"])]
     experiments: Vec<String>,
-    /// All experiments that the program carries
+    /// Run all built-in experiments
     #[arg(long, conflicts_with = "experiments")]
     all: bool,
-    /// The folder of the recorded traces, see docs/traces.md
+    /// Folder of the recorded traces, see docs/traces.md
     #[arg(long, value_name = "DIR", env = "ALCC_TRACES")]
     traces: Option<PathBuf>,
-    /// Where pages, tables and results are written
+    /// Folder for pages, tables and results
     #[arg(long, value_name = "DIR", default_value = "reproduced")]
     out: PathBuf,
-    /// In the simulator, which is the default
+    /// Use the simulator; this is the default
     #[arg(long)]
     sim: bool,
-    /// Use real programs on emulated links: each cell once, for 10 s from the start of its last
-    /// flow. Nothing is judged
+    /// Use real programs on emulated links, shortened and without a verdict
+    ///
+    /// Each cell is run once, for 10 s from the start of its last flow.
     #[arg(long, conflicts_with_all = ["sim", "board"])]
     emu: bool,
-    /// All starts and whole windows in emulation: hours
+    /// With --emu: all repetitions and whole windows; takes hours
     #[arg(long, requires = "emu")]
     full: bool,
-    /// With --emu: only the cells with these choices on an axis of the experiment, such as
-    /// trace=highwayGold,rapidGold. Statements about other cells are not judged
-    #[arg(long, value_name = "AXIS=NAME,...", requires = "emu")]
+    /// With --emu: only these cells, such as trace=highwayGold,rapidGold
+    ///
+    /// AXIS is one of the experiment. Statements about other cells are not judged.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "AXIS=NAME,...",
+        requires = "emu"
+    )]
     cells: Option<String>,
-    /// Runs at a time [default: as many as there are cores; shortened runs twice as many]
+    /// Number of parallel runs [default: number of cores]
+    ///
+    /// For shortened runs the default is twice as many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Write results.json, with the checksums of all inputs, and the page results.md into this
-    /// folder. With --emu --full: emulated.json and emulated.md
+    /// Write results.json and the page results.md into this folder
+    ///
+    /// results.json has the checksums of all inputs. With --emu --full the files are emulated.json
+    /// and emulated.md.
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
-    /// With --emu --full: run FTP, a browser, video and a VPN, unless experiments are named. Write
-    /// applications.json and the page applications.md into this folder
-    #[arg(long, value_name = "DIR", requires = "full", conflicts_with_all = ["results", "all"])]
+    /// With --emu --full: run FTP, a browser, video and a VPN
+    ///
+    /// Unless experiments are named, only these are run. Writes applications.json and the page
+    /// applications.md into this folder.
+    #[arg(long, hide_short_help = true, value_name = "DIR", requires = "full", conflicts_with_all = ["results", "all"])]
     applications: Option<PathBuf>,
-    /// Instead of experiments, run the board: every algorithm alone, among its like and beside
-    /// others, and the default of 'alcc run' that follows. Write board.json and the page board.md
-    /// into this folder
+    /// Compute the score table instead, and the default algorithm that follows from it
+    ///
+    /// Every algorithm is run alone, against itself and against other algorithms. Writes board.json
+    /// and the page board.md into this folder.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "all", "results", "json"])]
     board: Option<PathBuf>,
-    /// With --board: its live part, the results.json of 'alcc-lab compare --emu' with the schemes
-    /// bbr and A/over=cubic for A of verus, copa, budget and sprout
-    #[arg(long, value_name = "FILE", requires = "board")]
+    /// With --board: results.json of its part with real programs
+    ///
+    /// 'alcc-lab compare --emu' writes it, with the schemes bbr and A/over=cubic for A of verus,
+    /// copa, budget and sprout.
+    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "board")]
     live: Option<PathBuf>,
     #[command(flatten)]
     plugins: Plugins,
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }

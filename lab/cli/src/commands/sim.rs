@@ -33,6 +33,13 @@ use std::process::ExitCode;
 /// Interval of the samples of `--series`.
 const SAMPLE: Span = Span::from_millis(20);
 
+const SHORT: &str = "Examples:
+  alcc-lab sim --link city-driving --flow copa --flow verus/over=cubic
+  alcc-lab sim --link 6mbit --rtt 80ms --flow 2*cubic --json
+  alcc-lab sim SCENARIO.toml --seed 2
+
+See --help for all options and the syntax of FLOW and SCENARIO.toml.";
+
 const EXAMPLES: &str = "Examples:
   alcc-lab sim --flow verus
   alcc-lab sim --link city-driving --flow copa --flow verus/over=cubic
@@ -43,51 +50,64 @@ const EXAMPLES: &str = "Examples:
   alcc-lab sim --link 10mbit --steps every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1% --flow verus --flow cubic
   alcc-lab sim --flow cubic --duration 5s --pcap cubic.pcap --qlog cubic.sqlog      # for Wireshark and for qvis
   alcc-lab sim --link lte --flow cubic --flow verus@10s --figure lte.svg      # for a paper
-  alcc-lab sim lab/examples/contention.toml --seed 2      # a scenario file; options overrule it
+  alcc-lab sim lab/examples/contention.toml --seed 2      # a scenario file
   alcc-lab sim --link lte --up 12mbit --flow cubic --flow verus/over=cubic@5s --duration 30s --emu      # the same with real programs
 
-A SCENARIO.toml has the names of the options as keys; several links as [[link]] tables with rate, up, delay, queue, queue-up, loss, loss-up, step, steps, repeat, reorder:
+The keys of a SCENARIO.toml are the names of the options. Several links are [[link]] tables with rate,
+up, delay, queue, queue-up, loss, loss-up, step, steps, repeat and reorder:
   link = \"12mbit\"
   queue = \"red:min=375000,max=1125000\"
   flow = [\"9*cubic/stagger=1s\", \"verus@5s-30s\"]
 ";
 
-/// Simulate flows over one link or a chain of links; the same arguments give the same result
+/// Simulate flows over one link or a chain of links
+///
+/// The same arguments give the same result, on every machine.
 #[derive(clap::Args)]
-#[command(after_help = format!("{EXAMPLES}\n{FLOW_HELP}\n\n{TRACE_HELP}."))]
+#[command(after_help = SHORT, after_long_help = format!("{EXAMPLES}\n{FLOW_HELP}\n\n{TRACE_HELP}."))]
 pub(crate) struct Args {
-    /// What to simulate; options overrule it
+    /// Scenario file; command-line options override it
     #[arg(value_name = "SCENARIO.toml")]
     scenario: Option<PathBuf>,
     #[command(flatten)]
     options: ScenarioOptions,
     #[command(flatten)]
     plugins: Plugins,
-    /// Also run it with real programs and the kernel's TCP on an emulated link. Prints rows of both
-    /// sides and how far they are apart
+    /// Also run it with real programs and the kernel's TCP on an emulated link
+    ///
+    /// Prints the rows of both sides and their differences.
     #[arg(long, conflicts_with_all = ["series", "figure"])]
     emu: bool,
-    /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the
-    /// algorithm's values and events
+    /// Write a CSV file with one line per flow every 20 ms
+    ///
+    /// Its columns are throughput, delay, window, the algorithm's values and events.
     #[arg(long, value_name = "FILE", value_parser = a_file)]
     series: Option<PathBuf>,
-    /// Write a CSV file of each flow's delay profile, once a second: points and the curve through
-    /// them (Verus)
-    #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
+    /// Write each flow's delay profile once a second, as CSV (Verus)
+    ///
+    /// It has the points and the curve through them.
+    #[arg(long, hide_short_help = true, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     profile: Option<PathBuf>,
-    /// Write a packet capture (pcap, headers only) that Wireshark and tcpdump read
+    /// Write a packet capture for Wireshark or tcpdump, headers only
     #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     pcap: Option<PathBuf>,
-    /// Where the capture is taken: sender, receiver, or link (behind the first bottleneck)
-    #[arg(long, value_name = "PLACE", default_value = "sender")]
+    /// Place of the capture: sender, receiver, or link (behind the first bottleneck)
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "PLACE",
+        default_value = "sender"
+    )]
     pcap_at: CapturePoint,
-    /// Write qlog (JSON-SEQ): packets sent, acknowledged and lost, windows, round-trip times, the
-    /// algorithms' events
+    /// Write qlog (JSON-SEQ) for qvis
+    ///
+    /// It has packets sent, acknowledged and lost, windows, round-trip times and the algorithms'
+    /// events.
     #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     qlog: Option<PathBuf>,
     #[command(flatten)]
     figure: Figure,
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }

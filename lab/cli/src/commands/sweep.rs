@@ -19,46 +19,59 @@ const NAME: &str = "sweep";
 const THROUGHPUT: &str = "throughput_mbps";
 const DELAY: &str = "queue_delay_mean_ms";
 
-/// Simulate a scenario with every combination of values, draw them, and write them as a table
+/// Simulate a scenario with every combination of parameter values
+///
+/// The results are drawn as figures and written as a table. If a sweep is interrupted, the same
+/// command continues it: see docs/reproducing.md.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Examples:
+  alcc-lab sweep --link lte --flow 'budget:delay={delay}' --vary delay=10ms..100ms
+  alcc-lab sweep --link lte --flow budget,copa --rtt 20ms,80ms --out swept
+
+A list in an option is varied, too. See --help for all options and the syntax of VALUES.",
+    after_long_help = "Examples:
   alcc-lab sweep --link lte --flow 'budget:delay={delay}' --vary delay=10ms..100ms
   alcc-lab sweep --link lte --flow budget,copa,verus:r=2 --rtt 20ms,80ms --x queue_delay_mean_ms
   alcc-lab sweep --link '{rate}' --flow cubic --flow budget --vary rate=1mbit..64mbit*2 --y jain --runs 5
 
-A list in an option is varied: --rtt 20ms,80ms. A comma begins the next value, unless option=value follows it.
---vary NAME=VALUES: the values stand where the scenario has {NAME}, or are those of its key NAME. They are
-a list (or with ; between values), FROM..TO (ten values), FROM..TO/STEP or FROM..TO*FACTOR.
-Lists vary slowest, then the first --vary. An interrupted sweep goes on where it was if it is given again: see
-docs/reproducing.md.")]
+A list in an option is varied, as in --rtt 20ms,80ms. A comma begins the next value unless
+option=value follows it.
+--vary NAME=VALUES replaces {NAME} in the scenario by each value, or sets the scenario's key NAME.
+VALUES are a list (separated by commas, or by semicolons), FROM..TO (ten values), FROM..TO/STEP or
+FROM..TO*FACTOR. Lists vary slowest, then the first --vary."
+)]
 pub(crate) struct Args {
-    /// What to simulate; options overrule it
+    /// Scenario file; command-line options override it
     #[arg(value_name = "SCENARIO.toml")]
     scenario: Option<PathBuf>,
     #[command(flatten)]
     options: ScenarioOptions,
-    /// What is varied; may be repeated
+    /// Parameter and its values, such as delay=10ms..100ms; may be repeated
     #[arg(long, value_name = "NAME=VALUES")]
     vary: Vec<String>,
-    /// Repetitions of each combination. The first has --seed, each further one the next seed
+    /// Repetitions of each combination
+    ///
+    /// The first has --seed, each further one the next seed.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_RUNS)]
     runs: u32,
-    /// What the horizontal axis shows: a field of a row [default: the last --vary]
+    /// Horizontal axis: a field of a row [default: the last --vary]
     #[arg(long, value_name = "METRIC")]
     x: Option<String>,
-    /// What a figure shows: a field of a row, share, jain, jain_1s, worst_share_10s or fair_after_s;
-    /// may be repeated [default: throughput and delay]
+    /// Vertical axis: a field of a row, or jain; may be repeated [default: throughput and delay]
+    ///
+    /// Also share, jain_1s, worst_share_10s and fair_after_s. Each is a figure.
     #[arg(long, value_name = "METRIC")]
     y: Vec<String>,
-    /// Where page, table and results are written
+    /// Folder for page, table and results
     #[arg(long, value_name = "DIR", default_value = "swept")]
     out: PathBuf,
-    /// Simulations at a time [default: as many as there are cores]
+    /// Number of parallel simulations [default: number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     #[command(flatten)]
     plugins: Plugins,
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }

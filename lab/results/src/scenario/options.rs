@@ -329,39 +329,54 @@ macro_rules! options {
 options! {
     /// The options of a scenario. `None` and empty lists stand for the default.
     pub struct ScenarioOptions {
-        /// The bottleneck: a trace or a rate such as 12mbit. Given several times, they are a chain
-        /// in this order [default: 12mbit]
+        /// Bottleneck: a trace, or a rate such as 12mbit [default: 12mbit]
+        ///
+        /// Several are a chain in this order.
         link "TRACE|RATE": Vec<Link>,
         ..
         /// Defaults for links without a value of their own.
         defaults: LinkOptions,
-        /// Round-trip time without queueing, half of it in each direction [default: 40ms]
+        /// Round-trip time without queueing, half in each direction [default: 40ms]
         rtt "T": Option<Value>,
-        /// Who sends; may be repeated [default: budget/over=cubic]
+        /// Flow, such as cubic or 2*verus:r=4@5s; may be repeated [default: budget/over=cubic]
         flow "FLOW": Vec<Value>,
-        /// Length of the measured window, which begins with the first full-size packet at the
-        /// bottleneck [default: 60s]
+        /// Length of the measured window [default: 60s]
+        ///
+        /// The window begins with the first full-size packet at the bottleneck.
         duration "T": Option<Value>,
-        /// Seed of everything random: losses, some queues, synthetic traces, the phases of flows,
-        /// and the start within a recorded trace [default: 1]
+        /// Seed of all random numbers [default: 1]
+        ///
+        /// Random are losses, some queues, synthetic traces, the phases of flows, and the start
+        /// within a recorded trace.
         seed "N": Option<Value>,
-        /// Where in recorded traces the links begin. On a trace with a drop-tail queue nothing else
-        /// is random [default: 0s with seed 1, drawn with any other]
+        /// Start within recorded traces [default: 0s with seed 1, random with others]
+        ///
+        /// On a trace with a drop-tail queue nothing else is random.
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         start "T": Option<Value>,
-        /// jain_1s, the fairness of single seconds, counts from so long after the window's begin
-        /// [default: 20s]
+        /// Exclude this time from jain_1s, the fairness of single seconds [default: 20s]
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         settle "T": Option<Value>,
-        /// A part of the window, in whole seconds, whose throughputs the summary gives, such as
-        /// 30s-60s; may be repeated
+        /// Part of the window whose throughputs the summary shows, such as 30s-60s; may be repeated
+        ///
+        /// In whole seconds.
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         phase "FROM-TO": Vec<Value>,
-        /// Above TCP: by how much each reading of the counters is late at least [default: 50us]
+        /// Above TCP: smallest delay of a reading of the counters [default: 50us]
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         lateness "T": Option<Value>,
-        /// Above TCP: by how much more a reading is late at most, evenly distributed [default:
-        /// 100us]
+        /// Above TCP: largest random addition to --lateness [default: 100us]
+        ///
+        /// It is distributed uniformly.
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         jitter "T": Option<Value>,
-        /// Above TCP: from the opening of the gate to the program's next write [default: 200us]
+        /// Above TCP: time from the opening of the gate to the next write [default: 200us]
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         wake "T": Option<Value>,
-        /// Give up after so many events, lost packets included [default: 10000000000]
+        /// Stop after this many events [default: 10000000000]
+        ///
+        /// Lost packets count as events.
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         max_events "N": Option<Value>,
     }
 }
@@ -369,40 +384,52 @@ options! {
 options! {
     /// The options of a link.
     pub struct LinkOptions {
-        /// The bottleneck of the way back: a trace or a rate [default: unlimited]
+        /// Bottleneck of the reverse direction: a trace or a rate [default: unlimited]
         up "TRACE|RATE": Option<Value>,
-        /// Propagation delay of each link in each direction [default: its share of --rtt]
+        /// Propagation delay of each link, each direction [default: a share of --rtt]
         delay "T": Option<Value>,
-        /// The queue before the bottleneck [default: droptail:bytes=2000000]
+        /// Queue of the bottleneck, see 'alcc-lab list' [default: droptail:bytes=2000000]
         queue "Q": Option<Value>,
-        /// The queue of the way back [default: as --queue]
+        /// Queue of the reverse direction [default: as --queue]
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         queue_up "Q": Option<Value>,
         /// Probability of random loss towards the receivers: 1% or 0.01 [default: 0]
         loss "P": Option<Value>,
-        /// The same on the way back, of acknowledgements [default: 0]
+        /// Probability of random loss in the reverse direction, of acknowledgements [default: 0]
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         loss_up "P": Option<Value>,
-        /// What the radio link behind the bottleneck adds, such as harq:errors=0.1, see 'alcc
-        /// list'; may be repeated [default: what belongs to a synthetic trace]
+        /// Radio link behind the bottleneck, such as harq:errors=0.1; may be repeated
+        ///
+        /// See 'alcc-lab list' [default: that of a synthetic trace].
         radio "RADIO": Vec<Value>,
-        /// The same on the way back [default: as --radio]
+        /// Radio link of the reverse direction [default: as --radio]
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         radio_up "RADIO": Vec<Value>,
-        /// Change the links at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; may be repeated.
-        /// What is not named stays. loss= is for both directions; loss-up= overrides it for the way
-        /// back
+        /// Change of the links, such as 5s:rate=20mbit,delay=50ms; may be repeated
+        ///
+        /// Values that are not named stay. loss= applies to both directions; loss-up= overrides it
+        /// for the reverse one.
         step "STEP": Vec<Value>,
-        /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the
-        /// seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
+        /// Changes from a CSV file, or drawn at random
+        ///
+        /// The columns of the file are seconds,mbps,delay_ms,loss,loss_up. Random changes, drawn
+        /// with the seed, are written every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%.
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         steps "FILE|DRAW": Option<Value>,
-        /// Outages of a link of constant rate, drawn with the seed:
-        /// every=60s..180s,length=500ms..2s. 'every' is the time from the end of one to the next
+        /// Random outages of a link of constant rate, such as every=60s..180s,length=500ms..2s
+        ///
+        /// 'every' is the time from the end of one outage to the beginning of the next.
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         outages "DRAW": Option<Value>,
-        /// After so long the links are as at their start and the steps come again
+        /// Restart the schedule of changes after this time
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         repeat "T": Option<Value>,
-        /// Let a delay that becomes shorter reorder packets
+        /// Let packets overtake others when the delay becomes shorter
         #[cfg_attr(
             feature = "clap",
             arg(num_args = 0..=1, require_equals = true, default_missing_value = "yes")
         )]
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         reorder "yes|no": Option<Value>,
     }
 }
@@ -410,36 +437,44 @@ options! {
 options! {
     /// The options of a comparison. `None` and empty lists stand for the default.
     pub struct StudyOptions {
-        /// What to compare, FLOWs as below
+        /// FLOWs to compare, see --help
         schemes "A,B": Vec<Value>,
-        /// Cross traffic: a FLOW beside each scheme over the same link, such as 2*cubic@10s
+        /// Cross traffic: a FLOW beside each scheme, such as 2*cubic@10s
         cross "FLOW": Option<Value>,
-        /// Round-trip time without queueing, half of it in each direction. Of several each trace is
-        /// a link [default: 40ms]
+        /// Round-trip time without queueing, half in each direction [default: 40ms]
+        ///
+        /// With several, each trace is a link with each of them.
         rtt "T,T": Vec<Value>,
-        /// The queue before each bottleneck. Of several each trace is a link [default:
-        /// droptail:bytes=2000000]
+        /// Queue of the bottlenecks [default: droptail:bytes=2000000]
+        ///
+        /// With several, each trace is a link with each of them.
         queue "Q,Q": Vec<Value>,
         /// Probability of random loss towards the receivers: 1% or 0.01 [default: 0]
         loss "P": Option<Value>,
-        /// The same on the way back, of acknowledgements [default: 0]
+        /// Probability of random loss in the reverse direction, of acknowledgements [default: 0]
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         loss_up "P": Option<Value>,
-        /// The other direction: a rate, a trace, or 'partner' for NAME.up beside NAME.down and the
-        /// other way round [default: 12mbit]
+        /// Reverse direction: a rate, a trace or 'partner' [default: 12mbit]
+        ///
+        /// 'partner' is NAME.up for a trace NAME.down, and NAME.down for NAME.up.
         up "RATE|TRACE|partner": Option<Value>,
-        /// Length of each measured window, which begins with the first full-size packet at the
-        /// bottleneck [default: 60s]
+        /// Length of each measured window [default: 60s]
+        ///
+        /// The window begins with the first full-size packet at the bottleneck.
         duration "T": Option<Value>,
-        /// Repetitions of each trace and scheme. Each has the next seed; after the first one a
-        /// recorded trace begins elsewhere, at the same place for every scheme. In the emulator the
-        /// order of the schemes alternates [default: 1 with --sim, 3 with --emu, 5 with --native]
+        /// Repetitions of each trace and scheme [default: 1 with --sim, 3 with --emu, 5 with
+        /// --native]
+        ///
+        /// Each has the next seed. After the first one, a recorded trace begins at a random place,
+        /// which is the same for every scheme. In the emulator the order of the schemes alternates.
         runs "N": Option<Value>,
-        /// Seed of everything random on the links, synthetic channels included [default: 1]
+        /// Seed of all random numbers of the links and of synthetic traces [default: 1]
         seed "N": Option<Value>,
-        /// With --sim: how long after the link's beginning the flows start [default: 0s]
+        /// With --sim: time from the beginning of the link to that of the flows [default: 0s]
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         start "T": Option<Value>,
-        /// How long after the window's begin the fairness of several flows begins to count [default:
-        /// 20s]
+        /// Exclude this time from the fairness of several flows [default: 20s]
+        #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         settle "T": Option<Value>,
     }
 }

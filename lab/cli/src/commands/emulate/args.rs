@@ -20,79 +20,97 @@ const QUEUE: &str = "droptail:bytes=2000000";
 
 /// Run a program behind an emulated link
 ///
-/// CMD runs in a network namespace of its own that reaches the outside over the link only. Its
-/// environment has ALCC_OUTSIDE, the address of the other end, and ALCC_OUTSIDE6, its IPv6
-/// address. The other end is the network in which this command runs. Without privileges it is an
-/// empty one; then --outside starts a server there. Down is towards CMD. Links nest: CMD may be another alcc-lab emulate.
+/// CMD runs in a network namespace of its own that reaches the outside only over the link. The
+/// other end is the network in which this command runs. Without privileges it is an empty network,
+/// in which --outside can start a server. CMD finds the address of the other end in ALCC_OUTSIDE,
+/// and its IPv6 address in ALCC_OUTSIDE6. Down is towards CMD. Links nest: CMD may be another
+/// alcc-lab emulate.
 ///
-/// When CMD ends, so do the processes that it or --outside left behind. One line for each direction
-/// goes to standard error. The exit status is that of CMD, or 128 and the signal that ended it.
+/// When CMD ends, processes that it or --outside started are ended, too. A line for each direction
+/// goes to standard error. The exit status is that of CMD, or 128 plus the number of the signal
+/// that ended it.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc-lab emulate --profile starlink -- bash\n  sudo alcc-lab emulate --internet --profile lte-edge -- firefox\n  alcc-lab emulate --down 12mbit --control 127.0.0.1:9102 -- ./tests.sh\n  alcc-lab emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc-lab emulate --delay 20ms -- alcc-lab emulate --down lte.trace --queue codel -- bash\n  alcc-lab emulate --down 12mbit --step 10s:rate=4mbit --step 20s:rate=12mbit,delay=50ms -- CMD\n\nTRACE is a Mahimahi file, or a synthetic scenario such as city-driving (alcc-lab trace synth lists them). RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
+    after_help = "Examples:\n  alcc-lab emulate --profile starlink -- bash\n  alcc-lab emulate --delay 20ms --down 12mbit --queue codel -- bash",
+    after_long_help = "Examples:\n  alcc-lab emulate --profile starlink -- bash\n  sudo alcc-lab emulate --internet --profile lte-edge -- firefox\n  alcc-lab emulate --down 12mbit --control 127.0.0.1:9102 -- ./tests.sh\n  alcc-lab emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc-lab emulate --delay 20ms -- alcc-lab emulate --down lte.trace --queue codel -- bash\n  alcc-lab emulate --down 12mbit --step 10s:rate=4mbit --step 20s:rate=12mbit,delay=50ms -- CMD\n\nTRACE is a Mahimahi file, or a synthetic scenario such as city-driving (alcc-lab trace synth lists them). RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
 )]
 pub(crate) struct Args {
-    #[arg(long, value_name = "PROFILE", help = profile::help(), value_parser = <&'static Profile>::from_str)]
+    #[arg(long, value_name = "PROFILE", help = profile::help(), long_help = profile::long_help(), value_parser = <&'static Profile>::from_str)]
     profile: Option<&'static Profile>,
-    /// Propagation delay of each direction; the round trip takes twice as long [default: 0s]
+    /// Propagation delay of each direction, half of the RTT [default: 0s]
     #[arg(long, value_name = "TIME")]
     delay: Option<Span>,
-    /// The bottleneck towards CMD [default: none]
+    /// Bottleneck towards CMD: a trace or a rate [default: none]
     #[arg(long, value_name = "TRACE|RATE")]
     down: Option<OsString>,
-    /// The bottleneck from CMD [default: none]
+    /// Bottleneck from CMD: a trace or a rate [default: none]
     #[arg(long, value_name = "TRACE|RATE")]
     up: Option<OsString>,
-    /// The queue before the bottleneck, such as droptail:packets=100, red, codel
-    /// [default: droptail:bytes=2000000]
+    /// Queue of the bottlenecks, such as codel [default: droptail:bytes=2000000]
     #[arg(long, value_name = "Q")]
     queue: Option<QueueSpec>,
-    /// The queue of the direction from CMD [default: as --queue]
-    #[arg(long, value_name = "Q")]
+    /// Queue of the direction from CMD [default: as --queue]
+    #[arg(long, hide_short_help = true, value_name = "Q")]
     queue_up: Option<QueueSpec>,
     /// Probability of random loss: 1% or 0.01
     #[arg(long, value_name = "P", default_value = "0", value_parser = probability)]
     loss: f64,
-    /// The same from CMD [default: as --loss]
-    #[arg(long, value_name = "P", value_parser = probability)]
+    /// Probability of random loss from CMD [default: as --loss]
+    #[arg(long, hide_short_help = true, value_name = "P", value_parser = probability)]
     loss_up: Option<f64>,
-    /// What the radio link behind the bottleneck adds, such as harq:errors=0.1, see 'alcc list';
-    /// may be repeated [default: what belongs to a synthetic trace]
+    /// Radio link behind the bottleneck, such as harq:errors=0.1; may be repeated
+    ///
+    /// See 'alcc-lab list' [default: that of a synthetic trace].
     #[arg(long, value_name = "RADIO")]
     radio: Vec<RadioSpec>,
-    /// The same from CMD [default: as --radio]
-    #[arg(long, value_name = "RADIO")]
+    /// Radio link of the direction from CMD [default: as --radio]
+    #[arg(long, hide_short_help = true, value_name = "RADIO")]
     radio_up: Vec<RadioSpec>,
     #[command(flatten)]
     changes: ChangesArg,
     /// Seed of random loss, random queues and synthetic traces
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
-    /// Write a log of every packet at the bottleneck to FILE.down and FILE.up
+    /// Log every packet at the bottlenecks to FILE.down and FILE.up
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Write the same as Mahimahi's scripts read it (mm-throughput-graph, mm-delay-graph) to
-    /// FILE.down and FILE.up
-    #[arg(long, value_name = "FILE", conflicts_with = "control")]
+    /// Write Mahimahi's logs to FILE.down and FILE.up
+    ///
+    /// mm-throughput-graph and mm-delay-graph read them.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "FILE",
+        conflicts_with = "control"
+    )]
     mahimahi_log: Option<PathBuf>,
     #[command(flatten)]
     pub(super) json: JsonOut,
-    /// A shell command to run at the other end for the time of CMD, which starts as soon as it
-    /// listens on a TCP port, or after 30 s. It finds the address of CMD's side in ALCC_INSIDE
+    /// Shell command to run at the other end while CMD runs
+    ///
+    /// CMD starts when it listens on a TCP port, or after 30 s. ALCC_INSIDE is the address of CMD's
+    /// side.
     #[arg(long, value_name = "COMMAND")]
     pub(super) outside: Option<String>,
-    /// Let CMD reach what this machine reaches; needs root and nft. Addresses are translated, and
-    /// names are looked up at this machine's servers
+    /// Let CMD reach what this machine reaches; needs root and nft
+    ///
+    /// Addresses are translated, and names are resolved by this machine's servers.
     #[arg(long)]
     pub(super) internet: bool,
-    /// With --internet: look up names at this server instead; may be repeated
-    #[arg(long, value_name = "ADDRESS", requires = "internet")]
+    /// With --internet: resolve names at this server; may be repeated
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "ADDRESS",
+        requires = "internet"
+    )]
     pub(super) dns: Vec<Ipv4Addr>,
-    /// Change the link over HTTP while it works, at this loopback address, such as 127.0.0.1:9102.
-    /// CMD finds it in ALCC_CONTROL
+    /// Serve an HTTP interface to change the link, such as at 127.0.0.1:9102
+    ///
+    /// The address must be one of loopback. CMD finds it in ALCC_CONTROL.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["step", "steps"])]
     pub(super) control: Option<Loopback>,
-    /// Say nothing at exit
+    /// Print nothing at exit
     #[arg(long)]
     pub(super) quiet: bool,
     /// The program and its arguments

@@ -83,12 +83,20 @@ impl FromStr for &'static Profile {
     }
 }
 
-/// For the help.
+/// The short help of `--profile`.
 pub(super) fn help() -> String {
-    let all = PROFILES.iter().map(|p| format!("{} ({})", p.name, p.about));
+    let all: Vec<_> = PROFILES.iter().map(|p| p.name).collect();
+    format!("Link by name: {}", all.join(", "))
+}
+
+/// The long help of `--profile`.
+pub(super) fn long_help() -> String {
+    let all = PROFILES
+        .iter()
+        .map(|p| format!("- {}: {}", p.name, p.about));
     let all: Vec<_> = all.collect();
     format!(
-        "A link by name; options given here go first: {}",
-        all.join(", ")
+        "Link by name; other options override it\n\n{}",
+        all.join("\n")
     )
 }

@@ -10,60 +10,81 @@ use alcc_zoo::model_driven::{Axis, Bounds, Counting, Counts, Grid, Shape};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Learn a table: what the teacher's window did when delay and window had changed so and so
+/// Learn a table of window changes from an algorithm
 ///
-/// Every link is simulated with every seed. Every 5 ms, from the end of slow start on, the largest
-/// RTT and the window are compared with those of the epoch before. The authors do the same.
+/// Every link is simulated with every seed. Every 5 ms from the end of slow start, the largest RTT
+/// and the window are compared with those of the previous epoch, as in the original program. The
+/// table has the distribution of the window's change for each change of delay and window before it.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Example:
+  alcc-lab mdi train --output table.csv                  # for mdi:matrix=table.csv",
+    after_long_help = "Examples:
   alcc-lab mdi train --output table.csv                  # for mdi:matrix=table.csv
-  alcc-lab mdi train --levels none --counting nearest --cut 0.02 --output authors.csv    # as the authors do
+  alcc-lab mdi train --levels none --counting nearest --cut 0.02 --output original.csv    # as the original
   alcc-lab mdi train --teacher copa --link lte --link recorded.trace --seeds 1..5 --output table.csv
   alcc-lab mdi train --form counts --seeds 1..2 --output a.counts   # on one machine, and on another:
   alcc-lab mdi train --form counts --seeds 3..4 --output b.counts
-  alcc-lab mdi train --add a.counts --add b.counts --output table.csv")]
+  alcc-lab mdi train --add a.counts --add b.counts --output table.csv"
+)]
 pub(super) struct Args {
     #[command(flatten)]
     world: World,
-    /// Seeds of each link
+    /// Seeds for each link
     #[arg(long, value_name = "FIRST..LAST", default_value = "1..2", value_parser = seeds)]
     seeds: (u64, u64),
     /// Length of each simulation
     #[arg(long, value_name = "T", default_value = "300s")]
     duration: String,
-    /// The queue before the bottleneck
+    /// Queue of the bottleneck
     #[arg(long, value_name = "Q", default_value = "droptail:bytes=1000000000")]
     queue: String,
-    /// A table for each level of the delay: where one ends, in multiples of the smallest delay.
-    /// 'none' for one table, as the authors have it
+    /// Upper ends of delay levels, in multiples of the smallest delay
+    ///
+    /// There is a table for each level. 'none' is one table, as in the original.
     #[arg(long, value_name = "RATIOS", default_value = "1.5,3,4.5,6,7.5", value_parser = levels)]
     levels: Bounds,
-    /// Bins, first, last and step of the window's changes, then of the delay's [default:
-    /// 11,-20,20,4,11,-10,10,2; without levels 21,-20,20,2,11,-10,10,2, the authors']
-    #[arg(long, value_name = "8 NUMBERS", value_parser = grid)]
+    /// Bins, first, last and step of the window's changes, then of the delay's
+    ///
+    /// [default: 11,-20,20,4,11,-10,10,2; without levels 21,-20,20,2,11,-10,10,2 as in the
+    /// original]
+    #[arg(long, hide_short_help = true, value_name = "8 NUMBERS", value_parser = grid)]
     grid: Option<Grid>,
-    /// Whether a change between two bins counts in both, so that the mean is kept, or in the
-    /// nearest, as the authors count
-    #[arg(long, value_name = "HOW", default_value = "mean", value_parser = ["mean", "nearest"])]
+    /// Count a change between two bins in both (mean) or in the nearest
+    ///
+    /// 'mean' keeps the mean value; 'nearest' is that of the original.
+    #[arg(long, hide_short_help = true, value_name = "HOW", default_value = "mean", value_parser = ["mean", "nearest"])]
     counting: String,
-    /// Leave out steps that are rarer than this, 0 to 1 (the authors: 0.02)
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
+    /// Leave out steps that are rarer than this, 0 to 1
+    ///
+    /// The original has 0.02.
+    #[arg(long, hide_short_help = true, value_name = "P", default_value_t = 0.0, value_parser = probability)]
     cut: f64,
-    /// Add so many pairs to each step of what was seen (Laplace)
-    #[arg(long, value_name = "PAIRS", default_value_t = 0.0, value_parser = pairs)]
+    /// Add this many pairs to each observed step (Laplace)
+    #[arg(long, hide_short_help = true, value_name = "PAIRS", default_value_t = 0.0, value_parser = pairs)]
     smoothing: f64,
-    /// Leave out what was seen less often
-    #[arg(long, value_name = "PAIRS", default_value_t = 50)]
+    /// Leave out states observed less often than this
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "PAIRS",
+        default_value_t = 50
+    )]
     least: u64,
-    /// Add what 'train --form counts' wrote, and simulate nothing unless --link asks for it; may be
-    /// repeated
+    /// Add a file of 'train --form counts'; may be repeated
+    ///
+    /// Nothing is simulated then, unless --link is given.
     #[arg(long, value_name = "FILE")]
     add: Vec<PathBuf>,
-    /// published: the authors' form, once for each level, for mdi:matrix=. counts: pairs of states,
-    /// for --add. compact: as the built-in table
+    /// Format of the output
+    ///
+    /// published: that of the original, once for each level, for mdi:matrix=. counts: pairs of
+    /// states, for --add. compact: as the built-in table.
     #[arg(long, value_name = "FORM", default_value = "published", value_parser = ["published", "counts", "compact"])]
     form: String,
-    /// A page with the distributions of the changes, to choose a grid by
+    /// Write an HTML page with the distributions of the changes
+    ///
+    /// It helps to choose a grid.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
     /// File to write [default: standard output]

@@ -10,37 +10,44 @@ use alcc_live::mdi::{self, Compared, Within};
 use alcc_results::scenario::Value;
 use std::process::ExitCode;
 
-/// Let teacher and walk run on links with seeds that were not learned from, and compare
+/// Compare the walk with its teacher on links with other seeds
 ///
-/// The exit status is 1 if the walk is off by more than --within, on a link or in the mean over the
-/// links.
+/// The exit status is 1 if the walk differs by more than --within, on a link or in the mean over
+/// the links.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Example:
+  alcc-lab mdi validate --walk mdi:matrix=table.csv",
+    after_long_help = "Examples:
   alcc-lab mdi validate
-  alcc-lab mdi validate --walk mdi:matrix=table.csv --link lte --link recorded.trace --seeds 101..110 --json
+  alcc-lab mdi validate --walk mdi:matrix=table.csv --link lte --seeds 101..110 --json
 
-Mbit/s: what the bottleneck delivered; delay: mean, one way, per packet; distance: Kolmogorov's, of all epochs, 0 to 1.")]
+Columns: Mbit/s is the throughput of the bottleneck, delay the mean one-way delay per packet, distance
+the Kolmogorov distance over all epochs, 0 to 1."
+)]
 pub(super) struct Args {
     #[command(flatten)]
     world: World,
-    /// The walk
+    /// Flow to validate
     #[arg(long, value_name = "FLOW", default_value = "mdi")]
     walk: Value,
-    /// Seeds of each link: others than those of the training
+    /// Seeds for each link, other than those of the training
     #[arg(long, value_name = "FIRST..LAST", default_value = "101..103", value_parser = seeds)]
     seeds: (u64, u64),
     /// Length of each simulation
     #[arg(long, value_name = "T", default_value = "60s")]
     duration: String,
-    /// The queue before the bottleneck
+    /// Queue of the bottleneck
     #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
     queue: String,
-    /// How far throughput and delay may be off on each link and in the mean over them, per cent
+    /// Permitted differences of throughput and delay, per cent
+    ///
+    /// They apply to each link and to the mean over the links.
     #[arg(long, value_name = "T,D", default_value = "5,20", value_parser = within)]
     within: Within,
     #[command(flatten)]
     plugins: Plugins,
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }

@@ -8,14 +8,13 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Print recorded and synthetic statistics side by side; exit status 1 if a bound is exceeded
+/// Compare the statistics of recorded and synthetic traces
+///
+/// The exit status is 1 if a bound is exceeded. Scenarios without a recording are skipped and
+/// named.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Scenarios without a recording, and recordings that are not there, are skipped and named.
-
-Example:
-  alcc-lab trace calibrate city-driving waterfront --traces recordings/"
-)]
+#[command(after_help = "Example:
+  alcc-lab trace calibrate city-driving waterfront --traces recordings/")]
 pub(crate) struct Args {
     /// Scenarios to compare [default: all that have a recording]
     #[arg(value_name = "SCENARIO")]
@@ -26,7 +25,7 @@ pub(crate) struct Args {
     /// Seed of the synthetic traces
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }

@@ -8,32 +8,35 @@ use alcc_units::{Rate, Span, positive};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Add traces up, cut a piece out, change the rate
+/// Add traces, cut out a part, or change the rate
+///
+/// First each trace is cut, then they are added, then the rate is changed. A cut beyond the end of
+/// a trace continues at its start, as links do.
 #[derive(clap::Args)]
 #[command(after_help = format!("{TRACE_HELP}.
-
-Order: cut each trace, add them up, change the rate. A cut beyond the end goes on from the start, as links do.
 
 Examples:
   alcc-lab trace combine phone1 phone2 phone3 --output sum.trace
   alcc-lab trace combine city-driving --from 10s --length 60s --rate 20mbit --output piece.trace"))]
 pub(crate) struct Args {
-    /// Traces to add up: several receivers that were recorded at once
+    /// Traces to add, such as those of several receivers recorded together
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<OsString>,
-    /// Begin this far into the traces
+    /// Start of the part
     #[arg(long, default_value = "0s", value_name = "TIME")]
     from: Span,
-    /// Length of the piece [default: as long as each trace]
+    /// Length of the part [default: the length of each trace]
     #[arg(long, value_name = "TIME", value_parser = positive::<Span>)]
     length: Option<Span>,
-    /// Multiply the rate
+    /// Multiply the rate by this
     #[arg(long, value_name = "FACTOR", conflicts_with = "rate")]
     scale: Option<f64>,
-    /// Change the mean rate to this
+    /// Scale to this mean rate
     #[arg(long, value_name = "RATE", value_parser = positive::<Rate>)]
     rate: Option<Rate>,
-    /// Seed of synthetic traces; the second one gets the next seed, and so on
+    /// Seed of synthetic traces
+    ///
+    /// Each further trace has the next seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]

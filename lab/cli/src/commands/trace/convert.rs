@@ -24,13 +24,17 @@ enum Form {
 /// Maximum number of lines of `rates`, some 80 MB: a trace of two lines may be seven weeks long.
 const MAX_RATES: u64 = 1 << 22;
 
-/// Convert between Mahimahi traces, throughput over time and packet arrivals
+/// Convert between Mahimahi traces, throughput over time, and packet arrivals
 #[derive(clap::Args)]
 #[command(
-    after_help = "Columns of `rates` are found by their names and units (time_ms,rate_kbps); what is not clear is refused until --column, --unit
-or --every says it. Without a header they are seconds and Mbit/s. Read as they are: iperf3's JSON, sabre's JSON, iperf's
-`0.57,Mbits/sec` (NYU-METS), G-NetTrack's CSV (Irish 5G), logs of cake-autorate. A rate holds until the next row's time, the
-last one as long as the one before it. Lines of `packets` are time[,bytes]; a header and # comments are skipped.
+    after_help = "Examples:
+  alcc-lab trace convert rates.csv --from rates --output link.trace
+  alcc-lab trace convert city-driving --to rates --bin 500ms",
+    after_long_help = "Columns of rates are recognized by their names and units (time_ms,rate_kbps). If they are ambiguous,
+--column, --unit or --every is needed. Without a header they are seconds and Mbit/s. Other formats
+that are recognized: JSON of iperf3 and of sabre, iperf's '0.57,Mbits/sec' (NYU-METS), G-NetTrack's
+CSV (Irish 5G), and logs of cake-autorate. A rate lasts until the time of the next row, the last one
+as long as the one before it. Lines of packets are time[,bytes]; a header and # comments are skipped.
 
 Examples:
   alcc-lab trace convert capture.txt --from packets --unit s --output link.trace
@@ -39,28 +43,32 @@ Examples:
   alcc-lab trace convert city-driving --to rates --bin 500ms"
 )]
 pub(crate) struct Args {
-    /// What to convert: a file, or (from mahimahi) any TRACE
+    /// File to convert, or (from mahimahi) any TRACE
     #[arg(value_name = "INPUT")]
     input: PathBuf,
-    /// Form of the input
+    /// Format of the input
     #[arg(long, value_enum, default_value_t = Form::Mahimahi, value_name = "FORM")]
     from: Form,
-    /// Form of the output: mahimahi or rates
+    /// Format of the output
     #[arg(long, value_enum, default_value_t = Form::Mahimahi, value_name = "FORM")]
     to: Form,
-    /// Unit of the times of `packets` (ns, us, ms, s; default ns) or of the rates of `rates` (kbit, Mbit, MB/s; bytes: per row)
+    /// Unit of times (packets) or rates (rates)
+    ///
+    /// Times: ns, us, ms or s [default: ns]. Rates: kbit, Mbit, MB/s, or bytes (per row).
     #[arg(long, value_name = "UNIT")]
     unit: Option<String>,
-    /// Columns of `rates` by name or number: that of the rate, or those of time and rate
+    /// Columns of rates, by name or number
+    ///
+    /// The column of the rate, or those of time and rate.
     #[arg(long, value_name = "[TIME,]RATE")]
     column: Option<String>,
-    /// How long each row of `rates` holds, if rows have no time
+    /// Interval of the rows of rates, if they have no time
     #[arg(long, value_name = "TIME", value_parser = alcc_units::positive::<Span>)]
     every: Option<Span>,
-    /// Size of packets that do not state theirs
+    /// Size of packets without one of their own
     #[arg(long, default_value_t = OPPORTUNITY.get(), value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     size: u64,
-    /// Interval of `rates` that are written; whole milliseconds
+    /// Interval of the rates that are written, whole milliseconds
     #[arg(long, default_value = "100ms", value_name = "TIME", value_parser = whole_milliseconds)]
     bin: Span,
     #[command(flatten)]

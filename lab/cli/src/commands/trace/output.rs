@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Where a command writes what it makes.
 #[derive(clap::Args)]
 pub(super) struct Output {
-    /// File to write; standard output if not given
+    /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -15,35 +15,39 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Draw capacity over time and the distributions of gaps and bursts, or predictions, as one
-/// self-contained HTML page; of packet logs, throughput and the time in the queue
+/// Draw traces or packet logs as a self-contained HTML page
+///
+/// For traces, the page shows the capacity over time and the distributions of gaps and bursts, or
+/// with --predict the predictions. For packet logs, it shows the throughput and the queueing delay.
+/// A packet log is FILE.down or FILE.up of 'alcc-lab emulate --log FILE'; it cannot be mixed with
+/// traces.
 #[derive(clap::Args)]
-#[command(after_help = format!("{TRACE_HELP}.
+#[command(after_help = "Example:
+  alcc-lab trace plot city-driving rapid --output traces.html", after_long_help = format!("{TRACE_HELP}.
 
-gap: from one millisecond with a delivery opportunity to the next; burst: opportunities in the same or adjacent milliseconds.
---predict: the first trace in windows of 100 and of 20 ms with what the straight line through ten windows and the best linear rule from the newest one predict, and the error of all predictors over the time ahead for all traces.
-
-A TRACE may also be a packet log, FILE.down or FILE.up of 'alcc-lab emulate --log FILE'; then all of them have to be.
+gap: time between milliseconds with a delivery opportunity; burst: opportunities in the same or adjacent milliseconds.
+--predict draws the first trace in windows of 100 and of 20 ms with two predictions, the straight line through ten windows and the best linear rule from the newest one, and for all traces the error of all predictors over the time ahead.
 
 Examples:
   alcc-lab trace plot city-driving rapid --output traces.html
   alcc-lab trace plot city-driving lte --predict --output predictions.html
   alcc-lab trace plot log.down log.up --output run.html"))]
 pub(crate) struct Args {
-    /// Traces or packet logs to draw above each other
+    /// Traces or packet logs, drawn one below the other
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<OsString>,
-    /// Draw what predictors say of the capacity, and how far off they are
+    /// Draw predictions of the capacity and their errors
     #[arg(long)]
     predict: bool,
-    /// Interval over which capacity is averaged; whole milliseconds [default: 100 ms, longer where
-    /// a trace is longer than 90 s]
+    /// Interval over which capacity is averaged [default: 100ms]
+    ///
+    /// In whole milliseconds. The default is longer for traces longer than 90 s.
     #[arg(long, value_name = "TIME", value_parser = whole_milliseconds)]
     bin: Option<Span>,
     /// Seed of synthetic traces
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Page to write
+    /// HTML page to write
     #[arg(short, long, default_value = "trace.html", value_name = "FILE")]
     output: PathBuf,
 }

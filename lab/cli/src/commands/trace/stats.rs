@@ -13,17 +13,17 @@ use std::process::ExitCode;
 const WINDOWS_MS: [u64; 2] = [20, 100];
 const STEPS: [usize; 4] = [1, 2, 5, 10];
 
-/// Print what traces are like: throughput, variability, gaps, bursts, outages, and how far
-/// predictors see
+/// Print statistics of traces: throughput, variability, gaps, bursts, outages and predictability
 #[derive(clap::Args)]
-#[command(after_help = format!("{TRACE_HELP}.
+#[command(after_help = "Example:
+  alcc-lab trace stats city-driving rapid", after_long_help = format!("{TRACE_HELP}.
 
 CV: standard deviation / mean of the capacity in windows of that length.
-gap: ms from one millisecond with a delivery opportunity to the next; p50, p95, p99 and the longest.
+gap: ms between milliseconds with a delivery opportunity; p50, p95, p99 and the longest.
 burst: opportunities in the same or adjacent milliseconds; between: ms from one burst to the next.
 outage: a gap longer than 100 ms.
 
---predict: error (root mean square / mean) of predicting the capacity of a window some windows ahead, by the newest window, the mean of the last ten, the straight line through them, and the best linear rule from the newest; CV is the error of saying the mean. Where these are not well below CV the channel cannot be predicted so (Verus, SIGCOMM 2015, section 3).
+--predict prints the error (root mean square / mean) of predictions of a window's capacity some windows ahead. The predictors are the newest window, the mean of the last ten, the straight line through them, and the best linear rule from the newest. CV is the error of predicting the mean. If the others are not well below CV, they cannot predict the channel (Verus, SIGCOMM 2015, section 3).
 
 Examples:
   alcc-lab trace stats city-driving rapid
@@ -35,10 +35,12 @@ pub(crate) struct Args {
     /// Seed of synthetic traces
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How well the capacity of 20 and 100 ms can be predicted 1 to 10 windows ahead
+    /// Evaluate predictions of the capacity
+    ///
+    /// In windows of 20 and 100 ms, 1 to 10 windows ahead.
     #[arg(long)]
     predict: bool,
-    /// Print one JSON object (with the predictions)
+    /// Print a JSON object, predictions included
     #[arg(long)]
     json: bool,
 }

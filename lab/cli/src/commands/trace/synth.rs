@@ -10,18 +10,16 @@ use serde_json::json;
 use std::process::ExitCode;
 
 /// Write a synthetic trace; without a name, list the scenarios
+///
+/// The same scenario, seed and length give the same bytes, on every machine.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Same scenario, seed and length: same bytes, on every machine.
-
-Example:
-  alcc-lab trace synth city-driving --seed 7 --length 60s --output city.trace"
-)]
+#[command(after_help = "Example:
+  alcc-lab trace synth city-driving --seed 7 --length 60s --output city.trace")]
 pub(crate) struct Args {
-    /// Scenario to generate
+    /// Scenario of the trace
     #[arg(value_name = "SCENARIO")]
     scenario: Option<String>,
-    /// Another seed is another course with the same statistics
+    /// Seed; each gives another trace with the same statistics
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Length of the trace, at most an hour
@@ -29,7 +27,7 @@ pub(crate) struct Args {
     length: Span,
     #[command(flatten)]
     output: Output,
-    /// List the scenarios as one JSON object
+    /// List the scenarios as a JSON object
     #[arg(long, conflicts_with = "scenario")]
     json: bool,
 }

@@ -11,92 +11,108 @@ use std::path::PathBuf;
 /// Default port, next to that of `alcc recv`.
 const PORT: u16 = 9701;
 
-/// Measure a real channel between two hosts and write its traces
+/// Measure a real channel between two hosts and record its traces
 ///
 /// One host listens, the other one names it. Both send and record at the same time, and both write
-/// what they know. That is traces of both directions, the one-way delay of every packet, and a
-/// summary. Down is towards the host that named the other.
+/// traces of both directions, the one-way delay of every packet, and a summary. Down is towards the
+/// host that named the other.
 #[derive(clap::Args)]
-#[command(after_help = "Modes:
-  saturate  keeps both queues full, so that what arrives is what the channel can carry (Sprout's saturator)
+#[command(
+    after_help = "Examples:
+  alcc-lab trace record --listen :9701 --insecure               # on one host
+  alcc-lab trace record server.example --insecure --out walk    # on the other",
+    after_long_help = "Modes:
+  saturate  keeps both queues full, so that arrivals show the capacity of the channel (as Sprout's
+            saturator does)
   constant  sends at constant rates: --down 5mbit --up 2500kbit in packets of 1400 bytes
-  probe     sends one packet each 0.4 ms in each direction (472 bytes: 10 Mbit/s)
+  probe     sends a packet every 0.4 ms in each direction (472 bytes: 10 Mbit/s)
 
-Rates count IP bytes. A trace line is 1500 IP bytes; the saturator's packets are exactly that.
-Nothing is encrypted: beyond this machine it takes --insecure on both hosts.
+Rates count IP bytes. A line of a trace is 1500 IP bytes, the size of the saturator's packets.
+Nothing is encrypted: beyond this machine, both hosts need --insecure.
 
 Examples:
-  alcc-lab trace record --listen :9701 --insecure                  # on the one host
+  alcc-lab trace record --listen :9701 --insecure                  # on one host
   alcc-lab trace record server.example --insecure --out walk       # on the other
   alcc-lab trace record server.example --insecure --mode constant --down 5mbit --up 2500kbit
-  alcc-lab trace record --listen :9701 --insecure --together 2 --count 2  # two receivers at once
-  alcc-lab trace record server.example --insecure --label phone1 --out phone1  # on the one, and with phone2 on the other
-  alcc-lab trace combine phone1/down.trace phone2/down.trace --output sum.trace")]
+  alcc-lab trace record --listen :9701 --insecure --together 2 --count 2   # two receivers at once:
+  alcc-lab trace record server.example --insecure --label phone1 --out phone1   # and phone2
+  alcc-lab trace combine phone1/down.trace phone2/down.trace --output sum.trace"
+)]
 pub(crate) struct Args {
-    /// The host that listens: name or address, and :PORT if it is not 9701
+    /// Host that listens: name or address, with :PORT if it is not 9701
     #[arg(
         value_name = "HOST",
         required_unless_present = "listen",
         conflicts_with = "listen"
     )]
     pub(super) host: Option<String>,
-    /// Wait for the other host, at this address [default: :9701]
+    /// Wait for the other host at this address [default: :9701]
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = ":9701")]
     listen: Option<String>,
-    /// How to measure
+    /// Method: saturate, constant or probe, see --help
     #[arg(long, value_parser = mode, default_value = "saturate", value_name = "MODE")]
     mode: Mode,
-    /// How long, without the warm-up
+    /// Length of the recording, without the warm-up
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = positive::<Span>)]
     duration: Span,
-    /// How long to send before that, so that the queues are full [default: 10s; constant and probe:
-    /// 1s]
-    #[arg(long, value_name = "TIME")]
+    /// Time to fill the queues before the recording [default: 10s]
+    ///
+    /// With constant and probe the default is 1s.
+    #[arg(long, hide_short_help = true, value_name = "TIME")]
     warm_up: Option<Span>,
-    /// Rate towards this host (constant); 0bit: nothing is sent that way, in every mode
+    /// Rate towards this host, for constant
+    ///
+    /// In every mode, 0bit sends nothing in this direction.
     #[arg(long, value_name = "RATE")]
     down: Option<Rate>,
-    /// Rate from this host (constant); 0bit: nothing is sent that way, in every mode
+    /// Rate from this host, for constant
+    ///
+    /// In every mode, 0bit sends nothing in this direction.
     #[arg(long, value_name = "RATE")]
     up: Option<Rate>,
-    /// UDP payload of a packet [default: what fills 1500 bytes; constant: 1400; probe: 472]
-    #[arg(long, value_name = "BYTES")]
+    /// UDP payload of a packet, in bytes
+    ///
+    /// [default: packets of 1500 bytes; constant: 1400; probe: 472]
+    #[arg(long, hide_short_help = true, value_name = "BYTES")]
     size: Option<u16>,
-    /// Time between two packets (probe)
-    #[arg(long, default_value = "400us", value_name = "TIME", value_parser = positive::<Span>)]
+    /// Interval between packets, for probe
+    #[arg(long, hide_short_help = true, default_value = "400us", value_name = "TIME", value_parser = positive::<Span>)]
     interval: Span,
-    /// Never send faster than this
+    /// Highest rate to send at
     #[arg(long, default_value = "1gbit", value_name = "RATE", value_parser = positive::<Rate>)]
     pub(super) limit: Rate,
-    /// What the other host calls this one [default: this host's name]
-    #[arg(long, value_name = "NAME")]
+    /// Name of this host at the other host [default: the host name]
+    #[arg(long, hide_short_help = true, value_name = "NAME")]
     label: Option<String>,
-    /// The address of this host to send from
-    #[arg(long, value_name = "ADDR")]
+    /// Local address
+    #[arg(long, hide_short_help = true, value_name = "ADDR")]
     pub(super) bind: Option<IpAddr>,
-    /// How long to wait for an answer
-    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = positive::<Span>)]
+    /// Time to wait for an answer
+    #[arg(long, hide_short_help = true, default_value = "5s", value_name = "TIME", value_parser = positive::<Span>)]
     pub(super) patience: Span,
-    /// Listening: begin together, as soon as this many have come
-    #[arg(long, default_value = "1", value_name = "N")]
+    /// With --listen: start when this many hosts have connected, together
+    #[arg(long, hide_short_help = true, default_value = "1", value_name = "N")]
     pub(super) together: NonZeroUsize,
-    /// Listening: end after this many recordings
+    /// With --listen: exit after this many recordings
     #[arg(long, value_name = "N")]
     pub(super) count: Option<NonZeroU64>,
-    /// Listening: recordings at the same time
-    #[arg(long, default_value = "16", value_name = "N")]
+    /// With --listen: maximum number of recordings at a time
+    #[arg(long, hide_short_help = true, default_value = "16", value_name = "N")]
     pub(super) sessions: NonZeroUsize,
-    /// Listening: the longest recording that is permitted, with its warm-up
-    #[arg(long, default_value = "15min", value_name = "TIME", value_parser = positive::<Span>)]
+    /// With --listen: maximum length of a recording, warm-up included
+    #[arg(long, hide_short_help = true, default_value = "15min", value_name = "TIME", value_parser = positive::<Span>)]
     pub(super) max_duration: Span,
-    /// Folder to write to [default: recording; listening: recordings, and a folder for each NAME in
-    /// it]
+    /// Folder to write into [default: recording]
+    ///
+    /// With --listen the default is recordings, with a folder for each NAME.
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// Permit other hosts although nothing is encrypted
     #[arg(long)]
     insecure: bool,
-    /// Print the summary as one JSON object; listening: one line for each recording
+    /// Print the summary as a JSON object
+    ///
+    /// With --listen, one line for each recording.
     #[arg(long)]
     pub(super) json: bool,
 }
