@@ -158,7 +158,7 @@ fn settings() -> Option<Settings> {
         alcc_sys::variable(name).filter(|_| !(below && name == "ALCC_ENFORCE"))
     });
     let settings = read.unwrap_or_else(|why| {
-        message::set(&format!("{why}: no variable counts"));
+        message::set(&format!("{why}: no environment variable is used"));
         default
     });
     message::print(&format!("new streams begin under {}", settings.cc));

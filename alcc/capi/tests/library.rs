@@ -248,7 +248,7 @@ int main(void) {
     assert_eq!(run("0"), "");
     let said = run("1");
     assert!(
-        said.contains("typo") && said.contains("no variable counts"),
+        said.contains("typo") && said.contains("no environment variable is used"),
         "{said}"
     );
     assert!(

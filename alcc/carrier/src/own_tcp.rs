@@ -35,7 +35,7 @@ impl Transport for Tcp {
                 needs_cc: false,
                 other_feedback: true,
                 under: Under::Kernel,
-                carrier: Err("plain TCP is carried by nothing"),
+                carrier: Err("plain TCP has no carrier"),
                 tls: Tls::Never,
             },
         }
@@ -97,7 +97,7 @@ fn chosen(options: &Options) -> Result<(Option<Feedback>, Enforcement), Failure>
         Enforcement::choose(Deployment::Own, &options.enforce).map_err(Failure::usage)?;
     if enforcement.kernel || feedback.as_ref().is_some_and(Feedback::of_kernel) {
         return Err(Failure::usage(
-            "'bpf' is of alcc run, alcc proxy and the C library: say tcp-info or timestamps, and queue or queue+pacing, or leave it out",
+            "'bpf' is only for alcc run, alcc proxy and the C library: use tcp-info or timestamps, and queue or queue+pacing, or omit it",
         ));
     }
     Ok((feedback, enforcement))

@@ -107,7 +107,7 @@ impl FromStr for CarrierSpec {
             .map(|part| part.split(':').next().unwrap_or(part))
             .find(|name| GONE.contains(name));
         Err(Error::Usage(match gone {
-            Some(name) => format!("carrier {name} is gone: there are {there_are}"),
+            Some(name) => format!("carrier {name} was removed: there are {there_are}"),
             None => format!("no carrier '{text}': there are {there_are}"),
         }))
     }
@@ -295,10 +295,10 @@ mod tests {
             ("tls+tls", "no carrier 'tls+tls'"),
             (
                 "websocket+tls",
-                "carrier websocket is gone: there are tcp and tls",
+                "carrier websocket was removed: there are tcp and tls",
             ),
-            ("tls+connect:proxy=a:1", "carrier connect is gone"),
-            ("unix:/run/a", "carrier unix is gone"),
+            ("tls+connect:proxy=a:1", "carrier connect was removed"),
+            ("unix:/run/a", "carrier unix was removed"),
         ] {
             let why = text.parse::<CarrierSpec>().unwrap_err();
             assert!(why.is_usage(), "{why}");

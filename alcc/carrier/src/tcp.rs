@@ -65,8 +65,8 @@ pub(crate) fn bind(at: &str) -> Result<TcpListener, Error> {
         }
     }
     let fix = match last.kind() {
-        io::ErrorKind::AddrInUse => ": stop what listens there, or choose another port",
-        io::ErrorKind::AddrNotAvailable => ": no address of this machine",
+        io::ErrorKind::AddrInUse => ": stop the program that listens there, or choose another port",
+        io::ErrorKind::AddrNotAvailable => ": not an address of this machine",
         io::ErrorKind::PermissionDenied => ": ports below 1024 need privileges",
         _ => "",
     };

@@ -266,10 +266,7 @@ fn files_of_certificates_are_checked_when_they_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let (missing, empty) = (dir.path().join("missing"), dir.path().join("empty"));
     std::fs::write(&empty, "not PEM").unwrap();
-    for (file, said) in [
-        (&missing, "there is no such file"),
-        (&empty, "there is none in it"),
-    ] {
+    for (file, said) in [(&missing, "no such file"), (&empty, "it contains none")] {
         let why = Identity::from_files(file, file).unwrap_err();
         assert!(why.is_usage() && why.to_string().contains(said), "{why}");
         let why = alcc_carrier::tls::client_config(&Trust::Ca(file.clone()), &[]).unwrap_err();
@@ -370,8 +367,8 @@ fn what_cannot_listen_says_so() {
     let at = taken.local_addr().unwrap().to_string();
     for (carrier, at, said) in [
         ("tls", "127.0.0.1:0", "there is no certificate"),
-        ("tcp", at.as_str(), "stop what listens there"),
-        ("tcp", "192.0.2.1:1", "no address of this machine"),
+        ("tcp", at.as_str(), "stop the program that listens there"),
+        ("tcp", "192.0.2.1:1", "not an address of this machine"),
         ("tcp", "nonsense", "ADDRESS:PORT"),
     ] {
         let why = spec(carrier).listen(at, Server::default()).err().unwrap();

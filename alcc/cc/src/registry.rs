@@ -335,8 +335,8 @@ mod tests {
         let peers = registry.for_peers();
         assert!(peers.iter().all(|a| a.name != "local"));
         for (spec, part) in [
-            ("open:table=m.csv", "nothing here reads files"),
-            ("copa:profile=still", "profile=still: want"),
+            ("open:table=m.csv", "files cannot be read here"),
+            ("copa:profile=still", "profile=still: expected"),
         ] {
             let why = peers.build(&spec.parse().unwrap()).err();
             let why = why.expect("refused").to_string();
@@ -398,7 +398,7 @@ mod tests {
         }
         assert_eq!(
             refused("fixed:window=0"),
-            "algorithm fixed: window=0: want a whole number from 1 to 1000000"
+            "algorithm fixed: window=0: expected a whole number from 1 to 1000000"
         );
         assert!(refused("fixed:window=3,window=4").contains("twice"));
         assert!(refused("fixed:window").contains("write name or name:option=value"));

@@ -135,7 +135,7 @@ impl Config {
         };
         let special = section.cc.is_some() || section.under.is_some();
         if section.off == special {
-            let why = "say 'off = true', or 'cc' and 'under' (one of them or both)";
+            let why = "write 'off = true', or 'cc', or 'under', or both of these";
             return Err((span.start, why.into()));
         }
         if section.off {
@@ -159,7 +159,7 @@ pub(crate) fn orders(path: &Path, registry: &Registry) -> Result<Vec<Command>, F
     let config = Config::read(path, registry)?;
     let Some(cc) = config.cc else {
         return Err(Failure::usage(format!(
-            "{}: no 'cc' in it, and the server may have begun with another one: add a line such as cc = \"{}\"",
+            "{}: it has no 'cc', and the server may have started with another one: add a line such as cc = \"{}\"",
             path.display(),
             alcc_cc::DEFAULT
         )));
@@ -310,7 +310,7 @@ cc = "fixed:window=9"
         );
         std::fs::write(&path, "only = [443]\n").unwrap();
         let why = orders(&path, &Registry::builtin()).unwrap_err();
-        assert!(why.to_string().contains("no 'cc' in it"), "{why}");
+        assert!(why.to_string().contains("it has no 'cc'"), "{why}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(crate) fn log_folder(path: Option<&Path>) -> Result<Option<PathBuf>, Failure
         None => "the file system does not answer".to_owned(),
     };
     note(format_args!(
-        "alcc: write into {}: {said}: going on without a log",
+        "alcc: write into {}: {said}: continuing without a log",
         path.display()
     ));
     Ok(None)
@@ -132,7 +132,7 @@ impl Follower {
             Ok((Err(_), _)) => "the file system does not answer".to_owned(),
         };
         note(format_args!(
-            "alcc: write {}: {said}: going on without the events",
+            "alcc: write {}: {said}: continuing without the events",
             file.display()
         ));
         None

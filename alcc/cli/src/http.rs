@@ -43,7 +43,7 @@ impl FromStr for Place {
         match text.parse::<Listen>() {
             // Nobody would know which one the kernel has chosen.
             Ok(Listen { port: 0, .. }) => Err(format!(
-                "'{text}': port 0 is any port, which nobody would find: choose one, such as :9101"
+                "'{text}': port 0 is a random port: choose one, such as :9101"
             )),
             Ok(address) => Ok(Self::Address(address)),
             Err(_) => Err(format!(
@@ -84,9 +84,13 @@ impl From<TcpListener> for Listener {
 pub fn not_listening(at: impl std::fmt::Display, option: &str, error: &std::io::Error) -> Failure {
     let why = reason(error);
     let help = match error.kind() {
-        std::io::ErrorKind::AddrInUse => ": stop what listens there, or choose another place",
+        std::io::ErrorKind::AddrInUse => {
+            ": stop the program that listens there, or choose another place"
+        }
         std::io::ErrorKind::AlreadyExists => ": choose another path",
-        std::io::ErrorKind::AddrNotAvailable => ": no address of this machine; 127.0.0.1 is one",
+        std::io::ErrorKind::AddrNotAvailable => {
+            ": not an address of this machine: choose one, such as 127.0.0.1"
+        }
         _ => "",
     };
     Failure::usage(format!("listen on {at} for {option}: {why}{help}"))
@@ -151,7 +155,7 @@ pub fn secret(handler: Handler) -> Result<(Handler, String), Failure> {
         let Some(path) = path.filter(|path| path.is_empty() || path.starts_with('/')) else {
             return Answer::wrong(
                 "403 Forbidden",
-                "the address has a secret: use the one that was printed at the start",
+                "wrong secret: use the address that was printed at the start",
             );
         };
         let path = if path.is_empty() { "/" } else { path };
@@ -331,7 +335,7 @@ fn answer(place: &ReaderSlot, handler: &Handler) -> std::io::Result<()> {
     };
     place.asked();
     let answer = request.map_or_else(
-        |()| Answer::wrong("400 Bad Request", "this is no HTTP/1.1 request"),
+        |()| Answer::wrong("400 Bad Request", "not an HTTP/1.1 request"),
         |request| handler(&request),
     );
     let text = format!(

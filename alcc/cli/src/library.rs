@@ -15,7 +15,7 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
             Ok(named)
         } else {
             Err(Failure::usage(format!(
-                "ALCC_PRELOAD names {}, and there is no such file",
+                "ALCC_PRELOAD names {}, which does not exist",
                 named.display()
             )))
         };
@@ -57,7 +57,7 @@ pub(crate) fn check(library: &Path) -> Result<(), Failure> {
         .any(|byte| b" :".contains(byte))
     {
         return Err(Failure::usage(format!(
-            "load {}: the loader takes no path with a space or a colon: install alcc at another path, or name the library at one in ALCC_PRELOAD",
+            "load {}: the loader accepts no path with a space or a colon: install alcc at another path, or name the library at one in ALCC_PRELOAD",
             path.display()
         )));
     }

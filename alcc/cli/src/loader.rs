@@ -150,7 +150,7 @@ const WRAPPERS: [&str; 10] = [
 /// the library. And what helps.
 pub(crate) fn starts_a_service(command: &[OsString]) -> Option<String> {
     asks_a_manager(command, Path::new("/run/systemd/system").exists()).then(|| {
-        "the service manager starts the server, so nothing of it would be controlled: \
+        "the service manager starts the server, so it would not be controlled: \
          put 'alcc run' into the unit (docs/operating.md, As a service), \
          or control what runs: 'sudo alcc bpf load && sudo alcc attach --port 443 --future'"
             .to_owned()

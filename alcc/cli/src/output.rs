@@ -49,7 +49,7 @@ pub fn not_a_folder(path: &Path, error: io::Error) -> Failure {
 /// answers like one that is not there: that of /proc.
 pub fn not_made(path: &Path, error: io::Error) -> io::Error {
     if error.kind() == ErrorKind::NotFound && around(path).is_dir() {
-        return io::Error::other("nothing can be made in that folder: choose another place");
+        return io::Error::other("no file can be created in that folder: choose another");
     }
     error
 }
@@ -187,7 +187,7 @@ pub fn panics_are_one_line() {
     std::panic::set_hook(Box::new(move |fault| {
         let text = fault.to_string().replace('\n', " ");
         note(format_args!(
-            "alcc: a fault of alcc itself: {text}: please report it, with the command"
+            "alcc: internal error: {text}: please report it, with the command"
         ));
         if std::env::var_os("RUST_BACKTRACE").is_some() {
             whole(fault);

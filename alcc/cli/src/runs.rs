@@ -31,7 +31,7 @@ pub(crate) fn enter(kind: &str, what: &str) -> Result<(Entry, Segment), Failure>
     let warn = |why: &str| note(format_args!("alcc: {why}"));
     // Removes stale entries first.
     Entry::new(kind, what, || drop(in_folders()), warn)
-        .map_err(|e| Failure::failed(format!("make the shared memory: {e}")))
+        .map_err(|e| Failure::failed(format!("create the shared memory: {e}")))
 }
 
 /// Entries whose process runs or has left others behind. Removes unused ones.
@@ -164,7 +164,7 @@ impl Which {
                 };
                 let list: Vec<_> = all.clone().take(5).map(name).collect();
                 Err(Failure::usage(format!(
-                    "{} are running: say which by --run: {}{}",
+                    "{} are running: select one by --run: {}{}",
                     all.count(),
                     list.join(", "),
                     if list.len() < 5 { "" } else { ", ..." }
@@ -190,7 +190,7 @@ fn none_found(
 ) -> String {
     let why = match named {
         Some((pid, Err(io::ErrorKind::NotFound))) => {
-            format!("this user sees no process {pid}: check the number")
+            format!("no process {pid} is visible to this user: check the number")
         }
         Some((pid, Err(_))) if is_root => {
             format!(
@@ -198,7 +198,9 @@ fn none_found(
             )
         }
         Some((pid, Err(_))) => {
-            format!("process {pid} is another user's: look as root, or as that user")
+            format!(
+                "process {pid} belongs to another user: run the command as root or as that user"
+            )
         }
         Some((pid, Ok(()))) => format!(
             "this user has none (looked in {places}, and process {pid} shares no memory with one)"
@@ -238,7 +240,7 @@ mod tests {
         for (is_root, named, part) in [
             (false, None, "root sees those of all users"),
             (true, None, "start one, such as 'alcc run nginx'"),
-            (false, denied, "process 7 is another user's: look as root"),
+            (false, denied, "process 7 belongs to another user: run"),
             (
                 false,
                 Some((7, Err(io::ErrorKind::NotFound))),

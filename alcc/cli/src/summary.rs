@@ -46,12 +46,12 @@ impl Summary<'_> {
         let narrowed = if selection.only.is_empty() && selection.except.is_empty() {
             ""
         } else {
-            ", as --only, --except and the file say"
+            ", selected by --only, --except and the file"
         };
         let rules = if selection.rules.is_empty() {
             ""
         } else {
-            " (some by rules of the file)"
+            " (or the algorithm of a section of the file)"
         };
         let what = match self.plan {
             Some(plan) => format!("{plan}, among"),
@@ -62,12 +62,12 @@ impl Summary<'_> {
         ));
         if self.settings.share {
             note(format_args!(
-                "alcc: connections to one address share an allowance, in whichever process of this run they are"
+                "alcc: connections to one address share an allowance, across all processes of this run"
             ));
         }
         if self.starts_elsewhere() {
             note(format_args!(
-                "alcc: {} starts programs that are not under it: use 'alcc proxy', or 'alcc run' inside the container",
+                "alcc: {} starts programs that are not controlled: use 'alcc proxy', or 'alcc run' inside the container",
                 self.program()
             ));
         } else if let Some(objection) = loader::objection(&self.command[0]) {
@@ -82,7 +82,7 @@ impl Summary<'_> {
     /// Why no process has loaded the library.
     fn not_loaded(&self) -> String {
         if self.starts_elsewhere() {
-            return "what it started is not under it: use 'alcc proxy', or 'alcc run' inside the container".to_owned();
+            return "it starts programs that are not controlled: use 'alcc proxy', or 'alcc run' inside the container".to_owned();
         }
         // It was there at the start.
         if let Err(why) = library::check(self.library) {
@@ -134,7 +134,7 @@ impl Summary<'_> {
         }
         if totals.processes == 0 {
             note(format_args!(
-                "alcc: nothing was controlled of {}: {}",
+                "alcc: no connection of {} was controlled: {}",
                 self.program(),
                 self.not_loaded()
             ));
@@ -154,7 +154,7 @@ impl Summary<'_> {
         ));
         if totals.failures > 0 {
             note(format_args!(
-                "alcc: the runtime failed in {}, whose connections went on as plain TCP; the reason stands where each of them logs errors",
+                "alcc: the runtime failed in {}, whose connections continued as plain TCP; their error logs have the reason",
                 count(totals.failures, "process")
             ));
         }

@@ -21,7 +21,7 @@ pub fn hindrance(name: &str, why: &io::Error) -> String {
     let found = found.filter(|_| name.contains('/'));
     let known = match why.kind() {
         io::ErrorKind::NotFound if found.is_some() => {
-            "what runs it is not there: look at its first line (#!), or whether it is for another machine"
+            "its interpreter does not exist: check its first line (#!), or its architecture"
         }
         io::ErrorKind::NotFound => "not found: install it, or give its full path",
         io::ErrorKind::PermissionDenied if found.is_some_and(|it| it.is_dir()) => {

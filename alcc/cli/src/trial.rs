@@ -137,7 +137,7 @@ impl<'a> Plan<'a> {
         check_share(options.share)?;
         if !rules.is_empty() {
             return Err(Failure::usage(
-                "a trial divides all clients: take 'cc' and 'under' out of the sections [[port]] and [[peer]] of the file",
+                "a trial divides all clients: remove 'cc' and 'under' from the sections [[port]] and [[peer]] of the file",
             ));
         }
         let plain = PLAIN.parse().map_err(Failure::usage)?;
@@ -235,7 +235,8 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn start(plan: &Plan<'_>, source: Source, quiet: bool) -> Result<Self, Failure> {
         if let Source::Ring(segment) = &source {
-            let no_room = |e| Failure::usage(format!("make room for the readings of a trial: {e}"));
+            let no_room =
+                |e| Failure::usage(format!("allocate memory for the readings of a trial: {e}"));
             // Memory for the ring, or an error now.
             let _trace = segment.trace().map_err(no_room)?;
         }

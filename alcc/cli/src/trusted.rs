@@ -14,7 +14,7 @@ pub(crate) fn warn_of_writers(path: &Path) {
         && let Some(who) = writers(path)
     {
         note(format_args!(
-            "alcc: use {} as root: {who}: whoever can write it decides what root runs; chown it to root, and chmod go-w",
+            "alcc: use {} as root: {who}: anyone who can write it controls what root runs; chown it to root, and chmod go-w",
             path.display()
         ));
     }

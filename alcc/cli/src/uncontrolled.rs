@@ -464,7 +464,7 @@ impl Scan {
         for (why, n) in totals.bypassed_bytes.iter() {
             if n > totals.bytes.max(BYPASSED) && self.said_bypassed.insert(why) {
                 note(format_args!(
-                    "alcc: the program sends past the library: {}",
+                    "alcc: the program bypasses the library: {}",
                     hint(why.why(), Some(why.remedy())),
                 ));
             }

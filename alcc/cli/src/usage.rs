@@ -102,13 +102,13 @@ fn name(arg: &Arg) -> String {
     }
 }
 
-/// What is wrong if a value is an empty word: a shell makes such of a variable that is not set, and
+/// What is wrong if a value is empty: a shell makes such of a variable that is not set, and
 /// no option means anything by it.
 fn empty(typed: &[Typed<'_>]) -> Option<String> {
     let is_empty = |(_, values): &&Typed<'_>| values.iter().any(|value| value.is_empty());
     let (arg, _) = typed.iter().find(is_empty)?;
     Some(format!(
-        "'{}' is an empty word: give a value (a shell variable that is not set?)",
+        "'{}' is empty: give a value (is a shell variable not set?)",
         name(arg)
     ))
 }
@@ -286,7 +286,7 @@ fn in_words(line: String) -> String {
         Some((before, range)) if range.contains("..=") => {
             // The value has been said.
             let said = before.rsplit_once(": ").map_or(before, |(said, _)| said);
-            format!("{said}: want {}", range.replacen("..=", " to ", 1))
+            format!("{said}: expected {}", range.replacen("..=", " to ", 1))
         }
         _ => line,
     }
@@ -368,13 +368,10 @@ mod tests {
             empty(&typed(&program, &matches))
         };
         for (line, part) in [
-            ("alcc send host --under ", "'--under' is an empty word"),
-            ("alcc send host --carrier=", "'--carrier' is an empty word"),
-            (
-                "alcc send host --feedback ",
-                "'--feedback' is an empty word",
-            ),
-            ("alcc run --cc budget -- ", "is an empty word"),
+            ("alcc send host --under ", "'--under' is empty"),
+            ("alcc send host --carrier=", "'--carrier' is empty"),
+            ("alcc send host --feedback ", "'--feedback' is empty"),
+            ("alcc run --cc budget -- ", "is empty"),
         ] {
             assert!(found(line).unwrap().contains(part), "{line}");
         }
@@ -402,11 +399,11 @@ mod tests {
             ),
             (
                 "error: invalid value 'x' for '--seed <N>': invalid digit found in string\n\nFor more information, try '--help'.\n",
-                "invalid value 'x' for '--seed <N>': want a whole number",
+                "invalid value 'x' for '--seed <N>': expected a whole number",
             ),
             (
                 "error: invalid value '0' for '--runs <N>': 0 is not in 1..=1000\n\nFor more information, try '--help'.\n",
-                "invalid value '0' for '--runs <N>': want 1 to 1000",
+                "invalid value '0' for '--runs <N>': expected 1 to 1000",
             ),
         ] {
             assert_eq!(one_line(text), line);

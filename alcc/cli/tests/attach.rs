@@ -430,7 +430,7 @@ fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
     let second = alcc(&format!("attach {which} --cc {cc}"));
     let said = String::from_utf8_lossy(&second.stderr);
     assert_eq!(second.status.code(), Some(1), "{said}");
-    assert!(said.contains("another program steers it"), "{said}");
+    assert!(said.contains("another program controls it"), "{said}");
     println!("{} bytes, most of them by {cc}", download.end());
     let (status, said) = steering.end();
     assert!(

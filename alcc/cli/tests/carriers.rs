@@ -213,11 +213,15 @@ fn beside_wrong_peers() {
             "its certificate is not signed by",
         ),
         // In-band to a web server: over TCP, and over TLS.
-        (&["--carrier", "tcp"], 8080, "does not speak ALCC in-band"),
+        (
+            &["--carrier", "tcp"],
+            8080,
+            "does not use the in-band protocol",
+        ),
         (
             &["--carrier", "tls", "--ca", &crt],
             8443,
-            "does not speak ALCC in-band",
+            "does not use the in-band protocol",
         ),
     ] {
         let to = at(port);
@@ -318,11 +322,11 @@ fn what_is_asked_wrongly_is_one_line_and_status_2() {
         ),
         (
             &["--carrier", "tls+connect:proxy=a:1"],
-            "carrier connect is gone: there are tcp and tls",
+            "carrier connect was removed: there are tcp and tls",
         ),
         (
             &["--carrier", "tls", "--pin", "abc"],
-            "is no SHA-256 fingerprint",
+            "is not a SHA-256 fingerprint",
         ),
         (
             &["--carrier", "tls", "--ca", "/nonexistent"],
@@ -346,7 +350,7 @@ fn what_is_asked_wrongly_is_one_line_and_status_2() {
         ),
         (
             &["--carrier", "unix:/nonexistent/socket"],
-            "carrier unix is gone",
+            "carrier unix was removed",
         ),
     ] {
         let all = [&["recv"], &INBAND[..], args].concat();

@@ -117,7 +117,9 @@ fn starts_without(log: &Path, what: &str) {
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(7), "{said}");
     assert!(said.trim_end().ends_with(what), "{said}");
-    let notes = said.lines().filter(|line| line.contains("going on"));
+    let notes = said
+        .lines()
+        .filter(|line| line.contains("continuing without"));
     assert_eq!(notes.count(), 1, "{said}");
 }
 

@@ -212,10 +212,10 @@ fn when_the_runtime_fails_the_server_goes_on_with_plain_tcp_and_says_so_once() {
     let (report, said) = server.stop();
     let failures = number(&report, "failures");
     assert!(failures >= 1, "{said}");
-    assert!(said.contains("went on as plain TCP"), "{said}");
+    assert!(said.contains("continued as plain TCP"), "{said}");
     // nginx points its standard error at its log.
     let log = std::fs::read_to_string(world.path("error.log")).unwrap();
-    let told = log.matches("go on as plain TCP").count() as u64;
+    let told = log.matches("continue as plain TCP").count() as u64;
     assert_eq!(told, failures, "once per process: {log}");
 }
 

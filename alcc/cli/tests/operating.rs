@@ -314,7 +314,7 @@ fn the_start_says_who_shares() {
         let args = [&["run"], options, &["--", "true"]].concat();
         text(&output(dir.path(), &args).stderr)
     };
-    let limit = "share an allowance, in whichever process";
+    let limit = "share an allowance, across all processes";
     assert!(said(&["--share", "host"]).contains(limit));
     assert!(!said(&[]).contains(limit));
 }
@@ -811,13 +811,13 @@ for case in [taken, linked, read_only, full, hung]:
         status, out, err, seconds = alcc(*args, "--", "sh", "-c", "echo started; exit 7")
         assert (status, out) == (7, "started\n"), (case, args, status, out, err)
         assert seconds < 3, (case, args, seconds)
-        assert ("keep the salt" in err) == (case == hung and args == ["trial"]), (case, args, err)
-        warned = [line for line in err.splitlines() if "make the shared memory" in line]
+        assert ("store the salt" in err) == (case == hung and args == ["trial"]), (case, args, err)
+        warned = [line for line in err.splitlines() if "create the shared memory" in line]
         assert len(warned) == 1, (case, args, err)
     if case in [read_only, full, hung]:
         status, out, err, _ = alcc("run", "--log", "/tmp/log/here", "--", "sh", "-c", "echo started; exit 7")
         assert (status, out) == (7, "started\n"), (case, status, out, err)
-        assert "going on without" in err or case == full, err
+        assert "continuing without" in err or case == full, err
     proxy = server("proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1")
     lines = [proxy.stderr.readline(), proxy.stderr.readline()]
     assert "relaying" in lines[1], (case, lines)

@@ -141,7 +141,7 @@ fn what_is_wrong_is_said_in_one_line() {
     };
     let text = says(&["sim", "--flow", "aimd:beta=2"], &plugin);
     assert!(
-        text.contains("algorithm aimd: beta=2: want a number from 0.1 to 0.9"),
+        text.contains("algorithm aimd: beta=2: expected a number from 0.1 to 0.9"),
         "{text}"
     );
     let text = says(&["sim", "--flow", "aimd:gamma=2"], &plugin);

@@ -188,8 +188,8 @@ fn what_streams_write_is_reported_and_not_taken_for_controlled() {
     std::thread::scope(|scope| {
         scope.spawn(|| streams("stdio", "stdio", 0));
         scope.spawn(|| streams("stdout", "stdio", 0));
-        scope.spawn(|| streams("dprintf", "calls that the library does not stand", 0));
-        scope.spawn(|| streams("aio", "calls that the library does not stand", 0));
+        scope.spawn(|| streams("dprintf", "calls that the library cannot intercept", 0));
+        scope.spawn(|| streams("aio", "calls that the library cannot intercept", 0));
         scope.spawn(|| streams("both", "stdio", 1));
         // What one process sent under control is not missed in another.
         scope.spawn(|| {

@@ -46,17 +46,17 @@ impl fmt::Display for Error {
         match self {
             Self::Foreign(first) => write!(
                 f,
-                "the peer does not speak ALCC in-band: it sent {}; is another service on that port, or has the other end another --transport?",
+                "the peer does not use the in-band protocol: it sent {}; is another service on that port, or does the other end use another --transport?",
                 who(first)
             ),
             Self::Version(v) => write!(
                 f,
-                "the peer speaks version {v} of the in-band format, this program version {}: update the older one",
+                "the peer uses version {v} of the in-band format, this program version {}: update the older one",
                 crate::preface::VERSION
             ),
             Self::Silent(ms) => write!(
                 f,
-                "the peer did not begin to speak ALCC in-band within {ms} ms: is it `alcc recv --transport in-band`?"
+                "the peer did not start the in-band protocol within {ms} ms: is it `alcc recv --transport in-band`?"
             ),
             Self::Protocol(what) => write!(f, "the peer broke the in-band protocol: {what}"),
             Self::NeverSent { named, sent } => write!(
@@ -78,7 +78,7 @@ impl fmt::Display for Error {
             ),
             Self::Aborted => f.write_str("given up here"),
             Self::Truncated => f.write_str("the connection ended in the middle of the stream"),
-            Self::Vanished(ms) => write!(f, "nothing came from the peer for {ms} ms"),
+            Self::Vanished(ms) => write!(f, "nothing received from the peer for {ms} ms"),
             Self::Io(_, why) => write!(f, "the stream below failed: {why}"),
         }
     }

@@ -63,7 +63,7 @@ pub mod reason {
             ABORTED => "its application gave up",
             PROTOCOL => "it saw a breach of the protocol",
             ALGORITHM => "it cannot run the algorithm's receiver half",
-            TIMEOUT => "it heard nothing for too long",
+            TIMEOUT => "it received nothing for too long",
             _ => "a reason that is not known here",
         }
     }

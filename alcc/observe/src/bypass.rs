@@ -33,9 +33,9 @@ impl Bypass {
     /// A sentence for people.
     pub fn why(self) -> &'static str {
         match self {
-            Self::NoWakeup => "it had not waited for room in a way that the library sees",
+            Self::NoWakeup => "it had not waited for buffer space in a way that the library sees",
             Self::ZeroCopy => "it waits in calls with MSG_ZEROCOPY, which must not be divided",
-            Self::Replaced => "it has selected another congestion control past the library",
+            Self::Replaced => "it has selected another congestion control, bypassing the library",
         }
     }
 

@@ -116,7 +116,7 @@ impl FromStr for Command {
     fn from_str(line: &str) -> Result<Self, String> {
         let (pattern, action) = line
             .split_once(' ')
-            .ok_or_else(|| format!("'{line}' is not an order"))?;
+            .ok_or_else(|| format!("'{line}' is not a command"))?;
         let pattern = if pattern == "*" {
             None
         } else {
@@ -129,7 +129,7 @@ impl FromStr for Command {
                 spec.parse()
                     .map_err(|e: alcc_cc::SpecError| e.to_string())?,
             ),
-            _ => return Err(format!("'{action}' is not an order")),
+            _ => return Err(format!("'{action}' is not a command")),
         };
         Ok(Self { pattern, action })
     }
@@ -201,7 +201,7 @@ impl Segment {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
                 format!(
-                    "there are {} orders for single ports and ranges already: give one for all",
+                    "there are {} commands for single ports and ranges already: give one for all connections",
                     commands.list.len() - 1
                 ),
             ));

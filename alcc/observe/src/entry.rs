@@ -76,7 +76,7 @@ fn base(place: &Path) -> io::Result<()> {
     }
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
-        "it is not this user's",
+        "it belongs to another user",
     ))
 }
 
@@ -173,10 +173,10 @@ impl Entry {
         let found = if file.is_some() {
             "it has no name, so 'alcc top' needs --run"
         } else {
-            "only this process has it, so connections are not shown and take no orders"
+            "only this process has it, so its connections are not shown and accept no commands"
         };
         warn(&format!(
-            "make the shared memory in {why}: {found}; set XDG_RUNTIME_DIR to a folder of your own"
+            "create the shared memory in {why}: {found}; set XDG_RUNTIME_DIR to a folder of your own"
         ));
         segment.describe(&format!("{kind}\n{what}"));
         Ok((Self { file, folder: None }, segment))

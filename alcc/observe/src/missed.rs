@@ -101,24 +101,24 @@ impl Missed {
         match self {
             Self::Loopback => "the other end is on this machine",
             Self::Outbound => "the program opened it",
-            Self::Excluded => "the options or the file leave it out",
+            Self::Excluded => "the options or the file exclude it",
             Self::Static => "a static program does not load the library",
             Self::OtherLibc => "a program of another C library (musl) does not load the library",
             Self::SetUserId => {
                 "a program with the set-user-id bit or file capabilities does not load the library"
             }
             Self::NotLoaded => "it did not load the library (its environment was cleaned?)",
-            Self::Hidden => "we may not look into the process (another user's, set-user-id?)",
+            Self::Hidden => "the process cannot be inspected (another user's, set-user-id?)",
             Self::Stdio => "it writes by streams of the C library (stdio)",
             Self::RawCalls => {
-                "it sends by calls that the library does not stand in front of, as Go programs do"
+                "it sends by system calls that the library cannot intercept, as Go programs do"
             }
             Self::IoUring => "it sends by io_uring",
             Self::Mptcp => "an MPTCP socket",
-            Self::Seccomp => "it has taken system calls from itself (seccomp)",
+            Self::Seccomp => "it has forbidden itself system calls (seccomp)",
             Self::Failed => "the runtime failed in its process",
             Self::Ended => {
-                "it ended before its process could be looked at (a child without the library, or calls past it)"
+                "it ended before its process could be inspected (a child without the library, or calls that bypass it)"
             }
         }
     }

@@ -16,7 +16,7 @@ pub fn permit(address: IpAddr, allowed: bool, what: &str, local: &str) -> Result
     }
     Err(Failure::usage(format!(
         "{what}: it is not encrypted, and {address} is neither loopback nor inside 'alcc-lab emulate': \
-         {local} tests on this machine, --insecure uses a real network in the clear"
+         use {local} to test on this machine, or --insecure to cross a real network unencrypted"
     )))
 }
 
@@ -32,7 +32,7 @@ mod tests {
         for ip in ["0.0.0.0", "::", "192.0.2.1", "100.64.0.1", "fe80::1"] {
             let permit = |allowed| permit(ip.parse().unwrap(), allowed, "", "--bind 127.0.0.1");
             let why = permit(false).unwrap_err().to_string();
-            assert!(why.contains("--bind 127.0.0.1 tests"), "{why}");
+            assert!(why.contains("use --bind 127.0.0.1 to test"), "{why}");
             assert!(permit(true).is_ok());
         }
     }

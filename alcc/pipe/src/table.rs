@@ -106,7 +106,7 @@ impl Table {
         if about.takes.needs_cc && options.cc.is_none() {
             let name = about.name;
             return Err(Failure::usage(format!(
-                "--transport {name} needs an algorithm that sends: add --cc {DEFAULT}"
+                "--transport {name} needs an algorithm: add --cc {DEFAULT}"
             )));
         }
         transport.plan(options)
@@ -167,11 +167,11 @@ fn refuse_under(about: &About, options: &Options) -> Result<(), Failure> {
     match about.takes.under {
         Under::Kernel => check_under(under),
         Under::Stack { over, .. } if options.cc.is_some() => Err(Failure::usage(format!(
-            "--cc with --under {under}: {over} nothing is below --cc; leave one of them out"
+            "--cc with --under {under}: {over} there is no congestion control below --cc; omit one of them"
         ))),
         Under::Stack { names, .. } if names.contains(&under.as_str()) => Ok(()),
         Under::Stack { over, names } => Err(Failure::usage(format!(
-            "--under {under}: {over} it is one of the stack's own: {}",
+            "--under {under}: {over} it must be one of the stack's own: {}",
             names.join(", ")
         ))),
         Under::None(why) => Err(Failure::usage(format!("--under {under}: {why}"))),
@@ -189,12 +189,12 @@ fn refuse_pair(about: &About, options: &Options) -> Result<(), Failure> {
         if about.takes.other_feedback {
             if options.cc.is_none() {
                 return Err(Failure::usage(format!(
-                    "{option} {value}: without --cc the kernel alone decides; add --cc {DEFAULT}"
+                    "{option} {value}: without --cc the kernel decides alone; add --cc {DEFAULT}"
                 )));
             }
         } else if value != own {
             return Err(Failure::usage(format!(
-                "{option} {value}: --transport {} has {own} and nothing else",
+                "{option} {value}: --transport {} supports only {own}",
                 about.name
             )));
         }

@@ -32,14 +32,14 @@ pub fn connect(to: &Target, options: &Options, remedy: &str) -> Result<TcpStream
         Some((_, Broken::Ours(failure))) => failure,
         Some((address, Broken::Theirs(why))) => Failure::failed(match why.kind() {
             io::ErrorKind::ConnectionRefused => {
-                format!("connect to {address}: nobody listens there: {remedy}")
+                format!("connect to {address}: connection refused: {remedy}")
             }
             io::ErrorKind::TimedOut => format!(
-                "connect to {address}: no answer within {} s: wrong host, or a firewall between?",
+                "connect to {address}: no answer within {} s: check the host, and firewalls on the path",
                 options.connect_timeout.as_secs_f64()
             ),
             io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => format!(
-                "connect to {address}: no way leads there: check the address, and the network of this host"
+                "connect to {address}: no route to host: check the address, and the network of this host"
             ),
             _ => format!("connect to {address}: {why}"),
         }),
@@ -60,7 +60,7 @@ fn connect_to(address: SocketAddr, options: &Options) -> Result<TcpStream, Broke
         Type::STREAM,
         Some(Protocol::TCP),
     )
-    .map_err(ours("make a socket".to_owned()))?;
+    .map_err(ours("create a socket".to_owned()))?;
     if let Some(under) = &options.under {
         socket
             .set_tcp_congestion(under.as_bytes())
@@ -73,7 +73,7 @@ fn connect_to(address: SocketAddr, options: &Options) -> Result<TcpStream, Broke
             .bind(&SocketAddr::new(ip, 0).into())
             .map_err(|why| match why.kind() {
                 io::ErrorKind::AddrNotAvailable => Broken::Ours(Failure::usage(format!(
-                    "--bind {ip}: this host does not have that address: choose another"
+                    "--bind {ip}: not an address of this host: choose another"
                 ))),
                 _ => ours(format!("--bind {ip}"))(why),
             })?;
@@ -157,7 +157,9 @@ pub fn listen(at: SocketAddr) -> Result<Acceptor, Failure> {
     let failed = |e: io::Error| {
         Failure::usage(match e.kind() {
             io::ErrorKind::AddrInUse => {
-                format!("listen on {at}: {e}: stop what listens there, or choose another --port")
+                format!(
+                    "listen on {at}: {e}: stop the program that listens there, or choose another --port"
+                )
             }
             io::ErrorKind::AddrNotAvailable => {
                 format!("listen on {at}: {e}: --bind takes an address of this machine")

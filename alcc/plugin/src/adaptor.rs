@@ -174,7 +174,7 @@ fn create(
         let said = CStr::from_bytes_until_nul(&error).unwrap_or_default();
         let said = said.to_string_lossy().replace(char::is_control, " ");
         if said.trim().is_empty() {
-            "the plug-in did not take its options and did not say why".to_owned()
+            "the plug-in refused its options without giving a reason".to_owned()
         } else {
             said.trim().to_owned()
         }

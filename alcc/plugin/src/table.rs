@@ -313,7 +313,7 @@ impl Table {
                 let option = reader.option(option)?;
                 if options.iter().any(|o| o.doc.name == option.doc.name) {
                     return Err(reader.wrong(
-                        format!("option {} is there twice", option.doc.name),
+                        format!("option {} is defined twice", option.doc.name),
                         "give each its own name",
                     ));
                 }
@@ -335,7 +335,7 @@ impl Table {
                 let name = reader.profile(*name)?;
                 if profiles.contains(&name.as_str()) {
                     return Err(reader.wrong(
-                        format!("profile {name} is there twice"),
+                        format!("profile {name} is defined twice"),
                         "give each its own name",
                     ));
                 }

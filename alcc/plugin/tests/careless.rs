@@ -120,15 +120,18 @@ fn options_arrive_by_kind_and_gauges_only_if_numbers() {
     );
     let refused = |options| built_with(options).err().unwrap();
     for (options, want) in [
-        ("whole=11", "whole=11: want a whole number from 1 to 10"),
-        ("time=2s", "time=2s: want a length of time from 1ms to 1s"),
-        ("bytes=x", "bytes=x: want a number of bytes"),
-        ("real=x", "real=x: want a number"),
+        ("whole=11", "whole=11: expected a whole number from 1 to 10"),
+        (
+            "time=2s",
+            "time=2s: expected a length of time from 1ms to 1s",
+        ),
+        ("bytes=x", "bytes=x: expected a number of bytes"),
+        ("real=x", "real=x: expected a number"),
         (
             "fault=refuse",
             "algorithm careless: fault=refuse: not today",
         ),
-        ("fault=silent", "did not say why"),
+        ("fault=silent", "without giving a reason"),
         ("falt=none", "did you mean fault?"),
     ] {
         let text = refused(options);
@@ -215,7 +218,7 @@ fn a_file_that_does_not_hold_a_plug_in_is_refused_in_one_line() {
     option(
         "twice",
         "{\"x\", \"1\", \"h\", 0, 0, 0, 0}, {\"x\", \"1\", \"h\", 0, 0, 0, 0}",
-        "option x is there twice",
+        "option x is defined twice",
     );
     // As the versions before began.
     for abi in [1, 2] {
@@ -243,7 +246,7 @@ fn a_file_that_does_not_hold_a_plug_in_is_refused_in_one_line() {
     refused(&text, "cc -shared -fPIC");
     refused(
         &text.with_extension("nothing"),
-        "there is no such file or folder: check the name, and give the path of a shared object",
+        "no such file or folder: check the name, and give the path of a shared object",
     );
     refused(&text.with_file_name(""), "it is a folder: name a file");
 }
@@ -358,7 +361,7 @@ fn a_plug_in_may_have_several_algorithms() {
         (
             "static const char *const profiles[] = { \"a\", \"a\" };",
             ".profile_names = profiles, .profile_count = 2,",
-            "profile a is there twice",
+            "profile a is defined twice",
         ),
     ] {
         let error = with_files(Registry::builtin(), [wrapped("wrong", code, fields)]);

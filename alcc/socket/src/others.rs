@@ -47,13 +47,13 @@ impl Holder {
 #[derive(Debug, thiserror::Error)]
 pub enum TakeError {
     /// It was closed meanwhile.
-    #[error("it was closed meanwhile")]
+    #[error("it has been closed meanwhile")]
     Gone,
     /// It is not a connection of plain TCP, but MPTCP, for example.
     #[error("it is not a plain TCP connection")]
     Other,
     /// A program sets its window already.
-    #[error("another program steers it")]
+    #[error("another program controls it")]
     Steered,
     /// There is no such algorithm.
     #[error("{0}")]

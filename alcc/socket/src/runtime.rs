@@ -158,7 +158,7 @@ impl<W: Waker> Runtime<W> {
             let pid = std::process::id();
             self.plane.on(&Event::RuntimeFailed { pid });
             let line = format!(
-                "alcc: process {pid}: the runtime failed ({why}); its connections go on as plain TCP\n"
+                "alcc: process {pid}: the runtime failed ({why}); its connections continue as plain TCP\n"
             );
             // SAFETY: pointer and length describe `line`. One write, so that lines of several
             // processes do not mix.

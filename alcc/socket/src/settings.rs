@@ -63,7 +63,7 @@ pub(crate) fn shares(text: Option<&str>) -> Result<bool, String> {
     match text {
         None => Ok(false),
         Some(SHARE_HOST) => Ok(true),
-        Some(other) => Err(format!("'{other}': write {SHARE_HOST}, or leave it out")),
+        Some(other) => Err(format!("'{other}': write {SHARE_HOST}, or omit it")),
     }
 }
 
@@ -244,7 +244,7 @@ mod tests {
         for (variable, value, said) in [
             (FEEDBACK, "nope", "ALCC_FEEDBACK: feedback 'nope'"),
             (ENFORCE, "nope", "ALCC_ENFORCE: enforcement 'nope'"),
-            (SEED, "x", "ALCC_SEED: 'x': want a whole number"),
+            (SEED, "x", "ALCC_SEED: 'x': expected a whole number"),
             (RULES, "garbage", "ALCC_RULES: 'garbage'"),
         ] {
             let env = |name: &str| match name {

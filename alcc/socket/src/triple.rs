@@ -61,22 +61,22 @@ pub struct Enforcement {
 /// If the kernel enforces the limit, it also reports acknowledgements.
 const KERNEL: &str = "bpf";
 const NO_QUEUE: Option<&str> =
-    Some("what an unmodified program writes is its own until the kernel takes it");
+    Some("the library cannot hold data of an unmodified program in a queue");
 const NO_GATE: Option<&str> =
-    Some("bytes wait in a queue of the library: say queue or queue+pacing");
+    Some("data waits in a queue of the library: use queue or queue+pacing");
 
 impl Feedback {
     /// All values, best first.
     pub const ALL: &'static [Self] = &[
         Self {
             name: KERNEL,
-            summary: "the kernel tells of each acknowledgement, where root has loaded alcc_window",
+            summary: "the kernel reports each acknowledgement, if root has loaded alcc_window",
             not_preloaded: None,
             not_own: None,
         },
         Self {
             name: "timestamps",
-            summary: "the kernel's time of each acknowledgement, and TCP_INFO at a tick, no privileges",
+            summary: "the kernel's timestamp of each acknowledgement, and TCP_INFO at a tick, no privileges",
             not_preloaded: Some("its notifications would wake the program's poll and epoll"),
             not_own: None,
         },
@@ -131,7 +131,7 @@ impl Enforcement {
     pub const ALL: &'static [Self] = &[
         Self {
             name: KERNEL,
-            summary: "the kernel keeps window and rate, exactly",
+            summary: "the kernel enforces window and rate, exactly",
             gate: false,
             pacing: false,
             kernel: true,
@@ -140,7 +140,7 @@ impl Enforcement {
         },
         Self {
             name: "queue+pacing",
-            summary: "bytes wait in a queue of the library until the window lets them go, and the kernel paces",
+            summary: "data waits in a queue of the library until the window permits it, and the kernel paces",
             gate: true,
             pacing: true,
             kernel: false,
@@ -149,7 +149,7 @@ impl Enforcement {
         },
         Self {
             name: "queue",
-            summary: "bytes wait in a queue of the library until the window lets them go",
+            summary: "data waits in a queue of the library until the window permits it",
             gate: true,
             pacing: false,
             kernel: false,
@@ -158,7 +158,7 @@ impl Enforcement {
         },
         Self {
             name: "gate+pacing",
-            summary: "a write passes only what the window allows, and the kernel paces",
+            summary: "writes are limited to the window, and the kernel paces",
             gate: true,
             pacing: true,
             kernel: false,
@@ -167,7 +167,7 @@ impl Enforcement {
         },
         Self {
             name: "gate",
-            summary: "a write passes only what the window allows",
+            summary: "writes are limited to the window",
             gate: true,
             pacing: false,
             kernel: false,
@@ -281,7 +281,7 @@ impl Triple {
             Some(asked) if fits(&&asked) => asked,
             Some(asked) => {
                 return Err(format!(
-                    "feedback '{}' does not go with enforcement '{}': '{KERNEL}' goes with itself only",
+                    "feedback '{}' cannot be combined with enforcement '{}': '{KERNEL}' goes only with '{KERNEL}'",
                     asked.name, enforcement.name
                 ));
             }
@@ -383,7 +383,7 @@ mod tests {
         );
         for (f, e) in [("tcp-info", "bpf"), ("bpf", "gate")] {
             let refused = preloaded(f, e, Ok(())).unwrap_err();
-            assert!(refused.contains("goes with itself only"), "{refused}");
+            assert!(refused.contains("goes only with"), "{refused}");
         }
         for (f, e) in [("auto", "bpf"), ("bpf", "auto"), ("bpf", "bpf")] {
             assert_eq!(

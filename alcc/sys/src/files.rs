@@ -171,8 +171,7 @@ impl Folder {
                 return Err(io::Error::new(
                     ErrorKind::PermissionDenied,
                     format!(
-                        "another user could have put the symbolic link {} there: name what it leads \
-                         to",
+                        "another user could have created the symbolic link {}: name its target",
                         Path::new(&name).display()
                     ),
                 ));

@@ -243,7 +243,7 @@ impl Before {
 fn another_version() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        "it is another version's: alcc bpf unload, then alcc bpf load",
+        "it belongs to another version of alcc: run 'alcc bpf unload', then 'alcc bpf load'",
     )
 }
 

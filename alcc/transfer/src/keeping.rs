@@ -42,7 +42,7 @@ impl Disk {
         if kept > self.most {
             self.give_back(bytes);
             return Err(format!(
-                "keep what came: {} bytes are kept already: --max-total allows more",
+                "store the data: {} bytes are stored already: raise --max-total",
                 kept - bytes
             ));
         }
@@ -66,7 +66,7 @@ fn room(file: &File) -> Result<u64, String> {
     let room = bytes(about.blocks_available()).saturating_sub(reserve);
     if room == 0 {
         return Err(format!(
-            "keep what came: no space is left but the reserve of {} MB: free some, or choose another place",
+            "store the data: only the reserve of {} MB is left: free some space, or choose another place",
             reserve / 1_000_000
         ));
     }
@@ -151,7 +151,7 @@ impl PartialFile {
         }
         self.file
             .write_all(bytes)
-            .map_err(|e| format!("keep what came: {e}"))
+            .map_err(|e| format!("store the data: {e}"))
     }
 
     /// Gives the file its final name. Returns that name.
@@ -180,7 +180,7 @@ impl PartialFile {
                 io::ErrorKind::AlreadyExists => ": --overwrite replaces one that is there",
                 _ => "",
             };
-            format!("give the file its name: {e}{remedy}")
+            format!("rename the finished file: {e}{remedy}")
         });
         done.map(Some)
     }

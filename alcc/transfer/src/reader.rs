@@ -7,13 +7,15 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Wrong {
     /// The first bytes are not those of a transfer.
-    #[error("the peer does not send what 'alcc send' sends: have both ends the same --transport?")]
+    #[error(
+        "the peer does not use the format of 'alcc send': do both ends have the same --transport?"
+    )]
     Stranger,
     /// The version is unknown.
-    #[error("the peer sends version {0} of the format, and we know {VERSION} and {RESUMING}: use the same alcc at both ends", VERSION = crate::VERSION, RESUMING = crate::RESUMING)]
+    #[error("the peer uses version {0} of the format, this program {VERSION} and {RESUMING}: use the same alcc at both ends", VERSION = crate::VERSION, RESUMING = crate::RESUMING)]
     Version(u8),
     /// The fields of the header contradict each other.
-    #[error("the header makes no sense")]
+    #[error("the header is malformed")]
     Header,
     /// A block is longer than the maximum.
     #[error("a block of {0} bytes: at most {BLOCK} are allowed")]
@@ -22,7 +24,7 @@ pub enum Wrong {
     #[error("more than the {0} bytes that were announced or are allowed")]
     TooLong(u64),
     /// The number of bytes is not the one in header or trailer.
-    #[error("{got} bytes came, and {announced} were announced")]
+    #[error("{got} bytes arrived, but {announced} were announced")]
     Count {
         /// Bytes received.
         got: u64,
@@ -33,7 +35,7 @@ pub enum Wrong {
     #[error("the content is damaged within the 64 KiB before byte {0}")]
     Damaged(u64),
     /// The flow resumes at another position than the end of the received part.
-    #[error("it goes on at byte {asked}, and {have} bytes are here")]
+    #[error("it continues at byte {asked}, but {have} bytes are here")]
     Position {
         /// Position at which the flow resumes.
         asked: u64,
@@ -44,7 +46,7 @@ pub enum Wrong {
     #[error("the content is damaged: its SHA-256 is not the sender's")]
     Hash,
     /// There are bytes after the trailer.
-    #[error("bytes after the end")]
+    #[error("data after the end of the transfer")]
     AfterEnd,
     /// The stream ended within the transfer.
     #[error("the sender stopped after {0} bytes, before the end of the transfer")]

@@ -182,15 +182,15 @@ pub fn flow(
 enum Broken {
     #[error("interrupted")]
     Stopped,
-    #[error("nothing came for {} s", .0.as_secs_f64())]
+    #[error("no data received for {} s", .0.as_secs_f64())]
     Stalled(Duration),
-    #[error("the sender is gone: {0}")]
+    #[error("the sender disconnected: {0}")]
     Gone(io::Error),
-    #[error("too slow: others needed its place")]
+    #[error("too slow: closed in favour of another connection")]
     MadeRoom,
-    #[error("another connection goes on with it")]
+    #[error("another connection continues it")]
     Taken,
-    #[error("an earlier connection of the session does not end")]
+    #[error("an earlier connection of the session is still open")]
     Busy,
     #[error("{0}")]
     Wrong(#[from] Wrong),
@@ -337,7 +337,7 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
     /// Handles a header of version 2: looks for a received part of its session.
     fn resume(&mut self, header: &Header, offset: u64) -> Result<(), Broken> {
         let Some(sessions) = &self.rules.resume else {
-            let why = "the sender wants to go on where it is cut: --resume allows that";
+            let why = "the sender has --resume, the receiver has not: add --resume";
             return Err(Broken::Keep(why.to_owned()));
         };
         let refused = |why| match why {
@@ -389,7 +389,7 @@ impl<B: FnOnce(&Header)> Sink for Flow<'_, B> {
         if self.rules.closed.load(Ordering::Relaxed)
             && !self.rules.resume.as_ref().is_some_and(known)
         {
-            return Err(Broken::Keep("no more transfers are taken".to_owned()));
+            return Err(Broken::Keep("no more transfers are accepted".to_owned()));
         }
         if let Some(offset) = header.offset {
             self.resume(header, offset)?;

@@ -122,7 +122,7 @@ impl Resuming<'_> {
         match answer.verdict {
             Verdict::Part if answer.bytes <= size => Ok(Some(answer.bytes)),
             Verdict::Part => Err(Broken::Reported(format!(
-                "the receiver says that it has {} of {size} bytes",
+                "the receiver reports {} of {size} bytes",
                 answer.bytes
             ))),
             _ => {
@@ -147,7 +147,7 @@ impl Resuming<'_> {
             let remaining = usize::try_from(bytes - progress.bytes()).unwrap_or(PIECE);
             match file.read(&mut piece[..remaining.min(PIECE)]) {
                 Ok(0) => {
-                    let shorter = io::Error::other("the file has become shorter meanwhile");
+                    let shorter = io::Error::other("the file has been truncated meanwhile");
                     return Err(Broken::Source(shorter));
                 }
                 Ok(n) => progress.add(&piece[..n]),

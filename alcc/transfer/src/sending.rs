@@ -115,7 +115,8 @@ impl From<io::Error> for Broken {
 }
 
 /// The advice if the receiver has gone.
-const ASK: &str = "see what 'alcc recv' says, and whether both ends have the same --transport";
+const ASK: &str =
+    "check the output of 'alcc recv', and whether both ends have the same --transport";
 
 impl Broken {
     /// True if another connection may succeed.
@@ -139,12 +140,12 @@ impl Broken {
         Failure::failed(match self {
             Self::Connect(why) => return why,
             Self::Unconfirmed => format!(
-                "send to {to}: the receiver ended the connection without confirming what it got: {ASK}"
+                "send to {to}: the receiver closed the connection without confirming the data: {ASK}"
             ),
             Self::Part(bytes) => format!("send to {to}: the receiver has only {bytes} bytes"),
             Self::Stopped => format!("send to {to}: interrupted {so_far}"),
             Self::Stalled => format!(
-                "send to {to}: nothing moved for {} s {so_far}: the receiver or the path is gone (--stall waits longer)",
+                "send to {to}: no progress for {} s {so_far}: the receiver or the path has failed (--stall waits longer)",
                 job.stall.as_secs_f64()
             ),
             Self::Pipe(why) => {
@@ -153,12 +154,12 @@ impl Broken {
                 };
                 match why.kind() {
                     BrokenPipe | ConnectionReset | ConnectionAborted | UnexpectedEof => format!(
-                        "send to {to}: the receiver ended the connection {so_far} ({why}): {ASK}"
+                        "send to {to}: the receiver closed the connection {so_far} ({why}): {ASK}"
                     ),
                     _ => format!("send to {to}: {why}, {so_far}"),
                 }
             }
-            Self::Source(why) => format!("read what is to be sent: {why}, {so_far}"),
+            Self::Source(why) => format!("read the data to send: {why}, {so_far}"),
             Self::Reported(why) => format!("send to {to}: {why}"),
         })
     }
@@ -187,7 +188,7 @@ impl<'a> SendFlow<'a> {
     fn query(&mut self, header: &Header) -> Result<Answer, Broken> {
         self.send_all(&header.encode())?;
         self.finish()?;
-        let none = || Broken::Reported("this transport has no way back".to_owned());
+        let none = || Broken::Reported("this transport has no reverse direction".to_owned());
         self.answer(self.job.stall)?.ok_or_else(none)
     }
 
@@ -304,7 +305,7 @@ impl<'a> SendFlow<'a> {
                 return match header.size {
                     None => Ok(()),
                     Some(_) => Err(Broken::Source(io::Error::other(
-                        "the file has become shorter meanwhile",
+                        "the file has been truncated meanwhile",
                     ))),
                 };
             }
@@ -373,7 +374,7 @@ impl<'a> SendFlow<'a> {
                     // A peer with another protocol might hold the connection, and never send this
                     // many bytes.
                     if !Answer::begins(&bytes[..filled]) {
-                        let none = "what answers there is no 'alcc recv'";
+                        let none = "the peer is not 'alcc recv'";
                         return Err(Broken::Reported(none.to_owned()));
                     }
                 }
@@ -382,7 +383,7 @@ impl<'a> SendFlow<'a> {
             }
         }
         let answer = Answer::decode(&bytes);
-        let none = || Broken::Reported("the receiver's answer makes no sense".to_owned());
+        let none = || Broken::Reported("the receiver's answer is malformed".to_owned());
         answer.map(Some).ok_or_else(none)
     }
 
@@ -435,14 +436,16 @@ pub(crate) fn agrees(
     hash: &[u8; 32],
 ) -> Result<(), Broken> {
     let why = match answer.verdict {
-        Verdict::Damaged => "the receiver got it damaged".to_owned(),
+        Verdict::Damaged => "it arrived damaged at the receiver".to_owned(),
         Verdict::Part => return Err(Broken::Part(answer.bytes)),
-        Verdict::NotKept => "the receiver could not keep it: see what 'alcc recv' says".to_owned(),
+        Verdict::NotKept => {
+            "the receiver could not store it: check the output of 'alcc recv'".to_owned()
+        }
         Verdict::Good if answer.bytes != bytes => {
             format!("the receiver has {} of {bytes} bytes", answer.bytes)
         }
         Verdict::Good if header.kind == Kind::File && answer.hash != *hash => format!(
-            "the receiver has SHA-256 {} and we have {}",
+            "the SHA-256 differs: receiver {}, sender {}",
             hex(&answer.hash),
             hex(hash)
         ),

@@ -488,7 +488,12 @@ fn a_sender_gives_up_in_time_and_in_words() {
     let refuses = cutting(rules(folder.path(), None), &[]);
     let (sent, connections, _) = send(&refuses, folder.path(), 1_000);
     assert_eq!(connections, 1, "refused is refused");
-    assert!(sent.failure.unwrap().to_string().contains("could not keep"));
+    assert!(
+        sent.failure
+            .unwrap()
+            .to_string()
+            .contains("could not store")
+    );
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Quantity for Rate {
 impl Quantity for Bytes {
     const WHAT: &'static str = "number of bytes";
     const WANT: &'static str =
-        "a number, with k, M, G, KiB, MiB or GiB if you like, such as 2000000 or 64k";
+        "a number, optionally with k, M, G, KiB, MiB or GiB, such as 2000000 or 64k";
     const TOO_MUCH: &'static str = "too many bytes: at most 18000000000G";
 }
 
@@ -85,20 +85,23 @@ impl std::error::Error for UnitError {}
 /// Messages of the standard library about numbers and addresses, each with the advice that replaces
 /// it.
 const NUMBERS: [(&str, &str); 6] = [
-    ("invalid digit found in string", "want a whole number"),
+    ("invalid digit found in string", "expected a whole number"),
     (
         "cannot parse integer from empty string",
-        "want a whole number",
+        "expected a whole number",
     ),
     (
         "number too large to fit in target type",
         "the number is too large",
     ),
-    ("number would be zero for non-zero type", "want at least 1"),
-    ("invalid float literal", "want a number"),
+    (
+        "number would be zero for non-zero type",
+        "expected at least 1",
+    ),
+    ("invalid float literal", "expected a number"),
     (
         "invalid IP address syntax",
-        "want an address such as 192.0.2.1 or 2001:db8::1",
+        "expected an address such as 192.0.2.1 or 2001:db8::1",
     ),
 ];
 
@@ -261,15 +264,15 @@ mod tests {
         let of = |e: &dyn ToString| want_number(&e.to_string());
         for bad in ["", "x", "-1", "1.5"] {
             let error = bad.parse::<u64>().unwrap_err();
-            assert_eq!(of(&error), "want a whole number", "{bad}");
+            assert_eq!(of(&error), "expected a whole number", "{bad}");
         }
         let large = "99999".parse::<u16>().unwrap_err();
         assert_eq!(of(&large), "the number is too large");
         let zero = "0".parse::<std::num::NonZeroU16>().unwrap_err();
-        assert_eq!(of(&zero), "want at least 1");
-        assert_eq!(of(&"x".parse::<f64>().unwrap_err()), "want a number");
+        assert_eq!(of(&zero), "expected at least 1");
+        assert_eq!(of(&"x".parse::<f64>().unwrap_err()), "expected a number");
         let name = "localhost".parse::<std::net::IpAddr>().unwrap_err();
-        assert!(of(&name).starts_with("want an address such as 192"));
+        assert!(of(&name).starts_with("expected an address such as 192"));
     }
 
     #[test]

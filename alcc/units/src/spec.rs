@@ -104,7 +104,7 @@ pub enum SpecError {
     #[error("option '{0}' is given twice")]
     Twice(String),
     /// A value out of range or of the wrong kind.
-    #[error("{kind} {name}: {option}={}: want {want}", one_line(.found))]
+    #[error("{kind} {name}: {option}={}: expected {want}", one_line(.found))]
     Value {
         /// The kind of thing: `algorithm`, `queue`.
         kind: &'static str,
@@ -262,7 +262,7 @@ impl<'a> Options<'a> {
         };
         let read = self
             .read
-            .unwrap_or(&|_| Err("nothing here reads files".to_owned()));
+            .unwrap_or(&|_| Err("files cannot be read here".to_owned()));
         let text =
             read(path).map_err(|why| self.refused(format!("{}: {why}", self.shown(name))))?;
         Ok(Some(text))
@@ -530,7 +530,7 @@ mod tests {
         assert_eq!(read("q:bytes=2M"), Ok(Bytes::new(2_000_000)));
         assert_eq!(
             read("q:bytes=0").unwrap_err().to_string(),
-            "queue q: bytes=0: want a number of bytes, 1 or more"
+            "queue q: bytes=0: expected a number of bytes, 1 or more"
         );
         assert_eq!(
             read("q:byte=0").unwrap_err().to_string(),
@@ -556,7 +556,7 @@ mod tests {
         assert_eq!(read("loss:p=5%"), Ok(0.05));
         assert_eq!(
             read("loss:p=95%").unwrap_err().to_string(),
-            "radio loss: p=95%: want a number from 0 to 0.9, or 0% to 90%"
+            "radio loss: p=95%: expected a number from 0 to 0.9, or 0% to 90%"
         );
     }
 

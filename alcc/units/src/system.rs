@@ -8,11 +8,11 @@ pub fn reason(error: &io::Error) -> String {
         ErrorKind::InvalidData => "it is not UTF-8 text: name a text file",
         // Errors made by libraries have their own text.
         _ if error.raw_os_error().is_none() => return error.to_string(),
-        ErrorKind::NotFound => "there is no such file or folder: check the name",
+        ErrorKind::NotFound => "no such file or folder: check the name",
         ErrorKind::PermissionDenied => "no permission: choose another place, or another user",
         ErrorKind::IsADirectory => "it is a folder: name a file",
         ErrorKind::NotADirectory => "a part of the path is a file, not a folder: check the name",
-        ErrorKind::AlreadyExists => "it is there already: choose another name",
+        ErrorKind::AlreadyExists => "it already exists: choose another name",
         ErrorKind::StorageFull => "no space is left: free some, or choose another place",
         ErrorKind::QuotaExceeded => "the quota is used up: free some space",
         ErrorKind::ReadOnlyFilesystem => "the file system is read-only: choose another place",

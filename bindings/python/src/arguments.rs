@@ -33,7 +33,7 @@ pub(crate) fn text(name: &str, value: &Bound<'_, PyAny>, want: &str) -> PyResult
     value.extract().map_err(|_| {
         // Half of a surrogate pair, which no encoding knows.
         scenario(format!(
-            "{name}: found a text that is no Unicode, expected {want}"
+            "{name}: found a text that is not Unicode, expected {want}"
         ))
     })
 }

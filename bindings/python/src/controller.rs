@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const FIRST_WINDOW: u64 = 10;
 /// Bounds of a pacing rate, as `alcc_cc::Allowance` has them, bit/s.
 const RATES: (f64, f64) = (8e3, 1e12);
-const WANT: &str = "want a window in bytes (a number from 0 on) or an alcc.Allowance";
+const WANT: &str = "expected a window in bytes (a number from 0 on) or an alcc.Allowance";
 
 /// What a controller allows: an answer of its methods.
 ///
@@ -354,7 +354,7 @@ impl PyController {
             return Ok(());
         };
         let wrong = |what: &str| {
-            let what = format!("it has {what}: want a dictionary of numbers by name");
+            let what = format!("it has {what}: expected a dictionary of numbers by name");
             self.failed("gauges", self.now, &what)
         };
         let gauges = found.cast::<PyDict>();
@@ -592,6 +592,6 @@ pub(crate) fn check_name(name: &str) -> PyResult<()> {
         return Ok(());
     }
     Err(scenario(format!(
-        "controller '{name}': want a name of lower-case letters, digits, '-' and '_': give one by algorithms={{\"name\": Class}}"
+        "controller '{name}': expected a name of lower-case letters, digits, '-' and '_': give one by algorithms={{\"name\": Class}}"
     )))
 }

@@ -35,7 +35,7 @@ fn option_names() -> Vec<String> {
 fn table_of_json(text: &str) -> PyResult<table::Table> {
     let read: Simulated = serde_json::from_str(text).map_err(|e| {
         errors::scenario(format!(
-            "read rows: {e}: want what 'alcc-lab sim --json' prints"
+            "read rows: {e}: expected what 'alcc-lab sim --json' prints"
         ))
     })?;
     table::Table::of_rows(&read.flows)

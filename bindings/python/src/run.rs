@@ -496,7 +496,7 @@ impl Simulation {
         let time_s = number("run_until", time_s, "seconds from 0 on")?;
         if time_s.is_nan() || time_s < 0.0 {
             return Err(scenario(format!(
-                "run_until: {time_s:?} is no time: want seconds from 0 on"
+                "run_until: {time_s:?} is not a time: expected seconds from 0 on"
             )));
         }
         self.until(py, |_| Time::ZERO + Span::from_secs_f64(time_s))
@@ -546,7 +546,7 @@ impl Simulation {
         let window_bytes = arguments::number("set_window", window_bytes, want)?;
         if !(window_bytes.is_finite() && window_bytes >= 0.0) {
             return Err(scenario(format!(
-                "set_window: {window_bytes:?}: want {want}"
+                "set_window: {window_bytes:?}: expected {want}"
             )));
         }
         window.store((window_bytes as u64).max(1), Ordering::Relaxed);

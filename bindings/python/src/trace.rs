@@ -233,7 +233,7 @@ pub(crate) fn trace(name: &Bound<'_, PyAny>, seed: Option<&Bound<'_, PyAny>>) ->
     let seed = match seed {
         None => 1,
         Some(seed) => arguments::count("seed", seed)?
-            .ok_or_else(|| scenario(format!("seed: {seed}: want a whole number from 0 on")))?,
+            .ok_or_else(|| scenario(format!("seed: {seed}: expected a whole number from 0 on")))?,
     };
     let found = open_trace(&name, seed, || File::open(&path)).map_err(scenario)?;
     Ok(Trace {

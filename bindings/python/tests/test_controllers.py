@@ -180,7 +180,7 @@ class Controllers(unittest.TestCase):
             alcc.simulate(flow=Wants)
         with self.assertRaisesRegex(alcc.ScenarioError, "no method on_ack"):
             alcc.simulate(flow=int)
-        with self.assertRaisesRegex(alcc.ScenarioError, "gain=much: want a number"):
+        with self.assertRaisesRegex(alcc.ScenarioError, "gain=much: expected a number"):
             alcc.simulate(algorithms=[Mine], flow="mine:gain=much")
         with self.assertRaisesRegex(alcc.ScenarioError, "did you mean gain"):
             alcc.simulate(algorithms=[Mine], flow="mine:gian=1")
@@ -200,7 +200,7 @@ class Controllers(unittest.TestCase):
                 pass
 
         for found, words in [
-            ([1], r"it has \[1\]: want a dictionary of numbers by name"),
+            ([1], r"it has \[1\]: expected a dictionary of numbers by name"),
             ({"mine": "3"}, "it has 'mine': '3': want"),
             ({"mine": []}, r"it has 'mine': \[\]: want"),
             ({3: 1.0}, "it has 3: 1.0: want"),
@@ -234,7 +234,7 @@ class Controllers(unittest.TestCase):
 
         with self.assertRaisesRegex(alcc.ScenarioError, "Default: the default of gain .* ValueError: mine"):
             alcc.simulate(flow=Default)
-        with self.assertRaisesRegex(alcc.ScenarioError, "Paced: paced: found str, want True or False"):
+        with self.assertRaisesRegex(alcc.ScenarioError, "Paced: paced: found str, expected True or False"):
             alcc.simulate(flow=Paced)
 
     def test_a_controller_that_never_answers_is_ended_by_ctrl_c(self):

@@ -163,7 +163,7 @@ class Environment(unittest.TestCase):
             raise SystemExit(3)
 
         for reward, words, cause in [
-            (lambda seen: None, "it answered None: want a finite number", None),
+            (lambda seen: None, "it answered None: expected a finite number", None),
             (lambda seen: float("nan"), "it answered nan", None),
             (lambda seen: float("-inf"), "it answered -inf", None),
             (lambda seen: "1.5", "it answered '1.5'", None),

@@ -89,12 +89,12 @@ class Here(unittest.TestCase):
     def test_a_grid_that_is_none_says_so(self):
         for grid, words in [
             ({}, "empty grid"),
-            ([], "want a dictionary of lists"),
-            (None, "want a dictionary of lists"),
-            (5, "want a dictionary of lists"),
-            ("cubic", "want a dictionary of lists"),
-            ([{"flow": "cubic"}, 3], "want a dictionary of lists"),
-            ({"flow": "cubic"}, "flow: found one value, want a list"),
+            ([], "expected a dictionary of lists"),
+            (None, "expected a dictionary of lists"),
+            (5, "expected a dictionary of lists"),
+            ("cubic", "expected a dictionary of lists"),
+            ([{"flow": "cubic"}, 3], "expected a dictionary of lists"),
+            ({"flow": "cubic"}, "flow: found one value, expected a list"),
             ({"flow": []}, "flow: found an empty list"),
             ({"flow": ["cubic"], "seed": iter(())}, "seed: found an empty list"),
             ({3: ["cubic"]}, "an argument named 3"),
@@ -264,12 +264,12 @@ class Here(unittest.TestCase):
         taken = os.path.join(self.out, "taken")
         open(taken, "w").close()
         for arguments, words in [
-            ({"out": 5}, "out: found int, want the name of a folder"),
+            ({"out": 5}, "out: found int, expected the name of a folder"),
             ({"out": None}, "out: found NoneType"),
             ({"out": taken}, "out: no folder can be made: .*exists"),
             ({"out": taken + "/below"}, "out: no folder can be made: "),
             ({"out": "a\0b"}, "out: no folder can be made: "),
-            ({"out": self.out, "client": 5}, "client: found int, want a dask.distributed.Client"),
+            ({"out": self.out, "client": 5}, "client: found int, expected a dask.distributed.Client"),
         ]:
             with self.subTest(words), self.assertRaisesRegex(alcc.ScenarioError, f"^sweep: {words}"):
                 alcc.sweep({"seed": [1]}, duration="1s", **arguments)
@@ -277,7 +277,7 @@ class Here(unittest.TestCase):
         self.assertRegex(done.errors[0][1], "ScenarioError: .*no key 'stop'")
 
     def test_mistakes(self):
-        for grid, words in (({"flow": "cubic"}, "flow: found one value"), ([], "want a dict"), (["x"], "want a dict")):
+        for grid, words in (({"flow": "cubic"}, "flow: found one value"), ([], "expected a dict"), (["x"], "expected a dict")):
             with self.assertRaisesRegex(alcc.ScenarioError, words):
                 alcc.sweep(grid, out=self.out)
         with self.assertRaisesRegex(alcc.ScenarioError, "the same"):

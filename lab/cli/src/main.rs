@@ -37,7 +37,7 @@ use std::process::ExitCode;
     name = "alcc-lab",
     version,
     max_term_width = 100,
-    after_help = "To begin: 'alcc-lab demo' compares nginx with and without alcc on an emulated LTE link, and 'alcc-lab sim' simulates.\n\nExit status: 0 success, 1 a check or a transfer failed, 2 wrong usage or a missing requirement. Commands that run a program return its exit status."
+    after_help = "To begin: 'alcc-lab demo' compares nginx over plain TCP and under alcc, on an emulated LTE link, and 'alcc-lab sim' simulates.\n\nExit status: 0 success, 1 a check or a transfer failed, 2 wrong usage or a missing requirement. Commands that run a program return its exit status."
 )]
 struct Cli {
     #[command(subcommand)]

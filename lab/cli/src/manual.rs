@@ -10,7 +10,8 @@ use std::path::Path;
 const WIDTH: usize = 80;
 /// What each page has before its program's part on environment and files.
 const TAIL: &str = ".SH EXIT STATUS
-0 success, 1 a check or a transfer failed, 2 wrong usage or a missing requirement.
+0 success, 1 a check or a transfer failed,
+2 wrong usage or a missing requirement.
 Commands that run a program return its exit status.
 .SH ENVIRONMENT
 .TP
@@ -18,36 +19,36 @@ Commands that run a program return its exit status.
 
 /// Of `alcc`: environment and files.
 pub(crate) const PRODUCT: &str = "ALCC_PLUGIN
-Shared objects with algorithms of your own, as by \\-\\-plugin.
+Shared objects with algorithms, as with \\-\\-plugin.
 .TP
 ALCC_PRELOAD
 The preload library, if it is neither beside alcc nor in ../lib/alcc.
 .TP
 NO_COLOR
-If it is set, nothing is coloured.
+If set, output has no colours.
 .TP
 XDG_RUNTIME_DIR
 Running commands keep their state in its folder alcc.
 .SH FILES
 .TP
 /run/alcc, /run/user/UID/alcc, /tmp/alcc\\-UID
-What running commands keep: root's, other users', and without those.
+State of running commands: of root, of other users, and if these do not exist.
 .TP
 /run/alcc-bpf
-What 'alcc bpf load' has put into the kernel.
+BPF objects of 'alcc bpf load'.
 .TP
 \\&../lib/alcc/libalcc_preload.so
-The preload library, seen from the folder of alcc.
+The preload library, relative to the folder of alcc.
 ";
 /// Of `alcc-lab`: environment.
 pub(crate) const LABORATORY: &str = "ALCC_PLUGIN
-Shared objects with algorithms of your own, as by \\-\\-plugin.
+Shared objects with algorithms, as with \\-\\-plugin.
 .TP
 ALCC_TRACES
 The folder of the recorded traces.
 .TP
 NO_COLOR
-If it is set, nothing is coloured.
+If set, output has no colours.
 ";
 
 /// Pages of `command` and of all its parts, in `folder`. `environment` is what they say of the

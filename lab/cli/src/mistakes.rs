@@ -55,7 +55,7 @@ pub(crate) const HINTS: &[Hint] = &[
     (
         "reproduce",
         "--live",
-        "it is a part of the board: give --board DIR --live FILE",
+        "it belongs to the board: give --board DIR --live FILE",
     ),
 ];
 
@@ -92,13 +92,13 @@ pub(crate) const IDLE: &[Idle] = &[
         command: "compare",
         options: OF_COMPARED_SCENARIOS,
         if_given: |given| given.has("--reference"),
-        what: "the file of --reference says which scenarios, and nothing is kept: leave one of the two out",
+        what: "--reference takes the scenarios from its file and stores nothing: omit one of the two",
     },
     Idle {
         command: "compare",
         options: OF_COMPARED_SCENARIOS,
         if_given: |given| given.has("--tuned"),
-        what: "--tuned has scenarios of its own, and keeps nothing: leave one of the two out",
+        what: "--tuned has scenarios of its own and stores nothing: omit one of the two",
     },
     Idle {
         command: "trace convert",
@@ -145,13 +145,13 @@ pub(crate) const IDLE: &[Idle] = &[
             "--patience",
         ],
         if_given: |given| given.has("--listen"),
-        what: "the host that names this one says how to measure: give it there",
+        what: "the other host selects how to measure: give it there",
     },
     Idle {
         command: "trace record",
         options: &["--together", "--count", "--sessions", "--max-duration"],
         if_given: |given| !given.has("--listen"),
-        what: "it is for the host that waits: give it with --listen there",
+        what: "it is for the listening host: give it there, with --listen",
     },
     Idle {
         command: "trace record",
@@ -229,7 +229,7 @@ mod tests {
             ("alcc-lab trace synth --seed 3", ["--seed ", "SCENARIO"]),
             (
                 "alcc-lab trace record --listen :1 --mode probe",
-                ["--mode ", "names this one"],
+                ["--mode ", "other host"],
             ),
             (
                 "alcc-lab trace record host --count 2",

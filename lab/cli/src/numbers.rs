@@ -5,7 +5,7 @@ use alcc_units::{Span, positive};
 pub(crate) fn whole_milliseconds(text: &str) -> Result<Span, String> {
     let span: Span = positive(text).map_err(|e| e.to_string())?;
     if !span.as_nanos().is_multiple_of(1_000_000) {
-        return Err("want whole milliseconds, 1ms or more".to_owned());
+        return Err("expected whole milliseconds, 1ms or more".to_owned());
     }
     Ok(span)
 }

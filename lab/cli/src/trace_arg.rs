@@ -28,7 +28,7 @@ pub(crate) fn is_folder(traces: &Path) -> Result<(), Failure> {
     let found = if traces.exists() {
         "it is a file: name a folder of traces"
     } else {
-        "there is no such folder: docs/traces.md says where the traces are"
+        "no such folder: see docs/traces.md for the traces"
     };
     Err(Failure::usage(format!(
         "--traces {}: {found}",

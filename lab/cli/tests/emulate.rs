@@ -602,14 +602,14 @@ fn mistakes_are_one_line_and_status_2() {
         (&["--down", "no/such", "--", "true"], "open trace no/such"),
         (&["--up", &bad, "--", "true"], "line 2"),
         (&["--loss", "200%", "--", "true"], "is not a probability"),
-        (&["--step", "5s:rate", "--", "true"], "want AT:rate=R"),
+        (&["--step", "5s:rate", "--", "true"], "expected AT:rate=R"),
         (
             &["--step", "5s:rate=1mbit", "--", "true"],
             "no bottleneck to change",
         ),
         (
             &["--steps", &bad, "--", "true"],
-            "line 1: '5': want a first line of column names",
+            "line 1: '5': expected a first line of column names",
         ),
     ];
     for (args, want) in cases {

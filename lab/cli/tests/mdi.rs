@@ -127,7 +127,7 @@ fn what_is_wrong_is_said_in_a_line() {
                 "1ms",
             ],
             1,
-            "not one pair",
+            "no pair",
         ),
         (
             &["validate", "--walk", "mdi:matrix=missing", "--link", "lte"],

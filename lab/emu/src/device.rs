@@ -37,7 +37,7 @@ impl Device {
         let asked = std::env::var("ALCC_EMULATE_DEVICE").ok();
         let asked = asked.as_deref();
         let tun = match asked {
-            Some("veth") => Err(io::Error::other("not asked for")),
+            Some("veth") => Err(io::Error::other("not requested")),
             _ => Self::tun(outside).and_then(|a| Ok((a, Self::tun(inside)?))),
         };
         let tun = match tun {
@@ -45,7 +45,7 @@ impl Device {
             Err(e) => e,
         };
         let veth = match asked {
-            Some("tun") => Err(io::Error::other("not asked for")),
+            Some("tun") => Err(io::Error::other("not requested")),
             _ => Self::veth_pair(outside, inside),
         };
         veth.map_err(|veth| {

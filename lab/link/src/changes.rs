@@ -42,7 +42,7 @@ pub struct Step {
 #[non_exhaustive]
 pub enum ChangesError {
     /// A step is invalid.
-    #[error("step '{}': '{}': want {want}", one_line(.step), one_line(.found))]
+    #[error("step '{}': '{}': expected {want}", one_line(.step), one_line(.found))]
     Step {
         /// The step.
         step: String,
@@ -52,7 +52,7 @@ pub enum ChangesError {
         want: &'static str,
     },
     /// A description of random steps is invalid.
-    #[error("'{}': '{}': want {want}", one_line(.text), one_line(.found))]
+    #[error("'{}': '{}': expected {want}", one_line(.text), one_line(.found))]
     Draw {
         /// The text.
         text: String,
@@ -62,7 +62,7 @@ pub enum ChangesError {
         want: &'static str,
     },
     /// A cell of a table is invalid.
-    #[error("line {line}, column {column}: '{}': want {want}", one_line(.found))]
+    #[error("line {line}, column {column}: '{}': expected {want}", one_line(.found))]
     Cell {
         /// The line's number from 1.
         line: usize,
@@ -74,7 +74,7 @@ pub enum ChangesError {
         want: &'static str,
     },
     /// A line of a table is invalid.
-    #[error("line {line}: '{}': want {want}", one_line(.found))]
+    #[error("line {line}: '{}': expected {want}", one_line(.found))]
     Line {
         /// Its number from 1.
         line: usize,
@@ -439,7 +439,7 @@ mod tests {
         ] {
             let error = text.parse::<Step>().unwrap_err().to_string();
             assert!(
-                error.starts_with(&format!("step '{text}': {found}: want ")),
+                error.starts_with(&format!("step '{text}': {found}: expected ")),
                 "{error}"
             );
         }
@@ -479,7 +479,7 @@ mod tests {
         ] {
             let error = Changes::from_csv(table).unwrap_err().to_string();
             assert!(
-                error.starts_with(&format!("{line}: {found}: want ")),
+                error.starts_with(&format!("{line}: {found}: expected ")),
                 "{error}"
             );
         }
@@ -518,7 +518,7 @@ mod tests {
         let wrong = Changes::outages("every=1s", Rate::mbps(1), Span::from_secs(1), 1);
         let wrong = wrong.unwrap_err().to_string();
         assert!(
-            wrong.starts_with("'every=1s': '1s': want every=T..T,length="),
+            wrong.starts_with("'every=1s': '1s': expected every=T..T,length="),
             "{wrong}"
         );
         let many = Changes::random("every=1ns,loss=0..1", Span::from_secs(1), 1);

@@ -283,7 +283,7 @@ impl Header {
             }
             _ => return Ok(()),
         };
-        *text = unescaped(value).ok_or("bad escape: want \\n, \\r or \\\\")?;
+        *text = unescaped(value).ok_or("bad escape: expected \\n, \\r or \\\\")?;
         Ok(())
     }
 }
@@ -326,7 +326,7 @@ fn parse_line(line: &str) -> Result<Line, &'static str> {
                 "corrupt" => DropReason::Corrupt,
                 "overflow" => DropReason::Overflow,
                 "aqm" => DropReason::Aqm,
-                _ => return Err("want loss, radio, corrupt, overflow or aqm as reason"),
+                _ => return Err("expected loss, radio, corrupt, overflow or aqm as reason"),
             };
             let packet = packet(len, word()?, word()?)?;
             Line::Drop { at, packet, why }
@@ -335,7 +335,7 @@ fn parse_line(line: &str) -> Result<Line, &'static str> {
             at,
             len: bytes(word()?)?,
         },
-        _ => return Err("no such event: want +, -, d or #"),
+        _ => return Err("no such event: expected +, -, d or #"),
     };
     match words.next() {
         None => Ok(parsed),
@@ -358,9 +358,10 @@ fn packet(len: Bytes, flow: &str, id: &str) -> Result<Packet, &'static str> {
 
 fn whole(word: &str) -> Result<u64, &'static str> {
     if !word.bytes().all(|b| b.is_ascii_digit()) {
-        return Err("want a whole number");
+        return Err("expected a whole number");
     }
-    word.parse().map_err(|_| "want a whole number below 2^64")
+    word.parse()
+        .map_err(|_| "expected a whole number below 2^64")
 }
 
 /// Formats nanoseconds as milliseconds with three decimals.
@@ -375,7 +376,7 @@ impl fmt::Display for Ms {
 
 /// Parses milliseconds with three decimals as nanoseconds.
 fn ms(word: &str) -> Result<u64, &'static str> {
-    let want = "want milliseconds with three decimals";
+    let want = "expected milliseconds with three decimals";
     let (ms, us) = word
         .split_once('.')
         .filter(|(_, us)| us.len() == 3)

@@ -224,7 +224,7 @@ mod tests {
         assert!(refused("droptail:byte=3").contains("did you mean bytes?"));
         assert_eq!(
             refused("droptail:packets=0"),
-            "queue droptail: packets=0: want a whole number from 1 to 1000000000"
+            "queue droptail: packets=0: expected a whole number from 1 to 1000000000"
         );
         assert!(refused("droptail:bytes").contains("write name or name:option=value"));
     }

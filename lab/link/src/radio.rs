@@ -174,7 +174,7 @@ impl FromStr for RadioSpec {
 const SLOT: OptionDoc = OptionDoc {
     name: "slot",
     default: "1ms",
-    help: "the length of a block in time, 1us to 1s",
+    help: "length of a block in time, 1us to 1s",
 };
 
 /// Parses that option.

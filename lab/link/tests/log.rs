@@ -92,16 +92,22 @@ fn a_bad_log_is_refused_with_line_and_reason() {
         ("1.000 + 1500 0", "the line is too short"),
         ("1.000 + 1500 0 1 2", "the line is too long"),
         ("1.000 ? 1500 0 1", "no such event"),
-        ("1 + 1500 0 1", "want milliseconds with three decimals"),
-        ("1.0a0 + 1500 0 1", "want milliseconds with three decimals"),
-        ("+1.000 + 1500 0 1", "want milliseconds with three decimals"),
-        ("1.000 + -3 0 1", "want a whole number"),
+        ("1 + 1500 0 1", "expected milliseconds with three decimals"),
+        (
+            "1.0a0 + 1500 0 1",
+            "expected milliseconds with three decimals",
+        ),
+        (
+            "+1.000 + 1500 0 1",
+            "expected milliseconds with three decimals",
+        ),
+        ("1.000 + -3 0 1", "expected a whole number"),
         (
             "1.000 d 1 40 bored 0 1",
-            "want loss, radio, corrupt, overflow or aqm",
+            "expected loss, radio, corrupt, overflow or aqm",
         ),
         ("99999999999999999.000 # 1500", "beyond 584 years"),
-        ("", "want milliseconds"),
+        ("", "expected milliseconds"),
     ] {
         let error = parse(&format!("{head}0.000 # 1500\n{bad}\n")).unwrap_err();
         assert_eq!(error.line, count + 2, "{bad}");

@@ -423,7 +423,7 @@ fn a_shapers_rate_has_a_unit_or_none_and_bounds() {
     }
     for text in ["shaper:rate=10bit", "shaper:rate=fast", "shaper:rate=1"] {
         assert!(
-            error(text).ends_with("want a rate from 1kbit to 1000gbit, such as 10mbit"),
+            error(text).ends_with("expected a rate from 1kbit to 1000gbit, such as 10mbit"),
             "{text}"
         );
     }

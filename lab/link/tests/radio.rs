@@ -150,7 +150,7 @@ fn every_one_has_a_seed_and_options_that_print_back() {
     let error = "harq:errors=1".parse::<RadioSpec>().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "radio harq: errors=1: want a number from 0 to 0.9, or 0% to 90%"
+        "radio harq: errors=1: expected a number from 0 to 0.9, or 0% to 90%"
     );
     for (text, is_taken) in [
         ("corrupt:p=5%", true),

@@ -139,8 +139,11 @@ fn congestion(options: &Options, flow: u32) -> Result<Congestion, Failure> {
 /// The requested controller of the stack; the table has refused invalid names.
 fn stack_controller(options: &Options) -> Result<StackController, Failure> {
     let name = options.under.as_deref().unwrap_or("cubic");
-    StackController::named(name)
-        .ok_or_else(|| Failure::usage(format!("--under {name}: it is none of QUIC's")))
+    StackController::named(name).ok_or_else(|| {
+        Failure::usage(format!(
+            "--under {name}: not an algorithm of the QUIC stack"
+        ))
+    })
 }
 
 struct QuicSender {

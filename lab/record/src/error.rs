@@ -11,7 +11,7 @@ pub enum RecordError {
     Impossible(String),
     /// The port is closed.
     #[error(
-        "record with {to}: nobody listens there: start 'alcc-lab trace record --listen' on that host"
+        "record with {to}: connection refused: start 'alcc-lab trace record --listen' on that host"
     )]
     NobodyListens {
         /// The listener's address.

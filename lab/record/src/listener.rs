@@ -104,7 +104,7 @@ impl Listener {
     pub fn address(&self) -> Result<SocketAddr, RecordError> {
         self.socket
             .address()
-            .map_err(RecordError::socket("ask for the address"))
+            .map_err(RecordError::socket("query the address"))
     }
 
     /// Serves until `stop` is raised, or until `count` recordings have ended. Recordings in

@@ -75,7 +75,7 @@ impl std::str::FromStr for Phase {
 
     /// Reads `30s-60s`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}': want whole seconds, FROM-TO, such as 30s-60s");
+        let wrong = || format!("'{text}': expected whole seconds, FROM-TO, such as 30s-60s");
         let whole = |part: &str| {
             let span: Span = part.parse().ok()?;
             let seconds = span.as_nanos() / 1_000_000_000;
@@ -287,7 +287,7 @@ impl ScenarioOptions {
         let default = self.defaults.queue_up.as_ref().filter(|_| nowhere);
         own.or(default).map_or(Ok(()), |value| {
             Err(value
-                .error("a queue stands before a bottleneck, and the way back has none: add a rate or a trace as up"))
+                .error("a queue needs a bottleneck, and the reverse direction has none: add a rate or a trace as up"))
         })
     }
 

@@ -196,7 +196,7 @@ pub fn why_no_jain_of_seconds(report: &Report, settle: Span) -> Option<String> {
             report.duration
         )
     } else {
-        format!("in no second after settle={settle} were two flows there from its begin to its end")
+        format!("no two flows were active during a whole second after settle={settle}")
     })
 }
 

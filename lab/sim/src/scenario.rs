@@ -94,7 +94,7 @@ pub enum SimError {
     },
     /// Too many events.
     #[error(
-        "simulate: given up after {events} events at {at} of simulated time: make it shorter or smaller, or raise max-events"
+        "simulate: stopped after {events} events at {at} of simulated time: make it shorter or smaller, or raise max-events"
     )]
     Events {
         /// The number of events.
@@ -104,7 +104,7 @@ pub enum SimError {
     },
     /// Time stands still.
     #[error(
-        "simulate: {events} events at the one moment {at}: a link of unlimited rate and no delay carries without end: give it a rate or a delay"
+        "simulate: {events} events at one instant, {at}: a link of unlimited rate without delay loops endlessly: give it a rate or a delay"
     )]
     Standstill {
         /// The number of events.
@@ -253,7 +253,7 @@ impl Scenario {
         let own =
             |carrier: &FlowSpec| carrier.source != Source::default() || carrier.stop.is_some();
         if carriers.any(own) {
-            return Err("what it carries is all it sends: leave out its size=, app=, on= and end");
+            return Err("a tunnel sends only what it carries: omit its size=, app=, on= and end");
         }
         Ok(())
     }

@@ -156,11 +156,11 @@ fn what_cannot_carry_is_said() {
         ),
         (
             &["cubic/name=vpn@0s-5s", "reno/tunnel=vpn"],
-            "leave out its size=",
+            "omit its size=",
         ),
         (
             &["cubic/name=vpn/size=1MB", "reno/tunnel=vpn"],
-            "leave out its size=",
+            "omit its size=",
         ),
         (
             &["cubic/name=a", "cubic/tunnel=a/name=b", "reno/tunnel=b"],
@@ -172,7 +172,7 @@ fn what_cannot_carry_is_said() {
         ),
         (
             &["cubic/txqueuelen=9/name=a@0s-5s", "reno/tunnel=a"],
-            "leave out its size=",
+            "omit its size=",
         ),
     ] {
         let error = run(&scenario(flows, 0.0)).unwrap_err().to_string();

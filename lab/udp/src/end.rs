@@ -36,7 +36,7 @@ impl std::fmt::Display for End {
             Self::Silent(span) => write!(f, "the peer has been silent for {span}"),
             Self::Forgotten => write!(
                 f,
-                "the peer does not know this connection any more: it was probably started anew, or it had all and has ended"
+                "the peer does not know this connection any more: it was restarted, or it had received everything and has ended"
             ),
             Self::Closed(reason) => write!(f, "the peer closed the connection: {}", reason.words()),
             Self::Violation(what) => write!(f, "the peer violates the protocol: {what}"),

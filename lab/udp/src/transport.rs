@@ -29,15 +29,15 @@ impl Transport for Udp {
     fn about(&self) -> About {
         About {
             name: "udp",
-            summary: "plain datagrams, for measuring: the algorithm's native form; not encrypted",
+            summary: "plain datagrams for measurements, the algorithm's native form; not encrypted",
             suffix: "-udp",
             feedback: "udp",
             enforcement: "native",
             takes: Takes {
                 needs_cc: true,
                 other_feedback: false,
-                under: Under::None("there is no kernel's algorithm below datagrams"),
-                carrier: Err("datagrams are carried by nothing"),
+                under: Under::None("datagrams have no kernel congestion control below"),
+                carrier: Err("datagrams have no carrier"),
                 tls: Tls::Never,
             },
         }
@@ -119,8 +119,8 @@ impl UdpDialer<'_> {
         }
         let socket = UdpSocket::bind((from, 0))
             .map_err(|e| Failure::usage(format!("send from {from}: {e}: check --bind")))?;
-        let made = Client::new(socket)
-            .map_err(|e| Failure::usage(format!("make a socket for datagrams: {e}")))?;
+        let made =
+            Client::new(socket).map_err(|e| Failure::usage(format!("create a UDP socket: {e}")))?;
         let made = Arc::new(made);
         clients.insert(from, Arc::clone(&made));
         Ok(made)

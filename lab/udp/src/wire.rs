@@ -89,9 +89,9 @@ impl Reason {
         match self {
             Self::Done => "all has arrived",
             Self::Aborted => "its program gave up",
-            Self::Protocol => "it takes something we sent for a violation of the protocol",
-            Self::Full => "it has as many connections as it takes",
-            Self::Algorithm => "it knows no such algorithm",
+            Self::Protocol => "it reports a protocol violation",
+            Self::Full => "it has reached its maximum number of connections",
+            Self::Algorithm => "it does not have this algorithm",
         }
     }
 }

@@ -102,7 +102,7 @@ static void limits(void) {
     double began = now();
     CHECK(alcc_inband_wrap(fds[0], ALCC_CONNECTED, &options, sizeof options) == NULL);
     CHECK(errno == ETIMEDOUT && now() - began < 20);
-    CHECK(strstr(alcc_message(), "did not begin to speak"));
+    CHECK(strstr(alcc_message(), "did not start the in-band protocol"));
     CHECK(fcntl(fds[0], F_GETFD) < 0);
     close(fds[1]);
 

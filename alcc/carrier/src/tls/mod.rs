@@ -69,7 +69,7 @@ pub(crate) fn accept(
     let mut config = Arc::unwrap_or_clone(server_config(identity, &[])?);
     config.max_fragment_size = record(&*below);
     let connection = rustls::ServerConnection::new(Arc::new(config)).map_err(broken)?;
-    let what = format!("take a TLS connection from {peer}");
+    let what = format!("accept a TLS connection from {peer}");
     stream::handshake(connection.into(), DeadlineCarrier::until(deadline, below))
         .map_err(|why| failed(what, why))
 }

@@ -20,7 +20,7 @@ pub(super) fn spec(options: &Options) -> Result<CarrierSpec, Failure> {
         .map_err(|why| Failure::usage(format!("--carrier {text}: {why}")))?;
     match options.certificate_option() {
         Some(option) if !spec.has_tls() => Err(Failure::usage(format!(
-            "{option} with --carrier {spec}: there is no TLS in it; say --carrier tls"
+            "{option} with --carrier {spec}: it has no TLS; use --carrier tls"
         ))),
         _ => Ok(spec),
     }

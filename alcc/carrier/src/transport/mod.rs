@@ -93,7 +93,7 @@ impl Dialer for InBandDialer<'_> {
                 }
                 _ => "",
             };
-            Failure::failed(format!("speak in-band with {to}: {why}{hint}"))
+            Failure::failed(format!("start the in-band protocol with {to}: {why}{hint}"))
         })?;
         stream.set_patience(Some(MAX_WAIT));
         Ok(Box::new(InBandSender {

@@ -63,18 +63,18 @@ use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "budget",
-    summary: "Budget: what the path may deliver in its smallest RTT, and a delay that the user names",
+    summary: "Budget: a window for a target delay: what the path delivers in its smallest RTT plus that delay",
     profiles: Cow::Borrowed(&[]),
     options: &[OptionDoc {
         name: "delay",
         default: "40ms",
-        help: "queueing delay to aim at, 1ms to 10s",
+        help: "target queueing delay, 1ms to 10s",
     }],
     build: Build::Function(build),
 };
 
 constants! { BUDGET:
-    /// The queueing delay to aim at.
+    /// The target queueing delay.
     DELAY: Span = Span::from_millis(40);
     /// First window, packets.
     INITIAL: f64 = 10.0;

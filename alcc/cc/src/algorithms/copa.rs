@@ -49,13 +49,13 @@ use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "copa",
-    summary: "Copa: a few packets of its own in the queue, by delay alone",
+    summary: "Copa: keeps a few packets of its own in the queue, by delay alone",
     profiles: Cow::Borrowed(&["tuned", "paper"]),
     options: &[
         OptionDoc {
             name: "floor",
             default: "of the profile",
-            help: "queueing delay that counts as none, 0s to 10ms; not of original and mvfst",
+            help: "queueing delay that is treated as zero, 0s to 10ms; not of original and mvfst",
         },
         OPTIONS[0],
         OPTIONS[1],
@@ -68,7 +68,7 @@ pub const OPTIONS: &[OptionDoc] = &[
     OptionDoc {
         name: "delta",
         default: "of the profile",
-        help: "1/packets aimed at in the queue, 0.001 to 1",
+        help: "1/target number of packets in the queue, 0.001 to 1",
     },
     OptionDoc {
         name: "mode",

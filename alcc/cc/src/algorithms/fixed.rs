@@ -20,12 +20,12 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
         OptionDoc {
             name: "window",
             default: "20",
-            help: "packets in flight, 1 to 1000000; or 'random': 1 to 2*20, drawn anew",
+            help: "packets in flight, 1 to 1000000; or 'random': drawn from 1 to 2*20",
         },
         OptionDoc {
             name: "every",
             default: "1s",
-            help: "with window=random: how often to draw",
+            help: "with window=random: interval of draws",
         },
     ],
     build: Build::Function(build),

@@ -27,7 +27,7 @@ use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "reno",
-    summary: "NewReno: one packet more per round trip, half of the window on loss",
+    summary: "NewReno: one more packet per round trip, half of the window on loss",
     profiles: Cow::Borrowed(&["linux", "linux-3.16", "linux-2.6.24", "windows7-newreno"]),
     options: &[],
     build: Build::Function(build),

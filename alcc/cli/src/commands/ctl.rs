@@ -86,7 +86,7 @@ struct Scope {
 fn range(text: &str) -> Result<Pattern, String> {
     match text.parse()? {
         Pattern::Port(_) => Err(format!(
-            "'{text}' is not an address range: for a port say --port"
+            "'{text}' is not an address range: use --port for a port"
         )),
         range @ (Pattern::Cidr(..) | Pattern::Share(_)) => Ok(range),
     }
@@ -195,7 +195,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     match failed {
         Some(why) => Err(why),
         None if sent == 0 => Err(Failure::failed(format!(
-            "send '{order}': no run has taken it"
+            "send '{order}': no run accepted it"
         ))),
         None => Ok(ExitCode::SUCCESS),
     }
@@ -253,7 +253,7 @@ fn report(
             .to_string()
     } else {
         format!(
-            "run {}: {order}: {} switched, {idle} to switch at the next write; new connections begin so",
+            "run {}: {order}: {} switched, {idle} to switch at the next write, new connections included",
             run.title(),
             count(followed as u64, "connection"),
         )

@@ -54,8 +54,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let run = args.which.one()?;
     let mut out = Product::open(args.out.as_deref())?;
-    let no_room =
-        |what: &str, e| Failure::usage(format!("make room for {what} of run {}: {e}", run.id));
+    let no_room = |what: &str, e| {
+        Failure::usage(format!(
+            "allocate memory for the {what} of run {}: {e}",
+            run.id
+        ))
+    };
     let mut readings = (!args.events)
         .then(|| run.segment.trace())
         .transpose()
@@ -114,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 fn say_lost(what: &str, lost: u64) {
     if lost > 0 {
         note(format_args!(
-            "alcc: {lost} {what} came faster than they could be written"
+            "alcc: {lost} {what} lost: they came faster than they could be written"
         ));
     }
 }

@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let rules = rule_orders(&chosen.selection.rules);
     if chosen.selection.rules.iter().any(|r| r.under.is_some()) {
         return Err(Failure::usage(
-            "'under' in a section [[port]] or [[peer]] is for 'alcc run': the proxy takes one for all",
+            "'under' in a section [[port]] or [[peer]] is only for 'alcc run': the proxy has one 'under' for all connections",
         ));
     }
     let log = log_folder(args.service.log.as_deref())?;
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .map_err(|e| Failure::usage(format!("block signals: {e}")))?;
     let segment = Arc::new(segment);
-    let crowded = |e| Failure::usage(format!("take the sections of the file: {e}"));
+    let crowded = |e| Failure::usage(format!("apply the sections of the file: {e}"));
     segment.replace(rules).map_err(crowded)?;
     let events = Follower::start(&segment, log.as_deref());
     let watch = plan.as_ref();
@@ -174,7 +174,7 @@ fn stop_at_signals(signals: SigSet, stopper: Arc<Stopper>, grace: Span, quiet: b
         let open = stopper.open();
         if open > 0 && !quiet {
             note(format_args!(
-                "alcc: waiting up to {grace} for {} to finish; a second signal ends at once",
+                "alcc: waiting up to {grace} for {} to finish; a second signal closes them",
                 count(open, "connection")
             ));
         }
@@ -243,9 +243,9 @@ fn start_failure(args: &Args, error: &StartError) -> Failure {
     Failure::usage(match error {
         StartError::Listen(_, e) => match e.kind() {
             ErrorKind::AddrInUse => {
-                format!("{error}: stop what listens there, or choose another port")
+                format!("{error}: stop the program that listens there, or choose another port")
             }
-            ErrorKind::AddrNotAvailable => format!("{error}: no address of this machine"),
+            ErrorKind::AddrNotAvailable => format!("{error}: not an address of this machine"),
             ErrorKind::PermissionDenied => format!(
                 "{error}: ports below 1024 need privileges; choose another, or give the program CAP_NET_BIND_SERVICE"
             ),
@@ -319,13 +319,13 @@ fn conclude(
     ));
     if totals.failures > 0 {
         note(format_args!(
-            "alcc: the algorithm failed on {}; what it held went on as plain TCP",
+            "alcc: the algorithm failed on {}, which continued as plain TCP",
             count(totals.failures, "connection")
         ));
     }
     if totals.connect_failed > 0 {
         note(format_args!(
-            "alcc: for {} {} did not answer",
+            "alcc: {} failed: {} did not answer",
             count(totals.connect_failed, "connection"),
             args.to
         ));

@@ -104,7 +104,7 @@ pub fn run(args: &Args, program: &Program) -> Result<ExitCode, Failure> {
     let wanted = match (&out, args.once, args.count) {
         (Output::File(_) | Output::Stdout, _, Some(n)) if n.get() > 1 => {
             return Err(Failure::usage(
-                "--out FILE keeps one transfer: give a folder for several, or leave --count out",
+                "--out FILE stores one transfer: give a folder for several, or omit --count",
             ));
         }
         (Output::File(_) | Output::Stdout, ..) | (_, true, _) => Some(1),
@@ -112,7 +112,7 @@ pub fn run(args: &Args, program: &Program) -> Result<ExitCode, Failure> {
     };
     if args.resume.is_some() && out == Output::Stdout {
         return Err(Failure::usage(
-            "--resume with --out -: what was written cannot be taken back; give a file",
+            "--resume with --out -: written data cannot be taken back; give a file",
         ));
     }
     let sessions = |keep: Span| {
@@ -244,7 +244,7 @@ fn out(args: &Args) -> Result<Output, Failure> {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
             if folder.is_some_and(|folder| !folder.is_dir()) {
                 return Err(Failure::usage(format!(
-                    "--out {}: there is no such folder to put it in: make it first",
+                    "--out {}: its folder does not exist: create it first",
                     path.display()
                 )));
             }
@@ -252,7 +252,7 @@ fn out(args: &Args) -> Result<Output, Failure> {
             Ok(Output::File(path.clone()))
         }
         Err(why) if why.kind() == ErrorKind::NotFound => Err(Failure::usage(format!(
-            "--out {}: there is no such folder: make it first",
+            "--out {}: no such folder: create it first",
             path.display()
         ))),
         Err(why) => Err(Failure::usage(format!(
@@ -368,7 +368,7 @@ impl<'a> Server<'a> {
             || self.open.len() >= most && !self.make_room(None)
         {
             self.turned_away += 1;
-            let why = "turned away: --connections are open already";
+            let why = "refused: the maximum number of --connections is open";
             self.seldom(&peer, why);
             return;
         }
@@ -396,7 +396,7 @@ impl<'a> Server<'a> {
                     activity,
                 });
             }
-            Err(why) => self.seldom("a sender", &format!("turned away: {why}")),
+            Err(why) => self.seldom("a sender", &format!("refused: {why}")),
         }
     }
 
@@ -422,7 +422,7 @@ impl<'a> Server<'a> {
         self.transfers += forgotten;
         self.failed += forgotten;
         if forgotten > 0 {
-            let said = format_args!("{forgotten} cut: the rest has not come");
+            let said = format_args!("{forgotten} interrupted: not resumed in time");
             self.program.note(said);
         }
     }
@@ -458,7 +458,7 @@ impl<'a> Server<'a> {
         self.bytes += received.bytes;
         let Some(header) = &received.header else {
             self.strangers += 1;
-            let why = received.failure.as_deref().unwrap_or("said nothing");
+            let why = received.failure.as_deref().unwrap_or("sent nothing");
             self.seldom(&received.peer, why);
             return;
         };
@@ -473,7 +473,7 @@ impl<'a> Server<'a> {
             self.going
                 .retain(|_, together| together.open + together.ended > 0);
             self.program.note(format_args!(
-                "{}: waits for the rest",
+                "{}: waiting for the sender to resume",
                 line(received, header)
             ));
             return;
@@ -607,7 +607,7 @@ fn line(received: &Received, header: &Header) -> String {
         received.bytes as f64 / 1e6
     );
     if let Some(why) = &received.failure {
-        return format!("{text}, and failed: {why}");
+        return format!("{text}, then failed: {why}");
     }
     // What came with one read took no time that is known.
     if received.took > 0 {

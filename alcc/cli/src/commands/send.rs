@@ -154,7 +154,7 @@ pub fn run(args: &Args, program: &Program) -> Result<ExitCode, Failure> {
     if args.resume.is_some() {
         let digits = hex(&session);
         program.note(format_args!(
-            "after an end of this program: the same command with --session {digits}"
+            "to continue after this program has ended, repeat the command with --session {digits}"
         ));
     }
     for header in &mut headers {
@@ -196,7 +196,7 @@ pub fn run(args: &Args, program: &Program) -> Result<ExitCode, Failure> {
                     (Some(patience), Content::File(file)) => {
                         let patience = Duration::from_nanos(patience.as_nanos());
                         let happens = &mut |told: Told<'_>| match told {
-                            Told::Cut(why) => program.note(format_args!("{why}; goes on")),
+                            Told::Cut(why) => program.note(format_args!("{why}; reconnecting")),
                             Told::From(bytes) => there.store(bytes, Ordering::Relaxed),
                         };
                         let begun = args.session.is_some();
@@ -239,7 +239,7 @@ fn session(text: &str) -> Result<[u8; 16], String> {
     let digits = text.len() == 32 && text.bytes().all(|c| c.is_ascii_hexdigit());
     let number = u128::from_str_radix(text, 16).ok().filter(|_| digits);
     let number =
-        number.ok_or("a session is 32 hexadecimal digits, as 'alcc send --resume' prints")?;
+        number.ok_or("a session is 32 hexadecimal digits, as 'alcc send --resume' prints it")?;
     Ok(number.to_be_bytes())
 }
 
@@ -278,13 +278,13 @@ fn flows(args: &Args) -> Result<(Vec<Header>, Vec<Content>), Failure> {
     if let Some(path) = &args.file {
         if args.flows.get() > 1 {
             return Err(Failure::usage(
-                "--file with --flows: a file goes over one connection; leave --flows out",
+                "--file with --flows: a file is sent over one connection; omit --flows",
             ));
         }
         let (file, size) = open(path)?;
         if args.resume.is_some() && size.is_none() {
             return Err(Failure::usage(format!(
-                "--resume --file {}: only a regular file can be read again from where it was cut",
+                "--resume --file {}: only a regular file can be resumed",
                 path.display()
             )));
         }

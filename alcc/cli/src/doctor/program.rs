@@ -184,7 +184,7 @@ mod tests {
             ("nosuch-program".into(), "not found: install it"),
             (dir.path().into(), "it is a folder"),
             (file("plain", "text", 0o644), "no permission to run it"),
-            (file("lost", "#!/nosuch\n", 0o755), "look at its first line"),
+            (file("lost", "#!/nosuch\n", 0o755), "check its first line"),
         ] {
             let found = examine(std::slice::from_ref(&command));
             assert_eq!(

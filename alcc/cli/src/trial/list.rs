@@ -48,7 +48,7 @@ impl List {
         if let Err(e) = file.write_all(line.as_bytes()) {
             self.file = None;
             note(format_args!(
-                "alcc: write the transfers to {}: {e}; the trial goes on without",
+                "alcc: write the transfers to {}: {e}; the trial continues without them",
                 self.path.display()
             ));
         }

@@ -101,7 +101,7 @@ fn unended(known: &Known) -> Option<String> {
         ". More than 10 % in one group: no verdict, because which ones are missing may depend on the group"
     };
     Some(format!(
-        "Transfers that began and were not seen to their end, and are not in it: plain {}, treated {}{end}",
+        "Transfers without an observed end, which are not included: plain {}, treated {}{end}",
         of(0),
         of(1)
     ))
@@ -113,7 +113,7 @@ pub(super) fn line(name: &str, known: &Known) -> String {
     let shown = (effects.iter()).filter(|e| e.is_whole && SHORT.contains(&e.metric));
     let shown: Vec<_> = shown.map(effect).collect();
     let what = if !known.is_whole() {
-        "too many transfers were not seen to their end to compare".to_owned()
+        "too many transfers have no observed end".to_owned()
     } else if shown.is_empty() {
         "too few to compare yet".to_owned()
     } else {
@@ -193,25 +193,25 @@ fn missing(known: &Known) -> Vec<String> {
             .find(is_rtt)
             .is_some_and(|e| e.is_whole);
         all.push(format!(
-            "Transfers with fewer than five readings of the RTT, which are in everything but the RTT: plain {plain}, treated {treated}{}",
+            "Transfers with fewer than five readings of the RTT, included in everything but the RTT: plain {plain}, treated {treated}{}",
             if is_whole { "" } else { ". So there is no verdict on the RTT" }
         ));
     }
     if known.lost > 0 {
         all.push(format!(
-            "{} came too fast and are not in it",
+            "{} came too fast and are not included",
             count(known.lost, "reading")
         ));
     }
     if known.unseen > 0 {
         all.push(format!(
-            "{} closed with bytes in flight and then not seen: what they sent last is not in it",
+            "{} closed with bytes in flight and then not seen: their last data is not included",
             count(known.unseen, "connection")
         ));
     }
     if known.beyond > 0 {
         all.push(format!(
-            "{} closed with bytes in flight while {MOST} others were followed: what they sent last is not in it",
+            "{} closed with bytes in flight while {MOST} others were followed: their last data is not included",
             count(known.beyond, "connection")
         ));
     }
@@ -242,7 +242,7 @@ pub(super) fn metrics(known: &Known, page: &mut Page) {
     page.metric("alcc_trial_clients", "gauge", "Clients with a transfer.", counts(|t| t.clients() as f64));
     page.metric("alcc_trial_transfers_total", "counter", "Transfers of 64 KiB or more.", counts(|t| t.transfers() as f64));
     page.metric("alcc_trial_bytes_total", "counter", "Bytes of these transfers.", counts(|t| t.bytes().get() as f64));
-    page.metric("alcc_trial_unended_total", "counter", "Transfers that began and were not seen to their end.", unended.map(|((group, _), n)| (label(group), n as f64)));
+    page.metric("alcc_trial_unended_total", "counter", "Transfers without an observed end.", unended.map(|((group, _), n)| (label(group), n as f64)));
     page.metric("alcc_trial_value", "gauge", "Mean over clients, geometric for times and rates.", values);
     page.metric("alcc_trial_change", "gauge", "Treated beside plain, and its 99 % interval: -0.2 is 20 % less.", changes);
     page.metric("alcc_trial_stopped", "gauge", "1 if the trial has ended itself.", [(String::new(), stopped)]);
@@ -290,7 +290,7 @@ pub(super) fn html(name: &str, known: &Known) -> String {
         || "Too few clients to compare yet".to_owned(),
         |e| match known.is_whole() {
             true => format!("{}: {}", effect(e), verdict(known, e)),
-            false => "No verdict: too many transfers were not seen to their end".to_owned(),
+            false => "No verdict: too many transfers have no observed end".to_owned(),
         },
     );
     let mut text = format!(
@@ -437,7 +437,7 @@ mod tests {
             page.contains("<h1>No verdict") && page.contains("Not counted"),
             "{page}"
         );
-        assert!(line("copa", &known).ends_with("to compare"));
+        assert!(line("copa", &known).ends_with("no observed end"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) fn secret(share: Share) -> io::Result<Share> {
         Ok(salt) => salt,
         Err(why) => {
             note(format_args!(
-                "alcc: keep the salt of trials: {why}: clients change their groups when alcc starts again"
+                "alcc: store the salt of trials: {why}: clients change their groups when alcc starts again"
             ));
             random()?
         }
@@ -49,7 +49,7 @@ fn folder() -> Option<PathBuf> {
 
 /// The secret of the file, which is made if it is not there.
 fn kept() -> Result<u64, String> {
-    let folder = folder().ok_or("there is no HOME")?;
+    let folder = folder().ok_or("HOME is not set")?;
     let file = folder.join(FILE);
     let salt = within(MAX_FILE_WAIT, move || kept_in(&folder));
     let salt = salt.unwrap_or_else(|| Err(io::Error::other("the file system does not answer")));

@@ -180,7 +180,7 @@ fn wrong_usage_is_two_and_says_what_would_be_right() {
         (&["send", "--file", "/", "::1"], "tar c FOLDER"),
         (
             &["send", "--file", &there, "--flows", "2", "::1"],
-            "leave --flows out",
+            "omit --flows",
         ),
         (&["send", "--cc", "vrus", "::1"], "verus"),
         (&["send", "--feedback", "tcp-info", "::1"], "add --cc"),
@@ -243,7 +243,7 @@ fn the_summary_names_the_port_and_another_transport_is_asked_about() {
     let inband = ["--transport", "in-band", "--cc", "cubic", "--size", "9k"];
     let hint = "does 'alcc recv' there have --transport in-band and the same --carrier?";
     place.send(&inband).fails(1, hint);
-    recv.says("have both ends the same --transport?");
+    recv.says("do both ends have the same --transport?");
     drop(recv);
 }
 
@@ -279,7 +279,8 @@ fn what_is_not_encrypted_stays_on_loopback_and_in_our_own_namespaces() {
         let words = [&["--net", lab], args].concat();
         place.run(&place.inside, "unshare", &words).end()
     };
-    elsewhere(&["recv", "--transport", "udp"]).fails(2, "--bind 127.0.0.1 tests on this machine");
+    elsewhere(&["recv", "--transport", "udp"])
+        .fails(2, "use --bind 127.0.0.1 to test on this machine");
     elsewhere(&[&send[..], &["192.0.2.1"]].concat()).fails(2, "127.0.0.1 as HOST tests");
 }
 

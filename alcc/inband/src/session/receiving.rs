@@ -236,7 +236,7 @@ impl Session {
             });
         }
         if ack.position < before {
-            return Err(Error::Protocol("an acknowledgement that takes back"));
+            return Err(Error::Protocol("an acknowledgement that retracts data"));
         }
         self.stats.acks_in += 1;
         let edge = ack.position + u64::from(ack.window) * WINDOW_UNIT;

@@ -56,7 +56,7 @@ fn an_acknowledgement_that_takes_back_ends_it() {
     let [mut a, _] = pair("cubic");
     drain(&mut a, at(3), b"hello");
     a.on_bytes(When::exactly(at(4)), &acknowledgement(13), &mut []);
-    refused(&mut a, &acknowledgement(12), "takes back");
+    refused(&mut a, &acknowledgement(12), "retracts data");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn other_services_are_recognised() {
             session.on_bytes(When::exactly(at(5)), said.as_bytes(), &mut []);
             let why = session.error().expect("an error").to_string();
             assert!(
-                why.contains(want) && why.contains("does not speak ALCC in-band"),
+                why.contains(want) && why.contains("does not use the in-band protocol"),
                 "{why}"
             );
             assert!(!why.contains('\n') && why.len() < 200, "{why}");
@@ -292,7 +292,7 @@ fn a_peer_cannot_cause_a_file_to_be_opened() {
     .encode(&mut wire);
     b.on_bytes(When::exactly(at(1)), &wire, &mut []);
     let why = b.error().expect("refused").to_string();
-    assert!(why.contains("nothing here reads files"), "{why}");
+    assert!(why.contains("files cannot be read here"), "{why}");
 }
 
 #[test]

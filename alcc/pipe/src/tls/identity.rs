@@ -29,7 +29,7 @@ impl Identity {
     pub fn self_signed(names: &[&str]) -> Result<Self, Failure> {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let made = rcgen::generate_simple_self_signed(names)
-            .map_err(|why| Failure::Usage(format!("make a certificate: {why}")))?;
+            .map_err(|why| Failure::Usage(format!("create a certificate: {why}")))?;
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         Ok(Self {
             chain: vec![made.cert.der().clone()],
@@ -45,7 +45,7 @@ impl Identity {
         let chain = certificates(certificate)?;
         let found = PrivateKeyDer::from_pem_file(key).map_err(|why| {
             Failure::Usage(format!(
-                "read the key {}: {}: it has to be a PEM file with a private key",
+                "read the key {}: {}: it must be a PEM file with a private key",
                 key.display(),
                 words(&why)
             ))
@@ -56,7 +56,7 @@ impl Identity {
         };
         super::server_config(&identity, &[]).map_err(|why| {
             Failure::Usage(format!(
-                "{why}: are {} and {} a pair?",
+                "{why}: do {} and {} belong together?",
                 certificate.display(),
                 key.display()
             ))
@@ -84,7 +84,7 @@ impl Identity {
 pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let wrong = |why: String| {
         Failure::Usage(format!(
-            "read the certificate {}: {why}: it has to be a PEM file",
+            "read the certificate {}: {why}: it must be a PEM file",
             file.display()
         ))
     };
@@ -92,7 +92,7 @@ pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
         .and_then(|all| all.collect::<Result<Vec<_>, _>>())
         .map_err(|why| wrong(words(&why)))?;
     if found.is_empty() {
-        return Err(wrong("there is none in it".to_owned()));
+        return Err(wrong("it contains none".to_owned()));
     }
     Ok(found)
 }
@@ -100,11 +100,9 @@ pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
 fn words(why: &rustls::pki_types::pem::Error) -> String {
     use rustls::pki_types::pem::Error as Pem;
     match why {
-        Pem::Io(why) if why.kind() == std::io::ErrorKind::NotFound => {
-            "there is no such file".to_owned()
-        }
+        Pem::Io(why) if why.kind() == std::io::ErrorKind::NotFound => "no such file".to_owned(),
         Pem::Io(why) => why.to_string(),
-        Pem::NoItemsFound => "there is none in it".to_owned(),
-        _ => "it makes no sense".to_owned(),
+        Pem::NoItemsFound => "it contains none".to_owned(),
+        _ => "it is malformed".to_owned(),
     }
 }

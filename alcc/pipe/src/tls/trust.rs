@@ -37,7 +37,7 @@ impl FromStr for Fingerprint {
     fn from_str(text: &str) -> Result<Self, Failure> {
         let wrong = || {
             Failure::Usage(format!(
-                "'{text}' is no SHA-256 fingerprint: 64 hexadecimal digits, as the listening end prints it"
+                "'{text}' is not a SHA-256 fingerprint: write 64 hexadecimal digits, as the listening end prints them"
             ))
         };
         let mut nibbles = Vec::with_capacity(64);
@@ -156,7 +156,7 @@ impl Verifier {
                     _ => "an authority that this system trusts".to_owned(),
                 };
                 let Some(authorities) = &self.authorities else {
-                    return Err(format!("not signed by {by}: there is none"));
+                    return Err(format!("not signed by {by}: this system has none"));
                 };
                 let checked = authorities.verify_server_cert(leaf, intermediates, name, ocsp, now);
                 checked.map(drop).map_err(|why| match why {

@@ -35,11 +35,11 @@ def options(controller):
 
     name = getattr(controller, "__qualname__", repr(controller))
     if not isinstance(controller, type) or not callable(getattr(controller, "on_ack", None)):
-        raise ScenarioError(f"controller {name}: found no method on_ack: want a class with one")
+        raise ScenarioError(f"controller {name}: found no method on_ack: expected a class with one")
     flags = [getattr(controller, flag, False) for flag in ("paced", "ecn")]
     for flag, value in zip(("paced", "ecn"), flags):
         if not isinstance(value, bool):
-            raise ScenarioError(f"controller {name}: {flag}: found {type(value).__name__}, want True or False")
+            raise ScenarioError(f"controller {name}: {flag}: found {type(value).__name__}, expected True or False")
     try:
         signature = inspect.signature(controller)
     except (TypeError, ValueError):
@@ -68,7 +68,7 @@ def read(default, text):
         if text not in ("yes", "no"):
             raise ValueError("yes or no")
         return text == "yes"
-    for kind, want in ((int, "a whole number"), (float, "a number")):
+    for kind, expected in ((int, "a whole number"), (float, "a number")):
         if isinstance(default, kind):
             try:
                 return kind(text)

@@ -42,7 +42,7 @@ class Keys:
             plain = _plain(case)
             said = json.dumps([__version__, plain, self._read_by(case, plain)], sort_keys=True)
         except RecursionError:
-            raise ScenarioError("sweep: found a list within itself, want texts, numbers, traces or classes") from None
+            raise ScenarioError("sweep: found a list within itself, expected texts, numbers, traces or classes") from None
         return hashlib.sha256(said.encode()).hexdigest()[:KEY_DIGITS]
 
     def _read_by(self, case, plain):
@@ -83,7 +83,7 @@ def _plain(value):
     if hasattr(value, "__index__"):
         # NumPy's whole numbers are no int.
         return operator.index(value)
-    raise ScenarioError(f"sweep: found a value of type {type(value).__name__}, want texts, numbers, traces or classes")
+    raise ScenarioError(f"sweep: found a value of type {type(value).__name__}, expected texts, numbers, traces or classes")
 
 
 def _trace(value):

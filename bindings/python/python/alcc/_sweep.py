@@ -56,9 +56,9 @@ def sweep(
     parquet = needed("pyarrow.parquet", "alcc.sweep", "sweep")
     cases = [dict(common, **case) for case in expand(grid)]
     if not isinstance(out, (str, os.PathLike)):
-        raise ScenarioError(f"sweep: out: found {type(out).__name__}, want the name of a folder")
+        raise ScenarioError(f"sweep: out: found {type(out).__name__}, expected the name of a folder")
     if client is not None and not hasattr(client, "submit"):
-        raise ScenarioError(f"sweep: client: found {type(client).__name__}, want a dask.distributed.Client")
+        raise ScenarioError(f"sweep: client: found {type(client).__name__}, expected a dask.distributed.Client")
     try:
         os.makedirs(out, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -141,27 +141,27 @@ def expand(grid):
     if not isinstance(grid, dict):
         cases = list(grid) if hasattr(grid, "__iter__") else []
         if not cases or not all(isinstance(case, dict) for case in cases):
-            raise ScenarioError("sweep: want a dictionary of lists, or a list of dictionaries with a case each")
+            raise ScenarioError("sweep: expected a dictionary of lists, or a list of dictionaries with a case each")
         for case in cases:
             _names(case)
         return cases
     if not grid:
-        raise ScenarioError("sweep: found an empty grid, want at least one list of values")
+        raise ScenarioError("sweep: found an empty grid, expected at least one list of values")
     _names(grid)
     for name, values in grid.items():
         if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-            raise ScenarioError(f"sweep: {name}: found one value, want a list; one for all is an argument of sweep")
+            raise ScenarioError(f"sweep: {name}: found one value, expected a list; one for all is an argument of sweep")
     values = [list(of) for of in grid.values()]
     for name, of in zip(grid, values):
         if not of:
-            raise ScenarioError(f"sweep: {name}: found an empty list, want at least one value")
+            raise ScenarioError(f"sweep: {name}: found an empty list, expected at least one value")
     return [dict(zip(grid, of)) for of in itertools.product(*values)]
 
 
 def _names(case):
     for name in case:
         if not isinstance(name, str):
-            raise ScenarioError(f"sweep: found an argument named {name!r:.60}, want texts such as 'link'")
+            raise ScenarioError(f"sweep: found an argument named {name!r:.60}, expected texts such as 'link'")
 
 
 def _run(case, stop=None):

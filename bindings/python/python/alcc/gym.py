@@ -140,7 +140,7 @@ class Env(gymnasium.Env):
             self._no_reward(f"it raised {type(error).__name__}: {error}", error)
         reward = _number(answer)
         if not math.isfinite(reward):
-            self._no_reward(f"it answered {_shown(answer)}: want a finite number")
+            self._no_reward(f"it answered {_shown(answer)}: expected a finite number")
         return reward
 
     def _no_reward(self, what, cause=None):

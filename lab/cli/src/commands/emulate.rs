@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (program, rest) = args
         .command
         .split_first()
-        .ok_or_else(|| Failure::usage("what to run inside? write it after --"))?;
+        .ok_or_else(|| Failure::usage("no program to run: write it after --"))?;
     let mut command = Command::new(program);
     command.args(rest).envs(environment);
     if let Some(internet) = &internet {

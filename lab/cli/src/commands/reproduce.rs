@@ -243,7 +243,7 @@ fn any_ran(all: &[Asked], judged: &[Judgement]) -> Result<(), Failure> {
 fn check(args: &Args, all: &mut [Asked]) -> Result<(), Failure> {
     if args.results.is_some() && args.mode() == Mode::Shortened {
         return Err(Failure::usage(
-            "--results --emu: shortened runs judge nothing: add --full, or leave --results out",
+            "--results --emu: shortened runs have no verdict: add --full, or omit --results",
         ));
     }
     if let Some(cells) = &args.cells {
@@ -353,7 +353,7 @@ pub(super) fn simulate(
     });
     match runs {
         Err(RunError::Interrupted) => Err(Failure::failed(format!(
-            "{id}: stopped: the same command goes on where it was"
+            "{id}: stopped: the same command continues it"
         ))),
         Err(RunError::InvalidExperiment(why)) => Err(Failure::usage(why)),
         Err(RunError::Storage(why)) => Err(Failure::failed(format!(

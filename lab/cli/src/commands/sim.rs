@@ -115,7 +115,9 @@ pub(crate) struct Args {
 /// A file of its own: standard output has the table.
 fn a_file(text: &str) -> Result<PathBuf, String> {
     match text {
-        "-" => Err("standard output has the table or the JSON object: name a file".to_owned()),
+        "-" => {
+            Err("standard output is used for the table or the JSON object: name a file".to_owned())
+        }
         file => Ok(file.into()),
     }
 }

@@ -134,7 +134,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     drop(bar);
     let runs = runs.map_err(|unable| match unable {
         RunError::MissingTrace(name) => Failure::usage(format!(
-            "open the trace {name}: no such file beside the scenario or here, and no synthetic one: see 'alcc list'"
+            "open the trace {name}: no such file beside the scenario or here, and no synthetic one: see 'alcc-lab list'"
         )),
         unable => Failure::usage(unable.to_string()),
     })?;

@@ -75,7 +75,7 @@ fn a_full_disk_is_said_in_one_line() {
             .lines()
             .filter(|line| line.contains("no space is left"))
             .collect();
-        let fault = said.contains("panicked") || said.contains("a fault of alcc");
+        let fault = said.contains("panicked") || said.contains("internal error");
         // Of a log that a server's processes write they say nothing: their standard error is not
         // ours.
         let told = failures.len() == 1 || line.contains("--log FULL --");

@@ -441,7 +441,7 @@ fn check(case: &Case, streams: [Stream; 2], runtime: &Path, run: &str) -> Option
         _ => case.status,
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let fault = said.contains("panicked") || said.contains("a fault of alcc");
+    let fault = said.contains("panicked") || said.contains("internal error");
     let silent = streams == [Full, Good] && case.prints && !said.contains("no space is left");
     (output.status.code() != Some(expected) || fault || silent).then(|| {
         format!(

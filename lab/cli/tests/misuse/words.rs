@@ -168,7 +168,7 @@ fn a_port_that_is_taken_is_named_with_what_helps() {
             } else {
                 busy.to_string()
             };
-            let helps = "stop what listens there, or choose another";
+            let helps = "stop the program that listens there, or choose another";
             look(&line, &output, 2, helps).or_else(|| look(&line, &output, 2, &name))
         })
         .collect();

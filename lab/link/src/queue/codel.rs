@@ -22,7 +22,7 @@ use alcc_units::{Bytes, OptionDoc, Options, Rng, Span, SpecError, Time};
 
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "codel",
-    summary: "drops from the head while packets wait too long for too long (RFC 8289)",
+    summary: "CoDel: drops from the head while the queueing delay stays above a target (RFC 8289)",
     overtaking: false,
     options: &[TARGET, INTERVAL, ECN, BYTES, PACKETS],
     build: |options| {
@@ -34,13 +34,13 @@ pub(super) const QUEUE: QueueKind = QueueKind {
 pub(super) const TARGET: OptionDoc = OptionDoc {
     name: "target",
     default: "5ms",
-    help: "the wait that is acceptable for good, 1us to 10s",
+    help: "acceptable standing queueing delay, 1us to 10s",
 };
 
 pub(super) const INTERVAL: OptionDoc = OptionDoc {
     name: "interval",
     default: "100ms",
-    help: "how long the wait may be above target before the first drop, 1us to 100s",
+    help: "time above target before the first drop, 1us to 100s",
 };
 
 /// With at most these bytes in the queue there is nothing to control.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "droptail",
-    summary: "first in, first out; drops what arrives when full; without a limit nothing is dropped",
+    summary: "first in, first out; drops arriving packets when full; without a limit nothing is dropped",
     overtaking: false,
     options: &[BYTES, PACKETS],
     build: |options| Ok(Box::new(Droptail::built(options)?)),
@@ -17,13 +17,13 @@ pub(super) const QUEUE: QueueKind = QueueKind {
 pub(super) const BYTES: OptionDoc = OptionDoc {
     name: "bytes",
     default: "unlimited",
-    help: "the most IP bytes that may wait, 1 or more",
+    help: "maximum queued IP bytes, 1 or more",
 };
 
 pub(super) const PACKETS: OptionDoc = OptionDoc {
     name: "packets",
     default: "unlimited",
-    help: "the most packets that may wait, 1 to 1000000000",
+    help: "maximum queued packets, 1 to 1000000000",
 };
 
 /// Drop-tail with a limit in bytes.

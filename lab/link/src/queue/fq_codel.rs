@@ -33,7 +33,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
         OptionDoc {
             name: "flows",
             default: "1024",
-            help: "how many queues there are; flow n has queue n modulo flows, 1 to 65536",
+            help: "number of queues; flow n has queue n modulo flows, 1 to 65536",
         },
         OptionDoc {
             name: "quantum",
@@ -46,12 +46,12 @@ pub(super) const QUEUE: QueueKind = QueueKind {
         OptionDoc {
             name: "bytes",
             default: "unlimited",
-            help: "the most IP bytes that may wait in all queues, 1 or more",
+            help: "maximum queued IP bytes of all queues, 1 or more",
         },
         OptionDoc {
             name: "packets",
             default: "10240",
-            help: "the most packets that may wait in all queues, 1 to 1000000000",
+            help: "maximum queued packets of all queues, 1 to 1000000000",
         },
     ],
     build: |options| {

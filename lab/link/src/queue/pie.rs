@@ -30,18 +30,18 @@ use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
 
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "pie",
-    summary: "drops at arrival with a probability that steers the delay to a target (RFC 8033)",
+    summary: "PIE: drops at arrival with a probability that controls the delay to a target (RFC 8033)",
     overtaking: false,
     options: &[
         OptionDoc {
             name: "target",
             default: "15ms",
-            help: "the queueing delay to steer to, 1us to 10s",
+            help: "target queueing delay, 1us to 10s",
         },
         OptionDoc {
             name: "update",
             default: "15ms",
-            help: "how often the probability is adjusted, 1ms to 10s",
+            help: "interval of adjustments of the probability, 1ms to 10s",
         },
         OptionDoc {
             name: "alpha",
@@ -56,7 +56,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
         OptionDoc {
             name: "burst",
             default: "150ms",
-            help: "how long after a quiet time nothing is dropped, 0s to 100s",
+            help: "time without drops after an idle period, 0s to 100s",
         },
         ECN,
         BYTES,

@@ -11,7 +11,7 @@ use alcc_units::{Bytes, OptionDoc, Options, Rate, Rng, SpecError, Time};
 
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "policer",
-    summary: "a token bucket: drops what is beyond its rate and its burst, lets nobody wait for it",
+    summary: "token bucket: drops packets beyond its rate and burst, without delaying any",
     overtaking: false,
     options: &[BYTES, PACKETS, RATE, BURST],
     build,
@@ -20,13 +20,13 @@ pub(super) const QUEUE: QueueKind = QueueKind {
 pub(super) const RATE: OptionDoc = OptionDoc {
     name: "rate",
     default: "10000000",
-    help: "what may pass, 1000 to 1000000000000 bits per second; also as 10mbit",
+    help: "rate, 1000 to 1000000000000 bits per second; also as 10mbit",
 };
 
 pub(super) const BURST: OptionDoc = OptionDoc {
     name: "burst",
     default: "250000",
-    help: "bytes that may pass at once, 1500 or more",
+    help: "burst in bytes, 1500 or more",
 };
 
 #[derive(Clone, Debug)]

@@ -34,7 +34,7 @@ use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
 
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "red",
-    summary: "random early detection on the average queue in bytes (Floyd and Jacobson 1993)",
+    summary: "RED: random early detection on the average queue in bytes (Floyd and Jacobson 1993)",
     overtaking: false,
     options: &[
         OptionDoc {
@@ -60,7 +60,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
         OptionDoc {
             name: "weight",
             default: "0.002",
-            help: "of the present queue in the average, 1e-9 to 1",
+            help: "weight of the current queue in the average, 1e-9 to 1",
         },
         OptionDoc {
             name: "gentle",
@@ -70,22 +70,22 @@ pub(super) const QUEUE: QueueKind = QueueKind {
         OptionDoc {
             name: "spacing",
             default: "yes",
-            help: "no: every arrival draws by itself, drops are not spread evenly (no with profile=cs244)",
+            help: "no: every arrival is drawn independently, so drops are not spread evenly (no with profile=cs244)",
         },
         OptionDoc {
             name: "idle",
             default: "1ms",
-            help: "an empty queue decays the average as if a packet left in every such time, 1us to 10s (1.25us with profile=cs244)",
+            help: "while the queue is empty, the average decays as if a packet left at this interval, 1us to 10s (1.25us with profile=cs244)",
         },
         OptionDoc {
             name: "bytes",
             default: "unlimited",
-            help: "the most IP bytes that may wait, 1 or more",
+            help: "maximum queued IP bytes, 1 or more",
         },
         OptionDoc {
             name: "packets",
             default: "unlimited",
-            help: "the most packets that may wait, 1 to 1000000000",
+            help: "maximum queued packets, 1 to 1000000000",
         },
         ECN,
     ],
@@ -347,7 +347,7 @@ mod tests {
         let options = Options::new("queue", &spec, QUEUE.options, &[]).unwrap();
         assert_eq!(
             (QUEUE.build)(&options).unwrap_err().to_string(),
-            "queue red: max=3000: want min below max: they are 9000 and 3000"
+            "queue red: max=3000: expected min below max: they are 9000 and 3000"
         );
     }
 }

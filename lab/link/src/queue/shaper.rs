@@ -12,7 +12,7 @@ use alcc_units::{Bytes, Options, Rng, SpecError, Time};
 
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "shaper",
-    summary: "a token bucket in which packets wait: a burst passes at once, then its rate",
+    summary: "token bucket with a queue: a burst passes at once, then packets leave at its rate",
     overtaking: false,
     options: &[BYTES, PACKETS, RATE, BURST],
     build,

@@ -23,18 +23,18 @@ use std::collections::VecDeque;
 
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "users",
-    summary: "a radio cell: a queue for each user (flow) behind a scheduler in slots",
+    summary: "radio cell: a queue for each user (flow) and a scheduler of slots",
     overtaking: true,
     options: &[
         OptionDoc {
             name: "scheduler",
             default: "rr",
-            help: "rr: slots in turn; pf: who was served least over the window, proportional fair",
+            help: "rr: round robin; pf: proportional fair over the window",
         },
         OptionDoc {
             name: "slot",
             default: "1ms",
-            help: "how long the channel stays with one user, 0s (a packet each) to 10s",
+            help: "length of a slot, 0s (a packet each) to 10s",
         },
         OptionDoc {
             name: "window",
@@ -44,27 +44,27 @@ pub(super) const QUEUE: QueueKind = QueueKind {
         OptionDoc {
             name: "number",
             default: "65536",
-            help: "how many users there are; flow n belongs to user n modulo number, 1 to 65536",
+            help: "number of users; flow n belongs to user n modulo number, 1 to 65536",
         },
         OptionDoc {
             name: "user-bytes",
             default: "2000000",
-            help: "the most IP bytes of one user that may wait, 1 or more; as droptail's, or a phone could wait for minutes",
+            help: "maximum queued IP bytes of one user, 1 or more; the default is that of droptail",
         },
         OptionDoc {
             name: "user-packets",
             default: "unlimited",
-            help: "the most packets of one user that may wait, 1 to 1000000000",
+            help: "maximum queued packets of one user, 1 to 1000000000",
         },
         OptionDoc {
             name: "bytes",
             default: "unlimited",
-            help: "the most IP bytes of all users that may wait, 1 or more",
+            help: "maximum queued IP bytes of all users, 1 or more",
         },
         OptionDoc {
             name: "packets",
             default: "unlimited",
-            help: "the most packets of all users that may wait, 1 to 1000000000",
+            help: "maximum queued packets of all users, 1 to 1000000000",
         },
     ],
     build: |options| {

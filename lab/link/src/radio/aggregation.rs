@@ -10,17 +10,17 @@ use alcc_units::{OptionDoc, Options, Rng, Span, SpecError, Time};
 
 pub(super) const RADIO: RadioKind = RadioKind {
     name: "aggregation",
-    summary: "Wi-Fi: packets wait for the air and go together",
+    summary: "Wi-Fi: packets wait for the channel and are sent as aggregates",
     options: &[
         OptionDoc {
             name: "stations",
             default: "3",
-            help: "how many others send as well, 0 to 100",
+            help: "number of other stations that send, 0 to 100",
         },
         OptionDoc {
             name: "airtime",
             default: "5484us",
-            help: "how long each of them holds the air at most, up to 1s",
+            help: "longest channel time of each of them, up to 1s",
         },
     ],
     build,

@@ -9,7 +9,7 @@ use alcc_units::OptionDoc;
 
 pub(super) const RADIO: RadioKind = RadioKind {
     name: "duplicate",
-    summary: "packets arrive twice, the copy right behind the packet",
+    summary: "packets arrive twice, the copy directly after the packet",
     options: &[OptionDoc {
         name: "p",
         default: "0.01",

@@ -12,22 +12,22 @@ use alcc_units::{OptionDoc, Options, Span, SpecError, Time};
 
 pub(super) const RADIO: RadioKind = RadioKind {
     name: "grant",
-    summary: "after silence a sender waits for its chance to ask, and for leave to send",
+    summary: "uplink grants: after idle times, a sender waits for a scheduling request and its grant",
     options: &[
         OptionDoc {
             name: "period",
             default: "10ms",
-            help: "between chances to ask, 1us to 1s",
+            help: "interval of scheduling requests, 1us to 1s",
         },
         OptionDoc {
             name: "delay",
             default: "8ms",
-            help: "from asking to sending, up to 1s",
+            help: "time from request to transmission, up to 1s",
         },
         OptionDoc {
             name: "keep",
             default: "10ms",
-            help: "how long after a packet the next one need not ask, up to 10s",
+            help: "time after a packet in which the next one needs no request, up to 10s",
         },
     ],
     build,

@@ -10,7 +10,7 @@ use alcc_units::{OptionDoc, Options, Span, SpecError, Time};
 
 pub(super) const RADIO: RadioKind = RadioKind {
     name: "handover",
-    summary: "now and then nothing passes for a moment",
+    summary: "handovers: interruptions at random times",
     options: &[
         OptionDoc {
             name: "every",
@@ -20,7 +20,7 @@ pub(super) const RADIO: RadioKind = RadioKind {
         OptionDoc {
             name: "length",
             default: "49.5ms",
-            help: "how long nothing passes, up to 30s",
+            help: "length of an interruption, up to 30s",
         },
     ],
     build,

@@ -13,22 +13,22 @@ use alcc_units::{OptionDoc, Options, Span, SpecError, Time};
 
 pub(super) const RADIO: RadioKind = RadioKind {
     name: "harq",
-    summary: "transport blocks that fail are sent again; what follows waits for them",
+    summary: "HARQ: failed transport blocks are retransmitted; later packets wait for them",
     options: &[
         OptionDoc {
             name: "errors",
             default: "0.1",
-            help: "share of blocks that fail, each time they are sent; 0 to 0.9",
+            help: "probability that a block fails, at each transmission; 0 to 0.9",
         },
         OptionDoc {
             name: "rtt",
             default: "8ms",
-            help: "until a block is sent again; up to 1s",
+            help: "time until a block is retransmitted; up to 1s",
         },
         OptionDoc {
             name: "attempts",
             default: "4",
-            help: "how often a block is sent at most, 1 to 32; the last one succeeds",
+            help: "maximum number of transmissions, 1 to 32; the last one succeeds",
         },
         SLOT,
     ],

@@ -10,11 +10,11 @@ use alcc_units::{OptionDoc, Options, Rng, Span, SpecError, Time};
 
 pub(super) const RADIO: RadioKind = RadioKind {
     name: "jitter",
-    summary: "each packet is held for a random time; the order stays",
+    summary: "each packet is delayed by a random time; the order is kept",
     options: &[OptionDoc {
         name: "most",
         default: "5ms",
-        help: "longest time, evenly distributed from 0; up to 10s",
+        help: "longest delay; the distribution is uniform from 0; up to 10s",
     }],
     build,
 };

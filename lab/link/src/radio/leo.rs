@@ -13,7 +13,7 @@ use alcc_units::{OptionDoc, Options, Rng, Span, SpecError, Time};
 
 pub(super) const RADIO: RadioKind = RadioKind {
     name: "leo",
-    summary: "every 15 s another satellite: a gap, and a way of another length",
+    summary: "low-orbit satellites: at each change an interruption and another path delay",
     options: &[
         OptionDoc {
             name: "every",
@@ -23,17 +23,17 @@ pub(super) const RADIO: RadioKind = RadioKind {
         OptionDoc {
             name: "gap",
             default: "40ms",
-            help: "how long nothing passes at a change, up to half of every",
+            help: "length of the interruption at a change, up to half of every",
         },
         OptionDoc {
             name: "spread",
             default: "20ms",
-            help: "a way takes up to so much longer than the shortest, up to 10s",
+            help: "largest additional delay of a path, up to 10s",
         },
         OptionDoc {
             name: "jitter",
             default: "7ms",
-            help: "and each millisecond of it up to so much more, up to 10s",
+            help: "largest random delay, drawn for each millisecond, up to 10s",
         },
     ],
     build,

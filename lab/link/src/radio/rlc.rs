@@ -11,7 +11,7 @@ use alcc_units::{OptionDoc, Options, Span, SpecError, Time};
 
 pub(super) const RADIO: RadioKind = RadioKind {
     name: "rlc",
-    summary: "blocks that HARQ has given up are sent again by RLC; what follows waits for them",
+    summary: "RLC: blocks that HARQ has given up are retransmitted; later packets wait for them",
     options: &[
         OptionDoc {
             name: "errors",
@@ -21,7 +21,7 @@ pub(super) const RADIO: RadioKind = RadioKind {
         OptionDoc {
             name: "delay",
             default: "80ms",
-            help: "until such a block has arrived, up to 10s",
+            help: "time until such a block has arrived, up to 10s",
         },
         SLOT,
     ],

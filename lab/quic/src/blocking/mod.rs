@@ -144,7 +144,7 @@ fn refused(why: &ConnectionError) -> String {
     {
         return match why {
             rustls::CertificateError::Other(other) => other.0.to_string(),
-            other => format!("its certificate does not do: {other:?}"),
+            other => format!("its certificate is not accepted: {other:?}"),
         };
     }
     why.to_string()

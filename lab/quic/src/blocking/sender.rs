@@ -147,7 +147,7 @@ impl Sender {
         let opened = runtime.block_on(async { timeout(patience, open).await });
         let (connection, (stream, answers)) = opened.unwrap_or_else(|_| {
             Err(remote(&format_args!(
-                "nobody answered within {} s: does 'alcc-lab recv --transport quic' run there?",
+                "no answer within {} s: does 'alcc-lab recv --transport quic' run there?",
                 patience.as_secs_f64()
             )))
         })?;
@@ -334,7 +334,7 @@ fn acknowledged(stopped: Result<Option<VarInt>, StoppedError>) -> io::Result<boo
         Ok(None) => Ok(true),
         Ok(Some(code)) => Err(io::Error::new(
             io::ErrorKind::ConnectionReset,
-            format!("the receiver wants no more (code {code})"),
+            format!("the receiver stopped the transfer (code {code})"),
         )),
         Err(StoppedError::ConnectionLost(why)) => Err(ended(&why)),
         Err(why) => Err(why.into()),

@@ -44,7 +44,7 @@ impl Resolver<'_> {
             changes.reorder = match value.text.as_str() {
                 "yes" => true,
                 "no" => false,
-                found => return Err(value.error(format!("'{found}': want yes or no"))),
+                found => return Err(value.error(format!("'{found}': expected yes or no"))),
             };
             if changes.reorder && !changes.steps.iter().any(|step| step.delay.is_some()) {
                 return Err(

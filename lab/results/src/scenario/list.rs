@@ -18,7 +18,7 @@ pub fn parts(text: &str, what: &str) -> Result<Vec<String>, String> {
     };
     if !place.is_empty() {
         return Err(format!(
-            "nothing stands {place}: write a {what} there, or leave the comma out"
+            "nothing {place}: write a {what} there, or remove the comma"
         ));
     }
     let mut parts: Vec<String> = Vec::new();

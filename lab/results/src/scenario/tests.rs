@@ -196,7 +196,7 @@ fn mistakes_have_a_place_and_what_would_be_right() {
         (
             "link = \"1mbit\"\nflow = \"fixed\"\nseed = -1",
             3,
-            ["seed", "want a whole number"],
+            ["seed", "expected a whole number"],
         ),
         (
             "link = \"1mbit\"\nflow = true",
@@ -303,7 +303,7 @@ duration = "10s"
         (
             "step = \"5s\"",
             "s.toml:3: step",
-            "step '5s': '5s': want AT:rate=R",
+            "step '5s': '5s': expected AT:rate=R",
         ),
         (
             "steps = \"no.csv\"",
@@ -311,7 +311,11 @@ duration = "10s"
             "read steps from no.csv",
         ),
         ("repeat = \"0s\"", "s.toml:3: repeat", "above 0"),
-        ("reorder = \"maybe\"", "s.toml:3: reorder", "want yes or no"),
+        (
+            "reorder = \"maybe\"",
+            "s.toml:3: reorder",
+            "expected yes or no",
+        ),
     ] {
         let text = format!("link = \"12mbit\"\nflow = \"fixed\"\n{line}");
         let error = resolved(&text).err().unwrap();

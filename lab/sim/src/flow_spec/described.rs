@@ -263,7 +263,7 @@ impl FlowText {
         }
         if options.in_kernel {
             let want = format!(
-                "the simulator has no window that a program sets: its like is {} alone",
+                "the simulator has no window set by a program: its counterpart is {} alone",
                 self.algorithm
             );
             return Err(self.wrong("enforce=bpf", want));

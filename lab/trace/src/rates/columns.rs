@@ -25,7 +25,7 @@ pub(super) enum Clock {
 
 pub(super) fn no_unit(name: &str) -> TraceError {
     form_error(format!(
-        "column '{}' has no unit of a rate in its name: say it (--unit kbit)",
+        "column '{}' has no unit of a rate in its name: give it (--unit kbit)",
         excerpt(name.as_bytes())
     ))
 }
@@ -78,7 +78,7 @@ pub(super) fn find_clock(header: Option<&Vec<String>>) -> Result<(Clock, usize),
         .find_map(|(n, name)| Some((clock_of(name)?, n)));
     found.ok_or_else(|| {
         form_error(format!(
-            "no column has the name of a time ({}): choose time and rate (--column TIME,RATE), or say how long each row holds (--every 1s)",
+            "no column has the name of a time ({}): choose time and rate (--column TIME,RATE), or give the interval of the rows (--every 1s)",
             listed(names)
         ))
     })

@@ -103,7 +103,7 @@ fn what_is_not_clear_is_refused_with_a_remedy() {
     for (text, words) in [
         (
             "seconds,bandwidth\n0,12\n",
-            "column 'bandwidth' has no unit of a rate in its name: say it (--unit kbit)",
+            "column 'bandwidth' has no unit of a rate in its name: give it (--unit kbit)",
         ),
         (
             "seconds,delay\n0,12\n",

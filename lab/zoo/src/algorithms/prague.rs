@@ -31,7 +31,7 @@ use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "prague",
-    summary: "Prague: answers marks by their share, losses as Reno",
+    summary: "Prague: responds to the share of marked packets, and to losses as Reno",
     profiles: Cow::Borrowed(&[]),
     options: &[],
     build: Build::Function(build),

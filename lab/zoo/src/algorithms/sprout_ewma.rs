@@ -16,7 +16,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     options: &[OptionDoc {
         name: "delay",
         default: "100ms; tuned 60ms",
-        help: "what is sent should be through within this time (tuned: beyond the RTT), 10ms to 1s",
+        help: "target time for sent data to leave the queue (tuned: beyond the RTT), 10ms to 1s",
     }],
     build: Build::Function(build),
 };

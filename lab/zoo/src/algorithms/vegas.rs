@@ -31,7 +31,7 @@ use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "vegas",
-    summary: "Vegas: two to four packets of its own in the queue, by delay",
+    summary: "Vegas: keeps two to four packets of its own in the queue, by delay",
     profiles: Cow::Borrowed(&[]),
     options: &[],
     build: Build::Function(build),

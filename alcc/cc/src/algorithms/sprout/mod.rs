@@ -44,7 +44,7 @@ use std::borrow::Cow;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "sprout",
-    summary: "Sprout: sends what a cautious forecast says the link will take within 100 ms",
+    summary: "Sprout: sends what the link will deliver within 100 ms by a cautious forecast",
     profiles: Cow::Borrowed(PROFILES),
     options: OPTIONS,
     build: Build::Function(build),

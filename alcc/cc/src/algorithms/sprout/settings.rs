@@ -10,12 +10,12 @@ pub const OPTIONS: &[OptionDoc] = &[
     OptionDoc {
         name: "delay",
         default: "100ms; tuned 30ms",
-        help: "what is sent should be through within this time (tuned: beyond 1.75 RTT), 10ms to 1s",
+        help: "target time for sent data to leave the queue (tuned: beyond 1.75 RTT), 10ms to 1s",
     },
     OptionDoc {
         name: "confidence",
         default: "95",
-        help: "with this probability, per cent, 5 to 99",
+        help: "probability of the forecast, per cent, 5 to 99",
     },
 ];
 

@@ -102,22 +102,22 @@ pub const OPTIONS: &[OptionDoc] = &[
     OptionDoc {
         name: "empty_epoch",
         default: "hold (tuned), increase (others)",
-        help: "an epoch without acknowledgement: 'increase' probes upwards as the program does, 'hold' changes nothing",
+        help: "epochs without acknowledgements: 'increase' raises the window as the original program does, 'hold' keeps it",
     },
     OptionDoc {
         name: "delta1",
         default: "1ms",
-        help: "how much the delay aimed at falls in an epoch whose delay has grown, 100us to 20ms",
+        help: "decrease of the target delay in an epoch whose delay has grown, 100us to 20ms",
     },
     OptionDoc {
         name: "delta2",
         default: "2ms",
-        help: "how much it rises in an epoch whose delay has not, and falls beyond r, 100us to 20ms",
+        help: "its increase in other epochs, and its decrease beyond r, 100us to 20ms",
     },
     OptionDoc {
         name: "refit",
         default: "1s",
-        help: "from one curve through the points to the next, 50ms to 1min; 'never' keeps the first",
+        help: "interval of fits of the delay profile, 50ms to 1min; 'never' keeps the first",
     },
 ];
 

@@ -153,7 +153,7 @@ impl Args {
         ] {
             if idle {
                 return Err(Failure::usage(format!(
-                    "{option}: a queue stands before a bottleneck, and there is none: give {needs}"
+                    "{option}: a queue needs a bottleneck: give {needs}"
                 )));
             }
         }

@@ -80,9 +80,7 @@ impl Internet {
             ));
         }
         let nft = nft().ok_or_else(|| {
-            wrong(
-                "the program nft is not there: install it, with 'apt install nftables'".to_owned(),
-            )
+            wrong("nft is not installed: install it with 'apt install nftables'".to_owned())
         })?;
         let routes = routes();
         let range = link.subnet().outside();
@@ -91,8 +89,7 @@ impl Internet {
         let outer = device(&routes, Ipv4Addr::UNSPECIFIED);
         let (Some(inner), Some(outer)) = (inner, outer) else {
             return Err(wrong(
-                "this machine has no default route for IPv4, so it reaches nothing itself"
-                    .to_owned(),
+                "this machine has no default route for IPv4: CMD could reach nothing".to_owned(),
             ));
         };
         let servers = name_servers(dns).map_err(wrong)?;
@@ -256,7 +253,7 @@ fn translate(nft: &Path, range: &str, inner: &str) -> Result<Child, String> {
     let _ = child.wait();
     let why = said.lines().next().unwrap_or("it ended").to_owned();
     Err(format!(
-        "{} makes no table: {why}; is the kernel's nf_tables there?",
+        "{} cannot create a table: {why}; does the kernel have nf_tables?",
         nft.display()
     ))
 }

@@ -63,7 +63,7 @@ impl Processes {
         let forked = unsafe { fork() };
         match forked.map_err(|e| Failure::usage(format!("start a process: {e}")))? {
             ForkResult::Child => {
-                let failed = |e: Errno| Failure::usage(format!("depend on the parent: {e}"));
+                let failed = |e: Errno| Failure::usage(format!("set the parent-death signal: {e}"));
                 nix::sys::prctl::set_child_subreaper(true).map_err(failed)?;
                 nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(failed)?;
                 Ok(Half::Working(Self {
@@ -91,7 +91,7 @@ impl Processes {
         };
         // Entering a user namespace clears what was set. Without one the command says so itself.
         let _ = alcc_emu::prepare();
-        let failed = |e: Errno| Failure::usage(format!("depend on the parent: {e}"));
+        let failed = |e: Errno| Failure::usage(format!("set the parent-death signal: {e}"));
         nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(failed)?;
         if working.guard != Some(getppid()) {
             return Err(Failure::failed("the parent process was killed"));
@@ -209,7 +209,7 @@ impl Processes {
                 Change::Ended(pid, exit) if Some(pid) == server => {
                     if let Some(how) = failed(exit) {
                         note(format_args!(
-                            "alcc-lab emulate: the command of --outside {how}; CMD goes on"
+                            "alcc-lab emulate: the command of --outside {how}; CMD continues"
                         ));
                     }
                 }

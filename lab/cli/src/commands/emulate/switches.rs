@@ -107,7 +107,7 @@ impl Link {
         let (spec, changes) = &mut *now;
         if *changes == MAX_CHANGES {
             return Err(format!(
-                "the link has been changed {MAX_CHANGES} times: start it anew"
+                "the link has been changed {MAX_CHANGES} times: restart it"
             ));
         }
         let mut new = spec.clone();

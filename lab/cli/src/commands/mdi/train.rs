@@ -161,7 +161,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     if counts.total() == 0 {
         return Err(Failure::failed(
-            "learn: not one pair of epochs: the teacher did not leave slow start, or --duration is too short",
+            "learn: no pair of epochs: the teacher did not leave slow start, or --duration is too short",
         ));
     }
     let text = written(args, &counts);
@@ -184,7 +184,7 @@ fn is_whole(text: &str) -> Result<(), String> {
     if hash_of_text(text.get(length..).unwrap_or("")) == hash {
         return Ok(());
     }
-    Err("SHA-256: not the one in its header: the file was cut or changed".to_owned())
+    Err("SHA-256: not the one in its header: the file was truncated or changed".to_owned())
 }
 
 /// The authors', or a coarser one, so that each state of each level is seen often.

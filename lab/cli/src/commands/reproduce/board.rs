@@ -61,7 +61,7 @@ pub(super) fn run(
         })?;
         let runs = runs.map_err(|error| match error {
             RunError::MissingTrace(what) => Failure::usage(format!(
-                "the board needs the trace {what}: give --traces; docs/traces.md says where the traces are"
+                "the board needs the trace {what}: give --traces; see docs/traces.md for the traces"
             )),
             other => Failure::usage(format!("the board: {other:?}")),
         })?;

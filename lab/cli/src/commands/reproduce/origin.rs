@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|e| {
         Failure::usage(format!(
-            "find the program of alcc itself, to know its results: {e}"
+            "find alcc's executable, which identifies its results: {e}"
         ))
     })
 }

@@ -53,12 +53,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     if compared == 0 {
         return Err(Failure::usage(format!(
-            "recorded traces in {}: none of the recordings is there (alcc-lab trace synth names them)",
+            "recorded traces in {}: no recording found ('alcc-lab trace synth' lists their names)",
             args.traces.display()
         )));
     }
     for name in skipped {
-        note(format_args!("skipped: {name}: no recording of it"));
+        note(format_args!("skipped: {name}: no recording"));
     }
     if args.json {
         text = format!("{}\n", json!({ "seed": args.seed, "scenarios": rows }));

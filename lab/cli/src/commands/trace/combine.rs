@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         && shortest.as_secs_f64() < 0.99 * longest.as_secs_f64()
     {
         note(format_args!(
-            "alcc-lab: these traces last from {shortest} to {longest}: after the end of a shorter one only the others add up (--length cuts all alike)"
+            "alcc-lab: the traces last {shortest} to {longest}: after the end of a shorter one, only the others are added (--length cuts all of them)"
         ));
     }
     let mut trace = Trace::combine(&pieces).map_err(Failure::usage)?;

@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         if logs.len() < args.traces.len() || args.predict {
             let found = if args.predict { "--predict" } else { "traces" };
             return Err(Failure::usage(format!(
-                "draw packet logs: there are {found} as well: draw logs alone"
+                "draw packet logs: they cannot be combined with {found}: draw them alone"
             )));
         }
         return write(args, &logs::logs_page(&logs, args.bin)?);
@@ -191,19 +191,19 @@ fn traces_page(traces: &[LinkTrace], bin: Span) -> Result<String, String> {
         (
             "Gaps between opportunities",
             "ms",
-            "long",
+            "length",
             bursts.iter().map(|b| &b.gaps).collect::<Vec<_>>(),
         ),
         (
             "Bursts",
             "packets",
-            "large",
+            "size",
             bursts.iter().map(|b| &b.sizes).collect(),
         ),
         (
             "From burst to burst",
             "ms",
-            "long",
+            "length",
             bursts.iter().map(|b| &b.between).collect(),
         ),
     ];
@@ -216,9 +216,9 @@ fn traces_page(traces: &[LinkTrace], bin: Span) -> Result<String, String> {
         let curves: Vec<Curve> = of_traces.iter().enumerate().map(curve).collect();
         let points = || curves.iter().flat_map(|c| &c.points);
         panels.push(Panel {
-            title: format!("{title}: share at least so {size}"),
+            title: format!("{title}: share of at least this {size}"),
             chart: Chart {
-                label: format!("{title}: how many per cent are at least so {size}"),
+                label: format!("{title}: percentage of at least this {size}"),
                 x_title: unit.into(),
                 y_title: "%".into(),
                 x: Axis::log(points().map(|p| p.0), 0.0, 1.0),

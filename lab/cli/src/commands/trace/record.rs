@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
 fn failure(e: RecordError) -> Failure {
     match &e {
         RecordError::Socket { source, .. } if source.kind() == ErrorKind::AddrInUse => {
-            let help = "stop what listens there, or choose another port";
+            let help = "stop the program that listens there, or choose another port";
             Failure::usage(format_args!("{e}: {help}"))
         }
         e if e.is_usage() => Failure::usage(e),
@@ -61,7 +61,7 @@ fn record(args: &Args, host: &str) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::failed(format!(
-        "record with {to}: {}; what had come is in {}",
+        "record with {to}: {}; data received until then is in {}",
         broken(&recording),
         folder.display()
     )))
@@ -109,7 +109,7 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
                     let told = result.and_then(|folder| {
                         if !recording.is_complete() {
                             note(format_args!(
-                                "{} ({}): {}; what had come is in {}",
+                                "{} ({}): {}; data received until then is in {}",
                                 recording.label,
                                 recording.peer,
                                 broken(&recording),
@@ -138,12 +138,12 @@ fn said(session: &Session, now: Time) -> String {
         Phase::Sync => "comparing clocks".to_owned(),
         Phase::Recording if now.since(session.last_received()) > Span::from_secs(1) => {
             format!(
-                "nothing since {:.0} s",
+                "no data for {:.0} s",
                 now.since(session.last_received()).as_secs_f64()
             )
         }
         Phase::Recording => format!("receiving {:.2} Mbit/s", rate as f64 / 1e6),
-        Phase::Draining => "queues run empty".to_owned(),
+        Phase::Draining => "draining queues".to_owned(),
         Phase::Fetching => "fetching the other end's part".to_owned(),
         Phase::Done(_) => "done".to_owned(),
     }
@@ -154,10 +154,10 @@ fn broken(recording: &Recording) -> String {
     use alcc_record::session::End;
     let reached = format!("after {:.1} s", recording.reached().as_secs_f64());
     match recording.end {
-        End::Silent(_) => format!("the other end fell silent {reached}"),
+        End::Silent(_) => format!("the other end stopped responding {reached}"),
         End::Left => format!("the other end left {reached}"),
         End::Stopped => format!("stopped {reached}"),
-        End::Complete => "the other end's part did not read".to_owned(),
+        End::Complete => "the other end's part is unreadable".to_owned(),
     }
 }
 
@@ -194,14 +194,14 @@ fn tell(args: &Args, recording: &Recording, folder: &std::path::Path) -> Result<
     }
     if recording.missed() > 0 {
         text += &format!(
-            "{} NOT FAITHFUL: {} packets came and were lost in the receiving host: is it too busy?\n",
+            "{} NOT FAITHFUL: {} packets arrived and were lost in the receiving host: is it overloaded?\n",
             recording.label,
             recording.missed()
         );
     }
     if recording.plan.mode == Mode::Saturate && recording.held_up() > HELD_UP {
         text += &format!(
-            "{} a sender was held up for {:.0} ms: a queue may have run empty, and more could have been carried: is a host too busy?\n",
+            "{} a sender was delayed by {:.0} ms: a queue may have been empty, and the capacity may be higher: is a host overloaded?\n",
             recording.label,
             recording.held_up().as_millis_f64()
         );

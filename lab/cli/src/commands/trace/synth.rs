@@ -65,7 +65,7 @@ fn list(as_json: bool) -> String {
             .iter()
             .map(|s| vec![s.name.to_owned(), format!("{:.1}", s.model.mean_mbps)]),
     );
-    let about = std::iter::once("what it stands for (recording it was fitted to)".to_owned());
+    let about = std::iter::once("description (recording it was fitted to)".to_owned());
     let about = about.chain(SCENARIOS.iter().map(|s| match s.recording {
         Some(recording) => format!("{} ({recording})", s.about),
         None => s.about.to_owned(),

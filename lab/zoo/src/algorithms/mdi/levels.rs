@@ -23,7 +23,7 @@ impl Bounds {
     pub fn parse(text: &str) -> Result<Self, String> {
         let want = || {
             format!(
-                "'{text}': want at most {MOST} ascending multiples of the smallest delay above 1, such as 1.5,3,6"
+                "'{text}': expected at most {MOST} ascending multiples of the smallest delay above 1, such as 1.5,3,6"
             )
         };
         let number = |word: &str| word.trim().parse().ok().filter(|n: &f64| n.is_finite());
@@ -63,7 +63,7 @@ impl Bounds {
             && let Some(rest) = text.strip_prefix(WORD).and_then(|t| t.strip_prefix(','))
         {
             bounds = Self::parse(rest).or_else(|why| {
-                let (found, want) = why.split_once(": want ").unwrap_or((&why, WORD));
+                let (found, want) = why.split_once(": expected ").unwrap_or((&why, WORD));
                 wrong(number, found, want)
             })?;
             line = lines.next();

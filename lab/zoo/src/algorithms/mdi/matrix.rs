@@ -136,7 +136,7 @@ pub struct MatrixError {
 impl fmt::Display for MatrixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { line, found, want } = self;
-        write!(f, "line {line}: {found}: want {want}")
+        write!(f, "line {line}: {found}: expected {want}")
     }
 }
 

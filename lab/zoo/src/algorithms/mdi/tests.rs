@@ -236,7 +236,7 @@ fn a_change_between_two_bins_counts_in_both_and_keeps_its_mean() {
     let head = Counts::new(grid, Bounds::default()).text();
     assert!(wrong("5 6").contains("eight whole numbers"));
     assert!(
-        wrong(&(head.clone() + "0 231 5\n")).starts_with("line 2: '0 231 5': want FROM TO COUNT")
+        wrong(&(head.clone() + "0 231 5\n")).starts_with("line 2: '0 231 5': expected FROM TO COUNT")
     );
     assert!(wrong(&(head + "# ours\n1 1 1\n1 x 1\n")).starts_with("line 4"));
 }
@@ -284,27 +284,27 @@ fn wrong_levels_are_refused_with_their_line() {
     let refused = |text: &str| Levels::parse(text).unwrap_err().to_string();
     for bad in ["", "1", "2,2", "3,2", "x", "2,", "NaN", "inf", "0.5,2"] {
         let why = refused(&format!("levels,{bad}\n1,0,0,1,1,0,0,1\n1\n1\n"));
-        let start = format!("line 1: '{bad}': want at most 16 ascending multiples");
+        let start = format!("line 1: '{bad}': expected at most 16 ascending multiples");
         assert!(why.starts_with(&start), "{why}");
     }
     let head = "levels,2\n1,0,0,1,1,0,0,1\n";
-    assert!(refused("levels,2\n").starts_with("line 1: '': want bins"));
+    assert!(refused("levels,2\n").starts_with("line 1: '': expected bins"));
     assert_eq!(
         refused(&format!("{head}1\n")),
-        "line 4: the end after 0 states: want 1 lines of states"
+        "line 4: the end after 0 states: expected 1 lines of states"
     );
     assert_eq!(
         refused(&format!("{head}1\n1\n1\n")),
-        "line 5: one more line: want 2 lines of states"
+        "line 5: one more line: expected 2 lines of states"
     );
     assert_eq!(
         refused(&format!("{head}1\n0.5\n")),
-        "line 4: 1 probabilities that sum up to 0.5: want 1, or all 0"
+        "line 4: 1 probabilities that sum up to 0.5: expected 1, or all 0"
     );
     let much = refused("levels,2,3\n1000,0,999,1,1,0,0,1\n");
     assert_eq!(
         much,
-        "line 2: 3 levels of 1000 states: want at most 2048 together"
+        "line 2: 3 levels of 1000 states: expected at most 2048 together"
     );
 }
 
@@ -332,24 +332,24 @@ fn a_walk_that_stands_too_high_is_drawn_back() {
 #[test]
 fn a_wrong_table_is_refused_with_its_line() {
     let refused = |text: &str| Matrix::parse(text).unwrap_err().to_string();
-    assert!(refused("").starts_with("line 1: '': want bins,first,last,step"));
+    assert!(refused("").starts_with("line 1: '': expected bins,first,last,step"));
     assert!(refused("25,-60,60,5\n").contains("eight whole numbers"));
     assert!(refused("25,-60,55,5,9,-25,15,5").contains("last = first + step * (bins - 1)"));
     assert!(
         refused("3,-1,1,1,1,0,0,1\n0,1,0\n")
-            .starts_with("line 3: the end after 1 states: want 3 lines")
+            .starts_with("line 3: the end after 1 states: expected 3 lines")
     );
     assert_eq!(
         refused("3,-1,1,1,1,0,0,1\n0,1\n"),
-        "line 2: 2 numbers: want 3, one for each state"
+        "line 2: 2 numbers: expected 3, one for each state"
     );
     assert_eq!(
         refused("3,-1,1,1,1,0,0,1\n0,x,0\n"),
-        "line 2: 'x': want a probability from 0 to 1"
+        "line 2: 'x': expected a probability from 0 to 1"
     );
     assert_eq!(
         refused("3,-1,1,1,1,0,0,1\n0,0.5,0\n"),
-        "line 2: 3 probabilities that sum up to 0.5: want 1, or all 0"
+        "line 2: 3 probabilities that sum up to 0.5: expected 1, or all 0"
     );
     assert!(
         refused("3,-1,1,1,1,0,0,1\n0,1,0\n0,1,0\n0,1,0\n0,1,0\n")
@@ -376,7 +376,7 @@ fn files_are_read_only_with_a_reader() {
     assert_eq!(build(none.clone(), "mdi"), Ok(()));
     assert_eq!(
         build(none.clone(), "mdi:matrix=m.csv").unwrap_err(),
-        "algorithm mdi: matrix=m.csv: nothing here reads files"
+        "algorithm mdi: matrix=m.csv: files cannot be read here"
     );
     let reading = none.reading(|path| match path {
         "good" => Ok("1,0,0,1,1,0,0,1\n1\n".to_owned()),
@@ -395,7 +395,7 @@ fn files_are_read_only_with_a_reader() {
     );
     assert_eq!(
         build(reading.clone(), "mdi:matrix=bad").unwrap_err(),
-        "algorithm mdi: matrix=bad, line 2: '2': want a probability from 0 to 1"
+        "algorithm mdi: matrix=bad, line 2: '2': expected a probability from 0 to 1"
     );
     assert_eq!(
         build(reading, "mdi:matrix=x").unwrap_err(),

@@ -184,14 +184,14 @@ pub(super) fn logs_page(logs: &[Log], bin: Option<Span>) -> Result<String, Failu
     let panels = [
         over_time(format!("Throughput in intervals of {bin}"), "Mbit/s", rates),
         over_time(
-            format!("Longest time in the queue in intervals of {bin}"),
+            format!("Longest queueing delay in intervals of {bin}"),
             "ms",
             delays,
         ),
         Panel {
-            title: "Time in the queue: share of packets at most so long".into(),
+            title: "Queueing delay: share of packets with at most this delay".into(),
             chart: Chart {
-                label: "How many per cent of the packets waited at most so long".into(),
+                label: "Percentage of packets with at most this queueing delay".into(),
                 x_title: "ms".into(),
                 y_title: "%".into(),
                 x: Axis::linear(waits.chain([0.0]), 0.0, 1.0),

@@ -142,7 +142,7 @@ impl Args {
         let fits = |to: &&SocketAddr| self.bind.is_none_or(|b| b.is_ipv4() == to.is_ipv4());
         let to = found.iter().find(fits).copied().ok_or_else(|| {
             Failure::usage(format!(
-                "record with {host}: it has no address of that kind"
+                "record with {host}: it has no address of the family of --bind"
             ))
         })?;
         self.permit(to.ip(), &format!("record with {host}"), "127.0.0.1 as HOST")?;
@@ -160,7 +160,7 @@ impl Args {
                 (_, Ok(ip)) => SocketAddr::new(ip, PORT),
                 _ => {
                     return Err(Failure::usage(format!(
-                        "listen at '{text}': no address: write :9701, 192.0.2.1:9701 or [2001:db8::1]:9701"
+                        "listen at '{text}': not an address: write :9701, 192.0.2.1:9701 or [2001:db8::1]:9701"
                     )));
                 }
             },
@@ -201,7 +201,7 @@ impl Args {
             (Mode::Saturate, None) => Ok(Load::Saturate),
             (Mode::Probe, None) => Ok(Load::Every(self.interval)),
             (mode, Some(rate)) => Err(Failure::usage(format!(
-                "--{name} {rate} with --mode {mode}: a rate is for --mode constant; here only 0bit, nothing that way"
+                "--{name} {rate} with --mode {mode}: a rate is for --mode constant; here only 0bit is possible, to send nothing"
             ))),
         };
         let short = self.mode != Mode::Saturate;

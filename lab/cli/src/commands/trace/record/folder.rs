@@ -43,7 +43,7 @@ impl Folder {
     pub(super) fn must_be_free(&self) -> Result<(), Failure> {
         if self.0.join("summary.json").exists() {
             return Err(Failure::usage(format!(
-                "record into {}: a recording is there already: choose another --out",
+                "record into {}: it already contains a recording: choose another --out",
                 self.0.display()
             )));
         }

@@ -278,7 +278,7 @@ public class ScreenTest {
         ((EditText) view(R.id.server)).setText(HERE + ":" + Relay.freePort());
         view(R.id.record).performClick();
         ServiceController<UploadService> service = service();
-        until(R.id.recorded, "nobody listens");
+        until(R.id.recorded, "connection refused");
         assertFalse(view(R.id.share_traces).isEnabled());
         assertEquals("Record", ((Button) view(R.id.record)).getText().toString());
         service.destroy();

@@ -110,7 +110,7 @@ public class UploadTest {
             awaitBytes(upload, 1_000_000);
             upload.pause();
             assertEquals(Upload.State.PAUSED, upload.state());
-            recv.line("waits for the rest");
+            recv.line("waiting for the sender to resume");
             long had = upload.acknowledged();
             Thread.sleep(300);
             assertEquals(had, upload.acknowledged());

@@ -166,7 +166,7 @@ public final class Matrix {
         }
 
         IOException wrong(String found, String want) {
-            return new IOException("line " + number + ": " + found + ": want " + want);
+            return new IOException("line " + number + ": " + found + ": expected " + want);
         }
 
         void end(int states) throws IOException {

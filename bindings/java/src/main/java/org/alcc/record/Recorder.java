@@ -197,7 +197,7 @@ public final class Recorder {
         }
         if (problem instanceof PortUnreachableException) {
             throw new RecordException(RecordException.Kind.NOBODY_LISTENS, "record with " + to
-                + ": nobody listens there: start 'alcc-lab trace record --listen' on that host", problem);
+                + ": connection refused: start 'alcc-lab trace record --listen' on that host", problem);
         }
         if (problem != null) {
             throw new RecordException(RecordException.Kind.SOCKET, "record with " + to + ": " + problem.getMessage(),

@@ -129,7 +129,7 @@ public final class Transfer {
             right &= bytes[i] == 0;
         }
         if (!right || (bytes[9] & 255) > (bytes[8] == RESUMING ? PART : NOT_KEPT)) {
-            throw new TransferException(Kind.ANSWER, "the receiver's answer makes no sense");
+            throw new TransferException(Kind.ANSWER, "the receiver's answer is malformed");
         }
         if (bytes[9] == DAMAGED) {
             throw new TransferException(Kind.DAMAGED, "the receiver says that the content came damaged");

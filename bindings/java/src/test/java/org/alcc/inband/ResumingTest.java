@@ -109,7 +109,7 @@ public class ResumingTest {
                     assertTrue(relay.connections() <= 2);
                 }
             }
-            recv.line("waits for the rest");
+            recv.line("waiting for the sender to resume");
             resuming(port, content, true).send(5_000);
             recv.line("received-1");
             // And once more: the receiver says that it is there.

@@ -149,7 +149,7 @@ public class RecorderTest {
                 failure(new Recorder(here, plan, "", 10, 600), "no answer for 600 ms"));
         }
         assertEquals(RecordException.Kind.NOBODY_LISTENS,
-            failure(new Recorder(here, plan, "", 10, 600), "nobody listens"));
+            failure(new Recorder(here, plan, "", 10, 600), "connection refused"));
         assertEquals(RecordException.Kind.UNKNOWN_HOST,
             failure(new Recorder(InetSocketAddress.createUnresolved("nowhere.invalid", 1), plan, ""), "no address"));
         Recorder stopped = new Recorder(here, plan, "");
