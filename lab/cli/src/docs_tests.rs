@@ -237,6 +237,30 @@ fn every_command_shows_an_example_that_works() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// `-h` fits on one screen; `--help` has the rest.
+#[test]
+fn short_help_fits_on_a_screen() {
+    /// Lines of a screen.
+    const SCREEN: usize = 40;
+    /// Too long so far.
+    const LONG: &[&str] = &["alcc-lab compare"];
+    fn visit(command: &clap::Command, path: &str, wrong: &mut Vec<String>) {
+        let lines = command.clone().render_help().to_string().lines().count();
+        if (lines > SCREEN) != LONG.contains(&path) {
+            wrong.push(format!("{path} -h: {lines} lines"));
+        }
+        for sub in command.get_subcommands().filter(|s| s.get_name() != "help") {
+            visit(sub, &format!("{path} {}", sub.get_name()), wrong);
+        }
+    }
+    let mut wrong = Vec::new();
+    for mut program in [alcc_cli::command(), crate::command_line()] {
+        program.build();
+        visit(&program, program.get_name(), &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Each program knows the commands and transports of the other one that it does not have.
 #[test]
 fn each_program_knows_what_the_other_has() {
