@@ -457,7 +457,7 @@ fn a_library_that_has_gone_is_said_to_be_missing() {
     assert!(ended.status.success(), "{said}");
     let line = said
         .lines()
-        .find(|line| line.contains("nothing was controlled of true"));
+        .find(|line| line.contains("no connection of true was controlled"));
     let line = line.unwrap_or_else(|| panic!("{said}"));
     assert!(
         line.contains("gone.so") && line.contains("cannot open"),

@@ -296,7 +296,7 @@ fn profiles_are_added_to_an_algorithm_that_is_there() {
     let own = Registry::builtin().build(&"copa".parse().unwrap()).unwrap();
     assert_eq!(window("copa"), Ok(own.allowance().window.get()));
     let why = window("copa:profile=other").unwrap_err();
-    assert!(why.contains("profile=other: want"), "{why}");
+    assert!(why.contains("profile=other: expected"), "{why}");
     let why = window("copa:beta=0.7").unwrap_err();
     assert!(why.contains("no option 'beta'"), "{why}");
     // Once more is as once, and another file may not bring the same.

@@ -201,9 +201,9 @@ class Controllers(unittest.TestCase):
 
         for found, words in [
             ([1], r"it has \[1\]: expected a dictionary of numbers by name"),
-            ({"mine": "3"}, "it has 'mine': '3': want"),
-            ({"mine": []}, r"it has 'mine': \[\]: want"),
-            ({3: 1.0}, "it has 3: 1.0: want"),
+            ({"mine": "3"}, "it has 'mine': '3': expected"),
+            ({"mine": []}, r"it has 'mine': \[\]: expected"),
+            ({3: 1.0}, "it has 3: 1.0: expected"),
             (ValueError("mine"), "it raised ValueError: mine"),
         ]:
             Gauges.found = found

@@ -419,7 +419,7 @@ fn a_listener_that_is_killed_leaves_what_had_come() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let why = said(&output);
     assert!(
-        why.contains("fell silent after") && why.contains("data received until then is in"),
+        why.contains("stopped responding after") && why.contains("data received until then is in"),
         "{why}"
     );
     let summary: Value =
@@ -483,8 +483,8 @@ fn what_cannot_be_is_said_in_one_line() {
             "it already contains a recording",
         ),
         (&["192.0.2.1", "--out", &free], 2, "--insecure"),
-        (&["--listen"], 2, "127.0.0.1:9701 tests"),
-        (&["--listen", "nonsense"], 2, "no address"),
+        (&["--listen"], 2, "127.0.0.1:9701 to test"),
+        (&["--listen", "nonsense"], 2, "not an address"),
         (&["127.0.0.1", "--size", "20"], 2, "128 to 8972"),
         (&["127.0.0.1", "--duration", "5"], 2, "--duration"),
         (

@@ -245,7 +245,7 @@ fn mistakes_are_one_line_and_exit_2() {
     let endless = alcc(&["sim", "--flow", "reno", "--max-events", "1000"]);
     assert_eq!(endless.status.code(), Some(1));
     assert!(
-        said(&endless).contains("given up after 1001 events"),
+        said(&endless).contains("stopped after 1001 events"),
         "{}",
         said(&endless)
     );

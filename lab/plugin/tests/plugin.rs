@@ -97,10 +97,10 @@ fn what_is_wrong_is_said_as_it_is_without_the_plug_in() {
         assert_eq!(wrong(&loaded, spec), wrong(&zoo, spec));
     }
     let why = wrong(&loaded, "verus:profile=orignal");
-    assert!(why.contains("profile=orignal: want"), "{why}");
+    assert!(why.contains("profile=orignal: expected"), "{why}");
     // Native code takes nothing from a peer.
     let peers = loaded.for_peers();
-    assert!(wrong(&peers, "verus:profile=original").contains("profile=original: want"));
+    assert!(wrong(&peers, "verus:profile=original").contains("profile=original: expected"));
     assert!(wrong(&peers, "c4").contains("no algorithm 'c4'"));
 }
 

@@ -307,7 +307,7 @@ impl Layout {
                 }),
                 (1, Some(every)) => Ok(plain(every, 0)),
                 (1, None) => Err(form_error(format!(
-                    "line {line}: found one column: write seconds,mbps, or say how long each row holds (--every)"
+                    "line {line}: found one column: write seconds,mbps, or give the interval of the rows (--every)"
                 ))),
                 (2, None) => Ok(plain(seconds, 1)),
                 (n, _) => Err(form_error(format!(
@@ -404,7 +404,7 @@ impl Layout {
                 let text = field(self.time);
                 let date = date(text).map(|seconds| seconds * 1e3);
                 let ms = date.or_else(|| Some(number(text)? * scale));
-                let ms = ms.ok_or_else(|| bad(self.time, "a time in seconds: name its column, or say how long each row holds (--column, --every)"))?;
+                let ms = ms.ok_or_else(|| bad(self.time, "a time in seconds: name its column, or give the interval of the rows (--column, --every)"))?;
                 match steps.at(ms, rate, unit.volume, self.mean)? {
                     true => Ok(()),
                     false => Err(bad(self.time, LATER)),

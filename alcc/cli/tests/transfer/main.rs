@@ -281,7 +281,7 @@ fn what_is_not_encrypted_stays_on_loopback_and_in_our_own_namespaces() {
     };
     elsewhere(&["recv", "--transport", "udp"])
         .fails(2, "use --bind 127.0.0.1 to test on this machine");
-    elsewhere(&[&send[..], &["192.0.2.1"]].concat()).fails(2, "127.0.0.1 as HOST tests");
+    elsewhere(&[&send[..], &["192.0.2.1"]].concat()).fails(2, "use 127.0.0.1 as HOST to test");
 }
 
 #[test]

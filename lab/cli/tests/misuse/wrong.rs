@@ -68,17 +68,17 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ),
     (
         "emulate --log /proc/x -- touch began",
-        "write /proc/x.down: nothing can be made in that folder",
+        "write /proc/x.down: no file can be created in that folder",
     ),
     (
         "run --metrics /proc/x -- touch began",
-        "listen on /proc/x for --metrics: nothing can be made in that folder",
+        "listen on /proc/x for --metrics: no file can be created in that folder",
     ),
     (
         "send --series /proc/x 127.0.0.1:1",
-        "write /proc/x: nothing can be made in that folder",
+        "write /proc/x: no file can be created in that folder",
     ),
-    ("sim --qlog /proc/x", "/proc/x: nothing can be made"),
+    ("sim --qlog /proc/x", "/proc/x: no file can be created"),
     (
         "compare --sim --traces 12mbit --schemes cubic,",
         "scheme 'cubic,': nothing after the last comma: write a scheme",
@@ -172,7 +172,10 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "emulate --reorder --step 5s:loss=1% -- true",
         "changes the delay",
     ),
-    ("sim --queue-up codel", "--queue-up: a queue stands before"),
+    (
+        "sim --queue-up codel",
+        "--queue-up: a queue needs a bottleneck",
+    ),
     ("sim --repeat 5s", "nothing to repeat"),
     ("sim --reorder", "changes the delay"),
     ("sim --flow cubic --jitter 1ms", "over=cubic"),
@@ -288,7 +291,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("sim --queue red:min=5,max=1", "min below max"),
     ("sim --flow nope", "no algorithm 'nope': there are"),
     ("sim --flow cubci", "did you mean cubic?"),
-    ("sim --flow verus:r=0", "r=0: want"),
+    ("sim --flow verus:r=0", "r=0: expected"),
     ("sim --flow 0*cubic", "'0' flows"),
     ("sim --flow cubic/over=nope", "'nope'"),
     ("sim --flow cubic@5s-1s", "later than it starts"),
@@ -314,11 +317,11 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("sim random.bin", "random.bin: it is not UTF-8 text"),
     ("sim dir", "dir: it is a folder"),
     ("sim a.toml b.toml", "'b.toml'"),
-    ("sim --series /nosuch/x", "/nosuch/x: there is no such"),
+    ("sim --series /nosuch/x", "/nosuch/x: no such"),
     ("sim --series dir", "dir: it is a folder"),
-    ("sim --pcap /nosuch/x", "/nosuch/x: there is no such"),
+    ("sim --pcap /nosuch/x", "/nosuch/x: no such"),
     ("sim --pcap x --pcap-at nowhere", "'nowhere'"),
-    ("sim --qlog /nosuch/x", "/nosuch/x: there is no such"),
+    ("sim --qlog /nosuch/x", "/nosuch/x: no such"),
     ("sim --emu --series x", "'--series <FILE>'"),
     ("sim --plugin nosuch.so", "nosuch.so"),
     ("sim --plugin notes.txt", "notes.txt"),
@@ -365,10 +368,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("run --config bad.toml -- true", "bad.toml:1"),
     ("run --config dir -- true", "it is a folder"),
     ("run --json x -- true", "'--json=<FILE>'"),
-    (
-        "run --json=/nosuch/x -- touch began",
-        "/nosuch/x: there is no such",
-    ),
+    ("run --json=/nosuch/x -- touch began", "/nosuch/x: no such"),
     ("run --json=dir -- touch began", "it is a folder"),
     ("run --log good.trace -- touch began", "good.trace"),
     ("run --log good.trace/x -- touch began", "good.trace/x"),
@@ -443,10 +443,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("detach --pid 1 --cc copa", "'--cc'"),
     ("policy nosuch", "'nosuch'"),
     ("policy check bad.toml", "bad.toml:1: no key 'flow'"),
-    (
-        "policy check nosuch.toml",
-        "read nosuch.toml: there is no such",
-    ),
+    ("policy check nosuch.toml", "read nosuch.toml: no such"),
     ("policy apply bad.toml", "bad.toml:1: no key 'flow'"),
     ("policy show bad.toml", "'bad.toml'"),
     ("policy rollback bad.toml", "'bad.toml'"),
@@ -471,7 +468,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("ctl reload", "<FILE>"),
     ("ctl reload nosuch.toml", "no such file"),
     ("ctl reload bad.toml", "bad.toml:1"),
-    ("ctl reload half.toml", "no 'cc' in it"),
+    ("ctl reload half.toml", "it has no 'cc'"),
     ("ctl on --peer 300%", "'300%'"),
     ("detach --pid x", "'x'"),
     ("detach --pid 99999999", "no process has this number"),
@@ -616,10 +613,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("send --under nope 127.0.0.1", "this kernel has"),
     ("send --transport udp 127.0.0.1", "--cc budget"),
     ("send --transport quic --pin x 127.0.0.1", "'x'"),
-    (
-        "send --series /nosuch/x 127.0.0.1",
-        "/nosuch/x: there is no such",
-    ),
+    ("send --series /nosuch/x 127.0.0.1", "/nosuch/x: no such"),
     (
         "send --bind 203.0.113.9 127.0.0.1:1",
         "not an address of this host",
@@ -634,9 +628,9 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("recv --out /nosuch/x", "/nosuch/x"),
     (
         "recv --out /proc/x",
-        "/proc/x: nothing can be made in that folder",
+        "/proc/x: no file can be created in that folder",
     ),
-    ("recv --out /proc", "into /proc: nothing can be made"),
+    ("recv --out /proc", "into /proc: no file can be created"),
     ("recv --out good.trace", "--overwrite"),
     ("recv --out - --json", "give a file"),
     ("recv --out x --count 2", "--count"),
@@ -719,11 +713,11 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("trace synth rapid --output /nosuch/x", "/nosuch/x"),
     (
         "trace synth rapid --output /proc/x",
-        "/proc/x: nothing can be made in that folder",
+        "/proc/x: no file can be created in that folder",
     ),
     (
         "compare --sim --traces good.trace --out /proc/x",
-        "into /proc/x: nothing can be made",
+        "into /proc/x: no file can be created",
     ),
     (
         "run --json-out /proc/x -- touch began",
@@ -772,10 +766,10 @@ pub(super) const WRONG: &[(&str, &str)] = &[
 
 /// The same, for what was right but did not succeed: status 1.
 pub(super) const FAILED: &[(&str, &str)] = &[
-    ("sim --max-events 1000", "given up after 1001 events"),
+    ("sim --max-events 1000", "stopped after 1001 events"),
     (
         "sim --duration 5000000h --max-events 1000",
-        "given up after 1001 events",
+        "stopped after 1001 events",
     ),
     ("sim --duration 1s --pcap /dev/full", "write /dev/full: no"),
     ("sim --duration 1s --qlog /dev/full", "write /dev/full: no"),
