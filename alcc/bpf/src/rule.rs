@@ -150,10 +150,6 @@ pub struct RuleInForce {
     /// The kernel's name of the control. `None`: it leaves connections alone.
     pub control: Option<String>,
     /// The hash of the cgroup; 0: any.
-    #[cfg_attr(
-        not(feature = "loader"),
-        expect(dead_code, reason = "the loader compares it")
-    )]
     pub(crate) cgroup: u64,
 }
 

@@ -134,7 +134,7 @@ impl From<&str> for Chosen {
     }
 }
 
-impl From<&Chosen> for Chosen {
+impl From<&Self> for Chosen {
     fn from(chosen: &Self) -> Self {
         chosen.clone()
     }

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output::{note, print};
 use crate::wording::count;
 use crate::{policy, trusted};
-use alcc_bpf::{BpfError, InForce, Rule, Seen, Whose, policy as kernel};
+use alcc_bpf::{BpfError, InForce, Rule, RuleInForce, Seen, Whose, policy as kernel};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -171,7 +171,7 @@ fn log_changes(seen: &[Seen], why: impl Fn(Option<usize>) -> String) {
     for s in seen.iter().filter(|s| s.error.is_none()) {
         match &s.now {
             Some(now) if *now != s.was || s.anew => {
-                *changes.entry((s.rule, &s.was, now)).or_default() += 1
+                *changes.entry((s.rule, &s.was, now)).or_default() += 1;
             }
             None if s.rule.is_some() && s.whose != Whose::Policy => {
                 *left.entry((s.whose, &s.was)).or_default() += 1;
@@ -296,27 +296,29 @@ fn describe(json: bool) -> Result<String, Failure> {
         .as_ref()
         .map_or_else(Vec::new, kernel::without_cgroup);
     let rules = policy.as_ref().map_or(&[][..], |policy| &policy.rules);
-    let under = |at| {
-        let here = |s: &&Seen| s.peer.is_some() && s.rule == Some(at);
-        let all = seen.iter().filter(here);
-        all.partition::<Vec<_>, _>(|s| s.whose == Whose::Policy)
-    };
-    let controlled = |at: usize| {
-        let is = rules[at].control.is_some();
-        under(at).0.len() * usize::from(is)
+    // Another 'apply' may come between the two looks.
+    let rule_of = |s: &Seen| s.rule.and_then(|at| rules.get(at));
+    let controlled = |rule: &RuleInForce| {
+        let is_under = |s: &&Seen| {
+            s.peer.is_some() && s.whose == Whose::Policy && rule_of(s).is_some_and(|of| of == rule)
+        };
+        match rule.control {
+            Some(_) => seen.iter().filter(is_under).count() as u64,
+            None => 0,
+        }
     };
     // Killed between the new rules and the connections that exist.
     let late = |s: &&Seen| {
-        let wanted = s.rule.and_then(|at| rules[at].control.as_ref());
+        let wanted = rule_of(s).and_then(|rule| rule.control.as_ref());
         s.peer.is_some()
             && match s.whose {
-                Whose::System => wanted.is_some_and(|wanted| policy.is_some() && *wanted != s.was),
+                Whose::System => wanted.is_some_and(|wanted| *wanted != s.was),
                 Whose::Policy => s.anew || wanted != Some(&s.was),
                 _ => false,
             }
     };
     let late = seen.iter().filter(late).count() as u64;
-    let gets = |s: &Seen| match (s.whose, s.rule.map(|at| &rules[at])) {
+    let gets = |s: &Seen| match (s.whose, rule_of(s)) {
         (Whose::System | Whose::Policy, Some(rule)) => {
             let control = rule.control.as_ref();
             (
@@ -343,7 +345,7 @@ fn describe(json: bool) -> Result<String, Failure> {
         let rules = rules.iter().enumerate().map(|(at, rule)| {
             serde_json::json!({
                 "line": rule.line, "rule": rule.label, "control": rule.control,
-                "connections": controlled(at), "cgroup_exists": !gone.contains(&at),
+                "connections": controlled(rule), "cgroup_exists": !gone.contains(&at),
             })
         });
         let rules: Vec<_> = rules.collect();
@@ -378,7 +380,7 @@ fn describe(json: bool) -> Result<String, Failure> {
         let _ = match (&rule.control, gone.contains(&at)) {
             (_, true) => writeln!(text, " (no such cgroup now)"),
             (None, _) => writeln!(text),
-            (Some(_), _) => writeln!(text, " ({})", count(controlled(at) as u64, "connection")),
+            (Some(_), _) => writeln!(text, " ({})", count(controlled(rule), "connection")),
         };
     }
     if late > 0 {

@@ -35,6 +35,11 @@ pub(super) fn run(args: &Args, control: &Chosen, options: &Options) -> Result<Ex
     )?;
     let trial = Trial::begin(&selection, &cgroup, control).map_err(failure)?;
     note(format_args!("alcc: {plan}; connections from now on count"));
+    if alcc_bpf::policy::in_force().is_ok_and(|policy| policy.is_some()) {
+        note(format_args!(
+            "alcc: a policy is in force: connections of both groups may have its controls; see 'alcc policy show'"
+        ));
+    }
     let watch = Watch::start(&plan, Source::Kernel(Box::new(trial)), false)?;
     let metrics = args.metrics.as_ref();
     let _metrics = metrics
