@@ -171,7 +171,7 @@ fn removal_gives_back_what_is_loaded(package: &Path, place: &Path) {
     );
     std::fs::create_dir(&programs).expect("a folder");
     let log = place.join("asked");
-    for name in ["systemctl", "alcc"] {
+    for name in ["systemctl", "alcc", "umount"] {
         let program = programs.join(name);
         // One that fails does not keep the package from going.
         let text = format!(
@@ -193,7 +193,7 @@ fn removal_gives_back_what_is_loaded(package: &Path, place: &Path) {
     assert_eq!(asked("prerm", "upgrade"), "");
     assert_eq!(
         asked("prerm", "remove"),
-        "systemctl --now disable alcc.service alcc-bpf.service\nalcc policy rollback\nalcc detach\nalcc bpf unload\n"
+        "systemctl --now disable alcc.service alcc-bpf.service\nalcc policy rollback\nalcc detach\nalcc bpf unload\numount /run/alcc-bpf\n"
     );
     assert_eq!(asked("postrm", "remove"), "systemctl daemon-reload\n");
     assert_eq!(asked("postrm", "upgrade"), "");
