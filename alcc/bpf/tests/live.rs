@@ -145,21 +145,21 @@ fn options_belong_to_a_socket() {
         all.dedup();
         all
     };
-    attach(&only, &with("budget:delay=20ms")).unwrap();
+    attach(&only, with("budget:delay=20ms")).unwrap();
     assert_eq!(chosen(survey(&only).unwrap()), ["alcc_budget:delay=20ms"]);
     // A listener hands them to what it accepts.
     let client = TcpStream::connect(pair.listener.local_addr().unwrap()).unwrap();
     let (later, _) = pair.listener.accept().unwrap();
     assert_eq!(chosen(survey(&only).unwrap()), ["alcc_budget:delay=20ms"]);
     // The same control with others, and with none.
-    let was = attach(&only, &with("budget:delay=1s")).unwrap();
+    let was = attach(&only, with("budget:delay=1s")).unwrap();
     assert_eq!(chosen(was), ["alcc_budget:delay=20ms"]);
     assert_eq!(chosen(survey(&only).unwrap()), ["alcc_budget:delay=1s"]);
     pair.carries(1_000_000);
     attach(&only, "alcc_budget").unwrap();
     assert_eq!(chosen(survey(&only).unwrap()), ["alcc_budget"]);
     // Another control's are not asked for.
-    attach(&only, &with("budget:delay=20ms")).unwrap();
+    attach(&only, with("budget:delay=20ms")).unwrap();
     attach(&only, "alcc_verus").unwrap();
     assert_eq!(chosen(survey(&only).unwrap()), ["alcc_verus"]);
     detach(&only).unwrap();
@@ -208,7 +208,7 @@ fn more_than_the_kernels_list_holds_at_once() {
         port: Some(address.port()),
         ..Selection::default()
     };
-    let count = |control: &str, found: Vec<alcc_bpf::Found>| {
+    let count = |control: &str, found: Vec<Found>| {
         assert!(found.iter().all(|f| f.error.is_none()));
         let others = found.iter().filter(|f| f.control != control).count();
         assert_eq!((found.len(), others), (MANY + 1, 0), "{control}");
