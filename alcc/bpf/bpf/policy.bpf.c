@@ -81,7 +81,7 @@ struct bpf_iter__task_file {
 
 #pragma clang attribute pop
 
-/* What is zero matches all. User space has sorted them: the first that matches counts. */
+/* A zero matches all. User space has sorted the rules: the first that matches counts. */
 struct rule {
 	__u64 cgroup; /* hash of a cgroup's name or path */
 	__u64 salt;
@@ -125,7 +125,7 @@ struct {
 	__array(values, struct one_policy);
 } policies SEC(".maps");
 
-/* What the policy has done to a socket. A listening one hands it to what it accepts. */
+/* The policy's work on a socket. A listening socket hands it to accepted connections. */
 struct placed {
 	char control[CC_NAME]; /* chosen by the policy; "": none */
 	char back[CC_NAME]; /* given back by the policy */
@@ -139,13 +139,13 @@ struct {
 	__type(value, struct placed);
 } placed SEC(".maps");
 
-/* What the iterator shall do. Filled before the programs are loaded. */
+/* The iterator's task. Filled before the programs are loaded. */
 #define LOOK 0
 #define APPLY 1
 #define ROLL_BACK 2
 const volatile __u32 act = LOOK;
 
-/* Who has chosen the control of a socket. */
+/* The origin of a socket's control. */
 enum whose {
 	SYSTEM, /* nobody for this socket */
 	POLICY,
@@ -155,7 +155,7 @@ enum whose {
 	MPTCP, /* a part of such a connection */
 };
 
-/* What the iterator writes for each socket. */
+/* The iterator's record of a socket. */
 struct seen {
 	__u16 port;
 	__u16 peer_port;
@@ -350,7 +350,7 @@ static __always_inline bool by_route(struct sock___policy *sk)
 	return control;
 }
 
-/* Who has chosen, as far as the stack knows. Global: see note_cgroups. */
+/* The origin, as far as the stack knows it. Global: see note_cgroups. */
 __noinline int by_the_stack(__u64 socket)
 {
 	struct inet_connection_sock___policy *icsk = (void *)socket;
@@ -374,7 +374,7 @@ static __always_inline int whose_is(struct tcp_sock *tp, const struct placed *pl
 		return same_name(placed->control, is) ? POLICY : SINCE;
 	if (whose == ROUTE)
 		return ROUTE;
-	/* What is given back is set, too. */
+	/* A control that was given back is set, too. */
 	if (placed && placed->back[0] && same_name(placed->back, is))
 		return SYSTEM;
 	/* 'alcc attach' has chosen it, or has given it back: a listening socket and what it accepts. */
@@ -404,7 +404,7 @@ static __always_inline int whose_is(struct tcp_sock *tp, const struct placed *pl
 				unsent_begin(socket);                                          \
 			else                                                                   \
 				unsent_end(socket);                                            \
-			/* What was before the first change counts. */                         \
+			/* The control before the first change. */                             \
 			if (!had_->control[0])                                                 \
 				copy_name(had_->control, is);                                  \
 			copy_name(now_->control, (rule)->control);                             \
@@ -546,7 +546,7 @@ int alcc_sockets(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-/* Who listens already, and who has accepted what exists. In all network namespaces. */
+/* The programs of sockets that exist, in all network namespaces. */
 SEC("iter/task_file")
 int alcc_programs(struct bpf_iter__task_file *ctx)
 {

@@ -33,7 +33,7 @@ const PROGRAMS: &str = "alcc_programs";
 const POLICIES: &str = "policies";
 const PLACED: &str = "placed";
 const LINK: &str = "link";
-/// What all pins of policies begin with, and those of this layout of the maps.
+/// The beginning of the names of all policies' pins, and of those with this layout of the maps.
 const ANY: &str = "policy-";
 const THIS: &str = "policy-1-";
 
@@ -47,7 +47,7 @@ const SEEN_LEN: usize = 64;
 const NAME_LEN: usize = 16;
 const LISTEN: u8 = 10;
 
-/// What the iterator shall do.
+/// The iterator's task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Act {
     Look,
@@ -296,7 +296,7 @@ fn sockets(object: &Object) -> Result<Walk, BpfError> {
     Ok(walk)
 }
 
-/// What went wrong with a socket stands in a second record of it.
+/// A failure with a socket stands in a second record of it.
 fn seen_in(records: &[u8]) -> Vec<Seen> {
     let mut all = Vec::<Seen>::new();
     for record in records.chunks_exact(SEEN_LEN).map(seen) {

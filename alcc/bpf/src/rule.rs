@@ -58,7 +58,7 @@ pub struct Rule {
     pub share: Option<Share>,
     /// The control of the kernel. `None`: the connection is left alone.
     pub control: Option<Chosen>,
-    /// What the administrator called it.
+    /// The administrator's name for it.
     pub algorithm: String,
     /// Line of the file.
     pub line: u32,
@@ -153,7 +153,7 @@ pub struct RuleInForce {
     pub(crate) cgroup: u64,
 }
 
-/// Who has chosen the control of a socket.
+/// The origin of a socket's control.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Whose {
     /// Nobody for this one: the system's default.
@@ -186,7 +186,7 @@ pub struct Seen {
     pub port: u16,
     /// The other end; `None`: it listens.
     pub peer: Option<SocketAddr>,
-    /// Who has chosen what it had.
+    /// The origin of the control that it had.
     pub whose: Whose,
     /// The rule that matches, by its place in the policy; of a listening socket, that for what it
     /// accepts from a client that no rule names.
@@ -195,7 +195,7 @@ pub struct Seen {
     pub anew: bool,
     /// The control that it had.
     pub was: String,
-    /// What it was to get just now. `None`: it was left as it was.
+    /// The control that it was to get just now. `None`: it was left alone.
     pub now: Option<String>,
     /// The kernel's refusal.
     pub error: Option<String>,

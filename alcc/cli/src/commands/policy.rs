@@ -33,7 +33,7 @@ enum What {
         after_help = "Examples:\n  sudo alcc policy apply\n  sudo alcc policy apply canary.toml"
     )]
     Apply(From),
-    /// What is in force, which connections are under it, and what new connections get
+    /// Show the policy in force, its connections, and the controls of new connections
     #[command(after_help = "Example:\n  sudo alcc policy show --json")]
     Show(Show),
     /// End the policy, and give each connection the control that it had before
@@ -135,7 +135,7 @@ fn load(rules: &[Rule]) -> Result<(), BpfError> {
     Ok(())
 }
 
-/// What is other than before, for the journal.
+/// Logs new and removed rules.
 fn log_rules(before: Option<&InForce>, labels: &[(u32, String)], file: &Path) {
     let old: Vec<_> = before.map_or_else(Vec::new, |policy| {
         policy
@@ -164,7 +164,7 @@ fn log_rules(before: Option<&InForce>, labels: &[(u32, String)], file: &Path) {
     }
 }
 
-/// What was done to connections and why, for the journal.
+/// Logs the changes of connections and the reasons.
 fn log_changes(seen: &[Seen], why: impl Fn(Option<usize>) -> String) {
     let mut changes: BTreeMap<(Option<usize>, &str, &str), u64> = BTreeMap::new();
     let mut left: BTreeMap<(Whose, &str), u64> = BTreeMap::new();
@@ -206,7 +206,7 @@ fn chosen_by(whose: Whose) -> Option<&'static str> {
     }
 }
 
-/// What was done, and the kernel's first refusal.
+/// The result, and the kernel's first refusal.
 fn report(seen: &[Seen], json: bool, done: impl Fn() -> String) -> Result<ExitCode, Failure> {
     let changed = |s: &&Seen| {
         s.error.is_none() && (s.anew || s.now.as_ref().is_some_and(|now| *now != s.was))
@@ -275,7 +275,7 @@ fn note_unreached(namespaces: usize) {
     }
 }
 
-/// What new connections get that no rule names.
+/// The control of new connections that no rule names.
 fn system_default() -> String {
     let name = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
     name.map_or_else(
