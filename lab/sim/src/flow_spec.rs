@@ -499,6 +499,9 @@ mod tests {
         }
         let error = parse("bbr+lowat").err().unwrap();
         assert!(error.ends_with("now written bbr/lowat=16384B"), "{error}");
+        let error = parse("2*bbr+lowat=32kB@5s+cubic").err().unwrap();
+        let now = "now written 2*bbr/lowat=32kB@5s+cubic";
+        assert!(error.ends_with(now), "{error}");
     }
 
     #[test]

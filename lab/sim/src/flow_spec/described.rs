@@ -66,19 +66,25 @@ impl FlowText {
         let mut from = 0;
         for (at, _) in text.match_indices('+') {
             let rest = &text[at + 1..];
+            if let Some(value) = rest.strip_prefix("lowat")
+                && (value.is_empty() || value.starts_with(['=', '+', '@']))
+            {
+                let usual = if value.starts_with('=') {
+                    ""
+                } else {
+                    "=16384B"
+                };
+                return Err(FlowError::Renamed {
+                    flow: text.to_owned(),
+                    now: format!("{}/lowat{usual}{value}", &text[..at]),
+                });
+            }
             if rest.starts_with(|c: char| c.is_ascii_alphabetic()) || is_count(rest) {
                 flows.push(&text[from..at]);
                 from = at + 1;
             }
         }
-        let last = &text[from..];
-        if last == "lowat" && from > 0 {
-            return Err(FlowError::Renamed {
-                flow: text.to_owned(),
-                now: format!("{}/lowat=16384B", &text[..from - 1]),
-            });
-        }
-        flows.push(last);
+        flows.push(&text[from..]);
         flows.into_iter().map(Self::read).collect()
     }
 
@@ -152,6 +158,13 @@ impl FlowText {
             found: found.to_owned(),
             want: want.into(),
         }
+    }
+
+    /// The values of its algorithms' options: some of them name files.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        let all = self.algorithm.options.iter();
+        let below = self.parts.over.iter().flat_map(|spec| &spec.options);
+        all.chain(below).map(|(_, value)| value.as_str())
     }
 
     /// How many flows it is: a pair is two.
