@@ -10,7 +10,7 @@ use alcc_live::twin::Real;
 use alcc_live::{LabError, Tools, applications, parallel};
 use alcc_results::scenario::{Files, Resolved, Value};
 use alcc_results::{DrawnProfile, Profiles, Row, simulated};
-use alcc_sim::{FlowState, Probe, run_with};
+use alcc_sim::{FlowState, FlowText, Probe, run_with};
 use alcc_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -271,8 +271,10 @@ impl Runner<'_> {
     /// What a run depends on besides its command. `hashes` are those of files that were read before.
     fn version_of(&self, planned: &PlannedRun, hashes: &mut BTreeMap<PathBuf, String>) -> String {
         let mut version = self.version.to_owned();
-        planned.scenario.clone().for_each(&mut |_, value| {
-            if let Some(path) = self.files.find(&value.text) {
+        planned.scenario.clone().for_each(&mut |key, value| {
+            let flows = (key == "flow").then(|| FlowText::all(&value.text).ok());
+            let named = alcc_live::named_files(&flows.flatten().unwrap_or_default());
+            for path in self.files.find(&value.text).into_iter().chain(named) {
                 let hash = hashes
                     .entry(path)
                     .or_insert_with_key(|path| alcc_live::hash_of_files([path.as_path()]));
@@ -496,6 +498,30 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
         assert_eq!((cells, new), (vec!["fixed:window=9", "same"], 2));
         let (runs, new) = run(folder.path(), TEXT, &mut store);
         assert_eq!((runs.len(), new), (2, 0));
+    }
+
+    /// A file that an option of a flow names is one of its inputs.
+    #[test]
+    fn another_table_of_the_same_name_is_another_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = folder.path().join("table.csv");
+        let flow = format!("fixed:window={}", table.display());
+        let text = TEXT.replacen("fixed:window=9", &flow, 1);
+        let plan = Plan::new(&Definition::from_toml(&text, "e.toml").unwrap()).unwrap();
+        let runner = Runner {
+            registry: &alcc_zoo::registry(),
+            files: &Folder(folder.path().to_owned()),
+            version: "alcc 1",
+            workers: 1,
+            stop: &AtomicBool::new(false),
+            side: Side::Simulated,
+        };
+        let versions = ["1", "2", "1"].map(|content| {
+            fs::write(&table, content).unwrap();
+            runner.version_of(&plan.runs[0], &mut BTreeMap::new())
+        });
+        assert_ne!(versions[0], versions[1]);
+        assert_eq!(versions[0], versions[2]);
     }
 
     #[test]

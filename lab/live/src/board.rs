@@ -310,6 +310,10 @@ fn key(plan: &Plan, run: &Run<'_>) -> String {
         if scheme.is_crowd {
             let _ = write!(text, " settle={}", plan.settle);
         }
+        if !scheme.files.is_empty() {
+            let files = scheme.files.iter().map(PathBuf::as_path);
+            let _ = write!(text, " files={}", result_cache::hash_of_files(files));
+        }
     }
     text
 }
@@ -365,6 +369,7 @@ fn about(plan: &Plan) -> About {
         Backend::Simulated { plugins, .. } => plugins,
         Backend::Emulated { tools, .. } => &tools.plugins,
     };
+    let named = plan.schemes.iter().flat_map(|scheme| &scheme.files);
     let traces = plan.links.iter().flat_map(|link| &link.files);
     let side = match &plan.backend {
         Backend::Emulated { twin, .. } => About {
@@ -383,7 +388,7 @@ fn about(plan: &Plan) -> About {
     About {
         program: format!("alcc {}", env!("CARGO_PKG_VERSION")),
         build: crate::build(),
-        files: result_cache::input_files(traces.chain(plugins).cloned()),
+        files: result_cache::input_files(traces.chain(named).chain(plugins).cloned()),
         command: plan.command.clone(),
         link,
         seed: plan.links.first().map_or(0, |l| l.path.seed),

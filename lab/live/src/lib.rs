@@ -70,6 +70,6 @@ pub use link::{Link, Links, PathDefaults, Up};
 pub use live::{Experiment, Measured, Times};
 pub use meter::{Meter, Observed};
 pub use result_cache::{hash_of_files, hash_of_text, input_files};
-pub use scheme::{Scheme, Side};
+pub use scheme::{Scheme, Side, named_files};
 pub use tools::Tools;
 pub use transports::TRANSPORTS;

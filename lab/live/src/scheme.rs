@@ -10,6 +10,7 @@ use alcc_results::Row;
 use alcc_results::scenario::parts;
 use alcc_sim::{FlowError, FlowSpec, FlowText, Scenario, Source, Timing};
 use alcc_units::{Bytes, Span, Time};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Where a scheme runs. The same words mean the same on both sides.
@@ -46,6 +47,8 @@ pub struct Scheme {
     pub flows: Vec<String>,
     /// Several flows over one link. Then only the FLOWs say who sends.
     pub is_crowd: bool,
+    /// The files that options of its algorithms name.
+    pub files: Vec<PathBuf>,
 }
 
 /// Datagrams at a constant rate: what `udp:...` is on the emulated side.
@@ -234,6 +237,7 @@ impl Scheme {
             notsent_lowat: one.and_then(|parts| parts.notsent_lowat),
             flows: simulated.map(|flow| flow.text.clone()).collect(),
             is_crowd,
+            files: named_files(flows),
         }
     }
 
@@ -373,6 +377,13 @@ impl Scheme {
             row.enforcement = "kernel".to_owned();
         }
     }
+}
+
+/// The files that options of these flows' algorithms name. Only an algorithm knows which of its
+/// options do, and one of a plug-in reads them itself: any value that is a file counts.
+pub fn named_files(flows: &[FlowText]) -> Vec<PathBuf> {
+    let values = flows.iter().flat_map(FlowText::values).map(PathBuf::from);
+    values.filter(|path| path.is_file()).collect()
 }
 
 /// What carries the flow, if it says so.
