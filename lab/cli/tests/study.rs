@@ -112,6 +112,28 @@ fn mistakes_have_a_line_and_a_key() {
             "\"cubic\"",
             "is given twice",
         ),
+        ("80ms", "0.02s", "study.toml:3: rtt: '0.02s' is given twice"),
+        (
+            "codel",
+            "droptail:packets=100",
+            "study.toml:4: queue: 'droptail:packets=100' is given twice",
+        ),
+        (
+            "reno@1s",
+            "rino@1s",
+            "study.toml:5: cross: flow 'rino@1s': no algorithm 'rino'",
+        ),
+        ("walk.up", "wlak.up", "study.toml:6: up: "),
+        (
+            "\"cubic\", \"v",
+            "\"bbr+lowat=8kB\", \"v",
+            "this is now written bbr/lowat=8kB",
+        ),
+        (
+            "\"2s\"",
+            "\"3500ms\"",
+            "study.toml:9: settle: '3500ms': no whole second follows in a window of 4s",
+        ),
         (
             "traces = [\"walk.down\", \"12mbit\"]",
             "",
@@ -127,6 +149,40 @@ fn mistakes_have_a_line_and_a_key() {
         assert!(says.contains(part), "{to}: {says}");
         assert_eq!(says.trim_end().lines().count(), 1, "{says}");
     }
+}
+
+/// A table that an algorithm reads is an input like a trace.
+#[test]
+fn what_an_option_names_is_read_again_and_in_no_archive() {
+    let folder = folder();
+    let table = |state: &str| {
+        let text = format!("3,-2,2,2,3,-2,2,2\n{}", format!("{state}\n").repeat(9));
+        fs::write(folder.path().join("table.csv"), text).unwrap();
+    };
+    let run =
+        "compare --sim --traces 12mbit --schemes mdi:matrix=table.csv --duration 2s --json --out a";
+    let results = || -> Value { serde_json::from_str(&good(&lab(folder.path(), run))).unwrap() };
+    table("1,0,0,0,0,0,0,0,0");
+    let before = results();
+    table("0,0,0,0,0,0,0,0,1");
+    let after = results();
+    assert_ne!(before["flows"], after["flows"]);
+    let hash = |of: &Value| of["about"]["files"][0]["sha256"].clone();
+    assert_ne!(hash(&before), hash(&after));
+    assert_eq!(after["about"]["files"][0]["path"], "table.csv");
+    table("1,0,0,0,0,0,0,0,0");
+    assert_eq!(results()["flows"], before["flows"]);
+    let study = STUDY.replacen("\"cubic\"", "\"mdi:matrix=table.csv\"", 1);
+    fs::write(folder.path().join("s/study.toml"), study).unwrap();
+    let output = lab(folder.path(), "bundle s/study.toml --out x.tar");
+    let says = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{says}");
+    let part = "matrix=table.csv: an archive carries no file of an algorithm";
+    assert!(
+        says.contains("study.toml:2: schemes: ") && says.contains(part),
+        "{says}"
+    );
+    assert_eq!(says.trim_end().lines().count(), 1, "{says}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::study::Study;
 use crate::failure::{Failure, reason};
 use crate::output::{Product, note, print, will_be_written};
 use crate::progress::{Bar, stop_flag};
+use alcc_cc::Registry;
 use alcc_live::board::{self, Backend, Plan};
 use alcc_live::{Link, PathDefaults, Results, Row, Side, input_files};
 use alcc_results::scenario::{self, StudyOptions};
@@ -65,7 +66,7 @@ fn make(args: &Args, folder: &Path, out: &Path) -> Result<ExitCode, Failure> {
     will_be_written(out)?;
     // Mistakes are told of the file as it is, not of the copy.
     let study = Study::of(Some(&args.what), &[], &StudyOptions::default())?;
-    study.schemes(&crate::algorithms(), &[Side::Simulated])?;
+    study.schemes(&algorithms(), &[Side::Simulated])?;
     collect(study, folder)?;
     let mut results = measure(args, folder)?;
     let inside = |file: &Path| file.strip_prefix(folder).map(Path::to_owned);
@@ -103,6 +104,13 @@ fn make(args: &Args, folder: &Path, out: &Path) -> Result<ExitCode, Failure> {
         results.about.build
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The algorithms, which read no files: an archive would not have them.
+fn algorithms() -> Registry {
+    crate::algorithms().reading(|_| {
+        Err("an archive carries no file of an algorithm: leave the option out, or send the study and the file to 'alcc-lab compare'".to_owned())
+    })
 }
 
 /// Copies the study and its traces, with paths that are right in `folder`.
@@ -166,7 +174,7 @@ fn collect(study: Study, folder: &Path) -> Result<(), Failure> {
 
 /// Simulates the study in `folder`.
 fn measure(args: &Args, folder: &Path) -> Result<Results, Failure> {
-    let registry = crate::algorithms();
+    let registry = algorithms();
     let study = Study::of(Some(&folder.join(STUDY)), &[], &StudyOptions::default())?;
     let found = study.links()?;
     let files: Vec<PathBuf> = found

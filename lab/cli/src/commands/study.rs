@@ -2,10 +2,9 @@
 //! What a comparison compares, from options and a file.
 use crate::failure::Failure;
 use alcc_cc::Registry;
-use alcc_link::QueueSpec;
 use alcc_live::{Link, Links, PathDefaults, Scheme, Side, Up, parts};
 use alcc_results::scenario::{self, StudyOptions, Value, probability};
-use alcc_sim::FlowText;
+use alcc_sim::{FlowSpec, Timing};
 use alcc_units::Span;
 use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
@@ -84,12 +83,12 @@ impl Study {
             .as_ref()
             .map_or_else(|| Ok(Up::default()), Value::parse)?;
         let seed = options.seed.as_ref().map_or(Ok(1), Value::parse)?;
-        let rtts: Vec<Span> = several(&options.rtt, "round-trip time")?;
-        let queues: Vec<QueueSpec> = several(&options.queue, "queue")?;
         let standard = PathDefaults::default();
+        let rtts = several(&options.rtt, "round-trip time", standard.rtt)?;
+        let queues = several(&options.queue, "queue", standard.queue)?;
         let mut around = Vec::new();
-        for rtt in some_or(rtts, standard.rtt) {
-            for queue in some_or(queues.clone(), standard.queue.clone()) {
+        for rtt in rtts {
+            for queue in queues.clone() {
                 let up = up.clone();
                 around.push(PathDefaults {
                     rtt,
@@ -113,12 +112,15 @@ impl Study {
             runs.ok_or_else(|| value.error(format!("'{}': want 1 to 1000", value.text)))
         });
         let start = options.start.as_ref().map(Value::parse).transpose()?;
-        let settle = options.settle.as_ref();
+        let settle = match &options.settle {
+            None => Span::from_secs(20),
+            Some(value) => within(value.parse()?, duration).map_err(|e| value.error(e))?,
+        };
         Ok(Self {
             duration,
             runs: runs.transpose()?,
             start,
-            settle: settle.map_or_else(|| Ok(Span::from_secs(20)), Value::parse)?,
+            settle,
             around,
             traces,
             options,
@@ -130,6 +132,9 @@ impl Study {
         let paths: Vec<PathBuf> = self.traces.iter().map(|(path, _)| path.clone()).collect();
         let mut all = Links::default();
         let standard = &self.around[0];
+        if let (Up::Trace(file), Some(up)) = (&standard.up, &self.options.up) {
+            Link::open(file, standard.seed).map_err(|e| Failure::usage(up.error(e)))?;
+        }
         let differ = |f: fn(&PathDefaults) -> String| {
             let first = f(standard);
             self.around.iter().any(|around| f(around) != first)
@@ -176,10 +181,13 @@ impl Study {
             some => some,
         };
         let mut all = Vec::new();
+        if let Some(cross) = &self.options.cross {
+            FlowSpec::parse(&cross.text, registry, Timing::default())
+                .map_err(|e| Failure::usage(cross.error(e)))?;
+        }
         for value in values {
             let mut text = value.text.clone();
             if let Some(cross) = &self.options.cross {
-                FlowText::all(&cross.text).map_err(|e| Failure::usage(cross.error(e)))?;
                 let parts = parts(&text, "scheme").map_err(|e| Failure::usage(value.error(e)))?;
                 let beside = parts.iter().map(|part| format!("{part}+{}", cross.text));
                 text = beside.collect::<Vec<_>>().join(",");
@@ -192,22 +200,38 @@ impl Study {
     }
 }
 
-/// The values of a list, or of several.
-fn several<T: FromStr<Err: Display>>(values: &[Value], what: &str) -> Result<Vec<T>, String> {
+/// The values of a list, or of several, each once; without any the standard.
+fn several<T: FromStr<Err: Display> + Display>(
+    values: &[Value],
+    what: &str,
+    standard: T,
+) -> Result<Vec<T>, String> {
     let mut all = Vec::new();
     for value in values {
         for text in parts(&value.text, what).map_err(|e| value.error(e))? {
             let location = value.location.clone();
-            all.push(Value { text, location }.parse()?);
+            let one = Value { text, location };
+            let read: T = one.parse()?;
+            let is_it = |other: &T| other.to_string() == read.to_string();
+            if all.iter().any(is_it) {
+                return Err(one.error(format!("'{}' is given twice: --runs repeats", one.text)));
+            }
+            all.push(read);
         }
+    }
+    if all.is_empty() {
+        all.push(standard);
     }
     Ok(all)
 }
 
-fn some_or<T>(values: Vec<T>, standard: T) -> Vec<T> {
-    match values.is_empty() {
-        true => vec![standard],
-        false => values,
+/// Fairness is that of whole seconds after it.
+fn within(settle: Span, duration: Span) -> Result<Span, String> {
+    match settle + Span::from_secs(1) <= duration {
+        true => Ok(settle),
+        false => Err(format!(
+            "'{settle}': no whole second follows in a window of {duration}: give a shorter one, or a longer duration"
+        )),
     }
 }
 
