@@ -8,13 +8,10 @@
 use crate::LabError;
 use crate::live::Measured;
 use alcc_emu::PathSpec;
-use alcc_link::{Changes, DirectionSpec, RateSpec, Step};
 use alcc_results::InputFile;
 use alcc_transfer::hex;
-use alcc_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
@@ -168,62 +165,9 @@ pub fn hash_of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
     hex(&all.finalize())
 }
 
-/// What both directions of a path do, in hexadecimal. A field that is added to one of these structs
-/// does not compile before it is part of this.
+/// What both directions of a path do, in hexadecimal: every field is part of its text for debugging.
 pub(crate) fn hash_of_path(path: &PathSpec) -> String {
-    let PathSpec { down, up, seed } = path;
-    let text = format!("{} / {} / {seed}", direction(down), direction(up));
-    hash([text.as_bytes()])
-}
-
-fn direction(spec: &DirectionSpec) -> String {
-    let DirectionSpec {
-        rate,
-        queue,
-        delay,
-        loss,
-        changes,
-        radio,
-    } = spec;
-    let rate = match rate {
-        RateSpec::Unlimited => "unlimited".to_owned(),
-        RateSpec::Fixed(rate) => rate.as_bps().to_string(),
-        RateSpec::Trace(trace) => {
-            let times = trace.opportunities().iter().map(|ms| ms.to_le_bytes());
-            hash(times.collect::<Vec<_>>().iter().map(|ms| &ms[..]))
-        }
-    };
-    let Changes {
-        steps,
-        repeat,
-        reorder,
-    } = changes;
-    let (delay, loss) = (delay.as_nanos(), loss.to_bits());
-    let repeat = repeat.map(Span::as_nanos).unwrap_or_default();
-    let mut text = format!("{rate} {queue} {delay} {loss:x} {repeat} {reorder}");
-    for step in steps {
-        let Step {
-            at,
-            rate,
-            delay,
-            loss,
-            loss_up,
-        } = *step;
-        let at = at.as_nanos();
-        let rate = number(rate.map(Rate::as_bps));
-        let delay = number(delay.map(Span::as_nanos));
-        let [loss, loss_up] = [loss, loss_up].map(|loss| number(loss.map(f64::to_bits)));
-        let _ = write!(text, " {at}:{rate},{delay},{loss},{loss_up}");
-    }
-    for radio in radio {
-        let _ = write!(text, " {radio}");
-    }
-    text
-}
-
-/// Nothing if it stays as it is.
-fn number(value: Option<u64>) -> String {
-    value.map_or_else(String::new, |value| value.to_string())
+    hash_of_text(&format!("{path:?}"))
 }
 
 /// SHA-256 of these parts, in hexadecimal.
@@ -238,7 +182,9 @@ pub(crate) fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alcc_link::{RateSpec, Step};
     use alcc_results::Row;
+    use alcc_units::{Rate, Span};
 
     fn measured(mbps: f64) -> Measured {
         Measured {
