@@ -2,7 +2,7 @@
 //! The bounds of an expectation.
 use crate::definition::Expectation;
 use crate::judge::number;
-use alcc_results::Spread;
+use alcc_results::{Spread, Tolerance};
 
 /// Whether what counts of the starts is within every bound.
 pub(crate) fn is_within(e: &Expectation, ours: &Spread) -> bool {
@@ -39,8 +39,15 @@ fn counted(e: &Expectation, ours: &Spread) -> [f64; 2] {
 /// The smallest and the largest value of its bounds.
 fn bounds(e: &Expectation) -> [Option<f64>; 2] {
     let near = e.published.zip(e.within);
-    let least = [near.map(|(p, w)| p - p.abs() * w), e.at_least];
-    let most = [near.map(|(p, w)| p + p.abs() * w), e.at_most];
+    let near = near.map(|(published, relative)| {
+        let tolerance = Tolerance {
+            relative,
+            ..Tolerance::default()
+        };
+        (published, tolerance.around(published))
+    });
+    let least = [near.map(|(published, far)| published - far), e.at_least];
+    let most = [near.map(|(published, far)| published + far), e.at_most];
     [
         least.into_iter().flatten().reduce(f64::max),
         most.into_iter().flatten().reduce(f64::min),

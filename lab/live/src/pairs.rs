@@ -50,16 +50,16 @@ pub fn table(pairs: &[Pair]) -> String {
 
 fn asked() -> String {
     let [usual, bpf] = [Bounds::USUAL, Bounds::IN_KERNEL];
+    let of = |bounds: Bounds| {
+        (
+            bounds.throughput.describe(" %"),
+            bounds.delay.describe(" ms"),
+        )
+    };
+    let [(share, delay), (bpf_share, bpf_delay)] = [usual, bpf].map(of);
     format!(
-        "asked: median throughput (1-s bins) within {} %, median queueing delay within {} % or {} ms (enforcement bpf: {} %, {} % or \
-         {} ms), the 90 % interval of both differences inside {MAX_INTERVAL_FACTOR} times that, the 5th to 95th percentiles of seconds and \
-         packets inside the native's stretched {MAX_INTERVAL_FACTOR} times",
-        usual.throughput_percent,
-        usual.delay_percent,
-        usual.delay_ms,
-        bpf.throughput_percent,
-        bpf.delay_percent,
-        bpf.delay_ms
+        "asked: median throughput (1-s bins) within {share}, median queueing delay within {delay} (enforcement bpf: {bpf_share}, {bpf_delay}), the 90 % interval of both differences inside {MAX_INTERVAL_FACTOR} times that, the 5th to 95th percentiles of seconds and \
+         packets inside the native's stretched {MAX_INTERVAL_FACTOR} times"
     )
 }
 

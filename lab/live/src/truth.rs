@@ -16,7 +16,7 @@ mod pairs;
 mod reference;
 mod traces;
 
-pub use cell::{Cell, Compared, Verdict, markdown, measure};
+pub use cell::{Cell, Verdict, markdown, measure};
 pub use pairs::{Pair, markdown_of_pairs, pairs};
 pub use reference::{Bounds, Reference};
 pub use traces::Traces;

@@ -8,10 +8,7 @@ use crate::live::{Experiment, Measured};
 use crate::scheme::Scheme;
 use crate::simulated::{self, Simulation};
 use alcc_cc::Registry;
-use alcc_results::twins::{
-    MAX_CROWD_DELAY_PERCENT, MAX_CROWD_JAIN, MAX_CROWD_UTILIZATION_POINTS, MAX_DELAY_PERCENT,
-    MAX_NATIVE_DELAY_MS, MAX_UTILIZATION_POINTS, Twin,
-};
+use alcc_results::twins::{Bounds, Twin};
 use alcc_results::{EMULATED, Row, SIMULATED, signed};
 use alcc_units::Span;
 use std::fmt::Write as _;
@@ -169,19 +166,28 @@ pub fn table(twins: &[Twin]) -> String {
     let agree = twins.iter().filter(|t| t.agrees).count();
     let _ = writeln!(
         text,
-        "{agree} of {} twins within {MAX_UTILIZATION_POINTS} points of utilization and {MAX_DELAY_PERCENT} % of mean delay (medians of the distances to the range of the simulated draws){}{}",
+        "{agree} of {} twins within {} of utilization and {} of mean delay (medians of the distances to the range of the simulated draws){}{}",
         twins.len(),
+        Bounds::ONE.utilization.describe(" points"),
+        Bounds::ONE.delay.describe(" ms"),
         if crowds {
+            let Bounds {
+                utilization,
+                delay,
+                jain,
+            } = Bounds::CROWD;
             format!(
-                "; several flows {MAX_CROWD_UTILIZATION_POINTS} points, {MAX_CROWD_DELAY_PERCENT} % and {MAX_CROWD_JAIN} of Jain's index"
+                "; several flows {}, {} and {} of Jain's index",
+                utilization.describe(" points"),
+                delay.describe(" ms"),
+                jain.describe("")
             )
         } else {
             String::new()
         },
         if twins.iter().any(|t| t.native) {
-            format!(
-                "; native forms {MAX_DELAY_PERCENT} % or {MAX_NATIVE_DELAY_MS} ms of mean queueing delay"
-            )
+            let delay = Bounds::NATIVE_DELAY.describe(" ms");
+            format!("; native forms {delay} of mean queueing delay")
         } else {
             String::new()
         }

@@ -11,6 +11,7 @@
 //! | [`summary`] | Pareto fronts, means over links, one sentence |
 //! | [`pairs`] | an algorithm above TCP beside its native form |
 //! | [`twins`] | the simulator beside real programs |
+//! | [`tolerance`] | how far a figure may be from its reference |
 //! | [`crowd`] | several flows as one row, and how they shared |
 //! | [`samples`] | the time series of a simulated run |
 //! | [`simulated`] | rows from the simulator's report |
@@ -28,6 +29,7 @@ pub mod scenario;
 mod series;
 pub mod simulated;
 pub mod summary;
+pub mod tolerance;
 pub mod twins;
 
 pub use alcc_units::{Distribution, percentile, signed, sum};
@@ -38,4 +40,5 @@ pub use results::{About, InputFile, Results, metadata_of_csv};
 pub use row::{Configured, EMULATED, Row, SIMULATED, csv};
 pub use series::{Series, quantiles};
 pub use summary::{Overall, Summary, summary};
+pub use tolerance::{Compared, Tolerance};
 pub use twins::Twin;

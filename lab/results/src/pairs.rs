@@ -5,6 +5,7 @@
 //! Each repetition is a pair: both forms ran at the same time on links of their own. Differences
 //! are taken within a pair. The report has their median and their 90 % interval over the
 //! repetitions: 5th to 95th percentile by nearest rank.
+use crate::Tolerance;
 use crate::groups::Spread;
 use crate::row::{Row, SIMULATED};
 use crate::series::{Series, quantiles};
@@ -14,26 +15,22 @@ use serde::{Deserialize, Serialize};
 /// How far the medians may be apart.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Maximum difference of the throughputs, %.
-    pub throughput_percent: f64,
-    /// Maximum difference of the queueing delays, %.
-    pub delay_percent: f64,
-    /// The same in ms. One of the two suffices.
-    pub delay_ms: f64,
+    /// Of the throughputs, in % of the native's.
+    pub throughput: Tolerance,
+    /// Of the queueing delays, in ms.
+    pub delay: Tolerance,
 }
 
 impl Bounds {
     /// Of most forms.
     pub const USUAL: Self = Self {
-        throughput_percent: 3.0,
-        delay_percent: 5.0,
-        delay_ms: 2.0,
+        throughput: Tolerance::absolute(3.0),
+        delay: Tolerance::percent(5.0).or(2.0),
     };
     /// Of a window that the kernel keeps exactly (enforcement `bpf`).
     pub const IN_KERNEL: Self = Self {
-        throughput_percent: 2.0,
-        delay_percent: 3.0,
-        delay_ms: 1.0,
+        throughput: Tolerance::absolute(2.0),
+        delay: Tolerance::percent(3.0).or(1.0),
     };
 
     fn of(row: &Row) -> Self {
@@ -223,7 +220,8 @@ fn pair(native: &Row, other: &Row, rows: &[Row], series: &[Series]) -> Option<Pa
     let throughput_90 = percentiles(&|run| run.throughput_90());
     let delay_90_ms = percentiles(&|run| run.delay_90().unwrap_or_default());
     let bounds = Bounds::of(first[1].row);
-    let delay_bound = (queue_delay_ms[0] * bounds.delay_percent / 100.0).max(bounds.delay_ms);
+    let throughput_bound = bounds.throughput.absolute;
+    let delay_bound = bounds.delay.around(queue_delay_ms[0]);
     let is_within = |[low, high]: [f64; 2], bound: f64| low >= -bound && high <= bound;
     Some(Pair {
         link: native.link.clone(),
@@ -240,12 +238,10 @@ fn pair(native: &Row, other: &Row, rows: &[Row], series: &[Series]) -> Option<Pa
         throughput_90,
         delay_90_ms,
         within: BoundsHeld {
-            throughput: throughput_difference.median.abs() <= bounds.throughput_percent,
+            throughput: throughput_difference.median.abs() <= throughput_bound,
             delay: queue_delay_difference_ms.median.abs() <= delay_bound,
-            interval: is_within(
-                throughput_interval,
-                MAX_INTERVAL_FACTOR * bounds.throughput_percent,
-            ) && is_within(queue_delay_interval_ms, MAX_INTERVAL_FACTOR * delay_bound),
+            interval: is_within(throughput_interval, MAX_INTERVAL_FACTOR * throughput_bound)
+                && is_within(queue_delay_interval_ms, MAX_INTERVAL_FACTOR * delay_bound),
             distribution: is_inside_widened(throughput_90) && is_inside_widened(delay_90_ms),
         },
     })

@@ -1,21 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Compares the simulator with real programs: both sides of one scheme on one link.
+use crate::Tolerance;
 use crate::groups::{Group, Spread};
 use crate::row::{EMULATED, Row, SIMULATED};
 use serde::{Deserialize, Serialize};
 
-/// Maximum difference of utilization, percentage points.
-pub const MAX_UTILIZATION_POINTS: f64 = 2.0;
-/// Maximum difference of mean delay, %. For native forms: of mean queueing delay.
-pub const MAX_DELAY_PERCENT: f64 = 10.0;
-/// Maximum difference of mean queueing delay of native forms, ms. One of the two bounds suffices.
-pub const MAX_NATIVE_DELAY_MS: f64 = 2.0;
-/// Several flows: maximum difference of utilization, percentage points.
-pub const MAX_CROWD_UTILIZATION_POINTS: f64 = 3.0;
-/// Several flows: maximum difference of mean delay, %.
-pub const MAX_CROWD_DELAY_PERCENT: f64 = 15.0;
-/// Several flows: maximum difference of Jain's index of single seconds.
-pub const MAX_CROWD_JAIN: f64 = 0.05;
+/// How far the simulator may be from real programs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bounds {
+    /// Of utilization, in points.
+    pub utilization: Tolerance,
+    /// Of the mean delay, in ms.
+    pub delay: Tolerance,
+    /// Of Jain's index of single seconds, if there are several flows.
+    pub jain: Tolerance,
+}
+
+impl Bounds {
+    /// Of one flow.
+    pub const ONE: Self = Self {
+        utilization: Tolerance::absolute(2.0),
+        delay: Tolerance::percent(10.0),
+        jain: Tolerance::absolute(0.05),
+    };
+    /// Of several flows.
+    pub const CROWD: Self = Self {
+        utilization: Tolerance::absolute(3.0),
+        delay: Tolerance::percent(15.0),
+        ..Self::ONE
+    };
+    /// Of the mean queueing delay of an algorithm without a TCP below it, in ms.
+    pub const NATIVE_DELAY: Tolerance = Self::ONE.delay.or(2.0);
+}
 
 /// Both sides of one scheme on one link: medians over the repetitions.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -52,10 +68,7 @@ pub struct Twin {
     /// Jain's index of single seconds of several flows, emulated and simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jain_1s: Option<[f64; 2]>,
-    /// Utilization within [`MAX_UTILIZATION_POINTS`] and mean delay within [`MAX_DELAY_PERCENT`].
-    /// Native forms: mean queueing delay within [`MAX_DELAY_PERCENT`] or [`MAX_NATIVE_DELAY_MS`].
-    /// Several flows: [`MAX_CROWD_UTILIZATION_POINTS`], [`MAX_CROWD_DELAY_PERCENT`] and
-    /// [`MAX_CROWD_JAIN`]. Each repetition is compared with the range of the simulated runs beside
+    /// Everything is within its [`Bounds`]. Each repetition is compared with the range of the simulated runs beside
     /// it, and the median of these distances counts.
     pub agrees: bool,
 }
@@ -88,9 +101,9 @@ pub fn twins(rows: &[Row], groups: &[Group]) -> Vec<Twin> {
             let queue_delay_mean_ms = both("queue_delay_mean_ms").unwrap_or(delay_mean_ms);
             let native = row.is_native();
             let jain_1s = both("jain_1s");
-            let (points, percent) = match row.number_of_flows {
-                Some(_) => (MAX_CROWD_UTILIZATION_POINTS, MAX_CROWD_DELAY_PERCENT),
-                None => (MAX_UTILIZATION_POINTS, MAX_DELAY_PERCENT),
+            let bounds = match row.number_of_flows {
+                Some(_) => Bounds::CROWD,
+                None => Bounds::ONE,
             };
             let side = |row: &&Row, side: &str| {
                 let here = row.link == emulated.link && row.scheme == emulated.scheme;
@@ -109,15 +122,19 @@ pub fn twins(rows: &[Row], groups: &[Group]) -> Vec<Twin> {
                     });
                 Spread::of(&each.collect::<Vec<f64>>()).map(|spread| spread.median.abs())
             };
-            let fairness_agrees = apart(&|r| r.jain_1s).is_none_or(|d| d <= MAX_CROWD_JAIN);
-            let delay_agrees = if native {
-                let bound = queue_delay_mean_ms[0] * MAX_DELAY_PERCENT / 100.0;
-                apart(&|r| r.queue_delay_mean_ms.or(r.delay_mean_ms))
-                    .is_some_and(|d| d <= bound.max(MAX_NATIVE_DELAY_MS))
+            let fairness = apart(&|r| r.jain_1s);
+            let fairness_agrees = fairness.is_none_or(|d| d <= bounds.jain.absolute);
+            let (delay, bound) = if native {
+                let queueing = apart(&|r| r.queue_delay_mean_ms.or(r.delay_mean_ms));
+                let bound = Bounds::NATIVE_DELAY.around(queue_delay_mean_ms[0]);
+                (queueing, bound)
             } else {
-                apart(&|r| r.delay_mean_ms).is_some_and(|d| d <= delay_mean_ms[0] * percent / 100.0)
+                let delay = apart(&|r| r.delay_mean_ms);
+                (delay, bounds.delay.around(delay_mean_ms[0]))
             };
-            let utilization_agrees = apart(&|r| r.utilization).is_some_and(|d| 100.0 * d <= points);
+            let delay_agrees = delay.is_some_and(|d| d <= bound);
+            let utilization_agrees =
+                apart(&|r| r.utilization).is_some_and(|d| 100.0 * d <= bounds.utilization.absolute);
             Some(Twin {
                 link: emulated.link.clone(),
                 scheme: emulated.scheme.clone(),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The simulated figures beside the published ones, and the verdict.
-use super::{Figures, Reference, Traces, median};
+use super::{Figures, Reference, Traces};
 use crate::{LabError, parallel};
 use alcc_cc::Registry;
-use alcc_results::signed;
+use alcc_results::{Compared, Spread, signed};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -82,79 +82,29 @@ pub fn measure(
     Ok(cells)
 }
 
-/// Smallest and largest.
-fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::MAX, f64::MIN), |(low, high), v| {
-        (low.min(v), high.max(v))
-    })
-}
-
-/// The simulated value, and how far it is from the nearest published one. Negative: below.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Compared {
-    /// Median of the simulated runs.
-    pub ours: f64,
-    /// Smallest and largest simulated value.
-    pub spread: (f64, f64),
-    /// Smallest and largest published value.
-    pub theirs: (f64, f64),
-}
-
-impl Compared {
-    fn new(ours: impl Iterator<Item = f64> + Clone, theirs: impl Iterator<Item = f64>) -> Self {
-        Self {
-            ours: median(&ours.clone().collect::<Vec<_>>()),
-            spread: ends(ours),
-            theirs: ends(theirs),
-        }
-    }
-
-    /// Distance to the nearest published value.
-    pub fn off(&self) -> f64 {
-        self.ours - self.ours.clamp(self.theirs.0, self.theirs.1)
-    }
-
-    /// The same in per cent of the published value.
-    pub fn off_percent(&self) -> f64 {
-        let nearest = self.ours.clamp(self.theirs.0, self.theirs.1);
-        100.0 * self.off() / nearest.max(1e-9)
-    }
-
-    fn in_spread(&self) -> bool {
-        self.spread.0 <= self.theirs.1 && self.theirs.0 <= self.spread.1
-    }
-}
-
 impl Cell {
     /// Utilization in per cent, or throughput in Mbit/s.
     pub fn share(&self) -> Option<Compared> {
-        let ours = self.ours.as_ref().ok()?;
-        let value = |f: &Figures| {
-            if self.reference.bounds().of_throughput {
-                f.throughput
-            } else {
-                f.utilization * 100.0
-            }
-        };
-        let theirs = self.reference.runs.iter();
-        Some(Compared::new(ours.iter().map(value), theirs.map(value)))
+        match self.reference.is_of_throughput() {
+            true => self.compared(|f| Some(f.throughput)),
+            false => self.compared(|f| Some(f.utilization * 100.0)),
+        }
     }
 
-    fn delays(&self, of: fn(&Figures) -> Option<f64>) -> Option<Compared> {
-        let ours = self.ours.as_ref().ok()?.iter().filter_map(of);
-        let theirs = self.reference.runs.iter().filter_map(of);
-        let known = ours.clone().next().is_some() && theirs.clone().next().is_some();
-        known.then(|| Compared::new(ours, theirs))
+    fn compared(&self, of: fn(&Figures) -> Option<f64>) -> Option<Compared> {
+        let values = |all: &[Figures]| all.iter().filter_map(of).collect::<Vec<f64>>();
+        let ours = values(self.ours.as_ref().ok()?);
+        Compared::of(&ours, &values(&self.reference.runs))
     }
 
     /// Mean delay, ms.
     pub fn delay(&self) -> Option<Compared> {
-        self.delays(|f| f.delay)
+        self.compared(|f| f.delay)
     }
 
     /// 95th percentile, ms.
     pub fn p95(&self) -> Option<Compared> {
-        self.delays(|f| f.p95)
+        self.compared(|f| f.p95)
     }
 
     /// What the bounds say.
@@ -163,16 +113,11 @@ impl Cell {
             return Verdict::NotRun;
         };
         let bounds = self.reference.bounds();
-        let off = if bounds.of_throughput {
-            share.off_percent()
-        } else {
-            share.off()
-        };
         let delay = self.delay();
-        let near = |c: &Compared| c.off_percent().abs() <= bounds.delay;
-        if off.abs() <= bounds.share && delay.as_ref().is_none_or(near) {
+        let near = |c: &Compared| c.is_within(bounds.delay);
+        if share.is_within(bounds.share) && delay.as_ref().is_none_or(near) {
             Verdict::Ok
-        } else if share.in_spread() && delay.as_ref().is_none_or(Compared::in_spread) {
+        } else if share.overlaps() && delay.as_ref().is_none_or(Compared::overlaps) {
             Verdict::InSpread
         } else {
             Verdict::Differs
@@ -186,7 +131,7 @@ impl Cell {
             let why = self.ours.as_ref().err().map_or("", String::as_str);
             return format!("| {link} | {flow} | | | | | | | | | not run: {why} |");
         };
-        let throughput = self.reference.bounds().of_throughput;
+        let throughput = self.reference.is_of_throughput();
         let digits = if throughput { 2 } else { 1 };
         let off = if throughput {
             format!("{} %", signed(share.off_percent(), 1))
@@ -213,22 +158,18 @@ impl Cell {
         let delay = self.delay().map_or_else(
             || "- | -".to_owned(),
             |d| {
-                let (low, high) = d.spread;
-                format!(
-                    "{:.0} ({low:.0} to {high:.0}) | {} %",
-                    d.ours,
-                    signed(d.off_percent(), 0)
-                )
+                let Spread { min, median, max } = d.ours;
+                let off = signed(d.off_percent(), 0);
+                format!("{median:.0} ({min:.0} to {max:.0}) | {off} %")
             },
         );
         let p95 = self
             .p95()
-            .map_or_else(|| "-".to_owned(), |p| format!("{:.0}", p.ours));
-        let (low, high) = share.spread;
+            .map_or_else(|| "-".to_owned(), |p| format!("{:.0}", p.ours.median));
+        let Spread { min, median, max } = share.ours;
         format!(
-            "| {link} | {flow} | {} | {:.digits$} ({low:.digits$} to {high:.digits$}) | {off} | {} | {delay} | {} | {p95} | {} |",
+            "| {link} | {flow} | {} | {median:.digits$} ({min:.digits$} to {max:.digits$}) | {off} | {} | {delay} | {} | {p95} | {} |",
             shares.join(" / "),
-            share.ours,
             runs(|f| f.delay),
             runs(|f| f.p95),
             self.verdict().name(),
@@ -310,15 +251,5 @@ mod tests {
         wrong.reference.runs[0].delay = Some(30.0);
         assert_eq!(wrong.verdict(), Verdict::Differs);
         assert!(markdown(&[wrong]).contains("1 differs."));
-    }
-
-    #[test]
-    fn the_nearest_run_counts_and_the_median_of_ours() {
-        let c = Compared::new([60.0, 70.0, 90.0].into_iter(), [75.0, 80.0].into_iter());
-        assert_eq!((c.ours, c.off(), c.in_spread()), (70.0, -5.0, true));
-        assert!((c.off_percent() + 100.0 * 5.0 / 75.0).abs() < 1e-9);
-        let inside = Compared::new([77.0].into_iter(), [75.0, 80.0].into_iter());
-        assert_eq!((inside.off(), inside.ours), (0.0, 77.0));
-        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
     }
 }

@@ -3,7 +3,7 @@
 use super::{Figures, Traces};
 use alcc_cc::Registry;
 use alcc_link::{DirectionSpec, QueueSpec};
-use alcc_results::simulated;
+use alcc_results::{Tolerance, simulated};
 use alcc_sim::{FlowSpec, Scenario, Timing};
 use alcc_units::{Span, Time};
 
@@ -35,12 +35,10 @@ pub struct Reference {
 /// How far our figures may be from theirs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Points of utilization, or per cent of the throughput.
-    pub share: f64,
-    /// Of the throughput and not of the link.
-    pub of_throughput: bool,
-    /// Per cent of the mean delay.
-    pub delay: f64,
+    /// Of utilization in points, or of throughput.
+    pub share: Tolerance,
+    /// Of the mean delay.
+    pub delay: Tolerance,
 }
 
 const HEADING: &str = "set,link,cut_s,up,queue,rtt_ms,duration_s,starts,run,throughput_mbps,utilization,delay_mean_ms,\
@@ -132,16 +130,20 @@ impl Reference {
 
     /// The bounds of its set.
     pub fn bounds(&self) -> Bounds {
-        let (share, delay) = match (&*self.set, &*self.flow) {
-            ("cs244", _) => (5.0, 15.0),
-            (_, "cubic" | "reno" | "bbr") => (2.0, 15.0),
-            _ => (5.0, 20.0),
+        let (share, delay) = match &*self.flow {
+            _ if self.is_of_throughput() => (Tolerance::percent(5.0), 15.0),
+            "cubic" | "reno" | "bbr" => (Tolerance::absolute(2.0), 15.0),
+            _ => (Tolerance::absolute(5.0), 20.0),
         };
         Bounds {
             share,
-            of_throughput: self.set == "cs244",
-            delay,
+            delay: Tolerance::percent(delay),
         }
+    }
+
+    /// Its share is a throughput and its delay queueing; otherwise utilization and one-way delay.
+    pub fn is_of_throughput(&self) -> bool {
+        self.set == "cs244"
     }
 
     /// Runs it once from each start.
@@ -176,8 +178,7 @@ impl Reference {
             let report = alcc_sim::run(&scenario).map_err(|e| e.to_string())?;
             let rows = simulated::rows(&self.link, &scenario, &report);
             let row = rows.first().ok_or("there is no flow")?;
-            let queueing = self.bounds().of_throughput;
-            let (delay, p95) = if queueing {
+            let (delay, p95) = if self.is_of_throughput() {
                 (row.queue_delay_mean_ms, row.queue_delay_p95_ms)
             } else {
                 (row.delay_mean_ms, row.delay_p95_ms)
