@@ -39,13 +39,7 @@ fn counted(e: &Expectation, ours: &Spread) -> [f64; 2] {
 /// The smallest and the largest value of its bounds.
 fn bounds(e: &Expectation) -> [Option<f64>; 2] {
     let near = e.published.zip(e.within);
-    let near = near.map(|(published, relative)| {
-        let tolerance = Tolerance {
-            relative,
-            ..Tolerance::default()
-        };
-        (published, tolerance.around(published))
-    });
+    let near = near.map(|(published, part)| (published, Tolerance::part(part).around(published)));
     let least = [near.map(|(published, far)| published - far), e.at_least];
     let most = [near.map(|(published, far)| published + far), e.at_most];
     [

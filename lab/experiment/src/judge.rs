@@ -386,8 +386,7 @@ pub fn measured(outcome: &Outcome) -> Option<String> {
 
 /// A median with its range.
 pub fn range(spread: &Spread) -> String {
-    let Spread { min, median, max } = *spread;
-    format!("{} ({} to {})", number(median), number(min), number(max))
+    spread.text(number)
 }
 
 /// Formats a number with four digits.

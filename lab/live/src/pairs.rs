@@ -66,11 +66,10 @@ fn asked() -> String {
 /// `+1.2 (-0.5 to +2.0)`.
 fn difference(spread: Spread, runs: u32, digits: usize) -> String {
     let show = |v: f64| alcc_results::signed(v, digits);
-    let Spread { min, median, max } = spread;
     if runs > 1 {
-        format!("{} ({} to {})", show(median), show(min), show(max))
+        spread.text(show)
     } else {
-        show(median)
+        show(spread.median)
     }
 }
 
@@ -194,14 +193,14 @@ fn rows(text: &mut String, results: &Results) {
 }
 
 fn cell(group: &Group, field: &str, factor: f64, digits: usize) -> String {
-    let Some(Spread { min, median, max }) = group.fields.get(field).copied() else {
+    let Some(spread) = group.fields.get(field) else {
         return "-".to_owned();
     };
-    let [min, median, max] = [min, median, max].map(|v| format!("{:.digits$}", v * factor));
-    if group.runs > 1 && min != max {
-        format!("{median} ({min} to {max})")
+    let show = |v: f64| format!("{:.digits$}", v * factor);
+    if group.runs > 1 && show(spread.min) != show(spread.max) {
+        spread.text(show)
     } else {
-        median
+        show(spread.median)
     }
 }
 

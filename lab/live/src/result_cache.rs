@@ -50,7 +50,7 @@ impl ResultCache {
     }
 
     fn file(&self, key: &str) -> PathBuf {
-        let name = hash([self.program.as_bytes(), b"\n", key.as_bytes()]);
+        let name = hash_of_text(&format!("{}\n{key}", self.program));
         self.folder.join(format!("{}.json", &name[..32]))
     }
 
@@ -61,7 +61,7 @@ impl ResultCache {
         let (head, result) = text.strip_suffix('\n')?.split_once('\n')?;
         let head: Header = serde_json::from_str(head).ok()?;
         let same = head.key == key && head.program == self.program;
-        let whole = same && head.result == hash([result.as_bytes()]);
+        let whole = same && head.result == hash_of_text(result);
         serde_json::from_str(result).ok().filter(|_| whole)
     }
 
@@ -73,7 +73,7 @@ impl ResultCache {
         let head = Header {
             program: self.program.clone(),
             key: key.to_owned(),
-            result: hash([result.as_bytes()]),
+            result: hash_of_text(&result),
         };
         let head = serde_json::to_string(&head).map_err(|e| failed(e.into()))?;
         write_whole(&file, format!("{head}\n{result}\n").as_bytes()).map_err(failed)
@@ -139,13 +139,13 @@ pub(crate) fn write_whole(file: &Path, content: &[u8]) -> io::Result<()> {
 
 /// SHA-256 of a text, in hexadecimal.
 pub fn hash_of_text(text: &str) -> String {
-    hex(&Sha256::digest(text.as_bytes()))
+    hash(text.as_bytes())
 }
 
 /// These files with the SHA-256 of each, once and in order.
 pub fn input_files(files: impl IntoIterator<Item = PathBuf>) -> Vec<InputFile> {
     let files = files.into_iter().map(|file| InputFile {
-        sha256: fs::read(&file).map_or_else(|_| String::new(), |bytes| hash([bytes.as_slice()])),
+        sha256: fs::read(&file).map_or_else(|_| String::new(), |bytes| hash(&bytes)),
         path: file.display().to_string(),
     });
     let mut files: Vec<InputFile> = files.collect();
@@ -170,13 +170,9 @@ pub(crate) fn hash_of_path(path: &PathSpec) -> String {
     hash_of_text(&format!("{path:?}"))
 }
 
-/// SHA-256 of these parts, in hexadecimal.
-pub(crate) fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
-    let mut all = Sha256::new();
-    for part in parts {
-        all.update(part);
-    }
-    hex(&all.finalize())
+/// SHA-256 in hexadecimal.
+fn hash(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
 }
 
 #[cfg(test)]

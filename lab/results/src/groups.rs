@@ -59,6 +59,12 @@ impl Spread {
         };
         Some(Self { min, median, max })
     }
+
+    /// `median (smallest to largest)`, each as `show` writes it.
+    pub fn text(&self, show: impl Fn(f64) -> String) -> String {
+        let [min, median, max] = [self.min, self.median, self.max].map(show);
+        format!("{median} ({min} to {max})")
+    }
 }
 
 /// The figures of repetitions, without simulated copies that are equal.

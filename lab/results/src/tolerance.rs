@@ -12,12 +12,17 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// So many per cent of the reference.
-    pub const fn percent(percent: f64) -> Self {
+    /// This part of the reference.
+    pub const fn part(relative: f64) -> Self {
         Self {
-            relative: percent / 100.0,
+            relative,
             absolute: 0.0,
         }
+    }
+
+    /// So many per cent of the reference.
+    pub const fn percent(percent: f64) -> Self {
+        Self::part(percent / 100.0)
     }
 
     /// So much.

@@ -295,11 +295,7 @@ fn figures(cell: &Cell) -> String {
         spread.map_or_else(|| "-".to_owned(), |s| show(s.median, factor, digits))
     };
     let range = |spread: Option<Spread>, factor, digits| {
-        let range = |s: Spread| {
-            let [min, median, max] =
-                [s.min, s.median, s.max].map(|value| show(value, factor, digits));
-            format!("{median} ({min} to {max})")
-        };
+        let range = |s: Spread| s.text(|value| show(value, factor, digits));
         spread.map_or_else(|| "-".to_owned(), range)
     };
     let carried = format!(
