@@ -144,7 +144,12 @@ impl Link {
         [self.path.down.radio, self.path.up.radio] = both;
     }
 
-    fn defaults(name: String, down: RateSpec, up: RateSpec, defaults: &PathDefaults) -> Self {
+    pub(crate) fn defaults(
+        name: String,
+        down: RateSpec,
+        up: RateSpec,
+        defaults: &PathDefaults,
+    ) -> Self {
         let direction = |rate, delay, loss| DirectionSpec {
             rate,
             queue: defaults.queue.clone(),
@@ -396,7 +401,7 @@ impl Link {
     }
 }
 
-fn recording(file: &Path) -> Result<Trace, LabError> {
+pub(crate) fn recording(file: &Path) -> Result<Trace, LabError> {
     let opened =
         File::open(file).map_err(LabError::os(format!("open the trace {}", file.display())))?;
     Trace::read(BufReader::new(opened)).map_err(|e| LabError::Trace {

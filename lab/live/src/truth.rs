@@ -16,29 +16,7 @@ mod pairs;
 mod reference;
 mod traces;
 
-pub use cell::{Cell, Verdict, markdown, measure};
-pub use pairs::{Pair, markdown_of_pairs, pairs};
+pub use cell::{Cell, Runner, Verdict, markdown};
+pub use pairs::{Pair, markdown_of_pairs};
 pub use reference::{Bounds, Reference};
 pub use traces::Traces;
-
-use alcc_results::Spread;
-
-/// What was found in one run.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Figures {
-    /// Mbit/s.
-    pub throughput: f64,
-    /// 0 to 1.
-    pub utilization: f64,
-    /// Mean delay, ms: one way, or queueing alone, as the set has it.
-    pub delay: Option<f64>,
-    /// Its 95th percentile, ms.
-    pub p95: Option<f64>,
-    /// Of the packets, 0 to 1.
-    pub loss: Option<f64>,
-}
-
-/// NaN of none.
-fn median(values: &[f64]) -> f64 {
-    Spread::of(values).map_or(f64::NAN, |spread| spread.median)
-}

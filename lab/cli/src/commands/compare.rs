@@ -7,9 +7,10 @@ use crate::figure_arg::Figure;
 use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
+use alcc_cc::Registry;
 use alcc_experiment::plan::shell_word;
 use alcc_live::board::{self, Backend, Plan};
-use alcc_live::truth::{self, Reference, Traces};
+use alcc_live::truth::{self, Reference, Runner, Traces};
 use alcc_live::{LabError, Results, Scheme, Side, Tools, pairs, parts, twin};
 use alcc_results::scenario::StudyOptions;
 use alcc_sim::FLOW_HELP;
@@ -222,27 +223,9 @@ fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
     if let Some(only) = &args.only {
         references.retain(|r| [&r.set, &r.link, &r.flow].iter().any(|t| t.contains(only)));
     }
-    let traces = one_folder(args)?;
     let registry = args.plugins.registry(crate::algorithms())?;
-    let workers = args.jobs.map_or_else(processors, usize::from);
-    let stop = stop_flag()?;
-    let of = references.len();
-    let mut bar = Bar::new();
-    let cells = truth::measure(
-        references,
-        &traces,
-        &registry,
-        workers,
-        &stop,
-        &mut |done| {
-            bar.show(
-                done as f64 / of as f64,
-                &format!("{done} of {of} scenarios"),
-            );
-        },
-    );
-    drop(bar);
-    print(truth::markdown(&cells.map_err(failure)?))?;
+    let cells = from_starts(args, &registry, |runner| runner.measure(references))?;
+    print(truth::markdown(&cells))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -257,14 +240,7 @@ fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> 
                 .map_err(Failure::usage)?;
         }
     }
-    let traces = one_folder(args)?;
-    let workers = args.jobs.map_or_else(processors, usize::from);
-    let stop = stop_flag()?;
-    let mut bar = Bar::new();
-    let mut show = |done: usize| bar.show(0.0, &format!("{done} scenarios done"));
-    let found = truth::pairs(&algorithms, &traces, &registry, workers, &stop, &mut show);
-    drop(bar);
-    let found = found.map_err(failure)?;
+    let found = from_starts(args, &registry, |runner| runner.pairs(&algorithms))?;
     if found.is_empty() {
         return Err(Failure::usage(format!(
             "--traces {}: there is no trace in it: name a folder of recorded traces",
@@ -281,13 +257,29 @@ fn listed(option: &str, algorithms: &str) -> Result<Vec<String>, Failure> {
         .map_err(|why| Failure::usage(format!("{option} '{algorithms}': {why}")))
 }
 
-fn one_folder(args: &Args) -> Result<Traces, Failure> {
+/// Scenarios from several starts, on the traces of one folder.
+fn from_starts<T>(
+    args: &Args,
+    registry: &Registry,
+    run: impl FnOnce(Runner<'_>) -> Result<T, LabError>,
+) -> Result<T, Failure> {
     let [folder] = &args.traces[..] else {
         return Err(Failure::usage(
             "compare with figures or originals: --traces names several things: name one folder of traces",
         ));
     };
-    Traces::below(folder).map_err(Failure::usage)
+    let mut bar = Bar::new();
+    let runner = Runner {
+        traces: &Traces::below(folder).map_err(Failure::usage)?,
+        registry,
+        workers: args.jobs.map_or_else(processors, usize::from),
+        stop: &*stop_flag()?,
+        progress: &mut |done, of| {
+            let text = format!("{done} of {of} scenarios");
+            bar.show(done as f64 / of as f64, &text);
+        },
+    };
+    run(runner).map_err(failure)
 }
 
 pub(super) fn processors() -> usize {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The simulated figures beside the published ones, and the verdict.
-use super::{Figures, Reference, Traces};
+use super::{Reference, Traces};
 use crate::{LabError, parallel};
 use alcc_cc::Registry;
-use alcc_results::{Compared, Spread, signed};
+use alcc_results::{Compared, Row, signed};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A reference and what the simulator makes of it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Cell {
     /// The scenario and its published figures.
     pub reference: Reference,
     /// Ours, one per start; or why there are none.
-    pub ours: Result<Vec<Figures>, String>,
+    pub ours: Result<Vec<Row>, LabError>,
 }
 
 /// What a cell says.
@@ -41,70 +41,71 @@ impl Verdict {
     }
 }
 
-/// Runs all of them on `workers` threads; the cells are in the order of `references`. `progress`
-/// gets how many are done.
-///
-/// # Errors
-/// [`LabError::Stopped`].
-pub fn measure(
-    references: Vec<Reference>,
-    traces: &Traces,
-    registry: &Registry,
-    workers: usize,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(usize),
-) -> Result<Vec<Cell>, LabError> {
-    let mut cells: Vec<Cell> = references
-        .into_iter()
-        .map(|reference| Cell {
-            reference,
-            ours: Err(String::new()),
-        })
-        .collect();
-    let mut found = Vec::new();
-    let numbers: Vec<usize> = (0..cells.len()).collect();
-    parallel::each(
-        &numbers,
-        workers,
-        |n| cells[*n].reference.run(traces, registry),
-        |n, ours| {
-            if stop.load(Ordering::Relaxed) {
-                return Err(LabError::Stopped);
-            }
-            found.push((*n, ours));
-            progress(found.len());
-            Ok(())
-        },
-    )?;
-    for (n, ours) in found {
-        cells[n].ours = ours;
+/// Runs scenarios from several starts.
+pub struct Runner<'a> {
+    /// Where their traces are.
+    pub traces: &'a Traces,
+    /// The algorithms.
+    pub registry: &'a Registry,
+    /// Scenarios at the same time.
+    pub workers: usize,
+    /// Set to stop.
+    pub stop: &'a AtomicBool,
+    /// Is called with how many are done, and of how many.
+    pub progress: &'a mut dyn FnMut(usize, usize),
+}
+
+impl Runner<'_> {
+    /// The cells of these references, in their order.
+    ///
+    /// # Errors
+    /// [`LabError::Stopped`].
+    pub fn measure(self, references: Vec<Reference>) -> Result<Vec<Cell>, LabError> {
+        let mut found = Vec::new();
+        let numbers: Vec<usize> = (0..references.len()).collect();
+        let go_on = |_: f64| !self.stop.load(Ordering::Relaxed);
+        parallel::each(
+            &numbers,
+            self.workers,
+            |n| references[*n].run(self.traces, self.registry, &go_on),
+            |n, ours| {
+                if matches!(ours, Err(LabError::Stopped)) {
+                    return Err(LabError::Stopped);
+                }
+                found.push((*n, ours));
+                (self.progress)(found.len(), numbers.len());
+                Ok(())
+            },
+        )?;
+        found.sort_by_key(|(n, _)| *n);
+        let ours = found.into_iter().map(|(_, ours)| ours);
+        let cells = references.into_iter().zip(ours);
+        Ok(cells
+            .map(|(reference, ours)| Cell { reference, ours })
+            .collect())
     }
-    Ok(cells)
 }
 
 impl Cell {
     /// Utilization in per cent, or throughput in Mbit/s.
     pub fn share(&self) -> Option<Compared> {
-        match self.reference.is_of_throughput() {
-            true => self.compared(|f| Some(f.throughput)),
-            false => self.compared(|f| Some(f.utilization * 100.0)),
-        }
+        self.compared(|row| self.reference.share(row))
     }
 
-    fn compared(&self, of: fn(&Figures) -> Option<f64>) -> Option<Compared> {
-        let values = |all: &[Figures]| all.iter().filter_map(of).collect::<Vec<f64>>();
+    fn compared(&self, of: impl Fn(&Row) -> Option<f64>) -> Option<Compared> {
+        let values = |all: &[Row]| all.iter().filter_map(&of).collect::<Vec<f64>>();
         let ours = values(self.ours.as_ref().ok()?);
         Compared::of(&ours, &values(&self.reference.runs))
     }
 
     /// Mean delay, ms.
     pub fn delay(&self) -> Option<Compared> {
-        self.compared(|f| f.delay)
+        self.compared(|row| self.reference.delays(row)[0])
     }
 
     /// 95th percentile, ms.
     pub fn p95(&self) -> Option<Compared> {
-        self.compared(|f| f.p95)
+        self.compared(|row| self.reference.delays(row)[1])
     }
 
     /// What the bounds say.
@@ -127,9 +128,13 @@ impl Cell {
     /// Its line of the table.
     pub fn line(&self) -> String {
         let Reference { link, flow, .. } = &self.reference;
-        let (Some(share), Ok(_)) = (self.share(), &self.ours) else {
-            let why = self.ours.as_ref().err().map_or("", String::as_str);
-            return format!("| {link} | {flow} | | | | | | | | | not run: {why} |");
+        let share = match (self.share(), &self.ours) {
+            (Some(share), Ok(_)) => share,
+            (_, ours) => {
+                let why = ours.as_ref().err().map(LabError::to_string);
+                let why = why.unwrap_or_default();
+                return format!("| {link} | {flow} | | | | | | | | | not run: {why} |");
+            }
         };
         let throughput = self.reference.is_of_throughput();
         let digits = if throughput { 2 } else { 1 };
@@ -138,40 +143,27 @@ impl Cell {
         } else {
             signed(share.off(), 1)
         };
-        let runs = |of: fn(&Figures) -> Option<f64>| {
+        let runs = |digits: usize, of: &dyn Fn(&Row) -> Option<f64>| {
             let each = self.reference.runs.iter().filter_map(of);
-            let each: Vec<String> = each.map(|v| format!("{v:.0}")).collect();
+            let each: Vec<String> = each.map(|v| format!("{v:.digits$}")).collect();
             each.join(" / ")
         };
-        let shares: Vec<String> = self
-            .reference
-            .runs
-            .iter()
-            .map(|f| {
-                if throughput {
-                    format!("{:.2}", f.throughput)
-                } else {
-                    format!("{:.1}", f.utilization * 100.0)
-                }
-            })
-            .collect();
         let delay = self.delay().map_or_else(
             || "- | -".to_owned(),
             |d| {
-                let Spread { min, median, max } = d.ours;
                 let off = signed(d.off_percent(), 0);
-                format!("{median:.0} ({min:.0} to {max:.0}) | {off} %")
+                format!("{} | {off} %", d.ours.text(|ms| format!("{ms:.0}")))
             },
         );
         let p95 = self
             .p95()
             .map_or_else(|| "-".to_owned(), |p| format!("{:.0}", p.ours.median));
-        let Spread { min, median, max } = share.ours;
         format!(
-            "| {link} | {flow} | {} | {median:.digits$} ({min:.digits$} to {max:.digits$}) | {off} | {} | {delay} | {} | {p95} | {} |",
-            shares.join(" / "),
-            runs(|f| f.delay),
-            runs(|f| f.p95),
+            "| {link} | {flow} | {} | {} | {off} | {} | {delay} | {} | {p95} | {} |",
+            runs(digits, &|row| self.reference.share(row)),
+            share.ours.text(|share| format!("{share:.digits$}")),
+            runs(0, &|row| self.reference.delays(row)[0]),
+            runs(0, &|row| self.reference.delays(row)[1]),
             self.verdict().name(),
         )
     }
@@ -229,27 +221,32 @@ mod tests {
         // 20 packets per 42 ms (40 ms, and a millisecond's opportunity each way) are 5.7 of 12
         // Mbit/s; no queue.
         let mut found = read(LINE).unwrap();
-        found[0].runs[0] = Figures {
-            utilization: 0.48,
-            delay: Some(21.0),
-            ..found[0].runs[0]
-        };
+        let published = &mut found[0].runs[0];
+        published.utilization = Some(0.48);
+        published.delay_mean_ms = Some(21.0);
         let folder = tempfile::tempdir().unwrap();
         let traces = Traces::below(folder.path()).unwrap();
         let stop = AtomicBool::new(false);
-        let mut done = 0;
-        let cells = measure(found, &traces, &alcc_zoo::registry(), 2, &stop, &mut |n| {
-            done = n;
-        });
-        let cells = cells.unwrap();
-        assert_eq!(done, 1);
+        let mut done = (0, 0);
+        let runner = Runner {
+            traces: &traces,
+            registry: &alcc_zoo::registry(),
+            workers: 2,
+            stop: &stop,
+            progress: &mut |n, of| done = (n, of),
+        };
+        let cells = runner.measure(found);
+        let mut cells = cells.unwrap();
+        assert_eq!(done, (1, 1));
         assert_eq!(cells[0].verdict(), Verdict::Ok, "{}", cells[0].line());
-        let mut wrong = cells[0].clone();
-        wrong.reference.runs[0].utilization = 0.6;
-        assert_eq!(wrong.verdict(), Verdict::Differs);
-        wrong.reference.runs[0].utilization = 0.48;
-        wrong.reference.runs[0].delay = Some(30.0);
-        assert_eq!(wrong.verdict(), Verdict::Differs);
+        let mut wrong = cells.remove(0);
+        let mut published = |utilization, delay| {
+            let row = &mut wrong.reference.runs[0];
+            (row.utilization, row.delay_mean_ms) = (Some(utilization), Some(delay));
+            wrong.verdict()
+        };
+        assert_eq!(published(0.6, 21.0), Verdict::Differs);
+        assert_eq!(published(0.48, 30.0), Verdict::Differs);
         assert!(markdown(&[wrong]).contains("1 differs."));
     }
 }

@@ -1,82 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tuned forms beside the original ones.
-use super::cell::measure;
-use super::{Cell, Figures, Reference, Traces, median};
+use super::{Cell, Reference, Runner};
 use crate::LabError;
-use alcc_cc::Registry;
 use alcc_link::QueueSpec;
+use alcc_results::{Row, Spread};
 use std::fmt::Write as _;
-use std::sync::atomic::AtomicBool;
 
 /// An algorithm's `tuned` and its `original` on one trace, from the same starts.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Pair {
     /// Its name.
     pub algorithm: String,
     /// File name of the trace.
     pub link: String,
     /// Medians of both, or why there are none.
-    pub medians: Result<[Figures; 2], String>,
+    pub medians: Result<[Row; 2], LabError>,
 }
 
 /// The links on which `tuned` is compared: the way back is the trace's partner or 12 Mbit/s. 60 s
 /// each, from five starts 100 ms apart.
 const PAIR: &str = "40,60,50+100*5,1,0,0,,,,";
 
-/// All pairs of these algorithms on every trace, trace by trace.
-///
-/// # Errors
-/// [`LabError::Stopped`].
-pub fn pairs(
-    algorithms: &[String],
-    traces: &Traces,
-    registry: &Registry,
-    workers: usize,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(usize),
-) -> Result<Vec<Pair>, LabError> {
-    let partner = |name: &str| {
-        let other = match name.rsplit_once('.')? {
-            (stem, "up") => format!("{stem}.down"),
-            (stem, "down") => format!("{stem}.up"),
-            _ => return None,
+impl Runner<'_> {
+    /// All pairs of these algorithms on every trace, trace by trace.
+    ///
+    /// # Errors
+    /// [`LabError::Stopped`].
+    pub fn pairs(self, algorithms: &[String]) -> Result<Vec<Pair>, LabError> {
+        let traces = self.traces;
+        let partner = |name: &str| {
+            let other = match name.rsplit_once('.')? {
+                (stem, "up") => format!("{stem}.down"),
+                (stem, "down") => format!("{stem}.up"),
+                _ => return None,
+            };
+            traces.files.contains_key(&other).then_some(other)
         };
-        traces.files.contains_key(&other).then_some(other)
-    };
-    let mut runs = Vec::new();
-    for algorithm in algorithms {
-        for name in traces
-            .files
-            .keys()
-            .filter(|name| traces.rate(name, None).is_ok())
-        {
-            let up = partner(name).unwrap_or_else(|| "12mbit".to_owned());
-            for options in ["", ":profile=original"] {
-                let queue = QueueSpec::default();
-                let line = format!("pair,{name},,{up},{queue},{PAIR}{algorithm}{options}");
-                runs.extend(Reference::line(&line));
+        let mut runs = Vec::new();
+        for algorithm in algorithms {
+            for name in traces
+                .files
+                .keys()
+                .filter(|name| traces.rate(name, None).is_ok())
+            {
+                let up = partner(name).unwrap_or_else(|| "12mbit".to_owned());
+                for options in ["", ":profile=original"] {
+                    let queue = QueueSpec::default();
+                    let line = format!("pair,{name},,{up},{queue},{PAIR}{algorithm}{options}");
+                    runs.extend(Reference::line(&line));
+                }
             }
         }
+        let cells = self.measure(runs)?;
+        let medians = |cell: Cell| {
+            let ours = cell.ours?;
+            let of = |figure: fn(&Row) -> Option<f64>| {
+                let all: Vec<f64> = ours.iter().filter_map(figure).collect();
+                Spread::of(&all).map(|spread| spread.median)
+            };
+            Ok(Row {
+                utilization: of(|row| row.utilization),
+                delay_mean_ms: of(|row| row.delay_mean_ms),
+                delay_p95_ms: of(|row| row.delay_p95_ms),
+                ..Row::default()
+            })
+        };
+        let mut cells = cells.into_iter();
+        let pair = || {
+            let (tuned, original) = (cells.next()?, cells.next()?);
+            Some(Pair {
+                algorithm: tuned.reference.flow.clone(),
+                link: tuned.reference.link.clone(),
+                medians: medians(tuned).and_then(|tuned| Ok([tuned, medians(original)?])),
+            })
+        };
+        Ok(std::iter::from_fn(pair).collect())
     }
-    let cells = measure(runs, traces, registry, workers, stop, progress)?;
-    let figures = |cell: &Cell| {
-        let ours = cell.ours.clone()?;
-        let of =
-            |f: fn(&Figures) -> Option<f64>| median(&ours.iter().filter_map(f).collect::<Vec<_>>());
-        Ok::<_, String>(Figures {
-            throughput: of(|f| Some(f.throughput)),
-            utilization: of(|f| Some(f.utilization)),
-            delay: Some(of(|f| f.delay)),
-            p95: Some(of(|f| f.p95)),
-            loss: Some(of(|f| f.loss)),
-        })
-    };
-    let pair = |both: &[Cell]| Pair {
-        algorithm: both[0].reference.flow.clone(),
-        link: both[0].reference.link.clone(),
-        medians: figures(&both[0]).and_then(|tuned| Ok([tuned, figures(&both[1])?])),
-    };
-    Ok(cells.chunks_exact(2).map(pair).collect())
 }
 
 impl Pair {
@@ -86,16 +85,19 @@ impl Pair {
         let Ok([tuned, original]) = &self.medians else {
             return Vec::new();
         };
+        let more = |of: fn(&Row) -> Option<f64>| {
+            let [tuned, original] = [tuned, original].map(|row| of(row).unwrap_or(f64::NAN));
+            tuned - original
+        };
         let mut behind = Vec::new();
-        let points = 100.0 * (tuned.utilization - original.utilization);
+        let points = 100.0 * more(|row| row.utilization);
         if points < -0.1 {
             behind.push(format!("{points:.1} points"));
         }
-        for (what, ours, theirs) in [
-            ("mean", tuned.delay, original.delay),
-            ("p95", tuned.p95, original.p95),
+        for (what, more) in [
+            ("mean", more(|row| row.delay_mean_ms)),
+            ("p95", more(|row| row.delay_p95_ms)),
         ] {
-            let more = ours.unwrap_or(f64::NAN) - theirs.unwrap_or(f64::NAN);
             if more > 0.5 {
                 behind.push(format!("{what} +{more:.0} ms"));
             }
@@ -106,14 +108,11 @@ impl Pair {
     /// Its line of the table.
     pub fn line(&self) -> String {
         let [tuned, original] = match &self.medians {
-            Ok(both) => both.map(|f| {
+            Ok(both) => both.each_ref().map(|row| {
                 let ms = |v: Option<f64>| v.map_or_else(|| "-".to_owned(), |v| format!("{v:.0}"));
-                format!(
-                    "{:.1}, {}, {}",
-                    f.utilization * 100.0,
-                    ms(f.delay),
-                    ms(f.p95)
-                )
+                let utilization = 100.0 * row.utilization.unwrap_or(f64::NAN);
+                let (mean, p95) = (ms(row.delay_mean_ms), ms(row.delay_p95_ms));
+                format!("{utilization:.1}, {mean}, {p95}")
             }),
             Err(why) => {
                 return format!(
@@ -148,8 +147,10 @@ pub fn markdown_of_pairs(pairs: &[Pair]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Traces;
     use super::*;
     use std::fs;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn a_pair_says_in_what_tuned_is_behind() {
@@ -158,28 +159,27 @@ mod tests {
         fs::write(folder.path().join("README.md"), "no trace").unwrap();
         let traces = Traces::below(folder.path()).unwrap();
         let stop = AtomicBool::new(false);
-        let found = pairs(
-            &["copa".to_owned()],
-            &traces,
-            &alcc_zoo::registry(),
-            2,
-            &stop,
-            &mut |_| {},
-        );
-        let found = found.unwrap();
+        let runner = Runner {
+            traces: &traces,
+            registry: &alcc_zoo::registry(),
+            workers: 2,
+            stop: &stop,
+            progress: &mut |_, _| {},
+        };
+        let found = runner.pairs(&["copa".to_owned()]).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!((&*found[0].link, &*found[0].algorithm), ("Steady", "copa"));
         assert!(found[0].medians.is_ok());
-        let figures = |utilization, delay, p95| Figures {
-            throughput: 1.0,
-            utilization,
-            delay: Some(delay),
-            p95: Some(p95),
-            loss: None,
+        let figures = |utilization, delay, p95| Row {
+            utilization: Some(utilization),
+            delay_mean_ms: Some(delay),
+            delay_p95_ms: Some(p95),
+            ..Row::default()
         };
         let with = |tuned, original| Pair {
             medians: Ok([tuned, original]),
-            ..found[0].clone()
+            algorithm: String::new(),
+            link: String::new(),
         };
         let better = with(figures(0.9, 30.0, 40.0), figures(0.9005, 30.3, 40.0));
         assert_eq!(better.behind(), Vec::<String>::new());

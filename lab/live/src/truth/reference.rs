@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A scenario with published figures: a line of the reference file, and a run of it.
-use super::{Figures, Traces};
+use super::Traces;
+use crate::simulated::{self, GoOn, Simulation};
+use crate::{LabError, Link, PathDefaults, Scheme, Side};
 use alcc_cc::Registry;
-use alcc_link::{DirectionSpec, QueueSpec};
-use alcc_results::{Tolerance, simulated};
-use alcc_sim::{FlowSpec, Scenario, Timing};
-use alcc_units::{Span, Time};
+use alcc_link::QueueSpec;
+use alcc_results::{Row, Tolerance};
+use alcc_units::Span;
 
 /// A scenario with the figures that somebody else found in it.
 #[derive(Clone, Debug)]
@@ -28,8 +29,8 @@ pub struct Reference {
     pub starts: Vec<Span>,
     /// As `alcc-lab sim --flow` reads it.
     pub flow: String,
-    /// Their runs, at least one.
-    pub runs: Vec<Figures>,
+    /// Their runs, at least one. Delays are those that are compared.
+    pub runs: Vec<Row>,
 }
 
 /// How far our figures may be from theirs.
@@ -103,6 +104,10 @@ impl Reference {
             "" => Ok(None),
             text => number(what, text).map(Some),
         };
+        let (mean, p95) = (
+            perhaps("delay_mean_ms", delay)?,
+            perhaps("delay_p95_ms", p95)?,
+        );
         let ms = |value: f64| Span::from_secs_f64(value / 1e3);
         Ok(Self {
             set: set.to_owned(),
@@ -118,12 +123,15 @@ impl Reference {
                 )
             })?,
             flow: flow.to_owned(),
-            runs: vec![Figures {
-                throughput: number("throughput_mbps", throughput)?,
-                utilization: number("utilization", utilization)?,
-                delay: perhaps("delay_mean_ms", delay)?,
-                p95: perhaps("delay_p95_ms", p95)?,
+            runs: vec![Row {
+                throughput_mbps: Some(number("throughput_mbps", throughput)?),
+                utilization: Some(number("utilization", utilization)?),
+                delay_mean_ms: mean,
+                queue_delay_mean_ms: mean,
+                delay_p95_ms: p95,
+                queue_delay_p95_ms: p95,
                 loss: perhaps("loss", loss)?,
+                ..Row::default()
             }],
         })
     }
@@ -146,50 +154,59 @@ impl Reference {
         self.set == "cs244"
     }
 
+    /// Its share of the link in one run: throughput in Mbit/s, or utilization in per cent.
+    pub(super) fn share(&self, row: &Row) -> Option<f64> {
+        match self.is_of_throughput() {
+            true => row.throughput_mbps,
+            false => row.utilization.map(|utilization| 100.0 * utilization),
+        }
+    }
+
+    /// Mean and 95th percentile of the delay in one run, ms.
+    pub(super) fn delays(&self, row: &Row) -> [Option<f64>; 2] {
+        match self.is_of_throughput() {
+            true => [row.queue_delay_mean_ms, row.queue_delay_p95_ms],
+            false => [row.delay_mean_ms, row.delay_p95_ms],
+        }
+    }
+
     /// Runs it once from each start.
     ///
     /// # Errors
-    /// What kept it from running, one line.
-    pub fn run(&self, traces: &Traces, registry: &Registry) -> Result<Vec<Figures>, String> {
+    /// [`LabError::Traces`] if there is no such trace, and whatever else kept it from running.
+    pub fn run(
+        &self,
+        traces: &Traces,
+        registry: &Registry,
+        go_on: GoOn<'_>,
+    ) -> Result<Vec<Row>, LabError> {
         let down = traces.rate(&self.link, self.cut)?;
         let up = match &*self.up {
             "same" => down.clone(),
             other => traces.rate(other, None)?,
         };
-        let direction = |rate, delay| DirectionSpec {
-            rate,
+        let around = PathDefaults {
+            rtt: self.rtt,
             queue: self.queue.clone(),
-            delay,
-            ..DirectionSpec::default()
+            ..PathDefaults::default()
         };
-        let there = self.rtt / 2;
-        let (down, up) = (direction(down, there), direction(up, self.rtt - there));
+        let link = &Link::defaults(self.link.clone(), down, up, &around);
+        let scheme = &Scheme::parse(&self.flow, registry, Side::Simulated)?;
         let once = |start: &Span| {
-            let mut flows = FlowSpec::parse(&self.flow, registry, Timing::default())
-                .map_err(|e| e.to_string())?;
-            for flow in &mut flows {
-                flow.start = Time::ZERO + *start;
-            }
-            let scenario = Scenario {
-                flows,
+            let simulation = Simulation {
+                link,
+                scheme,
+                registry,
                 duration: self.duration,
-                ..Scenario::one_link(down.clone(), up.clone())
+                start: *start,
+                settle: Span::ZERO,
+                run: 1,
             };
-            let report = alcc_sim::run(&scenario).map_err(|e| e.to_string())?;
-            let rows = simulated::rows(&self.link, &scenario, &report);
-            let row = rows.first().ok_or("there is no flow")?;
-            let (delay, p95) = if self.is_of_throughput() {
-                (row.queue_delay_mean_ms, row.queue_delay_p95_ms)
-            } else {
-                (row.delay_mean_ms, row.delay_p95_ms)
-            };
-            Ok(Figures {
-                throughput: row.throughput_mbps.unwrap_or_default(),
-                utilization: row.utilization.unwrap_or_default(),
-                delay,
-                p95,
-                loss: row.loss,
-            })
+            let row = simulated::run(&simulation, go_on)?.rows.swap_remove(0);
+            match row.error {
+                Some(why) => Err(scheme.failed(why)),
+                None => Ok(row),
+            }
         };
         self.starts.iter().map(once).collect()
     }
@@ -223,7 +240,7 @@ pub(super) mod tests {
         let found = read(&format!("{LINE}\n{second}\n{}", LINE.replace("=20", "=21"))).unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!((found[0].runs.len(), found[0].starts.len()), (2, 2));
-        assert_eq!(found[0].runs[1].utilization, 0.95);
+        assert_eq!(found[0].runs[1].utilization, Some(0.95));
     }
 
     #[test]
@@ -257,7 +274,14 @@ pub(super) mod tests {
         let found = read(&LINE.replace("12mbit,,", "Nowhere,,")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let traces = Traces::below(folder.path()).unwrap();
-        let error = found[0].run(&traces, &alcc_zoo::registry()).unwrap_err();
-        assert!(error.starts_with("no trace 'Nowhere' below "), "{error}");
+        let ended = found[0].run(&traces, &alcc_zoo::registry(), &|_| true);
+        let Err(LabError::Traces { list, why }) = ended else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(list, "Nowhere");
+        assert!(
+            why.starts_with("there is none of this name below "),
+            "{why}"
+        );
     }
 }

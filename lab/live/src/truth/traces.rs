@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The links of a reference: trace files by name, and rates.
 use crate::LabError;
-use crate::link::walk;
+use crate::link::{recording, walk};
 use alcc_link::RateSpec;
 use alcc_trace::Trace;
 use alcc_units::{Rate, Span};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// The trace files below a folder, by name.
@@ -40,20 +38,20 @@ impl Traces {
 
     /// A rate is a trace of constant opportunities, too: the emulators of the references have
     /// nothing else.
-    pub(super) fn rate(&self, name: &str, cut: Option<Span>) -> Result<RateSpec, String> {
+    pub(super) fn rate(&self, name: &str, cut: Option<Span>) -> Result<RateSpec, LabError> {
         if let Ok(rate) = name.parse::<Rate>() {
             return Ok(Trace::constant(rate).map_or(RateSpec::Fixed(rate), RateSpec::Trace));
         }
-        let file = self
-            .files
-            .get(name)
-            .ok_or_else(|| format!("no trace '{name}' below {}", self.folder.display()))?;
-        let open = fs::File::open(file).map_err(|e| format!("read {}: {e}", file.display()))?;
-        let wrong = |e| format!("read {}: {e}", file.display());
-        let trace = Trace::read(BufReader::new(open)).map_err(wrong)?;
-        Ok(RateSpec::Trace(match cut {
-            Some(length) => trace.cut(Span::ZERO, length).map_err(wrong)?,
-            None => trace,
-        }))
+        let file = self.files.get(name).ok_or_else(|| LabError::Traces {
+            list: name.to_owned(),
+            why: format!("there is none of this name below {}", self.folder.display()),
+        })?;
+        let trace = recording(file)?;
+        let cut = cut.map(|length| trace.cut(Span::ZERO, length));
+        let cut = cut.transpose().map_err(|e| LabError::Trace {
+            path: file.clone(),
+            why: e.to_string(),
+        })?;
+        Ok(RateSpec::Trace(cut.unwrap_or(trace)))
     }
 }
