@@ -96,7 +96,7 @@ native: build ## Algorithms above TCP beside their native forms, two recorded tr
 	@$(WITH_DEPS) scripts/native $(LAB) $(ARGS)
 
 over-tcp: ## Every algorithm above Cubic, Reno and BBR beside its native form, simulated (lab/notes/over-tcp.md; ALCC_TRACES=DIR)
-	@$(WITH_DEPS) ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-sim --test over_tcp_table
+	@$(WITH_DEPS) ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-experiment --test over_tcp_table
 
 constants: ## Write the constants of algorithms, after a change in Rust, for the BPF programs, Java and docs/budget.md
 	ALCC_BLESS=1 $(CARGO) test --locked -p alcc-zoo --test constants

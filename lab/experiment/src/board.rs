@@ -5,7 +5,7 @@
 //! What is run stands in files of the folder `board`, which are experiments without expectations.
 mod page;
 
-use crate::definition::{Axis, Choice, Definition};
+use crate::definition::Definition;
 use crate::run::Run;
 use alcc_cc::Registry;
 use alcc_results::{Row, Spread};
@@ -97,16 +97,9 @@ impl Kind {
         let name = format!("board/{}.toml", self.name());
         let text = self.toml();
         let text = text.ok_or_else(|| format!("{name}: the part is not simulated"))?;
-        let mut definition = Definition::from_toml(text, &name)?;
-        let choice = |scheme: &String| Choice {
-            name: scheme.clone(),
-            set: BTreeMap::from([("scheme".to_owned(), scheme.clone())]),
-        };
-        definition.sweep.push(Axis {
-            key: "scheme".to_owned(),
-            choices: schemes.iter().map(choice).collect(),
-        });
-        Ok(definition)
+        let definition = Definition::from_toml(text, &name)?;
+        let last = definition.sweep.len();
+        Ok(definition.with_schemes(last, schemes))
     }
 }
 

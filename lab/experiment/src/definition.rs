@@ -278,6 +278,21 @@ pub enum Aggregate {
 const OWN: &str = "this project";
 
 impl Definition {
+    /// The same in the cells of these schemes, an axis at this place: the first varies slowest.
+    #[must_use]
+    pub fn with_schemes(mut self, place: usize, schemes: &[String]) -> Self {
+        let choice = |scheme: &String| Choice {
+            name: scheme.clone(),
+            set: BTreeMap::from([("scheme".to_owned(), scheme.clone())]),
+        };
+        let axis = Axis {
+            key: "scheme".to_owned(),
+            choices: schemes.iter().map(choice).collect(),
+        };
+        self.sweep.insert(place, axis);
+        self
+    }
+
     /// Whether it asks what users of a real application notice, which no paper has published.
     pub fn is_own_application(&self) -> bool {
         matches!(self.subject, Subject::Application(_)) && self.source == OWN

@@ -192,6 +192,10 @@ fn planned(
     if let Some(wrong) = wrong {
         return Err(wrong);
     }
+    // A cell may have fewer flows than another.
+    for list in [&mut scenario.flow, &mut scenario.defaults.radio] {
+        list.retain(|value| !value.text.is_empty());
+    }
     if scenario.seed.is_none() {
         scenario.seed = Some(Value::option("seed", number));
     }

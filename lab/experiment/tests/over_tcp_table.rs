@@ -3,38 +3,26 @@
 //! measured and held to the bounds; with `ALCC_BLESS=1` all are, and the page is written anew
 //! (`make over-tcp`).
 #![expect(clippy::disallowed_macros, reason = "a skipped test says so")]
-mod common;
+mod support;
 
-use alcc_link::RateSpec;
-use alcc_sim::run;
-use alcc_trace::Trace;
-use alcc_units::Rate;
+use alcc_experiment::Definition;
+use alcc_files::ScenarioFolder;
+use alcc_results::scenario::{Files, Value};
+use alcc_results::{Row, Spread, Tolerance};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+const DEFINITION: &str = include_str!("../board/over-tcp.toml");
 /// The TCPs below.
 const BELOW: [&str; 4] = ["cubic", "reno", "bbr", UNLIMITED];
 /// One whose window never holds: the last.
-const UNLIMITED: &str = "fixed:window=60000";
-const RECORDED: [&str; 5] = [
-    "CampusWalk",
-    "CityDrive",
-    "Corniche",
-    "highwayGold",
-    "rapidGold",
-];
+const UNLIMITED: &str = "no window";
 /// The links that the test measures: enough to see a change, and in seconds.
 const WATCHED: [&str; 3] = ["12 Mbit/s", "48 Mbit/s", "rapidGold"];
-/// When the flow starts, and the seed of that run: on a recorded channel a start is another stretch
-/// of it.
-const STARTS: [(&str, u64); 3] = [("0s", 1), ("7.3s", 2), ("19.7s", 3)];
-const SECONDS: u64 = 30;
 
-/// Asked: utilization within so many points, mean queueing delay within this part or so many ms.
-const POINTS: f64 = 3.0;
-const PART: f64 = 0.3;
-const MS: f64 = 10.0;
+/// Asked, in points and ms.
+const UTILIZATION: Tolerance = Tolerance::absolute(3.0);
+const QUEUEING: Tolerance = Tolerance::percent(30.0).or(10.0);
 
 /// What one form gave on one link.
 #[derive(Clone, Copy, Default, PartialEq, PartialOrd)]
@@ -47,108 +35,21 @@ struct Got {
 
 impl Got {
     fn is_near(&self, native: &Self) -> bool {
-        (self.utilization - native.utilization).abs() <= POINTS
-            && (self.queueing - native.queueing).abs() <= MS.max(PART * native.queueing)
+        (self.utilization - native.utilization).abs() <= UTILIZATION.absolute
+            && (self.queueing - native.queueing).abs() <= QUEUEING.around(native.queueing)
     }
-}
 
-fn algorithms() -> Vec<String> {
-    let registry = alcc_zoo::registry();
-    registry.iter().map(|a| a.name.to_owned()).collect()
-}
-
-fn plain() -> Vec<(String, RateSpec)> {
-    [12, 48]
-        .map(|mbps| (format!("{mbps} Mbit/s"), RateSpec::Fixed(Rate::mbps(mbps))))
-        .into()
-}
-
-/// The recorded channels that are there.
-fn recorded() -> Vec<(String, RateSpec)> {
-    let folder = std::env::var_os("ALCC_TRACES").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
-        PathBuf::from,
-    );
-    let read = |name: &&str| {
-        let places = [folder.join("alcc").join(name), folder.join(name)];
-        let bytes = places.iter().find_map(|place| std::fs::read(place).ok())?;
-        let trace = Trace::parse(&bytes).unwrap();
-        Some(((*name).to_owned(), RateSpec::Trace(trace)))
-    };
-    let found: Vec<_> = RECORDED.iter().filter_map(read).collect();
-    if found.len() < RECORDED.len() {
-        println!("skipped: no recorded traces");
-    }
-    found
-}
-
-fn once(link: &RateSpec, flow: &str, seconds: u64, start: (&str, u64)) -> Got {
-    let flow = format!("{flow}@{}", start.0);
-    let mut scenario = common::scenario(link.clone(), seconds, &[&flow]);
-    scenario.seed = start.1;
-    let flow = run(&scenario).unwrap().flows.remove(0);
-    Got {
-        utilization: 100.0 * flow.utilization.unwrap_or(0.0),
-        queueing: flow.queue_delay.mean.as_millis_f64(),
-    }
-}
-
-/// The median of the starts, each figure by itself.
-fn median(runs: &[Got]) -> Got {
-    let of = |figure: fn(&Got) -> f64| {
-        let mut all: Vec<f64> = runs.iter().map(figure).collect();
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
-    };
-    Got {
-        utilization: of(|g| g.utilization),
-        queueing: of(|g| g.queueing),
-    }
-}
-
-/// All runs on two threads; each is computed by itself, so their order does not matter.
-fn measure(work: &[(RateSpec, String, u64, (&str, u64))]) -> Vec<Got> {
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut done = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some((link, flow, seconds, start)) = work.get(at) else {
-                return done;
-            };
-            done.push((at, once(link, flow, *seconds, *start)));
-        }
-    };
-    let mut all = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..2).map(|_| scope.spawn(worker)).collect();
-        let results = threads.into_iter().map(|t| t.join().unwrap());
-        results.flatten().collect::<Vec<_>>()
-    });
-    all.sort_by_key(|(at, _)| *at);
-    all.into_iter().map(|(_, got)| got).collect()
-}
-
-/// For each link and algorithm: native, then above each TCP.
-fn table(
-    links: &[(String, RateSpec)],
-    algorithms: &[String],
-    below: &[&str],
-    seconds: u64,
-    starts: &[(&'static str, u64)],
-) -> Vec<Vec<Got>> {
-    let mut work = Vec::new();
-    for (_, link) in links {
-        for name in algorithms {
-            let above = below.iter().map(|tcp| format!("{name}/over={tcp}"));
-            for flow in std::iter::once(name.clone()).chain(above) {
-                let runs = starts.iter();
-                work.extend(runs.map(|start| (link.clone(), flow.clone(), seconds, *start)));
-            }
+    /// The median of the starts, each figure by itself.
+    fn of(rows: &[Row]) -> Self {
+        let median = |figure: fn(&Row) -> Option<f64>| {
+            let all: Vec<f64> = rows.iter().map(|r| figure(r).unwrap_or(0.0)).collect();
+            Spread::of(&all).unwrap().median
+        };
+        Self {
+            utilization: 100.0 * median(|row| row.utilization),
+            queueing: median(|row| row.queue_delay_mean_ms),
         }
     }
-    let got = measure(&work);
-    let cells: Vec<Got> = got.chunks(starts.len()).map(median).collect();
-    cells.chunks(1 + below.len()).map(<[Got]>::to_vec).collect()
 }
 
 /// Why a cell is out of the bounds.
@@ -184,37 +85,54 @@ the others as they are. The test `over_tcp_table` measures the cells of three li
 within the bounds of the native one, or, where this page shows a miss, of what the page shows.
 ";
 
+/// For each link and algorithm: native, then above each TCP.
 type Table = Vec<(String, Vec<(String, Vec<Got>)>)>;
 
+fn definition() -> Definition {
+    Definition::from_toml(DEFINITION, "over-tcp.toml").unwrap()
+}
+
+/// The links of the definition, and whether they are recorded.
+fn links() -> impl Iterator<Item = (String, bool)> {
+    let links = definition().sweep.swap_remove(0).choices.into_iter();
+    links.map(|link| (link.name.clone(), link.set["link"] == link.name))
+}
+
 fn measured(all: bool) -> Table {
-    let mut links = [plain(), recorded()].concat();
-    if !all {
-        links.retain(|(name, _)| WATCHED.contains(&name.as_str()));
+    let folder = std::env::var_os("ALCC_TRACES").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
+        PathBuf::from,
+    );
+    let files = ScenarioFolder::in_folders([folder.join("alcc"), folder]);
+    let (here, missing): (Vec<_>, Vec<_>) =
+        links().partition(|(name, recorded)| !recorded || files.find(name).is_some());
+    if !missing.is_empty() {
+        println!("skipped: no recorded traces");
     }
-    let algorithms = algorithms();
-    let mut rows = table(&links, &algorithms, &BELOW, SECONDS, &STARTS).into_iter();
-    let of = |(link, _): (String, RateSpec)| {
-        let rows = algorithms
-            .iter()
-            .cloned()
-            .zip(rows.by_ref().take(algorithms.len()));
-        (link, rows.collect())
+    let is_asked = |link: &(String, bool)| all || WATCHED.contains(&&*link.0);
+    let of = |(link, recorded): (String, bool)| {
+        let mut definition = definition().with_schemes(1, &support::algorithms());
+        definition.sweep[0].choices.retain(|c| c.name == link);
+        // Another seed draws another stretch, but which one is said by the flow's start.
+        definition.scenario.start = recorded.then(|| Value::option("start", "0s"));
+        let runs = support::runs(&definition, &files);
+        let rows = runs.into_iter().flat_map(|run| run.flows);
+        let rows: Vec<Row> = rows.collect();
+        let starts = definition.sweep[3].choices.len();
+        let got: Vec<Got> = rows.chunks(starts).map(Got::of).collect();
+        let got = got.chunks(1 + BELOW.len()).map(<[Got]>::to_vec);
+        (link, support::algorithms().into_iter().zip(got).collect())
     };
-    links.into_iter().map(of).collect()
+    here.into_iter().filter(is_asked).map(of).collect()
 }
 
 /// The measured links, and as they were the others of the page.
 fn page(table: &Table, reviewed: &str) -> String {
     let named = table.iter().map(|(link, _)| link.as_str());
-    let others = RECORDED
-        .into_iter()
-        .filter(|r| named.clone().all(|l| l != *r));
-    let others: Vec<&str> = others.filter_map(|link| section(reviewed, link)).collect();
+    let others = links().filter(|(link, _)| named.clone().all(|l| l != link));
+    let others = others.filter_map(|(link, _)| section(reviewed, &link).map(str::to_owned));
     let measured = table.iter().map(|(link, rows)| rendered(link, rows));
-    let sections: Vec<String> = measured
-        .chain(others.iter().map(|text| (*text).to_owned()))
-        .collect();
-    let sections = sections.concat();
+    let sections: String = measured.chain(others).collect();
     let real = sections.lines().filter(|line| line.starts_with("| `"));
     let real: Vec<&str> = real
         .flat_map(|row| row.split('|').skip(3).take(3))
@@ -237,7 +155,6 @@ fn rendered(link: &str, rows: &[(String, Vec<Got>)]) -> String {
     let mut text = String::new();
     write!(text, "\n## {link}\n\n| algorithm | native |").unwrap();
     for tcp in BELOW {
-        let tcp = if tcp == UNLIMITED { "no window" } else { tcp };
         write!(text, " above {tcp} |").unwrap();
     }
     text += "\n|---|---|---|---|---|---|\n";
