@@ -386,13 +386,13 @@ statement = "x"
 runs = 2
 [scenario]
 link = "{rate}"
-flow = ["{scheme}", "cubic@{run}s"]
+flow = ["{scheme}", "cubic@{run}s", "{third}"]
 [[sweep]]
 key = "rate"
 values = ["12mbit", "24mbit"]
 [[sweep]]
 key = "scheme"
-values = [{ name = "Verus", scheme = "verus:r={r}", r = "4" }, "copa"]
+values = [{ name = "Verus", scheme = "verus:r={r}", r = "4", third = "" }, { name = "copa", scheme = "copa", third = "reno" }]
 "#;
         let definition = Definition::from_toml(text, "e.toml").unwrap();
         let plan = Plan::new(&definition).unwrap();
@@ -407,6 +407,9 @@ values = [{ name = "Verus", scheme = "verus:r={r}", r = "4" }, "copa"]
             run.command,
             "alcc-lab sim --link 12mbit --flow verus:r=4 --flow cubic@2s --seed 2"
         );
+        // An empty text is no flow.
+        let flows = |at: usize| plan.runs[at].scenario.flow.len();
+        assert_eq!([flows(1), flows(2)], [2, 3]);
         let unknown = text.replace("{rate}", "{rat}");
         let definition = Definition::from_toml(&unknown, "e.toml").unwrap();
         let wrong = Plan::new(&definition).unwrap_err();

@@ -2,7 +2,6 @@
 //! lab/notes/over-tcp.md: every algorithm above a TCP beside its native form. Those of three links are
 //! measured and held to the bounds; with `ALCC_BLESS=1` all are, and the page is written anew
 //! (`make over-tcp`).
-#![expect(clippy::disallowed_macros, reason = "a skipped test says so")]
 mod support;
 
 use alcc_experiment::Definition;

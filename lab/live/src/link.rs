@@ -427,18 +427,21 @@ fn uplink(down: &Path, defaults: &PathDefaults) -> Result<(RateSpec, Option<Path
                 trace => (trace, link.files.pop()),
             }
         }
-        Up::Partner => {
-            let other = match down.extension().and_then(|e| e.to_str()) {
-                Some("down") => Some("up"),
-                Some("up") => Some("down"),
-                _ => None,
-            };
-            match other.map(|e| down.with_extension(e)) {
-                Some(file) if file.is_file() => (RateSpec::Trace(recording(&file)?), Some(file)),
-                _ => (RateSpec::Fixed(UPLINK), None),
-            }
-        }
+        Up::Partner => match partner(down) {
+            Some(file) if file.is_file() => (RateSpec::Trace(recording(&file)?), Some(file)),
+            _ => (RateSpec::Fixed(UPLINK), None),
+        },
     })
+}
+
+/// The name of the recording of the other direction, if this one's says its own.
+pub(crate) fn partner(file: &Path) -> Option<PathBuf> {
+    let other = match file.extension()?.to_str()? {
+        "down" => "up",
+        "up" => "down",
+        _ => return None,
+    };
+    Some(file.with_extension(other))
 }
 
 /// Every file below `folder` that is not hidden, by name.

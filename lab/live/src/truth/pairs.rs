@@ -2,9 +2,11 @@
 //! Tuned forms beside the original ones.
 use super::{Cell, Reference, Runner};
 use crate::LabError;
+use crate::link::partner;
 use alcc_link::QueueSpec;
 use alcc_results::{Row, Spread};
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// An algorithm's `tuned` and its `original` on one trace, from the same starts.
 #[derive(Debug)]
@@ -29,11 +31,7 @@ impl Runner<'_> {
     pub fn pairs(self, algorithms: &[String]) -> Result<Vec<Pair>, LabError> {
         let traces = self.traces;
         let partner = |name: &str| {
-            let other = match name.rsplit_once('.')? {
-                (stem, "up") => format!("{stem}.down"),
-                (stem, "down") => format!("{stem}.up"),
-                _ => return None,
-            };
+            let other = partner(Path::new(name))?.display().to_string();
             traces.files.contains_key(&other).then_some(other)
         };
         let mut runs = Vec::new();
