@@ -214,7 +214,10 @@ fn several<T: FromStr<Err: Display> + Display>(
             let read: T = one.parse()?;
             let is_it = |other: &T| other.to_string() == read.to_string();
             if all.iter().any(is_it) {
-                return Err(one.error(format!("'{}' is given twice: --runs repeats", one.text)));
+                return Err(one.error(format!(
+                    "'{}' is given twice; 'alcc-lab compare --runs N' repeats",
+                    one.text
+                )));
             }
             all.push(read);
         }
