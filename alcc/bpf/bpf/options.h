@@ -15,10 +15,14 @@ struct options {
 	__u32 ratio; /* verus: 2^-8 */
 };
 
-/* A map whose values hold a lock cannot be frozen by those who may write. */
+/*
+ * A map whose values hold a lock cannot be frozen by those who may write. Its length tells it from
+ * `struct before` where the kernel reports both.
+ */
 struct locked_options {
 	struct bpf_spin_lock lock;
 	struct options options;
+	__u32 unused;
 };
 
 struct {

@@ -97,11 +97,14 @@ fn the_maps_are_nobodys_alone(own: i32) {
     const ENOTSUPP: i32 = 524;
     let why = |done: std::io::Result<u64>| done.unwrap_err().raw_os_error().unwrap();
     let knobs = open_map("knobs", 0).expect("the group may");
-    let frozen = why(bpf(FREEZE, &[knobs]));
-    assert!([libc::EPERM, ENOTSUPP].contains(&frozen), "{frozen}");
+    let options = open_map("options", 0).expect("everybody may");
     let (mut key, value) = (0i32, [0u8; 1024]);
-    let next = [knobs, 0, (&raw mut key) as u64, 0];
-    assert_eq!(why(bpf(NEXT_KEY, &next)), ENOTSUPP, "sockets can be listed");
+    for map in [knobs, options] {
+        let frozen = why(bpf(FREEZE, &[map]));
+        assert!([libc::EPERM, ENOTSUPP].contains(&frozen), "{frozen}");
+        let next = [map, 0, (&raw mut key) as u64, 0];
+        assert_eq!(why(bpf(NEXT_KEY, &next)), ENOTSUPP, "sockets can be listed");
+    }
     // A number that is no descriptor of this process names nobody's socket.
     let other = 12_345i32;
     let update = |map: u64, key: &i32| {
@@ -114,13 +117,15 @@ fn the_maps_are_nobodys_alone(own: i32) {
         bpf(UPDATE, &words)
     };
     assert_eq!(why(update(knobs, &other)), libc::EBADF);
+    assert_eq!(why(update(options, &other)), libc::EBADF);
     // What is refused is refused for its own reason: the call itself is right.
     update(knobs, &own).expect("one's own socket");
+    update(options, &own).expect("one's own socket");
     assert_eq!(why(open_map("feed", 0)), libc::EACCES, "reports are read");
     let feed = open_map("feed", READ_ONLY).expect("the group may");
     assert_eq!(why(update(feed, &own)), libc::EPERM, "a report was forged");
     assert_eq!(why(open_map("before", 0)), libc::EACCES, "it is root's");
-    for name in ["knobs", "feed"] {
+    for name in ["knobs", "feed", "options"] {
         let path = std::path::Path::new(alcc_bpf::PINS).join(name);
         assert!(std::fs::remove_file(path).is_err(), "{name} was removed");
     }

@@ -54,13 +54,13 @@ pub(crate) fn processes() -> impl Iterator<Item = u32> {
 pub(crate) struct Namespaces(BTreeMap<u64, Sockets>);
 
 impl Namespaces {
-    /// Those in the namespace of this number, which these processes have. `noted`: a map that knows
-    /// their former control.
+    /// Those in the namespace of this number, which these processes have. `noted`: maps that know
+    /// their former control and their options.
     pub(crate) fn sockets(
         &mut self,
         number: u64,
         pids: &[u32],
-        noted: Option<RawFd>,
+        noted: &[RawFd],
     ) -> Result<Vec<TcpSocket>, alcc_bpf::BpfError> {
         let failed = |e: io::Error| alcc_bpf::BpfError::Kernel {
             attempt: "list the TCP sockets".into(),
@@ -73,12 +73,10 @@ impl Namespaces {
                 free.insert(opened.map_err(failed)?)
             }
         };
-        match noted {
-            // A kernel that does not tell the notes tells the rest.
-            Some(map) => open.dump_noted(map).or_else(|_| open.dump()),
-            None => open.dump(),
-        }
-        .map_err(failed)
+        // A kernel that does not tell the notes tells the rest.
+        open.dump_noted(noted)
+            .or_else(|_| open.dump())
+            .map_err(failed)
     }
 
     /// There are these and no others.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether this machine's kernel can keep an algorithm's window and rate by itself.
+//! Whether this machine's kernel can run an algorithm, or keep its window and rate, by itself.
 use crate::output::note;
-use alcc_sys::{Steered, WINDOW_CONTROL};
+use alcc_cc::Spec;
+use alcc_sys::{Chosen, Options, OptionsMap, PINS, Steered, WINDOW_CONTROL};
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::path::Path;
 
 const NOT_FOR_THIS_USER: &str = "is loaded, but not for this user";
 const WHO: &str = "root permits a group of users by 'alcc bpf load --group'";
@@ -36,4 +39,69 @@ pub(crate) fn available(under: Option<&str>) -> Result<(), String> {
     Err(format!(
         "'bpf' of --feedback or --enforce needs the congestion control {WINDOW_CONTROL}, which {why}, or leave the option out"
     ))
+}
+
+/// Whether the kernel can run this algorithm for sockets of this user. `asks`: an option that wants what only
+/// an algorithm in the program gives.
+///
+/// # Errors
+/// Why not, and what would help.
+pub(crate) fn runs(cc: &Spec, under: Option<&str>, asks: Option<&str>) -> Result<(), String> {
+    if let Some(under) = under {
+        return Err(format!(
+            "--enforce kernel selects the kernel's form of {}, and --under {under} another control: leave one of them out",
+            cc.name
+        ));
+    }
+    if let Some(asks) = asks {
+        return Err(format!(
+            "the kernel's form of {} does not report what {asks} needs: leave one of them out",
+            cc.name
+        ));
+    }
+    let Some(Chosen { control, options }) = Chosen::of(cc) else {
+        let there: Vec<_> = alcc_bpf::RESIDENT.iter().map(|r| r.algorithm).collect();
+        return Err(format!(
+            "the kernel has no form of {cc} (see docs/attach.md; without options it has {})",
+            there.join(", ")
+        ));
+    };
+    if !is_loaded(&control) {
+        return Err(format!(
+            "{control} is not loaded: load it once as root: alcc bpf load"
+        ));
+    }
+    if options != Options::default()
+        && let Err(why) = OptionsMap::open()
+    {
+        return Err(format!(
+            "{control} cannot get the options of {cc} here ({why}): leave them out"
+        ));
+    }
+    is_allowed(&control)
+}
+
+/// Root has loaded this control, where this process sees it.
+pub(crate) fn is_loaded(control: &str) -> bool {
+    let pin = |end| Path::new(PINS).join(format!("{control}-{end}"));
+    ["link", "ops"].into_iter().any(|end| pin(end).exists())
+}
+
+/// What the kernel says to a socket of this user.
+fn is_allowed(control: &str) -> Result<(), String> {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+    let none = SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Inet, SockType::Stream, none, None);
+    let set = socket.map(|socket| alcc_sys::set_under(socket.as_raw_fd(), control));
+    match set {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(nix::libc::EPERM)) => Err(format!(
+            "{control} is loaded, but not for this user: root adds it to sysctl net.ipv4.tcp_allowed_congestion_control"
+        )),
+        Ok(Err(why)) => Err(format!(
+            "{control} is refused ({})",
+            std::io::Error::from_raw_os_error(why)
+        )),
+        Err(why) => Err(format!("{control} cannot be tried ({why})")),
+    }
 }

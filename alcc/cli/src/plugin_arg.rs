@@ -31,6 +31,11 @@ impl Plugins {
         alcc_plugin::with_files(own, files).map_err(Failure::usage)
     }
 
+    /// None were given.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// For `ALCC_PLUGIN` of the processes that `alcc run` starts.
     pub fn env_value(&self) -> Option<OsString> {
         alcc_plugin::env_value(self.files())

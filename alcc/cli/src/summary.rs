@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The messages of `alcc run`: one line at the start, and a summary.
+use crate::kernel_limit;
 use crate::library;
 use crate::loader;
 use crate::output::{Product, note};
@@ -24,6 +25,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) library: &'a Path,
     /// Of a trial.
     pub(crate) plan: Option<&'a Plan<'a>>,
+    /// Why the algorithm does not run in the kernel, if that was not asked for by name.
+    pub(crate) why: Option<String>,
 }
 
 impl Summary<'_> {
@@ -58,7 +61,8 @@ impl Summary<'_> {
             None => format!("{}{rules} controls", self.settings.cc),
         };
         note(format_args!(
-            "alcc: {what} accepted{outbound} TCP connections{loopback}{narrowed}; see 'alcc top'"
+            "alcc: {what} accepted{outbound} TCP connections{loopback}{narrowed}{}; see 'alcc top'",
+            self.form()
         ));
         if self.settings.share {
             note(format_args!(
@@ -73,6 +77,19 @@ impl Summary<'_> {
         } else if let Some(objection) = loader::objection(&self.command[0]) {
             note(objection);
         }
+    }
+
+    /// Where the limit is kept and why, on a machine that has a choice.
+    fn form(&self) -> String {
+        let enforcement = &self.triple.enforcement;
+        let by = match (enforcement.resident, enforcement.kernel) {
+            (true, _) => return ", in the kernel".to_owned(),
+            (_, true) => "window in the kernel",
+            _ => enforcement.name,
+        };
+        let loaded = kernel_limit::is_loaded("alcc_budget");
+        let why = self.why.as_ref().filter(|_| loaded);
+        why.map_or_else(String::new, |why| format!("; by {by}, because {why}"))
     }
 
     fn program(&self) -> String {

@@ -272,7 +272,7 @@ fn an_algorithm_in_the_kernel_takes_its_options() {
     wait_for("the server has accepted it", || runs(&which));
     // It returns at once: no process of alcc stays.
     done(&format!("attach {which} --cc budget:delay=10ms"));
-    let short = round_trip("alcc_budget");
+    let short = round_trip("alcc_budget:delay=10ms");
     let again = done(&format!("attach {which} --cc budget:delay=150ms"));
     assert!(
         again.contains(
@@ -280,7 +280,7 @@ fn an_algorithm_in_the_kernel_takes_its_options() {
         ),
         "{again}"
     );
-    let long = round_trip("alcc_budget");
+    let long = round_trip("alcc_budget:delay=150ms");
     println!("{short} ms with 10 ms of queue, {long} ms with 150");
     assert!(short < 80.0 && long > short + 60.0, "{short} {long}");
     let back = done(&format!("detach {which}"));

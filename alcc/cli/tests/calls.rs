@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The system calls of a write that passes the gate: those that the decision uses, and no other
 //! (the table at `Conn::room` of `alcc-socket`). `strace` counts them.
+#[path = "../../bpf/tests/support/mod.rs"]
+mod controls;
 #[path = "support/lacks.rs"]
 mod support;
 
@@ -22,6 +24,7 @@ for size in sys.argv[1:]:
     os.write(1, b"mark")
     os.write(server.fileno(), bytes(int(size)))
 os.write(1, b"mark")
+os.write(2, server.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16))
 "#;
 
 /// The call, and its option or command.
@@ -37,12 +40,12 @@ fn name(line: &str) -> &str {
 }
 
 /// The system calls of each write after the first one, which takes the connection under control.
-fn calls(cc: &str, sizes: &[&str]) -> Vec<Vec<String>> {
+fn calls(cc: &str, enforce: &str, sizes: &[&str]) -> Vec<Vec<String>> {
     let dir = tempfile::tempdir().unwrap();
     let seen = dir.path().join("strace");
     let out = Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(["run", "--quiet", "--loopback", "--cc", cc])
-        .args(["--enforce", "gate+pacing", "--", "strace", "-f", "-o"])
+        .args(["--enforce", enforce, "--", "strace", "-f", "-o"])
         .arg(&seen)
         .args([
             "-e",
@@ -53,7 +56,11 @@ fn calls(cc: &str, sizes: &[&str]) -> Vec<Vec<String>> {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{said}");
+    let resident = said.starts_with("alcc_");
+    assert!(
+        out.status.success() && resident == (enforce == "kernel"),
+        "{said}"
+    );
     let seen = std::fs::read_to_string(seen).unwrap();
     let lines: Vec<_> = seen.lines().filter_map(|l| l.split_once(' ')).collect();
     let is_mark = |line: &str| line.trim().starts_with("write(1, \"mark\"");
@@ -76,8 +83,8 @@ fn calls(cc: &str, sizes: &[&str]) -> Vec<Vec<String>> {
     writes
 }
 
-#[test]
-fn a_write_makes_the_system_calls_that_its_decision_uses() {
+/// Whether the tools are there, and may be used.
+fn traces() -> bool {
     for (tool, version) in [("strace", "-V"), ("python3", "-V")] {
         let there = Command::new(tool)
             .arg(version)
@@ -85,7 +92,7 @@ fn a_write_makes_the_system_calls_that_its_decision_uses() {
             .status();
         if !there.is_ok_and(|status| status.success()) {
             lacks(tool);
-            return;
+            return false;
         }
     }
     let traces = Command::new("strace")
@@ -93,15 +100,40 @@ fn a_write_makes_the_system_calls_that_its_decision_uses() {
         .output();
     if !traces.unwrap().status.success() {
         lacks("ptrace(2)");
+        return false;
+    }
+    true
+}
+
+#[test]
+fn a_write_of_an_algorithm_in_the_kernel_is_one_system_call() {
+    let _alone = controls::controls_alone();
+    let load = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["bpf", "load"])
+        .output()
+        .unwrap();
+    if load.status.code() == Some(2) || !traces() {
+        println!("skipped: {}", String::from_utf8_lossy(&load.stderr));
+        return;
+    }
+    assert_eq!(
+        calls("budget", "kernel", &["2000"; 10]),
+        vec![["write"]; 10]
+    );
+}
+
+#[test]
+fn a_write_makes_the_system_calls_that_its_decision_uses() {
+    if !traces() {
         return;
     }
     // The window is far from full: what is unsent changes nothing.
-    for write in calls("fixed:window=1000", &["2000"; 10]) {
+    for write in calls("fixed:window=1000", "gate+pacing", &["2000"; 10]) {
         assert_eq!(write, ["SO_COOKIE", "TIOCOUTQ", "write"]);
     }
     // The first is cut where a segment ends, so it depends on what is unsent; nobody would wake the
     // program, so it passes whole. For the second there is no room, whatever is unsent.
-    let [cut, refused] = &calls("fixed:window=4", &["300000", "300000"])[..] else {
+    let [cut, refused] = &calls("fixed:window=4", "gate+pacing", &["300000", "300000"])[..] else {
         panic!("two writes");
     };
     let (ask, leave) = (["SO_COOKIE", "TIOCOUTQ"], ["F_GETFL", "write"]);

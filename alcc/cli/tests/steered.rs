@@ -95,6 +95,10 @@ fn the_kernel_keeps_the_limit_through_losses() {
     for cc in others {
         fetch(&["--cc", cc], "bpf / bpf");
     }
+    // The algorithm itself in the kernel: nginx's bytes are counted when it closes.
+    for cc in ["budget", "verus", "copa:delta=0.5"] {
+        fetch(&["--cc", cc, "--enforce", "kernel"], "kernel / kernel");
+    }
     // The runtime ends in mid-transfer: plain TCP from then on. A busy machine visits a connection seldom.
     let server = world.serve(Some(&["--cc", "fixed:window=40", "--fault", "20"]));
     assert_eq!(world.fetch("http://$S:8080/f"), sum);

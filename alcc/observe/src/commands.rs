@@ -20,6 +20,8 @@ pub enum Action {
     On,
     /// Control by this algorithm.
     Algorithm(Spec),
+    /// This enforcement.
+    Enforcement(String),
 }
 
 /// A change, for all connections or those of a port or an address range. Of several that match, the
@@ -66,7 +68,7 @@ impl Commands {
     /// switched a part of them on.
     pub fn all_off(&self) -> bool {
         let mut switches = self.list.iter().filter_map(|o| match o.action {
-            Action::Algorithm(_) => None,
+            Action::Algorithm(_) | Action::Enforcement(_) => None,
             ref action => Some((o.pattern.is_none(), *action == Action::On)),
         });
         switches.clone().any(|(all, _)| all) && !switches.any(|(_, on)| on)
@@ -80,10 +82,22 @@ impl Commands {
         })
     }
 
+    /// The enforcement ordered for this connection.
+    pub fn enforcement(&self, peer: &Peer) -> Option<&str> {
+        self.list.iter().rev().find_map(|o| match &o.action {
+            Action::Enforcement(name) if o.covers(peer) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     /// Adds a command, and removes those that it overrides, so that the list does not grow with
     /// time.
     fn add(&mut self, command: Command) {
-        let kind = |o: &Command| matches!(o.action, Action::Algorithm(_));
+        let kind = |o: &Command| match o.action {
+            Action::Off | Action::On => 0,
+            Action::Algorithm(_) => 1,
+            Action::Enforcement(_) => 2,
+        };
         let same = kind(&command);
         self.list.retain(|o| {
             kind(o) != same || (command.pattern.is_some() && o.pattern != command.pattern)
@@ -106,6 +120,7 @@ impl fmt::Display for Command {
             Action::Off => f.write_str("off"),
             Action::On => f.write_str("on"),
             Action::Algorithm(spec) => write!(f, "cc={spec}"),
+            Action::Enforcement(name) => write!(f, "enforce={name}"),
         }
     }
 }
@@ -129,7 +144,10 @@ impl FromStr for Command {
                 spec.parse()
                     .map_err(|e: alcc_cc::SpecError| e.to_string())?,
             ),
-            _ => return Err(format!("'{action}' is not a command")),
+            _ => match action.strip_prefix("enforce=") {
+                Some(name) if !name.is_empty() => Action::Enforcement(name.to_owned()),
+                _ => return Err(format!("'{action}' is not a command")),
+            },
         };
         Ok(Self { pattern, action })
     }

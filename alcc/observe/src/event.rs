@@ -67,8 +67,8 @@ pub enum Event<'a> {
         /// Round-trip times that the connection knew at that time.
         rtt: RttView,
     },
-    /// Another algorithm controls a connection.
-    AlgorithmChanged(&'a str),
+    /// Another algorithm controls a connection, or the same one in another way.
+    AlgorithmChanged(&'a Named<'a>),
     /// A connection has applied a command, or its state changed.
     StateChanged {
         /// Time of the change.
@@ -98,6 +98,17 @@ impl Event<'_> {
             bytes: Bytes::ZERO,
         }
     }
+}
+
+/// What controls a connection, by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Named<'a> {
+    /// The algorithm with its options.
+    pub algorithm: &'a str,
+    /// How acknowledgements are learned.
+    pub feedback: &'a str,
+    /// How the limit is kept.
+    pub enforcement: &'a str,
 }
 
 /// The bytes that passed on a connection since the last event of this kind.

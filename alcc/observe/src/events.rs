@@ -174,7 +174,11 @@ mod tests {
         let mut reader = theirs.events().unwrap();
         reader.lease(Time::from_millis(6));
         sink.on(&reduced(at));
-        slot.on(&event::Event::AlgorithmChanged("copa"));
+        slot.on(&event::Event::AlgorithmChanged(&event::Named {
+            algorithm: "copa",
+            feedback: "tcp-info",
+            enforcement: "gate",
+        }));
         sink.on(&mode(5, "competitive"));
         // The lease is over.
         sink.on(&mode(6, "default"));

@@ -177,7 +177,9 @@ impl Subscriber for Member {
                 }
                 (self.retransmits, self.acked) = (retransmits, acked);
             }
-            Event::AlgorithmChanged(name) => self.group = find(&self.segment, self.port, name),
+            Event::AlgorithmChanged(now) => {
+                self.group = find(&self.segment, self.port, now.algorithm);
+            }
             _ => {}
         }
     }

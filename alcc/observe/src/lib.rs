@@ -44,7 +44,7 @@ pub use alcc_sys::Peer;
 pub use bypass::{ByReason, Bypass};
 pub use commands::{Action, Command, CommandCache, Commands};
 pub use entry::{Entry, MAX_FILE_WAIT, lock, own_directories, run_directories};
-pub use event::{Event, Passed, Reading, Subscriber};
+pub use event::{Event, Named, Passed, Reading, Subscriber};
 pub use events::{EventEntry, EventReader};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use log::Log;

@@ -274,8 +274,10 @@ impl Subscriber for Slot {
                 let bypassed = self.bypassed.words();
                 (w[BYPASSED..].iter().zip(bypassed)).for_each(|(w, v)| set(w, v));
             }),
-            Event::AlgorithmChanged(name) => map::publish(self.words(), |w| {
-                put_text(&w[ALGORITHM..][..ALGORITHM_LEN], name);
+            Event::AlgorithmChanged(now) => map::publish(self.words(), |w| {
+                put_text(&w[FEEDBACK..][..NAME_LEN], now.feedback);
+                put_text(&w[ENFORCEMENT..][..NAME_LEN], now.enforcement);
+                put_text(&w[ALGORITHM..][..ALGORITHM_LEN], now.algorithm);
             }),
             _ => {}
         }
@@ -467,6 +469,12 @@ pub(crate) mod tests {
     use crate::segment::tests::Scratch;
     use alcc_cc::Allowance;
 
+    const COPA: crate::Named<'_> = crate::Named {
+        algorithm: "copa",
+        feedback: "kernel",
+        enforcement: "kernel",
+    };
+
     pub(crate) fn who(id: u64) -> Identity {
         Identity {
             pid: std::process::id(),
@@ -551,8 +559,9 @@ pub(crate) mod tests {
             ..read
         };
         assert_eq!(theirs.connections()[0].now, failed);
-        slot.on(&Event::AlgorithmChanged("copa"));
-        assert_eq!(theirs.connections()[0].who.algorithm, "copa");
+        slot.on(&Event::AlgorithmChanged(&COPA));
+        let who = &theirs.connections()[0].who;
+        assert_eq!((&*who.algorithm, &*who.enforcement), ("copa", "kernel"));
         drop(slot);
         assert_eq!(theirs.connections(), []);
     }
@@ -581,7 +590,7 @@ pub(crate) mod tests {
         let other = Slot::take(&segment, &who(5)).unwrap();
         assert_eq!(other.index, theirs.index);
         theirs.on(&Event::Reading(&reading(&tcp())));
-        theirs.on(&Event::AlgorithmChanged("copa"));
+        theirs.on(&Event::AlgorithmChanged(&COPA));
         let kept = &segment.connections()[0];
         assert_eq!(
             (kept.now.cwnd, kept.who.algorithm.as_str()),

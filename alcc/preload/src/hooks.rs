@@ -59,8 +59,13 @@ fn controlled(fd: c_int) -> Option<Controlled> {
     match lookup(process, fd)? {
         Lookup::Other => return None,
         Lookup::Controlled(conn) => {
+            let runtime = process.running()?;
+            // The kernel does all, and no call is worth one of ours.
+            if conn.passes(runtime) {
+                return None;
+            }
             if conn.is_same_socket(fd) {
-                return process.running().map(|runtime| (conn, runtime));
+                return Some((conn, runtime));
             }
             // The descriptor was closed, and its number reused, unnoticed.
             process.table.clear(fd);

@@ -13,7 +13,7 @@ use alcc_units::{Bytes, Span, Time};
 use libc::c_int;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use writers::{Call, Writers};
 
@@ -84,6 +84,8 @@ pub struct Conn<W> {
     error: AtomicI32,
     /// True if the loop knows the connection and reads its counters.
     pub(crate) active: AtomicBool,
+    /// The last command of `alcc ctl` that was applied ([`mark`]), while the algorithm runs in the kernel; else 0.
+    passes: AtomicU32,
     /// Number of the connection in the loop.
     pub(crate) id: u64,
 }
@@ -146,13 +148,38 @@ impl<W: Waker> Conn<W> {
             waker: Mutex::new(waker),
             error: AtomicI32::new(0),
             active: AtomicBool::new(false),
+            passes: AtomicU32::new(0),
             id,
         }
     }
 
     /// Takes control.
     pub(crate) fn begin(&self, socket: &Takeover) {
-        self.lock().control.begin(socket);
+        let inner = &mut *self.lock();
+        inner.control.begin(socket);
+        self.note_where_it_runs(inner);
+    }
+
+    /// The algorithm runs in the kernel, and `alcc ctl` has not ordered anything since that was seen:
+    /// the program's calls are the kernel's matter alone.
+    pub fn passes(&self, runtime: &Runtime<W>) -> bool {
+        let seen = self.passes.load(Ordering::Relaxed);
+        seen != 0 && seen == mark(runtime.plane.generation())
+    }
+
+    /// The algorithm runs in the kernel.
+    pub(crate) fn is_resident(&self) -> bool {
+        self.passes.load(Ordering::Relaxed) != 0
+    }
+
+    fn note_where_it_runs(&self, inner: &Inner) {
+        let resident = inner.control.is_resident();
+        let seen = if resident {
+            mark(inner.control.applied())
+        } else {
+            0
+        };
+        self.passes.store(seen, Ordering::Relaxed);
     }
 
     /// True if the descriptor still is this connection: it may have been closed, and its number reused, unnoticed.
@@ -336,6 +363,7 @@ impl<W: Waker> Conn<W> {
                 inner.read(runtime, now, self);
             }
         }
+        self.note_where_it_runs(&inner);
         if inner.is_bypassed() {
             return wanted;
         }
@@ -419,6 +447,9 @@ impl<W: Waker> Conn<W> {
         inner.control.has_more = writer.more || short;
         if short {
             self.waker().on_short();
+        }
+        if inner.control.is_resident() {
+            return;
         }
         if n > 0 && inner.control.mode != Mode::Off {
             let n = n as u64;
@@ -524,6 +555,7 @@ impl<W: Waker> Conn<W> {
             let rc = real();
             if rc == 0 {
                 inner.with_unblock(self, |control| control.found_under(fd));
+                self.note_where_it_runs(inner);
             }
             rc
         });
@@ -570,7 +602,10 @@ impl<W: Waker> Conn<W> {
     /// restored, whatever the loop does meanwhile. If the exec fails, the next write takes control again.
     pub fn hand_over(&self, fd: RawFd) {
         let inner = &mut *self.lock();
-        if inner.control.is_in_charge() {
+        if inner.control.is_resident() {
+            // It goes on in the kernel, whatever the other program is.
+            inner.control.count_resident(fd);
+        } else if inner.control.is_in_charge() {
             inner.with_unblock(self, |control| control.release(Some(fd), Mode::HandedOver));
         }
     }
@@ -585,7 +620,7 @@ impl<W: Waker> Conn<W> {
             }
             if last {
                 inner.control.leave(fd, kernel::now());
-                if runtime.is_shared() {
+                if runtime.is_shared() && !inner.control.is_resident() {
                     inner.control.restore(fd);
                 }
             }
@@ -612,6 +647,19 @@ impl<W: Waker> Conn<W> {
         drop(catch_unwind(AssertUnwindSafe(release)));
     }
 
+    /// The process ends, and others may keep the socket.
+    pub(crate) fn leave_behind(&self, shared: bool) {
+        if !self.is_resident() {
+            if shared {
+                self.release(Mode::Released);
+            }
+        } else if let Some(mut inner) = lock_within(&self.inner, BRIEFLY)
+            && let Some(fd) = inner.fd(self)
+        {
+            inner.control.count_resident(fd);
+        }
+    }
+
     /// Reads the counters if due, in place of the loop's thread, which is stopped. Returns the time of the next call.
     /// `Err`: the thread was stopped with the connection locked.
     pub(crate) fn read_for_loop(
@@ -625,6 +673,11 @@ impl<W: Waker> Conn<W> {
         }
         Ok(inner.control.deadline())
     }
+}
+
+/// The number of a command, never zero.
+fn mark(generation: u64) -> u32 {
+    generation as u32 | 1 << 31
 }
 
 /// Ends a write on every path, also in a cancelled thread.
@@ -681,7 +734,7 @@ impl<W: Waker> Visit for Conn<W> {
             return Next::at(inner.read_by_waiter);
         }
         inner.apply_commands(self);
-        if inner.control.is_in_charge() {
+        if inner.control.is_in_charge() && !inner.control.is_resident() {
             inner.control.flow.set_active_flows(active);
             inner.read(runtime, now, self);
         }

@@ -10,17 +10,21 @@ use crate::unsent_limit::UnsentLimit;
 use alcc_cc::{Built, Instance, Spec, SpecError};
 use alcc_flow::{AckSample, Counters, Limit, OverTcp, TcpProgress};
 use alcc_observe::{
-    ByReason, Bypass, Commands, Event, Identity, Passed, Peer, Published, State, Subscriber,
+    ByReason, Bypass, Commands, Event, Identity, Named, Passed, Peer, Published, State, Subscriber,
 };
-use alcc_sys::{Reading, Stamps};
+use alcc_sys::{Chosen, Options, Reading, Stamps};
 use alcc_units::{Bytes, Rate, Time};
 use std::io;
+use std::num::{NonZeroU8, NonZeroU64};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of the next connection of the process, whichever runtime has it.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// So many bytes may pass a connection whose algorithm has moved into the kernel: more than any sends.
+const EXCUSED: i64 = 1 << 50;
 
 /// The settings of a connection, unless `alcc ctl` changes them. Many connections share one.
 #[derive(Clone)]
@@ -77,12 +81,17 @@ pub(crate) struct Controlled {
     stamps: Option<Box<Stamps>>,
     /// Only if the kernel enforces the limit.
     steering: Option<Box<Steering>>,
+    /// The algorithm runs in the kernel, since the program had written one byte less than this.
+    resident: Option<NonZeroU64>,
     pub(crate) saved_options: SavedOptions,
     unsent_limit: UnsentLimit,
     /// Number of the last command of `alcc ctl` that was executed.
     applied: u64,
     /// The algorithm that a command selected; on the heap, because few connections get one.
     commanded: Option<Box<Spec>>,
+    /// How the limit is kept, by such an order: a place in [`Enforcement::ALL`], plus one. A byte, because
+    /// there are thousands of connections.
+    enforced: Option<NonZeroU8>,
     published: Published,
     reported: Counters,
     /// Bytes that bypassed the algorithm, not yet reported.
@@ -121,10 +130,12 @@ impl Controlled {
             flow: Box::new(OverTcp::waiting(controller, now, &socket.reading.progress)),
             stamps: None,
             steering: None,
+            resident: None,
             saved_options: SavedOptions::new(socket.reading.pacing, socket.pacing),
             unsent_limit: UnsentLimit::default(),
             applied: 0,
             commanded: None,
+            enforced: None,
             published: Published::default(),
             reported: Counters::default(),
             bypassed: ByReason::default(),
@@ -141,14 +152,16 @@ impl Controlled {
     pub(crate) fn begin(&mut self, socket: &Takeover) {
         let tcp = &socket.reading.progress;
         let first = self.enter(socket);
-        self.start(socket.fd, tcp, first.as_ref());
+        if self.resident.is_none() {
+            self.start(socket.fd, tcp, first.as_ref());
+        }
     }
 
     /// The first part of [`Controlled::begin`]: prepares the socket. Returns the kernel's last sample, as
     /// [`Controlled::steer`] does.
     #[inline(never)]
     pub(crate) fn enter(&mut self, socket: &Takeover) -> Option<AckSample> {
-        let first = self.steer(socket.fd);
+        let first = self.hold(socket.fd, socket.reading.progress.written);
         self.prepare(socket.fd, socket.reading.progress.written);
         // Published before the algorithm starts, because it may report events then.
         self.published = self.publish(socket);
@@ -185,11 +198,65 @@ impl Controlled {
         self.set_limit(fd, kernel::now(), tcp);
     }
 
+    /// Lets the kernel run the algorithm, or else keep its limit, as far as that is planned. `None`:
+    /// nothing is to be done in the kernel, or it does all. Else its last sample.
+    #[inline(never)]
+    fn hold(&mut self, fd: RawFd, written: u64) -> Option<AckSample> {
+        if self.wanted().resident && self.settle_in_the_kernel(fd) {
+            self.resident = Some(NonZeroU64::MIN.saturating_add(written));
+            self.unsent_limit.begin(fd);
+            return None;
+        }
+        self.steer(fd)
+    }
+
+    /// Selects the control of the kernel that is the algorithm. False: there is none, or the kernel
+    /// refuses.
+    #[inline(never)]
+    fn settle_in_the_kernel(&mut self, fd: RawFd) -> bool {
+        let Some(Chosen { control, options }) = Chosen::of(self.cc()) else {
+            return false;
+        };
+        let maps = &self.plane.maps;
+        if (options != Options::default() || maps.have_options())
+            && maps.set_options(fd, options).is_err()
+        {
+            return false;
+        }
+        let saved = &mut self.saved_options;
+        maps.select(|| saved.select_under(fd, &control).is_ok())
+    }
+
+    /// What has passed since the algorithm runs in the kernel, where no write is counted.
+    pub(crate) fn count_resident(&mut self, fd: RawFd) {
+        let (Some(since), Some(reading)) = (self.resident, kernel::read(fd)) else {
+            return;
+        };
+        let written = reading.progress.written;
+        self.resident = Some(NonZeroU64::MIN.saturating_add(written));
+        self.emit(&Event::Passed(&Passed {
+            bytes: Bytes::new(written.saturating_sub(since.get() - 1)),
+            gate_closed: 0,
+            bypassed: ByReason::default(),
+            newly_bypassed: ByReason::default(),
+        }));
+    }
+
+    /// The last order of `alcc ctl` that was followed.
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// The algorithm runs in the kernel, and goes on there without us.
+    pub(crate) fn is_resident(&self) -> bool {
+        self.resident.is_some()
+    }
+
     /// Lets the kernel enforce the limit, if that is planned, and returns its last sample. `None`: it is not planned,
     /// or the kernel refuses.
     #[inline(never)]
     fn steer(&mut self, fd: RawFd) -> Option<AckSample> {
-        let taken = (self.plan.enforcement.kernel).then(|| {
+        let taken = (self.wanted().is_the_kernels()).then(|| {
             let maps = self.plane.maps.get()?;
             let control = alcc_sys::WINDOW_CONTROL;
             self.plane.maps.note(fd)?;
@@ -242,6 +309,9 @@ impl Controlled {
 
     /// The source of acknowledgements.
     pub(crate) fn feedback(&self) -> &'static str {
+        if self.is_resident() {
+            return self.wanted().name;
+        }
         match (&self.steering, &self.stamps) {
             (Some(_), _) => "bpf",
             (None, Some(_)) => "timestamps",
@@ -253,8 +323,26 @@ impl Controlled {
         self.stamps.is_some()
     }
 
+    /// How the limit is kept.
     pub(crate) fn enforcement(&self) -> Enforcement {
-        self.plan.enforcement(self.steering.is_some())
+        let wanted = self.wanted();
+        if self.is_resident() {
+            return *wanted;
+        }
+        if self.steering.is_some() {
+            return *Enforcement::in_the_kernel().unwrap_or(wanted);
+        }
+        wanted
+            .without_the_kernel(self.plan.deployment)
+            .unwrap_or(*wanted)
+    }
+
+    /// How it is to be kept, if that is possible.
+    fn wanted(&self) -> &Enforcement {
+        let ordered = |place: NonZeroU8| Enforcement::ALL.get(usize::from(place.get()) - 1);
+        self.enforced
+            .and_then(ordered)
+            .unwrap_or(&self.plan.enforcement)
     }
 
     /// True if the kernel enforces window and rate.
@@ -268,7 +356,8 @@ impl Controlled {
 
     /// Time of the next reading; `None`: none is needed.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.flow.deadline().filter(|_| self.is_in_charge())
+        let reads = self.is_in_charge() && !self.is_resident();
+        self.flow.deadline().filter(|_| reads)
     }
 
     /// Sets the socket's options for control.
@@ -289,6 +378,8 @@ impl Controlled {
 
     /// Restores the socket's options as the program has set them.
     pub(crate) fn restore(&mut self, fd: RawFd) {
+        self.count_resident(fd);
+        self.resident = None;
         self.steering = None;
         self.saved_options.restore(fd);
         self.unsent_limit.restore(fd);
@@ -335,6 +426,9 @@ impl Controlled {
     pub(crate) fn apply_commands(&mut self, commands: &Commands, fd: Option<RawFd>) {
         self.applied = commands.generation;
         let commanded = commands.algorithm(&self.peer);
+        let enforced =
+            (commands.enforcement(&self.peer)).and_then(|name| self.enforcement_by(name));
+        let is_other = enforced != self.enforced;
         if !commands.on(&self.peer) {
             if matches!(
                 self.mode,
@@ -342,15 +436,34 @@ impl Controlled {
             ) {
                 self.release(fd, Mode::Off);
             }
-        } else if self.mode == Mode::Off || commanded.unwrap_or(&self.plan.cc) != self.cc() {
+        } else if self.mode == Mode::Off
+            || is_other
+            || commanded.unwrap_or(&self.plan.cc) != self.cc()
+        {
             // An algorithm that this process does not have is ignored.
             if let Ok(controller) = self.build(commanded.unwrap_or(&self.plan.cc)) {
                 self.restart(fd, controller, |this| {
                     this.commanded = commanded.cloned().map(Box::new);
+                    this.enforced = enforced;
                 });
             }
         }
         self.publish_state();
+    }
+
+    /// An order of how to keep the limit, where there is a choice: the sockets of a preloaded program. A
+    /// control that was selected below has a window of its own, which the kernel cannot keep for us.
+    fn enforcement_by(&self, name: &str) -> Option<NonZeroU8> {
+        let choice =
+            self.plan.deployment == Deployment::Preloaded && !self.plane.maps.are_of_others();
+        let fits = |e: &Enforcement| {
+            let there = Enforcement::of(Deployment::Preloaded).any(|other| other == e);
+            there && !(e.is_the_kernels() && self.plan.under.is_some())
+        };
+        let place = Enforcement::ALL
+            .iter()
+            .position(|e| choice && e.name == name && fits(e))?;
+        NonZeroU8::new(u8::try_from(place + 1).ok()?)
     }
 
     fn build(&self, cc: &Spec) -> Built {
@@ -387,20 +500,38 @@ impl Controlled {
             return;
         };
         self.report();
-        if self.is_in_charge() {
+        let before = self.wanted().name;
+        let mut in_charge = self.is_in_charge();
+        name(self);
+        if in_charge && (self.is_resident() || self.wanted().name != before) {
+            // Anew, from what the socket had: the kernel ignores the choice of a control that it has.
+            self.restore(fd);
+            in_charge = false;
+        }
+        if in_charge {
             self.saved_options.clear_pacing(fd);
         } else {
             self.prepare(fd, reading.progress.written);
         }
-        name(self);
+        let first = self.hold(fd, reading.progress.written);
         let cc = self.cc().to_string();
-        self.emit(&Event::AlgorithmChanged(&cc));
-        let first = self.steer(fd);
+        self.emit(&Event::AlgorithmChanged(&Named {
+            algorithm: &cc,
+            feedback: self.feedback(),
+            enforcement: self.enforcement().name,
+        }));
         let tcp = &reading.progress;
         *self.flow = OverTcp::waiting(controller, kernel::now(), tcp);
         self.reported = Counters::default();
         self.mode = Mode::Controlled;
-        self.start(fd, tcp, first.as_ref());
+        if !self.is_resident() {
+            self.start(fd, tcp, first.as_ref());
+        } else if let Some(segment) = self.plane.segment()
+            && let Some(cookie) = kernel::cookie(fd)
+        {
+            // No write of it is counted any more.
+            segment.passed(cookie, EXCUSED);
+        }
     }
 
     /// Reads the samples of the socket behind a descriptor, which may be another socket by now. `None` if the kernel
@@ -546,7 +677,14 @@ impl Controlled {
     /// The program has selected a congestion control. If the kernel enforces the limit, that replaced ours: the
     /// program's choice is restored at the end, and ours is selected again.
     pub(crate) fn found_under(&mut self, fd: RawFd) {
-        if self.is_in_charge() && self.steering.is_some() && !steering::holds(fd) {
+        let replaced = match self.resident {
+            None => self.steering.is_some() && !steering::holds(fd),
+            Some(_) => {
+                let ours = Chosen::of(self.cc()).map(|chosen| chosen.control);
+                kernel::under(fd) != ours
+            }
+        };
+        if self.is_in_charge() && replaced {
             self.saved_options.drop_under();
             self.take_again(fd);
         }
@@ -640,12 +778,13 @@ impl Controlled {
 
     /// True if the connection is read, and a subscriber follows the readings.
     pub(crate) fn is_watched_closely(&self, now: Time) -> bool {
-        self.is_in_charge() && self.published.is_traced(now)
+        self.is_in_charge() && !self.is_resident() && self.published.is_traced(now)
     }
 
     /// The program is about to close the last descriptor. Publishes the last counters even if all data is acknowledged,
     /// because no reading may have seen that yet.
     pub(crate) fn leave(&mut self, fd: RawFd, now: Time) {
+        self.count_resident(fd);
         if self.is_watched_closely(now)
             && let Some(reading) = kernel::read(fd)
         {
@@ -669,13 +808,6 @@ impl Plan {
         if let Some(next) = self.enforcement.without_the_kernel(self.deployment) {
             self.enforcement = next;
         }
-    }
-
-    /// The enforcement of the limit, with and without the kernel.
-    fn enforcement(&self, steered: bool) -> Enforcement {
-        (self.enforcement.without_the_kernel(self.deployment))
-            .filter(|_| !steered)
-            .unwrap_or(self.enforcement)
     }
 
     /// Seed of the controller's random numbers, different for each connection.

@@ -38,5 +38,5 @@ pub use plane::can_share;
 pub use runtime::{Attached, Runtime, note_streams};
 pub use selection::{Rule, Selection};
 pub use settings::{Settings, SettingsError};
-pub use triple::{Deployment, Enforcement, Feedback, Triple, TripleError, pairs};
+pub use triple::{Deployment, Enforcement, Feedback, Kernel, Triple, TripleError, pairs};
 pub use unsent_limit::is_own_unsent_limit;

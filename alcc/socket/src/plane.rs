@@ -121,6 +121,11 @@ impl ControlPlane {
         self.segment.as_ref()
     }
 
+    /// Number of the last command of `alcc ctl`.
+    pub(crate) fn generation(&self) -> u64 {
+        (self.segment.as_deref()).map_or(0, Segment::generation)
+    }
+
     /// The commands of `alcc ctl`, if they are newer than number `seen`.
     pub(crate) fn commands(&self, seen: u64) -> Option<Arc<Commands>> {
         self.commands.newer(self.segment.as_deref()?, seen)

@@ -214,13 +214,12 @@ impl<W: Waker> Runtime<W> {
 
     /// Restores the sockets at the end of the process, because others may keep them.
     pub fn give_back(&self) {
-        if self.is_shared() {
-            self.guarded(|| {
-                for conn in self.connections() {
-                    conn.release(Mode::Released);
-                }
-            });
-        }
+        let shared = self.is_shared();
+        self.guarded(|| {
+            for conn in self.connections() {
+                conn.leave_behind(shared);
+            }
+        });
     }
 
     fn release(&self) {
@@ -269,7 +268,7 @@ impl<W: Waker> Runtime<W> {
             return Attached::LeftAlone;
         };
         let plan = self.plan_for(&peer);
-        if self.is_inline() && plan.enforcement.kernel {
+        if self.is_inline() && plan.enforcement.is_the_kernels() {
             // No thread updates the kernel's limit while the program waits in a write.
             self.plane.maps.refuse();
         }
@@ -296,7 +295,13 @@ impl<W: Waker> Runtime<W> {
         conn.begin(&socket);
         alcc_sys::lock(&self.known).insert(cookie, Arc::downgrade(&conn));
         if let Some(segment) = self.plane.segment() {
-            segment.open_account(cookie, written, false);
+            // No write of it is counted.
+            let passed = if conn.is_resident() {
+                u64::MAX / 2
+            } else {
+                written
+            };
+            segment.open_account(cookie, passed, false);
         }
         Attached::Controlled(conn)
     }

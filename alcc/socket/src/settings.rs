@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Settings that `alcc run` passes to the processes it starts, through the environment.
-use crate::{Deployment, Enforcement, Feedback, Rule, Selection, Triple};
+use crate::triple::RESIDENT;
+use crate::{Deployment, Enforcement, Feedback, Kernel, Rule, Selection, Triple};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::Pattern;
 use alcc_units::want_number;
@@ -144,7 +145,12 @@ impl Settings {
         // next best.
         let choose = |feedback: &str, enforcement: &str| {
             let pair = (feedback, enforcement);
-            Triple::choose(Deployment::Preloaded, cc.to_string(), pair, Ok(()))
+            let named = [feedback, enforcement].contains(&RESIDENT);
+            let kernel = Kernel {
+                algorithm: named.then_some(()).ok_or_else(String::new),
+                window: Ok(()),
+            };
+            Triple::choose(Deployment::Preloaded, cc.to_string(), pair, kernel)
         };
         choose(&feedback, "auto").map_err(bad(FEEDBACK))?;
         let triple = choose(&feedback, &enforcement).map_err(bad(ENFORCE))?;

@@ -3,12 +3,13 @@
 //! `alcc_window`. The kernel reports each acknowledgement.
 use crate::kernel;
 use alcc_flow::{AckSample, Limit, TcpProgress};
-use alcc_sys::{AckSamples, Before, Steered};
+use alcc_sys::{AckSamples, Before, Options, OptionsMap, Steered};
 use alcc_units::{Bytes, Span, Time};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Interval at which an unchanged limit is repeated. The kernel releases a socket after 0.5 s of acknowledgements
 /// without an update.
@@ -29,6 +30,10 @@ pub(crate) struct Maps {
     state: Mutex<State>,
     /// The map with the earlier state of sockets, for those of other programs.
     before: Option<Before>,
+    /// Of algorithms that run in the kernel; `None`: there are none, or this process may not use them.
+    options: OnceLock<Option<ManuallyDrop<OptionsMap>>>,
+    /// The kernel has refused an algorithm: not asked again, for the reason above.
+    refused: AtomicBool,
 }
 
 #[derive(Default)]
@@ -50,6 +55,10 @@ impl Maps {
         }
     }
 
+    pub(crate) fn are_of_others(&self) -> bool {
+        self.before.is_some()
+    }
+
     /// Records the socket's control, which the kernel restores. It is called before each selection, because the
     /// kernel's restoring uses up the record.
     pub(crate) fn note(&self, fd: RawFd) -> io::Result<()> {
@@ -61,6 +70,28 @@ impl Maps {
             return Ok(());
         }
         before.note(fd, &had)
+    }
+
+    /// Selects an algorithm in the kernel, if none was refused before. False: it is refused.
+    pub(crate) fn select(&self, select: impl FnOnce() -> bool) -> bool {
+        if self.refused.load(Ordering::Relaxed) {
+            return false;
+        }
+        let selected = select();
+        self.refused.store(!selected, Ordering::Relaxed);
+        selected
+    }
+
+    /// Sockets of this process have had options.
+    pub(crate) fn have_options(&self) -> bool {
+        self.options.get().is_some_and(Option::is_some)
+    }
+
+    /// Options of the algorithm in the kernel that the socket is about to get.
+    pub(crate) fn set_options(&self, fd: RawFd, options: Options) -> io::Result<()> {
+        let open = || OptionsMap::open().ok().map(ManuallyDrop::new);
+        let map = self.options.get_or_init(open).as_ref();
+        map.ok_or(io::ErrorKind::NotFound)?.set(fd, options)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

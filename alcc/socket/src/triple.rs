@@ -52,6 +52,8 @@ pub struct Enforcement {
     /// True if the kernel enforces window and rate, and all writes pass. It needs a BPF program
     /// that root has loaded.
     pub kernel: bool,
+    /// True if the algorithm itself runs in the kernel. It needs what root has loaded.
+    pub resident: bool,
     /// The reason why a preloaded program cannot use it; `None`: it can.
     not_preloaded: Option<&'static str>,
     /// The reason why own sockets cannot use it; `None`: they can.
@@ -60,6 +62,10 @@ pub struct Enforcement {
 
 /// If the kernel enforces the limit, it also reports acknowledgements.
 const KERNEL: &str = "bpf";
+/// Where the algorithm runs in the kernel, nobody else has to know of acknowledgements.
+pub(crate) const RESIDENT: &str = "kernel";
+const NOT_OURS: Option<&str> =
+    Some("'alcc attach' selects it for any program, and a program by TCP_CONGESTION");
 const NO_QUEUE: Option<&str> =
     Some("the library cannot hold data of an unmodified program in a queue");
 const NO_GATE: Option<&str> =
@@ -68,6 +74,12 @@ const NO_GATE: Option<&str> =
 impl Feedback {
     /// All values, best first.
     pub const ALL: &'static [Self] = &[
+        Self {
+            name: RESIDENT,
+            summary: "none needed: the algorithm runs in the kernel",
+            not_preloaded: None,
+            not_own: NOT_OURS,
+        },
         Self {
             name: KERNEL,
             summary: "the kernel reports each acknowledgement, if root has loaded alcc_window",
@@ -100,6 +112,15 @@ impl Feedback {
         self.name == KERNEL
     }
 
+    /// They go together.
+    fn fits(&self, enforcement: &Enforcement) -> bool {
+        match self.name {
+            RESIDENT => enforcement.resident,
+            KERNEL => enforcement.kernel,
+            _ => !enforcement.is_the_kernels(),
+        }
+    }
+
     fn refusal(&self, deployment: Deployment) -> Option<&'static str> {
         match deployment {
             Deployment::Own => self.not_own,
@@ -130,58 +151,55 @@ impl Enforcement {
     /// All values, best first.
     pub const ALL: &'static [Self] = &[
         Self {
-            name: KERNEL,
-            summary: "the kernel enforces window and rate, exactly",
-            gate: false,
-            pacing: false,
+            resident: true,
+            not_own: NOT_OURS,
+            ..Self::plain(
+                RESIDENT,
+                "the algorithm itself runs in the kernel, if 'alcc bpf load' has loaded it",
+            )
+        },
+        Self {
             kernel: true,
-            not_preloaded: None,
-            not_own: None,
+            ..Self::plain(KERNEL, "the kernel enforces window and rate, exactly")
         },
         Self {
-            name: "queue+pacing",
-            summary: "data waits in a queue of the library until the window permits it, and the kernel paces",
             gate: true,
             pacing: true,
-            kernel: false,
             not_preloaded: NO_QUEUE,
-            not_own: None,
+            ..Self::plain(
+                "queue+pacing",
+                "data waits in a queue of the library until the window permits it, and the kernel paces",
+            )
         },
         Self {
-            name: "queue",
-            summary: "data waits in a queue of the library until the window permits it",
             gate: true,
-            pacing: false,
-            kernel: false,
             not_preloaded: NO_QUEUE,
-            not_own: None,
+            ..Self::plain(
+                "queue",
+                "data waits in a queue of the library until the window permits it",
+            )
         },
         Self {
-            name: "gate+pacing",
-            summary: "writes are limited to the window, and the kernel paces",
             gate: true,
             pacing: true,
-            kernel: false,
-            not_preloaded: None,
             not_own: NO_GATE,
+            ..Self::plain(
+                "gate+pacing",
+                "writes are limited to the window, and the kernel paces",
+            )
         },
         Self {
-            name: "gate",
-            summary: "writes are limited to the window",
             gate: true,
-            pacing: false,
-            kernel: false,
-            not_preloaded: None,
             not_own: NO_GATE,
+            ..Self::plain("gate", "writes are limited to the window")
         },
         Self {
-            name: "pacing",
-            summary: "the kernel paces at the algorithm's rate; for algorithms that have one",
-            gate: false,
             pacing: true,
-            kernel: false,
-            not_preloaded: None,
             not_own: NO_GATE,
+            ..Self::plain(
+                "pacing",
+                "the kernel paces at the algorithm's rate; for algorithms that have one",
+            )
         },
     ];
 
@@ -199,15 +217,40 @@ impl Enforcement {
         }
     }
 
+    const fn plain(name: &'static str, summary: &'static str) -> Self {
+        Self {
+            name,
+            summary,
+            gate: false,
+            pacing: false,
+            kernel: false,
+            resident: false,
+            not_preloaded: None,
+            not_own: None,
+        }
+    }
+
+    /// It needs what root has loaded.
+    pub fn is_the_kernels(&self) -> bool {
+        self.kernel || self.resident
+    }
+
+    /// The window in the kernel.
+    pub fn in_the_kernel() -> Option<&'static Self> {
+        Self::ALL.iter().find(|e| e.kernel)
+    }
+
     /// The best that works without a privileged helper.
     pub fn best(deployment: Deployment) -> Option<&'static Self> {
-        Self::of(deployment).find(|e| !e.kernel)
+        Self::of(deployment).find(|e| !e.is_the_kernels())
     }
 
     /// The next best for a connection on which the kernel cannot enforce the limit. `None`: it does
     /// not need the kernel.
     pub fn without_the_kernel(&self, deployment: Deployment) -> Option<Self> {
-        Self::best(deployment).filter(|_| self.kernel).copied()
+        Self::best(deployment)
+            .filter(|_| self.is_the_kernels())
+            .copied()
     }
 
     /// The value with this name; `auto` is the best that works without a privileged helper.
@@ -240,6 +283,15 @@ pub struct Triple {
     pub enforcement: Enforcement,
 }
 
+/// What the kernel can do for the connections of a program, and if it cannot, why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kernel {
+    /// Run the algorithm.
+    pub algorithm: Result<(), String>,
+    /// Keep the window of an algorithm that runs in the program.
+    pub window: Result<(), String>,
+}
+
 /// Error for a feedback or enforcement that cannot be used here.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind} '{name}' does not exist for {deployment}{why}: there are auto, {known}", deployment = .deployment.about())]
@@ -252,8 +304,7 @@ pub struct TripleError {
 }
 
 impl Triple {
-    /// The requested triple; `auto` takes the best available. `kernel`: `Ok` if the kernel can
-    /// enforce the limit of these connections, or the reason why not.
+    /// The requested triple; `auto` takes the best available.
     ///
     /// # Errors
     /// A name is not in the table, or `deployment` cannot use it; the combination is invalid; or
@@ -262,26 +313,32 @@ impl Triple {
         deployment: Deployment,
         algorithm: String,
         (feedback, enforcement): (&str, &str),
-        kernel: Result<(), String>,
+        kernel: Kernel,
     ) -> Result<Self, String> {
         let text = |e: TripleError| e.to_string();
         let asked = Feedback::choose(deployment, feedback).map_err(text)?;
         let enforcement = match enforcement {
-            "auto" if asked.is_some_and(|f| f.of_kernel()) => KERNEL,
-            "auto" if asked.is_none() && kernel.is_ok() => KERNEL,
+            "auto" => match asked {
+                Some(f) if f.name == RESIDENT || f.of_kernel() => f.name,
+                None if kernel.algorithm.is_ok() => RESIDENT,
+                None if kernel.window.is_ok() => KERNEL,
+                _ => "auto",
+            },
             name => name,
         };
         let enforcement = Enforcement::choose(deployment, enforcement).map_err(text)?;
-        if enforcement.kernel {
-            kernel?;
+        if enforcement.resident {
+            kernel.algorithm?;
+        } else if enforcement.kernel {
+            kernel.window?;
         }
-        let fits = |f: &&Feedback| f.of_kernel() == enforcement.kernel;
+        let fits = |f: &&Feedback| f.fits(&enforcement);
         let best = Feedback::of(deployment).find(fits).copied();
         let feedback = match asked {
             Some(asked) if fits(&&asked) => asked,
             Some(asked) => {
                 return Err(format!(
-                    "feedback '{}' cannot be combined with enforcement '{}': '{KERNEL}' goes only with '{KERNEL}'",
+                    "feedback '{}' cannot be combined with enforcement '{}': '{RESIDENT}' and '{KERNEL}' go only with themselves",
                     asked.name, enforcement.name
                 ));
             }
@@ -301,7 +358,7 @@ pub fn pairs(
 ) -> impl Iterator<Item = (&'static Feedback, &'static Enforcement)> {
     Feedback::of(deployment)
         .flat_map(move |f| Enforcement::of(deployment).map(move |e| (f, e)))
-        .filter(|(f, e)| f.of_kernel() == e.kernel)
+        .filter(|(f, e)| f.fits(e))
 }
 
 fn pick<T: Copy>(
@@ -345,8 +402,11 @@ impl fmt::Display for Triple {
 mod tests {
     use super::*;
 
-    fn preloaded(f: &str, e: &str, kernel: Result<(), &str>) -> Result<String, String> {
-        let kernel = kernel.map_err(str::to_owned);
+    fn preloaded(f: &str, e: &str, window: Result<(), &str>) -> Result<String, String> {
+        let kernel = Kernel {
+            algorithm: Err("not there".to_owned()),
+            window: window.map_err(str::to_owned),
+        };
         Triple::choose(Deployment::Preloaded, "verus".to_owned(), (f, e), kernel)
             .map(|triple| triple.to_string())
     }
@@ -362,7 +422,10 @@ mod tests {
             Deployment::Own,
             String::new(),
             ("auto", "auto"),
-            Err(String::new()),
+            Kernel {
+                algorithm: Err(String::new()),
+                window: Err(String::new()),
+            },
         );
         assert_eq!(own.unwrap().feedback.name, "timestamps");
     }
@@ -383,7 +446,7 @@ mod tests {
         );
         for (f, e) in [("tcp-info", "bpf"), ("bpf", "gate")] {
             let refused = preloaded(f, e, Ok(())).unwrap_err();
-            assert!(refused.contains("goes only with"), "{refused}");
+            assert!(refused.contains("go only with themselves"), "{refused}");
         }
         for (f, e) in [("auto", "bpf"), ("bpf", "auto"), ("bpf", "bpf")] {
             assert_eq!(
@@ -391,12 +454,32 @@ mod tests {
                 "not loaded"
             );
         }
+        let resident = |f, e, algorithm| {
+            let kernel = Kernel {
+                algorithm,
+                window: Ok(()),
+            };
+            let triple = Triple::choose(Deployment::Preloaded, "copa".to_owned(), (f, e), kernel);
+            triple.map(|triple| triple.to_string())
+        };
+        for asked in [("auto", "auto"), ("auto", "kernel"), ("kernel", "auto")] {
+            let chosen = resident(asked.0, asked.1, Ok(()));
+            assert_eq!(chosen.unwrap(), "copa / kernel / kernel");
+        }
+        let why = || Err("not for sprout".to_owned());
+        assert_eq!(
+            resident("auto", "kernel", why()),
+            why().map(|()| String::new())
+        );
+        assert_eq!(resident("auto", "auto", why()).unwrap(), "copa / bpf / bpf");
+        assert!(resident("kernel", "bpf", Ok(())).is_err());
         let listed: Vec<_> = pairs(Deployment::Preloaded)
             .map(|(f, e)| format!("{}/{}", f.name, e.name))
             .collect();
         assert_eq!(
             listed,
             [
+                "kernel/kernel",
                 "bpf/bpf",
                 "tcp-info/gate+pacing",
                 "tcp-info/gate",
@@ -411,11 +494,14 @@ mod tests {
         let text = refused("timestamps", "auto");
         assert!(
             text.contains("a preloaded program (its notifications would wake")
-                && text.ends_with("there are auto, bpf, tcp-info"),
+                && text.ends_with("there are auto, kernel, bpf, tcp-info"),
             "{text}"
         );
         assert!(refused("auto", "queue").contains("unmodified program"));
-        assert!(refused("auto", "gat").ends_with("there are auto, bpf, gate+pacing, gate, pacing"));
+        assert!(
+            refused("auto", "gat")
+                .ends_with("there are auto, kernel, bpf, gate+pacing, gate, pacing")
+        );
         let own = Enforcement::choose(Deployment::Own, "gate")
             .unwrap_err()
             .to_string();

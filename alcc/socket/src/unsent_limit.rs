@@ -59,6 +59,11 @@ impl UnsentLimit {
         }
     }
 
+    /// The first limit, which an algorithm in the kernel follows from then on.
+    pub(crate) fn begin(&mut self, fd: RawFd) {
+        self.follow(fd, Rate::ZERO);
+    }
+
     /// Restores the program's own limit at the end of control.
     pub(crate) fn restore(&mut self, fd: RawFd) {
         if std::mem::take(&mut self.wanted) != 0

@@ -6,7 +6,7 @@ use alcc_units::{Span, Spec};
 use std::ffi::CStr;
 use std::fmt;
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Names of the algorithms with a form in the kernel.
 const RESIDENT: &[&str] = &["copa", "verus", "budget", "vegas", "bic", "westwood"];
@@ -57,6 +57,12 @@ impl Options {
         bytes
     }
 
+    /// From `struct locked_options`; `None`: it is something else.
+    pub(crate) fn of_value(value: &[u8]) -> Option<Self> {
+        let value = (value.len() == size_of::<LockedOptions>()).then_some(value)?;
+        value[4..].first_chunk().map(Self::read)
+    }
+
     /// Decodes `struct options`.
     pub fn read(bytes: &[u8; Self::LEN]) -> Self {
         let word =
@@ -98,6 +104,7 @@ pub struct OptionsMap(OwnedFd);
 struct LockedOptions {
     lock: u32,
     options: [u32; 3],
+    unused: u32,
 }
 
 // SAFETY: integers without padding; any bytes are valid.
@@ -112,6 +119,11 @@ impl OptionsMap {
         map::<LockedOptions>(MAP, 0).map(Self)
     }
 
+    /// The map itself.
+    pub fn as_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
     /// Sets the options of the next control of the socket. The kernel bounds their values.
     ///
     /// # Errors
@@ -120,6 +132,7 @@ impl OptionsMap {
         let mut value = LockedOptions {
             lock: 0,
             options: [options.delay, options.delta, options.ratio],
+            unused: 0,
         };
         element(UPDATE, &self.0, fd, &mut value, LOCKED)
     }

@@ -3,6 +3,7 @@
 //! a few hundred nanoseconds per socket, and takes no reference on any. Layouts are those of
 //! linux/inet_diag.h and linux/tcp.h.
 use crate::error::errno;
+use crate::resident::Options;
 use crate::{Reading, TcpCounters};
 use std::collections::HashMap;
 use std::fmt;
@@ -36,6 +37,8 @@ pub struct TcpSocket {
     pub control: Name,
     /// Its earlier congestion control, from a map of the kernel. See [`Sockets::dump_noted`].
     pub before: Name,
+    /// What another map has: options of an algorithm in the kernel.
+    pub options: Options,
     /// All counters; `None` before Linux 4.19, and for a listening socket.
     pub reading: Option<Reading>,
     /// The counters for reports; `None` in the same cases.
@@ -218,22 +221,23 @@ impl Sockets {
     /// # Errors
     /// The kernel's error.
     pub fn dump(&mut self) -> io::Result<Vec<TcpSocket>> {
-        self.dump_with(None)
+        self.dump_with(&[])
     }
 
-    /// The same, with each socket's value of this map of the kernel (socket storage with a name in it). Root only.
+    /// The same, with each socket's values of these maps of the kernel (socket storage with a name
+    /// or with options). Root only.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn dump_noted(&mut self, map: RawFd) -> io::Result<Vec<TcpSocket>> {
-        self.dump_with(Some(map))
+    pub fn dump_noted(&mut self, maps: &[RawFd]) -> io::Result<Vec<TcpSocket>> {
+        self.dump_with(maps)
     }
 
-    fn dump_with(&mut self, map: Option<RawFd>) -> io::Result<Vec<TcpSocket>> {
+    fn dump_with(&mut self, maps: &[RawFd]) -> io::Result<Vec<TcpSocket>> {
         let mut found = Vec::new();
         for family in [AF_INET, AF_INET6] {
             let mut request = Request::all(family, OPEN);
-            request.map = map;
+            request.maps = maps.to_vec();
             self.ask(&request, |socket| found.push(socket))?;
         }
         Ok(found)
@@ -287,7 +291,7 @@ impl Sockets {
             remote,
             cookie: Some(cookie),
             states: u32::MAX,
-            map: None,
+            maps: Vec::new(),
         };
         let mut found = Remains::Unknown;
         match self.ask(&request, |socket| found = socket.remains()) {
@@ -342,8 +346,8 @@ struct Request {
     cookie: Option<u64>,
     /// A bit for each state.
     states: u32,
-    /// A map whose values are requested, too.
-    map: Option<RawFd>,
+    /// Maps whose values are requested, too.
+    maps: Vec<RawFd>,
 }
 
 impl Request {
@@ -358,13 +362,22 @@ impl Request {
             remote: SocketAddr::new(any, 0),
             cookie: None,
             states,
-            map: None,
+            maps: Vec::new(),
         }
     }
 
-    /// Encodes the request: a netlink header, `struct inet_diag_req_v2`, and the map as a nested attribute.
+    /// Encodes the request: a netlink header, `struct inet_diag_req_v2`, and the maps as nested attributes.
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; if self.map.is_some() { 84 } else { 72 }];
+        let mut bytes = vec![0; 72];
+        if !self.maps.is_empty() {
+            let head = |len: u16, kind: u16| [len.to_ne_bytes(), kind.to_ne_bytes()].concat();
+            let len = 4 + 8 * self.maps.len() as u16;
+            bytes.extend(head(len, INET_DIAG_REQ_SK_BPF_STORAGES));
+            for map in &self.maps {
+                bytes.extend(head(8, SK_DIAG_BPF_STORAGE_REQ_MAP_FD));
+                bytes.extend(map.to_ne_bytes());
+            }
+        }
         let len = bytes.len() as u32;
         let dump = if self.cookie.is_some() { 0 } else { NLM_F_DUMP };
         bytes[0..4].copy_from_slice(&len.to_ne_bytes());
@@ -386,18 +399,6 @@ impl Request {
             }
         }
         bytes[64..72].copy_from_slice(&self.cookie.unwrap_or_default().to_ne_bytes());
-        if let Some(map) = self.map {
-            let nested = [
-                12,
-                INET_DIAG_REQ_SK_BPF_STORAGES,
-                8,
-                SK_DIAG_BPF_STORAGE_REQ_MAP_FD,
-            ];
-            for (to, half) in bytes[72..80].chunks_exact_mut(2).zip(nested) {
-                to.copy_from_slice(&half.to_ne_bytes());
-            }
-            bytes[80..84].copy_from_slice(&map.to_ne_bytes());
-        }
         bytes
     }
 }
@@ -462,6 +463,7 @@ fn socket(body: &[u8]) -> Option<TcpSocket> {
         mss: 0,
         control: Name::default(),
         before: Name::default(),
+        options: Options::default(),
         reading: None,
         counters: None,
     };
@@ -479,11 +481,14 @@ fn socket(body: &[u8]) -> Option<TcpSocket> {
             INET_DIAG_CONG => found.control = Name::of(value),
             INET_DIAG_SK_BPF_STORAGES => {
                 let one = |wanted: u16| move |(kind, _): &(u16, &[u8])| *kind == wanted;
-                let storage = attributes(value).find(one(SK_DIAG_BPF_STORAGE));
-                let value = storage.and_then(|(_, storage)| {
-                    attributes(storage).find(one(SK_DIAG_BPF_STORAGE_MAP_VALUE))
-                });
-                found.before = value.map(|(_, name)| Name::of(name)).unwrap_or_default();
+                for (_, storage) in attributes(value).filter(one(SK_DIAG_BPF_STORAGE)) {
+                    let value = attributes(storage).find(one(SK_DIAG_BPF_STORAGE_MAP_VALUE));
+                    match value.map(|(_, value)| (value, Options::of_value(value))) {
+                        Some((_, Some(options))) => found.options = options,
+                        Some((name, None)) => found.before = Name::of(name),
+                        None => {}
+                    }
+                }
             }
             _ => {}
         }

@@ -74,6 +74,8 @@ alcc ctl reload
     --run --json --plugin
 alcc ctl cc
     --port --run --json --peer --plugin
+alcc ctl enforce
+    --port --run --json --peer
 alcc top
     --run --once --json --sort --interval --web
 alcc log
@@ -284,6 +286,7 @@ links/lte
 links/nr
 links/wifi
 links/leo
+preloaded/kernel/kernel
 preloaded/bpf/bpf
 preloaded/tcp-info/gate+pacing
 preloaded/tcp-info/gate

@@ -8,13 +8,14 @@ use crate::runs::Which;
 use crate::wording::count;
 use alcc_cc::{Registry, Spec};
 use alcc_observe::{Action, Command, Commands, Pattern, Peer, Segment, StatusRecord};
+use alcc_socket::{Deployment, Enforcement};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Switch a running 'alcc run' off and on, or change its algorithm
+/// Switch a running 'alcc run' off and on, or change its algorithm or enforcement
 ///
 /// 'off' and 'on' apply to all runs of this user, the others to the only one, unless --run selects
 /// one. Sending connections follow at the next reading of their counters, idle ones at their next
@@ -48,6 +49,23 @@ enum What {
     /// Change the algorithm
     #[command(after_help = "Examples:\n  alcc ctl cc copa\n  alcc ctl cc verus:r=4 --port 443")]
     Cc(Cc),
+    /// Keep the limit in another way, see 'alcc list': kernel, bpf (the window), gate+pacing
+    ///
+    /// Connections that cannot have it take the next best, and 'alcc top --json' says which. auto is what
+    /// the run began with.
+    #[command(
+        after_help = "Examples:\n  alcc ctl enforce kernel\n  alcc ctl enforce gate+pacing --port 443"
+    )]
+    Enforce(Enforce),
+}
+
+#[derive(clap::Args)]
+struct Enforce {
+    /// How
+    #[arg(value_name = "E")]
+    enforcement: String,
+    #[command(flatten)]
+    scope: Scope,
 }
 
 #[derive(clap::Args)]
@@ -120,6 +138,10 @@ impl Order {
                 registry.build(&cc.algorithm).map_err(Failure::usage)?;
                 (&cc.scope, Action::Algorithm(cc.algorithm.clone()))
             }
+            What::Enforce(Enforce { enforcement, scope }) => {
+                Enforcement::choose(Deployment::Preloaded, enforcement).map_err(Failure::usage)?;
+                (scope, Action::Enforcement(enforcement.clone()))
+            }
         };
         let patterns = match scope.port[..] {
             [] => vec![scope.peer],
@@ -169,7 +191,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     // pretend to run.
     let runs = match &args.what {
         What::Off(_) | What::On(_) => args.which.own()?,
-        What::Reload(_) | What::Cc(_) => vec![args.which.one()?],
+        What::Reload(_) | What::Cc(_) | What::Enforce(_) => vec![args.which.one()?],
     };
     // To all of them before anything is waited for.
     let given = runs.iter().map(|run| (run, give(&order, run)));

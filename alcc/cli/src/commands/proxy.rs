@@ -12,6 +12,7 @@ use crate::service::Service;
 use crate::trial::{self, Plan, Source, Watch};
 use crate::wording::{count, gate, megabytes, note_refused};
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Stopper, Target, Totals};
+use alcc_socket::Kernel;
 use alcc_socket::own::Settings;
 use alcc_socket::{Deployment, Selection, Triple};
 use alcc_units::{Bytes, Span, positive};
@@ -216,8 +217,12 @@ const AUTO_FEEDBACK: &str = "tcp-info";
 
 fn triple(chosen: &Chosen) -> Result<Triple, Failure> {
     kernel_limit::note_if_refused(&chosen.enforce, chosen.under.as_deref());
-    let kernel = kernel_limit::available(chosen.under.as_deref());
-    let kernel_keeps = kernel.is_ok() && chosen.enforce == "auto" || chosen.enforce == "bpf";
+    let kernel = Kernel {
+        // Refused by name: a proxy's sockets are its own.
+        algorithm: Err(String::new()),
+        window: kernel_limit::available(chosen.under.as_deref()),
+    };
+    let kernel_keeps = kernel.window.is_ok() && chosen.enforce == "auto" || chosen.enforce == "bpf";
     let feedback = match chosen.feedback.as_str() {
         "auto" if !kernel_keeps => AUTO_FEEDBACK,
         name => name,

@@ -15,7 +15,7 @@ use crate::trial::{self, Plan, Source, Watch};
 use crate::uncontrolled::{Search, Wanted};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::{Entry, Segment};
-use alcc_socket::{Deployment, Settings, Triple};
+use alcc_socket::{Deployment, Kernel, Settings, Triple};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -68,14 +68,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 /// Runs the program, without control if nothing else is possible.
 fn or_plain(args: &Server, share: Option<Share>) -> Result<ExitCode, Failure> {
-    let settings = check_command(&args.command).and_then(|()| settings(&args.service, share));
-    let prepared = settings.and_then(|settings| {
+    let settings =
+        check_command(&args.command).and_then(|()| settings(&args.service, share, false));
+    let prepared = settings.and_then(|(settings, why)| {
         let library = library::find()?;
         library::check(&library)?;
-        Prepared::new(args, settings, None, library, true)
+        Prepared::new(args, settings, None, library, true).map(|prepared| (prepared, why))
     });
     match prepared {
-        Ok(prepared) => prepared.run(args, None),
+        Ok((prepared, why)) => prepared.run(args, None, why),
         Err(why) => {
             note(format_args!(
                 "alcc: {why}; --or-plain: {} runs without control",
@@ -96,7 +97,7 @@ pub(crate) fn serve(
 ) -> Result<ExitCode, Failure> {
     check_command(&args.command)?;
     let service = &args.service;
-    let mut settings = settings(service, share)?;
+    let (mut settings, why) = settings(service, share, trial.is_some())?;
     let plan = trial.map(|options| {
         Plan::divide(
             options,
@@ -108,7 +109,7 @@ pub(crate) fn serve(
     let plan = plan.transpose()?;
     let library = library::find()?;
     library::check(&library)?;
-    Prepared::new(args, settings, plan.as_ref(), library, false)?.run(args, plan.as_ref())
+    Prepared::new(args, settings, plan.as_ref(), library, false)?.run(args, plan.as_ref(), why)
 }
 
 /// All that can fail before the program starts.
@@ -170,7 +171,12 @@ impl Prepared {
         })
     }
 
-    fn run(self, args: &Server, plan: Option<&Plan<'_>>) -> Result<ExitCode, Failure> {
+    fn run(
+        self,
+        args: &Server,
+        plan: Option<&Plan<'_>>,
+        why: Option<String>,
+    ) -> Result<ExitCode, Failure> {
         let service = &args.service;
         let mut command = prepared(&args.command, &self.settings, &self.library);
         if let Some(files) = service.choice.plugins.env_value() {
@@ -183,6 +189,7 @@ impl Prepared {
             quiet: service.quiet,
             library: &self.library,
             plan,
+            why,
         };
         let search = Search::start(Wanted {
             segment: Arc::clone(&self.segment),
@@ -212,16 +219,42 @@ fn check_command(command: &[OsString]) -> Result<(), Failure> {
     })
 }
 
-fn settings(args: &Service, share: Option<Share>) -> Result<Settings, Failure> {
+/// The settings, and why the algorithm does not run in the kernel, if that was not asked for by name.
+fn settings(
+    args: &Service,
+    share: Option<Share>,
+    trial: bool,
+) -> Result<(Settings, Option<String>), Failure> {
     let chosen = args.choice.chosen(share)?;
+    let asks = [
+        (trial, "trial"),
+        (args.metrics.is_some(), "--metrics"),
+        (args.log.is_some(), "--log"),
+        (chosen.share, "--share"),
+        (args.fault.is_some(), "--fault"),
+    ];
+    // Possible, but not what is meant: a report has few figures of what the kernel does.
+    let auto = (&*chosen.feedback, &*chosen.enforce) == ("auto", "auto") && chosen.under.is_none();
+    let asks_auto = [
+        (args.json.path().is_some(), "--json"),
+        (!args.choice.plugins.is_empty(), "--plugin"),
+    ];
+    let asks_auto = asks_auto.iter().filter(|_| auto);
+    let asks = (asks.iter().chain(asks_auto)).find(|(asked, _)| *asked);
+    let asks = asks.map(|(_, name)| *name);
+    let algorithm = kernel_limit::runs(&chosen.cc, chosen.under.as_deref(), asks);
+    let why = algorithm.as_ref().err().filter(|_| auto).cloned();
     let triple = Triple::choose(
         Deployment::Preloaded,
         chosen.cc.to_string(),
         (&chosen.feedback, &chosen.enforce),
-        kernel_limit::available(chosen.under.as_deref()),
+        Kernel {
+            algorithm,
+            window: kernel_limit::available(chosen.under.as_deref()),
+        },
     )
     .map_err(Failure::usage)?;
-    if !args.quiet {
+    if !args.quiet && !triple.enforcement.resident {
         kernel_limit::note_if_refused(&chosen.enforce, chosen.under.as_deref());
     }
     let rules = chosen.selection.rules.iter();
@@ -229,7 +262,7 @@ fn settings(args: &Service, share: Option<Share>) -> Result<Settings, Failure> {
     for cc in others.chain([&chosen.cc]) {
         check_pacing(&triple, &chosen.registry, cc)?;
     }
-    Ok(Settings {
+    let settings = Settings {
         cc: chosen.cc,
         feedback: triple.feedback,
         enforcement: triple.enforcement,
@@ -243,12 +276,13 @@ fn settings(args: &Service, share: Option<Share>) -> Result<Settings, Failure> {
             .map(|folder| std::path::absolute(&folder).unwrap_or(folder)),
         seed: args.seed,
         fault: args.fault,
-    })
+    };
+    Ok((settings, why))
 }
 
 /// Pacing alone needs an algorithm that has a rate.
 fn check_pacing(triple: &Triple, registry: &Registry, spec: &Spec) -> Result<(), Failure> {
-    if triple.enforcement.gate || triple.enforcement.kernel || paces(registry, spec)? {
+    if triple.enforcement.gate || triple.enforcement.is_the_kernels() || paces(registry, spec)? {
         return Ok(());
     }
     Err(Failure::usage(format!(

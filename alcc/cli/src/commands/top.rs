@@ -17,7 +17,7 @@ use alcc_units::{Rate, Span, Time, positive};
 use attached::{Attached, One};
 use keys::Keys;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -88,13 +88,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let keys = Keys::of_terminal(draw);
     let mut before = Before::new();
     let shown = args.web.map(web::Shown::serve).transpose()?;
-    // With --run that one alone.
-    let mut attached = args.which.is_all().then(Attached::new);
+    let mut attached = Attached::new();
     let mut is_first = true;
     loop {
         let runs = args.which.some();
         let known = runs.as_deref().unwrap_or_default();
-        let mut rows = look(known, attached.as_mut(), &mut before);
+        // With --run that one alone.
+        let mut rows = look(known, &mut attached, args.which.is_all(), &mut before);
         let runs = match runs {
             Err(Failure::Failed(_)) if !rows.is_empty() => Vec::new(),
             // All have ended meanwhile.
@@ -145,7 +145,7 @@ fn nap(time: Duration, stop: &std::sync::atomic::AtomicBool, keys: &Keys) -> boo
     stop.load(Ordering::Relaxed)
 }
 
-fn look(runs: &[Running], attached: Option<&mut Attached>, before: &mut Before) -> Vec<Row> {
+fn look(runs: &[Running], attached: &mut Attached, is_all: bool, before: &mut Before) -> Vec<Row> {
     let mut after = Before::new();
     let mut row = |run: Option<u32>, record: StatusRecord, at: Time| {
         let key = (run, record.who.pid, record.who.id);
@@ -166,22 +166,38 @@ fn look(runs: &[Running], attached: Option<&mut Attached>, before: &mut Before) 
         }
     };
     let mut rows = Vec::new();
-    for run in runs {
+    let in_the_kernel = |record: &StatusRecord| record.who.enforcement == attached::KERNEL;
+    let records = |run: &Running| {
         run.tidy();
-        let records = run.segment.connections().into_iter();
-        rows.extend(records.map(|record| row(Some(run.id), record, now())));
+        run.segment.connections()
+    };
+    let shown: Vec<_> = runs.iter().map(|run| (run.id, records(run))).collect();
+    let read = |(_, records): &(u32, Vec<StatusRecord>)| records.iter().any(in_the_kernel);
+    let mut kernels: BTreeMap<u64, One> = BTreeMap::new();
+    if is_all || shown.iter().any(read) {
+        let found = attached.look().into_iter();
+        kernels = found.map(|one| (one.record.who.cookie, one)).collect();
     }
-    if let Some(attached) = attached {
-        let shown: BTreeSet<_> = rows.iter().map(|row| row.record.who.cookie).collect();
-        for One { record, before } in attached.look(&shown) {
-            // What passed before it was seen first has no rate: then both times are the same.
-            let at = record.now.updated;
-            let before = Some(before).filter(|before| !before.is_empty());
-            rows.push(Row {
-                before,
-                ..row(None, record, at)
-            });
+    for (run, records) in shown {
+        for mut record in records {
+            // Nobody in the program reads its counters.
+            if let Some(one) = kernels.remove(&record.who.cookie)
+                && in_the_kernel(&record)
+            {
+                record.who.algorithm = one.record.who.algorithm;
+                record.now = one.record.now;
+            }
+            rows.push(row(Some(run), record, now()));
         }
+    }
+    for (_, One { record, before }) in kernels.into_iter().filter(|_| is_all) {
+        // What passed before it was seen first has no rate: then both times are the same.
+        let at = record.now.updated;
+        let before = Some(before).filter(|before| !before.is_empty());
+        rows.push(Row {
+            before,
+            ..row(None, record, at)
+        });
     }
     *before = after;
     rows

@@ -40,14 +40,14 @@ impl<'a> Matching<'a> {
         let Some(processes) = self.selection.processes()? else {
             let this = std::process::id();
             let number = alcc_bpf::namespace_of(this)?;
-            add(self.namespaces.sockets(number, &[this], None)?);
+            add(self.namespaces.sockets(number, &[this], &[])?);
             return Ok(look);
         };
         let mut numbers = BTreeSet::new();
         let mut pids = Vec::new();
         for sockets in &processes {
             let number = sockets.namespace;
-            match self.namespaces.sockets(number, &sockets.pids, None) {
+            match self.namespaces.sockets(number, &sockets.pids, &[]) {
                 // Its processes have ended, and their sockets with them.
                 Err(gone) if gone.is_gone() && self.selection.pid.is_none() => continue,
                 all => add(all?),

@@ -4,18 +4,19 @@
 use crate::holders::{Namespaces, processes};
 use alcc_observe::{ByReason, Identity, State, Status, StatusRecord};
 use alcc_socket::now;
-use alcc_sys::Before;
-use alcc_sys::TcpSocket;
+use alcc_sys::{Before, Chosen, Options, OptionsMap, TcpSocket};
 use alcc_units::{Bytes, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How feedback and enforcement are called where no process of alcc takes part.
-const KERNEL: &str = "kernel";
+pub(super) const KERNEL: &str = "kernel";
 
 pub(super) struct Attached {
     namespaces: Namespaces,
     /// What they had is known to root, and shows those with a control that is not alcc's.
     before: Option<Before>,
+    /// The options of an algorithm in the kernel, likewise.
+    options: Option<OptionsMap>,
     /// When each was seen first.
     since: BTreeMap<u64, Time>,
 }
@@ -32,12 +33,12 @@ impl Attached {
         Self {
             namespaces: Namespaces::default(),
             before: Before::open().ok(),
+            options: OptionsMap::open().ok(),
             since: BTreeMap::new(),
         }
     }
 
-    /// All but the connections of these numbers, which are shown already.
-    pub(super) fn look(&mut self, shown: &BTreeSet<u64>) -> Vec<One> {
+    pub(super) fn look(&mut self) -> Vec<One> {
         let mut found = Vec::new();
         let mut numbers = BTreeSet::new();
         let this = std::process::id();
@@ -51,15 +52,17 @@ impl Attached {
             if numbers.contains(&number) {
                 continue;
             }
-            let noted = self.before.as_ref().map(Before::as_fd);
+            let before = self.before.as_ref().map(Before::as_fd);
+            let options = self.options.as_ref().map(OptionsMap::as_fd);
+            let noted: Vec<_> = before.into_iter().chain(options).collect();
             // A process may end meanwhile; another may have the same namespace.
-            if let Ok(sockets) = self.namespaces.sockets(number, &[pid], noted) {
+            if let Ok(sockets) = self.namespaces.sockets(number, &[pid], &noted) {
                 found.extend(sockets);
                 numbers.insert(number);
             }
         }
         self.namespaces.keep(&numbers);
-        found.retain(|s| is_attached(s) && !shown.contains(&s.cookie));
+        found.retain(is_attached);
         let at = now();
         let since = std::mem::take(&mut self.since);
         let one = |s: &TcpSocket| {
@@ -79,6 +82,18 @@ fn is_attached(s: &TcpSocket) -> bool {
     !s.listens && s.inode != 0 && (ours || !s.before.as_str().is_empty())
 }
 
+/// The control, with its options if it is one of ours.
+fn named(s: &TcpSocket) -> String {
+    let control = s.control.as_str();
+    let ours = alcc_bpf::RESIDENT.iter().any(|r| r.control.name == control);
+    let options = if ours { s.options } else { Options::default() };
+    Chosen {
+        control: control.to_owned(),
+        options,
+    }
+    .to_string()
+}
+
 fn record(s: &TcpSocket, started: Time, at: Time) -> Option<StatusRecord> {
     let reading = s.reading?;
     let tcp = &reading.progress;
@@ -92,7 +107,7 @@ fn record(s: &TcpSocket, started: Time, at: Time) -> Option<StatusRecord> {
             local: s.local,
             remote: s.remote,
             outbound: false,
-            algorithm: s.control.as_str().to_owned(),
+            algorithm: named(s),
             feedback: KERNEL.to_owned(),
             enforcement: KERNEL.to_owned(),
         },

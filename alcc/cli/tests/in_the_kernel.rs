@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc run` where the algorithm itself can run in the kernel: who gets it, and how it ends.
+#[path = "../../bpf/tests/support/mod.rs"]
+mod controls;
+#[path = "support/kernel.rs"]
+mod kernel;
+#[path = "support/wait.rs"]
+mod wait;
+
+use controls::{Alone, controls_alone};
+use kernel::{alcc, command, done};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use wait::wait_for;
+
+/// A server and its client. For each word on standard input it writes, and says which control the
+/// server's socket has; what the client has received is checked at the end.
+const PROGRAM: &str = r#"
+import os, socket, sys, threading
+TCP_CONGESTION = 13
+def control(s):
+    return s.getsockopt(socket.IPPROTO_TCP, TCP_CONGESTION, 16).rstrip(b"\0").decode()
+def pair():
+    client = socket.create_connection(listener.getsockname())
+    return listener.accept()[0], client
+def drain(client):
+    while n := len(client.recv(1 << 16)):
+        received.append(n)
+listener = socket.create_server(("127.0.0.1", 0))
+received = []
+server, client = pair()
+thread = threading.Thread(target=drain, args=[client]); thread.start()
+sent = 0
+for line in sys.stdin:
+    word = line.strip()
+    if word == "write":
+        server.sendall(bytes(20000)); sent += 20000
+        print(control(server), flush=True)
+    elif word == "new":
+        other, _ = pair()
+        other.sendall(b"x")
+        print(control(other), flush=True)
+    elif word == "own":
+        server.setsockopt(socket.IPPROTO_TCP, TCP_CONGESTION, b"reno")
+        print(control(server), flush=True)
+    elif word == "fork":
+        if os.fork() == 0:
+            server.sendall(bytes(1000))
+            os._exit(0)
+        os.wait(); sent += 1000
+        print(control(server), flush=True)
+    elif word == "exec":
+        plain = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+        os.set_inheritable(server.fileno(), True)
+        say = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1])); print(s.getsockopt(6, 13, 16).rstrip(b'\\0').decode(), flush=True)"
+        os.execve(sys.executable, [sys.executable, "-c", say, str(server.fileno())], plain)
+server.close()
+thread.join()
+print("all" if sum(received) == sent else f"{sum(received)} of {sent}", flush=True)
+"#;
+
+struct Server {
+    child: Child,
+    words: ChildStdin,
+    says: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(options: &str) -> Self {
+        Self::of(command(&format!("run --loopback{options} -- python3 -c")))
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command
+            .arg(PROGRAM)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            words: child.stdin.take().unwrap(),
+            says: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        }
+    }
+
+    /// The control after this.
+    fn does(&mut self, word: &str) -> String {
+        let _ = writeln!(self.words, "{word}");
+        let mut line = String::new();
+        self.says.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// What it said on standard error; all has arrived.
+    fn ends(mut self) -> String {
+        drop(self.words);
+        let mut line = String::new();
+        self.says.read_line(&mut line).unwrap();
+        let Output { stderr, status, .. } = self.child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&stderr).into_owned();
+        assert!(status.success() && line == "all\n", "{line}{said}");
+        said
+    }
+}
+
+/// The control of the first write, and what was said.
+fn first(options: &str) -> (String, String) {
+    let mut server = Server::start(options);
+    let control = server.does("write");
+    (control, server.ends())
+}
+
+/// The controls, loaded. `None`: they cannot be.
+fn loaded() -> Option<Alone> {
+    let alone = controls_alone();
+    let load = alcc("bpf load");
+    if load.status.code() == Some(2) {
+        let said = String::from_utf8_lossy(&load.stderr);
+        println!("skipped: needs the right to load BPF programs: {said}");
+        return None;
+    }
+    assert!(load.status.success());
+    Some(alone)
+}
+
+fn system_default() -> String {
+    let name = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+    name.trim().to_owned()
+}
+
+#[test]
+fn auto_takes_it_where_nothing_else_is_asked_for() {
+    let alone = controls_alone();
+    let plain = system_default();
+    let (control, said) = first("");
+    assert_eq!(control, plain, "{said}");
+    let refused = alcc("run --enforce kernel -- true");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("alcc bpf load") && said.lines().count() == 1);
+    drop(alone);
+
+    let Some(_alone) = loaded() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let metrics = format!("--metrics {}/metrics", dir.path().display());
+    let (control, said) = first("");
+    assert_eq!(control, "alcc_budget", "{said}");
+    assert!(
+        said.contains("connections, loopback included, in the kernel; see"),
+        "{said}"
+    );
+    assert!(
+        said.contains("1 connection controlled by budget / kernel / kernel, 0.0 MB"),
+        "{said}"
+    );
+    for (options, expected, why) in [
+        ("--cc verus:r=4", "alcc_verus", ""),
+        ("--cc copa:delta=0.5", "alcc_copa", ""),
+        (
+            "--cc verus:epoch=5ms",
+            "alcc_window",
+            "the kernel has no form of verus:epoch=5ms",
+        ),
+        (
+            "--cc sprout",
+            "alcc_window",
+            "window in the kernel, because the kernel has no form",
+        ),
+        (
+            &*metrics,
+            "alcc_window",
+            "does not report what --metrics needs",
+        ),
+        ("--enforce bpf", "alcc_window", ""),
+        ("--enforce gate+pacing", &plain, ""),
+        ("--feedback tcp-info", &plain, ""),
+        ("--under reno", "reno", ""),
+    ] {
+        let (control, said) = first(&format!(" {options}"));
+        assert_eq!(control, expected, "{options}: {said}");
+        assert!(
+            said.contains(why) && (!why.is_empty() || !said.contains("because")),
+            "{options}: {said}"
+        );
+    }
+    for (options, why) in [
+        (
+            "--enforce kernel --cc sprout",
+            "the kernel has no form of sprout",
+        ),
+        ("--enforce kernel --under reno", "leave one of them out"),
+        (
+            "--enforce kernel --share host",
+            "does not report what --share needs",
+        ),
+        (
+            "--enforce kernel --feedback tcp-info",
+            "cannot be combined with enforcement 'kernel'",
+        ),
+    ] {
+        let refused = alcc(&format!("run {options} -- true"));
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(why) && said.lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
+fn it_is_shown_switched_shared_and_unloaded() {
+    let Some(_alone) = loaded() else { return };
+    let plain = system_default();
+    let mut server = Server::start(" --cc budget:delay=20ms");
+    assert_eq!(server.does("write"), "alcc_budget");
+    let shown = || -> serde_json::Value {
+        let top: serde_json::Value = serde_json::from_str(&done("top --once --json")).unwrap();
+        top["connections"][0].clone()
+    };
+    let seen = shown();
+    assert_eq!(
+        (&seen["algorithm"], &seen["enforcement"]),
+        (&"alcc_budget:delay=20ms".into(), &"kernel".into()),
+        "{seen}"
+    );
+    assert!(
+        seen["bytes"].as_u64() >= Some(20_000) && seen["cwnd_segments"].as_u64() > Some(1),
+        "{seen}"
+    );
+    assert!(!seen["run"].is_null(), "{seen}");
+    for (order, expected, enforcement) in [
+        ("enforce gate+pacing", &*plain, "gate+pacing"),
+        ("enforce bpf", "alcc_window", "bpf"),
+        ("enforce kernel", "alcc_budget", "kernel"),
+        ("cc verus:r=4", "alcc_verus", "kernel"),
+        ("cc sprout", "alcc_window", "bpf"),
+        ("enforce gate", &*plain, "gate"),
+        ("cc copa", &*plain, "gate"),
+        ("enforce auto", "alcc_copa", "kernel"),
+        ("off", &*plain, ""),
+        ("on", "alcc_copa", "kernel"),
+    ] {
+        done(&format!("ctl {order}"));
+        for _ in 0..2 {
+            assert_eq!(server.does("write"), expected, "{order}");
+        }
+        let seen = shown();
+        assert!(
+            enforcement.is_empty() || seen["enforcement"] == enforcement,
+            "{order}: {seen}"
+        );
+    }
+    // A choice of the program's own is what the socket gets back.
+    assert_eq!(server.does("own"), "alcc_copa");
+    done("ctl off");
+    assert_eq!(server.does("write"), "reno");
+    done("ctl on");
+    assert_eq!(server.does("write"), "alcc_copa");
+    assert_eq!(server.does("fork"), "alcc_copa");
+    assert_eq!(server.does("write"), "alcc_copa");
+    // What is open keeps it when it is unloaded; what is new goes without.
+    assert_eq!(server.does("new"), "alcc_copa");
+    done("bpf unload");
+    assert_eq!(server.does("write"), "alcc_copa");
+    assert_eq!(server.does("new"), plain);
+    let said = server.ends();
+    assert!(
+        !said.contains("failed") && !said.contains("not controlled"),
+        "{said}"
+    );
+}
+
+#[test]
+fn another_program_in_its_place_keeps_it() {
+    let Some(_alone) = loaded() else { return };
+    let mut server = Server::start("");
+    assert_eq!(server.does("write"), "alcc_budget");
+    assert_eq!(server.does("exec"), "alcc_budget");
+    drop(server.words);
+    wait_for("its end", || server.child.try_wait().unwrap().is_some());
+}
+
+/// Which controls users may choose, as it was before when this goes.
+struct Allowed(String);
+
+impl Allowed {
+    const FILE: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+
+    fn only(names: &str) -> Self {
+        let before = std::fs::read_to_string(Self::FILE).unwrap();
+        std::fs::write(Self::FILE, names).unwrap();
+        Self(before)
+    }
+}
+
+impl Drop for Allowed {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::FILE, self.0.trim());
+    }
+}
+
+#[test]
+fn users_have_it_where_the_administrator_allows_it() {
+    const NOBODY: u32 = 65_534;
+    let Some(_alone) = loaded() else { return };
+    let unprivileged = |options: &str| {
+        let mut run = command(&format!("run --loopback{options} -- python3 -c"));
+        run.uid(NOBODY).gid(NOBODY).env("XDG_RUNTIME_DIR", "/tmp");
+        let mut server = Server::of(run);
+        let control = server.does("write");
+        (control, server.ends())
+    };
+    let (control, said) = unprivileged(" --cc budget:delay=20ms");
+    assert_eq!(control, "alcc_budget", "{said}");
+    let _only = Allowed::only("reno cubic");
+    let (control, said) = unprivileged("");
+    assert_eq!(control, system_default(), "{said}");
+    assert!(
+        said.contains("by gate+pacing, because alcc_budget is loaded, but not for this user: root adds it to sysctl"),
+        "{said}"
+    );
+}
