@@ -236,7 +236,8 @@ fn a_change_between_two_bins_counts_in_both_and_keeps_its_mean() {
     let head = Counts::new(grid, Bounds::default()).text();
     assert!(wrong("5 6").contains("eight whole numbers"));
     assert!(
-        wrong(&(head.clone() + "0 231 5\n")).starts_with("line 2: '0 231 5': expected FROM TO COUNT")
+        wrong(&(head.clone() + "0 231 5\n"))
+            .starts_with("line 2: '0 231 5': expected FROM TO COUNT")
     );
     assert!(wrong(&(head + "# ours\n1 1 1\n1 x 1\n")).starts_with("line 4"));
 }
