@@ -100,7 +100,7 @@ impl Event<'_> {
     }
 }
 
-/// What controls a connection, by name.
+/// The names of the algorithm, feedback and enforcement of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Named<'a> {
     /// The algorithm with its options.

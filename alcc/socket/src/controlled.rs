@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of the next connection of the process, whichever runtime has it.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// So many bytes may pass a connection whose algorithm has moved into the kernel: more than any sends.
+/// Bytes that a connection may send without the gate once its algorithm runs in the kernel: more than any sends.
 const EXCUSED: i64 = 1 << 50;
 
 /// The settings of a connection, unless `alcc ctl` changes them. Many connections share one.
@@ -227,7 +227,7 @@ impl Controlled {
         maps.select(|| saved.select_under(fd, &control).is_ok())
     }
 
-    /// What has passed since the algorithm runs in the kernel, where no write is counted.
+    /// Reports the bytes written since the algorithm moved into the kernel, where no write is counted.
     pub(crate) fn count_resident(&mut self, fd: RawFd) {
         let (Some(since), Some(reading)) = (self.resident, kernel::read(fd)) else {
             return;

@@ -283,7 +283,7 @@ pub struct Triple {
     pub enforcement: Enforcement,
 }
 
-/// What the kernel can do for the connections of a program, and if it cannot, why.
+/// Abilities of the kernel for the connections of a program, each with the reason if it is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kernel {
     /// Run the algorithm.

@@ -37,7 +37,7 @@ pub struct TcpSocket {
     pub control: Name,
     /// Its earlier congestion control, from a map of the kernel. See [`Sockets::dump_noted`].
     pub before: Name,
-    /// What another map has: options of an algorithm in the kernel.
+    /// Options of an algorithm in the kernel, from another map.
     pub options: Options,
     /// All counters; `None` before Linux 4.19, and for a listening socket.
     pub reading: Option<Reading>,
