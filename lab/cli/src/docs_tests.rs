@@ -293,7 +293,7 @@ fn clap_finds_no_contradiction_in_the_arguments() {
 fn the_readme_keeps_to_its_facts() {
     let readme = read("README.md");
     let lines = readme.lines().count();
-    assert!(lines <= 90, "README.md has {lines} lines: at most 90");
+    assert!(lines <= 100, "README.md has {lines} lines: at most 100");
     let manifest = read("Cargo.toml");
     let msrv = manifest
         .lines()
