@@ -19,12 +19,12 @@ pub fn loaded() -> Vec<&'static Control> {
     crate::controls().filter(registered).collect()
 }
 
-/// Nobody knows.
+/// Always `None`: this build has no BPF loader.
 pub fn older() -> Option<PathBuf> {
     None
 }
 
-/// Nobody knows.
+/// Always `None`: this build has no BPF loader.
 pub fn window_group() -> Option<u32> {
     None
 }

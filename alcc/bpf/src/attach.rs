@@ -45,16 +45,16 @@ impl Act<'_> {
 
 /// Selects the control for the sockets that exist.
 ///
-/// Without a process in the selection those of this process's network namespace are looked
-/// at, with one those of the process's own.
+/// Looks in the network namespace of the selected process, or if none is selected, in the
+/// caller's.
 pub fn attach(selection: &Selection, control: impl Into<Chosen>) -> Result<Attached, BpfError> {
     let control = control.into();
     options::check(&control)?;
     all(selection, &Act::Select(&control))
 }
 
-/// Gives the sockets back the control that they had before [`attach`]; without a selection all, in
-/// whatever network namespace.
+/// Gives the sockets back the control that they had before [`attach`]; an empty selection means all
+/// sockets, in every network namespace.
 pub fn detach(selection: &Selection) -> Result<Attached, BpfError> {
     if *selection == Selection::default() {
         return everywhere(&Act::Restore);

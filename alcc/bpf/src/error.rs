@@ -102,7 +102,7 @@ fn words(error: &std::io::Error) -> String {
 }
 
 impl BpfError {
-    /// A process has ended, or a folder has gone, while we looked.
+    /// True if a process or folder does not exist, or no longer does.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::File { error, .. } | Self::NoCgroup { error, .. }
             if error.kind() == std::io::ErrorKind::NotFound)

@@ -10,11 +10,11 @@ use std::time::SystemTime;
 
 /// Most rules of a policy.
 pub const RULES: usize = 64;
-/// Longest name of a program and of a cgroup, and most cgroups within each other.
+/// Maximum length of a program's name, in bytes.
 pub const PROGRAM_LEN: usize = 15;
-/// See [`PROGRAM_LEN`].
+/// Maximum length of a cgroup's name, in bytes.
 pub const CGROUP_LEN: usize = 95;
-/// See [`PROGRAM_LEN`].
+/// Maximum depth of a cgroup below the root cgroup.
 pub const CGROUP_LEVELS: usize = 8;
 const WORDS: usize = 12;
 const SEED_NAME: u64 = 1;

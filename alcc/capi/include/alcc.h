@@ -97,7 +97,7 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 // Maximum length of a header, in bytes.
 #define ALCC_HEADER_ROOM 16
 
-// Maximum length of a report, in bytes.
+// Maximum length of a receiver module's report to the sender, in bytes.
 #define ALCC_REPORT_ROOM 64
 
 // Kind of an option: any text, in `text`.

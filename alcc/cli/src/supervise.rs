@@ -186,8 +186,8 @@ fn in_our_group(pid: pid_t) -> bool {
     nix::unistd::getpgid(Some(Pid::from_raw(pid))) == Ok(nix::unistd::getpgrp())
 }
 
-/// Ctrl-Z and the like: the shell waits for us, and is to see what it would see of the program.
-/// What continues us is passed on.
+/// Stops this process as the child was stopped, so that the shell sees a stopped job. The SIGCONT
+/// that continues this process is passed on to the child.
 pub fn stop_too(child: pid_t, signal: c_int) {
     let foreground = || {
         let terminal = std::fs::File::open("/dev/tty").ok()?;

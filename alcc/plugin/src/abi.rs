@@ -54,7 +54,7 @@ pub const ALCC_NEEDS_STREAM: u32 = 32;
 
 /// Maximum length of a header, in bytes.
 pub const ALCC_HEADER_ROOM: u32 = 16;
-/// Maximum length of a report, in bytes.
+/// Maximum length of a receiver module's report to the sender, in bytes.
 pub const ALCC_REPORT_ROOM: u32 = 64;
 
 /// Kind of an option: any text, in `text`.

@@ -159,7 +159,7 @@ impl Others {
         }
     }
 
-    /// Takes a connection. Returns its earlier congestion control.
+    /// Puts another process's connection under control. Returns its earlier congestion control.
     ///
     /// # Errors
     /// The reason why not; the socket is unchanged.

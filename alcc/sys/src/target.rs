@@ -46,7 +46,8 @@ impl Target {
         Self::read(text).filter(|target| target.port > 0)
     }
 
-    /// True if the host may be written into requests: it must not contain the end of a line.
+    /// True if the host may be written into requests: not empty, no whitespace or control characters, and no colon
+    /// unless it is an IPv6 address.
     pub fn is_sound(&self) -> bool {
         let colon = self.host.contains(':') && !self.is_literal();
         let bad = |c: char| c.is_whitespace() || c.is_control();

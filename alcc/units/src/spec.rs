@@ -400,7 +400,7 @@ impl<'a> Options<'a> {
         self.read(name, default, want, |s| range.contains(s))
     }
 
-    /// A number of bytes.
+    /// Reads option `name` as a number of bytes within `range`; `default` if it is not given.
     pub fn bytes(
         &self,
         name: &str,

@@ -76,7 +76,7 @@ pub enum DropReason {
 /// it reaches the bottleneck, and one `Departed` when it leaves the bottleneck. These two are for logs and meters. A
 /// packet that arrives twice gives one `Repeated` as well.
 ///
-/// The kind has its own field, not a niche of another one, so that code that makes an outcome need not test it again.
+/// `repr(u32)` gives an explicit discriminant, because a niche in another field is more expensive to construct.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Outcome {

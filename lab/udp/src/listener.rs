@@ -25,7 +25,8 @@ const SHARE: u64 = 64 << 10;
 
 /// Source of random bytes that cannot be guessed.
 pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
-/// Constructor of an algorithm's receiver module from its spec; `None`: it has none.
+/// Constructor of an algorithm's receiver module from its spec. `Ok(None)`: the algorithm has none. `Err(())`: the spec
+/// is invalid or the algorithm unknown, and the listener refuses the connection with `Reason::Algorithm`.
 pub type ReceiverModules =
     Box<dyn FnMut(&str) -> Result<Option<Box<dyn ReceiverModule>>, ()> + Send>;
 

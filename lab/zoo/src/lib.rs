@@ -26,7 +26,7 @@ pub mod model_driven {
     };
 }
 
-/// The constants of algorithms that have other forms.
+/// The constants of algorithms that are also written in C for the kernel or in Java, for `make constants`.
 #[doc(hidden)]
 pub const CONSTANTS: &[&[&[alcc_cc::constants::Constant]]] = &[
     &[algorithms::vegas::TABLE, algorithms::westwood::TABLE],

@@ -153,7 +153,7 @@ impl AckAggregation {
         self.max_extra[0] = self.max_extra[0].max(extra);
     }
 
-    /// Ends the epoch, after an idle period.
+    /// Discards the current epoch, after an idle period; the next acknowledgement starts one.
     pub fn restart(&mut self) {
         self.since = None;
     }

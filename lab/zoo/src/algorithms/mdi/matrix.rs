@@ -114,7 +114,7 @@ impl Grid {
         self.window.bins * self.delay.bins
     }
 
-    /// The number of a state.
+    /// Index of the state of delay bin `delay` and window bin `window`.
     pub fn state(&self, delay: usize, window: usize) -> usize {
         delay * self.window.bins + window
     }
