@@ -7,33 +7,33 @@
 
 /* Drains begin at multiples of this on the host's clock. */
 #define DRAINS_PERIOD 3000000
-/* None begins if the path was seen empty in this part of a period before it. */
+/* No drain begins if the path was seen empty in this part of a period before it. */
 #define DRAINS_MISSED 2
-/* A smallest RTT that was not seen for so long may be one of another path. */
+/* Age at which a smallest RTT may belong to an earlier path. */
 #define DRAINS_MEMORY 10000000
-/* After a drain the smallest RTT is that of so long. */
+/* After a drain the smallest RTT is taken over this time. */
 #define DRAINS_RECENT 1000000
-/* Below this difference two RTTs are the same. */
+/* RTTs that differ by less than this count as equal. */
 #define DRAINS_GRAIN 1000
-/* A drain goes on if the smallest RTT fell by more than this part of it, and GRAIN. */
+/* A drain continues if the smallest RTT fell by more than this part of it, and GRAIN. */
 #define DRAINS_FELL 20
-/* Queueing up to this part of the named delay is none. */
+/* Queueing of up to this part of the target delay counts as none. */
 #define ROUTE_SAME 10
-/* What a drain finds and leaves is a queue of others from this part of the named delay on. */
+/* A queue of this part of the target delay that stands before and after a drain belongs to others. */
 #define ROUTE_STANDS 3
 #define ROUTE_STANDS_OF 4
 /* Packets that siblings may leave in a drain. */
 #define ROUTE_SIBLINGS 5
-/* An RTT that a drain lowers by up to so much is the same. */
+/* An RTT that a drain lowers by at most this counts as unchanged. */
 #define ROUTE_LOWER 2000
-/* An RTT that a drain raises by up to so much is the same. */
+/* An RTT that a drain raises by at most this counts as unchanged. */
 #define ROUTE_HIGHER 3000
-/* The rate has fallen if it is below this part of that at the last drain. */
+/* The rate has fallen if it is below this part of the rate at the last drain. */
 #define ROUTE_FELL 95
 #define ROUTE_FELL_OF 100
-/* A jump is more than this part of the named delay, and so many times the gap between the packets. */
+/* A jump exceeds this part of the target delay, and this multiple of the gap between packets. */
 #define ROUTE_JUMP 4
-/* A jump that lasts for so long is drained at once. */
+/* A jump that lasts this long starts a drain at once. */
 #define ROUTE_LASTS 1100000
 /* Buckets of a window: they bound the memory of a filter. 128 elsewhere: an ACK goes through all of them. */
 #define MINIMUM_BUCKETS 16
@@ -49,125 +49,125 @@
 #define BUDGET_INITIAL 10
 /* Smallest window outside of drains, packets. */
 #define BUDGET_SMALLEST 4
-/* Packets beyond the product. */
+/* Packets beyond the bandwidth-delay product. */
 #define BUDGET_PACKETS 2
-/* The part of the budget beside the smallest RTT, with the quantile. */
+/* Part of the budget added to the smallest RTT, with the quantile. */
 #define BUDGET_OF_HIGH 5
-/* The part of the budget beside the smallest RTT, with the mean. */
+/* Part of the budget added to the smallest RTT, with the mean. */
 #define BUDGET_OF_MEAN 2
-/* A flow yields beyond so many packets per second: there PACKETS hold no shares apart. */
+/* Packets per second above which a flow yields, because PACKETS no longer equalize shares. */
 #define BUDGET_FAST 256000
-/* The part of the budget that it yields per doubling, with the quantile. */
+/* Part of the budget that a flow yields per doubling of its rate, with the quantile. */
 #define BUDGET_YIELD 1
 #define BUDGET_YIELD_OF 40
-/* The part of the budget that it yields per doubling, with the mean. */
+/* Part of the budget that a flow yields per doubling of its rate, with the mean. */
 #define BUDGET_YIELD_OF_MEAN 1
 #define BUDGET_YIELD_OF_MEAN_OF 20
 /* Doublings, to 1600 packets per second, at which the mean neither gains nor yields. */
 #define BUDGET_NEUTRAL 44438
-/* Smaller windows have a phase, packets. */
+/* Windows below this have a phase, packets. */
 #define BUDGET_SMALL 100
-/* What a packet adds to the phase, modulo 1: the golden ratio, spread evenly. */
+/* Phase added by each packet, modulo 1: the golden ratio spreads phases evenly. */
 #define BUDGET_GOLDEN 2654435769U
-/* The start is over when so many packets of a round trip have waited, and all of them. */
+/* The start ends when this number of packets of a round trip, and all of them, were queued. */
 #define BUDGET_FIRST 8
-/* The path was seen empty if no more than this part of the budget was queueing. */
+/* The path counts as empty if at most this part of the budget was queueing. */
 #define BUDGET_EMPTY 4
-/* After a drain the queue fills again for so long, and a smallest RTT. */
+/* After a drain the queue refills for this time plus one smallest RTT. */
 #define BUDGET_REFILL 100000
-/* After the start no losses are judged for so many smallest RTTs, and REFILL. */
+/* After the start, losses are ignored for this number of smallest RTTs, and REFILL. */
 #define BUDGET_UNJUDGED 4
-/* A longer route carries the old rate for so many smallest RTTs, and REFILL. */
+/* A longer route keeps the old rate for this number of smallest RTTs, and REFILL. */
 #define BUDGET_CARRIED 3
-/* So many RTTs without an ACK make a drain silent, and so many times that the next. */
+/* RTTs without an ACK that make a drain silent, and factor for the next drain's. */
 #define BUDGET_PATIENCE 2
-/* Resolution of what is measured: a bucket. */
+/* Time resolution of the measurements. */
 #define SERVICE_BUCKET 10000
-/* Buckets that are kept: what the longest mean needs. */
+/* Number of buckets kept, as the longest mean needs. */
 #define SERVICE_KEPT 200
 /* The long mean is over this part of the flow's age. */
 #define SERVICE_OF_AGE 5
-/* The long mean is over so many buckets at least: an unequal start is soon forgotten. */
+/* Fewest buckets of the long mean, so that an unequal start is soon forgotten. */
 #define SERVICE_LEAST 50
-/* The short mean is over a round trip of at least so long. */
+/* Shortest round trip for the short mean. */
 #define SERVICE_TRIP 100000
-/* Samples of which the quantile is taken: a second of them. */
+/* Samples from which the quantile is taken: one second of them. */
 #define SERVICE_SAMPLES 100
 /* The quantile. */
 #define SERVICE_QUANTILE 95
 #define SERVICE_QUANTILE_OF 100
-/* A sample is over the smallest RTT, at least this part of the present one. */
+/* A sample covers the smallest RTT, and at least this part of the current RTT. */
 #define SERVICE_OF_TRIP 4
-/* What a sample is worth during which the queue held no packet of this flow. */
+/* Weight of a sample taken while the queue held no packet of this flow. */
 #define SERVICE_STARVED 13
 #define SERVICE_STARVED_OF 10
-/* A silence counts as no more than so many smallest RTTs. */
+/* Longest silence that counts, in smallest RTTs. */
 #define SERVICE_SILENCE 4
-/* So many drains in turn left the queue as it was: others keep it. */
+/* After this number of consecutive drains that left the queue unchanged, others keep it. */
 #define COMPETITION_DRAINS 4
-/* A rate is measured over so long at least. */
+/* Shortest time over which a rate is measured. */
 #define COMPETITION_SHORTEST 100000
-/* If SIBLINGS take longer than so many budgets, the flow is too slow to tell others from them. */
+/* If SIBLINGS take longer than this, in budgets, the flow is too slow to distinguish siblings. */
 #define COMPETITION_SLOW 2
-/* As it was: more than this part of what there was before the drain. */
+/* A queue counts as unchanged if a drain leaves more than this part of it. */
 #define COMPETITION_AS_IT_WAS 85
 #define COMPETITION_AS_IT_WAS_OF 100
-/* While this flow competes: a drain that leaves less shows nobody else. */
+/* While this flow competes, a drain that leaves less shows no other flow. */
 #define COMPETITION_STILL 30
 #define COMPETITION_STILL_OF 100
-/* While this flow competes, it drains only at every so many multiples of the period. */
+/* While this flow competes, it drains at every multiple of this number of periods. */
 #define COMPETITION_EVERY 4
-/* From so many budgets on the buffer is deep. */
+/* Buffer size, in budgets, from which a buffer is deep. */
 #define COMPETITION_DEEP 3
 #define COMPETITION_DEEP_OF 2
-/* Cuts are at least so far apart: BBR loses all the time and does not yield. */
+/* Shortest time between two cuts: BBR loses all the time and does not yield. */
 #define COMPETITION_APART 2000000
-/* What a loss leaves of the window that competes, as Cubic's. */
+/* Part of the competing window that remains after a loss, as Cubic's. */
 #define COMPETITION_BETA 7
 #define COMPETITION_BETA_OF 10
-/* Packets per round trip that the window grows by at most. */
+/* Largest growth of the window, packets per round trip. */
 #define COMPETITION_FASTEST 8
-/* A test is due if this share is lost, beside what TOLERATED says. */
+/* Share of losses above which a test starts, subject to TOLERATED. */
 #define LOSSES_SHARE 4
 #define LOSSES_SHARE_OF 1000
-/* So many times the share that is the path's start no test. */
+/* A test starts only above this multiple of the share that belongs to the path. */
 #define LOSSES_TOLERATED 3
 #define LOSSES_TOLERATED_OF 2
-/* The path loses at most this share. */
+/* Largest share of losses that is attributed to the path. */
 #define LOSSES_MOST 5
 /* Packets over which the share is averaged. */
 #define LOSSES_MEMORY 512
 /* Packets over which the path's share falls to a lower one. */
 #define LOSSES_FORGET 8192
-/* A test lasts until so many losses would be expected. */
+/* A test lasts until this number of losses would be expected. */
 #define LOSSES_EXPECTED 8
-/* A test lasts for so many packets at least. */
+/* A test lasts for at least this number of packets. */
 #define LOSSES_LEAST 64
-/* With at most so many of those expected, sending less loses less. */
+/* With at most this number of the expected losses, sending less reduces loss. */
 #define LOSSES_FEW 2
-/* A test leaves no more than this part of the limit. */
+/* A test reduces the limit to at most this part. */
 #define LOSSES_BETA 85
 #define LOSSES_BETA_OF 100
-/* A test that takes longer ends with what it has seen. */
+/* Longest duration of a test; then its result so far counts. */
 #define LOSSES_PATIENCE 3000000
-/* A shorter queue cannot be told from none. */
+/* A shorter queue cannot be distinguished from none. */
 #define LOSSES_GRAIN 250
-/* A queue is as before, short or full, from this part of that on. */
+/* A queue counts as short, full or unchanged from this part of that queue on. */
 #define LOSSES_HALF 2
-/* Growth of the limit per RTT; a packet at least. */
+/* Growth of the limit per RTT, at least one packet. */
 #define LOSSES_RETURN 1
 #define LOSSES_RETURN_OF 50
-/* While this part of the full queue stands, others may share it. */
+/* Others may share the full queue while this part of it stands. */
 #define LOSSES_STANDS 4
-/* While others may share the queue, the limit grows no faster in time than with such an RTT. */
+/* While others may share the queue, the limit grows no faster than with this RTT. */
 #define LOSSES_SLOW 100000
 /* The smallest limit, packets. */
 #define LOSSES_SMALLEST 2
-/* 1/packets in the queue. */
+/* Inverse of the packets to keep in the queue. */
 #define COPA_DELTA 11796
-/* Queueing up to this is none: a host cannot tell it from its own delays. */
+/* Queueing of up to this counts as none: it cannot be distinguished from delays of the host. */
 #define COPA_FLOOR 500
-/* More than this share lost in each of two round trips in a row is heavy loss, too. */
+/* A larger share lost in each of two consecutive round trips also counts as heavy loss. */
 #define COPA_PERSISTENT_LOSS 8
 #define COPA_PERSISTENT_LOSS_OF 100
 /* First window, packets. */
@@ -175,45 +175,45 @@
 /* Smallest window, packets. */
 #define COPA_MIN_WINDOW 2
 #define COPA_SMOOTHING_OF 16
-/* RTTs are compared with those of the last ten seconds at most. */
+/* Longest time over which the smallest RTT is taken. */
 #define COPA_MIN_RTT_OVER 10000000
-/* A silence after which what was learned is old. */
+/* After this silence, earlier measurements are discarded. */
 #define COPA_SILENCE 2000000
-/* More than this share lost is no accident (genericCC). */
+/* A larger share lost counts as heavy loss (genericCC). */
 #define COPA_HEAVY_LOSS 3
 #define COPA_HEAVY_LOSS_OF 10
-/* Losses are judged over more than so many packets. */
+/* Losses are judged over more packets than this. */
 #define COPA_JUDGED 20
-/* What a heavy loss leaves of the window. */
+/* Part of the window that remains after heavy loss. */
 #define COPA_BETA 7
 #define COPA_BETA_OF 10
-/* Times a window per standing RTT (section 2.1). */
+/* Pacing rate, in windows per standing RTT (section 2.1). */
 #define COPA_PACING_GAIN 2
 /* Periods in one direction before the velocity doubles (section 2.1). */
 #define COPA_HOLD 3
-/* Times 1/delta: where "far above the target" begins. */
+/* Multiple of 1/delta from which a window is "far above the target". */
 #define COPA_OVERLOAD 5
-/* Far above the target each packet takes off so many. */
+/* Packets that each ACK takes off the window far above the target. */
 #define COPA_DRAIN_STEP 1
 #define COPA_DRAIN_STEP_OF 2
-/* What a drain leaves of the bandwidth-delay product. */
+/* Window during a drain, as a part of the bandwidth-delay product. */
 #define COPA_DRAIN_GAIN 3
 #define COPA_DRAIN_GAIN_OF 4
-/* The path is nearly empty within this part of the minimum RTT above it. */
+/* The path is nearly empty if the RTT exceeds the minimum by at most this part. */
 #define COPA_NEARLY_EMPTY 10
-/* Bunching of ACKs is remembered for so long. */
+/* Time over which bunching of ACKs is remembered. */
 #define COPA_BUNCHES_OVER 1000000
-/* What tells a longer route from the queue of others, as Budget's delay does. */
+/* Queueing delay that separates a longer route from a queue of others, as Budget's target delay. */
 #define COPA_DELAY 40000
-/* ε: what an epoch lasts. */
+/* ε: length of an epoch. */
 #define VERUS_EPOCH 10000
 /* R: the tolerated ratio of the largest to the smallest delay. */
 #define VERUS_RATIO 6
-/* R refers to a path of so many ms, so that unlike round trips tolerate one queue. */
+/* RTT to which R refers, ms, so that paths with unequal RTTs tolerate the same queue. */
 #define VERUS_LIKE 40000
-/* A path counts as so many times as long at least. */
+/* Smallest ratio of a path's RTT to LIKE that counts. */
 #define VERUS_LONG_LEAST 64
-/* A path counts as so many times as long at most. */
+/* Largest ratio of a path's RTT to LIKE that counts. */
 #define VERUS_LONG_MOST 1024
 /* α of equation 2: weight of the old. */
 #define VERUS_ALPHA 1
@@ -231,113 +231,113 @@
 /* M of equation 6. */
 #define VERUS_DECREASE 7
 #define VERUS_DECREASE_OF 10
-/* From one curve to the next. */
+/* Time between two fits of the curve. */
 #define VERUS_REFIT 1000000
 /* The first window, packets. */
 #define VERUS_START 10
-/* The part of the tolerated queue where equation 4 begins to push back, with the first window. */
+/* Part of the tolerated queue from which equation 4 pushes back, with the first window. */
 #define VERUS_SOFT 62259
-/* What a doubling of the window takes of SOFT. */
+/* Reduction of SOFT per doubling of the window. */
 #define VERUS_YIELD 1
 #define VERUS_YIELD_OF 10
-/* SOFT falls to this. */
+/* Smallest SOFT. */
 #define VERUS_LEAST_SOFT 6554
-/* The part of the tolerated queue that ends slow start. */
+/* Part of the tolerated queue that ends slow start. */
 #define VERUS_EXIT 3
 #define VERUS_EXIT_OF 10
-/* The part of the tolerated queue below which a queue is jitter. */
+/* Part of the tolerated queue below which a queue counts as jitter. */
 #define VERUS_JITTER 3
 #define VERUS_JITTER_OF 20
-/* What the cut by one sample leaves of D_est at least. */
+/* Smallest part of D_est that remains after the cut by one sample. */
 #define VERUS_CUT 55706
-/* So many times the queue seen, allowed by D_est, disprove the curve. */
+/* The curve is disproved if D_est allows this multiple of the measured queue. */
 #define VERUS_STALE 4
-/* A slow start ended by loss forgets slots from the lost packet's label on, but none below this. */
+/* Lowest slot that is forgotten from the lost packet's label on, if loss ends a slow start. */
 #define VERUS_FORGET_FROM 100
-/* In flight is never capped below so many packets (`tuned`). */
+/* Smallest cap on packets in flight (`tuned`). */
 #define VERUS_CAP_FLOOR 4
-/* How fast the rate of the cap falls to a lower sample, per epoch (`tuned`). */
+/* Speed at which the rate of the cap falls to a lower sample, per epoch (`tuned`). */
 #define VERUS_RATE_FALL 1
 #define VERUS_RATE_FALL_OF 10
-/* For so long the ceiling that a loss leaves grows by a packet per round trip. */
+/* Time during which the ceiling after a loss grows by one packet per round trip. */
 #define VERUS_CEILING_CALM 1000000
-/* Afterwards each second without a loss adds so many to that. */
+/* Packets that each later second without a loss adds to that growth. */
 #define VERUS_CEILING_STEP 10
-/* Times the rate of W in D_est (`tuned`; as Linux paces). */
+/* Pacing rate, as a multiple of W per D_est (`tuned`; as in Linux). */
 #define VERUS_PACING_GAIN 2
-/* A queue this much longer than the one seen contradicts nothing, ms (`tuned`). */
+/* A queue longer by at most this than the measured one is no contradiction, ms (`tuned`). */
 #define VERUS_STALE_FLOOR 10000
-/* The smallest floor, packets (`tuned`). */
+/* Smallest floor, packets (`tuned`). */
 #define VERUS_MIN_FLOOR 2
-/* The floor does not grow beyond this, packets (`tuned`). */
+/* Largest floor, packets (`tuned`). */
 #define VERUS_MAX_FLOOR 50
-/* A step of the floor is at most a packet, or this share of the window. */
+/* Largest step of the floor, as a share of the window; at least one packet. */
 #define VERUS_FLOOR_STEP 1
 #define VERUS_FLOOR_STEP_OF 16
-/* An epoch that lasts so many times as long as asked counts with its real length (`tuned`). */
+/* An epoch longer than requested by this factor counts with its real length (`tuned`). */
 #define VERUS_LATE 3
 #define VERUS_LATE_OF 2
-/* A queue up to this part of the smallest RTT is none. */
+/* A queue of up to this part of the smallest RTT counts as none. */
 #define VERUS_NO_QUEUE 10
-/* From this part of the smallest RTT on there is a queue. */
+/* Part of the smallest RTT from which there is a queue. */
 #define VERUS_SOME_QUEUE 4
-/* A queue of this share of the longest is a long one. */
+/* Share of the longest queue from which a queue is long. */
 #define VERUS_LONG_QUEUE 7
 #define VERUS_LONG_QUEUE_OF 10
-/* The longest queue is that of so long. */
+/* Time over which the longest queue is taken. */
 #define VERUS_MAX_QUEUE_MEMORY 3000000
-/* How deep the buffer is, is remembered for so long. */
+/* Time for which the depth of the buffer is remembered. */
 #define VERUS_DEPTH_MEMORY 30000000
-/* A loss rate that counts if there is any queue. */
+/* Loss rate that counts if there is a queue. */
 #define VERUS_LOSS_WITH_QUEUE 3
-/* A loss rate that counts in any case. */
+/* Loss rate that counts in any case. */
 #define VERUS_LOSS_ALWAYS 10
 /* A buffer of fewer smallest RTTs than this is short. */
 #define VERUS_SHORT_BUFFER 12
 #define VERUS_SHORT_BUFFER_OF 10
-/* What a drain leaves of the bandwidth-delay product. */
+/* Window during a drain, as a part of the bandwidth-delay product. */
 #define VERUS_DRAIN_GAIN 3
 #define VERUS_DRAIN_GAIN_OF 4
-/* What the first drain leaves, packets. */
+/* Window during the first drain, packets. */
 #define VERUS_MIN_DRAIN_WINDOW 2
-/* Gain on the delivery rate while the queue fills again after a drain. */
+/* Gain on the delivery rate while the queue refills after a drain. */
 #define VERUS_REFILL_GAIN 5
 #define VERUS_REFILL_GAIN_OF 4
-/* Above this smallest RTT only every second multiple of the period drains, ms. */
+/* Smallest RTT above which only every second multiple of the period drains, ms. */
 #define VERUS_LONG_PATH_MS 100000
-/* A jump of the RTT is more than a quarter of this: a queue that R tolerates. */
+/* A jump of the RTT exceeds a quarter of this, the queue that R tolerates. */
 #define VERUS_DELAY 160000
-/* What D_est allows on a longer route until it is learned, ms. */
+/* Queueing that D_est allows on a longer route before it is learned, ms. */
 #define VERUS_ALLOWED 10000
 /* D_min before the first sample, ms (program). */
 #define VERUS_D_MIN_START 1000000
-/* Windows from one node of the spline to the next: where the search for the divisor begins. */
+/* Windows between two nodes of the spline: initial value of the search for the divisor. */
 #define VERUS_DIVISOR 15
-/* A curve has so many nodes at least. */
+/* Fewest nodes of a curve. */
 #define VERUS_FEWEST 5
-/* Part of the distance to the old window per round (BICTCP_B). */
+/* Divisor of the distance to the old window: the growth per round (BICTCP_B). */
 #define BIC_PART 4
 /* Largest step, packets per round (max_increment). */
 #define BIC_MAX_STEP 16
-/* Near the old window PART packets take so many rounds (smooth_part). */
+/* Rounds for the last PART packets below the old window (smooth_part). */
 #define BIC_SMOOTH 20
 /* Up to this window it grows and falls as Reno's (low_window). */
 #define BIC_LOW_WINDOW 14
-/* What a loss leaves, of 1024 (beta). */
+/* Part of the window that remains after a loss, of 1024 (beta). */
 #define BIC_BETA 819
-/* The step is computed anew after so long: 1/32 s. */
+/* The step is computed again after 1/32 s. */
 #define BIC_STALE 31250
-/* Before the first loss the window grows by at least a packet per so many. */
+/* Before the first loss the window grows by at least one packet per this many ACKed. */
 #define BIC_FIRST_PERIOD 20
-/* Fewest packets of its own in the queue. */
+/* Fewest packets of this flow in the queue. */
 #define VEGAS_ALPHA 2
-/* Most packets of its own in the queue. */
+/* Most packets of this flow in the queue. */
 #define VEGAS_BETA 4
-/* So many in the queue end slow start. */
+/* Packets in the queue that end slow start. */
 #define VEGAS_GAMMA 1
-/* A round of fewer samples is Reno's: they may all be delayed acknowledgements. */
+/* A round with fewer samples is handled as Reno's: all may be delayed acknowledgements. */
 #define VEGAS_SAMPLES 3
-/* A sample of the rate lasts at least so long (TCP_WESTWOOD_RTT_MIN). */
+/* Shortest time of a sample of the rate (TCP_WESTWOOD_RTT_MIN). */
 #define WESTWOOD_MIN_SAMPLE 50000
 /* exp(-n / LOSSES_MEMORY) for n = 1, 2, 4, ..., 8192, of 2^31. */
 #define LOSS_RATE_POWERS { \

@@ -33,19 +33,19 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 constants! { BIC:
-    /// Part of the distance to the old window per round (BICTCP_B).
+    /// Divisor of the distance to the old window: the growth per round (BICTCP_B).
     PART: u64 = 4;
     /// Largest step, packets per round (max_increment).
     MAX_STEP: u64 = 16;
-    /// Near the old window PART packets take so many rounds (smooth_part).
+    /// Rounds for the last PART packets below the old window (smooth_part).
     SMOOTH: u64 = 20;
     /// Up to this window it grows and falls as Reno's (low_window).
     LOW_WINDOW: u64 = 14;
-    /// What a loss leaves, of 1024 (beta).
+    /// Part of the window that remains after a loss, of 1024 (beta).
     BETA: u64 = 819;
-    /// The step is computed anew after so long: 1/32 s.
+    /// The step is computed again after 1/32 s.
     STALE: Span = Span::from_micros(31_250);
-    /// Before the first loss the window grows by at least a packet per so many.
+    /// Before the first loss the window grows by at least one packet per this many ACKed.
     FIRST_PERIOD: u64 = 20;
 }
 

@@ -80,44 +80,44 @@ constants! { BUDGET:
     INITIAL: f64 = 10.0;
     /// Smallest window outside of drains, packets.
     SMALLEST: f64 = 4.0;
-    /// Packets beyond the product.
+    /// Packets beyond the bandwidth-delay product.
     /// Shares are compared by them: without them any division of a link would be stable.
     PACKETS: f64 = 2.0;
-    /// No window is larger, packets.
+    /// Largest window, packets.
     LARGEST: f64 = 1e9;
-    /// The part of the budget beside the smallest RTT, with the quantile.
+    /// Part of the budget added to the smallest RTT, with the quantile.
     OF_HIGH: f64 = 5.0;
-    /// The part of the budget beside the smallest RTT, with the mean.
+    /// Part of the budget added to the smallest RTT, with the mean.
     OF_MEAN: f64 = 2.0;
-    /// A flow yields beyond so many packets per second: there PACKETS hold no shares apart.
+    /// Packets per second above which a flow yields, because PACKETS no longer equalize shares.
     FAST: f64 = 1000.0, of 256;
-    /// The part of the budget that it yields per doubling, with the quantile.
+    /// Part of the budget that a flow yields per doubling of its rate, with the quantile.
     YIELD: f64 = 0.025, of 40;
-    /// The part of the budget that it yields per doubling, with the mean.
+    /// Part of the budget that a flow yields per doubling of its rate, with the mean.
     YIELD_OF_MEAN: f64 = 0.05, of 20;
     /// Doublings, to 1600 packets per second, at which the mean neither gains nor yields.
     /// There a flow takes half of the budget, and slower ones more: what fast ones keep is what a longer route may
     /// take.
     NEUTRAL: f64 = 0.678_071_905_112_637_7, of 65_536;
-    /// Smaller windows have a phase, packets.
+    /// Windows below this have a phase, packets.
     /// The last packet, of which a part is in the window, is in flight for that part of the ACKs. Otherwise flows
     /// whose windows differ by less than a packet keep unlike shares.
     SMALL: f64 = 100.0;
-    /// What a packet adds to the phase, modulo 1: the golden ratio, spread evenly.
+    /// Phase added by each packet, modulo 1: the golden ratio spreads phases evenly.
     GOLDEN: f64 = 0.618_033_988_749_895, of 4_294_967_296;
-    /// The start is over when so many packets of a round trip have waited, and all of them.
+    /// The start ends when this number of packets of a round trip, and all of them, were queued.
     /// RFC 9406: 8 samples.
     FIRST: u32 = 8;
-    /// The path was seen empty if no more than this part of the budget was queueing.
+    /// The path counts as empty if at most this part of the budget was queueing.
     EMPTY: u64 = 4;
-    /// After a drain the queue fills again for so long, and a smallest RTT.
-    /// Flows of up to so much longer RTTs are back then.
+    /// After a drain the queue refills for this time plus one smallest RTT.
+    /// By then, flows whose RTTs are longer by up to this time have returned.
     REFILL: Span = Span::from_millis(100);
-    /// After the start no losses are judged for so many smallest RTTs, and REFILL.
+    /// After the start, losses are ignored for this number of smallest RTTs, and REFILL.
     UNJUDGED: u64 = 4;
-    /// A longer route carries the old rate for so many smallest RTTs, and REFILL.
+    /// A longer route keeps the old rate for this number of smallest RTTs, and REFILL.
     CARRIED: u64 = 3;
-    /// So many RTTs without an ACK make a drain silent, and so many times that the next.
+    /// RTTs without an ACK that make a drain silent, and factor for the next drain's.
     PATIENCE: u64 = 2;
 }
 

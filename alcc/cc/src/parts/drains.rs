@@ -5,16 +5,16 @@ use alcc_units::{Span, Time};
 constants! { DRAINS:
     /// Drains begin at multiples of this on the host's clock.
     PERIOD: Span = Span::from_secs(3);
-    /// None begins if the path was seen empty in this part of a period before it.
+    /// No drain begins if the path was seen empty in this part of a period before it.
     MISSED: u64 = 2;
-    /// A smallest RTT that was not seen for so long may be one of another path.
+    /// Age at which a smallest RTT may belong to an earlier path.
     /// 10 s as BBR's.
     MEMORY: Span = Span::from_secs(10);
-    /// After a drain the smallest RTT is that of so long.
+    /// After a drain the smallest RTT is taken over this time.
     RECENT: Span = Span::from_secs(1);
-    /// Below this difference two RTTs are the same.
+    /// RTTs that differ by less than this count as equal.
     pub(crate) GRAIN: Span = Span::from_millis(1);
-    /// A drain goes on if the smallest RTT fell by more than this part of it, and GRAIN.
+    /// A drain continues if the smallest RTT fell by more than this part of it, and GRAIN.
     FELL: u64 = 20;
 }
 

@@ -3,28 +3,28 @@ use super::Drains;
 use alcc_units::{Span, Time};
 
 constants! { ROUTE:
-    /// Queueing up to this part of the named delay is none.
+    /// Queueing of up to this part of the target delay counts as none.
     pub(crate) SAME: u64 = 10;
-    /// What a drain finds and leaves is a queue of others from this part of the named delay on.
+    /// A queue of this part of the target delay that stands before and after a drain belongs to others.
     pub(crate) STANDS: f64 = 0.75, of 4;
     /// Packets that siblings may leave in a drain.
     /// They leave two each, which are two at this flow's rate if shares are equal. More is not theirs.
     pub(crate) SIBLINGS: f64 = 5.0;
-    /// An RTT that a drain lowers by up to so much is the same.
+    /// An RTT that a drain lowers by at most this counts as unchanged.
     LOWER: Span = Span::from_millis(2);
-    /// An RTT that a drain raises by up to so much is the same.
+    /// An RTT that a drain raises by at most this counts as unchanged.
     pub(crate) HIGHER: Span = Span::from_millis(3);
-    /// Siblings' queue passes for a route if RTTs are not known so well.
+    /// Required accuracy of RTTs: with a lower one, siblings' queue passes for a longer route.
     SURE: Span = Span::from_millis(1);
-    /// The rate has fallen if it is below this part of that at the last drain.
+    /// The rate has fallen if it is below this part of the rate at the last drain.
     FELL: f64 = 0.95, of 100;
-    /// A jump is more than this part of the named delay, and so many times the gap between the packets.
+    /// A jump exceeds this part of the target delay, and this multiple of the gap between packets.
     /// The queue of others grows more slowly.
     JUMP: u64 = 4;
-    /// A jump that lasts for so long is drained at once.
+    /// A jump that lasts this long starts a drain at once.
     /// The smallest RTT of a second is then one of after it.
     LASTS: Span = Span::from_millis(1100);
-    /// A flow that brings more than SIBLINGS in this part of the named delay has few siblings.
+    /// A flow that sends more than SIBLINGS in this part of the target delay has few siblings.
     FAST: u64 = 2;
 }
 

@@ -38,13 +38,13 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 alcc_cc::constants! { VEGAS:
-    /// Fewest packets of its own in the queue.
+    /// Fewest packets of this flow in the queue.
     ALPHA: f64 = 2.0;
-    /// Most packets of its own in the queue.
+    /// Most packets of this flow in the queue.
     BETA: f64 = 4.0;
-    /// So many in the queue end slow start.
+    /// Packets in the queue that end slow start.
     GAMMA: f64 = 1.0;
-    /// A round of fewer samples is Reno's: they may all be delayed acknowledgements.
+    /// A round with fewer samples is handled as Reno's: all may be delayed acknowledgements.
     SAMPLES: u32 = 3;
 }
 

@@ -36,7 +36,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 alcc_cc::constants! { WESTWOOD:
-    /// A sample of the rate lasts at least so long (TCP_WESTWOOD_RTT_MIN).
+    /// Shortest time of a sample of the rate (TCP_WESTWOOD_RTT_MIN).
     MIN_SAMPLE: Span = Span::from_millis(50);
 }
 

@@ -4,29 +4,29 @@ use crate::parts::route::{SIBLINGS, STANDS};
 use alcc_units::{Span, Time};
 
 constants! { COMPETITION:
-    /// So many drains in turn left the queue as it was: others keep it.
+    /// After this number of consecutive drains that left the queue unchanged, others keep it.
     DRAINS: u32 = 4;
-    /// A rate is measured over so long at least.
+    /// Shortest time over which a rate is measured.
     SHORTEST: Span = Span::from_millis(100);
-    /// If SIBLINGS take longer than so many budgets, the flow is too slow to tell others from them.
+    /// If SIBLINGS take longer than this, in budgets, the flow is too slow to distinguish siblings.
     SLOW: f64 = 2.0;
-    /// As it was: more than this part of what there was before the drain.
+    /// A queue counts as unchanged if a drain leaves more than this part of it.
     /// Siblings that drain take more away.
     AS_IT_WAS: f64 = 0.85, of 100;
-    /// While this flow competes: a drain that leaves less shows nobody else.
+    /// While this flow competes, a drain that leaves less shows no other flow.
     /// A part of the queue is its own.
     STILL: f64 = 0.3, of 100;
-    /// While this flow competes, it drains only at every so many multiples of the period.
+    /// While this flow competes, it drains at every multiple of this number of periods.
     EVERY: u64 = 4;
-    /// From so many budgets on the buffer is deep.
+    /// Buffer size, in budgets, from which a buffer is deep.
     /// There others have taken most of the rate when the last of the drains comes, and a window of what is left
     /// would return too slowly.
     DEEP: f64 = 1.5, of 2;
-    /// Cuts are at least so far apart: BBR loses all the time and does not yield.
+    /// Shortest time between two cuts: BBR loses all the time and does not yield.
     APART: Span = Span::from_secs(2);
-    /// What a loss leaves of the window that competes, as Cubic's.
+    /// Part of the competing window that remains after a loss, as Cubic's.
     BETA: f64 = 0.7, of 10;
-    /// Packets per round trip that the window grows by at most.
+    /// Largest growth of the window, packets per round trip.
     /// A packet alone has no chance in a deep buffer, where round trips are long and Cubic grows by time.
     FASTEST: f64 = 8.0;
 }

@@ -5,37 +5,37 @@ use crate::parts::LossRate;
 use alcc_units::{Span, Time};
 
 constants! { LOSSES:
-    /// A test is due if this share is lost, beside what TOLERATED says.
+    /// Share of losses above which a test starts, subject to TOLERATED.
     SHARE: f64 = 0.004, of 1000;
-    /// So many times the share that is the path's start no test.
+    /// A test starts only above this multiple of the share that belongs to the path.
     TOLERATED: f64 = 1.5, of 2;
-    /// The path loses at most this share.
+    /// Largest share of losses that is attributed to the path.
     /// Beyond what it then tolerates, the flow backs off. RFC 8083: 10 % of a link at 10 %.
     MOST: f64 = 0.05, of 100;
     /// Packets over which the share is averaged.
     pub(crate) MEMORY: f64 = 512.0;
     /// Packets over which the path's share falls to a lower one.
     FORGET: f64 = 8192.0;
-    /// A test lasts until so many losses would be expected.
+    /// A test lasts until this number of losses would be expected.
     EXPECTED: f64 = 8.0;
-    /// A test lasts for so many packets at least.
+    /// A test lasts for at least this number of packets.
     LEAST: f64 = 64.0;
-    /// With at most so many of those expected, sending less loses less.
+    /// With at most this number of the expected losses, sending less reduces loss.
     /// Of independent losses 1.4 % of the tests say so (Poisson).
     FEW: f64 = 2.0;
-    /// A test leaves no more than this part of the limit.
+    /// A test reduces the limit to at most this part.
     BETA: f64 = 0.85, of 100;
-    /// A test that takes longer ends with what it has seen.
+    /// Longest duration of a test; then its result so far counts.
     PATIENCE: Span = Span::from_secs(3);
-    /// A shorter queue cannot be told from none.
+    /// A shorter queue cannot be distinguished from none.
     GRAIN: Span = Span::from_micros(250);
-    /// A queue is as before, short or full, from this part of that on.
+    /// A queue counts as short, full or unchanged from this part of that queue on.
     HALF: u64 = 2;
-    /// Growth of the limit per RTT; a packet at least.
+    /// Growth of the limit per RTT, at least one packet.
     RETURN: f64 = 0.02, of 50;
-    /// While this part of the full queue stands, others may share it.
+    /// Others may share the full queue while this part of it stands.
     STANDS: u64 = 4;
-    /// While others may share the queue, the limit grows no faster in time than with such an RTT.
+    /// While others may share the queue, the limit grows no faster than with this RTT.
     /// Otherwise a TCP that grows by a packet per RTT would never fill the queue before this flow.
     SLOW: Span = Span::from_millis(100);
     /// The smallest limit, packets.

@@ -2,26 +2,26 @@
 use alcc_units::{Span, Time};
 
 constants! { SERVICE:
-    /// Resolution of what is measured: a bucket.
+    /// Time resolution of the measurements.
     BUCKET: Span = Span::from_millis(10);
-    /// Buckets that are kept: what the longest mean needs.
+    /// Number of buckets kept, as the longest mean needs.
     KEPT: usize = 200;
     /// The long mean is over this part of the flow's age.
     OF_AGE: u64 = 5;
-    /// The long mean is over so many buckets at least: an unequal start is soon forgotten.
+    /// Fewest buckets of the long mean, so that an unequal start is soon forgotten.
     LEAST: u64 = 50;
-    /// The short mean is over a round trip of at least so long.
+    /// Shortest round trip for the short mean.
     TRIP: Span = Span::from_millis(100);
-    /// Samples of which the quantile is taken: a second of them.
+    /// Samples from which the quantile is taken: one second of them.
     SAMPLES: usize = 100;
     /// The quantile.
     QUANTILE: f64 = 0.95, of 100;
-    /// A sample is over the smallest RTT, at least this part of the present one.
+    /// A sample covers the smallest RTT, and at least this part of the current RTT.
     OF_TRIP: u64 = 4;
-    /// What a sample is worth during which the queue held no packet of this flow.
+    /// Weight of a sample taken while the queue held no packet of this flow.
     /// The path could have delivered more than there was.
     STARVED: f32 = 1.3, of 10;
-    /// A silence counts as no more than so many smallest RTTs.
+    /// Longest silence that counts, in smallest RTTs.
     SILENCE: u64 = 4;
 }
 

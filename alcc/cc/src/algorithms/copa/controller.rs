@@ -15,27 +15,27 @@ constants! { COPA:
     HOLD: u32 = 3;
     /// At exactly the target the window grows.
     SLACK: f64 = 1e-12;
-    /// Times 1/delta: where "far above the target" begins.
+    /// Multiple of 1/delta from which a window is "far above the target".
     /// A lower one triggers within the ordinary limit cycle.
     OVERLOAD: f64 = 5.0;
-    /// Far above the target each packet takes off so many.
+    /// Packets that each ACK takes off the window far above the target.
     DRAIN_STEP: f64 = 0.5, of 2;
-    /// What a drain leaves of the bandwidth-delay product.
+    /// Window during a drain, as a part of the bandwidth-delay product.
     DRAIN_GAIN: f64 = 0.75, of 4;
-    /// The path is nearly empty within this part of the minimum RTT above it.
+    /// The path is nearly empty if the RTT exceeds the minimum by at most this part.
     NEARLY_EMPTY: u64 = 10;
     /// Pacing credit, within two to ten packets.
     BURST: Span = Span::from_millis(1);
-    /// A record of at most so many segments has a step for each.
+    /// Segments up to which a record has a step for each.
     /// A reading at 70 Gbit/s has 40,000 segments in some 64 records.
     EACH_SEGMENT: u64 = 64;
-    /// A longer one has so many steps.
+    /// Steps of a longer record.
     STEPS: u64 = 8;
-    /// Bunching of ACKs is remembered for so long.
+    /// Time over which bunching of ACKs is remembered.
     BUNCHES_OVER: Span = Span::from_secs(1);
-    /// What tells a longer route from the queue of others, as Budget's delay does.
+    /// Queueing delay that separates a longer route from a queue of others, as Budget's target delay.
     DELAY: Span = Span::from_millis(40);
-    /// RTTs that are known less well do not show a longer route: siblings' queue would pass for one.
+    /// Required accuracy of RTTs: with a lower one, siblings' queue passes for a longer route.
     SURE: Span = Span::from_millis(1);
 }
 

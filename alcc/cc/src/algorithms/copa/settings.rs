@@ -3,11 +3,11 @@
 use alcc_units::Span;
 
 constants! { COPA:
-    /// 1/packets in the queue.
+    /// Inverse of the packets to keep in the queue.
     DELTA: f64 = 0.18, of 65_536;
-    /// Queueing up to this is none: a host cannot tell it from its own delays.
+    /// Queueing of up to this counts as none: it cannot be distinguished from delays of the host.
     FLOOR: Span = Span::from_micros(500);
-    /// More than this share lost in each of two round trips in a row is heavy loss, too.
+    /// A larger share lost in each of two consecutive round trips also counts as heavy loss.
     /// RFC 8083: 10 % of a link at 10 %.
     PERSISTENT_LOSS: f64 = 0.08, of 100;
 }

@@ -14,17 +14,17 @@ constants! { COPA:
     pub MAX_WINDOW: f64 = 1e9;
     /// Weight of a sample in the smoothed RTT (genericCC).
     SMOOTHING: f64 = 0.0625, of 16;
-    /// RTTs are compared with those of the last ten seconds at most.
+    /// Longest time over which the smallest RTT is taken.
     pub MIN_RTT_OVER: Span = Span::from_secs(10);
-    /// A silence after which what was learned is old.
+    /// After this silence, earlier measurements are discarded.
     pub SILENCE: Span = Span::from_secs(2);
-    /// More than this share lost is no accident (genericCC).
+    /// A larger share lost counts as heavy loss (genericCC).
     HEAVY_LOSS: f64 = 0.3, of 10;
-    /// Losses are judged over more than so many packets.
+    /// Losses are judged over more packets than this.
     JUDGED: u64 = 20;
-    /// What a heavy loss leaves of the window.
+    /// Part of the window that remains after heavy loss.
     BETA: f64 = 0.7, of 10;
-    /// Times a window per standing RTT (section 2.1).
+    /// Pacing rate, in windows per standing RTT (section 2.1).
     PACING_GAIN: f64 = 2.0;
 }
 /// Round trips over which a competitor's queue must persist (section 2.2).

@@ -24,35 +24,35 @@ use crate::{Cx, Event, LossBatch, Packet, Pn};
 use alcc_units::{Bytes, Span, Time};
 
 constants! { VERUS:
-    /// A queue up to this part of the smallest RTT is none.
+    /// A queue of up to this part of the smallest RTT counts as none.
     NO_QUEUE: u64 = 10;
-    /// From this part of the smallest RTT on there is a queue.
+    /// Part of the smallest RTT from which there is a queue.
     SOME_QUEUE: u64 = 4;
-    /// A queue of this share of the longest is a long one.
+    /// Share of the longest queue from which a queue is long.
     LONG_QUEUE: f64 = 0.7, of 10;
-    /// The longest queue is that of so long.
+    /// Time over which the longest queue is taken.
     MAX_QUEUE_MEMORY: Span = Span::from_secs(3);
-    /// How deep the buffer is, is remembered for so long.
+    /// Time for which the depth of the buffer is remembered.
     DEPTH_MEMORY: Span = Span::from_secs(30);
-    /// A loss rate that counts if there is any queue.
+    /// Loss rate that counts if there is a queue.
     LOSS_WITH_QUEUE: f64 = 0.03, of 100;
-    /// A loss rate that counts in any case.
+    /// Loss rate that counts in any case.
     LOSS_ALWAYS: f64 = 0.1, of 100;
     /// A buffer of fewer smallest RTTs than this is short.
     SHORT_BUFFER: f64 = 1.2, of 10;
-    /// What a drain leaves of the bandwidth-delay product.
+    /// Window during a drain, as a part of the bandwidth-delay product.
     DRAIN_GAIN: f64 = 0.75, of 4;
-    /// What the first drain leaves, packets.
+    /// Window during the first drain, packets.
     MIN_DRAIN_WINDOW: f64 = 2.0;
-    /// Gain on the delivery rate while the queue fills again after a drain.
+    /// Gain on the delivery rate while the queue refills after a drain.
     REFILL_GAIN: f64 = 1.25, of 4;
-    /// Above this smallest RTT only every second multiple of the period drains, ms.
+    /// Smallest RTT above which only every second multiple of the period drains, ms.
     LONG_PATH_MS: f64 = 100.0, of 1000;
-    /// A jump of the RTT is more than a quarter of this: a queue that R tolerates.
+    /// A jump of the RTT exceeds a quarter of this, the queue that R tolerates.
     DELAY: Span = Span::from_millis(160);
-    /// RTTs that are known less well do not show a longer route: siblings' queue would pass for one.
+    /// Required accuracy of RTTs: with a lower one, siblings' queue passes for a longer route.
     SURE: Span = Span::from_millis(1);
-    /// What D_est allows on a longer route until it is learned, ms.
+    /// Queueing that D_est allows on a longer route before it is learned, ms.
     ALLOWED: f64 = 10.0, of 1000;
 }
 

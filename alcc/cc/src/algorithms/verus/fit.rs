@@ -17,9 +17,9 @@
 use super::curve::Curve;
 
 constants! { VERUS:
-    /// Windows from one node of the spline to the next: where the search for the divisor begins.
+    /// Windows between two nodes of the spline: initial value of the search for the divisor.
     pub DIVISOR: u32 = 15;
-    /// A curve has so many nodes at least.
+    /// Fewest nodes of a curve.
     FEWEST: u32 = 5;
 }
 /// Half the bandwidth, with the diagonal.

@@ -13,32 +13,32 @@ use crate::{Cx, Event, Packet, Pn};
 use alcc_units::{Bytes, Rate, Span, Time};
 
 constants! { VERUS:
-    /// A slow start ended by loss forgets slots from the lost packet's label on, but none below this.
+    /// Lowest slot that is forgotten from the lost packet's label on, if loss ends a slow start.
     pub(super) FORGET_FROM: u32 = 100;
-    /// In flight is never capped below so many packets (`tuned`).
+    /// Smallest cap on packets in flight (`tuned`).
     CAP_FLOOR: f64 = 4.0;
-    /// How fast the rate of the cap falls to a lower sample, per epoch (`tuned`).
+    /// Speed at which the rate of the cap falls to a lower sample, per epoch (`tuned`).
     RATE_FALL: f64 = 0.1, of 10;
-    /// For so long the ceiling that a loss leaves grows by a packet per round trip.
+    /// Time during which the ceiling after a loss grows by one packet per round trip.
     /// (`tuned`, and the next: both as in H-TCP.)
     CEILING_CALM: Span = Span::from_secs(1);
-    /// Afterwards each second without a loss adds so many to that.
-    /// All who lost at the same time grow alike, whatever they have.
+    /// Packets that each later second without a loss adds to that growth.
+    /// Flows that lost at the same time grow alike, whatever their rates.
     CEILING_STEP: f64 = 10.0;
-    /// Times the rate of W in D_est (`tuned`; as Linux paces).
+    /// Pacing rate, as a multiple of W per D_est (`tuned`; as in Linux).
     /// Bursts of an epoch are spread, and the clock of acknowledgements rules.
     PACING_GAIN: f64 = 2.0;
-    /// A queue this much longer than the one seen contradicts nothing, ms (`tuned`).
+    /// A queue longer by at most this than the measured one is no contradiction, ms (`tuned`).
     STALE_FLOOR: f64 = 10.0, of 1000;
-    /// The smallest floor, packets (`tuned`).
+    /// Smallest floor, packets (`tuned`).
     /// A single segment in flight waits for a delayed acknowledgement, and its delay would be learned as the path's.
     MIN_FLOOR: f64 = 2.0;
-    /// The floor does not grow beyond this, packets (`tuned`).
+    /// Largest floor, packets (`tuned`).
     /// It is a share of a wide path, and little beside a window alone on it.
     MAX_FLOOR: f64 = 50.0;
-    /// A step of the floor is at most a packet, or this share of the window.
+    /// Largest step of the floor, as a share of the window; at least one packet.
     FLOOR_STEP: f64 = 0.0625, of 16;
-    /// An epoch that lasts so many times as long as asked counts with its real length (`tuned`).
+    /// An epoch longer than requested by this factor counts with its real length (`tuned`).
     LATE: f64 = 1.5, of 2;
 }
 

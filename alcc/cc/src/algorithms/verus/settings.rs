@@ -33,15 +33,15 @@
 use alcc_units::Span;
 
 constants! { VERUS:
-    /// ε: what an epoch lasts.
+    /// ε: length of an epoch.
     EPOCH: Span = Span::from_millis(10);
     /// R: the tolerated ratio of the largest to the smallest delay.
     RATIO: f64 = 6.0;
-    /// R refers to a path of so many ms, so that unlike round trips tolerate one queue.
+    /// RTT to which R refers, ms, so that paths with unequal RTTs tolerate the same queue.
     LIKE: f64 = 40.0, of 1000;
-    /// A path counts as so many times as long at least.
+    /// Smallest ratio of a path's RTT to LIKE that counts.
     LONG_LEAST: f64 = 0.25, of 256;
-    /// A path counts as so many times as long at most.
+    /// Largest ratio of a path's RTT to LIKE that counts.
     LONG_MOST: f64 = 4.0, of 256;
     /// α of equation 2: weight of the old.
     pub(super) ALPHA: f64 = 0.2, of 5;
@@ -55,23 +55,23 @@ constants! { VERUS:
     UP: f64 = 2.0, of 1000;
     /// M of equation 6.
     pub(super) DECREASE: f64 = 0.7, of 10;
-    /// From one curve to the next.
+    /// Time between two fits of the curve.
     REFIT: Span = Span::from_secs(1);
     /// The first window, packets.
     START: f64 = 10.0;
-    /// The part of the tolerated queue where equation 4 begins to push back, with the first window.
+    /// Part of the tolerated queue from which equation 4 pushes back, with the first window.
     SOFT: f64 = 0.95, of 65_536;
-    /// What a doubling of the window takes of SOFT.
+    /// Reduction of SOFT per doubling of the window.
     YIELD: f64 = 0.1, of 10;
-    /// SOFT falls to this.
+    /// Smallest SOFT.
     LEAST_SOFT: f64 = 0.1, of 65_536;
-    /// The part of the tolerated queue that ends slow start.
+    /// Part of the tolerated queue that ends slow start.
     EXIT: f64 = 0.3, of 10;
-    /// The part of the tolerated queue below which a queue is jitter.
+    /// Part of the tolerated queue below which a queue counts as jitter.
     JITTER: f64 = 0.15, of 20;
-    /// What the cut by one sample leaves of D_est at least.
+    /// Smallest part of D_est that remains after the cut by one sample.
     CUT: f64 = 0.85, of 65_536;
-    /// So many times the queue seen, allowed by D_est, disprove the curve.
+    /// The curve is disproved if D_est allows this multiple of the measured queue.
     STALE: f64 = 4.0;
 }
 

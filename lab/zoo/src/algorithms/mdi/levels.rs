@@ -7,7 +7,7 @@ use std::ops::Range;
 /// The first word of a file with levels.
 const WORD: &str = "levels";
 alcc_cc::constants! { MDI:
-    /// More bounds of levels than anybody needs.
+    /// Largest number of bounds between levels.
     MOST: usize = 16;
 }
 

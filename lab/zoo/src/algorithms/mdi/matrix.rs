@@ -3,9 +3,9 @@
 use std::fmt;
 
 alcc_cc::constants! { MDI:
-    /// More states than any published table has.
+    /// Largest number of states; no published table has more.
     pub(super) MAX_STATES: usize = 2048;
-    /// What the sum of a distribution may be off.
+    /// Largest error of the sum of a distribution.
     TOLERANCE: f64 = 1e-6;
 }
 

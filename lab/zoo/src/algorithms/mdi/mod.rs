@@ -82,23 +82,23 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 alcc_cc::constants! { MDI:
-    /// From one change of the window to the next.
+    /// Time between two changes of the window.
     EPOCH: Span = Span::from_millis(5);
     /// First window, packets.
     START: f64 = 10.0;
-    /// The delay before the first sample, ms.
+    /// Delay before the first sample, ms.
     FIRST_DELAY: f64 = 20.0;
-    /// What a change is reckoned of, at least.
+    /// Smallest value from which a change is computed.
     MIN_SCALE: f64 = 1.01;
     /// Largest window, packets.
     MAX_WINDOW: f64 = 10_000.0;
-    /// Slow start ends at an RTT of so many times the smallest.
+    /// Multiple of the smallest RTT at which slow start ends.
     EXIT: f64 = 1.25;
-    /// Slow start ends at an RTT of so many ms above the smallest.
+    /// RTT above the smallest at which slow start ends, ms.
     EXIT_MS: f64 = 5.0;
-    /// What a loss leaves of the window.
+    /// Part of the window that remains after a loss.
     DECREASE: f64 = 0.7;
-    /// In flight stays below so many windows.
+    /// Limit of bytes in flight, in windows.
     FLIGHT: f64 = 1.25;
     /// Weight of a sample in the smoothed RTT (Verus).
     SMOOTHING: f64 = 0.125;
