@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which connections are controlled, and how: the options of `alcc run` and `alcc proxy`, and what
-//! their file says.
+//! The selection of connections and their control: the options of `alcc run` and `alcc proxy`, and the
+//! settings of their file.
 use crate::config::{Config, Share};
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
@@ -33,12 +33,12 @@ pub(crate) struct Options {
     /// Only these local ports, client networks or share of clients (10%)
     ///
     /// Separate several by commas, or repeat the option. All other connections remain plain TCP.
-    #[arg(long, value_name = "PORT|CIDR", value_delimiter = ',')]
+    #[arg(long, value_name = "PORT|CIDR|SHARE", value_delimiter = ',')]
     only: Vec<Pattern>,
-    /// Not these; like --only
+    /// Exclude these local ports, client networks or share of clients
     ///
     /// Separate several by commas, or repeat the option.
-    #[arg(long, value_name = "PORT|CIDR", value_delimiter = ',')]
+    #[arg(long, value_name = "PORT|CIDR|SHARE", value_delimiter = ',')]
     except: Vec<Pattern>,
     /// Also connections from this machine itself
     #[arg(long)]

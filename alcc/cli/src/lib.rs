@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The `alcc` program as a library: the laboratory's program shares its manners (errors of one line,
-//! progress, plug-ins, transfers). A command is one file in `commands/` and one line in [`Command`].
-//! Nothing here is a promise to other crates.
+//! The `alcc` program as a library: the laboratory's program shares its error lines, progress, plug-ins
+//! and transfers. A command is one file in `commands/` and one line in [`Command`]. The interface is
+//! not stable.
 #![cfg_attr(
     not(test),
     deny(
@@ -62,13 +62,14 @@ use program::Program;
 use std::process::ExitCode;
 use usage::Idle;
 
-/// Better congestion control for ordinary TCP connections, run from user space.
+/// Put TCP connections under a congestion control that keeps queues short: in the kernel, in the
+/// server's process, or in a proxy.
 #[derive(Parser)]
 #[command(
     name = "alcc",
     version,
     max_term_width = 100,
-    after_help = "To begin: 'alcc doctor' reports what works on this machine, 'alcc run nginx' runs nginx under alcc, and 'alcc-lab demo' shows the effect.\n\nExit status: 0 success, 1 a check or a transfer failed, 2 wrong usage or a missing requirement. Commands that run a program return its exit status."
+    after_help = "To begin: 'alcc doctor' reports what works on this machine, 'alcc run -- nginx' runs nginx under alcc, and 'alcc-lab demo' shows the effect.\n\nExit status: 0 success, 1 a check or a transfer failed, 2 wrong usage or a missing requirement. Commands that run a program return its exit status."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -19,9 +19,10 @@ use std::path::Path;
 /// Selects a run: `--run` of every command.
 #[derive(clap::Args, Default)]
 pub(crate) struct Which {
-    /// Process id of 'alcc run' or of a process under it
+    /// Only this run: process id of 'alcc run' or of a process under it
     ///
-    /// Not needed if there is only one run.
+    /// Without it, 'top' shows all runs, and 'ctl off' and 'ctl on' act on all runs of this user. The
+    /// other commands need it if there are several.
     #[arg(long, value_name = "PID", global = true)]
     run: Option<u32>,
 }
@@ -207,7 +208,7 @@ fn none_found(
         ),
         None if is_root => {
             format!(
-                "no user has one (looked in {places}, too): start one, such as 'alcc run nginx'"
+                "no user has one (looked in {places}, too): start one, such as 'alcc run -- nginx'"
             )
         }
         None => format!(
@@ -239,7 +240,7 @@ mod tests {
         let denied = Some((7, Err(io::ErrorKind::PermissionDenied)));
         for (is_root, named, part) in [
             (false, None, "root sees those of all users"),
-            (true, None, "start one, such as 'alcc run nginx'"),
+            (true, None, "start one, such as 'alcc run -- nginx'"),
             (false, denied, "process 7 belongs to another user: run"),
             (
                 false,

@@ -17,14 +17,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Give the connections of a server that already runs another congestion control
+/// Switch the connections of a running server to another congestion control
 ///
-/// Reaches every program: static binaries, Go, io_uring, containers. The kernel does the work, and
-/// no process of alcc stays. The control is one that the kernel has (bbr, cubic, ...) or one that
-/// 'alcc bpf load' has put there. Any other algorithm of 'alcc list', or of a plug-in, runs in this
-/// process, which then stays until Ctrl-C. The kernel enforces the window, and takes over if this
-/// process dies. Everything that is given must match. Needs root; without BPF a descriptor of each
-/// socket does for what exists, and for the user's own processes.
+/// Works with every program: static binaries, Go, io_uring, containers. The control is one of the
+/// kernel's (bbr, cubic, ...) or one that 'alcc bpf load' has registered; then no process of alcc
+/// keeps running. Any other algorithm of 'alcc list', or of a plug-in, runs in this process until
+/// Ctrl-C; the kernel enforces its window, and takes over if this process dies. Only connections
+/// that match all given options are switched. Needs root. Without BPF it can switch existing
+/// connections only, and without root only those of the user's own processes.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  sudo alcc bpf load && sudo alcc attach --port 443 --cc copa --future\n  \
@@ -35,13 +35,12 @@ use std::process::ExitCode;
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
-    /// An algorithm that lives in the kernel (see 'alcc list'), any congestion control of the
-    /// kernel, or an algorithm that this process runs
+    /// Algorithm with its options, see 'alcc list', or any congestion control of the kernel
     #[arg(long = "cc", value_name = "A", default_value = alcc_cc::DEFAULT)]
     algorithm: Spec,
     #[command(flatten)]
     plugins: Plugins,
-    /// Connections to come as well, of all processes in the cgroup
+    /// Also future connections: of --cgroup, else of --pid's cgroup, else of all processes
     #[arg(long, conflicts_with = "trial")]
     future: bool,
     /// Show what would be switched, and change nothing
@@ -52,19 +51,21 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     trial: crate::trial::Args,
-    /// With --trial: end it after this time, and not at Ctrl-C
+    /// With --trial: end it after this time; Ctrl-C ends it earlier [default: at Ctrl-C]
     #[arg(long, value_name = "TIME", requires = "trial", value_parser = positive::<Span>)]
     duration: Option<Span>,
-    /// With --trial: serve both groups in Prometheus' text format here: 127.0.0.1:9101, :9101 or a
-    /// path
+    /// With --trial: serve Prometheus metrics of both groups at this address or Unix socket
+    ///
+    /// Such as 127.0.0.1:9101, :9101 or /run/alcc.sock.
     #[arg(long, value_name = "ADDRESS|PATH", requires = "trial")]
     metrics: Option<Place>,
 }
 
 /// Give connections back the congestion control that they had before 'alcc attach'
 ///
-/// Takes the same selection. Ends 'alcc attach --future' for it as well: of this cgroup if one is named, and of
-/// all otherwise. Without a selection everything is given back, in every network namespace.
+/// Takes the same options as 'alcc attach' to select connections. It also ends 'alcc attach --future'
+/// for that selection, in the named cgroup or else in all. Without options it restores all
+/// connections, in every network namespace.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  sudo alcc detach --port 443\n  sudo alcc detach")]
 pub(crate) struct DetachArgs {
@@ -77,16 +78,18 @@ pub(crate) struct DetachArgs {
 
 #[derive(clap::Args)]
 struct Which {
-    /// Connections with this local port; several with commas, or repeated
+    /// Connections with this local port
+    ///
+    /// Separate several by commas, or repeat the option.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
     /// Connections of this process
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Connections of the processes in this folder below /sys/fs/cgroup
+    /// Connections of the processes in this cgroup, a folder below /sys/fs/cgroup
     #[arg(long, value_name = "C")]
     cgroup: Option<PathBuf>,
-    /// Connections with peers of this network
+    /// Connections with peers in this network, such as 192.0.2.0/24
     #[arg(long, value_name = "NET")]
     prefix: Option<Prefix>,
 }

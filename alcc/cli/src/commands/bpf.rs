@@ -11,10 +11,10 @@ use std::time::Duration;
 
 /// Put alcc's own congestion controls into the kernel, without a kernel module
 ///
-/// Root does it once. From then on every program may choose them by TCP_CONGESTION, and 'alcc
-/// attach' chooses them for programs that run already. The window of alcc_window is root's, and of
-/// the users of a group that root names: the rights of its file decide. They stay until 'alcc bpf unload' or a
-/// restart of the machine; no process of alcc is needed for that.
+/// Root registers them once. From then on every program can select them by TCP_CONGESTION, and 'alcc
+/// attach' selects them for programs that are already running. Only root, and the users of a group
+/// that root names, can set the window of alcc_window. The controls remain registered until 'alcc
+/// bpf unload' or a restart of the machine; no process of alcc keeps running.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -29,11 +29,12 @@ enum What {
                       sudo alcc bpf load --door /sys/fs/cgroup/system.slice/docker.service"
     )]
     Load(Load),
-    /// Which are registered, and how many sockets use them
+    /// Show the registered congestion controls and the number of sockets that use each
     #[command(after_help = "Example:\n  sudo alcc bpf status --json")]
     Status(Show),
-    /// End the registrations, the selections of 'alcc attach --future' and the doors; connections that
-    /// use a control keep it, and what listens is given back
+    /// End the registrations, the selections of 'alcc attach --future' and the doors
+    ///
+    /// Connections that use a control keep it. Listening sockets get back the control that they had.
     #[command(after_help = "Example:\n  sudo alcc bpf unload")]
     Unload(Show),
 }
@@ -42,13 +43,16 @@ enum What {
 struct Load {
     #[command(flatten)]
     show: Show,
-    /// Users of this group may set the window of alcc_window for their own sockets, as 'alcc run'
-    /// does. Without it root alone may; 'root' takes the right away again
+    /// Let users of this group set the window of alcc_window for their own sockets
+    ///
+    /// 'alcc run' needs this right. Without it only root has it; 'root' revokes it.
     #[arg(long, value_name = "G", value_parser = group)]
     group: Option<u32>,
-    /// Let the programs in this folder below /sys/fs/cgroup steer their own sockets by socket
-    /// options. For containers, which cannot open alcc's files. Every socket option costs a little
-    /// more there; 'alcc bpf status' measures how much. May be given several times
+    /// Let the programs in this cgroup steer their own sockets by socket options
+    ///
+    /// The cgroup is a folder below /sys/fs/cgroup. For containers, which cannot open alcc's files.
+    /// Every call that sets or reads a socket option takes slightly longer there; 'alcc bpf status'
+    /// measures the difference. May be repeated.
     #[arg(long, value_name = "CGROUP")]
     door: Vec<PathBuf>,
 }

@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 /// Switch a running 'alcc run' off and on, or change its algorithm or enforcement
 ///
-/// 'off' and 'on' apply to all runs of this user, the others to the only one, unless --run selects
-/// one. Sending connections follow at the next reading of their counters, idle ones at their next
-/// write, new ones from the start. The program under 'alcc run' is not affected.
+/// 'off' and 'on' apply to all runs of this user, the other commands to the only run, unless --run
+/// selects one. The command takes effect on sending connections at the next reading of their
+/// counters, on idle ones at their next write, and on new ones from the start. The program under
+/// 'alcc run' is not affected.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -33,10 +34,10 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Return to plain TCP: no window, no pacing
+    /// Stop controlling: plain TCP
     #[command(after_help = "Examples:\n  alcc ctl off\n  alcc ctl off --run 4711 --port 8080")]
     Off(Scope),
-    /// Control connections again
+    /// Control again; algorithms start afresh
     #[command(after_help = "Example:\n  alcc ctl on")]
     On(Scope),
     /// Reload the configuration file of 'alcc run --config'
@@ -49,10 +50,10 @@ enum What {
     /// Change the algorithm
     #[command(after_help = "Examples:\n  alcc ctl cc copa\n  alcc ctl cc verus:r=4 --port 443")]
     Cc(Cc),
-    /// Keep the limit in another way, see 'alcc list': kernel, bpf (the window), gate+pacing
+    /// Change the enforcement, see 'alcc list': kernel, bpf (the window), gate+pacing
     ///
-    /// Connections that cannot have it take the next best, and 'alcc top --json' says which. auto is what
-    /// the run began with.
+    /// Connections that do not support it use the next best, which 'alcc top --json' shows. 'auto'
+    /// returns to the enforcement that the run began with.
     #[command(
         after_help = "Examples:\n  alcc ctl enforce kernel\n  alcc ctl enforce gate+pacing --port 443"
     )]
@@ -61,7 +62,7 @@ enum What {
 
 #[derive(clap::Args)]
 struct Enforce {
-    /// How
+    /// Enforcement
     #[arg(value_name = "E")]
     enforcement: String,
     #[command(flatten)]
@@ -92,7 +93,7 @@ struct Cc {
 struct Scope {
     /// Only connections with these local ports
     ///
-    /// Of connections that the program opened, the peer's port counts. Separate several by commas,
+    /// For connections that the program opened, the peer's port counts. Separate several by commas,
     /// or repeat the option.
     #[arg(long, value_name = "N", conflicts_with = "peer", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,

@@ -6,11 +6,12 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// Say what this machine and a program allow, and what to do about the rest
+/// Check whether alcc works on this machine and with a program, and print the command that fixes
+/// each finding
 ///
-/// One line for each thing that decides what alcc can do here, with what it means. Below it stands
-/// the one command that helps, where one does. With CMD also what alcc can do for that program:
-/// nothing is started. Status 1 says that something keeps 'alcc run' from working.
+/// Prints one line for each check: its state, the finding, and its effect on alcc. The command that
+/// fixes it follows, if there is one. With CMD it also checks that program, without starting it. Exit
+/// status 1: at least one finding (STOPS) prevents 'alcc run' from working.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc doctor\n  alcc doctor -- nginx\n  sudo alcc doctor --port 443\n  alcc doctor --json"
@@ -19,13 +20,13 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// A server that listens on this port already
+    /// Also check the running server that listens on this port
     #[arg(long, value_name = "N", conflicts_with_all = ["pid", "command"], value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// A process that runs already
+    /// Also check this running process
     #[arg(long, value_name = "P", conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// The program that is to run under alcc, as for 'alcc run'
+    /// Also check this program, which is given as to 'alcc run'
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }

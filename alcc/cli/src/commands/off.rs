@@ -8,10 +8,10 @@ use std::process::ExitCode;
 
 /// End every form of control on this machine: all connections are plain TCP again
 ///
-/// Ends the policy and what 'alcc attach' has chosen, gives each connection the control that it had, and
-/// switches every 'alcc run', 'alcc proxy' and program with the C library off. No connection is
-/// closed. Registered controls stay in the kernel until 'alcc bpf unload'. Without root only the user's
-/// own runs are reached.
+/// Ends the policy and the selections of 'alcc attach', gives each connection its earlier control
+/// back, and switches every 'alcc run', 'alcc proxy' and program with the C library off. No connection
+/// is closed. Registered controls stay in the kernel until 'alcc bpf unload'. Without root it applies
+/// only to the user's own runs.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  sudo alcc off")]
 pub(crate) struct Args {}

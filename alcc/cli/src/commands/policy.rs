@@ -10,13 +10,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Choose congestion controls by a file of rules, for all programs of the machine
+/// Choose congestion controls by a file of rules, for all programs on the machine
 ///
-/// A rule names connections by local port, systemd unit or cgroup, network of peers, listening program
-/// or a share of the clients, and the algorithm that they get. The narrowest rule wins; what no rule
-/// names is left alone. The kernel does the work, for connections that exist and for those to come, and
-/// no process of alcc stays. What a program, a route or an administrator has chosen for a socket itself
-/// stays as it is. Needs root.
+/// A rule selects connections by local port, systemd unit or cgroup, network of peers, listening
+/// program or a share of the clients, and names their algorithm. The narrowest rule wins; connections
+/// that match no rule do not change. The kernel applies the rules to existing and future connections,
+/// and no process of alcc keeps running. A control that a program, a route or an administrator has
+/// chosen for a socket is kept. Needs root.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -25,10 +25,12 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Read a policy and say what is wrong with it. Changes nothing, and needs no root
+    /// Check a policy file for mistakes; changes nothing, and does not need root
     #[command(after_help = "Example:\n  alcc policy check")]
     Check(From),
-    /// Put a policy in force, in the place of the one before. With a mistake in it nothing changes
+    /// Put a policy in force and replace the current one
+    ///
+    /// If the file has a mistake, nothing changes.
     #[command(
         after_help = "Examples:\n  sudo alcc policy apply\n  sudo alcc policy apply canary.toml"
     )]
@@ -43,7 +45,7 @@ enum What {
 
 #[derive(clap::Args)]
 struct From {
-    /// The policy
+    /// The policy file
     #[arg(value_name = "FILE", default_value = DEFAULT)]
     file: PathBuf,
     #[command(flatten)]

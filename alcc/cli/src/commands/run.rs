@@ -26,10 +26,10 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 
 /// Run an unmodified server with another congestion control on the connections it accepts
 ///
-/// The library libalcc_preload.so is put under CMD and the processes it starts. Writes on accepted
-/// TCP connections then pass only as far as the algorithm allows. The clients need nothing.
-/// Standard error gets a line at the start, and one for each kind of uncontrolled traffic. A
-/// summary follows when CMD and all its processes have ended.
+/// The library libalcc_preload.so is preloaded into CMD and the processes it starts. It holds back
+/// writes on accepted TCP connections according to the algorithm. Clients need no change. Standard
+/// error shows one line at the start, one for each kind of uncontrolled traffic, and a summary when
+/// CMD and all its processes have ended.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc run -- nginx\n  alcc run --cc verus:r=4 -- nginx\n  alcc run --cc copa --only 443 --json-out report.json -- nginx\n  alcc run --config alcc.toml -- nginx"
@@ -37,23 +37,27 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 pub(crate) struct Args {
     #[command(flatten)]
     server: Server,
-    /// Let connections to the same address share one allowance, as if they were one connection,
-    /// across worker processes too. For algorithms with a window, such as budget or copa
+    /// Let connections to the same address share one allowance
+    ///
+    /// They are then limited as if they were one connection, also across worker processes. For
+    /// algorithms with a window, such as budget or copa.
     #[arg(long, value_name = "WITH")]
     share: Option<Share>,
-    /// If alcc cannot do its part (a mistake in the file, a library that is missing), warn in one line
-    /// and run CMD without control; if only --metrics cannot listen, without metrics
+    /// If alcc cannot start its control, warn in one line and run CMD without it
+    ///
+    /// Reasons are a mistake in the file or a missing library. If only --metrics cannot listen, CMD
+    /// runs under control without metrics.
     #[arg(long)]
     or_plain: bool,
 }
 
-// The server and what is done to it. No doc comment: it would become the command's help.
+// The server and its options. No doc comment: it would become the command's help.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Server {
     #[command(flatten)]
     service: Service,
-    /// The program and its arguments; whatever stands behind its name is for it
+    /// The program; everything after its name is passed to it
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }

@@ -24,12 +24,12 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Show the connections of running 'alcc run' and of 'alcc attach', live
+/// Show the connections controlled by 'alcc run' or 'alcc attach', live
 ///
 /// One line per connection: the algorithm's window and the kernel's (cwnd), bytes in flight, RTT
-/// and its queueing part, the rate of bytes, and how often the gate closed. On a terminal the table
-/// is drawn anew every second, and q ends it; otherwise one table follows the other. It fits 80
-/// columns; a terminal of 133 columns, or COLUMNS=133, gets more of them. Connections under a
+/// and its queueing part, the rate in bytes, and how often the gate closed. On a terminal the table
+/// is redrawn every second, and q ends it; otherwise one table follows the other. It fits 80
+/// columns; a terminal of 133 columns, or COLUMNS=133, shows more of them. Connections under a
 /// congestion control in the kernel ('alcc attach') are shown with the kernel's figures. Root sees
 /// those of all containers, other users only those of their own network namespace.
 #[derive(clap::Args)]
@@ -39,19 +39,19 @@ use std::time::Duration;
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
-    /// One table, then end
+    /// Print one table and exit
     #[arg(long)]
     once: bool,
     /// Print JSON, one object for each table
     #[arg(long)]
     json: bool,
-    /// What the table is sorted by, largest first
+    /// Column to sort by, largest first
     #[arg(long, value_name = "KEY", default_value = "rate")]
     sort: Key,
-    /// Time from table to table
+    /// Interval between tables
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive::<Span>)]
     interval: Span,
-    /// Show the table in a browser instead, at this address of loopback, such as 127.0.0.1:9103
+    /// Show the table in a browser instead, on this loopback address, such as 127.0.0.1:9103
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["once", "json", "sort"])]
     web: Option<Loopback>,
 }

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     share: Share,
     /// End the trial if these clients are worse off by more than this
     ///
-    /// That is, if their RTT or transfer times are clearly longer, or their rates clearly lower.
+    /// They are if their RTT or transfer times are clearly longer, or their rates clearly lower.
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = percent)]
     worse: f64,
     /// Interval of the reports on standard error
