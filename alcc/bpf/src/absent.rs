@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a build without the loader answers.
+//! The functions of a build without the loader: they refuse or find nothing.
 use crate::{
     Attached, BpfError, Choice, Chosen, Control, Cost, Counters, Ended, Future, Loaded, Selection,
     TransferEnd,
@@ -11,7 +11,7 @@ pub fn load(_group: Option<u32>) -> Result<Vec<Loaded>, BpfError> {
     Err(BpfError::NotBuilt)
 }
 
-/// What another build of this program has registered, by the kernel's list.
+/// The controls that another build of this program has registered, by the kernel's list.
 pub fn loaded() -> Vec<&'static Control> {
     const FILE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let there = std::fs::read_to_string(FILE).unwrap_or_default();
@@ -56,7 +56,7 @@ impl Future<'_> {
     }
 }
 
-/// None.
+/// Always empty.
 pub fn futures() -> Vec<Choice> {
     Vec::new()
 }
@@ -76,7 +76,7 @@ pub fn open_door(_cgroup: &Path) -> Result<bool, BpfError> {
     Err(BpfError::NotBuilt)
 }
 
-/// None.
+/// Always empty.
 pub fn doors() -> Vec<PathBuf> {
     Vec::new()
 }
@@ -86,12 +86,12 @@ pub fn end_doors() -> Result<(), BpfError> {
     Err(BpfError::NotBuilt)
 }
 
-/// None: there is no door.
+/// Always `None`: there is no door.
 pub fn door_cost(_cgroup: &Path) -> Option<Cost> {
     None
 }
 
-/// There is none.
+/// A trial, which this build never creates.
 #[derive(Debug)]
 pub enum Trial {}
 
@@ -101,22 +101,22 @@ impl Trial {
         Err(BpfError::NotBuilt)
     }
 
-    /// Nothing: there is no trial.
+    /// Does nothing: there is no trial.
     pub fn readings(&self) -> Result<Vec<Counters>, BpfError> {
         match *self {}
     }
 
-    /// Nothing: there is no trial.
+    /// Does nothing: there is no trial.
     pub fn ends(&self) -> Vec<TransferEnd> {
         match *self {}
     }
 
-    /// Nothing: there is no trial.
+    /// Does nothing: there is no trial.
     pub fn ends_lost(&self) -> u64 {
         match *self {}
     }
 
-    /// Nothing: there is no trial.
+    /// Does nothing: there is no trial.
     pub fn give_back(&mut self) -> Result<(), BpfError> {
         match *self {}
     }
@@ -147,12 +147,12 @@ pub mod policy {
         Err(BpfError::NotBuilt)
     }
 
-    /// None that anybody knows of.
+    /// Always empty: unknown without the loader.
     pub fn others() -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// None: there is no policy.
+    /// Always empty: there is no policy.
     pub fn without_cgroup(_policy: &InForce) -> Vec<usize> {
         Vec::new()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Selecting a congestion control for sockets of programs that already run.
+//! Selecting a congestion control for the sockets of running programs.
 use crate::RESIDENT;
 use crate::control::{self, BEFORE};
 use crate::error::BpfError;
@@ -25,25 +25,25 @@ const FOUND_LEN: usize = 64;
 /// A listening socket, as the kernel numbers its states.
 const LISTEN: u8 = 10;
 
-/// What the program shall do with the sockets that match.
+/// The program's action on matching sockets.
 pub(crate) enum Act<'a> {
     Select(&'a Chosen),
-    /// And note all that match, in the share or not.
+    /// Selects, and records all matching sockets, in the share or not.
     Watch(&'a Chosen),
     Restore,
-    /// Only what listens.
+    /// Restores listening sockets only.
     RestoreListening,
     Look,
 }
 
 impl Act<'_> {
-    /// Where nothing is loaded it has nothing to do, and makes nothing.
+    /// True if there is nothing to do unless something is loaded, so that nothing is created for it.
     fn only_looks(&self) -> bool {
         !matches!(self, Self::Select(_) | Self::Watch(_))
     }
 }
 
-/// Selects the control for the sockets that exist.
+/// Selects the control for existing sockets.
 ///
 /// Looks in the network namespace of the selected process, or if none is selected, in the
 /// caller's.
@@ -62,22 +62,22 @@ pub fn detach(selection: &Selection) -> Result<Attached, BpfError> {
     all(selection, &Act::Restore)
 }
 
-/// Gives what listens the control that it had, and what it had until now.
+/// Gives listening sockets their earlier control back. Returns the control that each had until now.
 pub(crate) fn detach_listening() -> Result<Attached, BpfError> {
     everywhere(&Act::RestoreListening)
 }
 
-/// What all sockets run.
+/// The controls of all sockets.
 pub(crate) fn survey_everywhere() -> Result<Attached, BpfError> {
     everywhere(&Act::Look)
 }
 
-/// All sockets, in the network namespaces of all processes that this user may look at.
+/// Acts on all sockets, in the network namespaces of all processes that this user can inspect.
 fn everywhere(act: &Act<'_>) -> Result<Attached, BpfError> {
     let all_of = Selection::default();
     let mut found = all(&all_of, act)?;
     for pids in other_namespaces() {
-        // Its processes have ended, or it may not be entered.
+        // Its processes have ended, or this user must not enter it.
         if let Ok(others) = within(&pids, || pass(&all_of, None, act)) {
             found.extend(others?);
         }
@@ -85,7 +85,7 @@ fn everywhere(act: &Act<'_>) -> Result<Attached, BpfError> {
     Ok(found)
 }
 
-/// Which sockets match, and what they run. Changes nothing.
+/// The matching sockets and their controls. Changes nothing.
 pub fn survey(selection: &Selection) -> Result<Attached, BpfError> {
     all(selection, &Act::Look)
 }
@@ -110,7 +110,7 @@ fn all(selection: &Selection, act: &Act<'_>) -> Result<Attached, BpfError> {
     Ok(found)
 }
 
-/// Once over the sockets of this thread's network namespace.
+/// One pass over the sockets of this thread's network namespace.
 fn pass(
     selection: &Selection,
     sockets: Option<&Sockets>,
@@ -144,7 +144,7 @@ fn pass(
     Ok(found_in(&records))
 }
 
-/// The records of the iterator. What went wrong with a socket stands in a second one of it.
+/// Parses the records of the iterator. A failure with a socket is in a second record of that socket.
 fn found_in(records: &[u8]) -> Vec<Found> {
     let mut all = Vec::<Found>::new();
     for record in records.chunks_exact(FOUND_LEN).map(found) {
@@ -217,7 +217,7 @@ pub(crate) fn rodata(selection: &Selection, by_inode: bool, act: &Act<'_>) -> [u
     bytes
 }
 
-/// The object with some of its programs, and with the map of what was before that all share.
+/// The object with some of its programs, and with the shared map of earlier controls.
 pub(crate) fn open(programs: &[&str]) -> Result<OpenObject, BpfError> {
     let failed = |e: libbpf_rs::Error| BpfError::kernel("open the BPF programs", &e);
     let mut open = control::open(OBJECT).map_err(failed)?;
@@ -231,15 +231,15 @@ pub(crate) fn open(programs: &[&str]) -> Result<OpenObject, BpfError> {
             (map.set_autocreate(programs.contains(&CLOSED))).map_err(failed)?;
         }
     }
-    // Who looks at a machine on which nothing is loaded leaves it as it is. Only the controls make the map of
-    // their options: controls of a version that has none would seem to take some.
+    // A survey of a machine on which nothing is loaded changes nothing. Only the controls create the map of
+    // their options: otherwise controls of a version without options would seem to take some.
     let shared = [
         (BEFORE, pins::is_mounted()),
         (options::MAP.0, options::are_taken()),
     ];
     for (name, _) in shared.iter().filter(|(_, is_shared)| *is_shared) {
         for mut map in open.maps_mut().filter(|map| map.name() == *name) {
-            // A pin that is there is used, else one is made.
+            // An existing pin is reused, otherwise one is created.
             map.set_pin_path(pins::pin(name)).map_err(failed)?;
         }
     }
@@ -268,10 +268,11 @@ pub(crate) fn program<'a>(object: &'a Object, name: &str) -> libbpf_rs::ProgramM
 }
 
 impl Future<'_> {
-    /// From now on, until [`Self::end`], [`crate::unload`] or a restart of the machine.
+    /// Selects the control for future connections until [`end_futures`], [`crate::unload`] or a restart
+    /// of the machine.
     ///
     /// # Errors
-    /// There is no such cgroup, and what the kernel refuses.
+    /// There is no such cgroup, or the kernel refuses.
     pub fn begin(&self, control: impl Into<Chosen>) -> Result<(), BpfError> {
         control::able()?;
         let control = control.into();
@@ -297,7 +298,7 @@ impl Future<'_> {
     }
 }
 
-/// All choices for connections to come.
+/// All choices for future connections.
 pub fn futures() -> Vec<Choice> {
     let names = pins::names(PREFIX);
     let cgroups = cgroups_of(names.iter().filter_map(|name| number_of(name)));
@@ -313,7 +314,7 @@ fn number_of(name: &str) -> Option<u64> {
     name.rsplit('-').next()?.parse().ok()
 }
 
-/// Ends those of `futures` that are meant; these.
+/// Ends the matching choices of [`futures`] and returns them.
 ///
 /// # Errors
 /// A pin cannot be removed.

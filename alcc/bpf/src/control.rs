@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Registering the controls with the kernel, and ending that.
+//! Registration of the controls with the kernel, and its end.
 use crate::error::BpfError;
 use crate::{Control, Ended, Loaded, PINS, WINDOW, attach, controls, pins};
 use libbpf_rs::ReferencesType;
@@ -9,20 +9,21 @@ use nix::fcntl::FlockArg;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The form for Linux 6.10 and later, and the one before. See `bpf/copa.bpf.c`.
+/// The forms for Linux 6.10 and later, and for earlier kernels. See `bpf/copa.bpf.c`.
 const OPS: [&str; 2] = ["ops", "ops_old"];
-/// The map of what a socket ran before.
+/// The map of the earlier controls of sockets.
 pub(crate) const BEFORE: &str = "before";
 const LOCK: &str = "bpf";
 const BTF: &str = "/sys/kernel/btf/vmlinux";
-/// Root alone may read it. The kernel takes congestion controls only if it compiles them.
+/// Setting of the BPF JIT compiler, readable by root only. The kernel accepts congestion controls only
+/// if it compiles them.
 const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 
-/// Registers all controls that are not registered yet. They stay until [`unload`]. `group`: whose
-/// users may set the window of [`WINDOW`]; `None`: as it is, and nobody's but root's at first.
+/// Registers all controls that are not registered yet. They stay until [`unload`]. Users of `group`
+/// can then set the window of [`WINDOW`]; `None` keeps the current group, initially root's.
 ///
 /// # Errors
-/// What is missing on this machine, and what the kernel refuses.
+/// The machine lacks a requirement, or the kernel refuses.
 pub fn load(group: Option<u32>) -> Result<Vec<Loaded>, BpfError> {
     able()?;
     if group.is_none() && loaded().len() == controls().count() {
@@ -53,7 +54,7 @@ pub fn load(group: Option<u32>) -> Result<Vec<Loaded>, BpfError> {
     Ok(done)
 }
 
-/// Can programs be loaded here at all?
+/// Checks that BPF programs can be loaded here.
 pub(crate) fn able() -> Result<(), BpfError> {
     if !Path::new(BTF).exists() {
         return Err(BpfError::NoBtf);
@@ -65,12 +66,12 @@ pub(crate) fn able() -> Result<(), BpfError> {
     Ok(())
 }
 
-/// What is registered by this program.
+/// The controls that this program has registered.
 pub fn loaded() -> Vec<&'static Control> {
     controls().filter(|c| is_loaded(c)).collect()
 }
 
-/// The folder in which an older version has its controls: [`unload`] ends them, too.
+/// The folder of an older version's controls, which [`unload`] also ends.
 pub fn older() -> Option<PathBuf> {
     pins::older().map(|_| pins::Older::PATH.into())
 }
@@ -81,12 +82,12 @@ pub fn window_group() -> Option<u32> {
     (is_loaded(&WINDOW) && about.gid() != 0).then_some(about.gid())
 }
 
-/// Ends the registrations, the choices for connections to come, and all doors. Connections that use
-/// a control keep it until they end; new ones cannot choose it any more, and what listens has again
-/// what it had, in whatever network namespace.
+/// Ends the registrations, the choices for future connections, and all doors. Connections that use
+/// a control keep it until they end, but new ones cannot select it. Listening sockets get their
+/// earlier control back, in every network namespace.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// The kernel refuses.
 pub fn unload() -> Result<Ended, BpfError> {
     libbpf_rs::set_print(None);
     let older = pins::older();
@@ -118,10 +119,10 @@ pub fn unload() -> Result<Ended, BpfError> {
     Ok(ended)
 }
 
-/// All that is pinned in this folder.
+/// Ends everything that is pinned in this folder.
 fn end_all(folder: &Path) -> Result<Vec<&'static Control>, BpfError> {
-    // A choice by a name that is gone would be in force again with the next load. Doors have the
-    // maps of a control.
+    // A choice by a name that no longer exists would be in force again with the next load. Doors use
+    // the maps of a control.
     for prefix in ["future-", "door-"] {
         let names = pins::names_in(folder, prefix);
         names
@@ -140,7 +141,7 @@ fn end_all(folder: &Path) -> Result<Vec<&'static Control>, BpfError> {
         }
         pins::remove(&path)?;
         pins::end_link(&folder.join(link_pin(control)))?;
-        // What was before is known to attach and detach, too: that map stays.
+        // Attach and detach use the map of earlier controls, too, so it stays.
         for (map, _) in control.maps.iter().filter(|(map, _)| *map != BEFORE) {
             pins::remove(&folder.join(map))?;
         }
@@ -148,7 +149,7 @@ fn end_all(folder: &Path) -> Result<Vec<&'static Control>, BpfError> {
     Ok(ended)
 }
 
-/// Root and this group may use what belongs to a socket of their own: no other can be named.
+/// Permits root and this group to use the entries of their own sockets: no other can be named.
 fn permit(control: &Control, group: Option<u32>) -> Result<(), BpfError> {
     for (name, mode) in control.maps {
         let group = group.filter(|_| mode & 0o070 != 0);
@@ -213,7 +214,7 @@ pub(crate) fn open(object: &[u8]) -> libbpf_rs::Result<OpenObject> {
     ObjectBuilder::default().open_memory(object)
 }
 
-/// Since Linux 6.10 `cong_control` has four arguments. The kernel's own description says so.
+/// True if `cong_control` has four arguments, as since Linux 6.10, by the kernel's BTF.
 fn takes_the_new_form() -> libbpf_rs::Result<bool> {
     let btf = Btf::from_vmlinux()?;
     let Some(ops) = btf.type_by_name::<types::Struct<'_>>("tcp_congestion_ops") else {

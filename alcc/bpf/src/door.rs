@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The door for containers: the maps of `alcc_window` as socket options of the sockets of a cgroup.
+//! The door for containers: access to the maps of `alcc_window` by socket options, for the sockets of a
+//! cgroup.
 use crate::control::{self, is_loaded};
 use crate::error::BpfError;
 use crate::selection::{cgroups_of, open_cgroup};
@@ -14,24 +15,24 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const OBJECT: &[u8] = include_bytes!("../objects/door.bpf.o");
-/// The programs, and what their pins are called.
+/// The programs, and the names of their pins.
 const PROGRAMS: [(&str, &str); 2] = [("alcc_door_set", "set"), ("alcc_door_get", "get")];
 const PREFIX: &str = "door-";
 
-/// Whether a door could be opened there: so that nothing is loaded for a wrong name.
+/// Checks that a door can be opened there, so that nothing is loaded for a wrong name.
 ///
 /// # Errors
-/// There is no such cgroup, or nobody may look at it.
+/// There is no such cgroup, or it cannot be read.
 pub fn check_door(cgroup: &Path) -> Result<(), BpfError> {
     open_cgroup(cgroup).map(drop)
 }
 
 /// Opens a door in a cgroup, until [`crate::unload`], [`end_doors`] or a restart of the machine.
-/// Programs in it and below it steer their own sockets by socket options. Sockets that were made
-/// before, elsewhere, do not pass there. `false`: it was open already.
+/// Programs in it and below it steer their own sockets by socket options. Sockets that were created
+/// earlier in another cgroup cannot use it. Returns `false` if it was already open.
 ///
 /// # Errors
-/// The controls are not loaded, there is no such cgroup, and what the kernel refuses.
+/// The controls are not loaded, there is no such cgroup, or the kernel refuses.
 pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
     control::able()?;
     let attempt = format!("open a door in the cgroup {}", cgroup.display());
@@ -53,7 +54,7 @@ pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
     let mut open = control::open(OBJECT).map_err(|e| failed(&e))?;
     for mut map in open.maps_mut() {
         if let Some((name, _)) = WINDOW.maps.iter().find(|(name, _)| map.name() == *name) {
-            // That of the control, which is pinned.
+            // The pinned map of the control.
             map.set_pin_path(pins::pin(name)).map_err(|e| failed(&e))?;
         }
     }
@@ -61,7 +62,7 @@ pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
     let mut links: Vec<(String, Link)> = Vec::new();
     for (program, which) in PROGRAMS {
         let name = name(which);
-        // Half of a door that was interrupted.
+        // Remains of an interrupted call.
         pins::end_link(&pins::pin(&name))?;
         let link = crate::attach::program(&object, program)
             .attach_cgroup(folder.as_raw_fd())
@@ -74,7 +75,7 @@ pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
     Ok(true)
 }
 
-/// The cgroups with a door, by number.
+/// The numbers of the cgroups with a door.
 fn numbers() -> Vec<u64> {
     let which = |name: &String| {
         name.strip_prefix(PREFIX)?
@@ -98,7 +99,7 @@ pub fn doors() -> Vec<PathBuf> {
     all
 }
 
-/// Closes all doors. Sockets that were steered through one are given back by the kernel.
+/// Closes all doors. The kernel takes back the sockets that were steered through one.
 ///
 /// # Errors
 /// A pin cannot be removed.
@@ -106,13 +107,13 @@ pub fn end_doors() -> Result<(), BpfError> {
     (pins::names(PREFIX).iter()).try_for_each(|name| pins::end_link(&pins::pin(name)))
 }
 
-/// Batches of calls, and calls of each.
+/// Number of batches, and of calls in each.
 const BATCHES: usize = 9;
 const CALLS: u32 = 1000;
 
-/// What each socket option costs in the cgroup, measured now. This process goes there for a moment
-/// to make a socket, and comes back. `None`: it may not go there, as where a cgroup shares out
-/// memory among those below it.
+/// Measures the time of a socket option in the cgroup. This process enters it briefly to create a
+/// socket. `None` if it cannot enter, for example because the cgroup distributes memory among
+/// those below it.
 pub fn door_cost(cgroup: &Path) -> Option<Cost> {
     let own = crate::cgroup_of(std::process::id())?;
     let make = || {
@@ -121,7 +122,7 @@ pub fn door_cost(cgroup: &Path) -> Option<Cost> {
         socket(AddressFamily::Inet, kind, SockFlag::SOCK_CLOEXEC, protocol).ok()
     };
     let go = |to: &Path| fs::write(to.join("cgroup.procs"), std::process::id().to_string());
-    // A socket stays in the cgroup in which it was made.
+    // A socket stays in the cgroup in which it was created.
     let without = make()?;
     go(cgroup).ok()?;
     let with = make();
@@ -139,7 +140,7 @@ pub fn door_cost(cgroup: &Path) -> Option<Cost> {
     })
 }
 
-/// One call of each in turns: the median of the batches.
+/// Calls the option on both sockets in turns. Returns the median of the batches for each.
 fn compare(sockets: [&OwnedFd; 2], call: impl Fn(&OwnedFd) -> bool) -> Option<[Duration; 2]> {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..BATCHES {

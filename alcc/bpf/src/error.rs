@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use std::path::PathBuf;
 
-/// Why the kernel's part could not be done.
+/// Error of an operation on the kernel's programs, maps or sockets.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
-    /// The feature `loader` is off.
+    /// The feature `loader` is disabled.
     #[error(
         "this alcc was built without BPF: install libelf-dev and zlib1g-dev and run 'make build'"
     )]
     NotBuilt,
-    /// The process may not.
+    /// The process lacks the privilege.
     #[error(
         "{attempt}: not permitted: run it as root (it needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)"
     )]
     Forbidden {
-        /// What was attempted.
+        /// The attempted operation.
         attempt: String,
     },
-    /// The kernel does not describe its types.
+    /// The kernel has no BTF.
     #[error(
         "load the BPF programs: this kernel has no /sys/kernel/btf/vmlinux: it needs one built with \
          CONFIG_DEBUG_INFO_BTF, as the distributions' are"
     )]
     NoBtf,
-    /// The kernel does not compile BPF programs.
+    /// The kernel's BPF JIT compiler is disabled.
     #[error(
         "load the BPF programs: this kernel's BPF compiler is switched off: switch it on by \
          'sysctl net.core.bpf_jit_enable=1'"
     )]
     NoJit,
-    /// Another trial runs.
+    /// Another trial is running.
     #[error(
         "begin the trial: another one of these connections is running: wait for its end, or end it"
     )]
     Busy,
-    /// There is a control of this name already.
+    /// A control of this name already exists.
     #[error(
         "register the congestion control {control}: the name is taken by one whose files are not in {}: run 'alcc bpf \
          unload' where it was loaded (another container or mount namespace)",
@@ -44,34 +44,34 @@ pub enum BpfError {
         /// The name.
         control: &'static str,
     },
-    /// An older version has loaded its controls.
+    /// Controls of an older version are loaded.
     #[error(
         "load the BPF programs: an older alcc has left its own in {}: end them by 'alcc bpf unload' first",
         path.display()
     )]
     Older {
-        /// Where.
+        /// The folder of its pins.
         path: PathBuf,
     },
-    /// The folder of the pins could be exchanged by another user.
+    /// Another user could replace the folder of the pins.
     #[error("use {} for what root loads: {why}: remove it, or give it to root alone", path.display())]
     NotOwn {
         /// The folder.
         path: PathBuf,
-        /// Which part of it.
+        /// The part of the path, and the reason.
         why: String,
     },
-    /// A file or folder.
+    /// An operation on a file or folder failed.
     #[error("{attempt} {}: {}", path.display(), words(error))]
     File {
-        /// What was attempted.
+        /// The attempted operation.
         attempt: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// No folder of cgroup version 2.
+    /// The path is not a folder of cgroup version 2.
     #[error(
         "find the cgroup {}: {}: give its folder: {} and what stands behind 0:: in /proc/PID/cgroup of a process in it",
         path.display(),
@@ -79,22 +79,22 @@ pub enum BpfError {
         crate::all_cgroups().unwrap_or_else(|| "/sys/fs/cgroup".into()).display()
     )]
     NoCgroup {
-        /// What was taken for one.
+        /// The given path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// Anything else that the kernel refused.
+    /// Any other refusal by the kernel.
     #[error("{attempt}: {error}")]
     Kernel {
-        /// What was attempted.
+        /// The attempted operation.
         attempt: String,
-        /// What the kernel or libbpf said.
+        /// The error of the kernel or libbpf.
         error: String,
     },
 }
 
-/// What the system said, without its number.
+/// The system's error text, without the number.
 fn words(error: &std::io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error").unwrap_or(text.len());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Congestion controls that live in the kernel by BPF, and the selection of sockets for them.
+//! Congestion controls in the kernel, as BPF programs, and the selection of sockets for them.
 //!
-//! Root loads the controls once ([`load`]). From then on every user may choose them like any other
-//! control of the kernel; the window of [`WINDOW`] is for root and a group. [`attach`] selects one for connections that exist, and [`Future`] for
-//! those to come. Nothing of this crate runs afterwards: the kernel keeps all of it alive by the
-//! files below [`PINS`].
+//! Root loads the controls once ([`load`]). From then on every user can select them like any other
+//! control of the kernel; only root and one group can set the window of [`WINDOW`]. [`attach`]
+//! selects a control for existing connections, and [`Future`] for future ones. No process has to
+//! keep running: the kernel keeps the programs alive by the files below [`PINS`].
 //!
 //! The BPF programs are committed as objects, compiled once for all kernels from 6.1 on. `make
 //! bpf` compiles them again.
@@ -63,34 +63,35 @@ use std::time::Duration;
 #[cfg(feature = "loader")]
 pub use trial::Trial;
 
-/// The folder of the pins: a BPF file system of its own, because systemd's is closed to users.
+/// The folder of the pins: a separate BPF file system, because users cannot read systemd's.
 pub const PINS: &str = alcc_sys::PINS;
 
-/// A control that is registered.
+/// A registered control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loaded {
-    /// Which.
+    /// The control.
     pub control: &'static Control,
-    /// Registered just now, and not by an earlier call.
+    /// True if this call registered it, and not an earlier one.
     pub new: bool,
 }
 
-/// What [`unload`] has ended, and what it could not.
+/// The result of [`unload`]: everything that it ended, and what remains.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// The registrations.
+    /// The controls that are no longer registered.
     pub controls: Vec<&'static Control>,
-    /// The choices for connections to come.
+    /// The choices for future connections.
     pub futures: Vec<Choice>,
-    /// A policy was in force.
+    /// True if a policy was in force.
     pub policy: bool,
-    /// Listening sockets of this network namespace that have again what they had.
+    /// Listening sockets of this network namespace that got their earlier control back.
     pub given_back: usize,
-    /// Others here that still hand out one of the controls, by its name: nobody knows what they had.
+    /// Other listening sockets here that still pass on one of the controls, by its name: their earlier
+    /// control is unknown.
     pub listening: BTreeMap<String, usize>,
 }
 
-/// What a socket option costs on a socket of a cgroup with a door, and on another. Each per call.
+/// Time per call of a socket option, for a socket of a cgroup with a door and for another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cost {
     /// `setsockopt` without the door.
@@ -103,31 +104,31 @@ pub struct Cost {
     pub get_with: Duration,
 }
 
-/// A congestion control that the kernel gets from here.
+/// A congestion control that this crate loads into the kernel.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Control {
-    /// Its name, as `TCP_CONGESTION` takes it.
+    /// Its name for `TCP_CONGESTION`.
     pub name: &'static str,
-    /// What it does, for people.
+    /// Description for people.
     pub does: &'static str,
     /// The compiled programs.
     pub object: &'static [u8],
-    /// Maps that are pinned beside it by their own names, and with which rights.
+    /// Maps that are pinned beside it under their own names, and the mode of each pin.
     pub maps: &'static [(&'static str, u32)],
 }
 
-/// An algorithm that lives in the kernel.
+/// An algorithm that runs in the kernel.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Resident {
-    /// What a user calls it: the name in `alcc list`.
+    /// Its name in `alcc list`.
     pub algorithm: &'static str,
-    /// The form of the algorithm in `cc` that it follows.
+    /// The form of the algorithm in `cc` that it reproduces.
     pub follows: &'static str,
-    /// The control that it is.
+    /// Its control in the kernel.
     pub control: Control,
 }
 
-/// One entry: the algorithm's name, what it follows, the control's name, the object, and its maps.
+/// One entry: the names of the algorithm, of its form in `cc` and of the control, the object, and its maps.
 const fn resident(
     algorithm: &'static str,
     follows: &'static str,
@@ -147,7 +148,7 @@ const fn resident(
     }
 }
 
-/// All algorithms that live in the kernel.
+/// All algorithms that run in the kernel.
 pub const RESIDENT: &[Resident] = &[
     resident(
         "copa",
@@ -193,12 +194,12 @@ pub const RESIDENT: &[Resident] = &[
     ),
 ];
 
-/// The control whose window and rate programs set for their own sockets: [`alcc_sys::Steered`].
+/// The control whose window and rate are set by programs for their own sockets: [`alcc_sys::Steered`].
 pub const WINDOW: Control = Control {
     name: alcc_sys::WINDOW_CONTROL,
     does: "window and rate set by a program",
     object: include_bytes!("../objects/window.bpf.o"),
-    // Who may, writes and reads what belongs to a socket of their own: no other can be named.
+    // Permitted users access only the entries of their own sockets: no other can be named.
     maps: &[("knobs", 0o660), ("feed", 0o440), ("before", 0o600)],
 };
 

@@ -16,11 +16,11 @@ pub fn namespace_of(pid: u32) -> Result<u64, BpfError> {
     Ok(found.ino())
 }
 
-/// Acts in the network namespace that these processes share, in a thread of its own. Some of them
-/// may have ended.
+/// Calls `act` in the network namespace that these processes share, in a separate thread. Some of
+/// them may have ended.
 ///
 /// # Errors
-/// Why it cannot be entered, such as that all of them have ended.
+/// The namespace cannot be entered, for example because all of them have ended.
 pub fn within<T: Send>(pids: &[u32], act: impl FnOnce() -> T + Send) -> Result<T, BpfError> {
     let open = |pid: &u32| {
         let path = path_of(*pid);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The files that keep programs, maps and links alive after their loader has ended.
 //!
-//! Their folder is root's alone: each part of its path is checked ([`alcc_sys::create_owned`]), and
-//! what is mounted is mounted on the descriptor that was checked. After that the path is as good.
+//! Only root can change their folder: each part of its path is checked ([`alcc_sys::create_owned`]), and
+//! the file system is mounted on the checked descriptor. From then on the path is as safe.
 use crate::{BpfError, PINS};
 use alcc_sys::{Sticky, create_owned, open_owned, path_of};
 use libbpf_rs::Link;
@@ -16,32 +16,32 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-/// Where versions before 0.2 had them, below a folder that is a service's by common units.
+/// Folder of the pins of versions before 0.2. With common units its parent belongs to a service.
 const OLD: &str = "/run/alcc/bpf";
-/// Locks of this crate are beside the folder: a BPF file system has no other files.
+/// Folder of this crate's locks: a BPF file system cannot hold other files.
 const LOCKS: &str = "/run";
 
-/// A pin, by its name.
+/// The path of a pin.
 pub(crate) fn pin(name: &str) -> PathBuf {
     Path::new(PINS).join(name)
 }
 
-/// Is a program, a map or a link pinned by this name? Another file of that name is none.
+/// True if a program, a map or a link is pinned at this path. No other file counts.
 pub(crate) fn is_pin(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|about| about.is_file()) && is_bpf(path)
 }
 
-/// A BPF file system is what one sees there. A list of mounts would name hidden ones, too.
+/// True if a BPF file system is visible there. A list of mounts would include hidden ones.
 fn is_bpf(path: &Path) -> bool {
     statfs(path).is_ok_and(|system| system.filesystem_type() == BPF_FS_MAGIC)
 }
 
-/// Is there anything that a pin could be in?
+/// True if a BPF file system is mounted on the folder of the pins.
 pub(crate) fn is_mounted() -> bool {
     open_owned(Path::new(PINS), Sticky::Refused).is_ok_and(|folder| is_bpf(&path_of(&folder)))
 }
 
-/// Makes the folder, and mounts a BPF file system on it unless there is one.
+/// Creates the folder, and mounts a BPF file system on it unless there is one.
 pub(crate) fn prepare() -> Result<(), BpfError> {
     let dir = Path::new(PINS);
     let folder =
@@ -65,7 +65,7 @@ pub(crate) fn prepare() -> Result<(), BpfError> {
     })
 }
 
-/// The folder is another user's, or the system does not give it.
+/// Error if the folder belongs to another user or cannot be created.
 fn refused(attempt: &'static str, dir: &Path, error: std::io::Error) -> BpfError {
     match error.raw_os_error() {
         None if error.kind() == ErrorKind::PermissionDenied => BpfError::NotOwn {
@@ -76,7 +76,7 @@ fn refused(attempt: &'static str, dir: &Path, error: std::io::Error) -> BpfError
     }
 }
 
-/// One load or unload at a time, and one trial of a selection: until this is dropped.
+/// Lock for one load or unload at a time, and for one trial of a selection, until it is dropped.
 pub(crate) fn lock(name: &str, how: FlockArg) -> Result<Flock<File>, BpfError> {
     let path = Path::new(LOCKS).join(format!("alcc-{name}.lock"));
     let below = Path::new(LOCKS);
@@ -95,19 +95,19 @@ pub(crate) fn lock(name: &str, how: FlockArg) -> Result<Flock<File>, BpfError> {
     })
 }
 
-/// Who may use a pin: root, and a group.
+/// Restricts a pin to root and a group.
 pub(crate) fn permit(name: &str, mode: u32, group: Option<u32>) -> Result<(), BpfError> {
     let path = pin(name);
-    // The group first: the mode is for it.
+    // The group first, because the mode applies to it.
     chown(&path, None, Some(group.unwrap_or(0)))
         .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(mode)))
         .map_err(|e| BpfError::file("set the rights of", path, e))
 }
 
-/// Ends a link at once, and removes its pin. The removal alone ends it a moment later; that must
-/// do where the kernel cannot end this kind of link otherwise (struct_ops before Linux 6.11).
+/// Ends a link at once, and removes its pin. The removal alone ends it slightly later, which is the
+/// only way if the kernel cannot detach this kind of link (struct_ops before Linux 6.11).
 pub(crate) fn end_link(path: &Path) -> Result<(), BpfError> {
-    // libbpf would print.
+    // Otherwise libbpf prints.
     libbpf_rs::set_print(None);
     if is_pin(path) {
         let _ = Link::open(path).and_then(|link| link.detach());
@@ -115,7 +115,7 @@ pub(crate) fn end_link(path: &Path) -> Result<(), BpfError> {
     remove(path)
 }
 
-/// The pins that begin with `prefix`, in order.
+/// The names of the pins that begin with `prefix`, sorted.
 pub(crate) fn names(prefix: &str) -> Vec<String> {
     names_in(Path::new(PINS), prefix)
 }
@@ -133,10 +133,10 @@ pub(crate) fn names_in(folder: &Path, prefix: &str) -> Vec<String> {
     names
 }
 
-/// Removes a pin; one that is not there is as good.
+/// Removes a pin. A missing pin is not an error.
 pub(crate) fn remove(path: &Path) -> Result<(), BpfError> {
     match fs::remove_file(path) {
-        // What is no BPF file system has no pins.
+        // Only a BPF file system has pins.
         Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Err(BpfError::file("remove", path, e))
         }
@@ -144,7 +144,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), BpfError> {
     }
 }
 
-/// The folder of an older version, if it is root's and has pins.
+/// The folder of an older version, if root owns it and it has pins.
 pub(crate) fn older() -> Option<Older> {
     let folder = open_owned(Path::new(OLD), Sticky::Refused).ok()?;
     let is_used =
@@ -162,7 +162,7 @@ impl Older {
         path_of(&self.0)
     }
 
-    /// Nothing of it is left.
+    /// Ends everything in it.
     pub(crate) fn end(self) -> Result<(), BpfError> {
         drop(self);
         umount2(OLD, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)

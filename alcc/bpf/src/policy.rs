@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The policy in the kernel: rules that choose the control of each connection.
 //!
-//! One pinned link keeps it in force. The rules are one value of a map, which is exchanged as a whole:
-//! whoever is killed in between leaves the old policy or the new one in force, and what exists follows
-//! with the next [`apply`].
+//! One pinned link keeps it in force. The rules are one value of a map, which is replaced as a whole. If
+//! the process is killed meanwhile, either the old policy or the new one is in force, and existing
+//! connections follow at the next [`apply`].
 use crate::RESIDENT;
 use crate::attach::{self, program};
 use crate::control::{self, BEFORE};
@@ -29,11 +29,11 @@ const OBJECT: &[u8] = include_bytes!("../objects/policy.bpf.o");
 const FUTURE: &str = "alcc_policy";
 const EXISTING: &str = "alcc_sockets";
 const PROGRAMS: &str = "alcc_programs";
-/// The maps, whose pins have these names behind [`THIS`].
+/// Names of the maps' pins, after [`THIS`].
 const POLICIES: &str = "policies";
 const PLACED: &str = "placed";
 const LINK: &str = "link";
-/// The beginning of the names of all policies' pins, and of those with this layout of the maps.
+/// Prefix of the names of all policies' pins, and of those with this layout of the maps.
 const ANY: &str = "policy-";
 const THIS: &str = "policy-1-";
 
@@ -55,11 +55,11 @@ enum Act {
     RollBack,
 }
 
-/// Puts these rules in force: for connections to come in one step, then for those that exist. `file`:
-/// where they come from, for who looks at them later.
+/// Puts these rules in force: for future connections in one step, then for existing ones. `file` is
+/// their source, which [`in_force`] returns.
 ///
 /// # Errors
-/// What is missing on this machine, and what the kernel refuses. Until then the old policy is in force.
+/// The machine lacks a requirement, or the kernel refuses. The old policy remains in force until then.
 pub fn apply(rules: &[Rule], file: &Path) -> Result<Walk, BpfError> {
     control::able()?;
     let mut chosen = rules.iter().filter_map(|rule| rule.control.as_ref());
@@ -73,7 +73,7 @@ pub fn apply(rules: &[Rule], file: &Path) -> Result<Walk, BpfError> {
     let _alone = alone()?;
     let object = load(Act::Apply, true)?;
     if rules.iter().any(|rule| rule.program.is_some()) {
-        // Of programs that listen already.
+        // Programs that are already listening.
         read(&object, PROGRAMS)?;
     }
     let failed = |e: libbpf_rs::Error| BpfError::kernel("put the policy in force", &e);
@@ -88,14 +88,14 @@ pub fn apply(rules: &[Rule], file: &Path) -> Result<Walk, BpfError> {
     one.update(&first, &encoded(rules, file), MapFlags::ANY)
         .map_err(failed)?;
     let policies = map(&object, POLICIES);
-    // From here on each new connection is compared with these rules.
+    // From here on the rules apply to each new connection.
     let number = one.as_fd().as_raw_fd().to_ne_bytes();
     policies
         .update(&first, &number, MapFlags::ANY)
         .map_err(failed)?;
     let pin = this(LINK);
     if pins::is_pin(&pin) {
-        // An upgrade may have brought another program.
+        // The program may differ after an upgrade.
         let mut link = Link::open(&pin).map_err(failed)?;
         link.update_prog(&program(&object, FUTURE))
             .map_err(failed)?;
@@ -109,14 +109,14 @@ pub fn apply(rules: &[Rule], file: &Path) -> Result<Walk, BpfError> {
     sockets(&object)
 }
 
-/// Ends the policy, and gives each connection what it had before. `None`: there was none.
+/// Ends the policy, and gives each connection its earlier control back. `None`: there was none.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// The kernel refuses.
 pub fn rollback() -> Result<Option<Walk>, BpfError> {
     libbpf_rs::set_print(None);
     let others = !others().is_empty();
-    // Who was killed while giving back has ended the link already.
+    // A process that was killed during a rollback has already ended the link.
     if !others && !pins::is_pin(&this(PLACED)) {
         return Ok(None);
     }
@@ -125,7 +125,7 @@ pub fn rollback() -> Result<Option<Walk>, BpfError> {
     let was_in_force = others || pins::is_pin(&this(LINK));
     end()?;
     if others {
-        // Their notes may be different; what was before is noted in one way by all versions.
+        // The layout of their records may differ; all versions record earlier controls in the same way.
         attach::detach(&crate::Selection::default())?;
     }
     let found = sockets(&load(Act::RollBack, true)?)?;
@@ -133,7 +133,7 @@ pub fn rollback() -> Result<Option<Walk>, BpfError> {
     Ok((was_in_force || changed).then_some(found))
 }
 
-/// Ends what chooses for connections to come, and leaves those that exist as they are.
+/// Ends the choice for future connections. Existing ones do not change.
 pub(crate) fn end() -> Result<bool, BpfError> {
     let was = in_force_by_a_pin();
     pins::end_link(&this(LINK))?;
@@ -146,10 +146,10 @@ fn in_force_by_a_pin() -> bool {
     pins::is_pin(&this(LINK)) || !others().is_empty()
 }
 
-/// The policy that is in force. `None`: there is none.
+/// The policy in force. `None`: there is none.
 ///
 /// # Errors
-/// What the kernel refuses, such as to look at it without root's rights.
+/// The kernel refuses, for example because this user is not root.
 pub fn in_force() -> Result<Option<InForce>, BpfError> {
     libbpf_rs::set_print(None);
     if !pins::is_mounted() || !pins::is_pin(&this(LINK)) {
@@ -167,23 +167,23 @@ pub fn in_force() -> Result<Option<InForce>, BpfError> {
     Ok(bytes.map(|bytes| decoded(&bytes)))
 }
 
-/// Pins of policies that another version of alcc has left: in force, but unknown.
+/// Pins of policies of another version of alcc: in force, but unreadable.
 pub fn others() -> Vec<PathBuf> {
     let mut names = pins::names(ANY);
     names.retain(|name| !name.starts_with(THIS) && name.ends_with(LINK));
     names.iter().map(|name| pins::pin(name)).collect()
 }
 
-/// All sockets of all network namespaces, and what the policy says of them. Changes nothing.
+/// All sockets of all network namespaces, with the rule of each. Changes nothing.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// The kernel refuses.
 pub fn look() -> Result<Walk, BpfError> {
     control::able()?;
     sockets(&load(Act::Look, in_force_by_a_pin())?)
 }
 
-/// Which of the rules name a cgroup or unit that does not exist now.
+/// Indices of the rules that name a cgroup or unit that does not exist now.
 pub fn without_cgroup(policy: &InForce) -> Vec<usize> {
     let mut there = BTreeSet::new();
     if let Some(root) = all_cgroups() {
@@ -196,7 +196,7 @@ pub fn without_cgroup(policy: &InForce) -> Vec<usize> {
     (0..policy.rules.len()).filter(gone).collect()
 }
 
-/// The hashes of the names and paths of all cgroups below a folder.
+/// Adds the hashes of the names and paths of all cgroups below a folder.
 fn note_cgroups(folder: &Path, path: u64, there: &mut BTreeSet<u64>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -241,7 +241,7 @@ fn load(act: Act, pinned: bool) -> Result<Object, BpfError> {
         let name = map.name().to_string_lossy().into_owned();
         let pin = match &*name {
             BEFORE => pins::pin(BEFORE),
-            // Only the controls make it.
+            // Only the controls create it.
             _ if name == options::MAP.0 && options::are_taken() => pins::pin(&name),
             POLICIES | PLACED => this(&name),
             _ => continue,
@@ -257,7 +257,7 @@ fn load(act: Act, pinned: bool) -> Result<Object, BpfError> {
     attach::load(open)
 }
 
-/// Lets an iterator run, in this thread's network namespace.
+/// Runs an iterator in this thread's network namespace.
 fn read(object: &Object, name: &str) -> Result<Vec<u8>, BpfError> {
     let attempt = "go through the TCP sockets";
     let link = (program(object, name).attach()).map_err(|e| BpfError::kernel(attempt, &e))?;
@@ -296,7 +296,7 @@ fn sockets(object: &Object) -> Result<Walk, BpfError> {
     Ok(walk)
 }
 
-/// A failure with a socket stands in a second record of it.
+/// Parses the records. A failure with a socket is in a second record of that socket.
 fn seen_in(records: &[u8]) -> Vec<Seen> {
     let mut all = Vec::<Seen>::new();
     for record in records.chunks_exact(SEEN_LEN).map(seen) {
@@ -412,7 +412,7 @@ fn encode(rule: &Rule, into: &mut [u8]) {
     put(&mut into[LABEL_AT..], rule.label().as_bytes());
 }
 
-/// As much of it as fits before a zero.
+/// Copies as much of the text as fits before a final zero.
 fn put(into: &mut [u8], text: &[u8]) {
     let len = text.len().min(into.len() - 1);
     into[..len].copy_from_slice(&text[..len]);

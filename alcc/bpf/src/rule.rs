@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Most rules of a policy.
+/// Largest number of rules in a policy.
 pub const RULES: usize = 64;
 /// Maximum length of a program's name, in bytes.
 pub const PROGRAM_LEN: usize = 15;
@@ -20,7 +20,7 @@ const WORDS: usize = 12;
 const SEED_NAME: u64 = 1;
 const SEED_PATH: u64 = 2;
 
-/// A cgroup, by its name: what is stopped and started again is another cgroup of the same name.
+/// A cgroup, by its name, because a restarted service has a new cgroup of the same name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// A unit of systemd, or the last part of the path of another cgroup.
@@ -30,7 +30,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// As the kernel's part compares it.
+    /// The hash that the kernel's program compares.
     #[cfg(feature = "loader")]
     pub(crate) fn hash(&self) -> u64 {
         match self {
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-/// One rule. What is `None` matches all connections.
+/// One rule. A condition that is `None` matches all connections.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Rule {
     /// The local port.
@@ -56,20 +56,20 @@ pub struct Rule {
     pub program: Option<String>,
     /// The peer is one of this share of the clients.
     pub share: Option<Share>,
-    /// The control of the kernel. `None`: the connection is left alone.
+    /// The control of the kernel. `None`: the connection does not change.
     pub control: Option<Chosen>,
-    /// The administrator's name for it.
+    /// The algorithm's name in the file.
     pub algorithm: String,
     /// Line of the file.
     pub line: u32,
 }
 
 impl Rule {
-    /// Sorts narrower rules first. The first that matches a connection counts.
+    /// Sort key that puts narrower rules first. The first rule that matches a connection counts.
     ///
-    /// A rule with more conditions is narrower. Of rules with equally many, that with the longer network
-    /// of peers, then that with a port, a path of a cgroup (the longer first), a unit, a program, the
-    /// smaller share; at last the one that comes first in the file.
+    /// A rule with more conditions is narrower. Among rules with equally many, the order is: longer prefix
+    /// of the peers' network, a port, a path of a cgroup (longer first), a unit, a program, the smaller
+    /// share, and then the order in the file.
     pub fn narrowness(&self) -> impl Ord + use<> {
         let conditions = [
             self.port.is_some(),
@@ -95,7 +95,7 @@ impl Rule {
         ))
     }
 
-    /// The same connections.
+    /// True if both match the same connections.
     pub fn matches_as(&self, other: &Self) -> bool {
         let of = |rule: &Self| {
             (
@@ -108,7 +108,7 @@ impl Rule {
         of(self) == of(other) && self.share == other.share
     }
 
-    /// For people: `port 443, unit nginx.service: budget`.
+    /// Text for people: `port 443, unit nginx.service: budget`.
     pub fn label(&self) -> String {
         let parts = [
             self.port.map(|port| format!("port {port}")),
@@ -129,25 +129,25 @@ impl Rule {
     }
 }
 
-/// A policy that is in force.
+/// A policy in force.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InForce {
-    /// The file that it was read from.
+    /// Its file.
     pub file: PathBuf,
-    /// When.
+    /// Time at which it was applied.
     pub applied: SystemTime,
-    /// In the order in which they are tried.
+    /// Its rules, in the order in which they are tried.
     pub rules: Vec<RuleInForce>,
 }
 
-/// One of its rules.
+/// A rule of a policy in force.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleInForce {
-    /// [`Rule::label`], as far as it fits.
+    /// [`Rule::label`], possibly shortened.
     pub label: String,
     /// Line of the file.
     pub line: u32,
-    /// The kernel's name of the control. `None`: it leaves connections alone.
+    /// The kernel's name of the control. `None`: connections do not change.
     pub control: Option<String>,
     /// The hash of the cgroup; 0: any.
     pub(crate) cgroup: u64,
@@ -156,30 +156,30 @@ pub struct RuleInForce {
 /// The origin of a socket's control.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Whose {
-    /// Nobody for this one: the system's default.
+    /// The system's default.
     System,
     /// The policy.
     Policy,
-    /// Somebody after the policy.
+    /// A later change by a user or program, after the policy.
     Since,
-    /// Its program, or `alcc attach`.
+    /// The socket's program, or `alcc attach`.
     Own,
     /// A route.
     Route,
-    /// It is part of a connection of Multipath TCP, which has one control for all.
+    /// Multipath TCP: all subflows of a connection have one control.
     Mptcp,
 }
 
 /// The sockets of all network namespaces.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Walk {
-    /// Each of them.
+    /// All sockets.
     pub seen: Vec<Seen>,
-    /// Namespaces that this process may not enter.
+    /// Number of namespaces that this process cannot enter.
     pub unreached: usize,
 }
 
-/// A socket, and what the policy has to do with it.
+/// A socket, and the effect of the policy on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// The local port.
@@ -188,20 +188,20 @@ pub struct Seen {
     pub peer: Option<SocketAddr>,
     /// The origin of the control that it had.
     pub whose: Whose,
-    /// The rule that matches, by its place in the policy; of a listening socket, that for what it
-    /// accepts from a client that no rule names.
+    /// Index of the matching rule in the policy. For a listening socket, the rule for connections from
+    /// clients that no rule names.
     pub rule: Option<usize>,
-    /// It has the rule's control, but other options.
+    /// True if it has the rule's control with other options.
     pub anew: bool,
-    /// The control that it had.
+    /// Its earlier control.
     pub was: String,
-    /// The control that it was to get just now. `None`: it was left alone.
+    /// The control that this call selected. `None`: it does not change.
     pub now: Option<String>,
     /// The kernel's refusal.
     pub error: Option<String>,
 }
 
-/// A path's part added to a hash: `hashed` of `policy.bpf.c`.
+/// Adds a component of a path to a hash: `hashed` of `policy.bpf.c`.
 pub(crate) fn hashed(mut hash: u64, name: &[u8]) -> u64 {
     let mut padded = [0; 8 * WORDS];
     let len = name.len().min(CGROUP_LEN);
@@ -214,7 +214,7 @@ pub(crate) fn hashed(mut hash: u64, name: &[u8]) -> u64 {
     hash
 }
 
-/// The hashes of the last part as a name, and of all as a path.
+/// The hashes of the last component as a name, and of all components as a path.
 pub(crate) fn hash_of(parts: &[&[u8]]) -> (u64, u64) {
     let name = parts.last().map_or(0, |name| hashed(SEED_NAME, name));
     (

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which connections.
+//! The selection of connections.
 use crate::error::BpfError;
 use alcc_observe::Share;
 use alcc_sys::{Chosen, Options};
@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Which connections: those that match everything that is given.
+/// A selection of connections: those that match all conditions that are not `None`.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Selection {
     /// The local port.
@@ -64,7 +64,7 @@ impl fmt::Display for Prefix {
 }
 
 impl Prefix {
-    /// The address is in it; an IPv4 address in IPv6's form is an IPv4 address.
+    /// True if the address is in this network. IPv4-mapped IPv6 addresses count as IPv4 addresses.
     pub fn has(&self, address: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, true),
@@ -75,12 +75,12 @@ impl Prefix {
         v4 == other_v4 && unlike.unwrap_or(0) == 0
     }
 
-    /// Its length.
+    /// Its length, bits.
     pub(crate) fn bits(&self) -> u8 {
         self.len
     }
 
-    /// Address family of the kernel, the address in four words of network order, the length.
+    /// The kernel's address family, the address in network byte order, and the length in bits.
     pub(crate) fn words(&self) -> (u16, [u8; 16], u32) {
         let mut words = [0; 16];
         let family = match self.address {
@@ -98,20 +98,20 @@ impl Prefix {
     }
 }
 
-/// The choice for connections to come, for all processes of a cgroup.
+/// A choice for future connections of all processes in a cgroup.
 #[derive(Clone, Copy, Debug)]
 pub struct Future<'a> {
-    /// Port and prefix count, processes do not: the cgroup stands for them.
+    /// Its port and prefix count. Its processes do not, because the cgroup replaces them.
     pub selection: &'a Selection,
     /// A folder of cgroup version 2.
     pub cgroup: &'a Path,
 }
 
-/// What the pins of choices begin with.
+/// Prefix of the names of the choices' pins.
 pub(crate) const PREFIX: &str = "future-";
 
 impl Future<'_> {
-    /// Its cgroup, and the name of its pin, which may have no dot.
+    /// Opens its cgroup. Also returns the name of its pin, which must not contain a dot.
     pub(crate) fn open(&self) -> Result<(File, String), BpfError> {
         let (cgroup, number) = open_cgroup(self.cgroup)?;
         Ok((
@@ -121,31 +121,31 @@ impl Future<'_> {
     }
 }
 
-/// A choice for connections to come that is in force.
+/// A choice for future connections that is in force.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// Of its pin: `future-PORT-PREFIX-CGROUP`.
+    /// The name of its pin: `future-PORT-PREFIX-CGROUP`.
     pub name: String,
-    /// The cgroup. `None`: it has been removed, and the choice reaches nobody any more.
+    /// The cgroup. `None`: it has been removed, so the choice has no effect.
     pub cgroup: Option<PathBuf>,
 }
 
 impl Choice {
-    /// Was it made for this cgroup?
+    /// True if it was made for this cgroup.
     pub fn is_in(&self, cgroup: &Path) -> bool {
         let number = fs::metadata(cgroup).map(|about| about.ino().to_string());
         let (_, of) = self.name.rsplit_once('-').unwrap_or_default();
         number.is_ok_and(|number| number == of)
     }
 
-    /// Could it reach a connection of this selection? Networks and cgroups are not compared.
+    /// True if it can apply to a connection of this selection. Networks and cgroups are not compared.
     pub fn meets(&self, selection: &Selection) -> bool {
         let port = self.name.split('-').nth(1).unwrap_or("any");
         let wanted = selection.port.map(|port| port.to_string());
         port == "any" || wanted.is_none_or(|wanted| port == wanted)
     }
 
-    /// Was it made for this port and this network, in whatever cgroup?
+    /// True if it was made for this port and this network, in any cgroup.
     pub fn is_of(&self, selection: &Selection) -> bool {
         let (of, _) = self.name.rsplit_once('-').unwrap_or_default();
         of.strip_prefix(PREFIX) == Some(&selection.name())
@@ -170,7 +170,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// One socket that matched.
+/// A matching socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     /// The local port.
@@ -179,14 +179,14 @@ pub struct Found {
     pub peer: Option<SocketAddr>,
     /// The congestion control that it had.
     pub control: String,
-    /// And its options.
+    /// The options of that control.
     pub options: Options,
     /// The kernel's refusal.
     pub error: Option<String>,
 }
 
 impl Found {
-    /// The congestion control that it had, with its options if it is one of ours.
+    /// The congestion control that it had, with its options if it is one of alcc's.
     pub fn chosen(&self) -> Chosen {
         let ours = crate::RESIDENT
             .iter()
@@ -213,26 +213,26 @@ pub struct Counters {
     pub acked: u64,
     /// Bytes written and not acknowledged.
     pub in_flight: u32,
-    /// RTT of the packet that was delivered last, microseconds; 0: none yet.
+    /// Newest RTT sample, microseconds; 0: none yet.
     pub rtt_us: u32,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u32,
     /// Segment size, bytes.
     pub mss: u32,
-    /// These are the first of their connection.
+    /// True for the first reading of the connection.
     pub is_first: bool,
 }
 
 /// The end of a transfer on a connection of a [`Trial`](crate::Trial).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransferEnd {
-    /// The counters then. Bytes in flight: the connection was reset.
+    /// The counters at that time. If bytes are in flight, the connection was reset.
     pub counters: Counters,
-    /// The connection ended with it.
+    /// True if the connection ended with the transfer.
     pub closed: bool,
 }
 
-/// What [`attach`] and [`detach`] did.
+/// The result of [`attach`] and [`detach`]: each matching socket.
 pub type Attached = Vec<Found>;
 
 /// The processes in one network namespace and the sockets that they have open.
@@ -240,14 +240,14 @@ pub type Attached = Vec<Found>;
 pub struct Sockets {
     /// The namespace's number.
     pub namespace: u64,
-    /// The processes: the ways into it.
+    /// The processes, by which it can be entered.
     pub pids: Vec<u32>,
-    /// Inodes.
+    /// Inodes of the sockets.
     pub inodes: BTreeSet<u64>,
 }
 
 impl Selection {
-    /// Port and network, as the pins of choices name them.
+    /// Port and network, as in the names of the choices' pins.
     fn name(&self) -> String {
         let port = self.port.map_or_else(|| "any".into(), |p| p.to_string());
         let prefix = self.prefix.map_or_else(
@@ -257,26 +257,26 @@ impl Selection {
         format!("{port}-{prefix}")
     }
 
-    /// A socket with this local port and this peer fits, whoever has it. A listening socket has no
-    /// peer, and is in no network.
+    /// True if a socket with this local port and this peer matches, regardless of its process. A
+    /// listening socket has no peer, so it is in no network.
     pub fn has(&self, port: u16, peer: Option<SocketAddr>) -> bool {
         let near = |prefix: Prefix| peer.is_some_and(|peer| prefix.has(peer.ip()));
         self.port.is_none_or(|wanted| wanted == port) && self.prefix.is_none_or(near)
     }
 
-    /// Where to look, if processes were named: the sockets by network namespace. `None`: this
-    /// process's own namespace, all sockets.
+    /// The sockets of the selected processes, by network namespace. `None`: all sockets of this
+    /// process's own namespace.
     ///
     /// # Errors
-    /// There is no such process or cgroup, or it is another user's.
+    /// There is no such process or cgroup, or it belongs to another user.
     pub fn sockets(&self) -> Result<Option<Vec<Sockets>>, BpfError> {
         self.by_namespace(open_sockets)
     }
 
-    /// As [`Selection::sockets`], without the inodes, which take long to find.
+    /// As [`Selection::sockets`], without the inodes, because finding them takes long.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Selection::sockets`].
     pub fn processes(&self) -> Result<Option<Vec<Sockets>>, BpfError> {
         self.by_namespace(|pid| Ok((namespace(pid)?, BTreeSet::new())))
     }
@@ -303,7 +303,7 @@ impl Selection {
                     sockets.pids.push(pid);
                     sockets.inodes.extend(inodes);
                 }
-                // A process of a cgroup may end while we look; one that was named may not.
+                // A process of a cgroup may end meanwhile, but it is an error if a named one does.
                 Err(error) if self.pid == Some(pid) => {
                     let path = format!("/proc/{pid}");
                     let error = match error.kind() {
@@ -340,7 +340,7 @@ pub fn cgroup_of(pid: u32) -> Option<PathBuf> {
     Some(root.join(path))
 }
 
-/// The folders of the cgroups with these numbers, as far as they are there.
+/// The folders of the cgroups with these numbers, as far as they exist.
 #[cfg(feature = "loader")]
 pub(crate) fn cgroups_of(numbers: impl Iterator<Item = u64>) -> BTreeMap<u64, PathBuf> {
     let numbers: BTreeSet<u64> = numbers.collect();
@@ -360,10 +360,11 @@ pub(crate) fn cgroups_of(numbers: impl Iterator<Item = u64>) -> BTreeMap<u64, Pa
     found
 }
 
-/// A folder of cgroup version 2, and its number. Looked up once: it cannot become another meanwhile.
+/// A folder of cgroup version 2, and its number. It is looked up once, so it cannot be replaced
+/// meanwhile.
 ///
 /// # Errors
-/// It is none, or cannot be opened.
+/// It is not a cgroup, or cannot be opened.
 pub(crate) fn open_cgroup(path: &Path) -> Result<(File, u64), BpfError> {
     let opened = || {
         let folder = File::options()
@@ -402,7 +403,7 @@ fn processes(cgroup: &Path) -> Result<Vec<u32>, BpfError> {
     Ok(pids)
 }
 
-/// The processes in each network namespace but this process's own.
+/// The processes in each network namespace except this process's own.
 #[cfg(feature = "loader")]
 pub(crate) fn other_namespaces() -> Vec<Vec<u32>> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

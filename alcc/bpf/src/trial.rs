@@ -15,26 +15,26 @@ use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-/// See the end of each connection, and of each transfer on one that goes on.
+/// Program that records the end of each connection, and of each transfer on a connection that continues.
 pub(crate) const CLOSED: &str = "alcc_closed";
 const ACKED: &str = "alcc_acked";
-/// The queue of these ends, and the number of those for which it had no room.
+/// The queue of these ends, and the number of those that did not fit.
 pub(crate) const ENDS_MAPS: [&str; 2] = ["ends", "ends_lost"];
 const READINGS: &str = "alcc_readings";
 const WATCHED: &str = "watched";
 /// `struct counters` of `watched.h`.
 const COUNTERS_LEN: usize = 48;
-/// Room of the queue of ends.
+/// Capacity of the queue of ends.
 const ENDS_LEN: usize = 16_384;
 
-/// Connections that clients open from [`Trial::begin`] on, a share of them under a control.
+/// A trial: connections that clients open from [`Trial::begin`] on, a share of them under a control.
 ///
-/// It lives as long as this value. When the process ends, in whatever way, new connections have
-/// what the system gives them. Those under the control keep it until [`Trial::give_back`],
+/// It lasts as long as this value. When the process ends for any reason, new connections get the
+/// system's control. Those under the trial's control keep it until [`Trial::give_back`],
 /// [`detach`] or their end.
 pub struct Trial {
     selection: Selection,
-    /// Ends with the first field that is dropped: new connections are left alone.
+    /// The first field to be dropped: from then on new connections do not change.
     future: Option<Link>,
     readings: Link,
     _ends: [Link; 2],
@@ -51,11 +51,11 @@ impl fmt::Debug for Trial {
 }
 
 impl Trial {
-    /// Begins: of the connections that processes of the cgroup accept and that match, the
-    /// selection's share gets the control.
+    /// Begins the trial: the selection's share of the matching connections that processes of the cgroup
+    /// accept gets the control.
     ///
     /// # Errors
-    /// What the kernel refuses, and another trial of the same selection.
+    /// The kernel refuses, or another trial of the same selection is running.
     pub fn begin(selection: &Selection, cgroup: &Path, control: &Chosen) -> Result<Self, BpfError> {
         control::able()?;
         options::check(control)?;
@@ -91,10 +91,10 @@ impl Trial {
         })
     }
 
-    /// The counters of all connections that have moved since the last time.
+    /// The counters of all connections that have changed since the last call.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel refuses.
     pub fn readings(&self) -> Result<Vec<Counters>, BpfError> {
         let failed = |error: String| BpfError::Kernel {
             attempt: "read the counters of the trial".into(),
@@ -108,7 +108,7 @@ impl Trial {
         Ok(records.chunks_exact(COUNTERS_LEN).map(counters).collect())
     }
 
-    /// The ends of transfers and connections since the last time, in their order.
+    /// The ends of transfers and connections since the last call, in order.
     pub fn ends(&self) -> Vec<TransferEnd> {
         let queue = self.map(ENDS_MAPS[0]);
         let next = || queue.lookup_and_delete(&[]).ok().flatten();
@@ -121,7 +121,7 @@ impl Trial {
             .collect()
     }
 
-    /// How many of them came too fast.
+    /// The number of ends that were lost because they came too fast.
     pub fn ends_lost(&self) -> u64 {
         let lost = (self.map(ENDS_MAPS[1])).lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
         let lost = lost.ok().flatten().and_then(|bytes| bytes.try_into().ok());
@@ -134,11 +134,11 @@ impl Trial {
             .expect("the object has the map: a test opens it")
     }
 
-    /// Ends it: new connections are left alone. Those under the control get back what they had.
-    /// [`Trial::readings`] goes on for those that are watched already.
+    /// Ends the choice: new connections do not change, and those under the control get their earlier
+    /// one back. [`Trial::readings`] continues for connections that are already watched.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// The kernel refuses.
     pub fn give_back(&mut self) -> Result<(), BpfError> {
         self.future = None;
         let refused = detach(&self.selection)?.into_iter().find_map(|f| f.error);
@@ -151,7 +151,7 @@ impl Trial {
     }
 }
 
-/// Two trials of the same connections would undo each other's choice.
+/// Lock against a second trial of the same connections: the two would undo each other's choice.
 fn alone(name: &str) -> Result<Flock<File>, BpfError> {
     pins::lock(&format!("trial-{name}"), FlockArg::LockExclusiveNonblock)
 }

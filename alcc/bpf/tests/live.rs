@@ -16,7 +16,7 @@ use starts::first_right;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-/// What a socket may hold unsent at first: 16 KiB, and the mark of who has set it.
+/// Initial limit of unsent bytes of a socket: 16 KiB, plus a mark that shows its origin.
 const FIRST: u32 = 16_384 | 0x5A5;
 
 /// One test, because all of it shares the machine's one kernel.

@@ -29,7 +29,7 @@ const NOBODY: u32 = 65_534;
 /// A group that nobody needs to know by name.
 const MEMBERS: u32 = 4242;
 
-/// It is chosen, has the windows that are asked for, and tells of its acknowledgements.
+/// The control is selected, uses the requested windows, and reports its acknowledgements.
 fn follows(sender: &mut Sender, steered: &Steered) {
     steer_it(&sender.socket);
     let samples = sender.reaches(steered, 5, 5);
@@ -40,7 +40,7 @@ fn follows(sender: &mut Sender, steered: &Steered) {
     sender.reaches(steered, 1, 2);
 }
 
-/// Who may not set a window may choose the control, and has nothing of it: it ends by itself.
+/// A user who must not set a window can select the control, to no effect: it ends by itself.
 fn as_nobody() {
     let refused = Steered::open().unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
@@ -91,7 +91,7 @@ fn open_map(name: &str, flags: u64) -> std::io::Result<u64> {
     bpf(OBJECT_GET, &[path.as_ptr() as u64, flags << 32])
 }
 
-/// What a user without rights may not do to maps that everybody uses, and to sockets of others.
+/// Operations on shared maps and on sockets of others that an unprivileged user must not perform.
 fn the_maps_are_nobodys_alone(own: i32) {
     /// The kernel's own number for "not with this kind of map".
     const ENOTSUPP: i32 = 524;
@@ -254,7 +254,7 @@ fn errno(rc: i32) -> i32 {
     }
 }
 
-/// What kernels say of levels that they do not know, by the call and the family.
+/// True for the errors of kernels for unknown levels, which depend on the call and the address family.
 fn is_unknown(errno: i32) -> bool {
     [libc::ENOPROTOOPT, libc::EOPNOTSUPP].contains(&errno)
 }
@@ -295,7 +295,7 @@ fn nonsense(tcp: &impl AsRawFd) {
     assert_eq!(set(&12_345, LEVEL, STEER, STEER_LEN), libc::EBADF);
 }
 
-/// What the container does; it says when its sockets are steered, and is told of the unloading.
+/// The container's part: it reports when its sockets are steered, and is notified of the unloading.
 fn as_container() {
     assert!(open_map("knobs", 0).is_err(), "there is a file");
     let steered = Steered::open().expect("there is a door");

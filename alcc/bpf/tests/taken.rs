@@ -165,7 +165,7 @@ fn is_seen_to_close_at_once(address: &str) {
                 times.fetch_add(1, Ordering::Relaxed);
             }
         });
-        // So many during changes as well, on a busy machine as far as there is time.
+        // At least ten during changes as well, on a busy machine as far as time permits.
         let enough = || times.load(Ordering::Relaxed) >= 10;
         for n in 0.. {
             if n >= 300 && (enough() || began.elapsed() > Duration::from_secs(10)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `alcc_window` allows of a wish, and when it gives a socket back: the same source that runs
-//! in the kernel, compiled for the host.
+//! The limits of `alcc_window` on a requested window, and the time at which it returns a socket: the
+//! same source that runs in the kernel, compiled for the host.
 use alcc_bpf as _;
 
 /// `struct window`.

@@ -8,7 +8,7 @@ use alcc_cc::{
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::sync::{Arc, Mutex};
 
-/// What was compared.
+/// The result of a comparison.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Seen {
     /// The farthest apart, packets; and all, as shares of the reference's window.
@@ -35,7 +35,7 @@ struct Beside {
     reference: Instance,
     ours: Instance,
     mss: Bytes,
-    /// Ours hears only of every so many acknowledgements.
+    /// Our form receives only one in this number of acknowledgements.
     every: u64,
     seen: Arc<Mutex<Seen>>,
 }

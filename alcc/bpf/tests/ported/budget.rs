@@ -130,7 +130,7 @@ fn the_window_that_competes_stays_within_a_packet() {
     stays_together_beside_cubic("budget", controller::<State>());
 }
 
-/// A packet every so many microseconds, back after `rtt` ms each; from after `from` until `until` ms.
+/// Delivers a packet every `every` microseconds from after `from` until `until` ms, each with an RTT of `rtt` ms.
 fn deliver(b: &mut State, every: usize, rtt: u64, from: u64, until: u64) {
     for now in (from * 1000..=until * 1000).step_by(every).skip(1) {
         b.acked(&Ack {

@@ -46,7 +46,7 @@ macro_rules! ported {
     };
 }
 
-/// What runs in the kernel, as algorithms like any others, and what they follow.
+/// The kernel's algorithms as ordinary ones, each with the name of the form that it follows.
 fn ours() -> Vec<(&'static str, Algorithm)> {
     vec![
         ported!("copa", paced, copa),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel's stack does around a control that sets window and rate with each
+//! A model of the kernel's stack around a control that sets window and rate with each
 //! acknowledgement, so that such a control is a controller here.
 use super::stack::micros;
 use alcc_cc::parts::window_used;
@@ -48,13 +48,13 @@ pub(crate) trait Control: Clone + Send + 'static {
     fn next_timer(&self) -> Option<u64> {
         None
     }
-    /// What is to be compared if it is not the window in force. Packets in units of 2^-20.
+    /// The value to compare if it is not the window in force. Packets in units of 2^-20.
     fn target(&self) -> Option<u64> {
         None
     }
     /// Packets in units of 2^-20.
     fn cwnd(&self) -> u64;
-    /// What of that the stack takes the whole packets of.
+    /// The window of which the stack uses the whole packets. Packets in units of 2^-20.
     fn window(&self) -> u64 {
         self.cwnd()
     }

@@ -72,7 +72,7 @@ fn nanos(n: i64) -> Span {
     Span::from_nanos(n as u64)
 }
 
-/// What an acknowledgement of several packets tells of round trips.
+/// The RTT samples that an acknowledgement of several packets provides.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum RoundTrips {
     /// That of each packet, as the file does.

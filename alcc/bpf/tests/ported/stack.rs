@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel's stack does around a control that lets it repair losses: a model of the
-//! callbacks of `tcp_congestion_ops`, so that such a control is a controller here.
+//! A model of the kernel's stack around a control that leaves loss recovery to it: the callbacks of
+//! `tcp_congestion_ops`, so that such a control is a controller here.
 use alcc_cc::parts::{restart_window, rto, window_bytes, window_used};
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, Instance, LossBatch, Needs, Path, Pn, RecoveryEnd, Rto,
@@ -70,8 +70,8 @@ pub(crate) struct Stack<C> {
     not_run: bool,
 }
 
-/// What the stack then takes for the answer: half of a kernel address, as a kernel that skipped a
-/// program has shown.
+/// The value that the stack then takes for the answer: half of a kernel address, as observed on a
+/// kernel that skipped a program.
 const NOBODYS: u32 = 0x8110_4110;
 
 /// `control` in the kernel's stack.
@@ -295,7 +295,7 @@ fn what_nobody_answered_the_stack_does_not_keep() {
     a_lost_answer_is_given_late::<super::westwood::State>();
 }
 
-/// What a control may answer is left alone, and a window before the first loss has no threshold.
+/// Valid answers of a control do not change, and there is no threshold before the first loss.
 #[test]
 fn what_a_control_answers_is_left_alone() {
     for ssthresh in [2, 3, 100, 1 << 16, 0x7fff_ffff] {

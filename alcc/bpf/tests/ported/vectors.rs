@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What runs in the kernel, on the vectors of `alcc/flow/tests/controller_vectors/vectors.json`. The form of `cc` is
-//! told the same: the file says all that an answer depends on.
+//! The kernel's algorithms on the vectors of `alcc/flow/tests/controller_vectors/vectors.json`. The form of `cc`
+//! receives the same input: the file contains everything that an answer depends on.
 use super::beside::packets;
 use super::ours;
 use super::replay::{Case, Replay, RoundTrips, cases};

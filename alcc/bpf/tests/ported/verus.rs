@@ -130,8 +130,8 @@ fn ack(now: u64, rtt: u32, segments: u32, in_flight: u32) -> Ack {
     }
 }
 
-/// Within a machine one acknowledgement tells of all that was in flight. The window was in use, and
-/// slow start goes on.
+/// Within a machine one acknowledgement covers everything in flight. The window was in use, so slow
+/// start continues.
 #[test]
 fn an_acknowledgement_of_all_in_flight_lets_slow_start_grow() {
     let mut state = State::new();
@@ -197,7 +197,7 @@ fn a_loss_that_was_none_and_did_not_count_gives_nothing_back() {
     assert_eq!(window(&state), reduced);
 }
 
-/// What leaves after a timeout leaves alone: another one says that of a packet, not of a window.
+/// A packet sent after a timeout is sent alone, so a second timeout concerns that packet and not a window.
 #[test]
 fn a_second_timeout_is_of_the_packet_that_left_after_the_first() {
     let (mut state, now) = at_its_longest_queue();
@@ -207,7 +207,7 @@ fn a_second_timeout_is_of_the_packet_that_left_after_the_first() {
     assert_eq!(window(&state), 1);
 }
 
-/// 12 packets come back in each 4 ms, and a label is for so long: of the labels alone, one window in 12 would be known.
+/// 12 packets are acknowledged in each 4 ms, the span of a label: by labels alone, one window in 12 would be known.
 #[test]
 fn a_window_that_rises_learns_the_delay_of_each_window() {
     let mut state = State::new();

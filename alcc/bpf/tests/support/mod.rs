@@ -7,8 +7,8 @@ pub(crate) fn slow_machine() -> bool {
     std::env::var_os("ALCC_SLOW_MACHINE").is_some()
 }
 
-/// What an earlier run or a measurement has left makes every test here fail with names taken. Where
-/// the machine is the tests' own (CI) it is given back, else one line says how.
+/// Unloads the controls of an earlier run or measurement, because their names would make every test
+/// here fail. It does so only on a machine for tests (CI); elsewhere one line says how to do it.
 pub(crate) fn give_back_leftovers(may: bool) -> Result<(), String> {
     use std::time::{Duration, Instant};
     const LIST: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
@@ -54,8 +54,8 @@ fn who_sees_the_files() -> Vec<String> {
     names.filter(|name| name.parse::<u32>().is_ok()).collect()
 }
 
-/// Who holds it uses the kernel's controls alone. When it goes, nothing stays loaded: a test that
-/// failed would otherwise take all those after it with it.
+/// Exclusive use of the kernel's controls. When it is dropped, nothing stays loaded: otherwise a
+/// failed test would make all later ones fail.
 pub(crate) struct Alone {
     _lock: nix::fcntl::Flock<std::fs::File>,
 }
@@ -106,7 +106,7 @@ pub(crate) fn controls_alone() -> Alone {
 /// [`Alone`], also in a test that fails: who sees nothing unloads nothing.
 #[allow(dead_code, reason = "not every test hides it")]
 pub(crate) struct Hidden {
-    /// What was mounted there before.
+    /// Number of earlier mounts there.
     mounts: usize,
 }
 
